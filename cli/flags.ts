@@ -7,7 +7,7 @@
 
 import type { PoolAutoextend } from "../lvm/pools/pool_autoextend.ts";
 import { requireDriverName, socketPath } from "../csi/driver_options.ts";
-import { quote } from "../lvm/excerpt.ts";
+import { quote } from "../lvm/error.ts";
 import { parseOvercommit } from "../lvm/pools/pool.ts";
 import { DEFAULT_SNAPSHOT_AUTOEXTEND, parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { httpAddress } from "./api_access.ts";

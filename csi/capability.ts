@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../lvm/error.ts";
+import { quote, StorageError } from "../lvm/error.ts";
 import {
   checkMountFlags,
   effectiveMountFlags,
@@ -14,7 +14,6 @@ import {
 } from "../lvm/spec/filesystem.ts";
 import type { Access } from "../lvm/staging/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
-import { quote } from "../lvm/excerpt.ts";
 import { invalidArgument } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 

@@ -5,8 +5,7 @@
  */
 
 import { dirname } from "@std/path";
-import { StorageError } from "../lvm/error.ts";
-import { quote } from "../lvm/excerpt.ts";
+import { quote, StorageError } from "../lvm/error.ts";
 import { invalidArgument, requirePath } from "./request.ts";
 
 /** Maximum length of the path of a Unix socket, in bytes (unix(7): sun_path without its final zero). */

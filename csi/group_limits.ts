@@ -7,7 +7,7 @@
 import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { parseGroupList, splitGroupEntries } from "./group_list.ts";
-import { quote } from "../lvm/excerpt.ts";
+import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
 
 /** The flags, each with the limit that it sets for each GiB. */

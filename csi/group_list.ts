@@ -6,7 +6,7 @@
 
 import { RE2JS } from "re2js";
 import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../lvm/model/groups.ts";
-import { quote } from "../lvm/excerpt.ts";
+import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
 
 /** Maximum length of a pattern, in characters. */

@@ -7,7 +7,7 @@
 import { type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
 import { type Bounds, DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "../lvm/spec/layouts.ts";
-import { quote } from "../lvm/excerpt.ts";
+import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
 
 /** Parses the layout. @throws {StorageError} `InvalidArgument` with the invalid parameter */

@@ -27,7 +27,7 @@ import {
   OPENEBS_SNAPSHOT_PARAMETERS,
   openEbsAliases,
 } from "../lvm/spec/openebs_names.ts";
-import { quote } from "../lvm/excerpt.ts";
+import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 

@@ -7,8 +7,7 @@
  * @module
  */
 
-import { StorageError } from "../lvm/error.ts";
-import { quote } from "../lvm/excerpt.ts";
+import { quote, StorageError } from "../lvm/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../lvm/ids.ts";
 import { isBelow } from "../lvm/host/mounts.ts";
 import type { SizeRange } from "../lvm/size.ts";

@@ -5,8 +5,7 @@
  */
 
 import { status } from "@grpc/grpc-js";
-import { type ErrorKind, StorageError } from "../lvm/error.ts";
-import { quote, truncate } from "../lvm/excerpt.ts";
+import { type ErrorKind, quote, StorageError, truncate } from "../lvm/error.ts";
 
 /** The status code of each kind of failure (CSI spec, "Error Scheme", and the error tables of each call). */
 export const STATUS_CODES = {

@@ -10,9 +10,8 @@
  * @module
  */
 
-import { StorageError } from "./error.ts";
+import { StorageError, truncate } from "./error.ts";
 import { withinDeadline } from "./clock.ts";
-import { truncate } from "./excerpt.ts";
 
 /** The programs that the driver may run. */
 export const PROGRAMS = [

@@ -4,8 +4,7 @@
  * @module
  */
 
-import { StorageError } from "./error.ts";
-import { truncate } from "./excerpt.ts";
+import { StorageError, truncate } from "./error.ts";
 
 /** The maximum length of an excerpt of an output, in characters. */
 const MAX_EXCERPT_LENGTH = 200;

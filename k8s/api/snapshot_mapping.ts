@@ -4,8 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
-import { quote } from "../../lvm/excerpt.ts";
+import { quote, StorageError } from "../../lvm/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";

@@ -4,8 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
-import { quote } from "../../lvm/excerpt.ts";
+import { quote, StorageError } from "../../lvm/error.ts";
 import { ANY_GROUP, type GroupMatcher } from "../../lvm/model/groups.ts";
 import {
   formatIoLimitParameters,

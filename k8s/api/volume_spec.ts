@@ -7,8 +7,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
-import { quote } from "../../lvm/excerpt.ts";
+import { quote, StorageError } from "../../lvm/error.ts";
 import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
 import { IO_LIMIT_PARAMETERS } from "../../lvm/spec/io_limits.ts";
 import { type Bounds, LAYOUT_NAMES, LAYOUTS } from "../../lvm/spec/layouts.ts";

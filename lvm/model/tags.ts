@@ -4,8 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { truncate } from "../excerpt.ts";
+import { StorageError, truncate } from "../error.ts";
 import { type FilesystemType, parseFilesystemType } from "../spec/filesystem.ts";
 import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../spec/io_limits.ts";
 import { type KindAndId, parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
@@ -393,14 +392,7 @@ function parseFormatState(value: string | undefined): FormatState | undefined {
   return undefined;
 }
 
-/** The maximum length of the tags in a message, in characters. */
-const MAX_TAGS_LENGTH = 1_000;
-
 function unreadableTagsError(tags: readonly string[]): StorageError {
-  return new StorageError(
-    "ForeignData",
-    `reading the tags of a logical volume: it claims to be one of ours, but they cannot be read: ${
-      truncate(tags.join(","), MAX_TAGS_LENGTH)
-    }`,
-  );
+  const reason = `it claims to be one of ours, but they cannot be read: ${truncate(tags.join(","), 1_000)}`;
+  return new StorageError("ForeignData", `reading the tags of a logical volume: ${reason}`);
 }

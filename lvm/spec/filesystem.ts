@@ -7,8 +7,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { quote } from "../excerpt.ts";
+import { quote, StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 import { createdExtType } from "./ext_features.ts";
 

@@ -7,8 +7,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { quote } from "../excerpt.ts";
+import { quote, StorageError } from "../error.ts";
 import { formatQuantity, MAX_BYTES, parseQuantity } from "../size.ts";
 
 /** The limits, by the names of their parameters. */

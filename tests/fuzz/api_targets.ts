@@ -164,7 +164,7 @@ async function requestFails(request: Promise<unknown>): Promise<void> {
 
 async function readWatch(client: ApiClient): Promise<void> {
   for await (const { object } of client.watch(lvmVolumes, { resourceVersion: "1" })) {
-    assert(typeof object === "object" && object !== null);
+    assert(typeof object.metadata === "object" && object.metadata !== null, "an event without metadata");
   }
 }
 
@@ -200,7 +200,11 @@ async function openClient(): Promise<Subject<Answer>> {
         return Promise.resolve(responseFor(isWatch ? { ...answered, body: `${answered.body}\n` } : answered));
       };
       await requestFails(client.get(lvmVolumes, { name: "x" }));
-      await requestFails(client.list(lvmVolumes));
+      await requestFails(
+        client.list(lvmVolumes).then(({ items }) => {
+          for (const { metadata } of items) assert(typeof metadata.name === "string", "an object without a name");
+        }),
+      );
       await requestFails(readWatch(client));
       await checkInformer(client, () => left = 4);
     },

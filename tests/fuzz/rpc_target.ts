@@ -44,6 +44,9 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
 /** Characters of arguments that are the driver's own, or that a parser has let through. */
 const SAFE_ARGUMENT = /^[A-Za-z0-9 _+./=!:&#,%"^|@-]*$/;
 
+/** Milliseconds in which a call must be answered, on a loaded machine. */
+const ANSWER_MS = 50_000;
+
 /** The longest argument: a list of report fields, or a path. */
 const MAX_ARGUMENT_LENGTH = 4_200;
 
@@ -52,7 +55,7 @@ function call(client: Client, path: string, bytes: Uint8Array): Promise<{ code: 
     const respond = (error: ServiceError | null) =>
       resolve(error === null ? { code: "OK", details: "" } : { code: status[error.code]!, details: error.details });
     const same = (value: Buffer) => value;
-    client.makeUnaryRequest(path, same, same, Buffer.from(bytes), { deadline: Date.now() + 5_000 }, respond);
+    client.makeUnaryRequest(path, same, same, Buffer.from(bytes), { deadline: Date.now() + ANSWER_MS }, respond);
   });
 }
 

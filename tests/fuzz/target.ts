@@ -52,7 +52,7 @@ export interface Finding {
 }
 
 /** Milliseconds that the check of one input may take. */
-export const INPUT_DEADLINE_MS = 60_000;
+export const INPUT_DEADLINE_MS = 120_000;
 
 const CORPUS = new URL("corpus", import.meta.url).pathname;
 

@@ -49,7 +49,49 @@ const MOUNT_FLAGS = [
   "discard",
 ];
 
-/** What must never be an argument of mkfs or a mount flag: paths, other devices, lists, offsets. */
+/** Words of which some must not reach mkfs or mount, wherever they stand. */
+const DANGEROUS_WORDS = [
+  ...[
+    "/dev/sda",
+    "../x",
+    "offset=4096",
+    "device=/dev/sda",
+    "logdev=/dev/sda",
+    "name=/etc/passwd",
+    "remount",
+    "bind",
+    "loop",
+  ],
+  ...["list-all", "-U", "-F", "uuid=clear", "x,", ",x", " ", "\n", "-o", "'", "$(x)"],
+];
+
+/** Options of mkfs, put together of words for one filesystem. */
+const mkfsTexts = fc.constantFrom(...MKFS_OPTIONS).chain((options) => {
+  const words = options.split(" ");
+  const flags = words.filter((word) => word.startsWith("-"));
+  const value = fc.constantFrom(...words, ...DANGEROUS_WORDS);
+  const joined = fc.tuple(value, fc.constantFrom("", ",", "="), value).map((parts) => parts.join(""));
+  const pair = fc.tuple(fc.constantFrom(...flags), fc.oneof(value, joined)).map((parts) => parts.join(" "));
+  return fc.array(fc.oneof({ weight: 4, arbitrary: pair }, { weight: 1, arbitrary: value }), {
+    minLength: 1,
+    maxLength: 3,
+  })
+    .map((list) => list.join(" "));
+});
+
+/** A mount flag with something before or after it. */
+const joinedFlags = fc.tuple(
+  fc.constantFrom(...DANGEROUS_WORDS, ""),
+  fc.constantFrom("", ",", "\n"),
+  fc.constantFrom("barrier=1", ...MOUNT_FLAGS),
+  fc.constantFrom("", ",", "\n"),
+  fc.constantFrom(...DANGEROUS_WORDS, ""),
+).map((parts) => parts.join(""));
+
+/** What must never be an argument of mkfs: paths, other devices, offsets. A label may be any word. */
+const DANGEROUS_FOR_MKFS = /[/\s;$`"'\\\0]|^-.+=|(?:^|,)(?:offset|device|logdev|rtdev|name|file|uuid)=/i;
+
+/** What must never be a mount flag: the same, and other kinds of mounts. */
 const DANGEROUS =
   /[/\s;$`"'\\\0]|^-.+=|(?:^|,)(?:offset|device|logdev|rtdev|name|file|remount|bind|loop|uuid)(?:=|,|$)/i;
 
@@ -195,11 +237,14 @@ export const TEXT_TARGETS: readonly Target[] = [
   statelessTarget({
     name: "mkfs-options",
     description: "options of mkfs, in parameters and in tags",
-    inputs: fc.record({ type: fc.constantFrom(...FILESYSTEM_TYPES), text: changedText(MKFS_OPTIONS) }),
+    inputs: fc.record({
+      type: fc.constantFrom(...FILESYSTEM_TYPES),
+      text: fc.oneof(changedText(MKFS_OPTIONS), mkfsTexts),
+    }),
     testRuns: 100,
     check: ({ type, text }) => {
       const words = within(TEXT_MS, "parsing", () => parsed(["InvalidArgument"], () => parseMkfsOptions(type, text)));
-      for (const word of words ?? []) assert(!DANGEROUS.test(word), `mkfs gets ${JSON.stringify(word)}`);
+      for (const word of words ?? []) assert(!DANGEROUS_FOR_MKFS.test(word), `mkfs gets ${JSON.stringify(word)}`);
       const { args } = mkfsCommand(type, "/dev/mapper/x", "u", words ?? []);
       assertEquals(args.filter((arg) => arg.startsWith("/")), ["/dev/mapper/x"]);
     },
@@ -209,7 +254,7 @@ export const TEXT_TARGETS: readonly Target[] = [
     description: "mount flags of a capability",
     inputs: fc.record({
       type: fc.constantFrom(...FILESYSTEM_TYPES, ""),
-      flag: fc.oneof(changedText(MOUNT_FLAGS, { maxChanges: 2 }), oddTexts),
+      flag: fc.oneof(changedText(MOUNT_FLAGS, { maxChanges: 2 }), oddTexts, joinedFlags),
     }),
     testRuns: 100,
     check: ({ type, flag }) => {
@@ -241,7 +286,9 @@ export const TEXT_TARGETS: readonly Target[] = [
   statelessTarget({
     name: "parameters",
     description: "the parameters of a StorageClass",
-    inputs: classes,
+    inputs: fc.tuple(fc.boolean(), classes).map(([thin, list]) =>
+      thin ? [["thinProvision", "yes"] as const, ...list] : list
+    ),
     testRuns: 100,
     check: (pairs) => {
       const read = () => parseVolumeParameters(Object.fromEntries(pairs));

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { quote, truncate } from "./excerpt.ts";
+import { quote, truncate } from "./error.ts";
 
 Deno.test("truncate() returns the start of a text, and never half of a character", () => {
   assertEquals([truncate("abc", 3), truncate("abcd", 3), truncate("", 3)], ["abc", "ab…", ""]);
