@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { StorageError } from "../lvm/error.ts";
+import { quote, StorageError } from "../lvm/error.ts";
 import { MAX_BYTES, roundToExtents } from "../lvm/size.ts";
-import { parseSizeRange, quote, requireName, requirePath } from "./request.ts";
+import { parseSizeRange, requireName, requirePath } from "./request.ts";
 
 const GiB = 1n << 30n;
 

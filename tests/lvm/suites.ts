@@ -47,6 +47,7 @@ export const SUITES: readonly Suite[] = [
     name: `power_cuts-${i + 1}`,
     module: "power_cuts",
     disksGiB: [4],
+    onlyFull: true as const,
     part: `${i + 1}/${POWER_CUTS_PARTS}`,
   })),
   { name: "csi-sanity-block", disksGiB: [4] },
@@ -54,7 +55,7 @@ export const SUITES: readonly Suite[] = [
   { name: "faults", module: "faults", disksGiB: [1, 1] },
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
   { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
-  { name: "differential", module: "differential", disksGiB: [1, 1, 1] },
+  { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
 

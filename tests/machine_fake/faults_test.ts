@@ -282,7 +282,8 @@ Deno.test("a failure whose message gRPC cannot send as it is has its code, and t
   machine.fault = undefined;
   const flags = ["x".repeat(100_000)];
   const long = await failureStatus(driver.create({ volumeCapabilities: [mountCapability("ext4", flags)] }));
-  assertEquals([long.code, long.details.length], ["INVALID_ARGUMENT", 4097]);
+  assertEquals(long.code, "INVALID_ARGUMENT");
+  assert(long.details.length < 4_096, `${long.details.length} characters`);
   await driver.create();
 });
 
