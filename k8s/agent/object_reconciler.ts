@@ -17,7 +17,7 @@ import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
 import { type ApiClient, ApiError, isTransient, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { mergePatchTo } from "../client/merge_patch.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry, type PatchWithRetryOptions } from "../client/patch_with_retry.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
@@ -88,6 +88,15 @@ const NO_SPACE_KINDS: readonly ErrorKind[] = ["NoSpace", "OutOfRange"];
 
 /** The time that a reconcile attempt waits for the cache, in milliseconds. */
 const CACHE_WAIT_MS = 5_000;
+
+/** How a status is written. */
+type StatusWriteOptions = Pick<PatchWithRetryOptions<KubeObject>, "maxAttempts">;
+
+/**
+ * A status that only a report shows is not written over one that was written since, such as the refusal of a deletion.
+ * The next report decides anew.
+ */
+const OBSERVED: StatusWriteOptions = { maxAttempts: 1 };
 
 /** The reconciler of an agent for the objects of one kind. */
 export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedStatus> {
@@ -181,8 +190,10 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const { objects, driver, observe, lvm } = this.#options;
     let groups = report;
     await this.#requeueRemovable(report);
-    for (const object of objects.list()) {
-      const { metadata: { name, deletionTimestamp }, spec: { driverName }, status } = object;
+    for (const { metadata: { name } } of objects.list()) {
+      const object = objects.get(name); // it may have changed while those before it were written
+      if (object === undefined) continue;
+      const { metadata: { deletionTimestamp }, spec: { driverName }, status } = object;
       if (driverName !== driver || deletionTimestamp !== undefined || status?.lvUUID === undefined) continue;
       if (!isReconciled(object)) continue; // it is reconciled anyway
       try {
@@ -192,7 +203,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
           observed = observe(object, groups);
         }
         if (observed === undefined) continue;
-        await this.writeStatus(object, observed);
+        await this.writeStatus(object, observed, OBSERVED);
         if (observed.state !== "Lost" && isForgotten(object)) await this.#clearForgotten(object);
       } catch (error) {
         await this.#handleVerifyError(object, error).catch((error) => {
@@ -206,7 +217,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
 
   async #handleVerifyError(object: T, error: unknown): Promise<void> {
     if (!(error instanceof StorageError)) throw error;
-    if (!TRANSIENT_KINDS.includes(error.kind)) await this.writeStatus(object, failedStatus<S>(object, error));
+    if (!TRANSIENT_KINDS.includes(error.kind)) await this.writeStatus(object, failedStatus<S>(object, error), OBSERVED);
   }
 
   /** Requeues the deletions that wait for something that a report shows, such as the end of a copy. */
@@ -220,13 +231,13 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   }
 
   /** Writes the status if it differs, and records an event for a new error. Then waits for the cache to show it. */
-  async writeStatus(object: T, status: S): Promise<void> {
+  async writeStatus(object: T, status: S, options: StatusWriteOptions = {}): Promise<void> {
     if (isSameStatus(object.status, status)) return;
     const { error } = status;
     if (error !== undefined && error.message !== object.status?.error?.message) {
       this.#options.events.record(object, "Warning", status.state === "Lost" ? "Lost" : "Failed", error.message);
     }
-    const { metadata: { name, resourceVersion = "0" } } = await this.patchStatus(object, status);
+    const { metadata: { name, resourceVersion = "0" } } = await this.patchStatus(object, status, options);
     // the next attempt must see what this one wrote
     const { objects, end } = this.#options;
     await objects.waitForCache(name, (now) => now === undefined || isAtLeastVersion(now, resourceVersion), {
@@ -240,17 +251,20 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
    * in the patch would not prevent that: the API server ignores it in a status of a custom resource. Fields that only a
    * newer version knows stay.
    */
-  async patchStatus(object: T, status: S): Promise<T> {
+  async patchStatus(object: T, status: S, { maxAttempts }: StatusWriteOptions = {}): Promise<T> {
     const change = (now: AgentManaged) => ({
       status: mergePatchTo(now.status, withNewerFields(status, now.status)) as S,
     });
-    const options = { subresource: "status" } as const;
+    const options = { subresource: "status", ...defined({ maxAttempts }) } as const;
     const patched = await orAbsentOrChanged(
       patchWithRetry<AgentManaged>(this.#options.client, this.#resource, object, change, options),
     );
     if (patched !== undefined) return patched as T;
     const { name } = object.metadata;
-    throw new StorageError("Unavailable", `writing the status of ${this.#describe(name)}: it was deleted or replaced`);
+    throw new StorageError(
+      "Unavailable",
+      `writing the status of ${this.#describe(name)}: it was changed, deleted or replaced`,
+    );
   }
 
   /** Records that an object which somebody else deleted keeps its LV. */
@@ -292,7 +306,9 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   async #recordFailure(object: T, error: StorageError): Promise<void> {
     // the controller chose by the last report; the next choice needs a new one
     if (NO_SPACE_KINDS.includes(error.kind)) this.#options.onChange();
-    const latest = this.#options.objects.get(object.metadata.name) ?? object;
+    const cached = this.#options.objects.get(object.metadata.name);
+    // another object of the name has not failed
+    const latest = cached?.metadata.uid === object.metadata.uid ? cached! : object;
     // the failure is about the generation that was reconciled, and not about a deletion that was requested meanwhile
     const reconciled = { ...latest, metadata: { ...latest.metadata, generation: object.metadata.generation ?? 0 } };
     const { toLostStatus } = this.#options;

@@ -5,6 +5,7 @@
  */
 
 import type { Copies } from "../../lvm/copies/copies.ts";
+import { truncate } from "../../lvm/error.ts";
 import type { CopyProgress } from "../../lvm/inventory/copying.ts";
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
@@ -282,7 +283,7 @@ function copyStatus({ copied, total, lastError }: CopyProgress): NonNullable<Lvm
   return {
     copied: formatQuantity(copied),
     ...(total === undefined ? {} : { total: formatQuantity(total), ...percent }),
-    ...(lastError && { lastError: lastError.slice(0, MAX_COPY_ERROR_LENGTH) }),
+    ...(lastError && { lastError: truncate(lastError, MAX_COPY_ERROR_LENGTH) }),
   };
 }
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { StorageError } from "../../lvm/error.ts";
+import { type StorageError, truncate } from "../../lvm/error.ts";
 import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { ConditionReason } from "./condition_reasons.ts";
@@ -12,7 +12,7 @@ import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
 import { timestamp } from "../../lvm/clock.ts";
 import type { AgentManaged, AgentManagedStatus, LvmSnapshotStatus, LvmVolumeStatus } from "./lvm_objects.ts";
 
-/** The longest message that the status takes, in characters. */
+/** The longest message that the status takes, of an error or a condition, in characters. */
 const MAX_MESSAGE_LENGTH = 4_096;
 
 /** A condition without its type. */
@@ -65,7 +65,9 @@ export function groupHealth(group: VolumeGroup): ConditionState {
  */
 export function updatedConditions(object: AgentManaged, states: Readonly<Record<string, ConditionState>>): Condition[] {
   const { generation: observedGeneration = 0 } = object.metadata;
-  const added = Object.entries(states).map(([type, state]) => ({ type, observedGeneration, ...state }));
+  const added = Object.entries(states).map(([type, { message, ...state }]) => {
+    return { type, observedGeneration, ...state, message: truncate(message, MAX_MESSAGE_LENGTH) };
+  });
   return withConditions(conditionsOf(object), added, timestamp(new Date()));
 }
 
@@ -94,18 +96,21 @@ export function isSameStatus(a: AgentManagedStatus | undefined, b: AgentManagedS
   return JSON.stringify(sortKeys(a && knownFieldsOf(a))) === JSON.stringify(sortKeys(knownFieldsOf(b)));
 }
 
-/** Returns a status with the fields of an earlier one that this version does not know. */
-export function withNewerFields<S extends AgentManagedStatus>(status: S, before: AgentManagedStatus | undefined): S {
-  const newer = Object.entries(before ?? {}).filter(([field]) => !Object.hasOwn(KNOWN_FIELDS, field));
-  return { ...Object.fromEntries(newer), ...status };
+/**
+ * Returns a status with the fields that this version does not know as the object has them now: the status may have been
+ * decided on an earlier copy of the object.
+ */
+export function withNewerFields<S extends AgentManagedStatus>(status: S, now: AgentManagedStatus | undefined): S {
+  const newer = Object.entries(now ?? {}).filter(([field]) => !Object.hasOwn(KNOWN_FIELDS, field));
+  return { ...Object.fromEntries(newer), ...knownFieldsOf(status) };
 }
 
-function knownFieldsOf(status: AgentManagedStatus): object {
-  return Object.fromEntries(Object.entries(status).filter(([field]) => Object.hasOwn(KNOWN_FIELDS, field)));
+function knownFieldsOf<S extends AgentManagedStatus>(status: S): S {
+  return Object.fromEntries(Object.entries(status).filter(([field]) => Object.hasOwn(KNOWN_FIELDS, field))) as S;
 }
 
 function toStatusError({ kind, message }: StorageError) {
-  return { code: kind, message: message.slice(0, MAX_MESSAGE_LENGTH) };
+  return { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
 }
 
 /** Returns the value with the keys of all objects sorted, so that equal content gives equal JSON. */

@@ -2,7 +2,14 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
-import { failedStatus, groupHealth, isSameStatus, lostStatus, updatedConditions } from "./object_status.ts";
+import {
+  failedStatus,
+  groupHealth,
+  isSameStatus,
+  lostStatus,
+  updatedConditions,
+  withNewerFields,
+} from "./object_status.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { lvmVolumeFor } from "./volume_mapping.ts";
 
@@ -67,6 +74,21 @@ Deno.test("groupHealth() is healthy with all disks, and otherwise reports how ma
     assertEquals(groupHealth({ ...group, ...problem }).status, "False");
   }
   assertMatch(groupHealth({ ...group, missingPvs: 2 }).message, /group data .* 2 missing physical volumes/);
+});
+
+Deno.test("failedStatus() cuts messages at the limit of the API server, and never within a character", () => {
+  const message = `${"x".repeat(4_094)}😀${"y".repeat(40_000)}`;
+  const { error, conditions = [] } = failedStatus<LvmVolumeStatus>(object(), new StorageError("NoSpace", message));
+  for (const text of [error!.message, conditions[0]!.message]) {
+    assertEquals([text.isWellFormed(), text.length <= 4_096, text.endsWith("x…")], [true, true, true]);
+  }
+});
+
+Deno.test("withNewerFields() takes fields of a newer version from the object as it is now, and not as it was", () => {
+  const newer = (keySlot: number) => ({ encryption: { keySlot } }) as LvmVolumeStatus;
+  const decided: LvmVolumeStatus = { state: "Ready", ...newer(1) };
+  assertEquals(withNewerFields(decided, { state: "Pending", ...newer(2) }), { state: "Ready", ...newer(2) });
+  assertEquals(withNewerFields(decided, { state: "Pending" }), { state: "Ready" });
 });
 
 Deno.test("isSameStatus() compares the fields in any order", () => {

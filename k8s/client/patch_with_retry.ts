@@ -10,6 +10,12 @@ import type { KubeObject, ObjectName, Resource } from "../api/objects.ts";
 /** The maximum number of attempts of a patch that conflicts. */
 const MAX_ATTEMPTS = 4;
 
+/** Options of {@linkcode patchWithRetry}. */
+export interface PatchWithRetryOptions<T> extends Pick<PatchOptions<T>, "subresource" | "signal"> {
+  /** The maximum number of attempts; 4. */
+  readonly maxAttempts?: number;
+}
+
 /**
  * Changes an object at the revision that the change was decided on. When somebody was faster, it is decided anew, on the object
  * as it is then; an object of the same name that was made later is left alone.
@@ -23,7 +29,7 @@ export async function patchWithRetry<T extends KubeObject>(
   resource: Resource<T>,
   object: T,
   change: (now: T) => MergePatch<T> | undefined,
-  options: Pick<PatchOptions<T>, "subresource" | "signal">,
+  { maxAttempts = MAX_ATTEMPTS, ...options }: PatchWithRetryOptions<T>,
 ): Promise<T> {
   const at: ObjectName = object.metadata;
   for (let current = object, attempt = 1;; attempt++) {
@@ -33,7 +39,7 @@ export async function patchWithRetry<T extends KubeObject>(
     try {
       return await client.patch(resource, at, { merge, resourceVersion, ...options });
     } catch (error) {
-      if (!isConflict(error) || attempt === MAX_ATTEMPTS) throw error;
+      if (!isConflict(error) || attempt === maxAttempts) throw error;
       current = await client.get(resource, at, { signal: options.signal });
       if (current.metadata.uid !== object.metadata.uid) throw error;
     }

@@ -7,6 +7,7 @@
  */
 
 import { type Clock, timestamp } from "../../lvm/clock.ts";
+import { truncate } from "../../lvm/error.ts";
 import type { Event, KubeObject } from "../api/objects.ts";
 
 /** The type of an event: `Warning` for what somebody may have to act on. */
@@ -71,7 +72,7 @@ export class EventCorrelator {
     const objectKey = `${object.kind}\n${object.metadata.uid ?? object.metadata.name}`;
     const group = [objectKey, type, reason].join("\n");
     const isCombined = this.#isCombined(group, message);
-    const text = truncate(isCombined ? COMBINED_PREFIX + message : message);
+    const text = truncate(isCombined ? COMBINED_PREFIX + message : message, MAX_MESSAGE_LENGTH);
     const key = isCombined ? group : `${group}\n${text}`;
     const now = timestamp(this.#clock.date());
     const event = this.#events.get(key) ?? {
@@ -105,10 +106,6 @@ export function remember<T>(values: Map<string, T>, key: string, value: T): void
   values.delete(key);
   values.set(key, value);
   if (values.size > MAX_REMEMBERED) values.delete(values.keys().next().value!);
-}
-
-function truncate(message: string): string {
-  return message.length > MAX_MESSAGE_LENGTH ? message.slice(0, MAX_MESSAGE_LENGTH - 1) + "…" : message;
 }
 
 function referenceTo({ apiVersion, kind, metadata }: KubeObject): ObjectReference {

@@ -57,13 +57,15 @@ Deno.test("EventRecorder: an event names its object, its reporter, and what happ
   ]);
 });
 
-Deno.test("EventRecorder: of a cluster-scoped object it goes to the namespace default; a long message is cut", async () => {
+Deno.test("EventRecorder: of a cluster-scoped object it goes to the namespace default; a long message is cut, not within a character", async () => {
   await using s = scene();
   const volume = s.fake.put(persistentVolumes, { metadata: { name: "pv" } });
   s.recorder.record(volume, "Normal", "Long", "x".repeat(2000));
+  s.recorder.record(volume, "Normal", "Emoji", "x".repeat(1022) + "😀".repeat(100));
   await s.pass(0);
-  const [event] = s.fake.objects(events);
+  const [event, emoji] = s.fake.objects(events).sort((a, b) => a.reason! < b.reason! ? 1 : -1);
   assertEquals([event?.metadata.namespace, event?.message?.length], ["default", 1024]);
+  assertEquals(emoji?.message, "x".repeat(1022) + "…");
 });
 
 Deno.test("EventRecorder: what is said again is counted, and written every ten seconds at most", async () => {

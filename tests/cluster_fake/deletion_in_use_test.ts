@@ -233,3 +233,29 @@ Deno.test("a node whose refusal could not be written writes it when the API serv
   await s.unstage(id, "staged");
   await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
 });
+
+Deno.test("a check of the volumes that was decided before a refusal does not erase it from the status", async () => {
+  let refuse: (() => Promise<void>) | undefined;
+  await using s = await setUp({
+    wrap: (client) => ({
+      ...interceptClient(client, () => Promise.resolve()),
+      patch: async (resource, at, options) => {
+        const isStatus = resource.plural === "lvmvolumes" && options.subresource === "status";
+        const refuseNow = isStatus ? refuse : undefined;
+        if (isStatus) refuse = undefined;
+        await refuseNow?.();
+        return await client.patch(resource, at, options);
+      },
+    }),
+  });
+  const id = await s.addReleased("pvc-1");
+  await s.stage(id, "staged");
+  s.machine.allLvs()[0]!.lv.size *= 2n; // the check writes the new size
+  refuse = async () => {
+    await s.release("pvc-1");
+    await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
+  };
+  await s.agent.node.refresh();
+  await delay(100);
+  assertEquals([refuse, s.refusal(id)], [undefined, "InUse"]);
+});

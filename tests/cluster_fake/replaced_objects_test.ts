@@ -65,3 +65,25 @@ Deno.test("an agent does not take the finalizers off another object of a deleted
   await Promise.all([patched, deleted]);
   assertEquals(onlyObject(cluster).metadata.finalizers, [FINALIZER]);
 });
+
+Deno.test("an agent does not record the failure of a volume in another object of its name, which it creates", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine }, { waitMs: 500 });
+  const { api, client } = cluster;
+  const { objects } = cluster.agent("node-1");
+  const failed = Promise.withResolvers<void>();
+  machine.fault = async ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    machine.fault = undefined;
+    const { metadata: { name, uid, finalizers = [] }, spec } = onlyObject(cluster);
+    await client.patch(lvmVolumes, { name }, { merge: { metadata: { finalizers: [] } } });
+    await client.delete(lvmVolumes, { name });
+    api.put(lvmVolumes, { metadata: { name, finalizers }, spec });
+    await objects.waitFor(name, (now) => now !== undefined && now.metadata.uid !== uid, { timeoutMs: 5_000 });
+    failed.resolve();
+    return { code: 5, stdout: "", stderr: "  Invalid argument for --name: vol-1" };
+  };
+  const created = cluster.volumes.create(request("pvc-1"), ANYWHERE).catch(() => {});
+  await Promise.all([failed.promise, created]);
+  await cluster.objects.waitFor(volumeIdOf("pvc-1"), (now) => now?.status?.state === "Ready", { timeoutMs: 2_000 });
+});
