@@ -13,7 +13,7 @@ import type { ApiClient } from "../client/client.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
-import { isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { isDeleting, RemoteObjects, reportedError } from "./remote_objects.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
 import { listNodeNames } from "../api/node_names.ts";
 
@@ -142,6 +142,5 @@ function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, all
 }
 
 function statusError({ status }: LvmSnapshot): StorageError {
-  const { state, error } = status ?? {};
-  return new StorageError(error?.code ?? "CommandFailed", error?.message ?? `the snapshot is ${state}`);
+  return reportedError(status?.error ?? { code: "CommandFailed", message: `the snapshot is ${status?.state}` });
 }

@@ -28,7 +28,7 @@ import {
 } from "../api/lvm_objects.ts";
 import { intentAnnotations } from "../provisioner/volume_intents.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
-import { asUnavailable, asWriteError, isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { asUnavailable, asWriteError, isDeleting, RemoteObjects, reportedError } from "./remote_objects.ts";
 import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
@@ -130,7 +130,7 @@ export class ClusterVolumes implements VolumeService {
       requireCompatible(created, request, choice.allowed);
       return clusterVolumeOf(created);
     }
-    const refusal = new StorageError(error?.code ?? "CommandFailed", error?.message ?? `the volume is ${state}`);
+    const refusal = reportedError(error ?? { code: "CommandFailed", message: `the volume is ${state}` });
     if (created.status?.lvUUID === undefined) await this.#objects.undo(created);
     throw refusal;
   }
@@ -175,7 +175,7 @@ export class ClusterVolumes implements VolumeService {
       message: `expanding volume ${id}: it has ${formatBytes(volume.size)} (requested: ${formatBytes(range.required)})`,
     };
     await this.#revertSize(expanded);
-    throw new StorageError(code, message);
+    throw reportedError({ code, message });
   }
 
   /**
@@ -393,5 +393,5 @@ export class ClusterVolumes implements VolumeService {
 function recordedFailure(id: VolumeId, failed: LvmVolume | undefined): StorageError {
   const { code = "NoSpace", message = "its node does not create it, and another one is chosen" } =
     failed?.status?.error ?? {};
-  return new StorageError(code, `creating volume ${id}, which was requested before: ${message}`);
+  return reportedError({ code, message: `creating volume ${id}, which was requested before: ${message}` });
 }

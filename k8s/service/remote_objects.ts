@@ -26,6 +26,7 @@ import {
   type LvmNode,
   REMOVE_ANNOTATION,
   requestAnnotations,
+  type StatusError,
 } from "../api/lvm_objects.ts";
 import type { Resource } from "../api/objects.ts";
 
@@ -126,8 +127,7 @@ export class RemoteObjects<T extends AgentManaged> {
   async delete(object: T): Promise<void> {
     const remaining = await this.#deleteAndWait("deleting", object, refusesDeletion);
     if (isDeleted(remaining, object)) return;
-    const { code, message } = remaining!.status!.error!;
-    throw new StorageError(code, message);
+    throw reportedError(remaining!.status!.error!);
   }
 
   /**
@@ -334,6 +334,18 @@ const REFUSED_KINDS: Readonly<Record<number, ErrorKind>> = {
   413: "InvalidArgument",
   422: "InvalidArgument",
 };
+
+/** The kinds of errors that this version knows. */
+const KNOWN_KINDS = {
+  ...{ InvalidArgument: true, OutOfRange: true, NotFound: true, AlreadyExists: true, InUse: true, NoSpace: true },
+  ...{ FailedPrecondition: true, Lost: true, ForeignData: true, Busy: true, StillRunning: true, Unavailable: true },
+  CommandFailed: true,
+} as const satisfies Record<ErrorKind, true>;
+
+/** Returns the error that an agent reported. One of a kind that only a newer agent knows is `CommandFailed`. */
+export function reportedError({ code, message }: StatusError): StorageError {
+  return new StorageError(Object.hasOwn(KNOWN_KINDS, code) ? code : "CommandFailed", message);
+}
 
 function storageError(kind: ErrorKind, operation: string, cause: unknown): StorageError {
   return new StorageError(kind, `${operation}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });

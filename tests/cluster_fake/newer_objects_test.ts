@@ -8,7 +8,7 @@ import { assertEquals } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, machineWith, MiB, onlyObject, request } from "../fake/volume_cluster.ts";
+import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, request } from "../fake/volume_cluster.ts";
 
 const NEWER = { spec: { tier: "gold" }, status: { encryption: { keySlot: 1 } } };
 
@@ -31,4 +31,15 @@ Deno.test("fields that only a newer version knows stay in an object, whatever co
   await node.refresh();
   await node.refresh();
   assertEquals(onlyObject(cluster).metadata.resourceVersion, resourceVersion, "the status is written again and again");
+});
+
+Deno.test("an error of a kind that only a newer agent knows is passed on as one of a kind that a client knows", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  const { id: name } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.stopAgent("node-1");
+  const error = { code: "Quarantined", message: "deleting volume pvc-1: it is in quarantine" };
+  const merge = { status: { observedGeneration: 9, error } } as Partial<LvmVolume>;
+  await cluster.client.patch(lvmVolumes, { name }, { merge, subresource: "status" });
+  const { message } = await assertFailsWith("CommandFailed", cluster.volumes.delete(name));
+  assertEquals(message, error.message);
 });
