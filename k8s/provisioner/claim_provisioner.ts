@@ -169,7 +169,7 @@ export class ClaimProvisioner {
   }
 
   #forget(key: string): void {
-    this.#waiting.delete(requestNameOf(key));
+    this.#waiting.delete(key);
     this.#attempts.delete(key);
     this.#failures.delete(key);
     this.#spaceWaiters.delete(key);
@@ -279,8 +279,8 @@ export class ClaimProvisioner {
     try {
       return await this.#options.csi.createVolume(request, { signal });
     } catch (error) {
-      if (!isMaybeInProgress(error)) this.#attempts.delete(key);
-      else this.#waiting.add(request.name, key);
+      if (isMaybeInProgress(error)) this.#waiting.add(request.name, key);
+      else [this.#attempts, this.#waiting].forEach((entries) => entries.delete(key));
       if (!isResourceExhausted(error)) this.#spaceWaiters.delete(key);
       else this.#spaceWaiters.add(key, this.#awaitedSpace(request, storageClass));
       throw error;

@@ -99,7 +99,7 @@ export class Resizer {
         if (needsExpansion(now) || before !== undefined) controller.add(key);
       }
       if (now === undefined) {
-        for (const entries of [this.#finalErrors, this.#slowSet, this.#spaceWaiters]) entries.delete(key);
+        for (const entries of this.#entriesOfKeys) entries.delete(key);
       }
     });
     await controller.run(signal);
@@ -117,6 +117,11 @@ export class Resizer {
   /** Requeues the expansion of the volume of a handle, whose outcome was unknown, and is known now. */
   requeueExpansion(handle: string): void {
     this.#waiting.wake(handle, this.#controller);
+  }
+
+  /** All that is remembered of a claim. */
+  get #entriesOfKeys() {
+    return [this.#finalErrors, this.#slowSet, this.#spaceWaiters, this.#waiting];
   }
 
   /** Returns the space that an expansion to a size waits for, on the node of its volume. */
@@ -175,10 +180,7 @@ export class Resizer {
       if (signal.aborted) throw error;
       return await this.#recordFailure(key, { claim: marked, volume, bytes, error }, signal);
     }
-    this.#finalErrors.delete(key);
-    this.#slowSet.delete(key);
-    this.#spaceWaiters.delete(key);
-    this.#waiting.delete(volume.spec!.csi!.volumeHandle);
+    for (const entries of this.#entriesOfKeys) entries.delete(key);
     await this.#recordExpansion({ claim: marked, volume, expanded }, signal);
   }
 
@@ -244,6 +246,7 @@ export class Resizer {
       this.#waiting.add(volume.spec!.csi!.volumeHandle, key);
       throw error;
     }
+    this.#waiting.delete(key);
     this.#finalErrors.add(key);
     const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
     // before the status is written: a wake-up that comes meanwhile takes the claim out again

@@ -7,32 +7,42 @@
 import type { Controller } from "../runtime/controller.ts";
 
 /**
- * The keys that wait for an outcome, by the request's name or the handle of its object. A key that is woken waits no
- * more: the next attempt adds it again.
+ * The keys that wait for an outcome, by the request's name or the handle of its object. A key waits for one thing at a
+ * time. One that is woken waits no more: the next attempt adds it again.
  */
 export class WaitingKeys {
-  readonly #keys = new Map<string, string>();
+  readonly #keys = new Map<string, Set<string>>();
+  /** What each key waits for. */
+  readonly #awaited = new Map<string, string>();
 
-  /** Adds the key that waits for a request or an object. */
+  /** Adds the key that waits for a request or an object, and not for what it waited for before. */
   add(awaited: string, key: string): void {
-    this.#keys.set(awaited, key);
+    this.delete(key);
+    this.#awaited.set(key, awaited);
+    this.#keys.set(awaited, (this.#keys.get(awaited) ?? new Set()).add(key));
   }
 
-  /** Removes what a key waits for. */
-  delete(awaited: string): void {
-    this.#keys.delete(awaited);
+  /** Removes a key, which waits for nothing any more. */
+  delete(key: string): void {
+    const awaited = this.#awaited.get(key);
+    if (awaited === undefined) return;
+    this.#awaited.delete(key);
+    const keys = this.#keys.get(awaited)!;
+    keys.delete(key);
+    if (keys.size === 0) this.#keys.delete(awaited);
   }
 
   /** Removes all keys. */
   clear(): void {
     this.#keys.clear();
+    this.#awaited.clear();
   }
 
-  /** Wakes the key that waits for a request or an object, if there is one. */
+  /** Wakes the keys that wait for a request or an object. */
   wake(awaited: string, controller: Pick<Controller, "wake"> | undefined): void {
-    const key = this.#keys.get(awaited);
-    if (key === undefined) return;
-    this.#keys.delete(awaited);
-    controller?.wake(key);
+    for (const key of [...this.#keys.get(awaited) ?? []]) {
+      this.delete(key);
+      controller?.wake(key);
+    }
   }
 }

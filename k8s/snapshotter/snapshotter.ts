@@ -117,8 +117,9 @@ export class Snapshotter {
     controller.watch(this.#contents, () => [])
       .watch(this.#classes, ({ metadata }) => this.#pendingNamesOfClass(metadata.name));
     this.#contents.subscribe((name, now, before) => {
-      if (now === undefined) [this.#spaceWaiters, this.#checks].forEach((entries) => entries.delete(name));
-      else if (before === undefined || reconcileInputs(now) !== reconcileInputs(before)) this.#enqueueIfDue(now);
+      if (now === undefined) {
+        [this.#spaceWaiters, this.#waiting, this.#checks].forEach((entries) => entries.delete(name));
+      } else if (before === undefined || reconcileInputs(now) !== reconcileInputs(before)) this.#enqueueIfDue(now);
     });
     const contents = this.#contents.start(signal);
     // One after the other, so that a cluster without these kinds is logged once.
@@ -214,13 +215,14 @@ export class Snapshotter {
     } catch (error) {
       if (signal.aborted) throw error;
       this.#noteSpace(content, error);
+      this.#waiting.delete(content.metadata.name);
       if (!isMaybeInProgress(error)) now = await this.#clearBeingCreated(now, signal);
       else this.#waiting.add(snapshotNameOf(content.spec.volumeSnapshotRef.uid ?? ""), content.metadata.name);
       await this.#reportFailure("create", now, error, signal);
       throw error;
     }
     this.#spaceWaiters.delete(content.metadata.name);
-    this.#waiting.delete(snapshotNameOf(content.spec.volumeSnapshotRef.uid ?? ""));
+    this.#waiting.delete(content.metadata.name);
     await this.#clearBeingCreated(now, signal);
     return true;
   }
@@ -335,7 +337,7 @@ export class Snapshotter {
       this.#waiting.add(snapshotHandleOf(content)!, content.metadata.name);
       throw error;
     }
-    this.#waiting.delete(snapshotHandleOf(content)!);
+    this.#waiting.delete(content.metadata.name);
     return await this.#removeFinalizer(content, shouldDelete, signal);
   }
 

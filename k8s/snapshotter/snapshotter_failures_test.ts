@@ -2,10 +2,11 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
-import { SnapshotControlPlane, snapshotHandle } from "../../tests/fake/snapshot_control_plane.ts";
+import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/snapshot_control_plane.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
+import { snapshotNameOf } from "./snapshot_content.ts";
 import { Snapshotter } from "./snapshotter.ts";
 
 /** Starts a cluster and a snapshotter. */
@@ -241,4 +242,23 @@ Deno.test("without the kinds of snapshots nothing happens, and they are used as 
   s.addContent("again");
   await s.waitUntilReady("again");
   await stop();
+});
+
+Deno.test("a content that was deleted while its snapshot was being taken waits for nothing any more", async () => {
+  await using s = await SnapshotControlPlane.start();
+  const reconciled: string[] = [];
+  const options = { ...s.options(), onReconciled: ({ key }: { key: string }) => void reconciled.push(key) };
+  const snapshotter = new Snapshotter({ ...options, backoff: { startMs: 600_000, capMs: 600_000 } });
+  s.run(options, snapshotter);
+  s.driver.injectFault("createSnapshot", { error: new CallError(Code.Unavailable, "?") });
+  s.addContent("gone");
+  await waitUntil(() => reconciled.length > 0, "the attempt");
+  await s.patch("gone", { metadata: { finalizers: [] } });
+  await s.remove("gone");
+  s.addContent("next"); // which is seen after the end of the first
+  await waitUntil(() => reconciled.includes("next"), "the next content");
+  const count = reconciled.length;
+  snapshotter.requeueWaiting(snapshotNameOf(snapshotUid("gone")));
+  await s.waitUntilReady("next");
+  assertEquals(reconciled.slice(count).filter((key) => key === "gone"), []);
 });
