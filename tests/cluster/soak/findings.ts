@@ -20,14 +20,36 @@ const MEMORY_GROWTH = { ratio: 1.15, mib: 8 };
 /** The descriptors by which two moments of rest may differ: connections to the API server come and go. */
 const DESCRIPTOR_MARGIN = 6;
 
-/** Returns what was not flat; empty when all was. */
+/** The time at the beginning of calm in which a process that was deleted by force may still end, in seconds. */
+const SETTLE_SECONDS = 60;
+
+/** Returns what was not flat, or not tested; empty when all was. */
 export function findings(samples: readonly Sample[]): string[] {
   const [baseline, ...rests] = samples.filter(({ phase }) => phase === "rest");
-  if (baseline === undefined) return ["no sample at rest"];
+  if (baseline === undefined || rests.length === 0) return ["no sample at rest after a cycle"];
+  const idle = rests.filter(({ lives }, index) => lives <= (rests[index - 1] ?? baseline).lives);
   return [
+    ...idle.map(({ cycle }) => `cycle ${cycle}: no life of a volume ended`),
     ...rests.flatMap((rest) => leftovers(baseline, rest)),
-    ...(["node", "controller"] as const).flatMap((role) => growth(role, samples)),
+    ...(["node", "controller"] as const).flatMap((role) => [...ends(role, samples), ...growth(role, samples)]),
   ];
+}
+
+/** Returns the cycles in which a process ended while it was calm: nobody killed it, except the kernel for its memory. */
+function ends(role: Role, samples: readonly Sample[]): string[] {
+  const byCycle = Map.groupBy(samples.filter(({ phase }) => phase === "calm"), ({ cycle }) => cycle);
+  return [...byCycle].flatMap(([cycle, calm]) => {
+    const settled = calm.filter(({ seconds }) => seconds - calm[0]!.seconds >= SETTLE_SECONDS);
+    const pids = settled.flatMap(({ processes }) => processes[role]?.pid ?? []);
+    const count = pids.filter((pid, index) => index > 0 && pid !== pids[index - 1]).length;
+    const absent = settled.length - pids.length;
+    return [
+      ...(count > 0 ? [`cycle ${cycle}: the ${role} ended ${count} times while it was calm`] : []),
+      ...(absent > 0
+        ? [`cycle ${cycle}: the ${role} did not run in ${absent} of ${settled.length} samples while it was calm`]
+        : []),
+    ];
+  });
 }
 
 /** Compares two moments of rest: LVs, objects, queues and descriptors. */

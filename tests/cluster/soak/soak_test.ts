@@ -19,7 +19,7 @@ function sample(
 /** Returns a soak of one cycle: the first rest, twenty samples while it is calm, and the last rest. */
 function soak(calm: (index: number) => Partial<ProcessSample>, rest: Parameters<typeof sample>[2] = {}): Sample[] {
   const calmSamples = Array.from({ length: 20 }, (_, index) => sample(60 + 30 * index, "calm", { node: calm(index) }));
-  return [sample(30, "rest", { cycle: 0 }), ...calmSamples, sample(700, "rest", rest)];
+  return [sample(30, "rest", { cycle: 0 }), ...calmSamples, sample(700, "rest", { lives: 9, ...rest })];
 }
 
 Deno.test("findings() has nothing to say of a soak in which all is flat", () => {
@@ -44,9 +44,26 @@ Deno.test("findings() names a process whose memory grows while it lives", () => 
   assertMatch(found, /^cycle 1: the node's memory grew from \d+(\.5)? to \d+(\.5)? MiB$/);
 });
 
-Deno.test("findings() does not compare the memory of two processes, and says when none ran long enough", () => {
+Deno.test("findings() does not compare the memory of two processes, and names one that ended while it was calm", () => {
   const restarted = soak((index) => ({ pid: 100 + index, anonMiB: 100 + 3 * index }));
-  assertEquals(findings(restarted), ["the node never ran long enough to judge its memory"]);
+  assertEquals(findings(restarted), [
+    "cycle 1: the node ended 17 times while it was calm",
+    "the node never ran long enough to judge its memory",
+  ]);
+});
+
+Deno.test("findings() names a process that did not run while it was calm", () => {
+  const samples = soak(() => ({})).map((each) => {
+    if (each.seconds !== 300) return each;
+    const { controller } = each.processes;
+    return { ...each, processes: { ...(controller && { controller }) } };
+  });
+  assertEquals(findings(samples), ["cycle 1: the node did not run in 1 of 18 samples while it was calm"]);
+});
+
+Deno.test("findings() names a cycle without lives of volumes, and a soak without a cycle", () => {
+  assertEquals(findings(soak(() => ({}), { lives: 0 })), ["cycle 1: no life of a volume ended"]);
+  assertEquals(findings([sample(30, "rest", { cycle: 0 })]), ["no sample at rest after a cycle"]);
 });
 
 Deno.test("parseProcess() reads the figures of a process, and the sum of its queues", () => {
