@@ -189,7 +189,7 @@ export function percent(range: { readonly min: number; readonly max: number }) {
 }
 
 /** Parses a ratio of overcommit. @returns the virtual size that a pool may allocate, in percent of its size */
-export function overcommitRatio(text: string, field: string): bigint {
+function overcommitRatio(text: string, field: string): bigint {
   const overcommit = parseOvercommit(text);
   if (overcommit !== undefined) return overcommit;
   throw new UsageError(`${field} ${quote(text)}: must be a number from 1 to 1000, with at most two decimals`);

@@ -33,7 +33,7 @@ export const REMOVE_ORPHANS_ANNOTATION = `${LVM_GROUP}/remove-orphans`;
 export const NONE_KNOWN = "allow-empty";
 
 /** The type of the condition of an LVMNode about orphans. */
-export const ORPHANS_CONDITION = "Orphans";
+const ORPHANS_CONDITION = "Orphans";
 
 /** The maximum number of orphans that the condition names. */
 const MAX_NAMED_ORPHANS = 32;

@@ -19,7 +19,7 @@ import type { NewCondition } from "../api/conditions.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 
 /** The condition of an LVMNode that says whether a thin pool fills. */
-export const POOLS_CONDITION = "ThinPoolsNearFull";
+const POOLS_CONDITION = "ThinPoolsNearFull";
 
 /** Options of {@linkcode PoolConditions}. */
 export interface PoolConditionsOptions {

@@ -8,7 +8,6 @@
 
 import type {
   CoreV1Event,
-  V1CSIDriver,
   V1CSINode,
   V1CSIStorageCapacity,
   V1Lease,
@@ -101,8 +100,6 @@ export type Lease = Builtin<V1Lease>;
 export type Event = Builtin<CoreV1Event>;
 /** A CSINode: which drivers are registered on a node. */
 export type CsiNode = Builtin<V1CSINode>;
-/** A CSIDriver. */
-export type CsiDriver = Builtin<V1CSIDriver>;
 /** A CSIStorageCapacity. */
 export type CsiStorageCapacity = Builtin<V1CSIStorageCapacity>;
 
@@ -157,8 +154,6 @@ export const volumeAttributesClasses: Resource<VolumeAttributesClass> = storageR
 );
 /** CSINodes. */
 export const csiNodes: Resource<CsiNode> = storageResource("csinodes", "CSINode");
-/** CSIDrivers. */
-export const csiDrivers: Resource<CsiDriver> = storageResource("csidrivers", "CSIDriver");
 /** CSIStorageCapacities. */
 export const csiStorageCapacities: Resource<CsiStorageCapacity> = {
   ...storageResource("csistoragecapacities", "CSIStorageCapacity"),

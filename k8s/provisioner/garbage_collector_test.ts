@@ -5,7 +5,7 @@ import { volumeIdOf } from "../../lvm/ids.ts";
 import { ApiError } from "../client/client.ts";
 import { CallError, Code, type CreateVolumeRequest } from "../sidecars/csi_client.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
-import { Provisioner } from "./provisioner.ts";
+import { GarbageCollector } from "./garbage_collector.ts";
 
 const MINUTE = 60_000;
 
@@ -14,7 +14,7 @@ async function scene() {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const clock = new FakeClock();
   const options = { ...cluster.controllerOptions(), clock };
-  const provisioner = new Provisioner(options);
+  const collector = new GarbageCollector(options, () => new Set());
   await Promise.all([options.claims.synced, options.volumes.synced]);
   const { signal } = new AbortController();
   const begin = (name: string) => {
@@ -28,11 +28,11 @@ async function scene() {
     begin,
     /** Collects garbage, and again after the grace period. */
     collectTwice: async () => {
-      await provisioner.collectGarbage(signal);
+      await collector.collect(signal);
       await clock.advance(3 * MINUTE);
-      await provisioner.collectGarbage(signal);
+      await collector.collect(signal);
     },
-    collect: () => provisioner.collectGarbage(signal),
+    collect: () => collector.collect(signal),
     clock,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };

@@ -48,9 +48,4 @@ export class Provisioner {
   requeueDeletion(handle: string): void {
     this.#reclaimer.requeueDeletion(handle);
   }
-
-  /** Deletes volumes without a claim, once. {@linkcode Provisioner.run} does so at intervals. */
-  async collectGarbage(signal: AbortSignal): Promise<void> {
-    await this.#garbageCollector.collect(signal);
-  }
 }

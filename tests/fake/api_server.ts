@@ -94,12 +94,6 @@ const BUILT_IN: readonly ResourceKind[] = [
   },
   { resource: known.csiNodes, hasStatusSubresource: false, countsGenerations: false, allowsUnconditionalUpdate: true },
   {
-    resource: known.csiDrivers,
-    hasStatusSubresource: false,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: true,
-  },
-  {
     resource: known.csiStorageCapacities,
     hasStatusSubresource: false,
     countsGenerations: false,
