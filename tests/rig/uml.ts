@@ -1,17 +1,11 @@
-import { join } from "@std/path";
-import { cacheKey, ensureCached } from "./cache.ts";
 import { ensureTools, type Tool } from "./debian.ts";
 import type { Machine, MachineCommand } from "./machine.ts";
-import { run, searchPath } from "./process.ts";
+import { searchPath } from "./process.ts";
 import bootScript from "./uml/boot.sh" with { type: "text" };
 import namespaceScript from "./uml/namespace.sh" with { type: "text" };
-import ptraceSource from "./uml/ptrace.c" with { type: "text" };
-
-const KERNEL = "/usr/bin/linux.uml";
+import { assignments, ensureUmlKernel, type UmlKernel } from "./uml_kernel.ts";
 
 const TOOLS: Tool[] = [
-  { program: "linux.uml", packages: ["user-mode-linux"] },
-  { program: "cc", packages: ["gcc", "libc6-dev"] },
   { program: "unshare", packages: ["util-linux"] },
   { program: "slirp4netns", packages: ["slirp4netns"] },
   { program: "ip", packages: ["iproute2"] },
@@ -24,28 +18,23 @@ export const MAX_DATA_DISKS = 14;
 export const UML_FILES = { ".rig/boot": { text: bootScript } };
 
 /**
- * Installs user-mode Linux where it is missing, and compiles the library that it needs.
+ * Installs what user-mode Linux takes where it is missing.
  *
- * @returns the path of the library
- * @throws {Error} when a tool cannot be installed or the library cannot be compiled
+ * @returns the kernel
+ * @throws {Error} when a tool cannot be installed
  */
-export async function ensureUml(log: (line: string) => void): Promise<string> {
+export async function ensureUml(log: (line: string) => void): Promise<UmlKernel> {
   await ensureTools(TOOLS, log);
-  const folder = await ensureCached(`uml-${await cacheKey(ptraceSource)}`, log, async (temp, into) => {
-    const source = temp.file("ptrace.c");
-    await Deno.writeTextFile(source, ptraceSource);
-    const options = ["-O2", "-shared", "-fPIC", "-o", join(into, "ptrace.so"), source];
-    await run("compile the library of user-mode Linux", "cc", options, { guardedBy: temp });
-  });
-  return join(folder, "ptrace.so");
+  return await ensureUmlKernel(log);
 }
 
-/** Opens the files that the kernel's serial lines write to, and becomes the kernel. */
+/** Opens the files that the kernel's serial lines write to, and becomes the kernel in its folder. */
 const OPEN_LINES = `
-console=$1 report=$2 out=$3 output=$4
-shift 4
+console=$1 report=$2 out=$3 output=$4 folder=$5
+shift 5
 exec 3>"$report" 5>"$out"
 if [ -n "$output" ]; then exec 4>"$output"; else exec 4>&1; fi
+cd "$folder"
 exec "$@" >"$console" 2>&1 </dev/null
 `;
 
@@ -60,10 +49,9 @@ const INIT = "mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -o noat
  *
  * The kernel is the first process of a namespace: when it ends, all processes of the guest end with it.
  *
- * @param library the path that {@linkcode ensureUml} returned
  * @throws {Error} when the machine has what this kind has not: a terminal, or so many disks
  */
-export function umlCommand(machine: Machine, library: string): MachineCommand {
+export function umlCommand(machine: Machine, kernel: UmlKernel): MachineCommand {
   const { network } = machine;
   if (network === undefined && (machine.hostAccess || machine.forward.length > 0)) {
     throw new Error("start user-mode Linux: its network needs a file to say that it is ready");
@@ -73,8 +61,9 @@ export function umlCommand(machine: Machine, library: string): MachineCommand {
     throw new Error(`start user-mode Linux: ${machine.dataDisks.length} data disks; it takes ${MAX_DATA_DISKS}`);
   }
   const root = machine.persistsRoot ? machine.image.root : `${machine.rootChanges},${machine.image.root}`;
-  const kernel = [
-    KERNEL,
+  const parameters = [
+    ...kernel.parameters,
+    `rig.modules=${kernel.modules}`,
     `mem=${machine.memMiB}M`,
     ...[root, machine.payload, ...machine.dataDisks].map((file, i) => `ubd${i}=${file}`),
     ...["root=/dev/ubda", "rw", "panic=-1"],
@@ -82,13 +71,14 @@ export function umlCommand(machine: Machine, library: string): MachineCommand {
     ...(network === undefined ? [] : ["vec0:transport=raw,ifname=tap0,depth=128,gro=1"]),
     ...["init=/bin/sh", "--", "-c", `"${INIT}"`],
   ];
-  const lines = [machine.console, machine.readReport, machine.out, machine.output ?? ""];
+  const lines = [machine.console, machine.readReport, machine.out, machine.output ?? "", kernel.folder];
   const namespace = network === undefined ? [] : ["sh", "-c", namespaceScript, "sh", network.ready];
   return {
     program: "unshare",
     args: [
       ...["--pid", "--fork", "--kill-child", ...(network === undefined ? [] : ["--net"])],
-      ...[...namespace, "env", `LD_PRELOAD=${library}`, "sh", "-c", OPEN_LINES, "sh", ...lines, ...kernel],
+      ...[...namespace, "sh", "-c", OPEN_LINES, "sh", ...lines],
+      ...["env", ...assignments(kernel.env), kernel.program, ...parameters],
     ],
     env: { PATH: searchPath() },
   };

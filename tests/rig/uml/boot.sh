@@ -2,7 +2,8 @@
 # host, and ports and disks get the names that init looks for.
 modules=/usr/lib/modules/$(uname -r)
 mkdir -p "$modules" /dev/rig
-mount -t hostfs -o "/usr/lib/uml/modules/$(uname -r)" none "$modules"
+host_modules=$(sed 's/.*rig.modules=\([^ ]*\).*/\1/' /proc/cmdline)
+mount -t hostfs -o "$host_modules/$(uname -r)" none "$modules"
 number=0
 for port in report script out; do
   stty -F /dev/ttyS$number raw -echo
