@@ -95,6 +95,12 @@ async function tearDownMount(harness: Harness, volumeId: string): Promise<void> 
   await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
 }
 
+/**
+ * A tag that no group has. LVM writes each command line into the metadata, and removes a tag that is missing without a word.
+ * With it, the command lines of this file are longer than that of a deletion, as a creation's is.
+ */
+const MISSING_TAG = "missing".padEnd(240, "x");
+
 /** Changes tags of a group, few enough in a command. @returns LVM's refusal, if any */
 async function changeTags(
   harness: Harness,
@@ -103,7 +109,8 @@ async function changeTags(
   tags: readonly string[],
 ): Promise<string | undefined> {
   for (let at = 0; at < tags.length; at += 60) {
-    const args = ["vgchange", ...tags.slice(at, at + 60).flatMap((tag) => [option, tag]), group];
+    const changes = tags.slice(at, at + 60).flatMap((tag) => [option, tag]);
+    const args = ["vgchange", "--deltag", MISSING_TAG, ...changes, group];
     const output = await harness.exec.run({ program: "lvm", args, mutates: true });
     if (output.code === 0) continue;
     assertEquals(classifyRefusal(output), "NoSpace", output.stderr);
@@ -126,7 +133,7 @@ async function fillMetadata(harness: Harness, group: string): Promise<string[]> 
   // A tag in place of a shorter one adds one byte at a time.
   for (let tag = "filler";; tag += "x") {
     const replace = tag === "filler" ? [] : ["--deltag", tag.slice(0, -1)];
-    const args = ["vgchange", ...replace, "--addtag", tag, group];
+    const args = ["vgchange", "--deltag", MISSING_TAG, ...replace, "--addtag", tag, group];
     const { code } = await harness.exec.run({ program: "lvm", args, mutates: true });
     if (code !== 0) return tag === "filler" ? added : [...added, tag.slice(0, -1)];
   }
