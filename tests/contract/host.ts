@@ -160,6 +160,8 @@ export class Harness implements AsyncDisposable {
   async runAsAdmin(program: Program, ...args: string[]): Promise<string> {
     const output = await this.exec.run({ program, args, mutates: true });
     assertEquals(output.code, 0, `${program} ${args.join(" ")}: ${output.stderr}`);
+    // udev opens a device for a moment when a program that wrote to it has closed it. The volume is in use until then.
+    if (program === "dd") await this.runAsAdmin("udevadm", "settle");
     return output.stdout;
   }
 
