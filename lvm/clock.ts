@@ -4,6 +4,8 @@
  * @module
  */
 
+import { setImmediate } from "node:timers";
+
 /** Time and chance. */
 export interface Clock {
   /** Returns the milliseconds since some moment; the value never decreases. */
@@ -32,7 +34,8 @@ export const systemClock: Clock = {
  * alone never let them run.
  */
 export function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve));
+  // setTimeout() would wait for up to four milliseconds.
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** Options of {@linkcode withinDeadline}. */

@@ -1,8 +1,8 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { assertSpyCalls, spy } from "@std/testing/mock";
 import { FakeClock } from "../tests/fake/clock.ts";
-import { backoffMs, sleep, systemClock, timestamp, withinDeadline } from "./clock.ts";
+import { backoffMs, nextTurn, sleep, systemClock, timestamp, withinDeadline } from "./clock.ts";
 
 Deno.test("sleep() returns when the time has passed, or as soon as one of the signals is aborted, and leaves nothing behind", async () => {
   const clock = new FakeClock();
@@ -51,4 +51,32 @@ Deno.test("systemClock: after() calls back once when the time has passed, unless
   assertSpyCalls(kept, 1);
   assertSpyCalls(cancelled, 0);
   assertEquals(systemClock.date().toISOString(), "2026-01-01T00:00:05.999Z");
+});
+
+Deno.test("nextTurn() lets timers and connections go on, however often it is repeated", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const accepted = listener.accept();
+  const connection = await Deno.connect({ hostname: "127.0.0.1", port: (listener.addr as Deno.NetAddr).port });
+  using server = await accepted;
+  let timers = 0;
+  let received = 0;
+  const timer = setInterval(() => timers++, 1);
+  const reading = (async () => {
+    for await (const chunk of connection.readable) received += chunk.length;
+  })();
+  await server.write(new Uint8Array(10));
+  const end = Date.now() + 10_000;
+  while ((timers < 3 || received < 10) && Date.now() < end) await nextTurn();
+  clearInterval(timer);
+  server.close();
+  await reading;
+  assert(timers >= 3 && received === 10, `${timers} timers, ${received} bytes`);
+});
+
+Deno.test("nextTurn() waits for no timer", async () => {
+  let timers = 0;
+  const timer = setInterval(() => timers++, 1);
+  for (let turn = 0; turn < 1_000; turn++) await nextTurn();
+  clearInterval(timer);
+  assert(timers < 500, `${timers} timers in 1,000 turns`);
 });

@@ -9,6 +9,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
+import { nextTurn } from "../../lvm/clock.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
 import { currentRequestId, withRequestId } from "../../lvm/request_id.ts";
@@ -237,7 +238,7 @@ async function waitWithoutClock(scheduler: fc.Scheduler, done: Promise<unknown>)
   while (!isDone) {
     await scheduler.waitIdle();
     if (isDone) break;
-    await new Promise((resolve) => setTimeout(resolve));
+    await nextTurn();
     if (!isDone && scheduler.count() === 0) throw new Error("a call or work in the background waits for a timer");
   }
   await settled;

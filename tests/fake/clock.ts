@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Clock } from "../../lvm/clock.ts";
+import { type Clock, nextTurn } from "../../lvm/clock.ts";
 
 /** A clock that changes only by {@linkcode FakeClock.advance}. Its random numbers are always one half. */
 export class FakeClock implements Clock {
@@ -77,5 +77,5 @@ export class FakeClock implements Clock {
 
 /** Waits until everything has happened that waits for promises only. */
 export function flushPromises(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve));
+  return nextTurn();
 }

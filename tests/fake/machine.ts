@@ -6,6 +6,7 @@
  * @module
  */
 
+import { nextTurn } from "../../lvm/clock.ts";
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Segment } from "../../lvm/model/report.ts";
@@ -213,7 +214,7 @@ export class FakeMachine implements Exec {
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
     if (command.program === "lvm" && this.#locks.held) return await runWithLocks(this, this.#locks, command.args);
     if (!command.mutates || command.deadlineMs !== 0) return tool(this, command.args);
-    const completion = new Promise<void>((resolve) => setTimeout(resolve)).then(() => tool(this, command.args));
+    const completion = nextTurn().then(() => tool(this, command.args));
     throw new StorageError("StillRunning", `${describeCommand(command)}: still running`, { completion });
   }
 
