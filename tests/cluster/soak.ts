@@ -19,7 +19,7 @@ import { createClasses, Lives, THIN_POOL } from "./soak/lives.ts";
 import { type Phase, type Sample, Sampler } from "./soak/sample.ts";
 import { listDriverLvs } from "./suite/driver_lvs.ts";
 import { WAIT_MS } from "./suite/object_watcher.ts";
-import { runRandom } from "./suite/seeded_random.ts";
+import { runRandom } from "../rig/seeded_random.ts";
 import { SnapshotTestNamespace } from "./suite/snapshot_test_namespace.ts";
 import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
 

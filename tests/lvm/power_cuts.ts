@@ -18,7 +18,7 @@ import { describeStep, LIVES, type Step, stepsToContinue, stepsToGiveUp, worldAf
 import { DISK_PATH, hideOtherDisks, RecordedDisk, type RepeatedDisk } from "../power_cuts/logged_disk.ts";
 import { GROUP, Orchestrator } from "../power_cuts/orchestrator.ts";
 import { flushesAfter, type PowerCut } from "../power_cuts/power_cut.ts";
-import { seededRandom, seedOf } from "./seeded_random.ts";
+import { seededRandom, seedOf } from "../rig/seeded_random.ts";
 import { isSkipped } from "./skipped_tests.ts";
 
 const LOG_DISK = Deno.env.get("DATA_DISK") ?? "";

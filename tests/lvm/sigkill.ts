@@ -13,7 +13,7 @@ import { blockCapability, type Capability, mountCapability } from "../contract/h
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
 import { eventually, retryCall } from "./retry.ts";
-import { seededRandom } from "./seeded_random.ts";
+import { seededRandom } from "../rig/seeded_random.ts";
 
 const GROUP = "kills";
 const DRIVER = Deno.env.get("DRIVER") ?? "";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { seededRandom } from "../lvm/seeded_random.ts";
+import { seededRandom } from "../rig/seeded_random.ts";
 import { flushesAfter, marksBefore, type Surviving, survivingWrites } from "./power_cut.ts";
 import type { LogEntry } from "./write_log.ts";
 

@@ -6,7 +6,7 @@
 
 import type { Cluster } from "../../rig/cluster.ts";
 import { DriverPods, type Role } from "../suite/driver_pods.ts";
-import type { RandomSource } from "../suite/seeded_random.ts";
+import type { RandomSource } from "../../rig/seeded_random.ts";
 import type { SnapshotTestNamespace } from "../suite/snapshot_test_namespace.ts";
 
 /** The time for which the API server is away, in milliseconds. */

@@ -5,7 +5,7 @@
  */
 
 import { pollUntil } from "../../rig/poll_until.ts";
-import { pick, type RandomSource } from "../suite/seeded_random.ts";
+import { pick, type RandomSource } from "../../rig/seeded_random.ts";
 import type { SnapshotTestNamespace } from "../suite/snapshot_test_namespace.ts";
 import type { ClaimSpec } from "../suite/objects.ts";
 

@@ -1,4 +1,4 @@
-import { pick, runRandom } from "./seeded_random.ts";
+import { pick, runRandom } from "../../rig/seeded_random.ts";
 import { DriverPods, type Role } from "./driver_pods.ts";
 import { ClaimTracker } from "./claim_tracker.ts";
 import { FULL, TestNamespace } from "./test_namespace.ts";

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { runRandom } from "./seeded_random.ts";
+import { runRandom } from "../../rig/seeded_random.ts";
 import { DriverPods } from "./driver_pods.ts";
 import { OutOfClusterController } from "./out_of_cluster_controller.ts";
 import { startController } from "./host_processes.ts";

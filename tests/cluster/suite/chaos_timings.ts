@@ -1,4 +1,4 @@
-import { runRandom } from "./seeded_random.ts";
+import { runRandom } from "../../rig/seeded_random.ts";
 import { ClaimTracker } from "./claim_tracker.ts";
 import { TestNamespace } from "./test_namespace.ts";
 

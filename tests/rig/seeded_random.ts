@@ -1,5 +1,5 @@
 /**
- * Chance that can be had again: SEED=NUMBER repeats a run.
+ * Random choices that can be repeated: the same seed makes the same choices.
  *
  * @module
  */
@@ -18,7 +18,13 @@ export function seededRandom(seed: number): RandomSource {
   };
 }
 
-/** Returns the random numbers of this run, and prints the seed. */
+/** Returns a number for a text, as a seed. */
+export async function seedOf(text: string): Promise<number> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return new DataView(digest).getUint32(0);
+}
+
+/** Returns the random numbers of this run, and prints the seed: `SEED=…` repeats the run. */
 export function runRandom(): RandomSource {
   const seed = Number(Deno.env.get("SEED") ?? crypto.getRandomValues(new Uint32Array(1))[0]);
   console.error(`SEED=${seed}`);
