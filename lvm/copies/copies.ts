@@ -22,6 +22,7 @@ import {
   type CopyProgress,
   describeProgress,
   isSourceKept,
+  requireNoCopySnapshot,
   staleCopySnapshots,
 } from "../inventory/copying.ts";
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
@@ -127,7 +128,8 @@ export class Copies {
    * @param onGroupChosen called with each group before the volume is created in it; the creation waits for the promise
    * @returns whether the volume is a thin clone or is being copied
    * @throws {StorageError} `NotFound`, `Lost` or `FailedPrecondition` for the source; those of {@linkcode copyRange};
-   * `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool.
+   * `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool; `Busy` until the copy snapshot of an
+   * earlier copy of the same id is removed.
    */
   async createNew(
     groups: FreshReport,
@@ -135,6 +137,7 @@ export class Copies {
     onGroupChosen?: (group: VolumeGroup) => Promise<void>,
   ): Promise<"cloned" | "copied"> {
     const { volumes, volumeFinder, reservation } = this.#options;
+    requireNoCopySnapshot(this.#options.driver, groups, request.id);
     const { original, properties } = this.#sources.require(groups, request.source);
     const wanted = { ...request, range: copyRange(request, properties) };
     const { thin } = wanted;

@@ -105,6 +105,24 @@ export function staleCopySnapshots(driver: string, groups: readonly VolumeGroup[
   );
 }
 
+/**
+ * Makes sure that no earlier copy of the same id has left its copy snapshot. A new copy would read it, although it is of
+ * another moment, or even of another source.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM that shows no volume with the id
+ * @param id the volume to create
+ * @throws {StorageError} `Busy`: the background work removes such a copy snapshot.
+ */
+export function requireNoCopySnapshot(driver: string, groups: readonly VolumeGroup[], id: VolumeId): void {
+  const left = groups.flatMap(({ lvs }) => lvs).find(({ tags }) => copySnapshotOf(driver, tags) === id);
+  if (left === undefined) return;
+  throw new StorageError(
+    "Busy",
+    `creating volume ${id}: ${left.name}, the temporary snapshot of an earlier copy, is not removed yet; try again`,
+  );
+}
+
 /** Returns a sentence about the progress of a copy, for an error message. */
 export function describeProgress({ id, tags: { source } }: Volume, { copied, total, lastError }: CopyProgress): string {
   const all = total === undefined ? "" : ` of ${formatBytes(total)}`;

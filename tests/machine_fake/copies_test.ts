@@ -14,7 +14,7 @@ import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE } from "../../lvm/pools/pool.ts";
 import { waitUntil } from "../fake/control_plane.ts";
-import { FakeMachine, ok } from "../fake/machine.ts";
+import { failure, FakeMachine, ok } from "../fake/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const GiB = 1n << 30n;
@@ -138,6 +138,28 @@ Deno.test("a copy that is deleted while it runs is erased after the present chun
   assertEquals([fixture.lvNames, fixture.chunkOffsets], [["vol"], ["skip=0"]]);
   assertEquals([...fixture.fake.groups[0]!.residualData], []);
   await volumes.delete(volumeIdOf("original"));
+});
+
+Deno.test("a copy that is created again after its deletion has nothing of the first one's temporary snapshot", async () => {
+  await using fixture = await CopyFixture.open();
+  const { volumes, copies, background } = fixture.machine;
+  const finish = await fixture.startCopy(originalSource);
+  const copyChunks = fixture.fake.fault!;
+  fixture.fake.fault = (command) => {
+    const isRemoval = command.args[0] === "lvchange" && command.args.at(-1)!.startsWith("data/cut-");
+    return isRemoval ? failure(5, "it takes a while") : copyChunks(command);
+  };
+  const deleting = volumes.delete(copyId);
+  await finish();
+  await deleting;
+  fixture.lvOf("original").content.data.add("written meanwhile");
+  const refusal = await assertRejects(() => copies.create(copyRequest(originalSource)), StorageError, "earlier copy");
+  assertEquals(refusal.kind, "Busy");
+  fixture.fake.fault = copyChunks;
+  await waitUntil(() => !fixture.lvNames.includes("cut"), "the removal of the first temporary snapshot");
+  assertEquals(await copies.create(copyRequest(originalSource)), 768n * MiB);
+  assertEquals([...fixture.lvOf("copy").content.data].sort(), ["what was written", "written meanwhile"]);
+  await background.idle();
 });
 
 Deno.test("a snapshot whose COW space overflows while it is copied fails the copy, which leaves nothing", async () => {
