@@ -211,11 +211,19 @@ export class Lvm {
       await flushDisks(this.exec, group.pvPaths);
     });
     this.#pendingChanges.add(change);
-    try {
-      await change;
-    } finally {
+    const end = () => {
       this.#changeCount++;
       this.#pendingChanges.delete(change);
+    };
+    try {
+      await change;
+      end();
+    } catch (error) {
+      // a command that outlasted its deadline still changes something: no report is current before it has ended
+      const completion = error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
+      if (completion === undefined) end();
+      else void completion.then(() => {}, () => {}).then(end);
+      throw error;
     }
   }
 

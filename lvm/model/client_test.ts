@@ -125,3 +125,21 @@ Deno.test("change() ends when the change is in the disks, not only in their cach
   await error.completion;
   assertEquals(commands, ["lvm lvextend", "sync /dev/sda /dev/sdb"]);
 });
+
+Deno.test("a report that was read while a change outlasted its deadline is not current, not even after its end", async () => {
+  const group = { name: "data", pvPaths: [] } as unknown as VolumeGroup;
+  const late = Promise.withResolvers<Output>();
+  const ok = { code: 0, stdout: '{"report": []}', stderr: "" };
+  const run = ({ args }: Command): Promise<Output> =>
+    args[0] !== "lvcreate"
+      ? Promise.resolve(ok)
+      : Promise.reject(new StorageError("StillRunning", "lvm lvcreate", { completion: late.promise }));
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  const error = await assertRejects(() => lvm.change(group, ["lvcreate"]), StorageError);
+  const meanwhile = await lvm.report();
+  assertEquals(lvm.isCurrent(meanwhile), false);
+  late.resolve(ok);
+  await error.completion;
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals([lvm.isCurrent(meanwhile), lvm.isCurrent(await lvm.report())], [false, true]);
+});

@@ -31,6 +31,8 @@ export class PoolReservation {
   readonly defaultOvercommit: bigint;
   /** The last body of each group that has one, by the group's UUID. A change that hangs delays no other group. */
   readonly #last = new Map<string, Promise<unknown>>();
+  /** The UUIDs of the groups in which a command outlasted its deadline, and may still allocate. */
+  readonly #allocating = new Set<string>();
 
   /** Creates a reservation. There must be only one in the process for the machine. */
   constructor(lvm: Lvm, defaultOvercommit = DEFAULT_OVERCOMMIT) {
@@ -43,7 +45,8 @@ export class PoolReservation {
    *
    * @param groups a report; a new one is read if anything was changed since
    * @param body called with the current group
-   * @throws {StorageError} `Unavailable` when the group does not exist any more; besides what the body throws
+   * @throws {StorageError} `Unavailable` when the group does not exist any more; `Busy` while a command of an earlier body,
+   * which outlasted its deadline, is still running in the group; besides what the body throws
    */
   runExclusive<T>(
     groups: readonly VolumeGroup[],
@@ -51,6 +54,7 @@ export class PoolReservation {
     body: (group: VolumeGroup) => Promise<T>,
   ): Promise<T> {
     const result = Promise.resolve(this.#last.get(uuid)).then(async () => {
+      this.#requireNotAllocating(uuid, name);
       const current = this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report();
       const group = current.find((group) => group.uuid === uuid);
       if (group !== undefined) return await body(group);
@@ -59,10 +63,26 @@ export class PoolReservation {
         `reading the thin pools of volume group ${name}: it does not exist any more`,
       );
     });
-    const ended = result.then(() => {}, () => {}); // its own caller gets the error
+    const ended = result.then(() => {}, (error) => this.#waitForCommand(uuid, error)); // its own caller gets the error
     this.#last.set(uuid, ended);
     void ended.then(() => this.#last.get(uuid) === ended && this.#last.delete(uuid));
     return result;
+  }
+
+  #requireNotAllocating(uuid: string, name: string): void {
+    if (!this.#allocating.has(uuid)) return;
+    throw new StorageError(
+      "Busy",
+      `changing the thin pools of volume group ${name}: a command of an earlier call is still running; try again when it ` +
+        "is done",
+    );
+  }
+
+  /** Remembers a command that outlasted its deadline, until it has ended. */
+  #waitForCommand(uuid: string, error: unknown): void {
+    if (!(error instanceof StorageError && error.kind === "StillRunning" && error.completion !== undefined)) return;
+    this.#allocating.add(uuid);
+    void error.completion.then(() => {}, () => {}).then(() => this.#allocating.delete(uuid));
   }
 
   /**

@@ -1,0 +1,24 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { StorageError } from "../error.ts";
+import { Lvm } from "../model/client.ts";
+import { PoolReservation } from "./pool_reservation.ts";
+
+Deno.test("nothing is allocated in a group's pools while an lvcreate that outlasted its deadline may still allocate", async () => {
+  const machine = new FakeMachine();
+  for (const name of ["data", "other"]) machine.addGroup(name, 1n << 30n);
+  const lvm = new Lvm(machine);
+  const reservation = new PoolReservation(lvm);
+  const groups = await lvm.report();
+  const [data, other] = groups;
+  const lvcreate = Promise.withResolvers<void>();
+  const late = new StorageError("StillRunning", "lvm lvcreate", { completion: lvcreate.promise });
+  const first = reservation.runExclusive(groups, data!, () => Promise.reject(late));
+  const second = reservation.runExclusive(groups, data!, () => Promise.resolve("allocated"));
+  assertEquals(await assertRejects(() => first, StorageError), late);
+  assertEquals((await assertRejects(() => second, StorageError, "still running")).kind, "Busy");
+  assertEquals(await reservation.runExclusive(groups, other!, () => Promise.resolve("elsewhere")), "elsewhere");
+  lvcreate.resolve();
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(await reservation.runExclusive(groups, data!, () => Promise.resolve("allocated")), "allocated");
+});
