@@ -7,17 +7,24 @@
  * @module
  */
 
-import type { Exec } from "./exec.ts";
+import { type Command, commandError, type Exec } from "./exec.ts";
 
 /**
  * Flushes the caches of block devices.
  *
- * It never fails: a disk that cannot be flushed cannot be written to, which the commands on it show.
+ * Without the flush, what was written counts as not done. So the flush is never killed: who waits for the change waits for
+ * it, too, and a lock is held until it has ended.
  *
- * @param paths the devices; a logical volume stands for the disks below it
- * @throws {StorageError} those of {@linkcode Exec.run}
+ * @param paths the devices: a logical volume, which stands for the disks below it, or the physical volumes of a group. Of
+ * these, one is enough: each has the group's metadata
+ * @throws {StorageError} `CommandFailed` when none could be flushed; those of {@linkcode Exec.run}
  */
 export async function flushDisks(exec: Exec, paths: readonly string[]): Promise<void> {
+  if (paths.length === 0) return;
   // sync(1) opens each file for reading, and calls fsync(2)
-  if (paths.length > 0) await exec.run({ program: "sync", args: paths, mutates: false });
+  const command: Command = { program: "sync", args: paths, mutates: true };
+  const output = await exec.run(command);
+  if (output.code === 0) return;
+  const alone = paths.length > 1 ? paths.map((path) => exec.run({ ...command, args: [path] })) : [];
+  if (!(await Promise.all(alone)).some(({ code }) => code === 0)) throw commandError(command, output);
 }

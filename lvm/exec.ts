@@ -272,7 +272,11 @@ export async function runThen(exec: Exec, command: Command, next: (output: Outpu
     if (!(error instanceof StorageError && error.kind === "StillRunning" && error.completion !== undefined)) {
       throw error;
     }
-    const completion = error.completion.then((late) => next(late as Output));
+    const completion = error.completion.then((late) => next(late as Output)).catch((late) => {
+      // a command of `next` may outlast its deadline as well
+      if (late instanceof StorageError && late.kind === "StillRunning") return late.completion;
+      throw late;
+    });
     completion.catch(() => {}); // a caller that waits for it sees the error
     throw new StorageError("StillRunning", error.message, { cause: error, completion });
   }

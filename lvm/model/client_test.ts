@@ -143,3 +143,45 @@ Deno.test("a report that was read while a change outlasted its deadline is not c
   await new Promise((resolve) => setTimeout(resolve));
   assertEquals([lvm.isCurrent(meanwhile), lvm.isCurrent(await lvm.report())], [false, true]);
 });
+
+Deno.test("a change is still running while the caches of its disks are flushed, and a flush is never killed", async () => {
+  const group = { name: "data", pvPaths: ["/dev/sda"] } as unknown as VolumeGroup;
+  const flushed = Promise.withResolvers<Output>();
+  const late = Promise.withResolvers<Output>();
+  const run = (command: Command): Promise<Output> => {
+    assertEquals(command.mutates, true, describeCommand(command));
+    const completion = command.program === "sync" ? flushed : command.args[0] === "lvextend" ? late : undefined;
+    if (completion === undefined) return Promise.resolve({ code: 0, stdout: "", stderr: "" });
+    return Promise.reject(
+      new StorageError("StillRunning", describeCommand(command), { completion: completion.promise }),
+    );
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  const ended: string[] = [];
+  for (const subcommand of ["lvcreate", "lvextend"]) {
+    const error = await assertRejects(() => lvm.change(group, [subcommand]), StorageError);
+    assertEquals(error.kind, "StillRunning");
+    error.completion?.then(() => ended.push(subcommand));
+  }
+  late.resolve({ code: 0, stdout: "", stderr: "" });
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(ended, []);
+  flushed.resolve({ code: 0, stdout: "", stderr: "" });
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(ended, ["lvcreate", "lvextend"]);
+});
+
+Deno.test("a change fails when no disk of its group could be flushed; one disk is enough for LVM's metadata", async () => {
+  const group = { name: "data", pvPaths: ["/dev/sda", "/dev/sdb"] } as unknown as VolumeGroup;
+  const broken = new Set(["/dev/sdb"]);
+  const run = ({ program, args }: Command): Promise<Output> => {
+    const failed = program === "sync" ? args.filter((path) => broken.has(path)) : [];
+    const stderr = failed.map((path) => `sync: error syncing '${path}': Input/output error`).join("\n");
+    return Promise.resolve({ code: failed.length > 0 ? 1 : 0, stdout: "", stderr });
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  await lvm.change(group, ["lvcreate"]);
+  broken.add("/dev/sda");
+  const error = await assertRejects(() => lvm.change(group, ["lvcreate"]), StorageError, "error syncing '/dev/sda'");
+  assertEquals(error.kind, "CommandFailed");
+});

@@ -32,7 +32,10 @@ async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
   const path = `${group.name}/${lv.name}`;
   const commands: string[] = [];
   const record = () => {
-    machine.fault = (command) => void (command.mutates && commands.push(describeCommand(command)));
+    machine.fault = (command) => {
+      if (command.mutates && command.program !== "sync") commands.push(describeCommand(command));
+      return undefined;
+    };
   };
   const mark = (...more: string[]) =>
     lvm.change(group, ["lvchange", ...markVolumeDeleted(id, { state: "raw" }), ...more, path]);
@@ -81,6 +84,18 @@ Deno.test("Reaper waits until zeros are on the disk, before it records them and 
     ...["zeros are written", "zeros are on the disk", "lvchange", "change is on the disk"],
     ...["zeros are written", "zeros are on the disk", "lvremove", "change is on the disk"],
   ]);
+});
+
+Deno.test("Reaper removes no LV whose zeros could not be flushed to its disks", async () => {
+  const { reaper, mark, machine, errors } = await setUpDeleted(GIB);
+  await mark();
+  machine.fault = ({ program, args }) =>
+    program === "sync" && args[0]!.includes("vol") ? failure(1, "sync: error syncing: Input/output error") : undefined;
+  reaper.wake();
+  await reaper.idle();
+  await reaper.stop();
+  assertEquals(machine.allLvs().length, 1);
+  assert(errors[0]?.includes("error syncing"), errors[0]);
 });
 
 Deno.test("Reaper continues at the offset that an earlier process recorded", async () => {

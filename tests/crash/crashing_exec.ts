@@ -25,7 +25,8 @@ const AFTER_COMMAND: CrashMoment = { name: "after", effect: (_machine, _command,
 
 /** Returns the moments of a command, among them those at which it is killed as well and leaves half of its work. */
 export function crashMomentsOf(command: Command): CrashMoment[] {
-  if (!command.mutates) return [BEFORE_COMMAND]; // it changes nothing, so a later crash has the same effect
+  // these change nothing, so a later crash has the same effect
+  if (!command.mutates || command.program === "sync") return [BEFORE_COMMAND];
   const partialEffects = isBindWithFlags(command) ? [BOUND_WITHOUT_FLAGS] : PARTIAL_EFFECTS[programKey(command)] ?? [];
   return [BEFORE_COMMAND, ...partialEffects, AFTER_COMMAND];
 }

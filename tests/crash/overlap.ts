@@ -114,6 +114,8 @@ export function targetsOf(machine: FakeMachine, { program, args }: Command): Tar
     case "btrfs":
       // a sync, before a snapshot, changes nothing
       return args[1] === "sync" ? { changes: [], reads: lvs(args.at(-1)) } : { changes: lvs(args.at(-1)), reads: [] };
+    case "sync": // a flush, of physical volumes or of an LV, changes nothing
+      return { changes: [], reads: [] };
     default:
       return { changes: lvs(args.at(-1)), reads: [] };
   }
