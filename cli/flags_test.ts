@@ -62,7 +62,7 @@ for (const [name, subcommand] of Object.entries(SUBCOMMANDS)) {
       for (const [value, allowed, entry = value] of REFUSED[flag]!) {
         const check = () => checkFlags(name, subcommand, flagsOf(name, { [flag]: value }));
         const { message } = await assertRejects(check, UsageError);
-        const shown = JSON.stringify(entry.length > 80 ? entry.slice(0, 80) + "…" : entry);
+        const shown = JSON.stringify(entry.length > 80 ? entry.slice(0, 79) + "…" : entry);
         const field = flag === "NODE" ? flag : `--${flag}`;
         assertEquals(message.slice(0, `${name}: ${field} ${shown}: `.length), `${name}: ${field} ${shown}: `, message);
         assertStringIncludes(message, allowed);

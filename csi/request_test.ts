@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { quote, StorageError } from "../lvm/error.ts";
+import { StorageError } from "../lvm/error.ts";
 import { MAX_BYTES, roundToExtents } from "../lvm/size.ts";
 import { parseSizeRange, requireName, requirePath } from "./request.ts";
 
@@ -32,9 +32,4 @@ Deno.test("names of 128 characters and paths of 4,096 bytes are accepted, and no
   assertThrows(() => requireName("a".repeat(129)), StorageError, "longer than 128 characters");
   assertEquals(requirePath("path", path), path);
   assertThrows(() => requirePath("path", path + "a"), StorageError, "longer than 4096 bytes");
-});
-
-Deno.test("quote() truncates texts of more than 80 characters", () => {
-  assertEquals(quote("a".repeat(80)), `"${"a".repeat(80)}"`);
-  assertEquals(quote("a".repeat(82)), `"${"a".repeat(80)}…"`);
 });

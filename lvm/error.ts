@@ -74,8 +74,8 @@ export class StorageError extends Error {
   }
 }
 
-/** The maximum length of a quoted text, in characters, with the `…`. */
-const MAX_QUOTED_LENGTH = 81;
+/** The maximum length of a quoted text, in UTF-16 units, with the `…`. */
+const MAX_QUOTED_LENGTH = 80;
 
 /**
  * Returns the start of a text, with `…` where it was cut. It never cuts a surrogate pair: gRPC and other encoders fail for half
@@ -88,7 +88,7 @@ export function truncate(text: string, maxLength: number): string {
   return text.slice(0, maxLength - 1).replace(/[\ud800-\udbff]$/, "") + "…";
 }
 
-/** Quotes a text from outside for a message, and truncates it to 80 characters. */
+/** Quotes a text from outside for a message, and truncates it to 80 characters, with the `…`. */
 export function quote(text: string): string {
   return JSON.stringify(truncate(text, MAX_QUOTED_LENGTH));
 }

@@ -9,5 +9,5 @@ Deno.test("truncate() returns the start of a text, and never half of a character
 
 Deno.test("quote() escapes a text, and truncates it to 80 characters", () => {
   assertEquals([quote('a"\n'), quote("b".repeat(80))], ['"a\\"\\n"', `"${"b".repeat(80)}"`]);
-  assertEquals(quote("b".repeat(82)), `"${"b".repeat(80)}…"`);
+  assertEquals(quote("b".repeat(81)), `"${"b".repeat(79)}…"`);
 });
