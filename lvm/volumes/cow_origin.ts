@@ -1,5 +1,6 @@
 /**
- * Checks of a volume that is the origin of COW snapshots. An active origin with COW snapshots cannot be extended.
+ * Checks of an LV that is the origin of COW snapshots, or the external origin of thin LVs. An active origin with COW
+ * snapshots cannot be extended.
  *
  * @module
  */
@@ -7,7 +8,7 @@
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { isThin } from "../pools/pool.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
@@ -31,6 +32,14 @@ export function cowSnapshotsOf(
     ({ uuid }) => deletedUuids.includes(uuid) ? "deleted" : "kept",
   );
   return { kept, deleted };
+}
+
+/**
+ * Returns the LVs that an LV is the external origin of (lvmthin(7)): thin LVs that read from it what was never written to
+ * them. lvremove would remove them with it. A thin snapshot in the pool of its origin is independent of it.
+ */
+export function thinLvsOnOrigin({ lv, group }: LocatedLv): LogicalVolume[] {
+  return group.lvs.filter((other) => other.origin === lv.name && isThin(other) && other.pool !== lv.pool);
 }
 
 /**

@@ -23,6 +23,7 @@ import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts"
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
+import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
 import { lvchange, lvchangeTags, lvextend, lvremove } from "../model/commands.ts";
 
@@ -66,20 +67,22 @@ function isCowSnapshot(lv: LogicalVolume): boolean {
 }
 
 /**
- * Requires that an LV is not the origin of COW snapshots, such as those of a backup tool: lvremove removes an origin with
- * its snapshots.
+ * Requires that no other LV depends on an LV: no COW snapshot, such as that of a backup tool, and no thin LV whose external
+ * origin it is. lvremove removes an LV with those that depend on it.
  *
  * @throws {StorageError} `InUse` with their names
  */
-function requireNoSnapshots({ lv, group }: LocatedLv): void {
-  const names = group.lvs.filter((other) => other.origin === lv.name && isCowSnapshot(other)).map(({ name }) => name);
+function requireNoDependents({ lv, group }: LocatedLv): void {
+  const snapshots = group.lvs.filter((other) => other.origin === lv.name && isCowSnapshot(other));
+  const names = [...snapshots, ...thinLvsOnOrigin({ lv, group })].map(({ name }) => name);
   if (names.length === 0) return;
+  const kind = snapshots.length > 0 ? "the origin of the snapshots" : "the external origin of the thin volumes";
   throw new StorageError(
     "InUse",
-    `removing ${lvPath({ lv, group })}: it is the origin of the snapshots ${
+    `removing ${lvPath({ lv, group })}: it is ${kind} ${
       names.join(", ")
-    }, which LVM would remove ` +
-      `with it; remove them first (lvremove)`,
+    }, which LVM would remove with it; remove them ` +
+      "first (lvremove)",
   );
 }
 
@@ -242,7 +245,7 @@ export class Reaper {
    *
    * @param isFresh whether nothing took time since the report. After that, another one is read: an erasure takes up to
    * hours, and an administrator may have rescued the LV, or created a snapshot of it
-   * @throws {StorageError} `InUse` while the LV is the origin of COW snapshots: LVM would remove these with it
+   * @throws {StorageError} `InUse` while other LVs depend on the LV: LVM would remove these with it
    */
   async #remove(listed: DeletedLv, isFresh: boolean): Promise<void> {
     if (this.#eraser.isBusy(listed.lv.uuid)) return; // its end wakes the reaper
@@ -260,12 +263,12 @@ export class Reaper {
       this.wake(); // The LV has another device now, so another report is needed.
       return;
     }
-    requireNoSnapshots(deleted); // an erasure would fill their COW space
+    requireNoDependents(deleted); // an erasure would fill their COW space
     const emptied = await this.#extendLastOfPool(deleted);
     const isErased = emptied !== undefined || needsErasure(deleted);
     const removable = isErased ? await this.#erase(deleted, emptied) : deleted;
     if (removable === undefined || this.#worker.stopped) return;
-    requireNoSnapshots(removable);
+    requireNoDependents(removable);
     const { lv, group, tags } = removable;
     const records = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeUsedTags(this.#lvm, group, records);

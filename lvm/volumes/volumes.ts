@@ -13,7 +13,7 @@ import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../model/client.ts";
-import { cowSnapshotsOf } from "./cow_origin.ts";
+import { cowSnapshotsOf, thinLvsOnOrigin } from "./cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../model/used_tags.ts";
@@ -216,6 +216,12 @@ export class Volumes {
         `deleting volume ${id}: it is the origin of the snapshots ${names}; delete them first`,
         { retryOnChange: true },
       );
+    }
+    const onOrigin = thinLvsOnOrigin(volume).map(({ name }) => name).join(", ");
+    if (onOrigin !== "") {
+      const message =
+        `deleting volume ${id}: it is the external origin of the thin volumes ${onOrigin}; remove them first`;
+      throw new StorageError("InUse", message);
     }
     const isBlock = tags.format.state === "raw";
     if (!lv.open && !isBlock) return;
