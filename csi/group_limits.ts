@@ -11,7 +11,7 @@ import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
 
 /** The flags, each with the limit that it sets for each GiB. */
-export const GROUP_LIMIT_FLAGS = {
+const GROUP_LIMIT_FLAGS = {
   "read-iops-per-gib": "readIops",
   "write-iops-per-gib": "writeIops",
   "read-bps-per-gib": "readBps",

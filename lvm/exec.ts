@@ -99,7 +99,7 @@ export interface Deadlines {
 }
 
 /** Deadlines for callers that stop waiting after two minutes. */
-export const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
+const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
 
 /** Milliseconds to wait for a killed command to end. */
 const KILL_WAIT_MS = 1_000;

@@ -55,7 +55,7 @@ export class Configuration {
 }
 
 /** The command whose output {@linkcode parseConfiguration} parses. */
-export const CONFIGURATION_COMMAND: Command = {
+const CONFIGURATION_COMMAND: Command = {
   program: "lvm",
   args: ["lvmconfig", "--type", "full", ...SETTINGS],
   mutates: false,

@@ -43,7 +43,7 @@ export const LINEAR: Layout = { type: "linear" };
 const REGION_BYTES = 2n << 20n;
 
 /** Returns the number of stripes with data, by which the size of a volume is divided. */
-export function dataStripeCount(layout: Layout): number {
+function dataStripeCount(layout: Layout): number {
   return layout.type === "linear" || layout.type === "raid1" ? 1 : layout.stripes;
 }
 

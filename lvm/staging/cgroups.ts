@@ -126,7 +126,7 @@ export class PodCgroups {
  * the directory of the QoS class if that has one. With systemd, each name contains the names of all parents, and `-`
  * separates levels.
  */
-export function podCgroupPaths(kubepods: string, pod: string): string[] {
+function podCgroupPaths(kubepods: string, pod: string): string[] {
   const stem = /^(.*)\.slice$/.exec(basename(kubepods))?.[1];
   if (stem === undefined) return ["", ...QOS_CLASSES].map((one) => join(kubepods, one, `pod${pod}`));
   const uid = pod.replaceAll("-", "_");
