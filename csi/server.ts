@@ -50,8 +50,9 @@ export async function serve(
     );
   });
   await Deno.chmod(path, 0o600);
+  const created = await Deno.lstat(path);
   await warmUp(path);
-  return { path, close: (graceMs) => closeServer(server, path, graceMs) };
+  return { path, close: (graceMs) => closeServer(server, { path, created }, graceMs) };
 }
 
 /**
@@ -85,12 +86,28 @@ async function callIdentity(path: string): Promise<void> {
   await client.identity.probe();
 }
 
-async function closeServer(server: Server, path: string, graceMs: number): Promise<boolean> {
+/** A socket that this process created. */
+interface Socket {
+  readonly path: string;
+  /** The file, when it was created. */
+  readonly created: Deno.FileInfo;
+}
+
+async function closeServer(server: Server, socket: Socket, graceMs: number): Promise<boolean> {
   const shutdown = new Promise<boolean>((resolve) => server.tryShutdown((error) => resolve(error === undefined)));
   const drained = await withinDeadline(shutdown, graceMs) ?? false;
   if (!drained) server.forceShutdown();
-  await Deno.remove(path).catch((error) => {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  });
+  await removeSocket(socket);
   return drained;
+}
+
+/** Removes a socket, unless another process has replaced it: nobody answers there any more while calls end. */
+async function removeSocket({ path, created }: Socket): Promise<void> {
+  try {
+    const { ino, mtime } = await Deno.lstat(path);
+    // a filesystem gives the number of a removed file to the next one
+    if (ino === created.ino && mtime?.getTime() === created.mtime?.getTime()) await Deno.remove(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
 }

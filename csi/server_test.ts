@@ -135,6 +135,25 @@ Deno.test("stopping lets a call under way end, takes no further ones, and leaves
   assert(!exists(`${here.bench.folder}/csi.sock`));
 });
 
+Deno.test("a driver that stops late leaves the socket of its successor", async () => {
+  await using here = await bench();
+  const { folder } = here.bench;
+  const path = `${folder}/csi.sock`;
+  const { gate, reached } = blockLvcreate(here.machine);
+  using other = connect(path);
+  const last = other.controller.createVolume(volumeRequest());
+  await reached.promise;
+  const stopped = here.bench.stop();
+  while (await isListening(path)) await new Promise((resolve) => setTimeout(resolve, 5));
+  const successor = await Harness.serve(here.machine, fakeHost.groups, folder);
+  gate.resolve(undefined);
+  await last;
+  await stopped;
+  assert(await isListening(path));
+  await successor.stop(1000);
+  assert(!exists(path));
+});
+
 Deno.test("a socket that a crash left is replaced, but not one on which a process answers", async () => {
   await using here = await bench();
   const { folder } = here.bench;
