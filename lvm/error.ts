@@ -74,6 +74,16 @@ export class StorageError extends Error {
   }
 }
 
+/** Returns what a call returns, or `undefined` when it fails with a {@linkcode StorageError}. */
+export function ignoreStorageError<T>(call: () => T): T | undefined {
+  try {
+    return call();
+  } catch (error) {
+    if (error instanceof StorageError) return undefined;
+    throw error;
+  }
+}
+
 /** The maximum length of a quoted text, in UTF-16 units, with the `…`. */
 const MAX_QUOTED_LENGTH = 80;
 

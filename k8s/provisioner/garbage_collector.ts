@@ -18,7 +18,7 @@ import { getLogger } from "@logtape/logtape";
 import { claimUidOf } from "./claim.ts";
 import { orAbsent } from "../client/client.ts";
 import { sleep, systemClock, waitForAbort } from "../../lvm/clock.ts";
-import type { Intent } from "./intents.ts";
+import type { PendingIntent } from "./intents.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 
@@ -64,22 +64,22 @@ export class GarbageCollector {
   }
 
   /** Finds the pending intents that have neither a claim nor a PersistentVolume. */
-  async #findOrphans(signal: AbortSignal): Promise<Intent[]> {
+  async #findOrphans(signal: AbortSignal): Promise<PendingIntent[]> {
     const { intents, volumes, claims, client } = this.#options;
     const inProgress = this.#requestsInProgress();
     const pending = intents.listPending().filter(({ requestName }) =>
       claimUidOf(requestName) !== undefined && !inProgress.has(requestName)
     );
-    const hasVolume = ({ requestName }: Intent) => volumes.get(requestName) !== undefined;
+    const hasVolume = ({ requestName }: PendingIntent) => volumes.get(requestName) !== undefined;
     for (const { requestName } of pending.filter(hasVolume)) await this.#clearPending(requestName, signal);
     const withoutVolume = pending.filter((intent) => !hasVolume(intent));
     if (withoutVolume.length === 0) return [];
     const uids = new Set(claims.list().map(({ metadata }) => metadata.uid));
-    const hasNoClaim = ({ requestName }: Intent) => !uids.has(claimUidOf(requestName)!);
+    const hasNoClaim = ({ requestName }: PendingIntent) => !uids.has(claimUidOf(requestName)!);
     const candidates = withoutVolume.filter(hasNoClaim);
     if (candidates.length === 0) return [];
     for (const { metadata } of (await client.list(persistentVolumeClaims, { signal })).items) uids.add(metadata.uid);
-    const confirmed: Intent[] = [];
+    const confirmed: PendingIntent[] = [];
     for (const intent of candidates.filter(hasNoClaim)) {
       if (!await this.#hasPersistentVolume(intent, signal)) confirmed.push(intent);
     }
@@ -93,13 +93,13 @@ export class GarbageCollector {
     });
   }
 
-  async #hasPersistentVolume({ requestName }: Intent, signal: AbortSignal): Promise<boolean> {
+  async #hasPersistentVolume({ requestName }: PendingIntent, signal: AbortSignal): Promise<boolean> {
     const { client } = this.#options;
     return await orAbsent(client.get(persistentVolumes, { name: requestName }, { signal })) !== undefined;
   }
 
   /** Deletes the volume of an intent. If that fails, it is deleted in a later pass. */
-  async #deleteVolume({ requestName, volumeId }: Intent, signal: AbortSignal): Promise<void> {
+  async #deleteVolume({ requestName, volumeId }: PendingIntent, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     this.#log.info("a volume without a claim is deleted", { request: requestName, volume: volumeId });
     try {

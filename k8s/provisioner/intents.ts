@@ -21,6 +21,9 @@ export interface Intent {
   readonly spec: Partial<VolumeIntentSpec>;
 }
 
+/** A pending record. What was requested is not read: one of a newer version does not keep the others from the list. */
+export type PendingIntent = Omit<Intent, "spec">;
+
 /** The records. They are read from a cache, which is complete when the controllers start. */
 export interface Intents {
   /**
@@ -31,7 +34,7 @@ export interface Intents {
    */
   find(requestName: string): Intent | undefined;
   /** Returns the pending records. Their number does not depend on the number of volumes. */
-  listPending(): Intent[];
+  listPending(): PendingIntent[];
   /** Records that the PersistentVolume exists: the intent is no longer pending. */
   clearPending(requestName: string, options: { signal: AbortSignal }): Promise<void>;
 }

@@ -8,7 +8,7 @@ import { parseVolumeId, volumeIdOf } from "../../lvm/ids.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import type { Intent, Intents } from "./intents.ts";
+import type { Intent, Intents, PendingIntent } from "./intents.ts";
 import {
   CLAIM_ANNOTATION,
   type LvmVolume,
@@ -42,11 +42,8 @@ export interface VolumeIntentsOptions {
 
 /** Returns the records of volumes, as LVMVolumes have them. */
 export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIntentsOptions): Intents {
-  const toIntent = (object: LvmVolume): Intent => ({
-    requestName: object.spec.requestName,
-    volumeId: object.metadata.name,
-    pending: object.metadata.annotations?.[PENDING_ANNOTATION] !== undefined,
-    spec: intentSpecOf(object, topologyKey),
+  const toRecord = ({ metadata: { name, annotations }, spec: { requestName } }: LvmVolume): PendingIntent => ({
+    ...{ requestName, volumeId: name, pending: annotations?.[PENDING_ANNOTATION] !== undefined },
   });
   const isOurs = ({ spec: { driverName } }: LvmVolume) => driverName === driver;
   const pending = new Map<string, LvmVolume>();
@@ -59,9 +56,9 @@ export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIn
     find: (requestName) => {
       const object = volumes.get(volumeIdOf(requestName));
       if (object === undefined || !isOurs(object) || hasFailedOrIsDeleting(object)) return undefined;
-      return toIntent(object);
+      return { ...toRecord(object), spec: intentSpecOf(object, topologyKey) };
     },
-    listPending: () => [...pending.values()].filter(({ metadata }) => parseVolumeId(metadata.name)).map(toIntent),
+    listPending: () => [...pending.values()].filter(({ metadata }) => parseVolumeId(metadata.name)).map(toRecord),
     clearPending: async (requestName, { signal }) => {
       const name = volumeIdOf(requestName);
       if (volumes.get(name)?.metadata.annotations?.[PENDING_ANNOTATION] === undefined) return;

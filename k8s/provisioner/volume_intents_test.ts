@@ -170,3 +170,11 @@ Deno.test("volumeIntents(): handing over what has just gone is done; what the AP
   await assertRejects(() => s.intents.clearPending("refused", { signal }), ApiError);
   assert(s.intents.find("refused")?.pending, "it stays marked");
 });
+
+Deno.test("listPending() lists all records, also when one of them is of a newer version and cannot be read", async () => {
+  const newer = record("pvc-newer");
+  newer.spec.source = { image: "golden" } as object;
+  await using s = await scene(record("pvc-1"), newer, record("pvc-2"));
+  const names = s.intents.listPending().map(({ requestName }) => requestName);
+  assertEquals(names.sort(), ["pvc-1", "pvc-2", "pvc-newer"]);
+});

@@ -13,7 +13,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
+import { ignoreStorageError } from "../../lvm/error.ts";
 import { compare, type GroupMatcher, selectCandidates } from "../../lvm/model/groups.ts";
 import { bytesPerPv, type Layout, LINEAR, requiredPvCount } from "../../lvm/model/layout.ts";
 import { parseQuantity, roundUp } from "../../lvm/size.ts";
@@ -269,15 +269,6 @@ function predictGroup(
     ignoreStorageError(() => selectCandidates(withSpaceFor(groups, thin), matcher, range, preference, layout)) ?? [];
   if (best !== undefined) return groups.find(({ name }) => name === best.group.name);
   return groups.filter(({ name }) => matcher.matches(name)).sort((a, b) => compare(b.free, a.free))[0];
-}
-
-function ignoreStorageError<T>(call: () => T): T | undefined {
-  try {
-    return call();
-  } catch (error) {
-    if (error instanceof StorageError) return undefined;
-    throw error;
-  }
 }
 
 /** Compares volumes by age. Those that are not written yet come last. */

@@ -115,6 +115,7 @@ export class ClusterVolumes implements VolumeService {
       return this.#createObject(request, choice, intentAnnotations(claim));
     };
     let object = this.#volumes.get(request.id) ?? await createObject();
+    this.#objects.requireOurs(object);
     const isLeftover = object.status?.state === "Failed" || this.#objects.isStranded(object);
     if (isDeleting(object) || (!isCreated(object) && isLeftover)) {
       await this.#objects.undo(object); // an earlier attempt left it; the next one may choose another node

@@ -5,6 +5,7 @@
  */
 
 import { defined } from "../../lvm/defined.ts";
+import { ignoreStorageError } from "../../lvm/error.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
 import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
 import type { StoredVolume } from "../../lvm/volume_service.ts";
@@ -16,10 +17,13 @@ export function isCreated({ status }: LvmVolume): boolean {
   return status?.lvUUID !== undefined && status.size !== undefined;
 }
 
-/** Returns a created volume as the Controller service describes it. */
+/**
+ * Returns a created volume as the Controller service describes it. A source that only a newer version knows is left out,
+ * so that the volume can be listed with the others.
+ */
 export function clusterVolumeOf(object: LvmVolume): StoredVolume {
   const { metadata: { name }, spec } = object;
-  const source = contentSourceOf(object);
+  const source = ignoreStorageError(() => contentSourceOf(object));
   return {
     id: name as VolumeId, // the API server accepts no other name
     size: actualSize(object) ?? 0n,

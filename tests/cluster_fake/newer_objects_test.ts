@@ -43,3 +43,19 @@ Deno.test("an error of a kind that only a newer agent knows is passed on as one 
   const { message } = await assertFailsWith("CommandFailed", cluster.volumes.delete(name));
   assertEquals(message, error.message);
 });
+
+Deno.test("a volume from a source that only a newer version knows does not keep others from the lists", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const { spec, status } = onlyObject(cluster);
+  const newer = volumeIdOf("newer");
+  const source = { image: "golden" } as object;
+  cluster.api.put(lvmVolumes, {
+    metadata: { name: newer },
+    spec: { ...spec, requestName: "newer", nodeName: "node-2", source },
+    status: status!,
+  });
+  await cluster.objects.waitFor(newer, (object) => object?.status !== undefined);
+  assertEquals((await cluster.volumes.list()).map((volume) => volume.id).sort(), [id, newer].sort());
+  assertEquals((await cluster.volumes.listUnhealthy()).map((volume) => volume.id), [newer]);
+});

@@ -6,11 +6,12 @@
 
 import { assertEquals } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import type { ApiClient, PatchOptions } from "../../k8s/client/client.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { interceptClient } from "../fake/intercepted_client.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, machineWith, onlyObject, request } from "../fake/volume_cluster.ts";
+import { ANYWHERE, assertFailsWith, machineWith, onlyObject, request } from "../fake/volume_cluster.ts";
 
 const FINALIZER = "other.example/lv";
 
@@ -86,4 +87,19 @@ Deno.test("an agent does not record the failure of a volume in another object of
   const created = cluster.volumes.create(request("pvc-1"), ANYWHERE).catch(() => {});
   await Promise.all([failed.promise, created]);
   await cluster.objects.waitFor(volumeIdOf("pvc-1"), (now) => now?.status?.state === "Ready", { timeoutMs: 2_000 });
+});
+
+Deno.test("a request deletes no volume of another driver that has its name, not even one that failed", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) }, { waitMs: 200 });
+  const name = volumeIdOf("pvc-1");
+  const { spec } = lvmVolumeFor(request("pvc-1"), { driver: "other", nodeName: "node-1" });
+  const error = { code: "NoSpace", message: "no room" } as const;
+  cluster.api.put(lvmVolumes, {
+    metadata: { name, finalizers: [FINALIZER] },
+    spec,
+    status: { state: "Failed", error },
+  });
+  await cluster.objects.waitFor(name, (object) => object?.status !== undefined);
+  await assertFailsWith("NotFound", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  assertEquals(onlyObject(cluster).metadata.deletionTimestamp, undefined);
 });
