@@ -222,11 +222,20 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
 
   /** Requeues the deletions that wait for something that a report shows, such as the end of a copy. */
   async #requeueRemovable(report: readonly VolumeGroup[]): Promise<void> {
-    const { objects, isRemovable } = this.#options;
+    const { objects } = this.#options;
     for (const name of this.#waitingDeletions) {
       const object = objects.get(name);
       if (object === undefined) this.#waitingDeletions.delete(name);
-      else if (await isRemovable(object, report)) this.requeueDeletion(name);
+      else if (await this.#isRemovable(object, report)) this.requeueDeletion(name);
+    }
+  }
+
+  async #isRemovable(object: T, report: readonly VolumeGroup[]): Promise<boolean> {
+    try {
+      return await this.#options.isRemovable(object, report);
+    } catch (error) {
+      if (error instanceof StorageError) return false; // as of a group that hangs; the next report may show it
+      throw error;
     }
   }
 

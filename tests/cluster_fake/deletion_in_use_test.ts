@@ -259,3 +259,17 @@ Deno.test("a check of the volumes that was decided before a refusal does not era
   await delay(100);
   assertEquals([refuse, s.refusal(id)], [undefined, "InUse"]);
 });
+
+Deno.test("a waiting deletion of a volume that cannot be found does not keep the states of other volumes from users", async () => {
+  await using s = await setUp();
+  const [id, other] = [await s.addReleased("pvc-1"), await s.addReleased("pvc-2")];
+  await s.stage(id, "staged");
+  await s.release("pvc-1");
+  await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
+  const lvOf = (id: VolumeId) => s.machine.allLvs().find(({ lv }) => lv.name.endsWith(id.slice("v1-".length)))!.lv;
+  const lv = lvOf(id);
+  s.machine.groups[0]!.lvs.push({ ...lv, name: "copy", uuid: "of-another-logical-volume", tags: new Set(lv.tags) });
+  lvOf(other).size *= 2n;
+  await s.agent.node.refresh();
+  assertEquals(s.cluster.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === other)?.status?.size, "64Mi");
+});
