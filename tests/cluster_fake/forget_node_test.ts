@@ -5,7 +5,7 @@
  * @module
  */
 
-import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { forget } from "../../k8s/node_removal/forget_node.ts";
 import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
@@ -186,5 +186,5 @@ Deno.test("denolith status: reads the status of a named node from the cluster, a
   s.api.faults.refuse = { status: 403, times: 100 };
   const refused = await s.runDenolith("status", "--node-name", "n1");
   assertEquals([refused.code, refused.out], [1, ""]);
-  assert(refused.err.includes("lvmvolumes"), refused.err);
+  assertMatch(refused.err, /list lvm(volumes|snapshots): /); // whichever answer came first
 });
