@@ -117,9 +117,14 @@ export class NodeReconciler {
     }
   }
 
-  /** Writes the status. A patch replaces all conditions, so the first write has none, and returns the existing ones. */
+  /**
+   * Writes the status. A patch replaces all conditions, so the existing ones are read first. The agent may not get the
+   * object, so an empty patch reads it.
+   *
+   * @throws {Error} when the object belongs to another driver
+   */
   async #writeStatus(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
-    this.#conditions ??= conditionsOf(await this.#patchStatus(status));
+    this.#conditions ??= conditionsOf(await this.#patchStatus({}));
     const all = withConditions(this.#conditions, conditions, timestamp(now));
     const object = await this.#patchStatus({ ...status, conditions: all });
     this.#conditions = all;
@@ -130,9 +135,21 @@ export class NodeReconciler {
     const { client, nodeName } = this.#options;
     const patch = () => client.patch(lvmNodes, { name: nodeName }, { merge: { status }, subresource: "status" });
     const patched = await orAbsent(patch());
-    if (patched !== undefined) return patched;
+    if (patched !== undefined) return this.#requireOurs(patched);
     await this.#create();
-    return await patch();
+    return this.#requireOurs(await patch());
+  }
+
+  /** Requires that the object is of this driver. Otherwise nothing is written before it is read again. */
+  #requireOurs(object: LvmNode): LvmNode {
+    const { driver, nodeName } = this.#options;
+    const { driverName } = object.spec;
+    if (driverName === driver) return object;
+    this.#conditions = undefined;
+    throw new Error(
+      `writing LVMNode ${nodeName}: LVMNode ${nodeName} belongs to the driver ${driverName}, so ${driver} offers no space on ` +
+        "this node; delete it if that driver is gone, or keep the two drivers on different nodes",
+    );
   }
 
   /** Creates the object, owned by the Node, so that it is deleted with it. */

@@ -214,6 +214,20 @@ Deno.test("NodeReconciler writes no LVMNode without a Node, but reports the grou
   assertEquals([s.api.objects(lvmNodes), s.reports], [[], []]);
 });
 
+Deno.test("NodeReconciler leaves the LVMNode of another driver alone, and says whose it is", async () => {
+  await using s = await scene(machine());
+  const status = { total: { volumeGroups: 1, size: "1Gi", free: "1Gi" } };
+  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: "other" }, status });
+  for (let time = 0; time < 2; time++) {
+    await assertRejects(() => s.agent.refresh(), Error, "LVMNode n1 belongs to the driver other");
+  }
+  assertEquals([s.api.objects(lvmNodes)[0]?.status, s.reports.length], [status, 2]);
+  s.api.put(nodes, { metadata: { name: "n1" } });
+  await s.client.delete(lvmNodes, { name: "n1" });
+  await s.agent.refresh();
+  assertEquals(s.api.objects(lvmNodes)[0]?.spec, { driverName: "lvm.denolith.dev" });
+});
+
 Deno.test("NodeReconciler handles a burst of requeues in one refresh, and continues after failures", async () => {
   const fake = machine();
   await using s = await scene(fake, { refreshMs: 60_000, batchMs: 20 });
