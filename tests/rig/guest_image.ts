@@ -42,7 +42,7 @@ const PACKAGES = [
     "ca-certificates",
   ],
   ...["lvm2", "dmsetup", "thin-provisioning-tools", "cryptsetup-bin", "e2fsprogs", "xfsprogs", "btrfs-progs"],
-  ...["iproute2", "iptables", "containerd", "runc", "containernetworking-plugins"],
+  ...["iproute2", "ipvsadm", "containerd", "runc", "containernetworking-plugins"],
 ];
 
 const UNUSED_DAYS = 30;

@@ -7,6 +7,7 @@ import type { NodeOptions, NodePorts } from "./node.ts";
 import type { PayloadFile } from "./payload.ts";
 import { PAUSE_IMAGE } from "./pod_image.ts";
 import { UML_FILES } from "./uml.ts";
+import { GUEST_ADDRESS } from "./uml_network.ts";
 
 /** The input of {@linkcode nodeFiles}. */
 export interface NodeParts {
@@ -38,6 +39,7 @@ export function nodeFiles(parts: NodeParts): Record<string, PayloadFile> {
     EXEC_PORT: String(EXEC_PORT),
     KUBELET_FLAGS: (options.kubeletFlags ?? []).join(" "),
     KUBELET_ROOT: options.kubeletRoot ?? "/var/lib/kubelet",
+    NODE_ADDRESS: GUEST_ADDRESS,
     NODE_NAME: options.name,
     VOLUME_GROUPS: (options.volumeGroups ?? []).map(({ name, disksGiB }) => `${name}:${disksGiB.length}`).join(" "),
   };
@@ -100,7 +102,6 @@ const NETWORK = {
     type: "bridge",
     bridge: "cni0",
     isGateway: true,
-    ipMasq: true,
     ipam: { type: "host-local", ranges: [[{ subnet: "10.88.0.0/16" }]], routes: [{ dst: "0.0.0.0/0" }] },
   }],
 };

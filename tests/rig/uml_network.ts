@@ -3,7 +3,7 @@ import { pollUntil } from "./poll_until.ts";
 import type { RunFolder } from "./run_folder.ts";
 
 /** The address of the guest on its network. The machine that it runs on is 10.0.2.2. */
-const GUEST_ADDRESS = "10.0.2.15";
+export const GUEST_ADDRESS = "10.0.2.15";
 
 /** The time limit of each step, in milliseconds. */
 const TIMEOUT_MS = 60_000;

@@ -10,11 +10,16 @@ cp node/containerd.toml /etc/containerd/config.toml
 setsid containerd --log-level warn >>/var/log/containerd.log 2>&1 </dev/null &
 
 (
-  # The address of the API's service leads to the host, for pods as for the node, without kube-proxy.
+  # Pods reach the host with their own addresses: the node answers for them on its network.
   echo 1 >/proc/sys/net/ipv4/ip_forward
-  for chain in PREROUTING OUTPUT; do
-    iptables -t nat -A $chain -d "$API_SERVICE" -p tcp --dport 443 -j DNAT --to-destination "$API_ADDRESS"
-  done
+  echo 1 >/proc/sys/net/ipv4/conf/eth0/proxy_arp
+  # The address of the API's service leads to the host, for pods as for the node, without kube-proxy. Not every kernel here
+  # has what iptables takes.
+  ip address add "$API_SERVICE/32" dev lo
+  ip route replace local "$API_SERVICE" dev lo table local src "$NODE_ADDRESS"
+  modprobe ip_vs_rr
+  ipvsadm --add-service --tcp-service "$API_SERVICE:443" --scheduler rr
+  ipvsadm --add-server --tcp-service "$API_SERVICE:443" --real-server "$API_ADDRESS" --masquerading
   # What LVM does beside its work, on disks that are thrown away.
   [ -s /etc/lvm/lvmlocal.conf ] && grep -q rig /etc/lvm/lvmlocal.conf ||
     printf '# rig\nactivation { monitoring = 0 }\nbackup { backup = 0 archive = 0 }\n' >/etc/lvm/lvmlocal.conf

@@ -22,8 +22,6 @@ done
   printf 'cpu MHz\t\t: 1000.000\n\n'
 } >/work/.rig/cpuinfo
 mount --bind /work/.rig/cpuinfo /proc/cpuinfo
-# This kernel has nftables without the families that iptables-nft needs.
-for program in iptables ip6tables; do ln -sf /usr/sbin/$program-legacy /etc/alternatives/$program; done
 [ ! -e /sys/class/net/vec0 ] || ip link set vec0 name eth0
 # LVM does not know this kind of disk by itself. A disk has one partition at most.
 sed -i 's/^devices {/devices {\n\ttypes = [ "ubd", 16 ]/' /etc/lvm/lvm.conf
