@@ -102,7 +102,8 @@ export class Staging {
     const mounted = { device: volume.lv.devicePath, path };
     if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
       // an earlier attempt may have ended between the mount and the resize
-      return access.flags.includes("ro") ? undefined : await this.#resizeFilesystem(type, mounted);
+      const isOnly = filesystemMounts(mounts, volume.lv).length === 1;
+      return access.flags.includes("ro") ? undefined : await this.#resizeStaged(type, mounted, isOnly);
     }
 
     refuseWhileReached(volume, mounts);
@@ -120,13 +121,7 @@ export class Staging {
       type,
       flags: withDiscardFlag(volume.tags.trim, access.flags),
     });
-    if (access.flags.includes("ro")) return;
-    try {
-      await this.#resizeFilesystem(type, mounted);
-    } catch (error) {
-      // after a final error kubelet does not unstage: a mount that stays would prevent the volume's deletion
-      throw await undoMount(this.#exec, path, error);
-    }
+    if (!access.flags.includes("ro")) await this.#resizeStaged(type, mounted, true);
   }
 
   /**
@@ -301,6 +296,16 @@ export class Staging {
       "FailedPrecondition",
       `activating volume ${volume.id}: LVM reported success, but ${volume.lv.devicePath} is not active (see volume_list in lvm.conf)`,
     );
+  }
+
+  /** Resizes a filesystem that is being staged. @param unmounts whether it is unmounted if that fails */
+  async #resizeStaged(type: string, mounted: { device: string; path: string }, unmounts: boolean): Promise<void> {
+    try {
+      await this.#resizeFilesystem(type, mounted);
+    } catch (error) {
+      // after a final error kubelet does not unstage: a mount that stays would prevent the volume's deletion
+      throw unmounts ? await undoMount(this.#exec, mounted.path, error) : error;
+    }
   }
 
   async #resizeFilesystem(type: string, mounted: { device: string; path: string }): Promise<void> {

@@ -71,6 +71,29 @@ Deno.test("stage() that cannot resize the filesystem leaves no mount, and can be
   }
 });
 
+Deno.test("stage() of a mount that an earlier attempt left unmounts it when it cannot be resized, unless a pod uses it", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const access = { kind: "mount", flags: [] } as const;
+  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  const failsFor = (...programs: string[]) =>
+    machine.fault = ({ program }) => programs.includes(program) ? failure(1, `${program}: target is busy`) : undefined;
+  const targets = () => machine.mounts.map(({ target }) => target).filter((path) => path.startsWith(folder.root));
+  const stage = () => staging.stage(id, stagingPath, access);
+  failsFor("resize2fs", "umount");
+  await assertRejects(stage, StorageError, "resize2fs");
+  assertEquals(targets(), [stagingPath]);
+  failsFor("resize2fs");
+  await assertRejects(stage, StorageError, "resize2fs");
+  assertEquals(targets(), []);
+  machine.fault = undefined;
+  await stage();
+  await staging.publish(id, { stagingPath, target, access, readOnly: false, exclusive: false });
+  failsFor("resize2fs");
+  await assertRejects(stage, StorageError, "resize2fs");
+  assertEquals(targets(), [stagingPath, target]);
+});
+
 Deno.test("publish() leaves no mount when mount(8) binds, but cannot set the flags", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());
   try {
