@@ -250,6 +250,24 @@ export async function unmount(exec: Exec, path: string): Promise<void> {
   await runOk(exec, { program: "umount", args: [path], mutates: true }, classifyMountFailure);
 }
 
+/**
+ * Unmounts after an error.
+ *
+ * @param error the error
+ * @returns the error to tell: the first one. While the umount is still running, so is the operation, and its lock is held
+ */
+export async function undoMount(exec: Exec, path: string, error: unknown): Promise<unknown> {
+  try {
+    await unmount(exec, path);
+  } catch (late) {
+    if (late instanceof StorageError && late.kind === "StillRunning" && late.completion !== undefined) {
+      const message = error instanceof Error ? error.message : String(error);
+      return new StorageError("StillRunning", message, { cause: error, completion: late.completion });
+    }
+  }
+  return error;
+}
+
 function classifyMountFailure(output: Output): StorageError["kind"] {
   return /(?:target|mount point) is busy/.test(output.stderr) ? "InUse" : "CommandFailed";
 }

@@ -30,6 +30,7 @@ import {
   readMounts,
   readUsage,
   setMountFlags,
+  undoMount,
   unmount,
   type Usage,
 } from "../host/mounts.ts";
@@ -146,12 +147,15 @@ export class Staging {
     const target = await canonicalizePath(publication.target, this.#mountRoots);
     const stagingPath = await canonicalizePath(publication.stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
-    const volume = await this.#require(id);
-    resolveFilesystemType(volume, publication.access);
+    const found = await this.#require(id);
+    resolveFilesystemType(found, publication.access);
     const block = publication.access.kind === "block";
+    // an expansion deactivates a block volume with snapshots for a moment, and may have been interrupted then
+    const volume = block && found.used ? await this.#activate(found) : found;
+    if (volume !== found) refuseWhileReached(volume, mounts);
     const ours = block ? deviceMounts(mounts, volume.lv) : filesystemMounts(mounts, volume.lv);
     const source = block ? volume.lv.devicePath : stagingPath;
-    if (block ? !(volume.lv.active && volume.used) : !ours.some((mount) => mount.target === stagingPath)) {
+    if (block ? !volume.used : !ours.some((mount) => mount.target === stagingPath)) {
       throw new StorageError("FailedPrecondition", `publishing volume ${id}: it is not staged at ${stagingPath}`);
     }
     const device = block ? await verifyDevice(this.#exec, volume.lv) : undefined;
@@ -376,23 +380,6 @@ async function setReadOnly(exec: Exec, { id, lv, group }: Volume, readOnly: bool
     "FailedPrecondition",
     `using volume ${id} for writing: LVM does not permit writes to ${path}; permit them (lvchange --permission rw ${path})`,
   );
-}
-
-/**
- * Unmounts after an error.
- *
- * @returns the error to tell: the first one. While the umount is still running, so is the operation, and its lock is held
- */
-async function undoMount(exec: Exec, path: string, error: unknown): Promise<unknown> {
-  try {
-    await unmount(exec, path);
-  } catch (late) {
-    if (late instanceof StorageError && late.kind === "StillRunning" && late.completion !== undefined) {
-      const message = error instanceof Error ? error.message : String(error);
-      return new StorageError("StillRunning", message, { cause: error, completion: late.completion });
-    }
-  }
-  return error;
 }
 
 function notAtPath(id: VolumeId, path: string): StorageError {

@@ -200,6 +200,22 @@ Deno.test("stage() records that the volume is in use before anything is written 
   }
 });
 
+Deno.test("publish() activates a block volume that an interrupted expansion left inactive, and no other", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const [group] = machine.groups as [FakeGroup];
+  setRaw(group.lvs[0]!);
+  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  const publish = () =>
+    staging.publish(id, { stagingPath, target, access: { kind: "block" }, readOnly: false, exclusive: false });
+  await assertRejects(publish, StorageError, "not staged");
+  await staging.stage(id, stagingPath, { kind: "block" });
+  const deactivate = ["lvchange", "--activate", "n", `data/${group.lvs[0]!.name}`];
+  assertEquals((await machine.run({ program: "lvm", args: deactivate, mutates: true })).code, 0);
+  await publish();
+  assertEquals([group.lvs[0]!.active, machine.mounts.at(-1)!.target], [true, target]);
+});
+
 Deno.test("stage() refuses a device with the recorded filesystem and another signature", async () => {
   await using folder = await createRoot();
   const { machine, staging } = await setUpVolume(folder.root);
