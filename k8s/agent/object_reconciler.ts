@@ -217,7 +217,10 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
 
   async #handleVerifyError(object: T, error: unknown): Promise<void> {
     if (!(error instanceof StorageError)) throw error;
-    if (!TRANSIENT_KINDS.includes(error.kind)) await this.writeStatus(object, failedStatus<S>(object, error), OBSERVED);
+    if (TRANSIENT_KINDS.includes(error.kind)) return;
+    await this.writeStatus(object, failedStatus<S>(object, error), OBSERVED).catch((error) => {
+      if (!(error instanceof StorageError)) throw error; // it was changed or deleted meanwhile
+    });
   }
 
   /** Requeues the deletions that wait for something that a report shows, such as the end of a copy. */

@@ -50,6 +50,7 @@ async function setUp({ wrap }: Pick<ProcessOptions, "wrap"> = {}) {
   const running = [volumes.start(stop.signal), reclaimer.run(stop.signal)];
   const agent = cluster.agent(NODE);
   const path = (name: string) => `${folder}/${name}`;
+  const lvOf = (id: VolumeId) => machine.allLvs().find(({ lv }) => lv.name.endsWith(id.slice("v1-".length)))!.lv;
   return {
     ...{ machine, cluster, agent, path, deleteCalls },
     /** Creates a volume with a PersistentVolume that its claim has released. */
@@ -81,6 +82,14 @@ async function setUp({ wrap }: Pick<ProcessOptions, "wrap"> = {}) {
       const nodeObjects = await readNodeObjects(client, { driver: DRIVER, nodeName: NODE });
       await forget(client, nodeObjects, { events, reason: "its disks are gone", now: new Date() });
     },
+    lvOf,
+    /** Adds an LV that claims to be the volume as well, so that it cannot be found. */
+    duplicateLv: (id: VolumeId) => {
+      const lv = lvOf(id);
+      machine.groups[0]!.lvs.push({ ...lv, name: "copy", uuid: "of-another-logical-volume", tags: new Set(lv.tags) });
+    },
+    sizeOf: (id: VolumeId) =>
+      cluster.api.objects(lvmVolumes).find(({ metadata: { name } }) => name === id)?.status?.size,
     refusal: (id: VolumeId) => cluster.objects.get(id)?.status?.error?.code,
     /** Counts commands on the node and writes of objects from now on. */
     countWork: () => {
@@ -234,30 +243,47 @@ Deno.test("a node whose refusal could not be written writes it when the API serv
   await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
 });
 
-Deno.test("a check of the volumes that was decided before a refusal does not erase it from the status", async () => {
-  let refuse: (() => Promise<void>) | undefined;
-  await using s = await setUp({
-    wrap: (client) => ({
-      ...interceptClient(client, () => Promise.resolve()),
-      patch: async (resource, at, options) => {
-        const isStatus = resource.plural === "lvmvolumes" && options.subresource === "status";
-        const refuseNow = isStatus ? refuse : undefined;
-        if (isStatus) refuse = undefined;
-        await refuseNow?.();
-        return await client.patch(resource, at, options);
-      },
-    }),
+/** Returns a client with something that happens once, just before the next status of an LVMVolume is written. */
+function interruptible() {
+  const next: { interrupt?: (() => Promise<unknown>) | undefined } = {};
+  const wrap: ProcessOptions["wrap"] = (client) => ({
+    ...interceptClient(client, () => Promise.resolve()),
+    patch: async (resource, at, options) => {
+      const isStatus = resource.plural === "lvmvolumes" && options.subresource === "status";
+      const { interrupt } = isStatus ? next : {};
+      if (isStatus) next.interrupt = undefined;
+      await interrupt?.();
+      return await client.patch(resource, at, options);
+    },
   });
+  return { next, wrap };
+}
+
+Deno.test("a check of the volumes that was decided before a refusal does not erase it from the status", async () => {
+  const { next, wrap } = interruptible();
+  await using s = await setUp({ wrap });
   const id = await s.addReleased("pvc-1");
   await s.stage(id, "staged");
   s.machine.allLvs()[0]!.lv.size *= 2n; // the check writes the new size
-  refuse = async () => {
+  next.interrupt = async () => {
     await s.release("pvc-1");
     await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
   };
   await s.agent.node.refresh();
   await delay(100);
-  assertEquals([refuse, s.refusal(id)], [undefined, "InUse"]);
+  assertEquals([next.interrupt, s.refusal(id)], [undefined, "InUse"]);
+});
+
+Deno.test("a volume that changes while its error is written does not keep the states of other volumes from users", async () => {
+  const { next, wrap } = interruptible();
+  await using s = await setUp({ wrap });
+  const [id, other] = [await s.addReleased("pvc-1"), await s.addReleased("pvc-2")];
+  s.duplicateLv(id);
+  s.lvOf(other).size *= 2n;
+  const merge = { metadata: { annotations: { note: "from others" } } };
+  next.interrupt = () => s.cluster.client.patch(lvmVolumes, { name: id }, { merge });
+  await s.agent.node.refresh();
+  assertEquals([next.interrupt, s.sizeOf(other)], [undefined, "64Mi"]);
 });
 
 Deno.test("a waiting deletion of a volume that cannot be found does not keep the states of other volumes from users", async () => {
@@ -266,10 +292,8 @@ Deno.test("a waiting deletion of a volume that cannot be found does not keep the
   await s.stage(id, "staged");
   await s.release("pvc-1");
   await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
-  const lvOf = (id: VolumeId) => s.machine.allLvs().find(({ lv }) => lv.name.endsWith(id.slice("v1-".length)))!.lv;
-  const lv = lvOf(id);
-  s.machine.groups[0]!.lvs.push({ ...lv, name: "copy", uuid: "of-another-logical-volume", tags: new Set(lv.tags) });
-  lvOf(other).size *= 2n;
+  s.duplicateLv(id);
+  s.lvOf(other).size *= 2n;
   await s.agent.node.refresh();
-  assertEquals(s.cluster.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === other)?.status?.size, "64Mi");
+  assertEquals(s.sizeOf(other), "64Mi");
 });
