@@ -43,7 +43,7 @@ async function setUp(isReplaced: (options: Pick<PatchOptions<LvmVolume>, "merge"
       return await client.patch(resource, at, options).finally(patched.resolve);
     },
   });
-  const cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) }, { wrap, waitMs: 200 });
+  const cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) }, { wrap, waitMs: 1_000 });
   return { cluster, patched: patched.promise };
 }
 
@@ -86,7 +86,7 @@ Deno.test("an agent does not record the failure of a volume in another object of
   };
   const created = cluster.volumes.create(request("pvc-1"), ANYWHERE).catch(() => {});
   await Promise.all([failed.promise, created]);
-  await cluster.objects.waitFor(volumeIdOf("pvc-1"), (now) => now?.status?.state === "Ready", { timeoutMs: 2_000 });
+  await cluster.objects.waitFor(volumeIdOf("pvc-1"), (now) => now?.status?.state === "Ready", { timeoutMs: 10_000 });
 });
 
 Deno.test("a request deletes no volume of another driver that has its name, not even one that failed", async () => {
