@@ -42,33 +42,25 @@ const LOADER = "/lib64/ld-linux-x86-64.so.2";
 const OWN_LOADER = "./ld.so";
 
 /**
- * Returns the kernel for guests. It is fetched on first use and kept in the cache folder. On a machine that does not run the
- * fast one, it is the kernel of this machine's Debian.
+ * Returns the kernel for guests. It is fetched on first use and kept in the cache folder. Where the fast one cannot be had or
+ * does not boot, it is the kernel of this machine's Debian, and the fast one is tried again the next time.
  *
  * @throws {Error} when neither can be installed
  */
 export async function ensureUmlKernel(log: (line: string) => void): Promise<UmlKernel> {
-  const name = `uml-kernel-${await cacheKey(JSON.stringify([FORMAT, RELEASE, ptraceSource]))}`;
-  const folder = await ensureCached(name, log, (temp, into) => build(temp, into, log));
-  const isFast = await Deno.stat(join(folder, "linux")).then(() => true, () => false);
-  return isFast ? fastKernel(folder) : await machineKernel(folder, log);
+  try {
+    const name = `uml-kernel-${await cacheKey(JSON.stringify([FORMAT, RELEASE]))}`;
+    return fastKernel(await ensureCached(name, log, (temp, into) => build(temp, into, log)));
+  } catch (error) {
+    log(`user-mode Linux of Debian ${RELEASE} does not run here; this machine's does, more slowly: ${error}`);
+    return await machineKernel(log);
+  }
 }
 
-/** Fetches the fast kernel if this machine runs it, and compiles what the other one needs if not. */
+/** Fetches the fast kernel, and makes sure that this machine runs it. */
 async function build(temp: TempFolder, into: string, log: (line: string) => void): Promise<void> {
-  const step = timedLog(log);
-  try {
-    await fetchKernel(temp, into, step);
-    await requireBoot(fastKernel(into));
-  } catch (error) {
-    step(`user-mode Linux of Debian ${RELEASE} does not run here; this machine's does, more slowly: ${error}`);
-    await Deno.remove(join(into, "linux")).catch(() => {});
-    await ensureTools([{ program: "cc", packages: ["gcc", "libc6-dev"] }], log);
-    const source = temp.file("ptrace.c");
-    await Deno.writeTextFile(source, ptraceSource);
-    const options = ["-O2", "-shared", "-fPIC", "-o", join(into, "ptrace.so"), source];
-    await run("compile the library of user-mode Linux", "cc", options, { guardedBy: temp });
-  }
+  await fetchKernel(temp, into, timedLog(log));
+  await requireBoot(fastKernel(into));
 }
 
 function fastKernel(folder: string): UmlKernel {
@@ -81,8 +73,18 @@ function fastKernel(folder: string): UmlKernel {
   };
 }
 
-async function machineKernel(folder: string, log: (line: string) => void): Promise<UmlKernel> {
-  await ensureTools([{ program: "linux.uml", packages: ["user-mode-linux"] }], log);
+/** Installs the kernel of this machine's Debian, and compiles the library that it needs. */
+async function machineKernel(log: (line: string) => void): Promise<UmlKernel> {
+  await ensureTools([
+    { program: "linux.uml", packages: ["user-mode-linux"] },
+    { program: "cc", packages: ["gcc", "libc6-dev"] },
+  ], log);
+  const folder = await ensureCached(`uml-${await cacheKey(ptraceSource)}`, log, async (temp, into) => {
+    const source = temp.file("ptrace.c");
+    await Deno.writeTextFile(source, ptraceSource);
+    const options = ["-O2", "-shared", "-fPIC", "-o", join(into, "ptrace.so"), source];
+    await run("compile the library of user-mode Linux", "cc", options, { guardedBy: temp });
+  });
   return {
     program: `/${KERNEL_FILE}`,
     folder,
