@@ -52,7 +52,7 @@ async function record(steps: readonly Step[]): Promise<Recording> {
       for (const [tag, uuid] of uuidsIn(await readGroup(), worldAfter(steps.slice(0, index + 1)))) uuids.set(tag, uuid);
     });
   }
-  await requireEmpty();
+  await requireEmpty({ canHavePool: false });
   return { disk: await disk.finish(), uuids };
 }
 
@@ -97,7 +97,7 @@ async function runTrial(steps: readonly Step[], { disk, uuids }: Recording, tria
       const before = steps.slice(0, acknowledged);
       await orchestrator.runSteps((trial.givesUp ? stepsToGiveUp : stepsToContinue)(steps, acknowledged), before);
     }
-    await requireEmpty();
+    await requireEmpty({ canHavePool: true });
   } catch (error) {
     const reaction = trial.givesUp ? "gives up" : "repeats";
     const step = next === undefined ? "the end" : describeStep(next, acknowledged);

@@ -17,6 +17,9 @@ import { contentOf } from "./secret.ts";
 /** The only volume group. */
 export const GROUP = "power";
 
+/** The name of the driver. */
+export const DRIVER = "power.denolith.dev";
+
 const MiB = 1n << 20n;
 
 /** How long a call is repeated that may succeed later, in milliseconds. */
@@ -44,7 +47,7 @@ export class Orchestrator implements AsyncDisposable {
     const folder = await Deno.makeTempDir({ prefix: "denolith-power-" });
     const driver = await startStandalone({
       socketPath: `${folder}/csi.sock`,
-      driver: "power.denolith.dev",
+      driver: DRIVER,
       version: "0",
       nodeId: "node-1",
       groups: parseGroupList(GROUP),
