@@ -17,7 +17,7 @@ import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
 import { type ApiClient, ApiError, isTransient, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { mergePatchTo } from "../client/merge_patch.ts";
-import { patchWithRetry, type PatchWithRetryOptions } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
@@ -88,15 +88,6 @@ const NO_SPACE_KINDS: readonly ErrorKind[] = ["NoSpace", "OutOfRange"];
 
 /** The time that a reconcile attempt waits for the cache, in milliseconds. */
 const CACHE_WAIT_MS = 5_000;
-
-/** How a status is written. */
-type StatusWriteOptions = Pick<PatchWithRetryOptions<KubeObject>, "maxAttempts">;
-
-/**
- * A status that only a report shows is not written over one that was written since, such as the refusal of a deletion.
- * The next report decides anew.
- */
-const OBSERVED: StatusWriteOptions = { maxAttempts: 1 };
 
 /** The reconciler of an agent for the objects of one kind. */
 export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedStatus> {
@@ -203,7 +194,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
           observed = observe(object, groups);
         }
         if (observed === undefined) continue;
-        await this.writeStatus(object, observed, OBSERVED);
+        await this.#writeObserved(object, observed);
         if (observed.state !== "Lost" && isForgotten(object)) await this.#clearForgotten(object);
       } catch (error) {
         await this.#handleVerifyError(object, error).catch((error) => {
@@ -218,9 +209,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   async #handleVerifyError(object: T, error: unknown): Promise<void> {
     if (!(error instanceof StorageError)) throw error;
     if (TRANSIENT_KINDS.includes(error.kind)) return;
-    await this.writeStatus(object, failedStatus<S>(object, error), OBSERVED).catch((error) => {
-      if (!(error instanceof StorageError)) throw error; // it was changed or deleted meanwhile
-    });
+    await this.#writeObserved(object, failedStatus<S>(object, error));
   }
 
   /** Requeues the deletions that wait for something that a report shows, such as the end of a copy. */
@@ -243,19 +232,41 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   }
 
   /** Writes the status if it differs, and records an event for a new error. Then waits for the cache to show it. */
-  async writeStatus(object: T, status: S, options: StatusWriteOptions = {}): Promise<void> {
+  async writeStatus(object: T, status: S): Promise<void> {
     if (isSameStatus(object.status, status)) return;
-    const { error } = status;
-    if (error !== undefined && error.message !== object.status?.error?.message) {
-      this.#options.events.record(object, "Warning", status.state === "Lost" ? "Lost" : "Failed", error.message);
+    this.#recordError(object, status);
+    await this.#waitUntilCached(await this.patchStatus(object, status));
+  }
+
+  /**
+   * Writes the status that a report shows. It is not written over one that was written since it was decided, such as the
+   * refusal of a deletion: another report decides anew.
+   */
+  async #writeObserved(object: T, status: S): Promise<void> {
+    if (isSameStatus(object.status, status)) return;
+    const patched = await this.#patchStatus(object, status, 1);
+    if (patched !== undefined) {
+      this.#recordError(object, status);
+      return await this.#waitUntilCached(patched);
     }
-    const { metadata: { name, resourceVersion = "0" } } = await this.patchStatus(object, status, options);
-    // the next attempt must see what this one wrote
+    const { name, resourceVersion } = object.metadata;
+    await this.#waitForCache(name, (now) => now?.metadata.resourceVersion !== resourceVersion);
+    this.#options.onChange();
+  }
+
+  #recordError(object: T, { state, error }: S): void {
+    if (error === undefined || error.message === object.status?.error?.message) return;
+    this.#options.events.record(object, "Warning", state === "Lost" ? "Lost" : "Failed", error.message);
+  }
+
+  /** Waits until the cache shows what was written: the next attempt must see it. */
+  async #waitUntilCached({ metadata: { name, resourceVersion = "0" } }: T): Promise<void> {
+    await this.#waitForCache(name, (now) => now === undefined || isAtLeastVersion(now, resourceVersion));
+  }
+
+  async #waitForCache(name: string, predicate: (now: T | undefined) => boolean): Promise<void> {
     const { objects, end } = this.#options;
-    await objects.waitForCache(name, (now) => now === undefined || isAtLeastVersion(now, resourceVersion), {
-      timeoutMs: CACHE_WAIT_MS,
-      signal: end,
-    });
+    await objects.waitForCache(name, predicate, { timeoutMs: CACHE_WAIT_MS, signal: end });
   }
 
   /**
@@ -263,20 +274,25 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
    * in the patch would not prevent that: the API server ignores it in a status of a custom resource. Fields that only a
    * newer version knows stay.
    */
-  async patchStatus(object: T, status: S, { maxAttempts }: StatusWriteOptions = {}): Promise<T> {
-    const change = (now: AgentManaged) => ({
-      status: mergePatchTo(now.status, withNewerFields(status, now.status)) as S,
-    });
-    const options = { subresource: "status", ...defined({ maxAttempts }) } as const;
-    const patched = await orAbsentOrChanged(
-      patchWithRetry<AgentManaged>(this.#options.client, this.#resource, object, change, options),
-    );
-    if (patched !== undefined) return patched as T;
+  async patchStatus(object: T, status: S): Promise<T> {
+    const patched = await this.#patchStatus(object, status);
+    if (patched !== undefined) return patched;
     const { name } = object.metadata;
     throw new StorageError(
       "Unavailable",
       `writing the status of ${this.#describe(name)}: it was changed, deleted or replaced`,
     );
+  }
+
+  /** Replaces the status. @returns `undefined` when the object was changed again and again, deleted or replaced */
+  async #patchStatus(object: T, status: S, maxAttempts?: number): Promise<T | undefined> {
+    const change = (now: AgentManaged) => ({
+      status: mergePatchTo(now.status, withNewerFields(status, now.status)) as S,
+    });
+    const options = { subresource: "status", ...defined({ maxAttempts }) } as const;
+    return await orAbsentOrChanged(
+      patchWithRetry<AgentManaged>(this.#options.client, this.#resource, object, change, options),
+    ) as T | undefined;
   }
 
   /** Records that an object which somebody else deleted keeps its LV. */
