@@ -42,32 +42,37 @@ const SKIPPED_FOLDERS = ["node_modules", "dist", ".git"];
  */
 const SLOW_FILES: Readonly<Record<string, number>> = {
   "tests/crash/crash_test.ts": 12,
-  "tests/contract/contract_test.ts": 7,
-  "tests/cluster_fake/snapshot_crash_test.ts": 7,
-  "tests/compatibility/cluster_test.ts": 7,
+  "tests/contract/contract_test.ts": 12,
+  "tests/cluster_fake/snapshot_crash_test.ts": 8,
+  "tests/compatibility/cluster_test.ts": 5,
   "tests/fuzz/fuzz_test.ts": 5,
   "csi/server_test.ts": 5,
   "tests/cluster_fake/contract_test.ts": 5,
-  "tests/cluster_fake/forget_node_test.ts": 5,
-  "tests/compatibility/lvm_test.ts": 5,
-  "tests/process/main_test.ts": 5,
-  "k8s/node_removal/forget_node_test.ts": 3,
+  "tests/cluster_fake/forget_node_test.ts": 4,
+  "tests/compatibility/lvm_test.ts": 4,
+  "tests/machine_fake/concurrent_calls_test.ts": 4,
+  "tests/crash/interleaving_test.ts": 4,
+  "tests/process/main_test.ts": 6,
+  "tests/process/cluster_test.ts": 4,
+  "tests/process/artifact_test.ts": 3,
+  "tests/process/permissions_test.ts": 2,
+  "tests/rig/test_process_test.ts": 2,
+  "k8s/node_removal/forget_node_test.ts": 2,
   "k8s/snapshotter/snapshotter_races_test.ts": 3,
   "tests/cluster_fake/volume_crash_test.ts": 3,
   "lvm/ids_test.ts": 2,
   "lvm/model/tags_test.ts": 2,
+  "lvm/volumes/reaper_test.ts": 3,
   "tests/cluster_fake/orphans_test.ts": 2,
   "tests/cluster_fake/snapshot_faults_test.ts": 2,
   "tests/cluster_fake/snapshots_test.ts": 2,
-  "tests/crash/interleaving_test.ts": 4,
-  "tests/process/artifact_test.ts": 2,
 };
 
 /** The processor time of a file that is not slow, in seconds. */
 const USUAL_SECONDS = 0.5;
 
 /** The processor time for which files share a process, in seconds: each process takes some tenths of a second to start. */
-const PART_SECONDS = 10;
+const PART_SECONDS = 20;
 
 /** Yields the TypeScript files below a folder. */
 function* typescriptFiles(folder: string): Generator<TestFile> {
