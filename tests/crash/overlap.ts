@@ -132,6 +132,8 @@ function lvmTargets(machine: FakeMachine, [subcommand, ...args]: readonly string
       reads: [],
     };
   }
+  // A driver that starts resumes devices by a refresh. It cannot wait for calls, which may wait for these devices.
+  if (subcommand === "lvchange" && args.includes("--refresh")) return { changes: [], reads: [] };
   // More COW space changes nothing on the device of a snapshot.
   const isCow = machine.allLvs().some(({ lv }) => named.includes(lv.name) && lv.origin !== undefined && !lv.pool);
   if (subcommand === "lvextend" && isCow) return { changes: [], reads: named };

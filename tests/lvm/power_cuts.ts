@@ -24,7 +24,7 @@ import { isSkipped } from "./skipped_tests.ts";
 const LOG_DISK = Deno.env.get("DATA_DISK") ?? "";
 const SEED = Deno.env.get("SAMPLE") || "0";
 /** The power cuts of each life with a random outcome, and those right after a flush; all of the latter by default. */
-const CUTS = { random: 4, flushed: 1 };
+const CUTS = { random: 2, flushed: 1 };
 const ALL_CUTS = { random: 50, flushed: Infinity };
 
 /** The mark before the first step. */

@@ -47,7 +47,6 @@ export const SUITES: readonly Suite[] = [
     name: `power_cuts-${i + 1}`,
     module: "power_cuts",
     disksGiB: [4],
-    onlyFull: true as const,
     part: `${i + 1}/${POWER_CUTS_PARTS}`,
   })),
   { name: "csi-sanity-block", disksGiB: [4] },
