@@ -18,12 +18,15 @@ import { skippedByTopic } from "./sanity_report.ts";
 import { SKIPPED_PREFIXES } from "./skipped_tests.ts";
 import { type Suite, SUITES, UNSUPPORTED_PREFIXES } from "./suites.ts";
 
+/** The suites that run by chance without names and without `--full`. */
+const LONG_SUITES = SUITES.filter(({ onlyFull }) => onlyFull).map(({ name }) => name);
+
 const HELP = `Usage: deno task test:lvm [SUITE...] [flags]
 
 Runs the contract tests, csi-sanity and further suites over real LVM, each suite in a guest of its own.
 
   SUITE           the beginning of the name of a suite: ${SUITES.map(({ name }) => name).join(", ")};
-                  by default all but ${SUITES.filter(({ onlyFull }) => onlyFull).map(({ name }) => name).join(", ")}
+                  by default all, but at most one of ${LONG_SUITES.join(", ")}, by chance
   --debian NAME   the Debian of the guest: ${DEBIAN_RELEASES.join(" or ")}; the first by default
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
   --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance
@@ -163,7 +166,9 @@ async function main(): Promise<number> {
     },
   });
   const names = args._.map(String);
-  const usual = SUITES.filter(({ onlyFull }) => args.full === true || !onlyFull);
+  const sample = await sampleSeed();
+  const drawn = args.full === true ? LONG_SUITES : await draw(LONG_SUITES, sample);
+  const usual = SUITES.filter(({ name, onlyFull }) => !onlyFull || drawn.includes(name));
   const suites = names.length === 0 ? usual : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
   const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "machine"];
   const machine = args.machine as MachineKind;
@@ -181,7 +186,6 @@ async function main(): Promise<number> {
     const modules = new Set(suites.flatMap(({ module }) => module === undefined ? [] : [module]));
     for (const module of modules) await bundle(`tests/lvm/${module}.ts`, folder);
     const unsupported = UNSUPPORTED_PREFIXES[machine];
-    const sample = await sampleSeed();
     const leftOut = [...args.full ? [] : await leftOutTests(unsupported, sample), ...unsupported];
     const programs = {
       driver,

@@ -14,7 +14,7 @@ export interface Suite {
   readonly module?: string;
   /** The sizes of its disks, in GiB. */
   readonly disksGiB: readonly number[];
-  /** Whether it runs only with `--full`, or when it is named: CI has a limit of time. */
+  /** Whether it runs with `--full`, when it is named, and otherwise by chance: CI has a limit of time. */
   readonly onlyFull?: true;
   /** The part of the module's tests that runs, such as `1/4`; all by default. */
   readonly part?: string;
