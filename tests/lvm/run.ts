@@ -26,7 +26,7 @@ const HELP = `Usage: deno task test:lvm [SUITE...] [flags]
 Runs the contract tests, csi-sanity and further suites over real LVM, each suite in a guest of its own.
 
   SUITE           the beginning of the name of a suite: ${SUITES.map(({ name }) => name).join(", ")};
-                  by default all, but at most one of ${LONG_SUITES.join(", ")}, by chance
+                  by default all, but of ${LONG_SUITES.join(", ")} one, by chance
   --debian NAME   the Debian of the guest: ${DEBIAN_RELEASES.join(" or ")}; the first by default
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
   --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance

@@ -49,7 +49,7 @@ export const SUITES: readonly Suite[] = [
     disksGiB: [4],
     part: `${i + 1}/${POWER_CUTS_PARTS}`,
   })),
-  { name: "csi-sanity-block", disksGiB: [4] },
+  { name: "csi-sanity-block", disksGiB: [4], onlyFull: true },
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
