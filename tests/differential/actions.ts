@@ -82,7 +82,10 @@ const lvName = ({ lvs }: Scene, { pick }: Action) => choose(lvs, pick, "missing"
 
 const lvPath = (scene: Scene, action: Action) => `${GROUP}/${lvName(scene, action)}`;
 
-const device = (scene: Scene, action: Action) => deviceOf(lvName(scene, action));
+/** Returns the device of an LV that is no pool: no program but LVM opens the device of a pool. */
+function device({ lvs, pools }: Scene, { pick }: Action): string {
+  return deviceOf(choose(lvs.filter((name) => !pools.includes(name)), pick, "missing"));
+}
 
 const folder = ({ folders }: Scene, { other }: Action) => folders[other % folders.length]!;
 

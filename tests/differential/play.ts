@@ -46,6 +46,8 @@ interface Stage {
   readonly targets: Targets;
   /** The time of the last command that a filesystem may have recorded, in milliseconds. */
   tick: number;
+  /** Whether a program has written to a device. */
+  hasWritten: boolean;
   /** The other machine's UUIDs of LVs, by name. */
   uuids: ReadonlyMap<string, string>;
 }
@@ -62,12 +64,13 @@ export async function play(
   counts: Counts,
 ): Promise<void> {
   await other.reset();
-  const stage: Stage = { fake: await likeOther(other), other, targets, tick: 0, uuids: new Map() };
+  const stage: Stage = { fake: await likeOther(other), other, targets, tick: 0, hasWritten: false, uuids: new Map() };
   const log: string[] = [];
   try {
     for (const action of actions) {
       const command = await act(stage, action, counts, log);
       if (command !== undefined && MAY_CHANGE_STATE.includes(command.program)) await compareStates(stage, log.at(-1)!);
+      else if (command !== undefined && WRITES_DATA.includes(command.program)) await readOther(stage);
     }
     await compareContents(stage);
   } catch (error) {
@@ -86,6 +89,12 @@ async function likeOther({ exec }: OtherMachine): Promise<FakeMachine> {
 /** The programs after which the reports may show something else. */
 const MAY_CHANGE_STATE: readonly Command["program"][] = ["lvm", "mount", "umount", "blockdev"];
 
+/** The other programs that may make the COW space of a snapshot overflow. */
+const WRITES_DATA: readonly Command["program"][] = [
+  ...["mke2fs", "mkfs.xfs", "mkfs.btrfs", "e2fsck", "resize2fs", "tune2fs", "blkdiscard"] as const,
+  ...["xfs_growfs", "btrfs", "fstrim", "wipefs"] as const,
+];
+
 /** Runs the command of an action on both machines. @returns the command; none if it has no meaning in this state */
 async function act(stage: Stage, action: Action, counts: Counts, log: string[]): Promise<Command | undefined> {
   const { fake, other } = stage;
@@ -97,6 +106,7 @@ async function act(stage: Stage, action: Action, counts: Counts, log: string[]):
   if (expected === undefined) return undefined;
   if (["mount", "e2fsck", "mke2fs"].includes(onFake.program)) await nextTick(stage);
   const actual = await other.exec.run(onOther);
+  stage.hasWritten ||= WRITES_DATA.includes(onOther.program);
   counts.commands++;
   if (actual.code === 0) counts.succeeded++;
   const line = `${describeCommand(onOther)} -> ${actual.code} ${actual.stderr.trim().split("\n")[0] ?? ""}`;
@@ -158,13 +168,26 @@ async function reportOf(exec: Exec): Promise<VolumeGroup> {
   return (await new Lvm(exec).report()).find(({ name }) => name === GROUP)!;
 }
 
+/**
+ * Reads the other machine's report. Its snapshots that overflowed do so on the fake, too, which does not know how much
+ * the programs of a filesystem write.
+ */
+async function readOther(stage: Stage): Promise<VolumeGroup> {
+  const report = await reportOf(stage.other.exec);
+  stage.uuids = new Map(report.lvs.map(({ name, uuid }) => [name, uuid]));
+  for (const { name } of report.lvs.filter(({ invalidSnapshot }) => invalidSnapshot)) {
+    const snapshot = stage.fake.groups[0]!.lvs.find((lv) => lv.name === name);
+    if (stage.hasWritten && snapshot?.origin !== undefined) snapshot.invalid = true;
+  }
+  return report;
+}
+
 /** Compares what LVM and the mount table report. */
 async function compareStates(stage: Stage, last: string): Promise<void> {
   const { fake, other, targets } = stage;
-  const expected = await stateOf(await reportOf(fake), fake, targets);
   for (const start = Date.now();;) {
-    const report = await reportOf(other.exec);
-    stage.uuids = new Map(report.lvs.map(({ name, uuid }) => [name, uuid]));
+    const report = await readOther(stage);
+    const expected = await stateOf(await reportOf(fake), fake, targets);
     try {
       const actual = await stateOf(report, other.exec, targets);
       return assertEquals(expected, actual, `the fake's state (-) is not the other's (+) after ${last}`);

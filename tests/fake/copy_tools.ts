@@ -65,6 +65,7 @@ export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
   if (lv === undefined) {
     return failure(1, `tune2fs: Bad magic number in super-block while trying to open ${args.at(-1)}`);
   }
+  if (isReadOnly(lv)) return failure(1, `tune2fs: Operation not permitted while trying to open ${args.at(-1)}`);
   if (!lv.content.isClean) {
     return failure(
       1,

@@ -21,6 +21,8 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   if (group === undefined) return groupNotFound(groupName);
   if (group.missingPvs > 0) return missingPvsError(group);
   const name = singleValue(options, "--name");
+  const refusal = refusePool(group, name, options.get("--thinpool")?.[0]);
+  if (refusal !== undefined) return refusal;
   if (group.lvs.some((lv) => lv.name === name)) {
     return failure(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
   }
@@ -28,6 +30,9 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   if (options.has("--snapshot") !== (originName !== undefined)) throw new Error(`lvcreate: an odd path ${path}`);
   if (originName !== undefined && origin === undefined) {
     return failure(5, `  Snapshot origin LV ${originName} not found in Volume group ${groupName}.`);
+  }
+  if (origin?.thinPool !== undefined) {
+    return failure(5, "  Snapshots of thin pool type volumes are not supported.");
   }
   const monitored = !options.has("--config");
   const newLv = {
@@ -94,6 +99,14 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
   return ok(`  Logical volume "${name}" created.\n`);
+}
+
+/** Returns the failure of an lvcreate that names a pool which it cannot use. LVM checks this before the LV's name. */
+function refusePool(group: FakeGroup, name: string, pool: string | undefined): Output | undefined {
+  if (pool === undefined) return undefined;
+  if (pool === name) return failure(3, `  Logical volume name ${name} and pool name must be different.`);
+  if (group.lvs.some((lv) => lv.name === pool && lv.thinPool !== undefined)) return undefined;
+  return failure(5, `  Pool ${pool} not found in Volume group ${group.name}.`);
 }
 
 /**

@@ -93,6 +93,9 @@ export function singleValue(options: ReadonlyMap<string, string[]>, name: string
  * by the other one, LVM only loads its table again, which does not change that flag.
  */
 export function changePermission(path: string, lv: FakeLv, permission: string): Output | undefined {
+  if (lv.thinPool !== undefined) {
+    return failure(5, `  Command on LV ${path} uses options invalid with LV type thinpool.`);
+  }
   if (permission !== lv.permission) {
     lv.permission = permission === "r" ? "r" : "rw";
     return undefined;

@@ -210,7 +210,7 @@ export function segRow({ name, pool, thinPool, segment = LINEAR }: FakeLv): Reco
   return {
     lv_name: name,
     segtype: pool !== undefined ? "thin" : thinPool !== undefined ? "thin-pool" : segment.type,
-    stripes: `${segment.stripes}`,
+    stripes: pool !== undefined ? "0" : `${segment.stripes}`,
     stripe_size: `${segment.stripeSize}`,
   };
 }

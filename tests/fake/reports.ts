@@ -19,7 +19,7 @@ import {
   newUuid,
   ok,
 } from "./machine.ts";
-import { thinFields } from "./thin.ts";
+import { hasActiveThinLv, thinFields } from "./thin.ts";
 
 const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
 
@@ -99,7 +99,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_kernel_minor: lv.active ? `${lv.minor}` : "-1",
     lv_active: lv.active ? "active" : "",
     lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
-    lv_device_open: lv.active ? isOpen(machine, lv) ? "1" : "0" : "-1",
+    lv_device_open: lv.active ? isOpen(machine, lv) || hasActiveThinLv(group, lv) ? "1" : "0" : "-1",
     lv_layout: lv.segment?.type.startsWith("raid") ? `raid,${lv.segment.type}` : lv.segment?.type ?? LINEAR.type,
     origin: lv.origin?.name ?? "",
     origin_size: `${lv.origin?.size ?? lv.size}`,

@@ -54,8 +54,7 @@ export function createThin(
   monitored: boolean,
   origin?: FakeLv,
 ): Output {
-  const pool = group.lvs.find(({ name }) => name === newLv.pool)?.thinPool;
-  if (pool === undefined) return failure(5, `  Pool ${newLv.pool} not found in Volume group ${group.name}.`);
+  const pool = group.lvs.find(({ name }) => name === newLv.pool)!.thinPool!;
   if (pool.dataPercent >= 100 || pool.metadataPercent >= 75) {
     return failure(
       5,
@@ -77,6 +76,11 @@ export function createThin(
 /** Reports whether an LV is a copy-on-write snapshot of another one. LVM removes these with their origin. */
 export function isCowSnapshotOf(lv: FakeLv, origin: FakeLv): boolean {
   return lv.origin?.name === origin.name && lv.pool === undefined;
+}
+
+/** Reports whether an LV is a pool with an active thin LV, which has the pool's device open. */
+export function hasActiveThinLv(group: FakeGroup, { name }: FakeLv): boolean {
+  return group.lvs.some(({ pool, active }) => pool === name && active);
 }
 
 /** Returns the size of an LV's device: a copy-on-write snapshot looks like its origin. */

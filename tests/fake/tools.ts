@@ -22,7 +22,7 @@ import {
   type Tools,
 } from "./machine.ts";
 import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
-import { allocateChunks, discardOverwrittenData, isCowSnapshotOf } from "./thin.ts";
+import { allocateChunks, deviceBytes, discardOverwrittenData, isCowSnapshotOf } from "./thin.ts";
 
 /** The tools by program. */
 export const TOOLS: Tools = {
@@ -89,7 +89,7 @@ function cmp(machine: FakeMachine, args: readonly string[]): Output {
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
   if (lv === undefined) return failure(2, `cmp: ${path}: No such file or directory`);
-  if (lv.content.unreadable) return failure(2, `cmp: ${path}: Input/output error`);
+  if (lv.content.unreadable || lv.invalid) return failure(2, `cmp: ${path}: Input/output error`);
   if (args[1] !== "/dev/zero") {
     const { data, signatures } = machine.lvAt(args[1]!)!.content;
     const actual = JSON.stringify([[...lv.content.data].sort(), lv.content.signatures]);
@@ -205,12 +205,14 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   if (isReadOnly(lv)) return failure(1, `blkdiscard: ${path}: ${ioctl} ioctl failed: Operation not permitted`);
   if (args.length === 1) return ok();
   const [offset, length] = [BigInt(optionValue(args, "--offset")), BigInt(optionValue(args, "--length"))];
-  if (offset % 512n !== 0n || length % 512n !== 0n || offset + length > lv.size) {
+  const size = deviceBytes(lv);
+  if (offset % 512n !== 0n || length % 512n !== 0n || offset > size) {
     return failure(1, `blkdiscard: ${path}: length value or offset is not good`);
   }
+  const end = offset + length < size ? offset + length : size; // blkdiscard(8) stops at the end of the device
   if (!args.includes("--zeroout")) return ok(); // A disk may keep data after a discard. Here it keeps all of it.
-  if (offset <= lv.zeroedTo && offset + length > lv.zeroedTo) lv.zeroedTo = offset + length;
-  if (lv.zeroedTo === lv.size) {
+  if (offset <= lv.zeroedTo && end > lv.zeroedTo) lv.zeroedTo = end;
+  if (lv.zeroedTo === size) {
     if (lv.raid !== undefined && ["partial", "refresh needed"].includes(lvHealthStatus(group!, lv))) {
       lv.raid.staleData = lv.content.data; // on the image that is missing
     }
