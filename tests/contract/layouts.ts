@@ -7,6 +7,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { type Layout, layoutOf, pvsWithSeveralImages } from "../../lvm/model/layout.ts";
+import { redundancyOf } from "../../lvm/model/redundancy.ts";
 import { LAYOUT_NAMES } from "../../lvm/spec/layouts.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
@@ -273,6 +274,31 @@ export function layoutsContract(host: Host): void {
       assertEquals(commands.filter(isErasure).length, 1);
     },
   );
+
+  contractTest(host, "the images of a new RAID LV are not in sync at first, and then are", async (harness) => {
+    const [group] = harness.groups;
+    const options = ["--yes", "--type", "raid1", "--mirrors", "1", "--name", "new", "--size", `${64n * MiB}b`];
+    await harness.runAsAdmin("lvm", "lvcreate", ...options, "--maxrecoveryrate", "128", group);
+    const state = async () => {
+      const { lvs: [lv], ...found } = (await harness.report()).find(({ name }) => name === group)!;
+      return { raid: lv!.raid!, health: lv!.health, state: redundancyOf(lv!, { ...found, name: group })!.state };
+    };
+    const before = await state();
+    assert(before.raid.syncPercent < 100, `${before.raid.syncPercent} %`);
+    assertEquals([before.raid.action, before.health, before.state], ["resync", "", "Rebuilding"]);
+    await harness.runAsAdmin("lvm", "lvchange", "--maxrecoveryrate", "0", `${group}/new`);
+    let after = await state();
+    for (const start = Date.now(); after.raid.action !== "idle" && Date.now() - start < 120_000;) {
+      await new Promise((resolve) => setTimeout(resolve, host.name === "lvm" ? 500 : 0));
+      after = await state();
+    }
+    assertEquals(after, {
+      raid: { action: "idle", syncPercent: 100, mismatches: 0 },
+      health: "",
+      state: "InSync",
+    });
+    await harness.runAsAdmin("lvm", "lvremove", "--yes", `${group}/new`);
+  });
 
   layoutCopiesContract(host);
 }

@@ -67,6 +67,22 @@ export function toolsContract(host: Host): void {
     await harness.csi.controller.deleteVolume({ volumeId });
   });
 
+  contractTest(host, "mke2fs makes no filesystem on a device that is mounted", async (harness) => {
+    const volumeCapability = mountCapability("ext4");
+    const volumeId = await harness.create({ volumeCapabilities: [volumeCapability] });
+    await harness.stage(volumeId, volumeCapability);
+    const { devicePath } = await harness.singleLv();
+    const signatures = () => harness.runAsAdmin("wipefs", "--no-act", "--json", devicePath);
+    const before = await signatures();
+    const args = ["-q", "-t", "ext4", "-U", crypto.randomUUID(), devicePath];
+    const output = await harness.exec.run({ program: "mke2fs", args, mutates: true });
+    assertEquals(output.code, 1);
+    assertMatch(output.stderr, /is mounted; will not make a filesystem here/);
+    assertEquals(await signatures(), before);
+    await tearDownMount(harness, volumeId);
+    await harness.csi.controller.deleteVolume({ volumeId });
+  });
+
   contractTest(host, "what is written to a thin volume fills its pool", async (harness) => {
     const [volumeGroup] = harness.groups;
     const pool = `${volumeGroup}/filling`;

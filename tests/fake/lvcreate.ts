@@ -23,13 +23,13 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   const name = singleValue(options, "--name");
   const refusal = refusePool(group, name, options.get("--thinpool")?.[0]);
   if (refusal !== undefined) return refusal;
-  if (group.lvs.some((lv) => lv.name === name)) {
-    return failure(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
-  }
   const origin = group.lvs.find((lv) => lv.name === originName);
   if (options.has("--snapshot") !== (originName !== undefined)) throw new Error(`lvcreate: an odd path ${path}`);
   if (originName !== undefined && origin === undefined) {
     return failure(5, `  Snapshot origin LV ${originName} not found in Volume group ${groupName}.`);
+  }
+  if (group.lvs.some((lv) => lv.name === name)) {
+    return failure(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
   }
   if (origin?.thinPool !== undefined) {
     return failure(5, "  Snapshots of thin pool type volumes are not supported.");
@@ -39,7 +39,7 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
     name,
     uuid: newUuid(),
     tags: new Set(options.get("--addtag")),
-    active: true,
+    active: origin?.active ?? true,
     suspended: false,
     zeroedTo: 0n,
     permission: options.get("--permission")?.[0] === "r" ? "r" as const : "rw" as const,
@@ -93,13 +93,14 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
     content,
     segment,
     pvSegments,
-    ...(segment.type.startsWith("raid")
-      ? { raid: { action: "resync", syncPercent: 0, mismatches: 0, refreshNeeded: false, isNew: true } }
-      : {}),
+    ...(segment.type.startsWith("raid") ? { raid: { ...NEW_RAID, isSlowed: options.has("--maxrecoveryrate") } } : {}),
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
   return ok(`  Logical volume "${name}" created.\n`);
 }
+
+/** The state of the kernel of a new RAID LV: its images are not in sync (lvmraid(7)). */
+const NEW_RAID = { action: "resync", syncPercent: 0, mismatches: 0, refreshNeeded: false, isNew: true } as const;
 
 /** Returns the failure of an lvcreate that names a pool which it cannot use. LVM checks this before the LV's name. */
 function refusePool(group: FakeGroup, name: string, pool: string | undefined): Output | undefined {

@@ -163,6 +163,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   const { group, lv } = found;
   for (const tag of options.get("--deltag") ?? []) lv.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) lv.tags.add(tag);
+  if (options.has("--maxrecoveryrate") && lv.raid) lv.raid.isSlowed = singleValue(options, "--maxrecoveryrate") !== "0";
   if (options.has("--refresh")) {
     if (lvHealthStatus(group, lv) === "partial") {
       return failure(5, `  Refusing refresh of partial LV ${path}. Use '--activationmode partial' to override.`);

@@ -19,6 +19,7 @@ export const LVCHANGE_OPTIONS = {
   "--deltag": 1,
   "--permission": 1,
   "--refresh": 0,
+  "--maxrecoveryrate": 1,
 };
 
 /** The options of lvcreate that the fake knows, with their number of values. */
@@ -37,6 +38,7 @@ export const LVCREATE_OPTIONS = {
   "--virtualsize": 1,
   "--setactivationskip": 1,
   "--mirrors": 1,
+  "--maxrecoveryrate": 1,
   "--stripes": 1,
   "--stripesize": 1,
 };

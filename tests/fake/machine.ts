@@ -77,6 +77,8 @@ export interface FakeLv {
     refreshNeeded: boolean;
     /** True until the images are synchronized for the first time. */
     isNew?: boolean;
+    /** True while lvcreate(8), --maxrecoveryrate, slows the synchronization down: here it does not continue. */
+    isSlowed?: boolean;
     /** Names of data that is on an image which did not get later writes, until the image is synchronized. */
     staleData?: Set<string> | undefined;
   };

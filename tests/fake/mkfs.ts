@@ -4,7 +4,7 @@
  * @module
  */
 
-import { failure, type FakeMachine, isReadOnly, ok, type Tool } from "./machine.ts";
+import { failure, type FakeMachine, isMounted, isReadOnly, ok, type Tool } from "./machine.ts";
 import { deviceNotFound, notPermitted, optionValue } from "./tool_text.ts";
 
 /** The features of compatible and incompatible change that libblkid knows of ext2 and ext3. All others are of ext4. */
@@ -26,6 +26,9 @@ export function mke2fs(machine: FakeMachine, args: readonly string[]): ReturnTyp
   const make = newFilesystem(extType(machine, args), 0n, () => optionValue(args, "-U"));
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
+  if (lv !== undefined && isMounted(machine, lv)) {
+    return failure(1, `${path} is mounted; will not make a filesystem here!`);
+  }
   if (lv !== undefined && isReadOnly(lv)) {
     return failure(1, `${path}: Operation not permitted while setting up superblock`);
   }

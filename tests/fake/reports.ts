@@ -56,7 +56,7 @@ export const NOT_ROOT = "  WARNING: Running as a non-root user. Functionality ma
 
 /** Continues the first synchronization of a RAID LV, of which each report shows more. */
 function continueSync({ active, raid }: FakeLv): void {
-  if (!active || raid === undefined || !raid.isNew) return;
+  if (!active || raid === undefined || !raid.isNew || raid.isSlowed) return;
   raid.syncPercent = Math.min(100, raid.syncPercent + 50);
   if (raid.syncPercent === 100) Object.assign(raid, { action: "idle", isNew: false });
 }
