@@ -34,6 +34,9 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   if (origin?.thinPool !== undefined) {
     return failure(5, "  Snapshots of thin pool type volumes are not supported.");
   }
+  if (origin?.origin !== undefined && origin.pool === undefined) {
+    return failure(5, "  Snapshots of snapshots are not supported.");
+  }
   const monitored = !options.has("--config");
   const newLv = {
     name,

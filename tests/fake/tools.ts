@@ -211,6 +211,7 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   }
   const end = offset + length < size ? offset + length : size; // blkdiscard(8) stops at the end of the device
   if (!args.includes("--zeroout")) return ok(); // A disk may keep data after a discard. Here it keeps all of it.
+  if (offset === 0n && end >= SIGNATURES_BYTES) Object.assign(lv.content, { zeroHead: true, signatures: [] });
   if (offset <= lv.zeroedTo && end > lv.zeroedTo) lv.zeroedTo = end;
   if (lv.zeroedTo === size) {
     if (lv.raid !== undefined && ["partial", "refresh needed"].includes(lvHealthStatus(group!, lv))) {
@@ -221,6 +222,9 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   discardOverwrittenData(machine, lv);
   return ok();
 }
+
+/** Up to where the signatures of the filesystems are, in bytes: btrfs has its first superblock at 64 KiB. */
+const SIGNATURES_BYTES = 68n << 10n;
 
 function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^(?:-f )?-p \/\S+$/);

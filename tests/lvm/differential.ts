@@ -40,7 +40,7 @@ async function reset(): Promise<void> {
 const firstSeed = Number(Deno.env.get("SEED") || Date.now() % 1_000_000);
 
 /** The number of plays that may fail before the test ends. */
-const MAX_FAILURES = 40;
+const MAX_FAILURES = 5;
 
 const title = "random commands have the same outcome on the fake machine and on real LVM";
 
