@@ -10,7 +10,7 @@ import type { SnapshotId, VolumeId } from "../ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { roundUp } from "../size.ts";
 import { fullCowBytes } from "../spec/cow_size.ts";
-import { ownedSnapshotId, parseSnapshotTags } from "../model/tags.ts";
+import { parseSnapshotTags, type SnapshotTags } from "../model/tags.ts";
 
 /** Policy for the extension of COW space. */
 export interface SnapshotAutoextend {
@@ -80,11 +80,11 @@ export function cowsAtRisk(groups: readonly VolumeGroup[], driver: string): CowU
   const cows = groups.filter(({ responsive }) => responsive).flatMap((group) =>
     group.lvs.flatMap((lv) => {
       const { originSize, snapshotPercent: usedPercent, invalidSnapshot } = lv;
-      const id = ownedSnapshotId(driver, lv.tags);
-      if (id === undefined || usedPercent === undefined || originSize === undefined || invalidSnapshot) return [];
-      const source = sourceVolumeId(driver, lv);
+      if (usedPercent === undefined || originSize === undefined || invalidSnapshot) return [];
+      const snapshot = readSnapshotTags(driver, lv);
       const maxSize = fullCowBytes(originSize, group.extentSize);
-      return source === undefined || lv.size >= maxSize ? [] : [{ id, source, lv, group, usedPercent, maxSize }];
+      if (snapshot === undefined || lv.size >= maxSize) return [];
+      return [{ id: snapshot.id, source: snapshot.source, lv, group, usedPercent, maxSize }];
     })
   );
   return cows.sort((a, b) => b.usedPercent - a.usedPercent);
@@ -126,9 +126,9 @@ export function nextCheckMs(cows: readonly CowUsage[], { threshold }: SnapshotAu
   return cows.some(({ usedPercent }) => usedPercent * 2 >= threshold) ? NEAR_FULL_INTERVAL_MS : CHECK_INTERVAL_MS;
 }
 
-function sourceVolumeId(driver: string, lv: LogicalVolume): VolumeId | undefined {
+function readSnapshotTags(driver: string, lv: LogicalVolume): SnapshotTags | undefined {
   try {
-    return parseSnapshotTags(driver, lv.tags)?.source;
+    return parseSnapshotTags(driver, lv.tags);
   } catch {
     return undefined; // Its tags cannot be read, so it is not certain what the LV is. It is not changed.
   }
