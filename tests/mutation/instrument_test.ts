@@ -45,6 +45,15 @@ Deno.test("instrument() changes conditions, the order of commands, bounds and op
   assertEquals(mutants.filter((mutant) => /^10 |^16 |1 > 0 →/.test(mutant)), []);
 });
 
+Deno.test("instrument() removes the mark of a command that changes something, and not that of one that reads", async () => {
+  const mutants = await mutantsOf(`
+run({ program: "dd", mutates: true });
+run({ program: "df", mutates: false });
+`);
+  const removals = mutants.filter((mutant) => mutant.includes("→ { program:") && !mutant.endsWith("mutates: false }"));
+  assertEquals(removals.map((mutant) => mutant.replace(/^.*→ /, "")), ['{ program: "dd" }']);
+});
+
 Deno.test("instrument() gives a mutant the same key until its declaration changes", async () => {
   const keysOf = async (source: string) => {
     const { mutants } = await instrument("lvm/example.ts", source);

@@ -121,11 +121,16 @@ const propertyRemoval: Mutator = {
   *mutate({ node }) {
     if (node.type !== "ObjectExpression" || node.properties.length < 2) return;
     for (const property of node.properties) {
-      if (!GUARDING.test(property.key?.name ?? property.key?.value ?? "")) continue;
+      if (!GUARDING.test(property.key?.name ?? property.key?.value ?? "") || isReadingMark(property)) continue;
       yield { type: "ObjectExpression", properties: (node.properties as Node[]).filter((other) => other !== property) };
     }
   },
 };
+
+/** Reports whether a property marks a command as one that only reads: without it, the command counts as such, too. */
+function isReadingMark({ key, value }: Node): boolean {
+  return key?.name === "mutates" && value?.type === "BooleanLiteral" && value.value === false;
+}
 
 const OWN: readonly Mutator[] = [
   ...[statementRemoval, statementOrder, lockRemoval],
