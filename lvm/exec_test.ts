@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { nextTurn } from "./clock.ts";
 import { StorageError } from "./error.ts";
-import { type Command, commandError, describeCommand, HostExec, runOk } from "./exec.ts";
+import { type Command, commandError, describeCommand, HostExec, isNotInstalled, runOk } from "./exec.ts";
 import { currentRequestId, withRequestId } from "./request_id.ts";
 
 const ENDLESS = { program: "dd", args: ["if=/dev/zero", "of=/dev/null", "status=none"] } as const;
@@ -87,7 +88,23 @@ Deno.test("HostExec: a missing program is Unavailable and named", async () => {
   const exec = new HostExec();
   const missing = { program: "no-such-program" as "lvm", args: [], mutates: false };
   const error = await assertRejects(() => exec.run(missing), StorageError, "no-such-program: not found");
-  assertEquals(error.kind, "Unavailable");
+  assertEquals([error.kind, isNotInstalled(error)], ["Unavailable", true]);
+});
+
+Deno.test("HostExec: a program that is there but cannot be started is not reported as missing", async () => {
+  const args = ["x".repeat(1 << 20)]; // longer than the kernel accepts one argument (execve(2), MAX_ARG_STRLEN)
+  const error = await assertRejects(() => new HostExec().run({ program: "df", args, mutates: false }));
+  assert(!(error instanceof StorageError), String(error));
+});
+
+Deno.test("HostExec: idle() does not wait for a reading command", async () => {
+  const exec = new HostExec();
+  const reading = new AbortController();
+  const running = exec.run({ ...ENDLESS, mutates: false, signal: reading.signal });
+  const first = await Promise.race([exec.idle().then(() => "idle"), nextTurn().then(() => "still waiting")]);
+  reading.abort();
+  await assertRejects(() => running, StorageError, "it was ended");
+  assertEquals(first, "idle");
 });
 
 Deno.test("runOk() throws an error with the command, its exit status and its messages", async () => {

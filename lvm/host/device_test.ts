@@ -6,9 +6,9 @@ import wipefs from "../../tests/fixtures/wipefs_ext4.json" with { type: "text" }
 import leftover from "../../tests/fixtures/wipefs_leftover.json" with { type: "text" };
 import blank from "../../tests/fixtures/wipefs_blank.json" with { type: "text" };
 import df from "../../tests/fixtures/df.txt" with { type: "text" };
-import { readBlockDevice, readSignatures, verifyDevice } from "./device.ts";
+import { readBlockDevice, readSignatures, requireBlank, verifyDevice } from "./device.ts";
 import { StorageError } from "../error.ts";
-import type { Exec } from "../exec.ts";
+import type { Command, Exec } from "../exec.ts";
 import { deviceMounts, filesystemMounts, isDeviceOfLv, isMountOfLv, readMounts, readUsage } from "./mounts.ts";
 import { parseReport } from "../model/report.ts";
 
@@ -72,6 +72,20 @@ Deno.test("verifyDevice() refuses another device, and another size", async () =>
   for (const other of [{ deviceNumber: "253:9" }, { size: 1n }]) {
     const error = await assertRejects(() => verifyDevice(execReturning(lsblk), { ...volume, ...other }), StorageError);
     assertEquals(error.kind, "FailedPrecondition");
+  }
+});
+
+Deno.test("requireBlank() reads the last 64 KiB of a device, or all of a smaller one", async () => {
+  const device = { name: "dm-0", number: "253:0", readOnly: false };
+  for (const [size, skip] of [[1n << 20n, "skip=983040"], [65536n, "skip=0"], [4096n, "skip=0"]] as const) {
+    const commands: Command[] = [];
+    const run = (command: Command) => {
+      commands.push(command);
+      return Promise.resolve({ code: 0, stdout: blank, stderr: "" });
+    };
+    await requireBlank({ run, idle: () => Promise.resolve() }, { ...device, size }, "/x");
+    assertEquals(commands.map(({ program }) => program), ["wipefs", "cmp", "dd"]);
+    assertEquals(commands[2]!.args.find((arg) => arg.startsWith("skip=")), skip);
   }
 });
 

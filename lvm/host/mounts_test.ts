@@ -37,6 +37,7 @@ Deno.test("canonicalizePath() follows a root that is a link, and keeps missing p
   assertEquals(await canonicalizePath(`${folder}/absent/a/b`, roots), `${folder}/absent/a/b`);
   await assertRejects(() => canonicalizePath(`${folder}/link/a`, [`${folder}/link`]), StorageError, "not below");
   await assertRejects(() => canonicalizePath(`${folder}/other/a`, roots), StorageError, "not below");
+  await assertRejects(() => canonicalizePath(`${folder}/link/a`, [`${folder}/real`]), StorageError, "not below");
 });
 
 Deno.test("deviceMounts() returns the mounts of an LV's node, also when it was removed, and no folder of that name", () => {

@@ -1,10 +1,11 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
+import { FakeMachine, newUuid, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
 import { Snapshots } from "./snapshots.ts";
+import { type ContentSource, volumeTags } from "../model/tags.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
 import type { RecordedLv } from "../inventory/volume_state.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -71,6 +72,34 @@ Deno.test("create() and delete() of a Lost snapshot change nothing, and create n
   s.machine.groups[0]!.lvs.pop();
   assertEquals((await assertRejects(() => s.snapshots.create(request), StorageError)).kind, "Lost");
   await s.snapshots.delete(request.id);
+});
+
+Deno.test("create() reports that no report shows the snapshot that lvcreate should have created", async () => {
+  const s = await scene();
+  s.machine.fault = ({ args }) => args[0] === "lvcreate" ? ok("") : undefined;
+  const create = () => s.snapshots.create({ ...request, id: snapshotIdOf("other") });
+  assertEquals((await assertRejects(create, StorageError, "no report shows")).kind, "CommandFailed");
+});
+
+Deno.test("isDeletable() reports whether a snapshot is neither open nor being copied", async () => {
+  const s = await scene();
+  const isDeletable = async () => s.snapshots.isDeletable(await new Lvm(s.machine).report(), request.id);
+  assertEquals(await isDeletable(), true);
+  s.machine.openLvs.push(s.cow);
+  assertEquals(await isDeletable(), false);
+  s.machine.openLvs.pop();
+  const [group] = s.machine.groups;
+  const addCopy = (name: string, source: ContentSource) => {
+    const format = { state: "raw" } as const;
+    const common = { format, mkfsOptions: [], shared: true, erase: "zero", source } as const;
+    const tags = new Set(volumeTags("test", { id: volumeIdOf(name), ...common }));
+    group!.lvs.push({ ...group!.lvs[0]!, name, uuid: newUuid(), minor: s.machine.nextMinor(), tags });
+  };
+  addCopy("another", { kind: "snapshot", id: snapshotIdOf("another") });
+  addCopy("clone", { kind: "volume", id: volumeIdOf("one") });
+  assertEquals(await isDeletable(), true);
+  addCopy("copy", { kind: "snapshot", id: request.id });
+  assertEquals(await isDeletable(), false);
 });
 
 Deno.test("stateOf() fails while the group of the volume, or of the record, is unresponsive", async () => {

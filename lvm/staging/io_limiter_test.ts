@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeCgroups } from "../../tests/fake/cgroups.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
@@ -170,6 +171,38 @@ Deno.test("limits that were changed by hand are set again", async () => {
   await Deno.writeTextFile(file, "253:0 rbps=max wbps=max riops=9 wiops=max\n");
   await waitUntil(() => Deno.readTextFileSync(file) === "253:0 riops=500\n", "the limit");
   assertEquals(s.commands(), []);
+});
+
+Deno.test("the limiter needs no listener, and looks at an applied limit only after its interval", async () => {
+  await using s = await scene(readIops(500n));
+  s.cgroups.addPod(`kubepods/pod${POD}`);
+  const [clock, volumes] = [new FakeClock(), new VolumeFinder({ driver: "test" })];
+  const options = { refreshMs: 5_000, retryMs: 10, clock, cgroupRoot: s.cgroups.root, onError: () => {} };
+  const limiter = new IoLimiter({ ...options, lvm: s.lvm, volumes });
+  await limiter.onPublished(await s.volumes.get(id), s.target);
+  await limiter.idle();
+  assertEquals([limiter.stateOf(id)?.applied, clock.msUntilNextTimer], [true, 5_000]);
+  await limiter.stop();
+});
+
+Deno.test("wake() forgets the uses that ended, also while another volume is in use", async () => {
+  await using s = await scene(readIops(500n));
+  s.cgroups.addPod(`kubepods/pod${POD}`);
+  await s.volumes.create(namedRequest("two", GiB, { limits: readIops(10n) }));
+  s.mount();
+  const other = s.machine.allLvs()[1]!.lv;
+  const source = `/dev/mapper/data-${other.name.replaceAll("-", "--")}`;
+  const target = s.target.replace("pvc-1", "pvc-2");
+  s.machine.mounts.push({ ...s.machine.mounts.at(-1)!, target, source, deviceNumber: `253:${other.minor}`, lv: other });
+  const limiter = s.start();
+  const limited = async () => {
+    limiter.wake();
+    await limiter.idle();
+    return limiter.limitedVolumes().length;
+  };
+  assertEquals(await limited(), 2);
+  s.machine.mounts.pop();
+  assertEquals([await limited(), limiter.stateOf(volumeIdOf("two"))], [1, undefined]);
 });
 
 for (

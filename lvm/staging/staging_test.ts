@@ -251,6 +251,51 @@ Deno.test("unstage() and unpublish() take nothing off when another filesystem is
   }
 });
 
+Deno.test("expand() resizes no filesystem beyond its logical volume, and none that is mounted read-only everywhere", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const path = `${folder.root}/staged`;
+  await staging.stage(id, path, { kind: "mount", flags: ["ro"] });
+  const changes: string[] = [];
+  machine.fault = (command) => void (command.mutates && changes.push(describeCommand(command)));
+  const tooLarge = await assertRejects(() => staging.expand(id, path, 64n << 20n), StorageError, "extend it first");
+  const readOnly = await assertRejects(() => staging.expand(id, path, 32n << 20n), StorageError, "are read-only");
+  assertEquals([tooLarge.kind, readOnly.kind, changes], ["OutOfRange", "FailedPrecondition", []]);
+});
+
+Deno.test("publish() reports why the missing flags of a mount cannot be set, unless files are open on it", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  const access = { kind: "mount", flags: [] } as const;
+  await staging.stage(id, stagingPath, access);
+  const publish = (readOnly: boolean) =>
+    staging.publish(id, { stagingPath, target, access, readOnly, exclusive: false });
+  await publish(false);
+  machine.fault = ({ program }) => program === "mount" ? failure(32, "mount: Input/output error") : undefined;
+  assertEquals((await assertRejects(() => publish(true), StorageError, "Input/output error")).kind, "CommandFailed");
+});
+
+for (const kind of ["mount", "block"] as const) {
+  Deno.test(`unpublish() and unstage() find the ${kind} of a volume whose LV an administrator has renamed`, async () => {
+    await using folder = await createRoot();
+    const { machine, staging } = await setUpVolume(folder.root);
+    const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+    const { lv } = machine.allLvs()[0]!;
+    if (kind === "block") setRaw(lv);
+    const access = kind === "block" ? { kind } : { kind, flags: [] };
+    await staging.stage(id, stagingPath, access);
+    await staging.publish(id, { stagingPath, target, access, readOnly: false, exclusive: false });
+    lv.name = "renamed";
+    for (const mount of machine.mounts.filter((mount) => mount.lv === lv)) {
+      mount.source = mount.source.replace(/data-vol--[^[]*/, "data-renamed"); // findmnt shows the present name
+    }
+    await staging.unpublish(id, target);
+    await staging.unstage(id, stagingPath);
+    assertEquals(machine.mounts.filter((mount) => mount.lv === lv), []);
+  });
+}
+
 /** Makes an LV one of a block volume. */
 function setRaw(lv: FakeLv): void {
   const format = [...lv.tags].find((tag) => tag.startsWith("denolith.fs="))!;

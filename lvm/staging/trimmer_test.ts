@@ -239,3 +239,11 @@ Deno.test("Trimmer does not trim a volume that is paused while the mount table i
   assertEquals((await s.pass(DAY)).filter((command) => command !== ONE_TRIM[0]), [ONE_TRIM[1]]);
   (await paused!)[Symbol.dispose]();
 });
+
+Deno.test("Trimmer runs fstrim as a command that may be killed: it hangs as long as its disk", async () => {
+  const s = await scene();
+  const marks: boolean[] = [];
+  s.answerWith(({ program, mutates }) => void (program === "fstrim" && marks.push(mutates)));
+  await s.pass(DAY);
+  assertEquals(marks, [false]);
+});

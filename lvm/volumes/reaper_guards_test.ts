@@ -1,0 +1,86 @@
+import { assert, assertEquals } from "@std/assert";
+import { FakeMachine, type Fault } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { describeCommand } from "../exec.ts";
+import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { Lvm } from "../model/client.ts";
+import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
+import { Snapshots } from "../snapshots/snapshots.ts";
+import { FULL_COW } from "../spec/cow_size.ts";
+import { Reaper } from "./reaper.ts";
+import { Volumes } from "./volumes.ts";
+
+const GIB = 1n << 30n;
+const id = volumeIdOf("one");
+const noReaper = { wake: () => {} };
+
+/** Creates a machine with a volume, and a reaper that removes empty pools. */
+async function setUp({ isThin = false, pvCount = 1 } = {}) {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 8n * GIB, 4n << 20n, pvCount);
+  const lvm = new Lvm(machine);
+  const errors: string[] = [];
+  const reservation = new PoolReservation(lvm);
+  const onError = (error: unknown) => errors.push(String(error));
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError, retryMs: 60_000, removeEmptyPools: true });
+  const finder = new VolumeFinder({ driver: "test" });
+  const volumes = new Volumes({ lvm, finder, reservation, reaper: noReaper });
+  const thin = isThin ? { thin: { poolSize: DEFAULT_POOL_SIZE } } : {};
+  await volumes.create(namedRequest("one", GIB, { format: { state: "raw" }, ...thin }));
+  const snapshots = new Snapshots({
+    ...{ lvm, volumes: finder, reservation, reaper: noReaper },
+    finder: new SnapshotFinder({ driver: "test" }),
+  });
+  const finish = async () => {
+    await reaper.idle();
+    await reaper.stop();
+    return errors;
+  };
+  return { machine, group, reaper, volumes, snapshots, finish };
+}
+
+Deno.test("Reaper removes COW space that never became a snapshot at the start, without another call", async () => {
+  const { group, reaper, snapshots, finish } = await setUp();
+  await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
+  delete group.lvs[1]!.origin; // its lvcreate was killed
+  reaper.start();
+  assertEquals([await finish(), group.lvs.map(({ name }) => name.split("-")[0])], [[], ["vol"]]);
+});
+
+Deno.test("Reaper does not activate a deleted LV of which a disk is missing", async () => {
+  const { machine, group, reaper, volumes, finish } = await setUp();
+  await volumes.delete(id);
+  group.lvs[0]!.active = false;
+  group.missingPvs = 1;
+  const changes: string[] = [];
+  machine.fault = (command) => void (command.mutates && changes.push(describeCommand(command)));
+  reaper.wake();
+  const errors = await finish();
+  assertEquals([changes, errors.length], [[], 1]);
+  assert(errors[0]!.includes("physical volumes of it are missing"), errors[0]);
+});
+
+Deno.test("Reaper keeps a pool in which an LV was created when its last one was removed", async () => {
+  const { machine, group, reaper, volumes, finish } = await setUp({ isThin: true });
+  const pool = group.lvs.find(({ thinPool }) => thinPool !== undefined)!;
+  await volumes.delete(id);
+  const poolChanges: string[] = [];
+  const recordPoolChanges: Fault = (command) =>
+    void (command.mutates && command.args.at(-1) === `data/${pool.name}` && poolChanges.push(describeCommand(command)));
+  machine.fault = async ({ args }) => {
+    if (args[0] !== "lvremove") return undefined;
+    machine.fault = recordPoolChanges;
+    const create = ["lvcreate", "--yes", "--type", "thin", "--virtualsize", `${1 << 20}b`, "--name", "other"];
+    const { code } = await machine.run({
+      ...{ program: "lvm", args: [...create, "--thinpool", pool.name, "data"], mutates: true },
+    });
+    assertEquals(code, 0);
+    return undefined;
+  };
+  reaper.wake();
+  assertEquals([await finish(), poolChanges], [[], []]);
+  assertEquals(group.lvs.map(({ name }) => name).sort(), [pool.name, "other"].sort());
+});
