@@ -1,7 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { stub } from "@std/testing/mock";
+import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import type { Lvm } from "../lvm/model/client.ts";
-import { lvmReadiness } from "./standalone.ts";
+import type { CowUsage } from "../lvm/snapshots/cow_autoextend.ts";
+import type { TrimmedVolume } from "../lvm/staging/trimmer.ts";
+import { loggingListener, lvmReadiness } from "./standalone.ts";
 
 Deno.test("lvmReadiness() asks LVM once a minute while it answers, and each time while it does not", async () => {
   let [now, reports, answers] = [1_000, 0, false];
@@ -15,4 +18,19 @@ Deno.test("lvmReadiness() asks LVM once a minute while it answers, and each time
   assertEquals([await isReady(), reports], [true, 3]);
   now += 1;
   assertEquals([await isReady(), reports], [false, 4]);
+});
+
+Deno.test("loggingListener() needs no further listener", () => {
+  const listener = loggingListener();
+  const cow = { id: snapshotIdOf("cut"), lv: { name: "snap" }, group: { name: "data" } } as CowUsage;
+  const volume = { id: volumeIdOf("one") } as TrimmedVolume;
+  listener.onRemoved!();
+  listener.onProgress!(volume.id);
+  listener.onPoolExtended!("pool data/pool: extended");
+  listener.onSnapshotExtended!(cow, 1n << 30n);
+  listener.onSnapshotCannotExtend!(cow, "the group is full");
+  listener.onTrimmed!(volume, 4096);
+  listener.onTrimFailed!(volume, "no answer", 1);
+  listener.onTrimUnsupported!(volume);
+  listener.onFailure!("reaper", new Error("no answer"));
 });

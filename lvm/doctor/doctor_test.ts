@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
+import { endSync } from "../../tests/fake/pvs.ts";
 import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
 import { newUuid } from "../../tests/fake/machine.ts";
 import { diagnosisJson, diagnosisText } from "./text.ts";
@@ -7,6 +8,7 @@ import { type Command, describeCommand } from "../exec.ts";
 import { CHECKS } from "./finding.ts";
 import { anyMatcherOf, exactMatcher } from "../model/groups.ts";
 import { volumeIdOf, volumeLvName } from "../ids.ts";
+import { volumeTags } from "../model/tags.ts";
 import {
   addPool,
   diagnose,
@@ -165,4 +167,21 @@ Deno.test("a diagnosis as JSON has the level, the checks and the findings", asyn
     message: "it is exported: no host uses it",
     remedy: "vgimport data",
   }]);
+});
+
+Deno.test("examine() reports the volumes whose images are being synchronized", async () => {
+  const { machine } = healthyMachine();
+  const group = machine.addGroup("fast", 1n << 30n, 4n << 20n, 2);
+  const [volume, format] = [volumeIdOf("mirrored"), { state: "raw" } as const];
+  const tags = volumeTags(DRIVER, { id: volume, format, mkfsOptions: [], shared: true, erase: "zero" });
+  const layout = ["--type", "raid1", "--mirrors", "1", ...tags.flatMap((tag) => ["--addtag", tag])];
+  const args = ["lvcreate", "--yes", "--size", `${64 << 20}b`, "--name", volumeLvName(volume), ...layout, "fast"];
+  await machine.run({ program: "lvm", args, mutates: true });
+  const findings = async () => (await diagnose(machine)).findings.filter(({ subject }) => subject.startsWith("fast/"));
+  endSync(group);
+  assertEquals(await findings(), []);
+  Object.assign(group.lvs[0]!.raid!, { action: "resync", syncPercent: 25 });
+  const [finding, ...others] = await findings();
+  assertEquals([finding?.check, finding?.level, others], ["groups", "info", []]);
+  assertMatch(finding!.message, /^raid1: its images are being synchronized/);
 });

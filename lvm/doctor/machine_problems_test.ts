@@ -175,6 +175,13 @@ const MACHINE_PROBLEMS: Problems = {
     },
     ["pools", "warning", "dm-thin-pool", /modules cannot be listed here/, /modprobe/],
   ],
+  "the programs of thin pools cannot be looked up": [
+    (parts) => {
+      addPool(parts);
+      parts.machine.host.missing.add("thin_repair").add("whereis");
+    },
+    ["tools", "warning", "whereis", /./],
+  ],
   "a pool is nearly full": [
     (parts) => addPool(parts).dataPercent = 85,
     ["pools", "warning", "data/data_thinpool", /^nearly full: the driver extends it only while/],

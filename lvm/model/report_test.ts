@@ -4,6 +4,7 @@ import captured from "../../tests/fixtures/report.json" with { type: "text" };
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
 import { StorageError } from "../error.ts";
 import { type LogicalVolume, parseReport } from "./report.ts";
+import { REPORT_COMMAND } from "./report_command.ts";
 
 Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inactive LVs, an overflowed snapshot", () => {
   const [first, second] = parseReport(captured);
@@ -153,4 +154,15 @@ Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, whi
   }]);
   assertEquals([volume?.pool, volume?.thinPool, volume?.origin], ["pool", undefined, undefined]);
   assertEquals([snapshot?.pool, snapshot?.origin, snapshot?.originSize], ["pool", "volume", undefined]);
+});
+
+Deno.test("REPORT_COMMAND asks for the fields that the captured report has of LVs, their segments and PVs", () => {
+  const [rows] = JSON.parse(captured).report;
+  const { args } = REPORT_COMMAND;
+  for (const part of ["lv", "seg", "pv"]) {
+    const [option, fields] = args.slice(args.indexOf(part) + 1); // after --configreport PART
+    assertEquals(option, "--options");
+    const missing = Object.keys(rows[part][0]).filter((field) => !fields!.split(",").includes(field));
+    assertEquals(missing, [], part);
+  }
 });

@@ -4,6 +4,8 @@ import {
   describeRates,
   formatIoLimitParameters,
   formatIoLimitTag,
+  IO_LIMIT_PARAMETERS,
+  IO_LIMIT_VALUES,
   type IoLimits,
   isSameLimits,
   parseIoLimitParameters,
@@ -79,4 +81,19 @@ Deno.test("isSameLimits() ignores the order of limits", () => {
   assert(isSameLimits(read({ readIops: "5", writeIops: "6" }), read({ writeIops: "6", readIops: "5" })));
   assert(!isSameLimits(read({ readIops: "5" }), read({ readIopsPerGiB: "5" })));
   assert(!isSameLimits(read({ readIops: "max" }), {}));
+});
+
+Deno.test("IO_LIMIT_VALUES documents each parameter once, with its unit and its smallest value", () => {
+  assertEquals(IO_LIMIT_VALUES.flatMap(({ parameters }) => parameters).toSorted(), IO_LIMIT_PARAMETERS.toSorted());
+  for (const { parameters, values } of IO_LIMIT_VALUES) {
+    for (const parameter of parameters) {
+      const isPerGiB = parameter.endsWith("PerGiB");
+      assert(values.startsWith(parameter.includes("Bps") ? "bytes per second" : "operations per second"), values);
+      assertEquals([values.includes("for each GiB"), values.includes("`max`")], [isPerGiB, !isPerGiB]);
+      const min = /`(\d)`/.exec(values)![1]!;
+      const isAccepted = (rate: number) => parseIoLimitTag(formatIoLimitTag(read({ [parameter]: `${rate}` })));
+      assert(isAccepted(Number(min)) !== undefined);
+      assertThrows(() => read({ [parameter]: `${Number(min) - 1}` }), StorageError, parameter);
+    }
+  }
 });

@@ -41,3 +41,11 @@ Deno.test("an empty status has none in each section", async () => {
   healthy.machine.groups.length = 0;
   assertEquals(statusText(await statusOf(healthy)), "Volume groups\n  none\n\nVolumes\n  none\n\nSnapshots\n  none");
 });
+
+Deno.test("a status as text names the layout of a volume that is not linear", async () => {
+  const healthy = healthyMachine();
+  const text = async () => statusText(await statusOf(healthy));
+  assertEquals((await text()).includes("linear"), false);
+  Object.assign(healthy.lv, { segment: { type: "striped", stripes: 2, stripeSize: 65_536n } });
+  assertMatch(await text(), /Ready\n {6}striped with 2 stripes of 64Ki\n {6}\/staging\n/);
+});

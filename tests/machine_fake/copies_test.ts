@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { withinDeadline } from "../../lvm/clock.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Command } from "../../lvm/exec.ts";
@@ -184,7 +185,11 @@ Deno.test("when the temporary snapshot is lost, the copy starts again from a new
   const copySnapshot = fixture.fake.allLvs().find(({ lv }) => lv.name.startsWith("cut-"))!;
   fixture.lvOf("original").content.data.add("written meanwhile");
   const finished = copies.create(copyRequest(originalSource));
+  const emptyChanges: string[] = [];
   fixture.fake.fault = ({ args }) => {
+    if (args[0] === "lvchange" && !args.some((arg) => arg.startsWith("--") && arg !== "--yes")) {
+      emptyChanges.push(args.join(" ")); // lvchange refuses it: nothing would change
+    }
     if (args[0] === "fullreport" && fixture.lvOf("copy").copied !== undefined) copySnapshot.lv.invalid = true;
     return undefined;
   };
@@ -192,7 +197,7 @@ Deno.test("when the temporary snapshot is lost, the copy starts again from a new
   assertEquals(await finished, 768n * MiB);
   assertEquals([...fixture.lvOf("copy").content.data].sort(), ["what was written", "written meanwhile"]);
   await fixture.machine.background.idle();
-  assertEquals(fixture.lvNames, ["vol", "vol"]);
+  assertEquals([fixture.lvNames, emptyChanges], [["vol", "vol"], []]);
 });
 
 Deno.test("a filesystem that cannot be repaired fails the copy with the message of the check", async () => {
@@ -287,3 +292,52 @@ for (const [which, lvName] of [["source", "cut"], ["copy", "vol"]] as const) {
     assertEquals(fixture.chunkOffsets, []);
   });
 }
+
+Deno.test("a call that waits for a copy ends when the driver stops", async () => {
+  await using fixture = await CopyFixture.open();
+  const { copies, background } = fixture.machine;
+  const finish = await fixture.startCopy(originalSource);
+  const waiting = assertRejects(() => copies.create(copyRequest(originalSource)), StorageError, "of 768 MiB copied");
+  await new Promise((resolve) => setTimeout(resolve, 20)); // it waits
+  const stopping = background.stop();
+  assertEquals((await withinDeadline(waiting, 1_000))?.kind, "Busy");
+  await finish();
+  await stopping;
+});
+
+Deno.test("a copy of a source with a second signature beside the requested filesystem fails", async () => {
+  await using fixture = await CopyFixture.open();
+  const { copies, background } = fixture.machine;
+  const [requested, other] = [{ type: "ext4", uuid: crypto.randomUUID() }, { type: "gpt", uuid: "" }];
+  const request = { ...copyRequest(originalSource), format: { state: "unformatted", type: "ext4" } } as const;
+  for (const signatures of [[requested, other], [other, requested]]) {
+    Object.assign(fixture.lvOf("original").content, { signatures });
+    const error = await assertRejects(() => copies.create(request), StorageError, "creating volume");
+    assertEquals(error.kind, "FailedPrecondition");
+    assert(/the source holds (ext4 .*gpt|gpt .*ext4)/.test(error.message), error.message);
+    await background.idle();
+    assertEquals(fixture.lvNames, ["vol"]);
+  }
+});
+
+Deno.test("a volume is created from a thin snapshot whose volume is deleted", async () => {
+  const { fixture, request } = await thinFixture();
+  await using _fixture = fixture;
+  const { volumes, snapshots, copies, lvm, background } = fixture.machine;
+  const [id, source] = [snapshotIdOf("cut"), volumeIdOf("thin")];
+  await snapshots.createNew(await lvm.report(), { id, source, cowSize: FULL_COW });
+  await volumes.delete(source);
+  await background.idle();
+  assertEquals(await copies.create({ ...request, source: { kind: "snapshot", id } }), GiB);
+});
+
+Deno.test("nothing is read while there is nothing to copy", async () => {
+  await using fixture = await CopyFixture.open();
+  const { copies, background } = fixture.machine;
+  let reports = 0;
+  fixture.fake.fault = ({ args }) => void (args[0] === "fullreport" && reports++);
+  copies.wake();
+  await background.idle();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assertEquals(reports, 1);
+});
