@@ -4,6 +4,7 @@ import { volumeIdOf } from "../../lvm/ids.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { ApiError } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
@@ -115,20 +116,24 @@ async function scene(fake: FakeMachine, options: Partial<NodeReconcilerOptions> 
   const running = [objects.start(stop.signal)];
   await objects.synced;
   const reports: string[][] = [];
-  const agent = new NodeReconciler({
-    client,
-    exec: fake,
-    driver: "lvm.denolith.dev",
-    nodeName: "n1",
-    groups: ANY_GROUP,
-    onReport: (groups: readonly SurveyedGroup[]) => void reports.push(groups.map(({ name }) => name)),
-    batchMs: 1,
-    ...options,
-  });
+  const newAgent = (more: Partial<NodeReconcilerOptions> = {}) =>
+    new NodeReconciler({
+      client,
+      exec: fake,
+      driver: "lvm.denolith.dev",
+      nodeName: "n1",
+      groups: ANY_GROUP,
+      onReport: (groups: readonly SurveyedGroup[]) => void reports.push(groups.map(({ name }) => name)),
+      batchMs: 1,
+      ...options,
+      ...more,
+    });
+  const agent = newAgent();
   return {
     api,
     client,
     agent,
+    newAgent,
     reports,
     start: () => void running.push(agent.run(stop.signal)),
     waitForObject: (predicate: (object: LvmNode | undefined) => boolean) =>
@@ -152,6 +157,19 @@ Deno.test("NodeReconciler creates the LVMNode, owned by the Node, with the group
   assertEquals(object?.spec, { driverName: "lvm.denolith.dev" });
   assertEquals(object?.status?.volumeGroups?.map(({ name }) => name), ["fast"]);
   assertEquals(s.reports, [["data", "fast"]], "all groups are reported");
+});
+
+Deno.test("NodeReconciler reports to an LVMNode that another process creates at the same time", async () => {
+  await using s = await scene(machine());
+  s.api.put(nodes, { metadata: { name: "n1" } });
+  const client = interceptClient(s.client, (request, when) => {
+    if (request === "create lvmnodes" && when === "before") {
+      s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: "lvm.denolith.dev" } });
+    }
+    return Promise.resolve();
+  });
+  await s.newAgent({ client }).refresh();
+  assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.volumeGroups, 2);
 });
 
 Deno.test("NodeReconciler refreshes with one request, and creates a deleted LVMNode again", async () => {

@@ -84,10 +84,14 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
   const patch = (merge: Record<string, unknown>) => client.patch(persistentVolumes, { name: "pv" }, { merge });
   await assertRefused("of the driver other");
   await patch({ spec: { csi: { driver: DRIVER } } });
-  await assertRefused("not bound to it");
+  const setPhase = (phase: string) =>
+    client.patch(persistentVolumes, { name: "pv" }, { merge: { status: { phase } }, subresource: "status" });
+  await setPhase("Bound");
+  await assertRefused("not bound to it"); // but to another claim
   await patch({ spec: { claimRef: { uid } } });
-  const bound = { merge: { status: { phase: "Bound" } }, subresource: "status" } as const;
-  await client.patch(persistentVolumes, { name: "pv" }, bound);
+  await setPhase("Released");
+  await assertRefused("not bound to it");
+  await setPhase("Bound");
   await assertRefused("is a Filesystem volume (requested: Block)", "Block");
   assertEquals(await find(), { kind: "volume", handle: "v1" });
   const [sourceClaim] = api.objects(persistentVolumeClaims);

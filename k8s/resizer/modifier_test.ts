@@ -1,7 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import type { ApiClient } from "../client/client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
-import { Modifier } from "./modifier.ts";
+import type { ReconcileResult } from "../runtime/controller.ts";
+import { Modifier, type ModifierOptions } from "./modifier.ts";
 import {
   type PersistentVolumeClaim,
   persistentVolumeClaims,
@@ -33,13 +35,23 @@ async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]
     merge: { status: { phase: "Bound", ...status } } as never,
     subresource: "status",
   });
-  const options = { ...cluster.controllerOptions(), slowRetryMs: 3_600_000 };
+  const results: ReconcileResult[] = [];
+  const options: ModifierOptions = {
+    ...cluster.controllerOptions(),
+    slowRetryMs: 3_600_000,
+    onReconciled: (result) => results.push(result),
+  };
   await Promise.all([options.claims.synced, options.volumes.synced]);
-  const modifier = new Modifier(options);
   return {
     cluster,
     driver,
-    start: () => cluster.run((signal) => modifier.run(signal)),
+    options,
+    /** The results of the reconcile attempts. */
+    results,
+    start(more: Partial<ModifierOptions> = {}) {
+      const modifier = new Modifier({ ...options, ...more });
+      return cluster.run((signal) => modifier.run(signal));
+    },
     want: (volumeAttributesClassName: string | null) =>
       client.patch(persistentVolumeClaims, CLAIM, { merge: { spec: { volumeAttributesClassName } } as never }),
     /** Settles when the claim's status says so. */
@@ -182,4 +194,59 @@ Deno.test("a cluster without the kind leaves the modifier in peace", async () =>
   const looked = () => s.cluster.api.requests.filter(({ path }) => path.endsWith("/volumeattributesclasses")).length;
   await waitUntil(() => looked() > 0, "a look for the kind");
   assertEquals([looked(), s.driver.calls], [1, []]);
+});
+
+Deno.test("a claim whose PersistentVolume is not there is left alone, and that is no failure", async () => {
+  await using s = await scene();
+  await s.cluster.client.delete(persistentVolumes, { name: "v" });
+  await s.options.volumes.waitFor("v", (volume) => volume === undefined, { timeoutMs: 5_000 });
+  s.start();
+  await s.want("gold");
+  await waitUntil(() => s.results.length > 0, "a reconcile attempt");
+  assertEquals([s.results.map(({ error }) => error), s.asked()], [[undefined], []]);
+});
+
+Deno.test("a modifier that ends does not wait for the secret of a volume", async () => {
+  await using s = await scene();
+  const [names, at] = [["name", "namespace"], "volume.kubernetes.io/controller-modify-secret"];
+  const annotations = Object.fromEntries(names.map((name) => [`${at}-${name}`, "keys"]));
+  await s.cluster.client.patch(persistentVolumes, { name: "v" }, { merge: { metadata: { annotations } } });
+  const [asked, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<string>()];
+  const { client } = s.options;
+  const hanging = new Proxy(client, {
+    get: (target, verb) => (...args: Parameters<ApiClient["get"]>) => {
+      const [resource, , options] = args;
+      if (verb !== "get" || resource.plural !== "secrets") return Reflect.get(target, verb).apply(target, args);
+      asked.resolve();
+      if (options?.signal === undefined) ended.resolve("without a signal");
+      return new Promise((_, reject) =>
+        options?.signal?.addEventListener("abort", () => {
+          ended.resolve("aborted");
+          reject(options.signal!.reason);
+        })
+      );
+    },
+  });
+  const stop = s.start({ client: hanging });
+  await s.want("gold");
+  await asked.promise;
+  const stopped = stop();
+  assertEquals(await ended.promise, "aborted");
+  await stopped;
+});
+
+Deno.test("after a modification, the modifier waits until its cache shows it", async () => {
+  await using s = await scene();
+  const { claims } = s.options;
+  const before = s.cluster.storedClaim();
+  const accepted: boolean[][] = [];
+  const waitForCache = claims.waitForCache.bind(claims);
+  claims.waitForCache = async (key, isObserved, options) => {
+    await waitForCache(key, isObserved, options);
+    accepted.push([before, claims.get(key), undefined].map(isObserved));
+  };
+  s.start();
+  await s.want("gold");
+  await waitUntil(() => accepted.length > 0, "the cache");
+  assertEquals(accepted, [[false, true, true]]);
 });

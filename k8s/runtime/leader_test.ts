@@ -173,6 +173,22 @@ Deno.test("LeaderElection: the term counts from the request, so that a slow answ
   assertEquals(s.log, ["a leads", "a ends", "a is done"]);
 });
 
+Deno.test("LeaderElection: candidates ask about every 2 s, at most a tenth earlier or later", async () => {
+  const client = { get: () => Promise.reject(new Error("cut off")) } as unknown as HttpClient;
+  for (const [random, expectedMs] of [[0, 1_800], [0.5, 2_000], [1, 2_200]] as const) {
+    const clock = Object.assign(new FakeClock(), { random: () => random });
+    const stop = new AbortController();
+    const running = new LeaderElection(client, { lease: LEASE, identity: "a", clock }).run(
+      stop.signal,
+      () => Promise.resolve(),
+    );
+    await clock.advance(0);
+    assertEquals(Math.round(clock.msUntilNextTimer), expectedMs);
+    stop.abort();
+    await running;
+  }
+});
+
 Deno.test("sidecarLeaseName() returns the names of the Leases that the official sidecars use", () => {
   const driver = "lvm.denolith.dev";
   assertEquals(sidecarLeaseName("csi-provisioner", driver), "lvm-denolith-dev");

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
@@ -210,4 +211,19 @@ Deno.test("the objects of a new class are written before those of others change"
     ...["PATCH", "POST", "POST", "POST", "POST", "POST"],
     ...["PATCH", "PATCH", "PATCH", "PATCH"],
   ]);
+});
+
+Deno.test("an object is written at most once a second, unless told otherwise", async () => {
+  const clock = new FakeClock();
+  await using s = startCapacityCluster();
+  const { turns } = await s.start({ clock, minWriteIntervalMs: undefined });
+  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
+  const before = turns.length;
+  await s.report("a", 6n * GiB);
+  await waitUntil(() => turns.length > before, "a reconcile attempt");
+  assertEquals(s.writes(), ["POST", "POST"]);
+  await clock.advance(999);
+  assertEquals(s.writes(), ["POST", "POST"]);
+  await clock.advance(1);
+  await s.waitUntilPublished("a fast 6Gi 6Gi", "b fast 8Gi 8Gi");
 });

@@ -27,7 +27,7 @@ function setUp() {
   const [volumes, snapshots, nodes] = [informer<LvmVolume>(), informer<LvmSnapshot>(), informer<LvmNode>()];
   const requeued: string[] = [];
   requeueWaitingDeletions({ volumes, snapshots, nodes }, { requeueDeletion: (handle) => void requeued.push(handle) });
-  return { volumes, nodes, takeRequeued: () => requeued.splice(0) };
+  return { volumes, snapshots, nodes, takeRequeued: () => requeued.splice(0) };
 }
 
 const lost: LvmVolume = {
@@ -51,4 +51,25 @@ Deno.test("requeueWaitingDeletions() wakes a Lost volume when its node is forgot
   assertEquals(takeRequeued(), []);
   nodes.set("a", undefined);
   assertEquals(takeRequeued(), ["vol-1"]);
+});
+
+Deno.test("requeueWaitingDeletions() wakes the source of a snapshot only when the snapshot stops to need it", () => {
+  const snapshot = (state: "Ready" | "Lost"): LvmSnapshot => ({
+    metadata: { name: "snap-1" },
+    spec: { sourceVolume: "vol-1" } as LvmSnapshot["spec"],
+    status: { state },
+  });
+  const { snapshots, takeRequeued } = setUp();
+  const requeuedBy = (now: LvmSnapshot | undefined) => {
+    snapshots.set("snap-1", now);
+    return takeRequeued();
+  };
+  assertEquals(requeuedBy(snapshot("Lost")), [], "it never needed its source");
+  assertEquals(requeuedBy(undefined), []);
+  assertEquals(requeuedBy(snapshot("Ready")), []);
+  assertEquals(requeuedBy(snapshot("Ready")), []);
+  assertEquals(requeuedBy(snapshot("Lost")), ["vol-1"]);
+  assertEquals(requeuedBy(snapshot("Lost")), []);
+  assertEquals(requeuedBy(snapshot("Ready")), []);
+  assertEquals(requeuedBy(undefined), ["vol-1"]);
 });

@@ -301,12 +301,13 @@ Deno.test("two snapshotters at once take one snapshot for each content, and remo
 
 Deno.test("a snapshotter that was stopped and is run again goes on", async () => {
   await using s = await SnapshotControlPlane.start();
-  const snapshotter = new Snapshotter(s.options());
+  const snapshotter = new Snapshotter({ ...s.options(), needsRecheck: () => true });
   const stop = s.controlPlane.run((signal) => snapshotter.run(signal));
   s.addContent("one");
   await s.waitUntilReady("one");
   await stop();
   snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  snapshotter.recheck(snapshotHandle("one")); // nothing runs that could
   s.addContent("two");
   s.controlPlane.run((signal) => snapshotter.run(signal));
   await s.waitUntilReady("two");

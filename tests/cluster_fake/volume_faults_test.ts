@@ -257,6 +257,9 @@ Deno.test("a node reports of a volume that trimming keeps failing, and that it i
   volumes.recordTrimFailed(volume, "fstrim: Input/output error", 2);
   volumes.recordTrimFailed(volume, "fstrim: Input/output error", 3);
   volumes.recordTrimUnsupported(volume);
+  const deleted = { ...volume, id: volumeIdOf("deleted") }; // its object is gone, so there is nothing to report on
+  volumes.recordTrimFailed(deleted, "fstrim: Input/output error", 3);
+  volumes.recordTrimUnsupported(deleted);
   const reported = () => cluster.api.objects(events).filter(({ reason }) => reason?.startsWith("Trim"));
   await waitUntil(() => reported().length === 2, "two events");
   assertEquals(reported().map(({ reason, message }) => [reason, message]).sort(), [

@@ -10,6 +10,7 @@ import { assert, assertEquals } from "@std/assert";
 import { CLAIM_ANNOTATION, type LvmVolume, lvmVolumes, PENDING_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
+import { events } from "../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
@@ -264,6 +265,17 @@ Deno.test("the source of a running copy is neither deleted nor expanded: Busy, u
   }
   gate.resolve();
   assertEquals((await copy).id, copyRequest.id);
+  const agent = cluster.agent("node-1");
+  await waitUntil(() => agent.objects.get(copyRequest.id)?.status?.state === "Ready", "the agent's cache");
+  // an object that is Ready has been reported, also when it is reconciled again
+  await cluster.client.patch(lvmVolumes, { name: copyRequest.id }, { merge: { spec: { discard: true } } });
+  await agent.volumes.reconcile(copyRequest.id);
+  const reasons = () =>
+    cluster.api.objects(events).filter(({ involvedObject }) => involvedObject.name === copyRequest.id).map((event) =>
+      `${event.reason} ${event.count ?? 1}`
+    );
+  await waitUntil(() => reasons().length >= 2, "both events");
+  assertEquals(reasons(), ["Copying 1", "Created 1"]);
   for (const each of [id, copyRequest.id]) await cluster.volumes.delete(each);
   await cluster.agent("node-1").machine.background.idle();
   assertEquals(remaining(cluster, machine), [0, 0]);

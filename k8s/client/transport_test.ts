@@ -1,0 +1,40 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { Transport } from "./transport.ts";
+
+function transport() {
+  const clock = new FakeClock();
+  const reconnects: string[] = [];
+  const options = { userAgent: "denolith/test", clock, onReconnect: (reason: string) => void reconnects.push(reason) };
+  return { transport: new Transport({ url: "http://127.0.0.1:1" }, options), clock, reconnects };
+}
+
+Deno.test("Transport looks after the connection until the last of its watches ends", () => {
+  const { transport: connection, clock } = transport();
+  const [first, second] = [connection.registerWatch(), connection.registerWatch()];
+  assertEquals(clock.pendingTimers, 1);
+  first[Symbol.dispose]();
+  assertEquals(clock.pendingTimers, 1);
+  second[Symbol.dispose]();
+  assertEquals(clock.pendingTimers, 0);
+});
+
+Deno.test("Transport ends its watches to reconnect, also while it has no connection", () => {
+  const { transport: connection, reconnects } = transport();
+  using watch = connection.registerWatch();
+  connection.reconnect("its certificates were replaced");
+  assertEquals([watch.signal.reason.message, reconnects], [
+    "its certificates were replaced",
+    ["its certificates were replaced"],
+  ]);
+});
+
+Deno.test("Transport sends nothing after it was closed, and does not reconnect", async () => {
+  const { transport: connection, reconnects } = transport();
+  connection[Symbol.dispose]();
+  connection[Symbol.dispose]();
+  connection.reconnectIfIdleSince(1, "idle");
+  const { signal } = new AbortController();
+  await assertRejects(() => connection.fetch("/livez", { signal }), Error, "the client was closed");
+  assertEquals(reconnects, []);
+});
