@@ -63,6 +63,19 @@ Deno.test("a snapshot is taken on the node of its volume, is described by its ob
   await assertFailsWith("NotFound", s.cluster.snapshots.get(snapshot.id));
 });
 
+Deno.test("no warning is recorded for a snapshot that becomes healthy", async () => {
+  await using s = await startSnapshotCluster();
+  const { id } = await s.cluster.snapshots.create(s.request());
+  const { events: recorder, snapshotObjects } = s.cluster.agent(NODE);
+  const warnings: string[] = [];
+  recorder.record = (_object, type, reason) => void (type === "Warning" && warnings.push(reason));
+  const merge = { status: { conditions: [] } };
+  await s.cluster.client.patch(lvmSnapshots, { name: id }, { merge, subresource: "status" });
+  await snapshotObjects.waitFor(id, (object) => object?.status?.conditions?.length === 0, { timeoutMs: 5_000 });
+  await s.refreshUntil((object) => object?.status?.conditions?.length === 2);
+  assertEquals(warnings, []);
+});
+
 Deno.test("taking a snapshot takes one request of the controller's and two of the node's, three commands and a flush", async () => {
   await using s = await startSnapshotCluster();
   const commands: string[] = [];

@@ -10,7 +10,6 @@ import { assert, assertEquals } from "@std/assert";
 import { CLAIM_ANNOTATION, type LvmVolume, lvmVolumes, PENDING_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
-import { events } from "../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
@@ -244,11 +243,24 @@ Deno.test("a volume in use is not deleted: the node says why, and removes it whe
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
+/** Returns a function that returns the reasons of the events that the agent has recorded since then for a volume. */
+function reasonsRecorded(cluster: FakeCluster): (name: string) => string[] {
+  const { events } = cluster.agent("node-1");
+  const reasons: [name: string, reason: string][] = [];
+  const record = events.record.bind(events);
+  events.record = (...args) => {
+    reasons.push([args[0].metadata.name, args[2]]);
+    record(...args);
+  };
+  return (name) => reasons.filter(([each]) => each === name).map(([, reason]) => reason);
+}
+
 Deno.test("the source of a running copy is neither deleted nor expanded: Busy, until the copy is complete", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const block: Partial<NamedVolumeRequest> = { format: { state: "raw" } };
   const { id } = await cluster.volumes.create(request("source", block), ANYWHERE);
+  const recorded = reasonsRecorded(cluster);
   const [firstChunk, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   machine.fault = async ({ program, args }) => {
     if (program !== "dd" || !args.includes("conv=fsync,nocreat,notrunc")) return undefined;
@@ -266,19 +278,30 @@ Deno.test("the source of a running copy is neither deleted nor expanded: Busy, u
   gate.resolve();
   assertEquals((await copy).id, copyRequest.id);
   const agent = cluster.agent("node-1");
-  await waitUntil(() => agent.objects.get(copyRequest.id)?.status?.state === "Ready", "the agent's cache");
-  // an object that is Ready has been reported, also when it is reconciled again
-  await cluster.client.patch(lvmVolumes, { name: copyRequest.id }, { merge: { spec: { discard: true } } });
-  await agent.volumes.reconcile(copyRequest.id);
-  const reasons = () =>
-    cluster.api.objects(events).filter(({ involvedObject }) => involvedObject.name === copyRequest.id).map((event) =>
-      `${event.reason} ${event.count ?? 1}`
-    );
-  await waitUntil(() => reasons().length >= 2, "both events");
-  assertEquals(reasons(), ["Copying 1", "Created 1"]);
+  await waitUntil(() => recorded(copyRequest.id).includes("Created"), "the event");
+  const attempts = agent.reconciliations.length;
+  const reconcileAgain = await cluster.client.patch(lvmVolumes, { name: copyRequest.id }, {
+    merge: { spec: { discard: true } },
+  });
+  const { generation } = reconcileAgain.metadata;
+  const isReconciled = (object?: LvmVolume) => object?.status?.observedGeneration === generation;
+  await agent.objects.waitFor(copyRequest.id, isReconciled, { timeoutMs: 5_000 });
+  await waitUntil(() => agent.reconciliations.slice(attempts).some(({ key }) => key === copyRequest.id), "its end");
+  assertEquals(recorded(copyRequest.id), ["Copying", "Created"], "each is reported once");
   for (const each of [id, copyRequest.id]) await cluster.volumes.delete(each);
   await cluster.agent("node-1").machine.background.idle();
   assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("a clone within a thin pool is reported as created, and not as being copied", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  const recorded = reasonsRecorded(cluster);
+  const thin: Partial<NamedVolumeRequest> = { format: { state: "raw" }, thin: { poolSize: { percent: 50n } } };
+  const { id } = await cluster.volumes.create(request("source", thin), ANYWHERE);
+  const clone = request("clone", { ...thin, range: { required: 0n }, source: { kind: "volume", id } });
+  await cluster.volumes.create(clone, ANYWHERE);
+  await waitUntil(() => recorded(clone.id).includes("Created"), "the event");
+  assertEquals(recorded(clone.id), ["Created"]);
 });
 
 Deno.test("an error of a copy that is over is not reported any more", async () => {
