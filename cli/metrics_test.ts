@@ -162,3 +162,16 @@ Deno.test("Metrics: the metrics of the process can be left out", async () => {
   assert(processLines.every((line) => Number(line.split(" ")[1]) > 0), processLines.join());
   assertEquals(await lines(new Metrics({ process: false }), "process_"), []);
 });
+
+Deno.test("Metrics: the limits of a volume in use are reported, and a rate without a limit is not", async () => {
+  const metrics = new Metrics();
+  metrics.registerLimits(() => [
+    { group: "data", lv: "one", rates: { readIops: 500n, writeIops: "max" }, applied: true },
+    { group: "data", lv: "two", rates: { readBps: 1_048_576n }, applied: false },
+  ]);
+  assertEquals(await lines(metrics, "denolith_io_limit"), [
+    "denolith_io_limits_unapplied_volumes 1",
+    'denolith_io_limit{group="data",lv="one",limit="readIops"} 500',
+    'denolith_io_limit{group="data",lv="two",limit="readBps"} 1048576',
+  ]);
+});
