@@ -1,7 +1,7 @@
 import { assert, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { FakeMachine } from "../fake/machine.ts";
-import { type Action, GROUP, KINDS, plays } from "./actions.ts";
+import { type Action, GROUP, type Kind, KINDS, plays } from "./actions.ts";
 import { type Counts, type OtherMachine, play, type Targets } from "./play.ts";
 
 const SEED = 20261122;
@@ -64,6 +64,23 @@ Deno.test("play() fails when a command has another outcome, or another state is 
     Error,
     "the fake's state",
   );
+});
+
+Deno.test("play() takes over that a snapshot overflowed only when a program has written", async () => {
+  await using targets = await makeTargets();
+  const overflowing = () =>
+    anotherFake((machine) => {
+      machine.fault = () => {
+        for (const lv of machine.groups[0]!.lvs) lv.invalid = lv.origin !== undefined;
+        return undefined;
+      };
+    });
+  const run = (...kinds: Kind[]) => {
+    const actions = kinds.map((kind): Action => ({ kind, pick: 0, other: 1, extents: 4 }));
+    return play(actions, overflowing(), targets, newCounts());
+  };
+  await assertRejects(() => run("createLinear", "snapshot"), Error, "invalidSnapshot");
+  await run("createLinear", "mkfsExt4", "snapshot", "tag");
 });
 
 const FAILED = { code: 5, stdout: "", stderr: "  Insufficient free space" };
