@@ -83,6 +83,27 @@ export function toolsContract(host: Host): void {
     await harness.csi.controller.deleteVolume({ volumeId });
   });
 
+  contractTest(
+    host,
+    "programs refuse a device with a mounted filesystem, but not one whose node is bind-mounted for a pod",
+    async (harness) => {
+      const volumeCapability = mountCapability("ext4");
+      const mounted = await harness.create({ volumeCapabilities: [volumeCapability] });
+      await harness.stage(mounted, volumeCapability);
+      assertEquals(await changeData(harness), [[1, "busy"], [1, "busy"], [8, "is mounted"]]);
+      await tearDownMount(harness, mounted);
+      await harness.csi.controller.deleteVolume({ volumeId: mounted });
+
+      const bound = await harness.create({ volumeCapabilities: [blockCapability()] });
+      await harness.stage(bound, blockCapability());
+      const targetPath = await harness.publish(bound, "pod", { volumeCapability: blockCapability() });
+      assertEquals(await changeData(harness), [[0, ""], [0, ""], [8, ""]]);
+      await harness.csi.node.nodeUnpublishVolume({ volumeId: bound, targetPath });
+      await tearDownMount(harness, bound);
+      await harness.csi.controller.deleteVolume({ volumeId: bound });
+    },
+  );
+
   contractTest(host, "what is written to a thin volume fills its pool", async (harness) => {
     const [volumeGroup] = harness.groups;
     const pool = `${volumeGroup}/filling`;
@@ -104,6 +125,22 @@ export function toolsContract(host: Host): void {
     await harness.waitUntilIdle();
     await harness.runAsAdmin("lvm", "lvremove", "--yes", pool);
   });
+}
+
+/** Runs programs that change the only LV's device. @returns the status of each, and whether it says that it is in use */
+async function changeData(harness: Harness): Promise<[code: number, why: string][]> {
+  const { devicePath } = await harness.singleLv();
+  const commands = [
+    ["wipefs", "--all"],
+    ["blkdiscard", "--zeroout", "--offset", "0", "--length", "1048576"],
+    ["e2fsck", "-f", "-p"],
+  ] as const;
+  const results: [number, string][] = [];
+  for (const [program, ...args] of commands) {
+    const { code, stdout, stderr } = await harness.exec.run({ program, args: [...args, devicePath], mutates: true });
+    results.push([code, /busy|is mounted/.exec(stdout + stderr)?.[0] ?? ""]);
+  }
+  return results;
 }
 
 /** Unstages a volume that was staged. */

@@ -17,6 +17,7 @@ import {
   failure,
   type FakeLv,
   type FakeMachine,
+  isMounted,
   isReadOnly,
   ok,
   type Tools,
@@ -75,6 +76,9 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
   const lv = machine.lvAt(path);
   if (lv === undefined) return deviceNotFound("wipefs: error", path);
   if (args.includes("--all")) {
+    if (isMounted(machine, lv)) {
+      return failure(1, `wipefs: error: ${path}: probing initialization failed: Device or resource busy`);
+    }
     if (isReadOnly(lv) && lv.content.signatures.length > 0) return notPermitted("wipefs: error", path);
     lv.content.signatures = [];
     return ok();
@@ -198,7 +202,7 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   if (lv.content.unreadable || !canActivateDegraded(group!, lv)) {
     return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
   }
-  if (machine.mounts.some((mount) => mount.lv === lv)) {
+  if (isMounted(machine, lv)) {
     return failure(1, `blkdiscard: cannot open ${path}: Device or resource busy`);
   }
   const ioctl = args.includes("--zeroout") ? "BLKZEROOUT" : "BLKDISCARD";
@@ -233,7 +237,7 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   if (lv === undefined || !/^ext/.test(lv.content.signatures[0]?.type ?? "")) {
     return failure(8, `e2fsck: Bad magic number in super-block while trying to open ${path}`);
   }
-  if (machine.mounts.some((mount) => mount.lv === lv)) {
+  if (isMounted(machine, lv)) {
     return failure(8, `${path} is mounted.\ne2fsck: Cannot continue, aborting.`);
   }
   if (isReadOnly(lv)) {
