@@ -59,7 +59,7 @@ export interface LvextendOptions extends Pick<CommonOptions, "config"> {
 }
 
 /** Options of lvchange(8), tags aside. */
-export interface LvchangeOptions extends Pick<CommonOptions, "config"> {
+export interface LvchangeOptions extends Pick<CommonOptions, "yes" | "config"> {
   /** Activates or deactivates the LV. */
   readonly activate?: "y" | "n";
   /** The mode in which an LV with missing PVs is activated; `degraded` if its RAID level tolerates their loss. */

@@ -18,8 +18,15 @@ export function activationArguments(driver: string, group: VolumeGroup, lv: Logi
   const origin = group.lvs.find(({ name }) => name === lv.origin);
   // A RAID LV is usable without a physical volume, whatever activation_mode lvm.conf sets. Other LVs would lack data.
   const degraded = [lv, origin].some((each) => each !== undefined && isRaid(each));
+  // LVM asks before it activates the origin with a COW snapshot.
+  const asks = lv.origin !== undefined && lv.pool === undefined;
   return lvchange(
-    { activate: "y", ...(degraded && { activationmode: "degraded" }), ...monitoringOptions(driver, group, lv) },
+    {
+      activate: "y",
+      ...(asks && { yes: true }),
+      ...(degraded && { activationmode: "degraded" }),
+      ...monitoringOptions(driver, group, lv),
+    },
     lvPath({ group, lv }),
   );
 }

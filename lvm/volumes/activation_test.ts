@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { activationArguments } from "./activation.ts";
+import { Lvm } from "../model/client.ts";
 import { parseReport } from "../model/report.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { poolTags } from "../model/tags.ts";
@@ -29,7 +30,23 @@ Deno.test("activationArguments(): RAID is activated without a physical volume, a
   );
   const [degraded, unmonitored] = ["--activationmode degraded", "--config activation/monitoring=0"];
   assertEquals(actual, {
-    ...{ linear: "", raid: degraded, cut: degraded },
+    ...{ linear: "", raid: degraded, cut: `--yes ${degraded}` },
     ...{ ours: "", "in-ours": unmonitored, theirs: "", "in-theirs": "" },
   });
+});
+
+Deno.test("activationArguments() answers LVM's question whether to activate a snapshot with its origin", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvm = async (...args: string[]) => {
+    const { code, stderr } = await machine.run({ program: "lvm", args, mutates: true });
+    assertEquals(code, 0, stderr);
+  };
+  await lvm("lvcreate", "--name", "origin", "--size", "16777216b", "data");
+  await lvm("lvcreate", "--snapshot", "--name", "snapshot", "--size", "8388608b", "data/origin");
+  await lvm("lvchange", "--activate", "n", "data/origin");
+  const [group] = await new Lvm(machine).report();
+  const snapshot = group!.lvs.find(({ name }) => name === "snapshot")!;
+  assertEquals(snapshot.active, false);
+  await lvm(...activationArguments("test", group!, snapshot));
 });

@@ -171,6 +171,10 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
     lv.suspended = false;
     if (lv.raid) Object.assign(lv.raid, { refreshNeeded: false, staleData: undefined });
   }
+  if (options.has("--activate") && !options.has("--yes") && lv.origin !== undefined && lv.pool === undefined) {
+    const question = `Change of snapshot ${path} will also change its origin ${group.name}/${lv.origin.name}.`;
+    return failure(5, `${question} Proceed? [y/n]: [n]`);
+  }
   if (options.get("--activate")?.[0] === "y" && !canActivateDegraded(group, lv)) {
     return failure(5, `  Refusing activation of partial LV ${path}.  Use '--activationmode partial' to override.`);
   }

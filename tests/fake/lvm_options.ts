@@ -12,6 +12,7 @@ export const LVEXTEND_OPTIONS = { "--size": 1, "--poolmetadatasize": 1, "--confi
 
 /** The options of lvchange that the fake knows, with their number of values. */
 export const LVCHANGE_OPTIONS = {
+  "--yes": 0,
   "--config": 1,
   "--activate": 1,
   "--activationmode": 1,
