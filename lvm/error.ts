@@ -74,6 +74,16 @@ export class StorageError extends Error {
   }
 }
 
+/**
+ * Returns the promise of the command that outlasted its deadline, by the error of a call: it still changes something until
+ * the promise settles.
+ *
+ * @returns `undefined` when no command is running any more
+ */
+export function lateCompletion(error: unknown): Promise<unknown> | undefined {
+  return error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
+}
+
 /** Returns what a call returns, or `undefined` when it fails with a {@linkcode StorageError}. */
 export function ignoreStorageError<T>(call: () => T): T | undefined {
   try {

@@ -10,7 +10,7 @@
  * @module
  */
 
-import { StorageError, truncate } from "./error.ts";
+import { lateCompletion, StorageError, truncate } from "./error.ts";
 import { withinDeadline } from "./clock.ts";
 
 /** The programs that the driver may run. */
@@ -269,16 +269,14 @@ export async function runThen(exec: Exec, command: Command, next: (output: Outpu
   try {
     output = await exec.run(command);
   } catch (error) {
-    if (!(error instanceof StorageError && error.kind === "StillRunning" && error.completion !== undefined)) {
-      throw error;
-    }
-    const completion = error.completion.then((late) => next(late as Output)).catch((late) => {
+    const first = lateCompletion(error);
+    if (first === undefined) throw error;
+    const completion = first.then((late) => next(late as Output)).catch((late) => {
       // a command of `next` may outlast its deadline as well
-      if (late instanceof StorageError && late.kind === "StillRunning") return late.completion;
-      throw late;
+      return lateCompletion(late) ?? Promise.reject(late);
     });
     completion.catch(() => {}); // a caller that waits for it sees the error
-    throw new StorageError("StillRunning", error.message, { cause: error, completion });
+    throw new StorageError("StillRunning", (error as Error).message, { cause: error, completion });
   }
   await next(output);
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "./error.ts";
+import { lateCompletion, StorageError } from "./error.ts";
 import type { KindAndId, SnapshotId, VolumeId } from "./ids.ts";
 
 /** The mode of a lock: held alone, or together with other holders in the shared mode. */
@@ -64,7 +64,7 @@ export class Locks {
     try {
       return await body(release);
     } catch (error) {
-      completion = error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
+      completion = lateCompletion(error);
       throw error;
     } finally {
       if (completion === undefined) release(held);

@@ -5,7 +5,7 @@
  */
 
 import { basename, dirname, join, relative } from "@std/path";
-import { StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { isDriverDeviceName } from "../ids.ts";
 import { asArray, asObject, asString, parseJson } from "../json.ts";
@@ -260,9 +260,10 @@ export async function undoMount(exec: Exec, path: string, error: unknown): Promi
   try {
     await unmount(exec, path);
   } catch (late) {
-    if (late instanceof StorageError && late.kind === "StillRunning" && late.completion !== undefined) {
+    const completion = lateCompletion(late);
+    if (completion !== undefined) {
       const message = error instanceof Error ? error.message : String(error);
-      return new StorageError("StillRunning", message, { cause: error, completion: late.completion });
+      return new StorageError("StillRunning", message, { cause: error, completion });
     }
   }
   return error;

@@ -9,7 +9,7 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../error.ts";
+import { type ErrorKind, lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, describeCommand, type Exec, type Output, runOk, runThen } from "../exec.ts";
 import { flushDisks } from "../disk_cache.ts";
 import { parseReport, type VolumeGroup } from "./report.ts";
@@ -220,7 +220,7 @@ export class Lvm {
       end();
     } catch (error) {
       // a command that outlasted its deadline still changes something: no report is current before it has ended
-      const completion = error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
+      const completion = lateCompletion(error);
       if (completion === undefined) end();
       else void completion.then(() => {}, () => {}).then(end);
       throw error;

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import type { Lvm } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
@@ -80,9 +80,10 @@ export class PoolReservation {
 
   /** Remembers a command that outlasted its deadline, until it has ended. */
   #waitForCommand(uuid: string, error: unknown): void {
-    if (!(error instanceof StorageError && error.kind === "StillRunning" && error.completion !== undefined)) return;
+    const completion = lateCompletion(error);
+    if (completion === undefined) return;
     this.#allocating.add(uuid);
-    void error.completion.then(() => {}, () => {}).then(() => this.#allocating.delete(uuid));
+    void completion.then(() => {}, () => {}).then(() => this.#allocating.delete(uuid));
   }
 
   /**
