@@ -79,6 +79,11 @@ export function isThin(lv: Pick<LogicalVolume, "pool">): boolean {
   return lv.pool !== undefined;
 }
 
+/** Reports whether an LV is a copy-on-write snapshot: one of a thin volume is a thin LV. */
+export function isCowSnapshot(lv: Pick<LogicalVolume, "origin" | "pool">): boolean {
+  return lv.origin !== undefined && !isThin(lv);
+}
+
 /** Returns the name of a volume's pool in a group. */
 export function poolNameIn(groupName: string, { pool }: Pick<ThinSpec, "pool">): string {
   return pool ?? `${groupName}_thinpool`;

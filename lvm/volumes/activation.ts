@@ -4,6 +4,7 @@
  * @module
  */
 
+import { isCowSnapshot } from "../pools/pool.ts";
 import { monitoringOptions } from "../pools/pool_commands.ts";
 import { isRaid } from "../model/redundancy.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -19,7 +20,7 @@ export function activationArguments(driver: string, group: VolumeGroup, lv: Logi
   // A RAID LV is usable without a physical volume, whatever activation_mode lvm.conf sets. Other LVs would lack data.
   const degraded = [lv, origin].some((each) => each !== undefined && isRaid(each));
   // LVM asks before it activates the origin with a COW snapshot.
-  const asks = lv.origin !== undefined && lv.pool === undefined;
+  const asks = isCowSnapshot(lv);
   return lvchange(
     {
       activate: "y",

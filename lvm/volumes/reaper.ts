@@ -21,7 +21,7 @@ import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
-import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
+import { findPool, isCowSnapshot, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
@@ -60,10 +60,6 @@ const RETRY_MS = 60_000;
  */
 function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
   return erase === "discard" || (erase === "zero" && !isThin(lv));
-}
-
-function isCowSnapshot(lv: LogicalVolume): boolean {
-  return lv.origin !== undefined && !isThin(lv);
 }
 
 /**

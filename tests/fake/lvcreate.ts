@@ -10,7 +10,7 @@ import { allocate, dataStripes, freeBytes, LINEAR } from "./pvs.ts";
 import { blankContent, type DeviceContent, failure, type FakeGroup, type FakeMachine, newUuid, ok } from "./machine.ts";
 import { checkConfig, LVCREATE_OPTIONS, parseOptions, singleValue } from "./lvm_options.ts";
 import { cowMaxExtents, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
-import { createPool, createThin } from "./thin.ts";
+import { createPool, createThin, isCowSnapshot } from "./thin.ts";
 
 /** Creates an LV of any kind. */
 export function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
@@ -34,7 +34,7 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   if (origin?.thinPool !== undefined) {
     return failure(5, "  Snapshots of thin pool type volumes are not supported.");
   }
-  if (origin?.origin !== undefined && origin.pool === undefined) {
+  if (origin !== undefined && isCowSnapshot(origin)) {
     return failure(5, "  Snapshots of snapshots are not supported.");
   }
   const monitored = !options.has("--config");

@@ -28,7 +28,7 @@ import { cowMaxExtents, findLv, groupNotFound, missingPvsError, parseExtents } f
 import { lvcreate } from "./lvcreate.ts";
 import { refuseFullMetadata } from "./metadata_area.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
-import { confirmRemoval, extendMetadata, isCowSnapshotOf, removeThin } from "./thin.ts";
+import { confirmRemoval, extendMetadata, isCowSnapshot, isCowSnapshotOf, removeThin } from "./thin.ts";
 
 /** Runs `lvm SUBCOMMAND …`. */
 export function lvm(machine: FakeMachine, args: readonly string[]): Output {
@@ -171,8 +171,8 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
     lv.suspended = false;
     if (lv.raid) Object.assign(lv.raid, { refreshNeeded: false, staleData: undefined });
   }
-  if (options.has("--activate") && !options.has("--yes") && lv.origin !== undefined && lv.pool === undefined) {
-    const question = `Change of snapshot ${path} will also change its origin ${group.name}/${lv.origin.name}.`;
+  if (options.has("--activate") && !options.has("--yes") && isCowSnapshot(lv)) {
+    const question = `Change of snapshot ${path} will also change its origin ${group.name}/${lv.origin!.name}.`;
     return failure(5, `${question} Proceed? [y/n]: [n]`);
   }
   if (options.get("--activate")?.[0] === "y" && !canActivateDegraded(group, lv)) {

@@ -75,7 +75,12 @@ export function createThin(
 
 /** Reports whether an LV is a copy-on-write snapshot of another one. LVM removes these with their origin. */
 export function isCowSnapshotOf(lv: FakeLv, origin: FakeLv): boolean {
-  return lv.origin?.name === origin.name && lv.pool === undefined;
+  return isCowSnapshot(lv) && lv.origin?.name === origin.name;
+}
+
+/** Reports whether an LV is a copy-on-write snapshot. */
+export function isCowSnapshot({ origin, pool }: FakeLv): boolean {
+  return origin !== undefined && pool === undefined;
 }
 
 /** Reports whether an LV is a pool with an active thin LV, which has the pool's device open. */
