@@ -6,33 +6,37 @@
  */
 
 /** The kinds of failure that a caller can tell apart. */
-export type ErrorKind =
+export const ERROR_KINDS = [
   /** The request is wrong; to repeat it cannot help. */
-  | "InvalidArgument"
+  "InvalidArgument",
   /** A size that is not possible: outside the limits, or more than the volume group has free to extend a volume. */
-  | "OutOfRange"
+  "OutOfRange",
   /** There is no such volume, snapshot or path. */
-  | "NotFound"
+  "NotFound",
   /** The object exists, but differs from the request. */
-  | "AlreadyExists"
+  "AlreadyExists",
   /** The object is open, mounted, or the origin of snapshots: its state must change before the call can succeed. */
-  | "InUse"
+  "InUse",
   /** The state of the machine or the volume does not allow the call. */
-  | "FailedPrecondition"
+  "FailedPrecondition",
   /** The LV is recorded, but missing or replaced. It is never created again and never formatted. */
-  | "Lost"
+  "Lost",
   /** The device holds data that the driver did not write, or not the data that is recorded. */
-  | "ForeignData"
+  "ForeignData",
   /** No volume group has space for a new volume or snapshot. */
-  | "NoSpace"
+  "NoSpace",
   /** Another operation on the same object is running. */
-  | "Busy"
+  "Busy",
   /** A command that changes something passed its deadline and is still running. */
-  | "StillRunning"
+  "StillRunning",
   /** A program is missing, or did not respond within its deadline. */
-  | "Unavailable"
+  "Unavailable",
   /** A program failed, or its output cannot be parsed. */
-  | "CommandFailed";
+  "CommandFailed",
+] as const;
+
+/** A kind of failure. */
+export type ErrorKind = typeof ERROR_KINDS[number];
 
 /** Options of a {@linkcode StorageError}. */
 export interface StorageErrorOptions {

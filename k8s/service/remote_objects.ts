@@ -8,7 +8,7 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { ERROR_KINDS, type ErrorKind, StorageError } from "../../lvm/error.ts";
 import {
   type ApiClient,
   ApiError,
@@ -335,16 +335,9 @@ const REFUSED_KINDS: Readonly<Record<number, ErrorKind>> = {
   422: "InvalidArgument",
 };
 
-/** The kinds of errors that this version knows. */
-const KNOWN_KINDS = {
-  ...{ InvalidArgument: true, OutOfRange: true, NotFound: true, AlreadyExists: true, InUse: true, NoSpace: true },
-  ...{ FailedPrecondition: true, Lost: true, ForeignData: true, Busy: true, StillRunning: true, Unavailable: true },
-  CommandFailed: true,
-} as const satisfies Record<ErrorKind, true>;
-
 /** Returns the error that an agent reported. One of a kind that only a newer agent knows is `CommandFailed`. */
 export function reportedError({ code, message }: StatusError): StorageError {
-  return new StorageError(Object.hasOwn(KNOWN_KINDS, code) ? code : "CommandFailed", message);
+  return new StorageError(ERROR_KINDS.includes(code) ? code : "CommandFailed", message);
 }
 
 function storageError(kind: ErrorKind, operation: string, cause: unknown): StorageError {
