@@ -43,7 +43,9 @@ export interface VolumeIntentsOptions {
 /** Returns the records of volumes, as LVMVolumes have them. */
 export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIntentsOptions): Intents {
   const toRecord = ({ metadata: { name, annotations }, spec: { requestName } }: LvmVolume): PendingIntent => ({
-    ...{ requestName, volumeId: name, pending: annotations?.[PENDING_ANNOTATION] !== undefined },
+    requestName,
+    volumeId: name,
+    pending: annotations?.[PENDING_ANNOTATION] !== undefined,
   });
   const isOurs = ({ spec: { driverName } }: LvmVolume) => driverName === driver;
   const pending = new Map<string, LvmVolume>();

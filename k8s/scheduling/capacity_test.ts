@@ -213,7 +213,7 @@ Deno.test("the objects of a new class are written before those of others change"
   ]);
 });
 
-Deno.test("an object is written at most once a second, unless told otherwise", async () => {
+Deno.test("an object is written at most once a second, unless another interval is set", async () => {
   const clock = new FakeClock();
   await using s = startCapacityCluster();
   const { turns } = await s.start({ clock, minWriteIntervalMs: undefined });
