@@ -9,6 +9,7 @@ import { apiClient } from "./api_client.ts";
 import { httpAddress } from "./api_access.ts";
 import type { Flags } from "./command_line.ts";
 import { serveHttp } from "./http_server.ts";
+import type { Clock } from "../lvm/clock.ts";
 import type { HttpClient } from "../k8s/client/http_client.ts";
 import { Metrics } from "./metrics.ts";
 
@@ -25,14 +26,16 @@ export interface ClusterProcess extends AsyncDisposable {
  *
  * @param role the subcommand
  * @param notReadyReasons returns why the process is not ready, beside the API server; nothing when it is
+ * @param clock time; that of the machine, when absent
  */
 export async function startClusterProcess(
   flags: Flags,
   role: string,
   notReadyReasons: () => readonly string[],
+  clock?: Clock,
 ): Promise<ClusterProcess> {
   const metrics = new Metrics({ process: flags["disable-process-metrics"] === undefined });
-  const client = await apiClient(flags, role, { onRequest: metrics.onRequest });
+  const client = await apiClient(flags, role, { onRequest: metrics.onRequest, clock });
   const address = httpAddress(flags);
   const allNotReadyReasons = () => {
     const apiReason = client.unavailableReason();

@@ -16,8 +16,9 @@ import { parseGroupList } from "../csi/group_list.ts";
 import { serve } from "../csi/server.ts";
 import { bindService } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
-import { waitForAbort } from "../lvm/clock.ts";
+import { type Clock, systemClock, waitForAbort } from "../lvm/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
+import { AgentLeases } from "../k8s/scheduling/agent_leases.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { freeSpaceGrowth } from "../k8s/scheduling/free_space_growth.ts";
@@ -29,6 +30,7 @@ import type { CapacityClient, CsiClient } from "../k8s/sidecars/csi_client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer, type InformerOptions } from "../k8s/runtime/informer.ts";
 import { controllerLeaseName, LeaderElection, type Sidecar, sidecarLeaseName } from "../k8s/runtime/leader.ts";
+import { agentLeaseSelector } from "../k8s/api/agent_leases.ts";
 import {
   type LvmNode,
   lvmNodes,
@@ -41,6 +43,8 @@ import {
   csiNodes,
   csiStorageCapacities,
   type KubeObject,
+  type Lease,
+  leases,
   nodes,
   persistentVolumeClaims,
   persistentVolumes,
@@ -76,6 +80,12 @@ const GRACE_MS = 2_000;
 /** The informers of the process, which are started together. */
 class Informers {
   readonly #all: Informer<KubeObject>[] = [];
+  readonly #clock: Clock;
+
+  /** Creates an empty set. @param clock the time of the informers */
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   /** Creates an informer that is started later. */
   create<T extends KubeObject>(
@@ -83,7 +93,7 @@ class Informers {
     resource: Resource<T>,
     options?: Pick<InformerOptions<T>, "transform" | "namespace">,
   ): Informer<T> {
-    const informer = new Informer(client, resource, options);
+    const informer = new Informer(client, resource, { ...options, clock: this.#clock });
     this.#all.push(informer as unknown as Informer<KubeObject>);
     return informer;
   }
@@ -109,6 +119,8 @@ interface LvmInformers {
   readonly volumes: Informer<LvmVolume>;
   readonly nodes: Informer<LvmNode>;
   readonly snapshots: Informer<LvmSnapshot>;
+  /** The Leases of the agents. The controller works without them, as under roles of an older version. */
+  readonly agentLeases: Informer<Lease>;
 }
 
 /**
@@ -119,28 +131,37 @@ interface LvmInformers {
  */
 export async function controller(flags: Flags, end: AbortSignal): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
+  return await runController(flags, end);
+}
+
+/** Does what {@linkcode controller} does, without logging. @param clock time, of a test */
+export async function runController(flags: Flags, end: AbortSignal, clock: Clock = systemClock): Promise<number> {
   const driver = requireDriverName(flags["driver-name"]!);
   const namespace = flags.namespace!;
   const disabled = flags["disable-controllers"];
   const disabledControllers = disabled === undefined ? [] : controllerNames(disabled, "--disable-controllers");
-  const informers = new Informers();
-  await using cluster = await startClusterProcess(flags, "controller", () => informers.notReadyReasons());
+  const informers = new Informers(clock);
+  await using cluster = await startClusterProcess(flags, "controller", () => informers.notReadyReasons(), clock);
   const { client, metrics } = cluster;
   const lvmInformers: LvmInformers = {
     volumes: informers.create(client, lvmVolumes),
     nodes: informers.create(client, lvmNodes),
     snapshots: informers.create(client, lvmSnapshots),
+    agentLeases: new Informer(client, leases, { namespace, labelSelector: agentLeaseSelector(driver), clock }),
   };
-  const agents = new AgentLiveness(lvmInformers);
+  const agents = new AgentLiveness({ ...lvmInformers, clock });
   const handlers = createHandlers({ client, driver, lvmInformers, agents });
   const csi = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
   const events = new EventRecorder(client, {
     component: driver,
     instance: flags.identity!,
     onDropped: metrics.onEventDropped,
+    clock,
   });
-  const controllers = createControllers({ cluster, driver, namespace, events, csi, informers, lvmInformers, agents });
-  const running = informers.start(end);
+  const controllers = createControllers({
+    ...{ cluster, driver, namespace, events, csi, informers, lvmInformers, agents, clock },
+  });
+  const running = [...informers.start(end), lvmInformers.agentLeases.start(end)];
   await informers.waitForSync(end);
 
   const ready = () => Promise.resolve(lvmInformers.volumes.hasSynced);
@@ -151,7 +172,8 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   ]);
   for (const name of CONTROLLER_NAMES.filter((name) => !disabledControllers.includes(name))) {
     const lease = { name: leaseNameOf(name, driver), namespace };
-    const election = new LeaderElection(client, { lease, identity: `${flags.identity}-${crypto.randomUUID()}` });
+    const identity = `${flags.identity}-${crypto.randomUUID()}`;
+    const election = new LeaderElection(client, { lease, identity, clock });
     running.push(election.run(end, (signal) => controllers[name].run(signal)));
   }
 
@@ -191,6 +213,7 @@ interface ControllerParts {
   readonly informers: Informers;
   readonly lvmInformers: LvmInformers;
   readonly agents: AgentLiveness;
+  readonly clock: Clock;
 }
 
 /** A controller that runs while this process is the leader. */
@@ -200,10 +223,11 @@ interface Runnable {
 
 /** Creates the controllers, and wakes those that wait for free space when a node has more of it. */
 function createControllers(
-  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers, agents }: ControllerParts,
+  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers, agents, clock }:
+    ControllerParts,
 ): Readonly<Record<ControllerName, Runnable>> {
   const { onReconciled, onDepth } = metrics;
-  const shared = { driverName: driver, client, csi, events, onReconciled, onDepth };
+  const shared = { driverName: driver, client, csi, events, onReconciled, onDepth, clock };
   const claimOptions = {
     ...shared,
     claims: informers.create(client, persistentVolumeClaims),
@@ -261,5 +285,9 @@ function createControllers(
   const resizerAndModifier = {
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
-  return { provisioner, resizer: resizerAndModifier, snapshotter, capacity };
+  const agentLeases = new AgentLeases({ ...shared, ...lvmInformers, namespace });
+  const capacityAndAgentLeases = {
+    run: (signal: AbortSignal) => Promise.all([capacity.run(signal), agentLeases.run(signal)]).then(() => {}),
+  };
+  return { provisioner, resizer: resizerAndModifier, snapshotter, capacity: capacityAndAgentLeases };
 }

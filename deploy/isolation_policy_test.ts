@@ -7,9 +7,13 @@
 
 import { Environment } from "@marcbachmann/cel-js";
 import { assert, assertEquals } from "@std/assert";
+import { agentLeaseName } from "../k8s/api/agent_leases.ts";
+import { controllerLeaseName, type Sidecar, sidecarLeaseName } from "../k8s/runtime/leader.ts";
 import { readObjects } from "./objects.ts";
 
 const AGENT = "system:serviceaccount:denolith-system:denolith-node";
+const DRIVER = "lvm.denolith.dev";
+const SIDECARS: readonly Sidecar[] = ["csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller"];
 const { spec: policy } = readObjects("manifests").find(({ kind }) => kind === "ValidatingAdmissionPolicy")!;
 const cel = new Environment({ enableOptionalTypes: true, unlistedVariablesAreDyn: true });
 
@@ -85,6 +89,24 @@ Deno.test("the policy finds the node of an LVMNode in its name", () => {
   assertEquals(deny({ ...ofNode, before: nodeObject("b"), after: nodeObject("b") }), OTHERS);
   const forged = { metadata: { name: "b" }, spec: { nodeName: "a" } };
   assertEquals(deny({ ...ofNode, before: forged, after: forged }), OTHERS);
+});
+
+Deno.test("the policy lets an agent renew its own Lease, and touch no other one", () => {
+  const lease = (name: string, spec = {}): AdmittedObject => ({ metadata: { name }, spec });
+  const ofLease = (name: string) => ({ node: "a", resource: "leases", before: lease(name), after: lease(name) });
+  assertEquals(deny(ofLease(agentLeaseName("a"))), []);
+  assertEquals(deny({ ...ofLease(agentLeaseName("a.b")), node: "a.b" }), []);
+  const controllers = [
+    ...SIDECARS.map((name) => sidecarLeaseName(name, DRIVER)),
+    controllerLeaseName("capacity", DRIVER),
+  ];
+  for (const name of [agentLeaseName("b"), agentLeaseName("a.b"), "a", "agent.", "xagent.a", ...controllers]) {
+    assertEquals(deny(ofLease(name)), OTHERS, name);
+  }
+  const [other] = [lease(agentLeaseName("b"), { nodeName: "a" })];
+  assertEquals(deny({ node: "a", resource: "leases", after: other! }), OTHERS);
+  assertEquals(deny({ node: "a", resource: "leases", before: other! }), OTHERS);
+  assertEquals(deny({ ...ofLease("x"), username: "system:node:b" }), undefined);
 });
 
 Deno.test("the policy denies an agent whose token names no node, and is not about other users", () => {

@@ -54,6 +54,34 @@ Deno.test("the policy is about every kind of the group, its status, and each cha
     }
   }
   assertEquals(policy.matchConstraints.excludeResourceRules, undefined);
+  for (const { spec: { scope } } of crds) assertEquals(scope, "Cluster", "a namespace selector leaves it out");
+});
+
+Deno.test("the policy is about the namespace in which the agents may write Leases, and about no other", () => {
+  const account = requireSingle("DaemonSet").spec.template.spec.serviceAccountName;
+  const roles = manifests.filter(({ kind, metadata }) => kind === "Role" && metadata.name === account);
+  assertEquals(roles.map(({ metadata }) => ({ "kubernetes.io/metadata.name": metadata.namespace })), [
+    policy.matchConstraints.namespaceSelector.matchLabels,
+  ]);
+});
+
+Deno.test("the policy is about every resource beside events that the agents may write", () => {
+  const account = requireSingle("DaemonSet").spec.template.spec.serviceAccountName;
+  const rules = manifests.filter(({ kind, metadata }) => /Role$/.test(kind) && metadata.name === account)
+    .flatMap(({ rules }) => rules);
+  const writing = rules.filter(({ verbs }: { verbs: string[] }) =>
+    verbs.some((verb) => !["get", "list", "watch"].includes(verb))
+  );
+  const written = writing.flatMap(({ apiGroups, resources }: Record<string, string[]>) =>
+    resources!.map((resource) => ({ group: apiGroups![0]!, resource }))
+  ).filter(({ resource }) => resource !== "events");
+  assert(written.length >= 6, "the test sees the rules");
+  for (const { group, resource } of written) {
+    const isCovered = policy.matchConstraints.resourceRules.some(({ apiGroups, resources }: Record<string, string[]>) =>
+      apiGroups!.includes(group) && covers(resources!, resource)
+    );
+    assert(isCovered, `${group}/${resource}`);
+  }
 });
 
 Deno.test("the policy finds the node of each kind: in spec.nodeName, or in the name, where it says so", () => {

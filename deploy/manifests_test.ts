@@ -93,7 +93,9 @@ Deno.test("roles name resources and verbs that there are, one by one", () => {
 Deno.test("an agent may not change claims, PersistentVolumes, pods or secrets, nor create or delete volumes or snapshots", () => {
   const rules = rulesOf("denolith-node");
   const resources = rules.flatMap(({ resources }) => resources);
-  assertEquals(resources.filter((name) => /^(?:persistent|secrets|pods|leases)/.test(name)), []);
+  assertEquals(resources.filter((name) => /^(?:persistent|secrets|pods)/.test(name)), []);
+  const leaseVerbs = rules.filter(({ resources }) => resources.includes("leases")).flatMap(({ verbs }) => verbs);
+  assertEquals(leaseVerbs, ["patch"], "the policy limits them to the agent's own");
   for (const resource of ["lvmvolumes", "lvmsnapshots"]) {
     const verbs = rules.filter(({ resources }) => resources.includes(resource)).flatMap(({ verbs }) => verbs);
     assertEquals(verbs, ["get", "list", "watch", "patch"], resource);

@@ -1,5 +1,6 @@
 /**
- * The report of a node's storage: its LVMNode, which is written after changes and at regular intervals.
+ * The report of a node's storage: its LVMNode, which is written when it changes. In between, the agent renews its Lease,
+ * so that the controller knows that it lives. The Lease is renewed only after a report, which shows that LVM answers.
  *
  * @module
  */
@@ -19,9 +20,10 @@ import {
   overcommitOf,
   poolsOf,
 } from "../../lvm/pools/pool.ts";
-import { type Condition, conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
-import { type ApiClient, isAlreadyExists, orAbsent } from "../client/client.ts";
-import { sleep, systemClock, timestamp } from "../../lvm/clock.ts";
+import { agentLeaseName } from "../api/agent_leases.ts";
+import { conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
+import { type ApiClient, ApiError, isAlreadyExists, orAbsent } from "../client/client.ts";
+import { type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import {
   LVM_GROUP,
   type LvmNode,
@@ -30,7 +32,8 @@ import {
   type NodeThinPool,
   type NodeVolumeGroup,
 } from "../api/lvm_objects.ts";
-import { nodes } from "../api/objects.ts";
+import { isAtLeastVersion, leases, nodes } from "../api/objects.ts";
+import type { Informer } from "../runtime/informer.ts";
 
 /** Options of {@linkcode NodeReconciler}. */
 export interface NodeReconcilerOptions {
@@ -50,16 +53,28 @@ export interface NodeReconcilerOptions {
   readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
   /** Returns the conditions of the node by such a report; none by default. */
   readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
-  /** Called with the object each time that it was written, including what others wrote into it. */
-  readonly onWritten?: (object: LvmNode) => Promise<void> | void;
-  /** The maximum interval between two writes, in milliseconds. */
+  /** Called with the object after each report, including what others wrote into it. */
+  readonly onReported?: (object: LvmNode) => Promise<void> | void;
+  /** The LVMNode of this node. */
+  readonly objects: Informer<LvmNode>;
+  /** The namespace of the agent's Lease. */
+  readonly namespace: string;
+  /** The maximum interval between two reports, in milliseconds. */
   readonly refreshMs?: number;
   /** The time during which changes are gathered before they are written, in milliseconds. */
   readonly batchMs?: number;
+  /** Time. */
+  readonly clock?: Clock | undefined;
 }
 
 /** The maximum interval between two reports, in milliseconds. */
 const REFRESH_MS = 60_000;
+
+/**
+ * The time after a sign of life from which the next report gives another one, in milliseconds. That is every other
+ * report, so every two minutes, and the controller waits for five.
+ */
+const SIGN_OF_LIFE_MS = 90_000;
 
 /** The time during which changes are gathered, in milliseconds: many claims at once cause one report. */
 const BATCH_MS = 1_000;
@@ -69,13 +84,20 @@ const log = getLogger(["denolith", "lvmnode"]);
 /** Keeps the LVMNode of a node up to date. */
 export class NodeReconciler {
   readonly #options: NodeReconcilerOptions;
+  readonly #clock: Clock;
   #requeued = new AbortController();
-  /** The conditions that the object has; not known before it was first written. */
-  #conditions: Condition[] | undefined;
+  /** The object as it was last written; `undefined` before, and when it was deleted since. */
+  #written: LvmNode | undefined;
+  /** The time of the last sign of life, in the clock's milliseconds. */
+  #signedAt = -Infinity;
 
   /** Creates it; nothing runs before {@linkcode NodeReconciler.run}. */
   constructor(options: NodeReconcilerOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    options.objects.subscribe((name, now, before) => {
+      if (name === options.nodeName) this.#onChanged(now, before);
+    }, { replay: false });
   }
 
   /** Schedules a report. */
@@ -90,45 +112,89 @@ export class NodeReconciler {
       this.#requeued = new AbortController();
       try {
         await this.refresh();
-        await sleep(systemClock, refreshMs, signal, this.#requeued.signal);
+        await sleep(this.#clock, refreshMs, signal, this.#requeued.signal);
       } catch (error) {
         log.warn("writing the LVMNode failed", { error });
-        await sleep(systemClock, batchMs * 5, signal);
+        await sleep(this.#clock, batchMs * 5, signal);
       }
-      await sleep(systemClock, batchMs, signal);
+      await sleep(this.#clock, batchMs, signal);
     }
   }
 
-  /** Reads a report of the volume groups, and writes it into the LVMNode. */
+  /** Reads a report of the volume groups, and writes it into the LVMNode unless it is there. */
   async refresh(): Promise<void> {
-    const { exec, driver, groups, overcommit, onReport, conditions, onWritten } = this.#options;
+    const { exec, driver, groups, overcommit, onReport, conditions, onReported } = this.#options;
     const survey = await readSurvey(exec);
     try {
       await onReport(survey.groups);
     } finally {
-      const now = new Date();
+      const now = this.#clock.date();
       const status = lvmNodeStatus(survey.groups.filter(({ name }) => groups.matches(name)), {
         driver,
         now,
         overcommit,
       });
-      const object = await this.#writeStatus(status, conditions?.(survey.groups) ?? [], now);
-      await onWritten?.(object);
+      const object = await this.#report(status, conditions?.(survey.groups) ?? [], now);
+      await onReported?.(object);
     }
   }
 
+  /** Reports again at once when the object was deleted, or when somebody asks for something by an annotation. */
+  #onChanged(now: LvmNode | undefined, before: LvmNode | undefined): void {
+    if (now === undefined) this.#written = undefined;
+    const [asked, askedBefore] = [now, before].map((object) => JSON.stringify(object?.metadata.annotations ?? {}));
+    if (now === undefined || (before !== undefined && asked !== askedBefore)) this.requeue();
+  }
+
   /**
-   * Writes the status. A patch replaces all conditions, so the existing ones are read first. The agent may not get the
-   * object, so an empty patch reads it.
+   * Writes the status when it differs from that of the object. Otherwise it renews the Lease now and then. While that is
+   * not possible, as under a controller that creates no Leases, it writes the status as a sign of life.
    *
+   * @returns the object
    * @throws {Error} when the object belongs to another driver
    */
-  async #writeStatus(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
-    this.#conditions ??= conditionsOf(await this.#patchStatus({}));
-    const all = withConditions(this.#conditions, conditions, timestamp(now));
-    const object = await this.#patchStatus({ ...status, conditions: all });
-    this.#conditions = all;
-    return object;
+  async #report(status: LvmNodeStatus, added: readonly NewCondition[], now: Date): Promise<LvmNode> {
+    const { objects } = this.#options;
+    // A patch replaces all conditions. The agent may not get the object, so an empty patch reads it.
+    const known = this.#requireOurs(this.#latest() ?? await this.#patchStatus({}));
+    const conditions = withConditions(conditionsOf(known), added, timestamp(now));
+    const wanted = { ...status, conditions };
+    const isWritten = objects.hasSynced && isContained(wanted, { ...known.status, lastUpdateTime: timestamp(now) });
+    if (isWritten) {
+      if (this.#clock.now() - this.#signedAt < SIGN_OF_LIFE_MS) return known;
+      if (await this.#renewLease(now)) {
+        this.#signedAt = this.#clock.now();
+        return known;
+      }
+    }
+    this.#written = await this.#patchStatus(wanted);
+    this.#signedAt = this.#clock.now();
+    return this.#written;
+  }
+
+  /** Returns the object as it was last seen; `undefined` when it is not known or does not exist. */
+  #latest(): LvmNode | undefined {
+    const { objects, nodeName } = this.#options;
+    const cached = objects.get(nodeName);
+    if (cached === undefined || this.#written === undefined) return cached ?? this.#written;
+    return isAtLeastVersion(cached, this.#written.metadata.resourceVersion ?? "0") ? cached : this.#written;
+  }
+
+  /**
+   * Renews the Lease of the agent.
+   *
+   * @returns whether there is one, and the agent may renew it
+   */
+  async #renewLease(now: Date): Promise<boolean> {
+    const { client, namespace, nodeName } = this.#options;
+    const at = { name: agentLeaseName(nodeName), namespace };
+    const spec = { holderIdentity: nodeName, renewTime: `${now.toISOString().slice(0, -1)}000Z` };
+    try {
+      return await orAbsent(client.patch(leases, at, { merge: { spec } })) !== undefined;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 403) return false; // roles of an older version
+      throw error;
+    }
   }
 
   async #patchStatus(status: LvmNodeStatus): Promise<LvmNode> {
@@ -145,7 +211,7 @@ export class NodeReconciler {
     const { driver, nodeName } = this.#options;
     const { driverName } = object.spec;
     if (driverName === driver) return object;
-    this.#conditions = undefined;
+    this.#written = undefined;
     throw new Error(
       `writing LVMNode ${nodeName}: LVMNode ${nodeName} belongs to the driver ${driverName}, so ${driver} offers no space on ` +
         "this node; delete it if that driver is gone, or keep the two drivers on different nodes",
@@ -169,6 +235,18 @@ export class NodeReconciler {
       if (!isAlreadyExists(error)) throw error;
     }
   }
+}
+
+/**
+ * Reports whether a value has all that another one has. Lists must be the same. What only the value has is of others, or
+ * of a newer version.
+ */
+function isContained(part: unknown, value: unknown): boolean {
+  if (part === undefined) return true;
+  if (typeof part !== "object" || part === null) return part === value;
+  if (typeof value !== "object" || value === null || Array.isArray(part) !== Array.isArray(value)) return false;
+  if (Array.isArray(part) && part.length !== (value as unknown[]).length) return false;
+  return Object.entries(part).every(([key, field]) => isContained(field, (value as Record<string, unknown>)[key]));
 }
 
 /** Returns the status of an LVMNode for a report of its groups. */

@@ -1,35 +1,15 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { ANY_GROUP, exactMatcher } from "../../lvm/model/groups.ts";
+import { exactMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure } from "../../tests/fake/machine.ts";
+import { GiB, lvcreate, machine, scene } from "../../tests/fake/node_report.ts";
 import { ApiError } from "../client/client.ts";
-import { HttpClient } from "../client/http_client.ts";
-import { Informer } from "../runtime/informer.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
-import { lvmNodeStatus, NodeReconciler, type NodeReconcilerOptions } from "./node_reconciler.ts";
+import { lvmNodeStatus } from "./node_reconciler.ts";
 import { nodes } from "../api/objects.ts";
-
-const GiB = 1n << 30n;
-
-function machine(): FakeMachine {
-  const fake = new FakeMachine();
-  fake.addGroup("data", 10n * GiB);
-  fake.addGroup("fast", 2n * GiB, 1n << 20n);
-  return fake;
-}
-
-async function lvcreate(fake: FakeMachine, ...args: string[]): Promise<void> {
-  const { code, stderr } = await fake.run({
-    program: "lvm",
-    args: ["lvcreate", "--yes", "--wipesignatures", "n", ...args],
-    mutates: true,
-  });
-  assertEquals([code, stderr], [0, ""]);
-}
 
 Deno.test("lvmNodeStatus() reports each group, and all of them together", async () => {
   const fake = machine();
@@ -108,45 +88,6 @@ Deno.test("lvmNodeStatus() lists the driver's volumes in each group, and neither
   ]);
 });
 
-async function scene(fake: FakeMachine, options: Partial<NodeReconcilerOptions> = {}) {
-  const api = FakeApiServer.start({ resources: [lvmNodes] });
-  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
-  const stop = new AbortController();
-  const objects = new Informer(client, lvmNodes);
-  const running = [objects.start(stop.signal)];
-  await objects.synced;
-  const reports: string[][] = [];
-  const newAgent = (more: Partial<NodeReconcilerOptions> = {}) =>
-    new NodeReconciler({
-      client,
-      exec: fake,
-      driver: "lvm.denolith.dev",
-      nodeName: "n1",
-      groups: ANY_GROUP,
-      onReport: (groups: readonly SurveyedGroup[]) => void reports.push(groups.map(({ name }) => name)),
-      batchMs: 1,
-      ...options,
-      ...more,
-    });
-  const agent = newAgent();
-  return {
-    api,
-    client,
-    agent,
-    newAgent,
-    reports,
-    start: () => void running.push(agent.run(stop.signal)),
-    waitForObject: (predicate: (object: LvmNode | undefined) => boolean) =>
-      objects.waitFor("n1", predicate, { timeoutMs: 10_000 }),
-    [Symbol.asyncDispose]: async () => {
-      stop.abort();
-      await Promise.all(running);
-      client[Symbol.dispose]();
-      await api[Symbol.asyncDispose]();
-    },
-  };
-}
-
 Deno.test("NodeReconciler creates the LVMNode, owned by the Node, with the groups that the driver may use", async () => {
   await using s = await scene(machine(), { groups: exactMatcher("fast") });
   const { metadata: { uid } } = s.api.put(nodes, { metadata: { name: "n1" } });
@@ -185,6 +126,7 @@ Deno.test("NodeReconciler refreshes with one request, and creates a deleted LVMN
   ]);
   assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
   await s.client.delete(lvmNodes, { name: "n1" });
+  await s.objects.waitFor("n1", (object) => object === undefined);
   await s.agent.refresh();
   assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
 });
@@ -196,7 +138,7 @@ Deno.test("NodeReconciler changes only its own conditions, and reports the objec
   const written: LvmNode[] = [];
   const options = {
     conditions: () => conditions.shift() ?? [],
-    onWritten: (object: LvmNode) => void written.push(object),
+    onReported: (object: LvmNode) => void written.push(object),
   };
   await using s = await scene(machine(), options);
   const old = { status: "True", reason: "Ok", message: "", lastTransitionTime: "2020-01-01T00:00:00Z" } as const;

@@ -29,7 +29,7 @@ import {
   requestIdOf,
 } from "../api/lvm_objects.ts";
 import { failedStatus, isSameStatus, withNewerFields } from "../api/object_status.ts";
-import type { KubeObject, Resource } from "../api/objects.ts";
+import { isAtLeastVersion, type KubeObject, type Resource } from "../api/objects.ts";
 
 /** Options of the reconcilers of all kinds. */
 export interface ReconcilerOptions<T extends KubeObject> {
@@ -359,11 +359,6 @@ export function hasCurrentError({ metadata: { generation = 0 }, status }: AgentM
 /** Reports whether the LV with the tags of the object was not created for it. */
 function isForeignLv({ status }: AgentManaged): boolean {
   return status?.lvUUID === undefined && status?.error?.code === "AlreadyExists";
-}
-
-/** Reports whether an object is at a revision or a later one. Revisions are numbers in one order (KEP-5504). */
-function isAtLeastVersion({ metadata: { resourceVersion = "0" } }: KubeObject, revision: string): boolean {
-  return BigInt(resourceVersion) >= BigInt(revision);
 }
 
 /** Reports whether the status is for the current generation and nothing is left to do. */

@@ -33,7 +33,10 @@ const OBJECT_EVENTS = {
 /** The events by the kind of the object that they are about. Those of Kubernetes' kinds are named as by the sidecars. */
 export const EVENTS = {
   PersistentVolumeClaim: {
-    Provisioning: { type: "Normal", meaning: "The controller provisions a volume." },
+    Provisioning: {
+      type: "Normal",
+      meaning: "The controller has been creating a volume for five seconds, or waits for a populator.",
+    },
     ProvisioningSucceeded: { type: "Normal", meaning: "The PersistentVolume exists." },
     ProvisioningFailed: {
       type: "Warning",

@@ -200,3 +200,8 @@ function coreResource(plural: string, kind: string, namespaced: boolean) {
 function storageResource(plural: string, kind: string) {
   return { group: "storage.k8s.io", version: "v1", plural, kind, namespaced: false };
 }
+
+/** Reports whether an object is at a revision or a later one. Revisions are numbers in one order (KEP-5504). */
+export function isAtLeastVersion({ metadata: { resourceVersion = "0" } }: KubeObject, revision: string): boolean {
+  return BigInt(resourceVersion) >= BigInt(revision);
+}

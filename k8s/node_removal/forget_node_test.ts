@@ -1,153 +1,18 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
-import { namedRequest } from "../../tests/fake/request.ts";
-import { type ApiClient, ApiError } from "../client/client.ts";
-import { EventRecorder } from "../runtime/events.ts";
+import { ApiError } from "../client/client.ts";
 import { forget } from "./forget_node.ts";
 import { forgetPlanJson, forgetPlanText } from "./text.ts";
-import { HttpClient } from "../client/http_client.ts";
-import {
-  type AgentManaged,
-  FORGOTTEN_ANNOTATION,
-  type LvmNode,
-  lvmNodes,
-  type LvmSnapshot,
-  lvmSnapshots,
-  type LvmVolume,
-  lvmVolumes,
-} from "../api/lvm_objects.ts";
-import { events, type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
+import { FORGOTTEN_ANNOTATION, type LvmNode, lvmNodes, lvmSnapshots, lvmVolumes } from "../api/lvm_objects.ts";
+import { agentLeaseFor } from "../api/agent_leases.ts";
+import { events, leases, type Node, nodes, persistentVolumes } from "../api/objects.ts";
 import { planForget, readNodeObjects } from "./plan.ts";
-import { type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
-import { lvmSnapshotFor } from "../api/snapshot_mapping.ts";
-import { lvmVolumeFor } from "../api/volume_mapping.ts";
+import { volumeSnapshotContents } from "../api/snapshot_objects.ts";
 
-const DRIVER = "lvm.denolith.dev";
-const NOW = new Date("2026-02-03T04:05:06Z");
-const DEAD = { driver: DRIVER, nodeName: "dead" };
-const MADE: LvmVolume["status"] = {
-  ...{ state: "Ready", observedGeneration: 1, volumeGroup: "data", lvUUID: "lv-uuid", size: "32Mi" },
-  conditions: [{
-    type: "Ready",
-    status: "True",
-    lastTransitionTime: "2026-01-01T00:00:00Z",
-    reason: "Created",
-    message: "",
-  }],
-};
-
-/** Starts an API server with a dead and a live node, which both have volumes of all kinds. */
-function scene() {
-  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, volumeSnapshotContents] });
-  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
-  const recorder = new EventRecorder(client, { component: DRIVER, instance: "test" });
-  for (const name of ["dead", "alive"]) {
-    putNode(api, name, "2026-02-03T03:00:00Z");
-    putVolume(api, `${name}-bound`, { nodeName: name, pv: { phase: "Bound", policy: "Delete" } });
-    putVolume(api, `${name}-released`, { nodeName: name, pv: { phase: "Released", policy: "Delete" } });
-    putVolume(api, `${name}-kept`, { nodeName: name, pv: { phase: "Released", policy: "Retain" } });
-    putVolume(api, `${name}-begun`, { nodeName: name, status: { state: "Pending" } });
-    putVolume(api, `${name}-spare`, { nodeName: name });
-    putVolume(api, `${name}-asked`, { nodeName: name, status: {}, pv: { phase: "Bound", policy: "Retain" } });
-    putVolume(api, `${name}-others`, { nodeName: name, driver: "other.driver" });
-    putSnapshot(api, `${name}-cut`, { nodeName: name, policy: "Delete" });
-    putSnapshot(api, `${name}-loose`, { nodeName: name });
-    putSnapshot(api, `${name}-wanted`, { nodeName: name, status: {}, policy: "Retain" });
-    putSnapshot(api, `${name}-theirs`, { nodeName: name, driver: "other.driver" });
-  }
-  return {
-    api,
-    client,
-    events: recorder,
-    forget: async (
-      { apiClient = client, reason, now = NOW }: { apiClient?: ApiClient; reason?: string; now?: Date } = {},
-    ) => await forget(apiClient, await readNodeObjects(apiClient, DEAD), { now, events: recorder, reason }),
-    /** Returns the objects that exist, in words; `without` a node. */
-    left: (without = "") =>
-      [...api.objects(lvmVolumes), ...api.objects(lvmSnapshots)].filter(({ spec }) => spec.nodeName !== without)
-        .map(({ metadata, spec, status }: AgentManaged) =>
-          [
-            spec.requestName,
-            status?.state ?? "none",
-            ...metadata.annotations?.[FORGOTTEN_ANNOTATION] ? ["forgotten"] : [],
-            ...metadata.finalizers?.length ? [] : ["unguarded"],
-          ].join(" ")
-        ).sort(),
-    [Symbol.asyncDispose]: async () => {
-      await recorder.stop(1_000);
-      client[Symbol.dispose]();
-      await api[Symbol.asyncDispose]();
-    },
-  };
-}
-
-function putNode(api: FakeApiServer, name: string, lastUpdateTime: string): void {
-  api.put(lvmNodes, { metadata: { name }, spec: { driverName: DRIVER }, status: { lastUpdateTime } });
-}
-
-interface VolumeFixture {
-  nodeName: string;
-  driver?: string;
-  status?: LvmVolume["status"];
-  pv?: { phase: string; policy: string };
-}
-
-function putVolume(
-  api: FakeApiServer,
-  name: string,
-  { nodeName, driver = DRIVER, status = MADE, pv }: VolumeFixture,
-): void {
-  api.put(lvmVolumes, { ...lvmVolumeFor(namedRequest(name, 30n << 20n), { driver, nodeName }), status: status! });
-  if (pv === undefined) return;
-  const csi = { driver, volumeHandle: volumeIdOf(name) };
-  const volume: PersistentVolume = {
-    metadata: { name: `pv-${name}` },
-    spec: {
-      csi,
-      persistentVolumeReclaimPolicy: pv.policy,
-      claimRef: { namespace: "default", name, uid: `uid-${name}` },
-    },
-    status: { phase: pv.phase },
-  };
-  api.put(persistentVolumes, volume);
-}
-
-interface SnapshotFixture {
-  nodeName: string;
-  driver?: string;
-  status?: LvmSnapshot["status"];
-  policy?: "Delete" | "Retain";
-}
-
-function putSnapshot(
-  api: FakeApiServer,
-  name: string,
-  { nodeName, driver = DRIVER, status = { ...MADE, state: "Ready", restoreSize: "32Mi", readyToUse: true }, policy }:
-    SnapshotFixture,
-): void {
-  const id = snapshotIdOf(name);
-  const request = { id, name, source: volumeIdOf(`${nodeName}-bound`), cowSize: FULL_COW };
-  api.put(lvmSnapshots, { ...lvmSnapshotFor(request, { driver, nodeName }), status: status! });
-  if (policy === undefined) return;
-  const content: VolumeSnapshotContent = {
-    apiVersion: "snapshot.storage.k8s.io/v1",
-    metadata: { name: `content-${name}` },
-    spec: {
-      driver,
-      deletionPolicy: policy,
-      source: { volumeHandle: request.source },
-      volumeSnapshotRef: { namespace: "default", name, uid: `uid-${name}` },
-    },
-    status: { snapshotHandle: id },
-  };
-  api.put(volumeSnapshotContents, content);
-}
-
+import { DEAD, DRIVER, NOW, putNode, putVolume, scene } from "../../tests/fake/dead_node.ts";
 const ALIVE = [
   "alive-asked none",
   "alive-begun Pending",
@@ -238,6 +103,27 @@ Deno.test("forget() reports the volumes and snapshots, and their claims", async 
   );
   const ofClaim = s.api.objects(events).find(({ reason }) => reason === "VolumeLost")!;
   assertEquals([ofClaim.metadata.namespace, ofClaim.involvedObject.uid], ["default", "uid-dead-bound"]);
+  const ofSnapshot = s.api.objects(events).find(({ reason }) => reason === "SnapshotLost")!;
+  assertEquals([ofSnapshot.metadata.namespace, ofSnapshot.involvedObject], ["default", {
+    ...{ apiVersion: "snapshot.storage.k8s.io/v1", kind: "VolumeSnapshot" },
+    ...{ namespace: "default", name: "dead-cut", uid: "uid-dead-cut" },
+  }]);
+});
+
+Deno.test("forget() sends no event about a VolumeSnapshot that a content is not bound to, or to a namespace that none has", async () => {
+  await using s = scene();
+  for (const content of s.api.objects(volumeSnapshotContents)) {
+    await s.client.delete(volumeSnapshotContents, content.metadata);
+    const { uid: _uid, ...volumeSnapshotRef } = content.spec.volumeSnapshotRef;
+    s.api.put(volumeSnapshotContents, {
+      ...{ ...content, metadata: { name: content.metadata.name } },
+      spec: { ...content.spec, volumeSnapshotRef },
+    });
+  }
+  await s.forget();
+  await s.events.flush();
+  const lost = s.api.objects(events).map(({ reason }) => reason);
+  assertEquals([lost.includes("Lost"), lost.includes("SnapshotLost")], [true, false]);
 });
 
 Deno.test("forget() can be repeated, and completes a run that was interrupted at any step", async () => {
@@ -268,17 +154,19 @@ Deno.test("forget() can be repeated, and completes a run that was interrupted at
 
 Deno.test("forget() refuses a node that seems to be alive, unless a reason is given, which it records", async () => {
   const ready = (status: string): Partial<Node> => ({ status: { conditions: [{ type: "Ready", status }] } });
-  const cases: [string, Partial<Node> | undefined, string, RegExp | undefined][] = [
+  const cases: [string, Partial<Node> | undefined, string, RegExp | undefined, renewTime?: string][] = [
     ["Ready", ready("True"), "2026-02-03T03:00:00Z", /Node dead is Ready/],
     ["not Ready", ready("Unknown"), "2026-02-03T03:00:00Z", undefined],
     ["its agent reports", undefined, "2026-02-03T04:04:56Z", /its agent reported 10 s ago/],
     ["its clock is ahead", ready("False"), "2026-02-03T05:00:00Z", /its agent reported 0 s ago/],
-    ["silent for long enough", undefined, "2026-02-03T04:00:05Z", undefined],
+    ["silent for long enough", undefined, "2026-02-03T04:00:05Z", undefined, "2026-02-03T04:00:05.000000Z"],
+    ["its Lease", undefined, "2026-02-03T03:00:00Z", /its agent reported 20 s ago/, "2026-02-03T04:04:46.000000Z"],
   ];
-  for (const [what, node, lastUpdateTime, refusal] of cases) {
+  for (const [what, node, lastUpdateTime, refusal, renewTime] of cases) {
     await using s = scene();
     await s.client.delete(lvmNodes, { name: "dead" });
-    putNode(s.api, "dead", lastUpdateTime);
+    const lease = agentLeaseFor(putNode(s.api, "dead", lastUpdateTime), "somewhere");
+    s.api.put(leases, { ...lease, spec: { ...lease.spec, ...(renewTime && { renewTime }) } });
     if (node !== undefined) s.api.put(nodes, { metadata: { name: "dead" }, ...node });
     const before = s.left();
     const { livenessEvidence } = planForget(await readNodeObjects(s.client, DEAD), NOW);

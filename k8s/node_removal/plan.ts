@@ -16,7 +16,8 @@ import {
   type LvmVolume,
   lvmVolumes,
 } from "../api/lvm_objects.ts";
-import { type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
+import { agentLeaseName, agentLeaseSelector, SILENT_AFTER_MS } from "../api/agent_leases.ts";
+import { type Lease, leases, type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { snapshotHandleOf, type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";
 
@@ -26,6 +27,8 @@ export interface NodeObjects extends NodeDriver {
   readonly node: Node | undefined;
   /** Its LVMNode. */
   readonly lvmNode: LvmNode | undefined;
+  /** The Leases of its agent; more than one only if the driver was in several namespaces. */
+  readonly agentLeases: readonly Lease[];
   /** Its LVMVolumes. */
   readonly volumes: readonly LvmVolume[];
   /** The driver's PersistentVolumes, by the handles of their volumes. */
@@ -92,15 +95,20 @@ export interface ForgetPlan {
   readonly snapshots: readonly ForgottenSnapshot[];
 }
 
-/** The time since the last report within which an agent counts as alive, in milliseconds; it reports every minute. */
-export const LIVENESS_TIMEOUT_MS = 300_000;
+/** The time since the last sign of life within which an agent counts as alive, in milliseconds. */
+export const LIVENESS_TIMEOUT_MS = SILENT_AFTER_MS;
 
 /** Reads the objects of a node. @throws {ApiError} */
 export async function readNodeObjects(client: ApiClient, { driver, nodeName }: NodeDriver): Promise<NodeObjects> {
   const fieldSelector = `spec.nodeName=${nodeName}`;
-  const [node, lvmNode, volumes, allPersistentVolumes, snapshots, contents] = await Promise.all([
+  const ownLease = {
+    labelSelector: agentLeaseSelector(driver),
+    fieldSelector: `metadata.name=${agentLeaseName(nodeName)}`,
+  };
+  const [node, lvmNode, agentLeases, volumes, allPersistentVolumes, snapshots, contents] = await Promise.all([
     orAbsent(client.get(nodes, { name: nodeName })),
     orAbsent(client.get(lvmNodes, { name: nodeName })),
+    client.list(leases, ownLease), // in all namespaces, since nobody says which one is the driver's
     client.list(lvmVolumes, { fieldSelector }),
     client.list(persistentVolumes),
     client.list(lvmSnapshots, { fieldSelector }),
@@ -114,6 +122,7 @@ export async function readNodeObjects(client: ApiClient, { driver, nodeName }: N
     nodeName,
     node,
     lvmNode: lvmNode?.spec.driverName === driver ? lvmNode : undefined,
+    agentLeases: agentLeases.items,
     volumes: volumes.items.filter(isOwn),
     persistentVolumes: new Map(ownPersistentVolumes.map((volume) => [volume.spec!.csi!.volumeHandle, volume])),
     snapshots: snapshots.items.filter(isOwn),
@@ -137,9 +146,10 @@ export function planForget(nodeObjects: NodeObjects, now: Date): ForgetPlan {
  * Returns the evidence that a node is alive. The clocks of the agent and of this process may differ by some minutes:
  * then the node counts as alive.
  */
-export function livenessEvidence({ nodeName, node, lvmNode }: NodeObjects, now: Date): string[] {
+export function livenessEvidence({ nodeName, node, lvmNode, agentLeases }: NodeObjects, now: Date): string[] {
   const isReady = node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
-  const reportedAtMs = Date.parse(lvmNode?.status?.lastUpdateTime ?? "");
+  const times = [lvmNode?.status?.lastUpdateTime, ...agentLeases.map(({ spec }) => spec?.renewTime)];
+  const reportedAtMs = Math.max(...times.map((time) => Date.parse(time ?? "")).filter((ms) => !Number.isNaN(ms)));
   const agoSeconds = Math.round((now.getTime() - reportedAtMs) / 1000);
   return [
     ...(isReady ? [`Node ${nodeName} is Ready`] : []),

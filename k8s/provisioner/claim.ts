@@ -54,11 +54,11 @@ export type DataSource =
   | { readonly kind: "populator"; readonly description: string };
 
 /** Returns the source of the content of a claim's volume. */
-export function dataSourceOf({ spec }: PersistentVolumeClaim): DataSource {
-  const source = spec?.dataSource ?? spec?.dataSourceRef;
+export function dataSourceOf({ spec = {} }: PersistentVolumeClaim): DataSource {
+  const source = spec.dataSource ?? spec.dataSourceRef;
   if (source === undefined) return { kind: "nothing" };
   const { apiGroup, kind, name } = source;
-  const namespace = spec?.dataSourceRef?.namespace;
+  const namespace = spec.dataSourceRef?.namespace;
   if (apiGroup === "snapshot.storage.k8s.io" && kind === "VolumeSnapshot") return { kind: "snapshot", name, namespace };
   if (!apiGroup && kind === "PersistentVolumeClaim") return { kind: "claim", name, namespace };
   return { kind: "populator", description: `${kind} of ${apiGroup || "v1"}` };

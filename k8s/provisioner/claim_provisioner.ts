@@ -19,7 +19,7 @@ import {
   volumeNameOf,
   waitsForConsumer,
 } from "./claim.ts";
-import { type Attempt, keyOfClaim, requestNameOf } from "./attempt.ts";
+import { announceLater, type Attempt, keyOfClaim, MAX_REFUSALS, requestNameOf } from "./attempt.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type AwaitedSpace, type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
@@ -58,9 +58,6 @@ import { quantityToBytes } from "../api/quantity.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { persistentVolumeFor } from "./persistent_volume.ts";
 import { createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
-
-/** The number of times that the API server may reject a PersistentVolume before its volume is deleted. */
-const MAX_REFUSALS = 5;
 
 /** The time limit for the caches to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
@@ -205,14 +202,13 @@ export class ClaimProvisioner {
       return undefined;
     }
     const source = dataSourceOf(claim);
-    this.#announce(
-      key,
-      claim,
-      source.kind === "populator"
-        ? `${source.description}: waiting for the program that populates volumes from it`
-        : `${driverName} is creating a volume for claim ${claim.metadata.namespace}/${claim.metadata.name}`,
-    );
-    if (source.kind === "populator") return undefined;
+    if (source.kind === "populator") {
+      return void this.#announce(
+        key,
+        claim,
+        `${source.description}: waiting for the program that populates volumes from it`,
+      );
+    }
     const storageClass = requireProvisionable(claim, foundClass);
     const volumeName = volumeNameOf(claim.metadata.uid!);
     const classParameters = readClassParameters(storageClass.parameters ?? {}, claim, { volumeName });
@@ -240,7 +236,7 @@ export class ClaimProvisioner {
     const cluster = { driverName, topologyKey, nodes: nodes.list(), csiNodes: csiNodes.list() };
     const node = selectedNodeOf(claim);
     if (node !== undefined && source !== undefined) {
-      requireNodeOfSource(node, nodeOfSource?.(source), allowedTopologies, cluster);
+      requireNodeOfSource(node, nodeOfSource(source), allowedTopologies, cluster);
     }
     return node === undefined
       ? topologyOfAllNodes(allowedTopologies, cluster, claim.metadata.name)
@@ -275,7 +271,8 @@ export class ClaimProvisioner {
     await this.#createPersistentVolume(key, attempt, signal);
   }
 
-  async #create(key: string, { request, storageClass }: Attempt, signal: AbortSignal): Promise<CreatedVolume> {
+  async #create(key: string, { claim, request, storageClass }: Attempt, signal: AbortSignal): Promise<CreatedVolume> {
+    const cancel = announceLater(this.#options, claim, (message) => this.#announce(key, claim, message));
     try {
       return await this.#options.csi.createVolume(request, { signal });
     } catch (error) {
@@ -284,6 +281,8 @@ export class ClaimProvisioner {
       if (!isResourceExhausted(error)) this.#spaceWaiters.delete(key);
       else this.#spaceWaiters.add(key, this.#awaitedSpace(request, storageClass));
       throw error;
+    } finally {
+      cancel();
     }
   }
 
@@ -293,7 +292,7 @@ export class ClaimProvisioner {
     { allowedTopologies = [] }: StorageClass,
   ): AwaitedSpace {
     const { nodeOfSource, topologyKey } = this.#options;
-    const sourceNode = source && nodeOfSource?.(source);
+    const sourceNode = source && nodeOfSource(source);
     if (sourceNode !== undefined) return { nodeNames: [sourceNode], bytes };
     if (allowedTopologies.length === 0) return { bytes };
     return { nodeNames: topology.requisite.flatMap((segments) => segments[topologyKey] ?? []), bytes };

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { FakeControlPlane } from "../../tests/fake/control_plane.ts";
+import { FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { ApiError } from "../client/client.ts";
@@ -150,4 +150,23 @@ Deno.test("garbage collection deletes the other volumes when the node of one doe
   assertEquals([s.driver.callCount("deleteVolume"), s.driver.volumes.size], [2, 1]);
   await s.collect();
   assertEquals(s.driver.volumes.size, 0);
+});
+
+Deno.test("the garbage collector collects until it is stopped, and goes on after a failure", async () => {
+  await using s = await scene();
+  await s.begin(orphan());
+  const options = { ...s.options, clock: undefined, garbageCollectionIntervalMs: 1, garbageCollectionGraceMs: 0 };
+  const { listPending } = s.driver;
+  let passes = 0;
+  s.driver.listPending = () => {
+    if (passes++ === 1) throw new Error("a failed pass");
+    return listPending.call(s.driver);
+  };
+  const collector = new GarbageCollector(options, () => new Set());
+  const stop = s.cluster.run((signal) => collector.run(signal));
+  await waitUntil(() => s.driver.volumes.size === 0, "the removal");
+  await stop();
+  const before = passes;
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  assertEquals(passes, before);
 });

@@ -40,10 +40,10 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
    */
   readonly notifiesDeletions?: boolean | undefined;
   /**
-   * Returns the node of a content source, where the volume is created, or `undefined` when it is not known. Without it,
+   * Returns the node of a content source, where the volume is created, or `undefined` when it is not known: then
    * every selected node is tried.
    */
-  readonly nodeOfSource?: ((source: VolumeContentSource) => string | undefined) | undefined;
+  readonly nodeOfSource: (source: VolumeContentSource) => string | undefined;
   /** The interval of garbage collection, in milliseconds; a minute. */
   readonly garbageCollectionIntervalMs?: number | undefined;
   /** The time that a volume must have been without a claim before it is deleted, in milliseconds; 2 min. */

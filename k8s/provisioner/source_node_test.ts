@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { CallError, Code } from "../sidecars/csi_client.ts";
 import { persistentVolumeClaims } from "../api/objects.ts";
 import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
 import { Provisioner } from "./provisioner.ts";
@@ -8,7 +9,7 @@ import { Provisioner } from "./provisioner.ts";
 async function startWithSource(sourceNode: string) {
   const cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner({ ...cluster.controllerOptions(), nodeOfSource: () => sourceNode });
-  cluster.run((signal) => provisioner.run(signal));
+  const stop = cluster.run((signal) => provisioner.run(signal));
   cluster.addClaim("source");
   await cluster.waitForBound("source");
   const selections: (string | undefined)[] = [];
@@ -17,7 +18,7 @@ async function startWithSource(sourceNode: string) {
     if (key === "default/data" && selected !== selections.at(-1)) selections.push(selected);
   });
   return {
-    cluster,
+    ...{ cluster, stop },
     /** The nodes that were selected for the clone, in order. */
     selections,
     addClone: (selectedNode: string, storageClassName = "later") =>
@@ -66,4 +67,24 @@ Deno.test("a clone whose class does not allow the node of its source is refused 
   await waitUntil(() => s.selections.length > 0);
   assertEquals([s.selections, s.cluster.driver.callCount("createVolume")], [["a"], 1]);
   await s.cluster.remove(persistentVolumeClaims, { namespace: "default", name: "data" });
+});
+
+Deno.test("after a restart, an uncertain clone continues as recorded when its source is gone", async () => {
+  await using s = await startWithSource("b");
+  const { cluster } = s;
+  for (let n = 0; n < 1_000; n++) {
+    cluster.driver.injectFault("createVolume", { error: new CallError(Code.DeadlineExceeded, "?") });
+  }
+  s.addClone("b");
+  await waitUntil(() => cluster.driver.callCount("createVolume") > 1, "the first request");
+  await s.stop();
+  const source = { namespace: "default", name: "source" };
+  await cluster.remove(persistentVolumeClaims, source);
+  const merge = { metadata: { finalizers: [] } }; // by force: the provisioner protects the source of a clone
+  await cluster.client.patch(persistentVolumeClaims, source, { merge });
+  await cluster.claims.waitFor("default/source", (now) => now === undefined, { timeoutMs: 5_000 });
+  cluster.driver.clearFaults();
+  const next = new Provisioner({ ...cluster.controllerOptions(), nodeOfSource: () => undefined });
+  cluster.run((signal) => next.run(signal));
+  await cluster.waitForBound();
 });

@@ -141,7 +141,6 @@ export class Modifier {
     const { client } = this.#options;
     const attributesClass = await orAbsent(client.get(volumeAttributesClasses, { name: step.className }, { signal }));
     if (attributesClass === undefined) return await this.#reportMissingClass(claim, step, signal);
-    if (step.action === "continue") return await this.#modifyVolume(key, { claim, volume, attributesClass }, signal);
     const marked = await this.#markInProgress(claim, step.className, signal);
     return await this.#modifyVolume(key, { claim: marked, volume, attributesClass }, signal);
   }

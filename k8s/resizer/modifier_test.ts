@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
-import type { ApiClient } from "../client/client.ts";
+import { hangingClient, interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
+import { secrets } from "../sidecars/secrets.ts";
 import type { ReconcileResult } from "../runtime/controller.ts";
 import { Modifier, type ModifierOptions } from "./modifier.ts";
 import {
@@ -206,33 +207,63 @@ Deno.test("a claim whose PersistentVolume is not there is left alone, and that i
   assertEquals([s.results.map(({ error }) => error), s.asked()], [[undefined], []]);
 });
 
-Deno.test("a modifier that ends does not wait for the secret of a volume", async () => {
-  await using s = await scene();
-  const [names, at] = [["name", "namespace"], "volume.kubernetes.io/controller-modify-secret"];
-  const annotations = Object.fromEntries(names.map((name) => [`${at}-${name}`, "keys"]));
-  await s.cluster.client.patch(persistentVolumes, { name: "v" }, { merge: { metadata: { annotations } } });
-  const [asked, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<string>()];
-  const { client } = s.options;
-  const hanging = new Proxy(client, {
-    get: (target, verb) => (...args: Parameters<ApiClient["get"]>) => {
-      const [resource, , options] = args;
-      if (verb !== "get" || resource.plural !== "secrets") return Reflect.get(target, verb).apply(target, args);
-      asked.resolve();
-      if (options?.signal === undefined) ended.resolve("without a signal");
-      return new Promise((_, reject) =>
-        options?.signal?.addEventListener("abort", () => {
-          ended.resolve("aborted");
-          reject(options.signal!.reason);
-        })
-      );
-    },
+for (const request of ["get secrets", "patch persistentvolumes"]) {
+  Deno.test(`a modifier that ends does not wait for a request to ${request}`, async () => {
+    await using s = await scene();
+    const [names, at] = [["name", "namespace"], "volume.kubernetes.io/controller-modify-secret"];
+    const annotations = Object.fromEntries(names.map((name) => [`${at}-${name}`, "keys"]));
+    const { client } = s.cluster;
+    s.cluster.api.put(secrets, { metadata: { name: "keys", namespace: "keys" } });
+    await client.patch(persistentVolumes, { name: "v" }, { merge: { metadata: { annotations } } });
+    const hanging = hangingClient(s.options.client, request);
+    const stop = s.start({ client: hanging.client });
+    await s.want("gold");
+    await hanging.asked;
+    const stopped = stop();
+    assertEquals(await hanging.ended, "aborted");
+    await stopped;
   });
-  const stop = s.start({ client: hanging });
+}
+
+Deno.test("a claim with nothing to change is reconciled without a request", async () => {
+  await using s = await scene();
+  s.start();
+  await waitUntil(() => s.options.claims.get("default/data")?.status?.phase === "Bound", "the claim");
+  await s.cluster.client.patch(persistentVolumeClaims, CLAIM, {
+    merge: { status: { phase: "Lost" } },
+    subresource: "status",
+  });
+  await waitUntil(() => s.results.length > 0, "a reconcile attempt");
+  assertEquals([s.cluster.requestsOf(), s.results.map(({ error }) => error)], [[], [undefined]]);
+});
+
+Deno.test("a volume that no claim is for is not reconciled", async () => {
+  await using s = await scene();
+  s.start();
+  s.cluster.api.put(persistentVolumes, {
+    metadata: { name: "free" },
+    spec: { csi: { driver: DRIVER, volumeHandle: "f" } },
+  });
+  await s.options.volumes.waitFor("free", (volume) => volume !== undefined, { timeoutMs: 5_000 });
   await s.want("gold");
-  await asked.promise;
-  const stopped = stop();
-  assertEquals(await ended.promise, "aborted");
-  await stopped;
+  await waitUntil(() => s.results.length > 0, "a reconcile attempt");
+  assertEquals(s.results[0]!.key, "default/data");
+});
+
+Deno.test("a volume that is deleted right after its modification is no failure", async () => {
+  await using s = await scene();
+  const { client } = s.options;
+  s.start({
+    client: interceptClient(client, async (request, when) => {
+      if (`${when} ${request}` === "after patch persistentvolumes") {
+        await s.cluster.client.delete(persistentVolumes, { name: "v" });
+        await s.options.volumes.waitFor("v", (volume) => volume === undefined, { timeoutMs: 5_000 });
+      }
+    }),
+  });
+  await s.want("gold");
+  await waitUntil(() => s.results.length > 0, "a reconcile attempt");
+  assertEquals(s.results[0]!.error, undefined);
 });
 
 Deno.test("after a modification, the modifier waits until its cache shows it", async () => {
@@ -245,8 +276,16 @@ Deno.test("after a modification, the modifier waits until its cache shows it", a
     await waitForCache(key, isObserved, options);
     accepted.push([before, claims.get(key), undefined].map(isObserved));
   };
+  const { volumes } = s.options;
+  const [volume] = s.cluster.storedVolumes;
+  const waitForVolume = volumes.waitForCache.bind(volumes);
+  const acceptedVolumes: boolean[][] = [];
+  volumes.waitForCache = async (key, isObserved, options) => {
+    await waitForVolume(key, isObserved, options);
+    acceptedVolumes.push([volume, volumes.get(key), undefined].map(isObserved));
+  };
   s.start();
   await s.want("gold");
   await waitUntil(() => accepted.length > 0, "the cache");
-  assertEquals(accepted, [[false, true, true]]);
+  assertEquals([accepted, acceptedVolumes], [[[false, true, true]], [[false, true, true]]]);
 });

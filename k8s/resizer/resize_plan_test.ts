@@ -1,6 +1,14 @@
 import { assertEquals } from "@std/assert";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-import { needsExpansion, nextSize, type ResizeState } from "./resize_plan.ts";
+import {
+  capacityOf,
+  expandedPatch,
+  needsExpansion,
+  nextSize,
+  PRE_RESIZE_CAPACITY_ANNOTATION,
+  type ResizeState,
+  sizesOf,
+} from "./resize_plan.ts";
 
 const GiB = 1n << 30n;
 
@@ -104,4 +112,28 @@ Deno.test("nextSize() completes a resize that began, and accepts a smaller reque
     const expected = gibibytes === undefined ? undefined : BigInt(gibibytes) * GiB;
     assertEquals(nextSize(claim(given), volume(capacity), { hasFinalError }), expected, what);
   }
+});
+
+Deno.test("sizesOf() and capacityOf() return nothing for objects that are not filled in yet", () => {
+  const metadata = { name: "data" };
+  const none = { requested: 0n, actual: 0n, allocated: undefined, state: undefined };
+  assertEquals(sizesOf({ metadata }), none);
+  assertEquals(sizesOf({ metadata, spec: {}, status: {} }), none);
+  assertEquals([capacityOf({ metadata }), capacityOf({ metadata, spec: {} })], [0n, 0n]);
+});
+
+Deno.test("expandedPatch() records the capacity before the first of several expansions, and is empty when nothing changes", () => {
+  const grown = { spec: { capacity: { storage: "3Gi" } } };
+  const recorded = (storage: string) => ({ metadata: { annotations: { [PRE_RESIZE_CAPACITY_ANNOTATION]: storage } } });
+  assertEquals(expandedPatch(volume(1), 3n * GiB, { preResizeCapacity: undefined }), grown);
+  assertEquals(expandedPatch(volume(1), 3n * GiB, { preResizeCapacity: "1Gi" }), { ...grown, ...recorded("1Gi") });
+  assertEquals(expandedPatch(volume(3), 3n * GiB, { preResizeCapacity: "1Gi" }), { ...grown, ...recorded("1Gi") });
+  assertEquals(expandedPatch(volume(3), 3n * GiB, { preResizeCapacity: undefined }), undefined);
+  const { metadata: { annotations } } = recorded("1Gi");
+  const again = { ...volume(2), metadata: { name: "v", annotations } };
+  assertEquals(expandedPatch(again, 3n * GiB, { preResizeCapacity: "2Gi" }), grown);
+  assertEquals(
+    expandedPatch({ ...again, ...volume(3), metadata: again.metadata }, 3n * GiB, { preResizeCapacity: "2Gi" }),
+    undefined,
+  );
 });

@@ -48,10 +48,10 @@ export interface ResizerOptions extends ClaimSidecarOptions {
   /** The driver. */
   readonly csi: Pick<CsiClient, "expandVolume">;
   /**
-   * Returns the node of a volume, by its handle; `undefined` when it is not known. Without it, a volume that waits for
+   * Returns the node of a volume, by its handle; `undefined` when it is not known: then a volume that waits for
    * space is retried when any node has more.
    */
-  readonly nodeOfVolume?: ((volumeHandle: string) => string | undefined) | undefined;
+  readonly nodeOfVolume: (volumeHandle: string) => string | undefined;
   /** The delay after which an infeasible request is retried, in milliseconds; 5 min. */
   readonly slowRetryMs?: number | undefined;
 }
@@ -126,7 +126,7 @@ export class Resizer {
 
   /** Returns the space that an expansion to a size waits for, on the node of its volume. */
   #awaitedSpace(volume: PersistentVolume, bytes: bigint): AwaitedSpace {
-    const nodeName = this.#options.nodeOfVolume?.(volume.spec?.csi?.volumeHandle ?? "");
+    const nodeName = this.#options.nodeOfVolume(volume.spec!.csi!.volumeHandle);
     const missingBytes = bytes - capacityOf(volume);
     return { bytes: missingBytes > 0n ? missingBytes : 0n, ...(nodeName !== undefined && { nodeNames: [nodeName] }) };
   }

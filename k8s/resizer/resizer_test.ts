@@ -109,6 +109,8 @@ Deno.test("the expansion of a volume without a filesystem is complete when the v
   const { status, metadata } = s.cluster.storedClaim()!;
   assertEquals([status?.capacity, status?.conditions], [{ storage: "3Gi" }, []]);
   assertEquals(status?.allocatedResourceStatuses?.["storage"], undefined);
+  const writes = s.cluster.api.requests.filter(({ method, path }) => method === "PATCH" && path.endsWith("/v"));
+  assertEquals(writes.map(({ body }) => body), [{ spec: { capacity: { storage: "3Gi" } } }]);
   assertEquals(metadata.annotations?.["volume.kubernetes.io/node-expansion-not-required"], "true");
   s.driver.nodeExpansionRequired = true;
   await s.ask("4Gi");
@@ -300,4 +302,63 @@ Deno.test("two resizers at once give a volume its size, and the claim its state"
     await s.nodeFinishes(size);
   }
   assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "4Gi" });
+});
+
+Deno.test("a claim that asks for more is expanded when its PersistentVolume appears", async () => {
+  await using s = await scene();
+  const [volume] = s.cluster.storedVolumes;
+  await s.cluster.client.delete(persistentVolumes, { name: "v" });
+  await s.options.volumes.waitFor("v", (now) => now === undefined, { timeoutMs: 5_000 });
+  await s.ask("3Gi");
+  await waitUntil(() => s.turns.length > 0, "a look at the claim");
+  s.cluster.api.put(persistentVolumes, { metadata: { name: "v" }, spec: volume!.spec! });
+  await s.state("NodeResizePending");
+});
+
+Deno.test("a volume without a claim is not reconciled, even with the capacity of an unfinished expansion", async () => {
+  await using s = await scene();
+  s.cluster.api.put(persistentVolumes, {
+    metadata: { name: "free", annotations: { [PRE_RESIZE_CAPACITY_ANNOTATION]: "1Gi" } },
+    spec: { csi: { driver: DRIVER, volumeHandle: "f" } },
+  });
+  await s.options.volumes.waitFor("free", (now) => now !== undefined, { timeoutMs: 5_000 });
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  await waitUntil(() => s.turns.length > 0, "a reconcile attempt");
+  assertEquals(new Set(s.turns), new Set(["default/data"]));
+});
+
+Deno.test("a claim that is made again is not slowed by what an earlier one of its name asked for", async () => {
+  await using s = await scene();
+  s.driver.maxVolumeBytes = 5n * GiB;
+  await s.ask("9Gi");
+  await s.state("ControllerResizeInfeasible");
+  const { spec, status } = s.cluster.storedClaim()!;
+  await s.cluster.client.delete(persistentVolumeClaims, CLAIM);
+  await s.options.claims.waitFor("default/data", (now) => now === undefined, { timeoutMs: 5_000 });
+  const { metadata: { uid } } = s.cluster.api.put(persistentVolumeClaims, {
+    metadata: { ...CLAIM },
+    spec: spec!,
+    status: status!,
+  });
+  await s.cluster.client.patch(persistentVolumes, { name: "v" }, { merge: { spec: { claimRef: { uid } } } as never });
+  await waitUntil(() => s.sizes().length > 1, "another try");
+  assertEquals(s.sizes(), [9n, 9n]);
+});
+
+Deno.test("after an expansion, the resizer waits until its cache shows that the earlier capacity is gone", async () => {
+  await using s = await scene();
+  const { volumes } = s.options;
+  const annotated = { metadata: { name: "v", annotations: { [PRE_RESIZE_CAPACITY_ANNOTATION]: "1Gi" } } };
+  const accepted: boolean[][] = [];
+  const waitForCache = volumes.waitForCache.bind(volumes);
+  volumes.waitForCache = async (key, isObserved, options) => {
+    await waitForCache(key, isObserved, options);
+    accepted.push([annotated, volumes.get(key), undefined].map(isObserved));
+  };
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  await s.nodeFinishes("3Gi");
+  await waitUntil(() => accepted.length > 1, "both writes of the volume");
+  assertEquals(accepted, [[false, true, true], [false, true, true]]);
 });

@@ -3,11 +3,21 @@
  * is measured by this process's own clock, from when it saw the record change, so that clocks need not agree. A Lease
  * fences nothing: repeated work must be harmless.
  *
+ * The holder renews with one request, on the revision that its last renewal returned. The others watch the Lease and
+ * send nothing until it is released or expires.
+ *
  * @module
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type ApiClient, isAlreadyExists, isConflict, orAbsent } from "../client/client.ts";
+import {
+  type ApiClient,
+  isAlreadyExists,
+  isConflict,
+  orAbsent,
+  orAbsentOrChanged,
+  type RequestOptions,
+} from "../client/client.ts";
 import { type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import { type Lease, leases } from "../api/objects.ts";
 
@@ -23,7 +33,12 @@ export interface LeaderElectionOptions {
    * Milliseconds without a renewal after which this process stops leading; 10,000, and less than `leaseDurationMs`.
    */
   renewDeadlineMs?: number | undefined;
-  /** Milliseconds between attempts to acquire or renew the Lease; 2,000. */
+  /**
+   * Milliseconds between renewals; 5,000. The renewals of all elections of a process are sent at the same moments, so
+   * that the process wakes up once for them.
+   */
+  renewIntervalMs?: number | undefined;
+  /** Milliseconds between attempts after one that failed, and while the Lease cannot be watched; 2,000. */
   retryPeriodMs?: number | undefined;
   /** Called when this process becomes the leader, and when it is no longer. */
   onChange?: ((leading: boolean) => void) | undefined;
@@ -38,10 +53,13 @@ export class LeaderElection {
   readonly #clock: Clock;
   readonly #leaseDurationMs: number;
   readonly #renewDeadlineMs: number;
+  readonly #renewIntervalMs: number;
   readonly #retryPeriodMs: number;
   readonly #log = getLogger(["denolith", "leader"]);
   /** The Lease that was last observed, and when it changed. */
   #observed: { lease: Lease; at: number } | undefined;
+  /** True when the Lease may have changed without being observed. */
+  #isStale = true;
   #isLeading = false;
 
   /** Creates it; nothing runs before {@linkcode LeaderElection.run}. */
@@ -51,6 +69,7 @@ export class LeaderElection {
     this.#clock = options.clock ?? systemClock;
     this.#leaseDurationMs = options.leaseDurationMs ?? 15_000;
     this.#renewDeadlineMs = options.renewDeadlineMs ?? 10_000;
+    this.#renewIntervalMs = options.renewIntervalMs ?? 5_000;
     this.#retryPeriodMs = options.retryPeriodMs ?? 2_000;
   }
 
@@ -62,14 +81,65 @@ export class LeaderElection {
   /**
    * Stands for election until the signal is aborted; never fails. Each time it is won, `onLead` is called, and its signal is
    * aborted when the Lease is lost or this process is to stop. When `onLead` is done by itself, the Lease is given up as well.
-   * After a clean end the Lease is free, so that another takes it at its next try; not before `onLead` is done.
+   * After a clean end the Lease is free, so that another takes it at once; not before `onLead` is done.
    */
   async run(signal: AbortSignal, onStartedLeading: (signal: AbortSignal) => Promise<void>): Promise<void> {
     while (!signal.aborted) {
-      if (await this.#tryAcquireOrRenew(signal)) await this.#lead(signal, onStartedLeading);
-      // With jitter, so that candidates do not ask at the same time.
-      if (!signal.aborted) await sleep(this.#clock, this.#retryPeriodMs * (0.9 + this.#clock.random() / 5), signal);
+      if (await this.#tryAcquireOrRenew(signal)) {
+        await this.#lead(signal, onStartedLeading);
+        await this.#pause(signal); // another one goes first
+      } else await this.#waitForTurn(signal);
     }
+  }
+
+  /** Waits for the retry period, with jitter, so that candidates do not ask at the same time. */
+  async #pause(signal: AbortSignal): Promise<void> {
+    await sleep(this.#clock, this.#retryPeriodMs * (0.9 + this.#clock.random() / 5), signal);
+  }
+
+  /**
+   * Waits until the Lease is free, deleted or expired, as far as a watch of it shows. A watch that shows nothing any more
+   * makes it look expired; then the attempt to acquire it fails, because its revision is another one.
+   */
+  async #waitForTurn(signal: AbortSignal): Promise<void> {
+    // nobody holds it, and it could not be written: the API server refuses it, or does not answer
+    if (this.#observed !== undefined && this.#validForMs() <= 0) return await this.#pause(signal);
+    const turn = new AbortController();
+    const end = () => turn.abort();
+    signal.addEventListener("abort", end);
+    if (signal.aborted) end();
+    let cancel = () => {};
+    const setTimer = () => {
+      cancel();
+      cancel = this.#clock.after(this.#validForMs(), end);
+    };
+    if (this.#observed !== undefined) setTimer();
+    try {
+      for await (const { type, object } of this.#watch(turn.signal)) {
+        if (type === "BOOKMARK") continue;
+        if (type === "DELETED") this.#observed = undefined;
+        else if (isNewer(object, this.#observed?.lease)) this.#observe(object);
+        if (this.#validForMs() <= 0) return end();
+        setTimer();
+      }
+    } catch (error) {
+      if (!turn.signal.aborted) {
+        this.#isStale = true;
+        this.#log.debug("watching the lease failed", { ...this.#logFields(), error });
+      }
+    } finally {
+      cancel();
+      signal.removeEventListener("abort", end);
+    }
+    if (!turn.signal.aborted) await this.#pause(signal);
+  }
+
+  #watch(signal: AbortSignal) {
+    const { lease: { name, namespace } } = this.#options;
+    const { resourceVersion } = this.#observed?.lease.metadata ?? {};
+    if (resourceVersion === undefined) return [];
+    const selection = { namespace, fieldSelector: `metadata.name=${name}` };
+    return this.#client.watch(leases, { ...selection, resourceVersion, signal });
   }
 
   async #lead(signal: AbortSignal, onStartedLeading: (signal: AbortSignal) => Promise<void>): Promise<void> {
@@ -104,13 +174,15 @@ export class LeaderElection {
     let renewedAt = this.#clock.now();
     let hasFailed = false;
     while (true) {
-      await sleep(this.#clock, this.#retryPeriodMs, signal);
+      const untilDeadlineMs = Math.max(0, renewedAt + this.#renewDeadlineMs - this.#clock.now());
+      const delayMs = hasFailed ? Math.min(this.#retryPeriodMs, untilDeadlineMs) : this.#untilNextRenewalMs();
+      await sleep(this.#clock, delayMs, signal);
       if (signal.aborted) return false;
-      const remainingMs = this.#renewDeadlineMs - (this.#clock.now() - renewedAt);
+      const remainingMs = renewedAt + this.#renewDeadlineMs - this.#clock.now();
       if (remainingMs <= 0 && hasFailed) return true;
       const deadline = new AbortController();
       const abort = () => deadline.abort(new Error("renewing the lease: no longer of use"));
-      const cancel = this.#clock.after(Math.max(remainingMs, this.#retryPeriodMs), abort);
+      const cancel = this.#clock.after(remainingMs > 0 ? remainingMs : this.#retryPeriodMs, abort);
       signal.addEventListener("abort", abort);
       const startedAt = this.#clock.now();
       hasFailed = !await this.#tryAcquireOrRenew(deadline.signal);
@@ -120,6 +192,11 @@ export class LeaderElection {
       if (signal.aborted) continue;
       if (this.#holder() !== this.#options.identity || (hasFailed && remainingMs <= 0)) return true;
     }
+  }
+
+  /** Returns the time until the moment at which all elections of the process renew, in milliseconds. */
+  #untilNextRenewalMs(): number {
+    return this.#renewIntervalMs - this.#clock.now() % this.#renewIntervalMs;
   }
 
   /** Takes or renews the Lease, if it is free or ours; answers whether it is ours now. */
@@ -133,48 +210,83 @@ export class LeaderElection {
     }
   }
 
+  /**
+   * Writes the record over the one that was observed. The Lease is read only when there is none, or when that one may no
+   * longer be, or is not, the stored one.
+   */
   async #acquireOrRenew(signal: AbortSignal): Promise<boolean> {
     const request = { signal, timeoutMs: this.#renewDeadlineMs / 2 };
-    const { lease: at, identity } = this.#options;
-    const now = `${this.#clock.date().toISOString().slice(0, -1)}000Z`;
-    const record = {
-      holderIdentity: identity,
-      leaseDurationSeconds: Math.ceil(this.#leaseDurationMs / 1000),
-      renewTime: now,
-    };
-    const found = await orAbsent(this.#client.get(leases, at, request));
+    if (this.#observed !== undefined && !this.#isStale) {
+      const written = await this.#write(request);
+      if (written !== "changed") return written === "ours";
+    }
+    const found = await orAbsent(this.#client.get(leases, this.#options.lease, request));
+    this.#isStale = false;
     if (found === undefined) {
-      const spec = { ...record, acquireTime: now, leaseTransitions: 0 };
-      this.#observe(await this.#client.create(leases, { metadata: { ...at }, spec }, request));
+      const spec = { ...this.#record(), acquireTime: this.#now(), leaseTransitions: 0 };
+      this.#observe(await this.#client.create(leases, { metadata: { ...this.#options.lease }, spec }, request));
       return true;
     }
     this.#observe(found);
-    const { lease, at: observedAt } = this.#observed!;
+    return await this.#write(request) === "ours";
+  }
+
+  /**
+   * Replaces the record that was observed by this process's, unless another one holds the Lease.
+   *
+   * @returns `changed` when it is no longer the stored one
+   */
+  async #write(request: RequestOptions): Promise<"ours" | "held" | "changed"> {
+    const { lease } = this.#observed!;
+    const { identity } = this.#options;
     const holder = this.#holder();
-    const unchangedMs = this.#clock.now() - observedAt;
-    // The duration in the record of the holder wins.
-    const { leaseDurationSeconds } = lease.spec ?? {};
-    const validMs = leaseDurationSeconds ? leaseDurationSeconds * 1000 : this.#leaseDurationMs;
-    if (holder !== "" && holder !== identity && unchangedMs < validMs) return false;
+    if (holder !== identity && this.#validForMs() > 0) return "held";
     // A record of this process from before, while it does not lead, is acquired at once.
     const isTransition = holder !== identity || !this.#isLeading;
     const spec = {
       ...lease.spec,
-      ...record,
-      ...(isTransition ? { acquireTime: now, leaseTransitions: (lease.spec?.leaseTransitions ?? 0) + 1 } : {}),
+      ...this.#record(),
+      ...(isTransition ? { acquireTime: this.#now(), leaseTransitions: (lease.spec?.leaseTransitions ?? 0) + 1 } : {}),
     };
-    this.#observe(await this.#client.replace(leases, { ...lease, spec }, request));
-    return true;
+    const written = await orAbsentOrChanged(this.#client.replace(leases, { ...lease, spec }, request));
+    if (written === undefined) return "changed";
+    this.#observe(written);
+    return "ours";
+  }
+
+  #record() {
+    return {
+      holderIdentity: this.#options.identity,
+      leaseDurationSeconds: Math.ceil(this.#leaseDurationMs / 1000),
+      renewTime: this.#now(),
+    };
+  }
+
+  #now(): string {
+    return `${this.#clock.date().toISOString().slice(0, -1)}000Z`;
+  }
+
+  /** Returns how long the observed record is still valid, in milliseconds. The duration in it wins. */
+  #validForMs(): number {
+    if (this.#holder() === "") return 0;
+    const { lease: { spec }, at } = this.#observed!;
+    const durationMs = spec?.leaseDurationSeconds ? spec.leaseDurationSeconds * 1000 : this.#leaseDurationMs;
+    return at + durationMs - this.#clock.now();
   }
 
   async #release(): Promise<void> {
-    const { identity, lease: at } = this.#options;
+    const request = { timeoutMs: this.#retryPeriodMs };
+    // As client-go releases it: without a holder, and expired in a second.
+    const released = (lease: Lease) => ({
+      ...lease,
+      spec: { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1 },
+    });
     try {
-      const lease = await this.#client.get(leases, at, { timeoutMs: this.#retryPeriodMs });
-      if (lease.spec?.holderIdentity !== identity) return;
-      // As client-go releases it: without a holder, and expired in a second.
-      const spec = { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1 };
-      await this.#client.replace(leases, { ...lease, spec }, { timeoutMs: this.#retryPeriodMs });
+      const { lease } = this.#observed!;
+      if (await orAbsentOrChanged(this.#client.replace(leases, released(lease), request)) !== undefined) return;
+      const now = await this.#client.get(leases, this.#options.lease, request);
+      if (now.spec?.holderIdentity !== this.#options.identity) return;
+      await this.#client.replace(leases, released(now), request);
     } catch (error) {
       this.#log.warn("giving the lease back failed; it will run out", { ...this.#logFields(), error });
     }
@@ -203,6 +315,11 @@ export class LeaderElection {
     });
     this.#options.onChange?.(leading);
   }
+}
+
+/** Reports whether a record is at a later revision than another one. Revisions are numbers in one order (KEP-5504). */
+function isNewer({ metadata: { resourceVersion = "0" } }: Lease, known: Lease | undefined): boolean {
+  return known === undefined || BigInt(resourceVersion) > BigInt(known.metadata.resourceVersion ?? "0");
 }
 
 /** The sidecars whose place a loop can take. */

@@ -4,6 +4,8 @@ import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { controllerLeaseName, LeaderElection, sidecarLeaseName } from "./leader.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
+import type { ApiClient, RequestOptions } from "../client/client.ts";
 import { leases } from "../api/objects.ts";
 
 const LEASE = { name: "lvm-denolith-dev", namespace: "storage" };
@@ -18,15 +20,25 @@ function scene() {
   const running: { stop: AbortController; done: Promise<void> }[] = [];
   /** A candidate; its work ends with its signal, or never. */
   const candidate = (identity: string, ignoresSignal = false) => {
-    const cut = { off: false, delayMs: 0 };
+    const cut = { off: false, delayMs: 0, refusesWatches: false, hangs: false };
+    const request = async (target: ApiClient, verb: string | symbol, args: unknown[]) => {
+      const { signal } = args.at(-1) as RequestOptions;
+      if (cut.off || (cut.hangs && signal === undefined)) throw new Error("cut off");
+      if (cut.hangs) {
+        return await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+      }
+      const answer = await Reflect.get(target, verb).apply(target, args);
+      const { delayMs } = cut;
+      if (delayMs > 0) await new Promise<void>((resolve) => clock.after(delayMs, resolve));
+      return answer;
+    };
+    const watch = async function* (target: ApiClient, args: Parameters<ApiClient["watch"]>) {
+      if (cut.off || cut.refusesWatches) throw new Error("cut off");
+      for await (const event of target.watch(...args)) if (!cut.off) yield event;
+    };
     const network = new Proxy(client, {
-      get: (target, verb) => async (...args: unknown[]) => {
-        if (cut.off) throw new Error("cut off");
-        const answer = await Reflect.get(target, verb).apply(target, args);
-        const { delayMs } = cut;
-        if (delayMs > 0) await new Promise<void>((resolve) => clock.after(delayMs, resolve));
-        return answer;
-      },
+      get: (target, verb) => (...args: unknown[]) =>
+        verb === "watch" ? watch(target, args as Parameters<ApiClient["watch"]>) : request(target, verb, args),
     });
     const election = new LeaderElection(network, { lease: LEASE, identity, clock });
     const stop = new AbortController();
@@ -47,7 +59,16 @@ function scene() {
     log,
     candidate,
     pass: (ms: number) => advance(clock, ms),
+    /** Waits until a candidate watches the Lease. */
+    watched: async () => {
+      await advance(clock, 100);
+      await waitUntil(() => fake.watchCount > 0, "a watch");
+    },
+    /** Waits until an event that was sent has arrived. */
+    seen: () => new Promise((resolve) => setTimeout(resolve, 2)),
     lease: () => fake.objects(leases)[0]?.spec,
+    /** Returns the methods of the requests since the last call, and `WATCH`. */
+    requests: () => fake.requests.splice(0).map(({ method, query }) => query.has("watch") ? "WATCH" : method).join(" "),
     [Symbol.asyncDispose]: async () => {
       for (const { stop } of running) stop.abort();
       await Promise.all(running.map(({ done }) => done));
@@ -70,17 +91,46 @@ Deno.test("LeaderElection: the first takes the lease and renews it, and the seco
   assertEquals([renewTime, later], ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:30.000000Z"]);
 });
 
-Deno.test("LeaderElection: a clean stop hands over within 3 s, but not before the work is done", async () => {
+Deno.test("LeaderElection: a renewal is one request every 5 s, and a candidate that watches sends none", async () => {
+  await using s = scene();
+  s.candidate("a");
+  await s.pass(100);
+  assertEquals(s.requests(), "GET POST");
+  await s.pass(60_000);
+  assertEquals(s.requests(), Array(12).fill("PUT").join(" "));
+  s.candidate("b");
+  await s.watched();
+  assertEquals(s.requests(), "GET WATCH");
+  for (let second = 0; second < 60; second++) {
+    await s.pass(1_000);
+    await s.seen();
+  }
+  assertEquals(s.requests(), Array(12).fill("PUT").join(" "));
+  assertEquals(s.log, ["a leads"]);
+});
+
+Deno.test("LeaderElection: elections of a process renew at the same moments", async () => {
+  await using s = scene();
+  s.candidate("a");
+  await s.pass(3_700);
+  s.requests();
+  await s.pass(1_200);
+  assertEquals(s.requests(), "");
+  await s.pass(100);
+  assertEquals(s.requests(), "PUT");
+});
+
+Deno.test("LeaderElection: a clean stop hands over at once, but not before the work is done", async () => {
   await using s = scene();
   const a = s.candidate("a", true);
   await s.pass(100);
   s.candidate("b");
-  await s.pass(500);
+  await s.watched();
   a.stop.abort();
   await s.pass(20_000);
   assertEquals(s.log, ["a leads", "a ends"]);
   a.finish.resolve();
-  await s.pass(3_000);
+  await waitUntil(() => s.log.includes("b leads"), "the next leader"); // no time passes
   assertEquals(s.log, ["a leads", "a ends", "a is done", "b leads"]);
   assertEquals(s.lease()?.leaseTransitions, 1);
 });
@@ -92,7 +142,7 @@ Deno.test("LeaderElection: who cannot renew ends before another may begin, and c
   const b = s.candidate("b");
   await s.pass(2_000);
   a.cut.off = true;
-  await s.pass(13_000);
+  await s.pass(8_000); // until 10.1 s: 10 s after the last renewal
   assertEquals([s.log, a.election.isLeading], [["a leads", "a ends", "a is done"], false]);
   await s.pass(7_000);
   assertEquals(s.log.slice(3), ["b leads"]);
@@ -102,15 +152,78 @@ Deno.test("LeaderElection: who cannot renew ends before another may begin, and c
   assertEquals(s.log.slice(4), ["b ends", "b is done", "a leads"]);
 });
 
+Deno.test("LeaderElection: who gets no answer ends 10 s after the last renewal", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  a.cut.hangs = true;
+  await s.pass(9_800);
+  assertEquals(s.log, ["a leads"]);
+  await s.pass(200);
+  assertEquals(s.log, ["a leads", "a ends", "a is done"]);
+});
+
 Deno.test("LeaderElection: a lease that someone else took is lost at the next renewal", async () => {
   await using s = scene();
   const a = s.candidate("a");
   await s.pass(100);
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   await other.patch(leases, LEASE, { merge: { spec: { holderIdentity: "someone else" } } });
-  await s.pass(2_000);
+  await s.pass(5_000);
   assertEquals([s.log, a.election.isLeading], [["a leads", "a ends", "a is done"], false]);
   assertEquals(s.lease()?.holderIdentity, "someone else");
+});
+
+Deno.test("LeaderElection: a candidate that sees no renewals takes nothing while they go on", async () => {
+  await using s = scene();
+  s.candidate("a");
+  await s.pass(100);
+  s.fake.faults.stalledWatches = true; // as a connection that is dead, and does not say so
+  s.candidate("b");
+  await s.pass(120_000);
+  assertEquals([s.log, s.lease()?.leaseTransitions], [["a leads"], 0]);
+});
+
+Deno.test("LeaderElection: a candidate that cannot watch asks about every 2 s, and takes over when its turn comes", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  s.candidate("b").cut.refusesWatches = true;
+  await s.pass(30_000);
+  assertEquals(s.log, ["a leads"]);
+  a.cut.off = true;
+  await s.pass(22_500); // the renewal before may be 5 s old, the Lease is valid for 15 s, and b asks every 2 s
+  assertEquals(s.log, ["a leads", "a ends", "a is done", "b leads"]);
+});
+
+Deno.test("LeaderElection: a candidate takes over 15 s after the last renewal, and after a deletion at once", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  s.candidate("b");
+  await s.watched();
+  await s.pass(5_000);
+  await s.seen(); // the renewal at 5 s
+  a.cut.off = true;
+  await s.pass(14_700);
+  assertEquals(s.log, ["a leads", "a ends", "a is done"]);
+  await s.pass(500);
+  assertEquals(s.log.slice(3), ["b leads"]);
+  a.cut.off = false;
+  await s.pass(3_000);
+  await s.watched();
+  await s.pass(10_000); // b renews
+  using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
+  s.candidate("c");
+  await s.watched();
+  await waitUntil(() => s.fake.watchCount === 2, "both watches");
+  await other.delete(leases, LEASE);
+  await waitUntil(() => s.lease()?.holderIdentity !== undefined, "another record");
+  await s.pass(5_000);
+  assertEquals(
+    s.log.filter((line) => line.endsWith("leads")).length - s.log.filter((line) => /ends/.test(line)).length,
+    1,
+  );
 });
 
 Deno.test("LeaderElection ignores the time of day of a holder, and observes for how long it does not renew", async () => {
@@ -164,12 +277,12 @@ Deno.test("LeaderElection: the term counts from the request, so that a slow answ
   await using s = scene();
   const a = s.candidate("a");
   await s.pass(100);
-  a.cut.delayMs = 3_000; // of the two requests of each renewal
-  await s.pass(8_500); // one renewal, from 2 s to 8 s
+  a.cut.delayMs = 3_000;
+  await s.pass(8_500); // one renewal, from 5 s to 8 s
   a.cut.off = true;
-  await s.pass(1_000);
+  await s.pass(6_000);
   assertEquals(s.log, ["a leads"]);
-  await s.pass(3_400); // until 13 s, which is 10 s after the request at the latest
+  await s.pass(500); // until 15.1 s, which is 10 s after the request
   assertEquals(s.log, ["a leads", "a ends", "a is done"]);
 });
 
@@ -198,4 +311,20 @@ Deno.test("sidecarLeaseName() returns the names of the Leases that the official 
   assertEquals(sidecarLeaseName("csi-provisioner", "example.com/lvm_1"), "example-com-lvm-1");
   assertEquals(sidecarLeaseName("csi-resizer", "odd."), "external-resizer-odd-X");
   assertEquals(controllerLeaseName("capacity", driver), "capacity-lvm-denolith-dev");
+});
+
+Deno.test("LeaderElection: who cannot write a lease that has run out does not lead, and tries every 2 s", async () => {
+  await using s = scene();
+  const spec = { holderIdentity: "gone", leaseDurationSeconds: 15 };
+  s.fake.put(leases, { metadata: LEASE, spec: spec as never });
+  s.candidate("a");
+  await s.pass(100);
+  s.requests();
+  s.fake.faults.conflicts = 3_000;
+  await s.pass(35_000);
+  const writes = 3_000 - s.fake.faults.conflicts;
+  assertEquals([s.log, writes > 10 && writes < 30], [[], true], `${writes} writes in 20 s`);
+  s.fake.faults.conflicts = 0;
+  await s.pass(3_000);
+  assertEquals(s.log, ["a leads"]);
 });

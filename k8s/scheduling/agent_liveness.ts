@@ -1,8 +1,9 @@
 /**
- * Which agents are silent: they have not reported for minutes, although their nodes exist.
+ * Which agents are silent: they have given no sign of life for minutes, although their nodes exist. A sign of life is a
+ * renewal of the agent's Lease, or a write of its LVMNode: an older agent writes only the latter.
  *
- * Only the clock of this process decides: it compares when reports arrive, not the times in them. While the API server
- * does not answer, no agent is silent, because none could report.
+ * Only the clock of this process decides: it compares when signs of life arrive, not the times in them. While the API
+ * server does not answer, no agent is silent, because none could give one.
  *
  * @module
  */
@@ -10,15 +11,19 @@
 import { type Clock, systemClock } from "../../lvm/clock.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";
+import { nodeOfAgentLease, SILENT_AFTER_MS } from "../api/agent_leases.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
+import type { Lease } from "../api/objects.ts";
 import { listNodeNames } from "../api/node_names.ts";
 import type { Informer } from "../runtime/informer.ts";
 
 /** Options of {@linkcode AgentLiveness}. */
 export interface AgentLivenessOptions {
-  /** The LVMNodes. An agent writes its own at least every minute. */
+  /** The LVMNodes. */
   readonly nodes: Informer<LvmNode>;
-  /** The time without a report after which an agent is silent, in milliseconds; 5 minutes. */
+  /** The Leases of the agents. */
+  readonly agentLeases: Informer<Lease>;
+  /** The time without a sign of life after which an agent is silent, in milliseconds; 5 minutes. */
   readonly silentAfterMs?: number | undefined;
   /** Time. */
   readonly clock?: Clock | undefined;
@@ -27,35 +32,38 @@ export interface AgentLivenessOptions {
 /** Tells whether an agent is silent. */
 export type SilentAgents = Pick<AgentLiveness, "isSilent">;
 
-/** The default time without a report after which an agent is silent, in milliseconds. A report may take two minutes. */
-const SILENT_AFTER_MS = 300_000;
-
-/** The last report of an agent, by this process' clock. */
-interface LastReport {
+/** The last sign of life of an agent, by this process' clock. */
+interface LastSign {
   readonly atMs: number;
   readonly cancel: () => void;
 }
 
-/** Observes the reports of all agents. */
+/** Observes the signs of life of all agents. */
 export class AgentLiveness {
   readonly #nodes: Informer<LvmNode>;
+  readonly #agentLeases: Informer<Lease>;
   readonly #silentAfterMs: number;
   readonly #clock: Clock;
-  readonly #reports = new Map<string, LastReport>();
+  readonly #signs = new Map<string, LastSign>();
   readonly #silent = new Set<string>();
   #isStopped = false;
   readonly #listeners: ((nodeName: string) => void)[] = [];
 
-  /** Subscribes to the LVMNodes. */
-  constructor({ nodes, silentAfterMs = SILENT_AFTER_MS, clock = systemClock }: AgentLivenessOptions) {
-    this.#nodes = nodes;
+  /** Subscribes to the LVMNodes and the Leases. */
+  constructor({ nodes, agentLeases, silentAfterMs = SILENT_AFTER_MS, clock = systemClock }: AgentLivenessOptions) {
+    [this.#nodes, this.#agentLeases] = [nodes, agentLeases];
     this.#silentAfterMs = silentAfterMs;
     this.#clock = clock;
     nodes.subscribe((name, now, before) => {
       if (now === undefined) return this.#forget(name);
-      if (now.status?.lastUpdateTime !== before?.status?.lastUpdateTime || !this.#reports.has(name)) {
-        this.#recordReport(name);
+      if (now.status?.lastUpdateTime !== before?.status?.lastUpdateTime || !this.#signs.has(name)) {
+        this.#recordSign(name);
       }
+    });
+    agentLeases.subscribe((_, now, before) => {
+      const name = now && nodeOfAgentLease(now);
+      if (name === undefined || nodes.get(name) === undefined) return;
+      if (now?.spec?.renewTime !== before?.spec?.renewTime) this.#recordSign(name);
     });
   }
 
@@ -64,7 +72,7 @@ export class AgentLiveness {
     return this.#silent.has(nodeName);
   }
 
-  /** Calls the listener with the node's name when its agent becomes silent, and when it reports again. */
+  /** Calls the listener with the node's name when its agent becomes silent, and when it gives a sign of life again. */
   subscribe(listener: (nodeName: string) => void): void {
     this.#listeners.push(listener);
   }
@@ -72,12 +80,12 @@ export class AgentLiveness {
   /** Stops observing. */
   stop(): void {
     this.#isStopped = true;
-    for (const { cancel } of this.#reports.values()) cancel();
-    this.#reports.clear();
+    for (const { cancel } of this.#signs.values()) cancel();
+    this.#signs.clear();
   }
 
-  #recordReport(name: string): void {
-    this.#reports.get(name)?.cancel();
+  #recordSign(name: string): void {
+    this.#signs.get(name)?.cancel();
     this.#schedule(name, this.#clock.now(), this.#silentAfterMs);
     if (this.#silent.delete(name)) this.#notify(name);
   }
@@ -85,13 +93,15 @@ export class AgentLiveness {
   #schedule(name: string, atMs: number, delayMs: number): void {
     if (this.#isStopped) return;
     const cancel = this.#clock.after(delayMs, () => this.#check(name, atMs));
-    this.#reports.set(name, { atMs, cancel });
+    this.#signs.set(name, { atMs, cancel });
   }
 
   #check(name: string, atMs: number): void {
     const now = this.#clock.now();
-    // an agent cannot report while the API server does not answer
-    const observedSince = Math.max(atMs, this.#nodes.connectedSince ?? now);
+    // an agent gives no sign of life while the API server does not answer
+    const connectedSince = [this.#nodes, this.#agentLeases].filter(({ hasSynced }) => hasSynced)
+      .map(({ connectedSince }) => connectedSince ?? now);
+    const observedSince = Math.max(atMs, ...connectedSince);
     const remainingMs = observedSince + this.#silentAfterMs - now;
     if (remainingMs > 0) return this.#schedule(name, atMs, remainingMs);
     this.#silent.add(name);
@@ -99,8 +109,8 @@ export class AgentLiveness {
   }
 
   #forget(name: string): void {
-    this.#reports.get(name)?.cancel();
-    this.#reports.delete(name);
+    this.#signs.get(name)?.cancel();
+    this.#signs.delete(name);
     if (this.#silent.delete(name)) this.#notify(name);
   }
 

@@ -3,12 +3,16 @@ import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { StorageError } from "../../lvm/error.ts";
+import { agentLeaseFor, agentLeaseName, agentLeaseSelector, DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
+import { keyOfName, leases } from "../api/objects.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
 import { AgentLiveness, requireResponsiveAgent } from "./agent_liveness.ts";
 
 const MINUTE = 60_000;
+const AGENT_LEASES = { namespace: "driver", labelSelector: agentLeaseSelector("d") };
+const LABELS = { [DRIVER_NAME_LABEL]: "d" };
 
 /** Starts an API server with the LVMNodes `a` and `b`, and observes their agents. */
 async function observe() {
@@ -16,7 +20,8 @@ async function observe() {
   const client = new HttpClient({ url: api.url }, { userAgent: "test" });
   const clock = new FakeClock();
   const nodes = new Informer(client, lvmNodes, { clock });
-  const agents = new AgentLiveness({ nodes, clock });
+  const agentLeases = new Informer(client, leases, { ...AGENT_LEASES, clock });
+  const agents = new AgentLiveness({ nodes, agentLeases, clock });
   const changes: string[] = [];
   agents.subscribe((name) => changes.push(`${name} ${agents.isSilent(name) ? "silent" : "reports"}`));
   const stop = new AbortController();
@@ -28,14 +33,28 @@ async function observe() {
     else await client.patch(lvmNodes, { name }, { merge: { status }, subresource: "status" });
     await nodes.waitFor(name, (now) => now?.status?.lastUpdateTime === lastUpdateTime);
   };
-  const running = nodes.start(stop.signal);
+  const renew = async (name: string) => {
+    const [at, renewTime] = [{ name: agentLeaseName(name), namespace: "driver" }, `sign ${++count}`];
+    await client.patch(leases, at, { merge: { spec: { renewTime } } });
+    await agentLeases.waitFor(keyOfName(at), (now) => now?.spec?.renewTime === renewTime);
+  };
+  const running = [nodes.start(stop.signal)];
   for (const name of ["a", "b"]) await report(name);
+  const startLeases = async (...names: string[]) => {
+    for (const name of names) api.put(leases, agentLeaseFor(nodes.get(name)!, "driver"));
+    running.push(agentLeases.start(stop.signal));
+    await agentLeases.synced;
+  };
+  const bookmark = async () => {
+    api.sendBookmarks();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  };
   return {
-    ...{ api, client, agents, clock, changes, report },
+    ...{ bookmark, api, client, agents, clock, changes, report, renew, startLeases },
     [Symbol.asyncDispose]: async () => {
       agents.stop();
       stop.abort();
-      await running;
+      await Promise.all(running);
       client[Symbol.dispose]();
       await api[Symbol.asyncDispose]();
     },
@@ -57,6 +76,49 @@ Deno.test("AgentLiveness: an agent is silent after five minutes without a report
   requireResponsiveAgent("placing", {}, s.agents);
   await s.report("a");
   assertEquals([s.changes, s.agents.isSilent("a")], [["a silent", "a reports"], false]);
+});
+
+Deno.test("AgentLiveness: a renewal of the agent's Lease is a sign of life, as is a report of an agent without one", async () => {
+  await using s = await observe();
+  await s.startLeases("a", "b");
+  for (let minute = 1; minute <= 12; minute++) {
+    await s.clock.advance(MINUTE);
+    if (minute % 2 === 0) await s.renew("a");
+    await s.report("b"); // version 0.1.0 does not know Leases
+  }
+  assertEquals(s.changes, []);
+  for (let minute = 1; minute <= 6; minute++) {
+    await s.clock.advance(MINUTE);
+    await s.bookmark();
+    await s.report("b");
+  }
+  assertEquals(s.changes, ["a silent"]);
+  await s.renew("a");
+  assertEquals(s.changes, ["a silent", "a reports"]);
+});
+
+Deno.test("AgentLiveness: while nothing comes from the watch of the Leases, no agent is silent", async () => {
+  await using s = await observe();
+  await s.startLeases("a");
+  for (let minute = 1; minute <= 20; minute++) {
+    await s.clock.advance(MINUTE);
+    await s.report("b"); // the LVMNodes are watched
+  }
+  assertEquals(s.changes, []);
+});
+
+Deno.test("AgentLiveness: a Lease of a node without an LVMNode, or of something else, is ignored", async () => {
+  await using s = await observe();
+  for (const name of ["agent.c", "c"]) {
+    s.api.put(leases, { metadata: { name, namespace: "driver", labels: LABELS }, spec: { renewTime: "once" } });
+  }
+  await s.startLeases();
+  for (let minute = 1; minute <= 6; minute++) {
+    await s.clock.advance(MINUTE);
+    await s.bookmark();
+    for (const name of ["a", "b"]) await s.report(name);
+  }
+  assertEquals(s.changes, []);
 });
 
 Deno.test("AgentLiveness: a change of another field is no report", async () => {

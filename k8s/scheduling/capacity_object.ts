@@ -7,12 +7,10 @@
 import { createHash } from "node:crypto";
 import { formatQuantity } from "../../lvm/size.ts";
 import type { Capacity } from "../sidecars/csi_client.ts";
+import { DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
 import { apiVersionOf, csiStorageCapacities, type CsiStorageCapacity } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
-
-/** The label that says whose capacity it is; the official provisioner has the same. */
-const DRIVER_NAME_LABEL = "csi.storage.k8s.io/drivername";
 
 /** The label that says who writes it; the official provisioner's value is another, so the two leave each other's alone. */
 const MANAGED_BY_LABEL = "csi.storage.k8s.io/managed-by";

@@ -244,7 +244,7 @@ function groupSpaceDraft(
     overcommit,
     name,
     free: parseQuantity(free) ?? 0n,
-    extentSize: parseQuantity(extentSize) ?? 4n << 20n,
+    extentSize: parseQuantity(extentSize) || 4n << 20n, // no extents have the size 0
     missingPvs: missingPVCount,
     writeable,
     responsive: true,

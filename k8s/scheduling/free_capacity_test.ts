@@ -78,6 +78,15 @@ Deno.test("freeCapacityOf() subtracts pending volumes, in whole extents, from th
   assertEquals(freeMiB(node, volume("a", 30, { status })), { data: 100, fast: 40 }, "that group is not the agent's");
 });
 
+Deno.test("freeCapacityOf() counts with usual extents when a node reports extents of no size", () => {
+  const node = report({ data: [100] });
+  const pending = [volume("a", 9, { status: { state: "Pending", volumeGroup: "data" } })];
+  const usual = freeCapacityOf(node, pending, parseGroups);
+  const [group] = node.status!.volumeGroups!;
+  const odd = { ...node, status: { ...node.status, volumeGroups: [{ ...group!, extentSize: "0" }] } };
+  assertEquals(freeCapacityOf(odd, pending, parseGroups), usual);
+});
+
 Deno.test("freeCapacityOf() places pending volumes without a group as their agent will, the oldest first", () => {
   const node = report({ data: [100], fast: [40] });
   const at = (second: number) => ({ metadata: { creationTimestamp: `2026-01-01T00:00:0${second}Z` } });
@@ -329,4 +338,23 @@ Deno.test("freeCapacityOf() counts a volume of a layout that only a newer versio
   Object.assign(newer.spec, { layout: { type: "raid4", stripes: 2, stripeSize: "64Ki" } });
   const pending: LvmVolume = { ...newer, status: { state: "Pending", volumeGroup: "data" } };
   assertEquals(freeMiB(report({ data: [100] }), pending), { data: 68 });
+});
+
+Deno.test("freeCapacityOf() takes a thin volume from the pool that it names, and no more than that has", () => {
+  const thin: ThinSpec = { poolSize: { percent: 80n }, pool: "own" };
+  const node = report({ data: [1000] });
+  node.status!.volumeGroups![0]!.thinPools = ["first", "own"].map((name) => (
+    { name, size: "200Mi", availableVirtual: "100Mi" }
+  ));
+  const free = (...volumes: LvmVolume[]) =>
+    ["first", "own"].map((pool) => freeThinMiB(node, { ...thin, pool }, ...volumes)["data"]);
+  assertEquals(free(), [100, 100]);
+  assertEquals(free(volume("a", 64, { thin })), [100, 36]);
+  assertEquals(free(volume("a", 164, { thin })), [100, 0]);
+});
+
+Deno.test("freeCapacityOf() gives no space to a volume whose request only a newer version can read", () => {
+  const newer = volume("a", 30);
+  Object.assign(newer.spec, { source: { image: "newer" } });
+  assertEquals(freeMiB(report({ data: [100] }), newer), { data: 100 });
 });

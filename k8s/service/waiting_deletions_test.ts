@@ -73,3 +73,37 @@ Deno.test("requeueWaitingDeletions() wakes the source of a snapshot only when th
   assertEquals(requeuedBy(snapshot("Ready")), []);
   assertEquals(requeuedBy(undefined), ["vol-1"]);
 });
+
+Deno.test("requeueWaitingDeletions() wakes a volume when the error that was the reason is another one, or gone", () => {
+  const { volumes, takeRequeued } = setUp();
+  const failing = (message: string | undefined): LvmVolume => ({
+    ...{ metadata: { name: "vol-1" }, spec: { nodeName: "a" } as LvmVolume["spec"] },
+    status: { lvUUID: "uuid", ...(message === undefined ? {} : { error: { code: "InUse", message } }) },
+  });
+  const requeuedBy = (now: LvmVolume) => {
+    volumes.set("vol-1", now);
+    return takeRequeued();
+  };
+  assertEquals(requeuedBy(failing(undefined)), []);
+  assertEquals(requeuedBy(failing("it is mounted")), [], "the refusal itself");
+  assertEquals(requeuedBy(failing("it is mounted")), []);
+  assertEquals(requeuedBy(failing("it has a snapshot")), ["vol-1"]);
+  const { status: _, ...withoutStatus } = failing(undefined);
+  assertEquals(requeuedBy(withoutStatus), ["vol-1"]);
+  assertEquals(requeuedBy(withoutStatus), []);
+});
+
+Deno.test("requeueWaitingDeletions() wakes the source of a clone when the clone is created, has failed, or is gone", () => {
+  const { volumes, takeRequeued } = setUp();
+  const clone = (status: LvmVolume["status"]): LvmVolume => ({
+    metadata: { name: "clone" },
+    spec: { nodeName: "a", source: { volume: "vol-1" } } as LvmVolume["spec"],
+    status: status!,
+  });
+  for (const now of [clone({ lvUUID: "uuid" }), clone({ state: "Failed" }), undefined]) {
+    volumes.set("clone", clone({ state: "Pending" }));
+    takeRequeued();
+    volumes.set("clone", now);
+    assertEquals(takeRequeued().includes("vol-1"), true);
+  }
+});

@@ -45,6 +45,14 @@ Deno.test("topologyOfAllNodes() returns every allowed node with the driver, and 
   assertThrows(() => topologyOfAllNodes(zone("9"), cluster), ClaimError);
 });
 
+Deno.test("topologyOfAllNodes() returns the same, in whichever order the nodes are known", () => {
+  const shuffled = { ...cluster, nodes: cluster.nodes.toReversed() };
+  assertEquals(
+    topologyOfAllNodes(undefined, shuffled, "data-web-1"),
+    topologyOfAllNodes(undefined, cluster, "data-web-1"),
+  );
+});
+
 Deno.test("topologyOfAllNodes() prefers another node for each replica of a StatefulSet", () => {
   const preferredOf = (claimName: string) => ids(topologyOfAllNodes(undefined, cluster, claimName).preferred);
   const orders = [0, 1, 2, 3].map((ordinal) => preferredOf(`data-web-${ordinal}`));

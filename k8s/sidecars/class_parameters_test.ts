@@ -36,6 +36,7 @@ Deno.test("readClassParameters() refuses what cannot be meant", () => {
     [{ [`${CSI}fstipe`]: "xfs" }, "no such key"],
     [{ [`${CSI}fstype`]: "xfs", fsType: "ext4" }, "named twice"],
     [{ [`${CSI}provisioner-secret-name`]: "a" }, "one of them is missing"],
+    [{ [`${CSI}provisioner-secret-namespace`]: "a" }, "one of them is missing"],
     [{ [`${CSI}provisioner-secret-name`]: "a", [`${CSI}provisioner-secret-namespace`]: "" }, "one of them is missing"],
     [{ [`${CSI}secret-name`]: "${pvc.nmae}", [`${CSI}secret-namespace`]: "a" }, "is not known here"],
     [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "${pvc.name}" }, "is not known here"],

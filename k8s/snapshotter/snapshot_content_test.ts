@@ -8,6 +8,7 @@ import {
   nextContentStep,
   observedPatch,
   reconcileInputs,
+  shouldDelete,
   snapshotSecretOf,
 } from "./snapshot_content.ts";
 import type { VolumeSnapshotContent } from "../api/snapshot_objects.ts";
@@ -154,4 +155,19 @@ Deno.test("snapshotSecretOf() returns the secret that the snapshot-controller na
   const prefix = "snapshot.storage.kubernetes.io/deletion-secret";
   assertEquals(named({ [`${prefix}-name`]: "a", [`${prefix}-namespace`]: "b" }), { name: "a", namespace: "b" });
   assertEquals([named({ [`${prefix}-name`]: "a" }), named({})], [undefined, undefined]);
+});
+
+Deno.test("shouldDelete() waits for the VolumeSnapshot, unless there is none of a snapshot that was there before", () => {
+  const cases: [ContentFixture, boolean][] = [
+    [{}, false],
+    [{ left: true }, false],
+    [{ deleting: true }, false],
+    [{ deleting: true, left: true }, true],
+    [{ deleting: true, free: true }, false],
+    [{ deleting: true, given: true }, false],
+    [{ deleting: true, given: true, free: true }, true],
+  ];
+  for (const [fixture, expected] of cases) {
+    assertEquals(shouldDelete(content(fixture)), expected, JSON.stringify(fixture));
+  }
 });

@@ -230,7 +230,7 @@ export class Snapshotter {
   /** Notes whether a snapshot waits for space on the node of its volume. Its own size is not known here. */
   #noteSpace({ metadata: { name }, spec: { source } }: VolumeSnapshotContent, error: unknown): void {
     if (!isResourceExhausted(error)) return this.#spaceWaiters.delete(name);
-    const nodeName = this.#options.nodeOfVolume?.(source.volumeHandle ?? "");
+    const nodeName = this.#options.nodeOfVolume(source.volumeHandle ?? "");
     this.#spaceWaiters.add(name, { bytes: 0n, ...(nodeName !== undefined && { nodeNames: [nodeName] }) });
   }
 

@@ -3,6 +3,7 @@ import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
 import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/snapshot_control_plane.ts";
+import { hangingClient } from "../../tests/fake/intercepted_client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
@@ -261,4 +262,32 @@ Deno.test("a content that was deleted while its snapshot was being taken waits f
   snapshotter.requeueWaiting(snapshotNameOf(snapshotUid("gone")));
   await s.waitUntilReady("next");
   assertEquals(reconciled.slice(count).filter((key) => key === "gone"), []);
+});
+
+Deno.test("a snapshotter that ends does not wait for the status of a content", async () => {
+  await using s = await SnapshotControlPlane.start();
+  const options = s.options();
+  const hanging = hangingClient(options.client, "patch volumesnapshotcontents");
+  const stop = s.run({ ...options, client: hanging.client });
+  s.addContent();
+  await hanging.asked;
+  const stopped = stop();
+  assertEquals(await hanging.ended, "aborted");
+  await stopped;
+});
+
+Deno.test("a snapshot without space is tried again only when the node of its volume has more", async () => {
+  await using s = await SnapshotControlPlane.start();
+  const nodeOfVolume = (handle: string) => handle === "v1" ? "a" : undefined;
+  const options = { ...s.options(), nodeOfVolume, backoff: { startMs: 600_000, capMs: 600_000 } };
+  const snapshotter = new Snapshotter(options);
+  s.run(options, snapshotter);
+  s.driver.injectFault("createSnapshot", { error: new CallError(Code.ResourceExhausted, "vg is full") });
+  s.addContent();
+  await s.controlPlane.waitForEvent("SnapshotCreationFailed");
+  snapshotter.requeueExhausted({ nodeName: "b", largestBytes: 1n << 50n });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assertEquals(s.driver.callCount("createSnapshot"), 1);
+  snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  await s.waitUntilReady();
 });

@@ -17,10 +17,10 @@ export interface SnapshotterOptions extends SidecarOptions {
   /** Reports whether a snapshot that was ready may not be so any more; never by default. */
   readonly needsRecheck?: (handle: string) => boolean;
   /**
-   * Returns the node of a volume, by its handle; `undefined` when it is not known. Without it, a snapshot that waits for
+   * Returns the node of a volume, by its handle; `undefined` when it is not known: then a snapshot that waits for
    * space is retried when any node has more.
    */
-  readonly nodeOfVolume?: ((volumeHandle: string) => string | undefined) | undefined;
+  readonly nodeOfVolume: (volumeHandle: string) => string | undefined;
   /** The interval at which missing kinds are looked for, in milliseconds; a minute. */
   readonly missingKindRetryMs?: number | undefined;
 }

@@ -263,8 +263,10 @@ Deno.test("a content without a VolumeSnapshot is deleted by itself, with its sna
 });
 
 Deno.test("contents of other drivers are left alone, and labels that name a node change nothing", async () => {
-  await using s = await scene();
-  s.addContent("foreign", { spec: { driver: "other.example" } });
+  await using s = await SnapshotControlPlane.start();
+  const reconciled = new Set<string>();
+  s.run({ ...s.options(), onReconciled: ({ key }) => reconciled.add(key) });
+  s.addContent("foreign", { spec: { driver: "other.example", volumeSnapshotClassName: "other" } });
   s.addContent("content", { metadata: { labels: { "snapshot.storage.kubernetes.io/managed-by": "somewhere-else" } } });
   await s.waitUntilReady();
   await s.releaseContent("foreign");
@@ -272,6 +274,7 @@ Deno.test("contents of other drivers are left alone, and labels that name a node
   await s.waitUntilDeleted();
   assertEquals(s.storedContent("foreign")!.metadata.finalizers, [CONTENT_FINALIZER]);
   assertEquals(s.controlPlane.requestsOf().filter((one) => one.includes("foreign")), []);
+  assertEquals([...reconciled], ["content"]);
   assertEquals(s.driver.calls.map(({ call }) => call), ["createSnapshot", "deleteSnapshot"]);
 });
 

@@ -202,6 +202,7 @@ function provision(
   const recorder = new EventRecorder(sharedOptions.client, { component: DRIVER, instance: "test" });
   const claims = startInformer(persistentVolumeClaims);
   const provisioner = new Provisioner({
+    nodeOfSource: () => undefined,
     ...sharedOptions,
     events: recorder,
     claims,

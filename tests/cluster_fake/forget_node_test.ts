@@ -5,7 +5,7 @@
  * @module
  */
 
-import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { forget } from "../../k8s/node_removal/forget_node.ts";
 import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
@@ -156,35 +156,17 @@ async function setUpCommand() {
   };
 }
 
-Deno.test("denolith forget-node: shows its plan, carries it out with --yes, and refuses a node that reports", async () => {
+Deno.test("denolith forget-node: its permissions let it reach the API server, and give up a node", async () => {
   await using s = await setUpCommand();
-  const lastUpdateTime = new Date().toISOString();
-  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER }, status: { lastUpdateTime } });
-  const preview = await s.runDenolith("forget-node", "n1");
-  assertEquals([preview.code, preview.err], [0, ""]);
-  assertMatch(preview.out, /its LVMNode would be removed\n {2}it seems to be alive: its agent reported \d+ s ago\n/);
-  const refused = await s.runDenolith("forget-node", "n1", "--yes");
-  assertEquals([refused.code, refused.out], [1, ""]);
-  assertMatch(refused.err, /^denolith: forgetting node n1: it seems to be alive: its agent reported/);
-  assertEquals(s.api.objects(lvmNodes).length, 1);
-  const done = await s.runDenolith("forget-node", "n1", "--yes", "--force", "it was wiped", "--json");
+  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER } });
+  const done = await s.runDenolith("forget-node", "n1", "--yes");
   assertEquals([done.code, done.err], [0, ""]);
-  const { done: isDone, lvmNode, volumes } = JSON.parse(done.out);
-  assertEquals([isDone, lvmNode, volumes], [true, true, []]);
   assertEquals(s.api.objects(lvmNodes), []);
-  const nothing = await s.runDenolith("forget-node", "n1", "--yes");
-  assertEquals([nothing.code, nothing.out], [0, "There is nothing of node n1 to forget.\n"]);
 });
 
-Deno.test("denolith status: reads the status of a named node from the cluster, and reports a cluster that does not answer", async () => {
+Deno.test("denolith status: its permissions let it read the objects of a node from the cluster", async () => {
   await using s = await setUpCommand();
-  const { code, err, out } = await s.runDenolith("status", "--node-name", "n1", "--json");
-  if (code === 0) assertEquals(JSON.parse(out).orphans, []);
-  else assertMatch(err, /^denolith: /); // this machine may have no LVM, or the test may not be root
+  await s.runDenolith("status", "--node-name", "n1"); // this machine may have no LVM, or the test may not be root
   const asked = s.api.requests.map(({ path, query }) => `${path.split("/").at(-1)} ${query.get("fieldSelector")}`);
   assertEquals(asked.sort(), ["lvmsnapshots spec.nodeName=n1", "lvmvolumes spec.nodeName=n1"]);
-  s.api.faults.refuse = { status: 403, times: 100 };
-  const refused = await s.runDenolith("status", "--node-name", "n1");
-  assertEquals([refused.code, refused.out], [1, ""]);
-  assertMatch(refused.err, /list lvm(volumes|snapshots): /); // whichever answer came first
 });

@@ -13,13 +13,19 @@ Deno.test.each<[ProcessRole, AuthorizedRequest, string | undefined]>([
   ["controller", { ...claims, method: "DELETE" }, "controller: delete persistentvolumeclaims in a namespace"],
   ["controller", { ...leases, method: "GET", namespace: "storage", name: "l" }, undefined],
   ["controller", { ...leases, method: "GET" }, "controller: list coordination.k8s.io/leases"],
+  ["node", { ...leases, method: "PATCH", namespace: "storage", name: "l" }, undefined],
+  [
+    "node",
+    { ...leases, method: "PUT", namespace: "storage", name: "l" },
+    "node: update coordination.k8s.io/leases in a namespace",
+  ],
   ["controller", { ...leases, method: "PUT", name: "l" }, "controller: update coordination.k8s.io/leases"],
   ["node", { ...claims, method: "GET" }, "node: get persistentvolumeclaims in a namespace"],
   ["node", { method: "GET", isWatch: true, group: "lvm.denolith.dev", resource: "lvmvolumes" }, undefined],
   [
     "node",
-    { method: "GET", isWatch: true, group: "lvm.denolith.dev", resource: "lvmnodes" },
-    "node: watch lvm.denolith.dev/lvmnodes",
+    { method: "GET", isWatch: false, group: "lvm.denolith.dev", resource: "lvmnodes", name: "n1" },
+    "node: get lvm.denolith.dev/lvmnodes",
   ],
 ])("missingPermission() for %s: %j", (role, request, expected) => {
   assertEquals(missingPermission(role, request), expected);

@@ -54,6 +54,7 @@ Deno.test("a request that fails after a restart of the controller is not made an
     const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
     const handlers = controllerHandlers({ volumes: cluster.volumes, locks: new Locks() });
     const provisioner = new Provisioner({
+      nodeOfSource: () => undefined,
       ...{ driverName: DRIVER, topologyKey: TOPOLOGY_KEY, client, events },
       csi: inProcessCsi({ handlers, onCallCompleted: ({ code }) => codes.push(code) }),
       intents: volumeIntents({ client, driver: DRIVER, topologyKey: TOPOLOGY_KEY, volumes: objects }),

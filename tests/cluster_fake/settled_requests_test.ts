@@ -69,6 +69,7 @@ async function setUp() {
     intents: volumeIntents({ client, driver: DRIVER, topologyKey: TOPOLOGY_KEY, volumes: objects }),
     ...{ claims: informer(persistentVolumeClaims), volumes: informer(persistentVolumes) },
     ...{ classes: informer(storageClasses), nodes: informer(nodes), csiNodes: informer(csiNodes) },
+    ...{ nodeOfSource: () => undefined, nodeOfVolume: () => undefined },
     backoff: { startMs: 600_000, capMs: 600_000 }, // the test fails if anything waits for it
   };
   const provisioner = new Provisioner(options);

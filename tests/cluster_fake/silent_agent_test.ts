@@ -32,6 +32,8 @@ async function setUp() {
     waitUntilSilent: async () => {
       for (let minute = 1; minute <= 6; minute++) {
         await clock.advance(60_000);
+        cluster.api.sendBookmarks();
+        await new Promise((resolve) => setTimeout(resolve, 5)); // they are seen
         await report("node-2");
       }
     },

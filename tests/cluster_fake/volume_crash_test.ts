@@ -104,6 +104,6 @@ function keyOf({ moment, command, occurrence }: CrashPoint): string {
  * one report for several changes, the agent may miss one.
  */
 async function crashesAt(point: CrashPoint): Promise<boolean> {
-  for (let attempt = 1; attempt <= 3; attempt++) if ((await runLifecycle(point)).hasCrashed) return true;
+  for (let attempt = 1; attempt <= 10; attempt++) if ((await runLifecycle(point)).hasCrashed) return true;
   return false;
 }

@@ -62,10 +62,15 @@ export async function startControllers(cluster: FakeCluster): Promise<AsyncDispo
   const provisioner = new Provisioner({
     ...{ ...claimOptions, ...classes, topologyKey: TOPOLOGY_KEY, nodes: inform(nodes) },
     intents: volumeIntents({ client, driver: DRIVER, topologyKey: TOPOLOGY_KEY, volumes: objects }),
+    nodeOfSource: ({ handle }) => (objects.get(handle) ?? cluster.snapshotObjects.get(handle))?.spec.nodeName,
   });
-  const controllers = [capacity, provisioner, new Resizer(claimOptions), new Modifier(claimOptions)];
+  const nodeOfVolume = (handle: string) => objects.get(handle)?.spec.nodeName;
+  const controllers = [
+    ...[capacity, provisioner, new Resizer({ ...claimOptions, nodeOfVolume }), new Modifier(claimOptions)],
+    new Snapshotter({ ...shared, nodeOfVolume }),
+  ];
   await Promise.all(informers.map(({ synced }) => synced));
-  for (const controller of [...controllers, new Snapshotter(shared)]) running.push(controller.run(signal));
+  for (const controller of controllers) running.push(controller.run(signal));
   running.push(bindVolumes({ client: cluster.client, claims, volumes }, signal));
   return {
     [Symbol.asyncDispose]: async () => {

@@ -119,6 +119,8 @@ export class FakeApiServer implements AsyncDisposable {
   };
   /** All requests so far. */
   readonly requests: LoggedRequest[] = [];
+  /** The number of pings so far. */
+  pings = 0;
   /** The clients that act as a process of the driver, by user agent; besides those whose user agent says so. */
   readonly processes = new Map<string, ProcessRole>();
   readonly #missingPermissions = new Set<string>();
@@ -233,7 +235,10 @@ export class FakeApiServer implements AsyncDisposable {
 
   async #handle(request: Request): Promise<Response> {
     const { pathname: path, searchParams: query } = new URL(request.url);
-    if (path === "/livez") return new Response("ok");
+    if (path === "/livez") {
+      this.pings++;
+      return new Response("ok");
+    }
     const text = await request.text();
     const body: unknown = text === "" ? undefined : JSON.parse(text);
     this.requests.push({ method: request.method, path, query, body, headers: request.headers });

@@ -24,6 +24,7 @@ import {
   volumeAttributesClasses,
 } from "../../k8s/api/objects.ts";
 import type { ProvisionerOptions } from "../../k8s/provisioner/provisioner_options.ts";
+import type { ResizerOptions } from "../../k8s/resizer/resizer.ts";
 import { secrets } from "../../k8s/sidecars/secrets.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { bindVolumes } from "./volume_binder.ts";
@@ -37,7 +38,7 @@ export const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";
 export const PROVISIONER_ANNOTATION = "volume.kubernetes.io/storage-provisioner";
 
 /** The options of any controller under test. */
-type ControllerOptions = ProvisionerOptions & { readonly csi: FakeDriver };
+type ControllerOptions = ProvisionerOptions & ResizerOptions & { readonly csi: FakeDriver };
 
 /** A task that runs until it is aborted. */
 type Task = (signal: AbortSignal) => Promise<void>;
@@ -115,6 +116,8 @@ export class FakeControlPlane implements AsyncDisposable {
       client,
       csi: this.driver,
       intents: this.driver,
+      nodeOfSource: () => undefined,
+      nodeOfVolume: () => undefined,
       events: recorder,
       claims: this.#start(new Informer(client, persistentVolumeClaims, options)),
       volumes: this.#start(new Informer(client, persistentVolumes, options)),

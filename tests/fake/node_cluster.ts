@@ -27,7 +27,8 @@ import {
 import { NodeReconciler } from "../../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../../k8s/agent/node_limits.ts";
 import { recordedLvOf } from "../../k8s/agent/object_reconciler.ts";
-import { nodes } from "../../k8s/api/objects.ts";
+import { type Lease, leases, nodes } from "../../k8s/api/objects.ts";
+import { agentLeaseSelector } from "../../k8s/api/agent_leases.ts";
 import { OrphanReconciler } from "../../k8s/agent/orphan_reconciler.ts";
 import { PhysicalVolumeConditions } from "../../k8s/agent/physical_volume_conditions.ts";
 import { PoolConditions } from "../../k8s/agent/pool_conditions.ts";
@@ -40,6 +41,9 @@ import { FakeClock } from "./clock.ts";
 
 /** The driver's name in tests. */
 export const DRIVER = "lvm.denolith.dev";
+
+/** The namespace of the driver. */
+export const NAMESPACE = "denolith-system";
 
 /** Options of a process of the cluster. */
 export interface ProcessOptions {
@@ -89,6 +93,7 @@ export class FakeAgent implements AsyncDisposable {
     const ownNode = { fieldSelector: `spec.nodeName=${name}` };
     const volumeObjects = this.objects = new Informer(client, lvmVolumes, ownNode);
     const snapshotObjects = this.snapshotObjects = new Informer(client, lvmSnapshots, ownNode);
+    const nodeObjects = new Informer(client, lvmNodes, { fieldSelector: `metadata.name=${name}` });
     const onChange = () => this.node.requeue();
     this.machine = openMachine({
       exec,
@@ -119,6 +124,7 @@ export class FakeAgent implements AsyncDisposable {
       driver: DRIVER,
       nodeName: name,
       groups: ANY_GROUP,
+      ...{ objects: nodeObjects, namespace: NAMESPACE },
       onReport: async (report) => {
         this.machine.cowMonitor.observe(report);
         this.machine.trimmer.observe(report);
@@ -127,7 +133,7 @@ export class FakeAgent implements AsyncDisposable {
         await this.snapshots.verify(report);
       },
       conditions: (report) => [...this.orphans.observe(report), ...this.pools.observe(report), ...pvs.observe(report)],
-      onWritten: async (object) => {
+      onReported: async (object) => {
         this.pools.recordEvents(object);
         pvs.recordEvents(object);
         await this.orphans.reconcile(object);
@@ -171,6 +177,7 @@ export class FakeAgent implements AsyncDisposable {
     this.#running = [
       volumeObjects.start(signal),
       snapshotObjects.start(signal),
+      nodeObjects.start(signal),
       volumeController.run(signal),
       snapshotController.run(signal),
       this.node.run(signal),
@@ -201,6 +208,7 @@ export class FakeController implements AsyncDisposable {
   readonly objects: Informer<LvmVolume>;
   readonly snapshotObjects: Informer<LvmSnapshot>;
   readonly nodes: Informer<LvmNode>;
+  readonly agentLeases: Informer<Lease>;
   readonly agents: AgentLiveness;
   readonly volumes: ClusterVolumes;
   readonly snapshots: ClusterSnapshots;
@@ -214,14 +222,18 @@ export class FakeController implements AsyncDisposable {
     this.objects = new Informer(client, lvmVolumes);
     this.snapshotObjects = new Informer(client, lvmSnapshots);
     this.nodes = new Informer(client, lvmNodes, { clock });
-    this.agents = new AgentLiveness({ nodes: this.nodes, clock });
+    const selection = { namespace: NAMESPACE, labelSelector: agentLeaseSelector(DRIVER) };
+    this.agentLeases = new Informer(client, leases, { ...selection, clock });
+    this.agents = new AgentLiveness({ nodes: this.nodes, agentLeases: this.agentLeases, clock });
     const sharedOptions = {
       ...{ client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, agents: this.agents, waitMs },
     };
     this.volumes = new ClusterVolumes({ ...sharedOptions, volumes: this.objects, parseGroups: parseGroupList });
     this.snapshots = new ClusterSnapshots({ ...sharedOptions, volumes: this.volumes });
     const { signal } = this.#stop;
-    this.#running = [this.objects, this.snapshotObjects, this.nodes].map((informer) => informer.start(signal));
+    this.#running = [this.objects, this.snapshotObjects, this.nodes, this.agentLeases].map((informer) =>
+      informer.start(signal)
+    );
   }
 
   /** Waits until its informers have seen all objects. */

@@ -15,13 +15,15 @@ import {
   type LvmVolume,
   lvmVolumes,
 } from "../../../k8s/api/lvm_objects.ts";
-import type { Pod } from "../../../k8s/api/objects.ts";
+import { agentLeaseName } from "../../../k8s/api/agent_leases.ts";
+import { leases, type Pod } from "../../../k8s/api/objects.ts";
+import { sidecarLeaseName } from "../../../k8s/runtime/leader.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 import { deniedPermissions, TEST_USER_AGENT } from "./rbac_usage.ts";
 import { TestNamespace } from "./test_namespace.ts";
-import { QUICK } from "./objects.ts";
+import { DRIVER, QUICK } from "./objects.ts";
 
 const AGENT = "denolith-node";
 const AGENT_USER = `system:serviceaccount:${SYSTEM_NAMESPACE}:${AGENT}`;
@@ -170,6 +172,9 @@ Deno.test("the token of a node's agent cannot write objects of another node, eve
     FOREIGN_NODE_MESSAGE,
   );
   await agent.delete(lvmVolumes, ownName);
+  const lease = (name: string) => agent.patch(leases, { name, namespace: SYSTEM_NAMESPACE }, NO_LABEL);
+  await lease(agentLeaseName(ownNode));
+  await assertDenied("a controller's Lease", lease(sidecarLeaseName("csi-provisioner", DRIVER)), FOREIGN_NODE_MESSAGE);
 
   // The policy applies to agents only.
   await ns.patch("LVMVolume", volume.name, LABEL.merge);
@@ -202,8 +207,18 @@ Deno.test("agents do all of their work under the policy, without any refused req
   await ns.deleteAndWait("PersistentVolumeClaim", "data");
   await ns.waitForCleanup();
   const since = Date.now();
-  const isNew = (lastUpdateTime = "") => Date.parse(lastUpdateTime) > since;
-  await ns.waitFor("LVMNode", ns.node.name, (node) => isNew(node?.status?.lastUpdateTime), "is written again");
+  // What the agent writes about a change is a sign of life, too. Only a node without changes renews its Lease.
+  const signsOfLife = [
+    ["lvmnode", ns.node.name, "--output=jsonpath={.status.lastUpdateTime}"],
+    ["lease", agentLeaseName(ns.node.name), "--namespace", SYSTEM_NAMESPACE, "--output=jsonpath={.spec.renewTime}"],
+  ];
+  await pollUntil(
+    async () => {
+      const times = await Promise.all(signsOfLife.map((args) => ns.kubectl("get", ...args)));
+      return times.some((time) => Date.parse(time) > since);
+    },
+    { action: "wait for a sign of life of the agent", timeoutMs: 300_000 },
+  );
   const events = await ns.cluster.controlPlane.auditEvents();
   assertEquals([...deniedPermissions(AGENT_USER, events)], []);
 });

@@ -1,0 +1,111 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { hangingClient } from "../../tests/fake/intercepted_client.ts";
+import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
+import { CallError, Code } from "../sidecars/csi_client.ts";
+import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
+import { Provisioner } from "./provisioner.ts";
+
+/** Starts a cluster and a provisioner. */
+async function scene() {
+  const cluster = await FakeControlPlane.start();
+  const options = cluster.controllerOptions();
+  const provisioner = new Provisioner(options);
+  cluster.run((signal) => provisioner.run(signal));
+  return {
+    ...{ cluster, driver: cluster.driver },
+    provisionerClaims: options.claims,
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+const withSelectedNode = (node: string) => ({ annotations: { [SELECTED_NODE_ANNOTATION]: node } });
+
+Deno.test("a provisioner that ends does not wait for its PersistentVolume", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const hanging = hangingClient(cluster.controllerOptions().client, "create persistentvolumes");
+  const provisioner = new Provisioner({ ...cluster.controllerOptions(), client: hanging.client });
+  const stop = cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim();
+  await hanging.asked;
+  const stopped = stop();
+  assertEquals(await hanging.ended, "aborted");
+  await stopped;
+});
+
+Deno.test("a volume whose size the driver does not tell has that of its claim", async () => {
+  await using s = await scene();
+  const { createVolume } = s.driver;
+  s.driver.createVolume = async (request, options) => {
+    return { ...await createVolume.call(s.driver, request, options), capacityBytes: 0n };
+  };
+  s.cluster.addClaim();
+  await s.cluster.waitForBound();
+  assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "1Gi" });
+});
+
+Deno.test("another pending call for the same volume is not reported", async () => {
+  await using s = await scene();
+  s.driver.injectFault("createVolume", { error: new CallError(Code.Aborted, "busy") });
+  s.cluster.addClaim();
+  await s.cluster.waitForBound();
+  await s.cluster.waitForEvent("ProvisioningSucceeded");
+  assertEquals(s.cluster.eventReasons(), ["ProvisioningSucceeded"]);
+});
+
+Deno.test("a volume that is created within five seconds is not announced, and a slower one is, once", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const clock = new FakeClock();
+  const { createVolume } = cluster.driver;
+  const [asked, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  cluster.driver.createVolume = async (request, options) => {
+    asked.resolve();
+    await gate.promise;
+    return await createVolume.call(cluster.driver, request, options);
+  };
+  const provisioner = new Provisioner({ ...cluster.controllerOptions(), clock });
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim();
+  await asked.promise;
+  await clock.advance(4_900);
+  assertEquals(cluster.eventReasons(), []);
+  await clock.advance(100);
+  assertMatch(await cluster.waitForEvent("Provisioning"), /is creating a volume for claim default\/data/);
+  gate.resolve();
+  await cluster.waitForBound();
+  await cluster.waitForEvent("ProvisioningSucceeded");
+  cluster.addClaim("quick");
+  await cluster.waitForBound("quick");
+  const done = ["Provisioning", "ProvisioningSucceeded", "ProvisioningSucceeded"];
+  await waitUntil(() => cluster.eventReasons().length === done.length, "the last event");
+  await clock.advance(60_000);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assertEquals(cluster.eventReasons(), done);
+});
+
+Deno.test("a node that the scheduler has chosen meanwhile is kept when the one before had no space", async () => {
+  await using s = await scene();
+  const refusal = Promise.withResolvers<void>();
+  const error = new CallError(Code.ResourceExhausted, "vg is full");
+  s.driver.injectFault("createVolume", { error, waitFor: refusal.promise });
+  const asked = s.driver.waitForCall("createVolume");
+  s.cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("a"));
+  await asked;
+  const at = { namespace: "default", name: "data" };
+  await s.cluster.client.patch(persistentVolumeClaims, at, { merge: { metadata: withSelectedNode("b") } });
+  const selections = new Set<string | undefined>();
+  s.cluster.claims.subscribe((_, now) => selections.add(now && selectedNodeOf(now)));
+  await s.provisionerClaims.waitFor("default/data", (now) => now !== undefined && selectedNodeOf(now) === "b");
+  refusal.resolve();
+  await s.cluster.waitForBound();
+  assertEquals([...selections], ["b"]);
+});
+
+Deno.test("a PersistentVolume without a spec holds nothing up", async () => {
+  await using s = await scene();
+  s.cluster.api.put(persistentVolumes, { metadata: { name: "odd" } });
+  await s.cluster.volumes.waitFor("odd", (volume) => volume !== undefined, { timeoutMs: 5_000 });
+  s.cluster.addClaim();
+  await s.cluster.waitForBound();
+});

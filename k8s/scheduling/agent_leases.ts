@@ -1,0 +1,62 @@
+/**
+ * Creates the Leases by which agents show that they are alive. An agent without one writes its LVMNode instead, which
+ * every version of the controller takes for a sign of life. So the Leases exist only where a controller reads them.
+ *
+ * @module
+ */
+
+import { agentLeaseFor, agentLeaseName, nodeOfAgentLease } from "../api/agent_leases.ts";
+import type { LvmNode } from "../api/lvm_objects.ts";
+import { keyOfName, type Lease, leases } from "../api/objects.ts";
+import { isAlreadyExists } from "../client/client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+
+/** Options of {@linkcode AgentLeases}. The informers are started, and shared, by whoever supplies them. */
+export interface AgentLeasesOptions extends SidecarOptions {
+  /** The namespace of the Leases. */
+  readonly namespace: string;
+  /** The LVMNodes. */
+  readonly nodes: Informer<LvmNode>;
+  /** The Leases of the agents. */
+  readonly agentLeases: Informer<Lease>;
+}
+
+/** The number of Leases that are created at the same time. */
+const MAX_CONCURRENT_WRITES = 10;
+
+/** The time limit for the cache to show a new Lease, in milliseconds. */
+const CACHE_WAIT_MS = 10_000;
+
+/** Creates the Leases of agents. Two of them at the same time create each Lease once. */
+export class AgentLeases {
+  readonly #options: AgentLeasesOptions;
+
+  /** Creates it; nothing runs before {@linkcode AgentLeases.run}. */
+  constructor(options: AgentLeasesOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until the signal is aborted. It may be run again. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { nodes, agentLeases } = this.#options;
+    const options = { parallel: MAX_CONCURRENT_WRITES, ...this.#options, waitsForNodes: false };
+    await sidecarController("agentlease", options, (name) => this.#reconcile(name, signal))
+      .watch(nodes)
+      .watch(agentLeases, (lease) => [nodeOfAgentLease(lease) ?? []].flat(), { replay: false })
+      .run(signal);
+  }
+
+  async #reconcile(nodeName: string, signal: AbortSignal): Promise<void> {
+    const { client, driverName, namespace, nodes, agentLeases } = this.#options;
+    const node = nodes.get(nodeName);
+    const key = keyOfName({ name: agentLeaseName(nodeName), namespace });
+    if (node?.spec.driverName !== driverName || agentLeases.get(key) !== undefined) return;
+    try {
+      await client.create(leases, agentLeaseFor(node, namespace), { signal });
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+    }
+    await agentLeases.waitForCache(key, (lease) => lease !== undefined, { signal, timeoutMs: CACHE_WAIT_MS });
+  }
+}

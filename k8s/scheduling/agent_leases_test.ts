@@ -1,0 +1,71 @@
+import { assertEquals } from "@std/assert";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { agentLeaseSelector } from "../api/agent_leases.ts";
+import { lvmNodes } from "../api/lvm_objects.ts";
+import { leases } from "../api/objects.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { Informer } from "../runtime/informer.ts";
+import { AgentLeases } from "./agent_leases.ts";
+
+const [DRIVER, NAMESPACE] = ["lvm.denolith.dev", "driver"];
+
+/** Starts an API server, and what creates Leases. */
+function scene() {
+  const api = FakeApiServer.start({ resources: [lvmNodes] });
+  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (controller)" });
+  const administrator = new HttpClient({ url: api.url }, { userAgent: "administrator" });
+  const nodes = new Informer(client, lvmNodes);
+  const agentLeases = new Informer(client, leases, {
+    ...{ namespace: NAMESPACE, labelSelector: agentLeaseSelector(DRIVER) },
+  });
+  const stop = new AbortController();
+  const options = { client, driverName: DRIVER, namespace: NAMESPACE, nodes, agentLeases };
+  const backoff = { startMs: 5, capMs: 20 };
+  const running = [
+    ...[nodes, agentLeases].map((informer) => informer.start(stop.signal)),
+    ...[1, 2].map(() => new AgentLeases({ ...options, backoff }).run(stop.signal)),
+  ];
+  return {
+    ...{ api, administrator },
+    addNode: (name: string, driverName = DRIVER) => api.put(lvmNodes, { metadata: { name }, spec: { driverName } }),
+    names: () => api.objects(leases).map(({ metadata: { name, namespace } }) => `${namespace}/${name}`).sort(),
+    [Symbol.asyncDispose]: async () => {
+      stop.abort();
+      await Promise.all(running);
+      for (const one of [client, administrator]) one[Symbol.dispose]();
+      await api[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("AgentLeases creates the Lease of each LVMNode of the driver, owned by it, and again when it is deleted", async () => {
+  await using s = scene();
+  const { metadata: { uid } } = s.addNode("a");
+  s.addNode("others", "csi.example.com");
+  s.addNode("b");
+  await waitUntil(() => s.names().length === 2, "the Leases");
+  assertEquals(s.names(), ["driver/agent.a", "driver/agent.b"]);
+  const { metadata, spec } = s.api.objects(leases).find(({ metadata }) => metadata.name === "agent.a")!;
+  assertEquals(metadata.ownerReferences, [{
+    apiVersion: "lvm.denolith.dev/v1alpha1",
+    kind: "LVMNode",
+    name: "a",
+    uid: uid!,
+  }]);
+  assertEquals(spec, { leaseDurationSeconds: 300 });
+  await s.administrator.delete(leases, { name: "agent.a", namespace: NAMESPACE });
+  await waitUntil(() => s.names().length === 2, "another Lease");
+});
+
+Deno.test("AgentLeases tries again after a failure, and leaves a Lease that exists as it is", async () => {
+  await using s = scene();
+  s.addNode("a");
+  await waitUntil(() => s.names().length === 1, "the Lease");
+  const at = { name: "agent.a", namespace: NAMESPACE };
+  await s.administrator.patch(leases, at, { merge: { spec: { renewTime: "2026-01-01T00:00:00.000000Z" } } });
+  s.api.faults.refuse = { status: 500, times: 2 };
+  s.addNode("b");
+  await waitUntil(() => s.names().length === 2, "the other Lease");
+  assertEquals(s.api.objects(leases)[0]?.spec?.renewTime, "2026-01-01T00:00:00.000000Z");
+});
