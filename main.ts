@@ -9,34 +9,20 @@ import { checkFlags, messageOf, parseCommandLine, UsageError } from "./cli/comma
 import { SUBCOMMANDS } from "./cli/commands.ts";
 import { permissionsFor } from "./cli/permissions.ts";
 import { isSandboxed, runSandboxed, serveWorker, type WorkerRequest } from "./cli/sandbox.ts";
+import { abortOnSignals } from "./cli/shutdown.ts";
 import { StorageError } from "./lvm/error.ts";
-
-/** The time after the first signal in which a further SIGINT is ignored, in milliseconds. */
-const REPEATED_SIGINT_MS = 1_000;
-
-/**
- * Returns a signal that is aborted by SIGTERM or SIGINT. A supervisor may send the same signal twice (timeout(1) does),
- * so further SIGTERMs change nothing. A second Ctrl-C ends the process at once, unless it follows the first signal
- * within {@linkcode REPEATED_SIGINT_MS}.
- */
-function abortOnSignals(): AbortSignal {
-  const end = new AbortController();
-  const onSignal = () => {
-    if (!end.signal.aborted) {
-      Deno.unrefTimer(setTimeout(() => Deno.removeSignalListener("SIGINT", onSignal), REPEATED_SIGINT_MS));
-    }
-    end.abort();
-  };
-  for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.addSignalListener(signal, onSignal);
-  return end.signal;
-}
 
 /**
  * Runs a command line.
  *
+ * @param options `runInSandbox` runs a subcommand that has permissions of its own; `waitForSignals` returns what is aborted
+ * when the process is asked to end
  * @returns the exit status: 0 when it succeeded, 1 when it failed, 2 when the command line is invalid
  */
-function main(args: readonly string[]): Promise<number> {
+export function main(
+  args: readonly string[],
+  { runInSandbox = runSandboxed, waitForSignals = (): AbortSignal => abortOnSignals() } = {},
+): Promise<number> {
   return exitStatusOf(async () => {
     const request = parseCommandLine(SUBCOMMANDS, args);
     if (request.kind === "help") {
@@ -47,15 +33,15 @@ function main(args: readonly string[]): Promise<number> {
     const subcommand = SUBCOMMANDS[name]!;
     await checkFlags(name, subcommand, flags);
     const { access } = subcommand;
-    const end = abortOnSignals();
+    const end = waitForSignals();
     if (access === undefined) return await execute({ name, flags }, end);
     const permissions = permissionsFor(await access(flags), import.meta.filename!);
-    return await runSandboxed({ name, flags }, { module: import.meta.url, permissions, end });
+    return await runInSandbox({ name, flags }, { module: import.meta.url, permissions, end });
   });
 }
 
 /** Runs the body of a subcommand. @returns its exit status */
-function execute({ name, flags }: WorkerRequest, end: AbortSignal): Promise<number> {
+export function execute({ name, flags }: WorkerRequest, end: AbortSignal): Promise<number> {
   return exitStatusOf(() => SUBCOMMANDS[name]!.run(flags, end));
 }
 

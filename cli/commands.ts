@@ -26,7 +26,7 @@ import {
   THIN_POOL_FLAGS,
 } from "./flags.ts";
 import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
-import type { AccessScope } from "./permissions.ts";
+import { type AccessScope, SHELL_ENVIRONMENT } from "./permissions.ts";
 
 const standalone: Subcommand = {
   summary: "Serve all CSI services on one socket, for a plain host or any orchestrator",
@@ -60,6 +60,7 @@ const standalone: Subcommand = {
   access: async (flags) => ({
     sockets: [socketPath(flags.endpoint!)],
     directories: [...await withRealPaths(parseMountRoots(flags["mount-roots"]!)), ...cgroupDirectories(flags)],
+    variables: shellVariables(flags),
   }),
   run: async (flags, end) => await (await import("./standalone.ts")).standalone(flags, end),
 };
@@ -75,6 +76,12 @@ const node: Subcommand = {
       help: "Name of the Node object of this node",
       default: () => Deno.hostname(),
       check: requireNodeId,
+    },
+    namespace: {
+      value: "NAME",
+      help: "Namespace of the driver, where the agent renews its Lease",
+      default: () => "denolith-system",
+      check: namespaceName,
     },
     "kubelet-dir": {
       value: "PATH",
@@ -253,11 +260,18 @@ function cgroupDirectories(flags: Flags): string[] {
 
 async function nodeAccess(flags: Flags): Promise<AccessScope> {
   const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
+  const { variables = [], ...cluster } = await clusterAccess(flags);
   return {
     sockets: flags["disable-registration"] === undefined ? [socket, registrationSocket] : [socket],
     directories: [...await withRealPaths([kubeletDir]), ...cgroupDirectories(flags)],
-    ...await clusterAccess(flags),
+    ...cluster,
+    variables: [...variables, ...shellVariables(flags)],
   };
+}
+
+/** Returns the variables that the shell of lvm needs. */
+function shellVariables(flags: Flags): readonly string[] {
+  return flags["lvm-shell"] === undefined ? [] : SHELL_ENVIRONMENT;
 }
 
 async function statusAccess(flags: Flags): Promise<AccessScope> {

@@ -14,27 +14,37 @@ import { knownObjects, listManaged } from "../k8s/agent/orphans.ts";
 import { reportedVolumes } from "../k8s/agent/volume_progress.ts";
 import { examine } from "../lvm/doctor/doctor.ts";
 import { diagnosisJson, diagnosisText } from "../lvm/doctor/text.ts";
-import { HostExec } from "../lvm/exec.ts";
+import { type Exec, HostExec } from "../lvm/exec.ts";
 import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
 import { overcommitOption } from "./flags.ts";
 
-/** Prints the problems of this host, with remedies. @returns the exit status: 1 when one of them is an error */
-export async function doctor(flags: Flags): Promise<number> {
+/**
+ * Prints the problems of this host, with remedies.
+ *
+ * @param exec runs the commands
+ * @returns the exit status: 1 when one of them is an error
+ */
+export async function doctor(flags: Flags, exec: Exec = new HostExec()): Promise<number> {
   const path = socketPath(flags.endpoint!);
   const state = await probeSocket(path).catch(() => undefined);
   const diagnosis = await examine({
-    ...hostOptions(flags),
+    ...hostOptions(flags, exec),
     ...(state === undefined ? {} : { socket: { path, state } }),
   });
   console.log(flags.json === "true" ? diagnosisJson(diagnosis) : diagnosisText(diagnosis));
   return diagnosis.level === "error" ? 1 : 0;
 }
 
-/** Prints the state of the driver on this host, compared with the cluster when `--node-name` is given. @returns 0 */
-export async function status(flags: Flags): Promise<number> {
+/**
+ * Prints the state of the driver on this host, compared with the cluster when `--node-name` is given.
+ *
+ * @param exec runs the commands
+ * @returns 0
+ */
+export async function status(flags: Flags, exec: Exec = new HostExec()): Promise<number> {
   const overcommit = overcommitOption(flags);
-  const report = await readStatus({ ...hostOptions(flags), ...await clusterOptions(flags), overcommit });
+  const report = await readStatus({ ...hostOptions(flags, exec), ...await clusterOptions(flags), overcommit });
   console.log(flags.json === "true" ? statusJson(report) : statusText(report));
   return 0;
 }
@@ -47,10 +57,10 @@ async function clusterOptions(flags: Flags): Promise<Pick<StatusOptions, "known"
   return { known: knownObjects(objects, nodeKey), reported: reportedVolumes(objects.volumes) };
 }
 
-function hostOptions(flags: Flags): StatusOptions {
+function hostOptions(flags: Flags, exec: Exec): StatusOptions {
   const list = flags["volume-groups"];
   return {
-    exec: new HostExec(),
+    exec,
     driver: requireDriverName(flags["driver-name"]!),
     ...(list === undefined ? {} : { groups: parseGroupList(list) }),
   };

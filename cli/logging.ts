@@ -36,9 +36,19 @@ export function logCommand(command: Command, { durationMs, code }: CommandEnd): 
   });
 }
 
+/** Replaces a `bigint`, which JSON does not have. A record that cannot be formatted would be lost. */
+function bigintAsNumber(_key: string, value: unknown): unknown {
+  return typeof value === "bigint" ? Number(value) : value;
+}
+
+/** Logs that there is no shell of lvm now, so that processes run its commands. */
+export function logShellLost(reason: string): void {
+  commandLog.warn("no lvm shell", { reason });
+}
+
 const formatText: TextFormatter = ({ timestamp, level, category, rawMessage, properties }) => {
   const facts = Object.entries(properties).map(([key, value]) =>
-    `${key}=${value instanceof Error ? JSON.stringify(value.message) : JSON.stringify(value) ?? value}`
+    `${key}=${JSON.stringify(value instanceof Error ? value.message : value, bigintAsNumber) ?? value}`
   );
   return [new Date(timestamp).toISOString(), level, category.at(-1), `${rawMessage}`, ...facts].join(" ");
 };

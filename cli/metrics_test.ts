@@ -175,3 +175,36 @@ Deno.test("Metrics: the limits of a volume in use are reported, and a rate witho
     'denolith_io_limit{group="data",lv="two",limit="readBps"} 1048576',
   ]);
 });
+
+Deno.test("Metrics: a RAID volume says whether it survives the loss of a disk, how far it is, and what differs", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const lvcreate = (name: string, ...layout: string[]) => {
+    const args = [
+      "lvcreate",
+      "--yes",
+      "--wipesignatures",
+      "n",
+      "--size",
+      `${64 << 20}b`,
+      "--name",
+      name,
+      ...layout,
+      "data",
+    ];
+    return machine.run({ program: "lvm", args, mutates: true });
+  };
+  await lvcreate("mirrored", "--type", "raid1", "--mirrors", "1");
+  await lvcreate("plain");
+  const metrics = new Metrics();
+  let { groups } = await readSurvey(machine);
+  metrics.registerGroups(() => groups);
+  const raid = async () => {
+    ({ groups } = await readSurvey(machine));
+    return (await lines(metrics, "denolith_raid")).map((line) => line.replace('{group="data",lv="mirrored"}', ""));
+  };
+  Object.assign(group.lvs[0]!.raid!, { action: "idle", syncPercent: 100, mismatches: 8 });
+  assertEquals(await raid(), ["denolith_raid_mismatches 8", "denolith_raid_redundant 1", "denolith_raid_sync_ratio 1"]);
+  Object.assign(group.lvs[0]!.raid!, { action: "resync", syncPercent: 25, mismatches: 0 });
+  assertEquals((await raid()).slice(1), ["denolith_raid_redundant 0", "denolith_raid_sync_ratio 0.25"]);
+});

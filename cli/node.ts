@@ -20,14 +20,21 @@ import { serveRegistration } from "../csi/registration.ts";
 import { serve } from "../csi/server.ts";
 import { bindService, type BoundService } from "../csi/service.ts";
 import { requireNodeId } from "../csi/topology.ts";
-import { waitForAbort } from "../lvm/clock.ts";
+import { type Clock, systemClock, waitForAbort } from "../lvm/clock.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import { GRACE_MS } from "./shutdown.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
 import { Controller } from "../k8s/runtime/controller.ts";
-import { type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../k8s/api/lvm_objects.ts";
 import { MachineEvents } from "../k8s/agent/machine_events.ts";
 import { NodeReconciler } from "../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../k8s/agent/node_limits.ts";
@@ -40,11 +47,11 @@ import { SnapshotReconciler } from "../k8s/agent/snapshot_reconciler.ts";
 import { copyProgressById } from "../k8s/agent/volume_progress.ts";
 import { VolumeReconciler } from "../k8s/agent/volume_reconciler.ts";
 import { defined } from "../lvm/defined.ts";
-import { HostExec } from "../lvm/exec.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
+import { type CreateExec, openExec } from "../lvm/shell/open.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { logCommand, startLogging } from "./logging.ts";
+import { logCommand, logShellLost, startLogging } from "./logging.ts";
 import type { Metrics } from "./metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
@@ -63,24 +70,42 @@ const EVENT_DRAIN_MS = 2_000;
  * Serves a node until the process is asked to end.
  *
  * @param end aborted when the process is asked to end
+ * @param createExec creates what runs its commands
  * @returns the exit status: 1 when calls in progress did not complete in time
  */
-export async function node(flags: Flags, end: AbortSignal): Promise<number> {
+export async function node(flags: Flags, end: AbortSignal, createExec: CreateExec = openExec): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
-  const options = await parseNodeFlags(flags);
+  return await runNode(flags, end, { createExec });
+}
+
+/** Seams of a test. */
+interface Seams {
+  /** Time. */
+  readonly clock?: Clock;
+  /** Creates what runs its commands. */
+  readonly createExec?: CreateExec;
+}
+
+/** Does what {@linkcode node} does, without logging. */
+export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {}): Promise<number> {
+  const { clock = systemClock, createExec = openExec } = seams;
+  const options = { ...await parseNodeFlags(flags, createExec), clock };
   const { nodeName, driver, thin, socket, exec } = options;
-  const state = new NodeState();
+  const state = new NodeState(clock);
   if (!options.registers) state.registrationError = undefined;
-  await using cluster = await startClusterProcess(flags, "node", () => state.notReadyReasons());
+  await using cluster = await startClusterProcess(flags, "node", () => state.notReadyReasons(), clock);
   const { client, metrics } = cluster;
   const events = new EventRecorder(client, {
     component: `${driver}/node`,
     instance: nodeName,
     onDropped: metrics.onEventDropped,
+    clock,
   });
-  const ownObjects = { fieldSelector: `spec.nodeName=${nodeName}` };
+  const ownObjects = { fieldSelector: `spec.nodeName=${nodeName}`, clock };
   const volumeObjects = new Informer(client, lvmVolumes, ownObjects);
   const snapshotObjects = new Informer(client, lvmSnapshots, ownObjects);
+
+  const nodeObjects = new Informer(client, lvmNodes, { fieldSelector: `metadata.name=${nodeName}`, clock });
 
   const machineEvents = new MachineEvents();
   const limiting = { cgroupRoot: options.cgroupRoot, defaults: options.defaultLimits, objects: volumeObjects };
@@ -95,7 +120,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     limiting: nodeIoLimiterSettings({ ...limiting, reconciler: () => machineEvents.receivers.volumes }),
   });
   watchLimits(volumeObjects, { limiter: machine.limiter, defaults: options.defaultLimits });
-  const informers = { volumeObjects, snapshotObjects };
+  const informers = { volumeObjects, snapshotObjects, nodeObjects };
   const agent = createAgent({ ...options, ...informers, client, events, machine, state, machineEvents, end });
   registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, orphans: agent.orphans });
   const createController = (name: string, reconciler: VolumeReconciler | SnapshotReconciler) =>
@@ -134,7 +159,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     })
     : undefined;
   const running = [
-    ...[volumeObjects, snapshotObjects].map((informer) => informer.start(end)),
+    ...[volumeObjects, snapshotObjects, nodeObjects].map((informer) => informer.start(end)),
     ...[volumeController, snapshotController, agent.node].map((runnable) => runnable.run(end)),
   ];
 
@@ -151,17 +176,20 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
 type NodeOptions = Awaited<ReturnType<typeof parseNodeFlags>>;
 
 /** Parses the flags of the subcommand, except those of the cluster process and of topology. */
-async function parseNodeFlags(flags: Flags) {
+async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
   const nodeName = requireNodeId(flags["node-name"]!);
   const driver = requireDriverName(flags["driver-name"]!);
   const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
   const mountRoots = await withRealPaths([kubeletDir]);
   return {
-    ...{ nodeName, driver, socket, registrationSocket, mountRoots },
+    ...{ nodeName, driver, socket, registrationSocket, mountRoots, namespace: flags.namespace! },
     registers: flags["disable-registration"] === undefined,
     groups: flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]),
     defaultLimits: parseGroupLimits(flags),
-    exec: new HostExec({ onCommand: logCommand, ...defined({ lvmConfig: flags["lvm-config"] }) }),
+    exec: await createExec({
+      ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
+      ...defined({ lvmConfig: flags["lvm-config"] }),
+    }),
     cgroupRoot: cgroupRoot(flags),
     thin: thinPoolOptions(flags),
     snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
@@ -169,11 +197,13 @@ async function parseNodeFlags(flags: Flags) {
 }
 
 /** Options of {@linkcode createAgent}. */
-interface AgentOptions extends Pick<NodeOptions, "exec" | "driver" | "nodeName" | "groups" | "thin"> {
+interface AgentOptions
+  extends Pick<NodeOptions, "exec" | "driver" | "nodeName" | "namespace" | "groups" | "thin">, Pick<Seams, "clock"> {
   readonly client: ApiClient;
   readonly events: EventRecorder;
   readonly volumeObjects: Informer<LvmVolume>;
   readonly snapshotObjects: Informer<LvmSnapshot>;
+  readonly nodeObjects: Informer<LvmNode>;
   readonly machine: Machine;
   readonly state: NodeState;
   /** What happens on the machine, for the controllers. */
@@ -198,6 +228,7 @@ function createAgent(options: AgentOptions) {
   });
   const node = new NodeReconciler({
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
+    ...{ objects: options.nodeObjects, namespace: options.namespace, clock: options.clock },
     overcommit: options.thin.overcommit,
     onReport: async (report) => {
       state.recordSurvey(report);
@@ -208,7 +239,7 @@ function createAgent(options: AgentOptions) {
       if (snapshotObjects.hasSynced) await snapshots.verify(report);
     },
     conditions: (report) => [...orphans.observe(report), ...pools.observe(report), ...pvs.observe(report)],
-    onWritten: async (object) => {
+    onReported: async (object) => {
       pools.recordEvents(object);
       pvs.recordEvents(object);
       await orphans.reconcile(object);

@@ -44,6 +44,9 @@ export const GRPC_ENVIRONMENT: readonly string[] = [
   "GRPC_VERBOSITY",
 ];
 
+/** The variables that Deno reads to start a program with more than three descriptors, as the shell of lvm is started. */
+export const SHELL_ENVIRONMENT: readonly string[] = ["NODE_V8_COVERAGE"];
+
 /**
  * Returns the permissions of a worker.
  *

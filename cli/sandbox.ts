@@ -20,16 +20,27 @@ export interface WorkerRequest {
 type MessageToWorker = { readonly kind: "start"; readonly request: WorkerRequest } | { readonly kind: "end" };
 
 /** A message from the worker to the main thread. */
-type MessageFromWorker = { readonly kind: "ready" } | { readonly kind: "ended"; readonly status: number };
+type MessageFromWorker =
+  | { readonly kind: "ready" }
+  | { readonly kind: "ended"; readonly status: number }
+  | { readonly kind: "failed"; readonly message: string };
 
 /** The part of the global scope of a worker that is used here. */
-interface WorkerScope {
+export interface WorkerScope {
   onmessage: (event: MessageEvent<MessageToWorker>) => void;
   postMessage(message: MessageFromWorker): void;
+  addEventListener: typeof globalThis.addEventListener;
 }
 
 /** The kinds of permission that the main thread revokes. */
 const REVOKED_PERMISSIONS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
+
+type PermissionKind = typeof REVOKED_PERMISSIONS[number];
+
+/** The part of a worker that is used here. */
+interface WorkerHandle extends Pick<Worker, "onmessage" | "onerror"> {
+  postMessage(message: MessageToWorker): void;
+}
 
 /** Options of {@linkcode runSandboxed}. */
 export interface SandboxOptions {
@@ -49,6 +60,9 @@ export function isSandboxed(): boolean {
 /**
  * Runs a subcommand in a worker. The main thread has no permissions afterwards.
  *
+ * The worker goes on until the process exits, which the caller must see to: Deno kills the commands that a worker started when
+ * the worker ends, and not when the process exits. A command that changes something must not be killed.
+ *
  * @returns the exit status
  * @throws {Error} for an uncaught error in the worker
  */
@@ -57,30 +71,56 @@ export async function runSandboxed(
   { module, permissions, end }: SandboxOptions,
 ): Promise<number> {
   const worker = new Worker(module, { type: "module", deno: { permissions } });
-  const send = (message: MessageToWorker) => worker.postMessage(message);
-  try {
-    return await new Promise((resolve, reject) => {
-      worker.onmessage = ({ data }: MessageEvent<MessageFromWorker>) => {
-        if (data.kind === "ended") return resolve(data.status);
-        for (const name of REVOKED_PERMISSIONS) Deno.permissions.revokeSync({ name });
-        send({ kind: "start", request });
-        if (end.aborted) return send({ kind: "end" });
-        end.addEventListener("abort", () => send({ kind: "end" }), { once: true });
-      };
-      worker.onerror = (event) => {
-        event.preventDefault();
-        reject(new Error(event.message));
-      };
-    });
-  } finally {
-    worker.terminate();
-  }
+  return await supervise(worker, request, { end, revoke: (name) => void Deno.permissions.revokeSync({ name }) });
 }
 
-/** Runs, in the worker, the subcommand that the main thread sends. @param execute runs it, and returns its exit status */
-export function serveWorker(execute: (request: WorkerRequest, end: AbortSignal) => Promise<number>): void {
-  const scope = globalThis as unknown as WorkerScope;
+/**
+ * Lets a worker run a subcommand, after this thread has given up its permissions.
+ *
+ * @param options `end` is aborted when the subcommand is asked to end; `revoke` gives up a kind of permission
+ * @returns the exit status
+ * @throws {Error} for an uncaught error in the worker
+ */
+export async function supervise(
+  worker: WorkerHandle,
+  request: WorkerRequest,
+  { end, revoke }: { readonly end: AbortSignal; readonly revoke: (kind: PermissionKind) => void },
+): Promise<number> {
+  const send = (message: MessageToWorker) => worker.postMessage(message);
+  return await new Promise((resolve, reject) => {
+    worker.onmessage = ({ data }: MessageEvent<MessageFromWorker>) => {
+      if (data.kind === "ended") return resolve(data.status);
+      if (data.kind === "failed") return reject(new Error(data.message));
+      for (const kind of REVOKED_PERMISSIONS) revoke(kind);
+      send({ kind: "start", request });
+      if (end.aborted) return send({ kind: "end" });
+      end.addEventListener("abort", () => send({ kind: "end" }));
+    };
+    worker.onerror = (event) => {
+      event.preventDefault();
+      reject(new Error(event.message));
+    };
+  });
+}
+
+/**
+ * Runs, in the worker, the subcommand that the main thread sends.
+ *
+ * @param execute runs it, and returns its exit status
+ * @param scope the global scope of the worker
+ */
+export function serveWorker(
+  execute: (request: WorkerRequest, end: AbortSignal) => Promise<number>,
+  scope: WorkerScope = globalThis as unknown as WorkerScope,
+): void {
   const end = new AbortController();
+  // Without these, an uncaught error would end the worker, and with it the commands that it started.
+  const fail = (event: Event, message: string) => {
+    event.preventDefault();
+    scope.postMessage({ kind: "failed", message });
+  };
+  scope.addEventListener("error", (event) => fail(event, event.message));
+  scope.addEventListener("unhandledrejection", (event) => fail(event, `Uncaught (in promise) ${event.reason}`));
   scope.onmessage = async ({ data }) => {
     if (data.kind === "end") return end.abort();
     scope.postMessage({ kind: "ended", status: await execute(data.request, end.signal) });

@@ -11,13 +11,14 @@ import { parseMountRoots, requireDriverName, socketPath } from "../csi/driver_op
 import { parseGroupList } from "../csi/group_list.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { cgroupRoot } from "./paths.ts";
-import { HostExec } from "../lvm/exec.ts";
+import type { Exec } from "../lvm/exec.ts";
 import { Lvm } from "../lvm/model/client.ts";
 import { formatBytes } from "../lvm/size.ts";
+import { type CreateExec, openExec } from "../lvm/shell/open.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { waitForAbort } from "../lvm/clock.ts";
 import { GRACE_MS } from "./shutdown.ts";
-import { logCommand, startLogging } from "./logging.ts";
+import { logCommand, logShellLost, startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
 import { defined } from "../lvm/defined.ts";
 
@@ -25,12 +26,19 @@ import { defined } from "../lvm/defined.ts";
  * Serves until the process is asked to end.
  *
  * @param end aborted when the process is asked to end
+ * @param createExec creates what runs its commands
  * @returns the exit status: 1 when calls in progress did not complete in time
  * @throws {UsageError} without `--volume-groups`; the message lists the volume groups of the host
  */
-export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
+export async function standalone(
+  flags: Flags,
+  end: AbortSignal,
+  createExec: CreateExec = openExec,
+): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
-  const exec = new HostExec({ onCommand: logCommand });
+  const exec = await createExec({
+    ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
+  });
   const list = flags["volume-groups"];
   if (list === undefined) throw new UsageError(`--volume-groups is required; ${await describeHostGroups(exec)}`);
   const cgroups = cgroupRoot(flags);
@@ -50,7 +58,7 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
   return await driver.stop(GRACE_MS) ? 0 : 1;
 }
 
-async function describeHostGroups(exec: HostExec): Promise<string> {
+async function describeHostGroups(exec: Exec): Promise<string> {
   try {
     const groups = (await new Lvm(exec).report()).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
     return groups.length === 0

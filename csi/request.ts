@@ -20,8 +20,9 @@ const FORBIDDEN_IN_NAMES = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F
 /** Maximum length of a name, in characters; the spec requires at least 128 bytes. */
 const MAX_NAME_LENGTH = 128;
 
-/** Maximum length of a path on Linux, in bytes. */
+/** Maximum length of a path on Linux, and of one name in it, in bytes (path_resolution(7)). */
 const MAX_PATH_BYTES = 4096;
+const MAX_FILE_NAME_BYTES = 255;
 
 /** Creates the error for an invalid request. */
 export function invalidArgument(message: string): StorageError {
@@ -77,12 +78,14 @@ export function requireSnapshotId(value: string): SnapshotId {
  * Returns a path in normalized form.
  *
  * @param field the name of the field, for messages
- * @throws {StorageError} `InvalidArgument` for a relative path, the root directory, dots or control characters
+ * @throws {StorageError} `InvalidArgument` for a relative path, the root directory, dots, control characters
+ * or names that no file can have
  */
 export function requirePath(field: string, value: string): string {
   if (value === "") throw invalidArgument(`${field}: missing`);
   if (!value.startsWith("/")) throw invalidArgument(`${field} ${quote(value)}: not an absolute path`);
-  if (new TextEncoder().encode(value).length > MAX_PATH_BYTES) {
+  const byteLength = (text: string) => new TextEncoder().encode(text).length;
+  if (byteLength(value) > MAX_PATH_BYTES) {
     throw invalidArgument(`${field} ${quote(value)}: longer than ${MAX_PATH_BYTES} bytes`);
   }
   // deno-lint-ignore no-control-regex
@@ -91,6 +94,9 @@ export function requirePath(field: string, value: string): string {
   if (elements.length === 0) throw invalidArgument(`${field} ${quote(value)}: is the root directory`);
   if (elements.includes("..") || elements.includes(".")) {
     throw invalidArgument(`${field} ${quote(value)}: has "." or ".." in it`);
+  }
+  if (elements.some((element) => byteLength(element) > MAX_FILE_NAME_BYTES)) {
+    throw invalidArgument(`${field} ${quote(value)}: has a name of more than ${MAX_FILE_NAME_BYTES} bytes`);
   }
   return "/" + elements.join("/");
 }

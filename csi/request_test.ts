@@ -27,9 +27,11 @@ Deno.test("parseSizeRange() of a high limit alone returns the default size", () 
 });
 
 Deno.test("names of 128 characters and paths of 4,096 bytes are accepted, and no longer ones", () => {
-  const [name, path] = ["\u{1F4BE}".repeat(128), "/" + "a".repeat(4_095)];
+  const [name, path] = ["\u{1F4BE}".repeat(128), `/${"a".repeat(255)}`.repeat(16)];
   assertEquals(requireName(name), name);
   assertThrows(() => requireName("a".repeat(129)), StorageError, "longer than 128 characters");
   assertEquals(requirePath("path", path), path);
-  assertThrows(() => requirePath("path", path + "a"), StorageError, "longer than 4096 bytes");
+  assertThrows(() => requirePath("path", path + "/"), StorageError, "longer than 4096 bytes");
+  const withLongName = `/a/${"é".repeat(128)}`;
+  assertThrows(() => requirePath("path", withLongName), StorageError, "has a name of more than 255 bytes");
 });

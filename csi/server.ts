@@ -5,12 +5,15 @@
  */
 
 import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { getLogger } from "@logtape/logtape";
 import { dirname } from "@std/path";
 import type { SocketState } from "../lvm/doctor/leftovers.ts";
 import { StorageError } from "../lvm/error.ts";
 import { withinDeadline } from "../lvm/clock.ts";
 import { connect } from "./client.ts";
 import type { BoundService } from "./service.ts";
+
+const log = getLogger(["denolith", "csi"]);
 
 /** A running server. */
 export interface RunningServer {
@@ -52,7 +55,31 @@ export async function serve(
   await Deno.chmod(path, 0o600);
   const created = await Deno.lstat(path);
   await warmUp(path);
-  return { path, close: (graceMs) => closeServer(server, { path, created }, graceMs) };
+  const endGuard = ignoreGoneClients();
+  const close = async (graceMs: number) => {
+    try {
+      return await closeServer(server, { path, created }, graceMs);
+    } finally {
+      endGuard();
+    }
+  };
+  return { path, close };
+}
+
+/**
+ * Ignores the errors of answers to clients that broke the connection. grpc-js answers some calls, as those of methods that it
+ * does not know, without looking whether their stream is still open. No call has such an error, so it would end the process.
+ *
+ * @returns a function that ends this
+ */
+function ignoreGoneClients(): () => void {
+  const listener = (event: ErrorEvent) => {
+    if ((event.error as { code?: unknown } | undefined)?.code !== "ERR_HTTP2_INVALID_STREAM") return;
+    event.preventDefault();
+    log.debug("a client has gone before its answer", { error: event.error });
+  };
+  globalThis.addEventListener("error", listener);
+  return () => globalThis.removeEventListener("error", listener);
 }
 
 /**

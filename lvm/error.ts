@@ -79,8 +79,8 @@ export class StorageError extends Error {
 }
 
 /**
- * Returns the promise of the command that outlasted its deadline, by the error of a call: it still changes something until
- * the promise settles.
+ * Returns what settles when the command has ended that outlasted its deadline, by the error of a call. Until then the command
+ * still changes something.
  *
  * @returns `undefined` when no command is running any more
  */

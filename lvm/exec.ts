@@ -99,13 +99,13 @@ export interface Deadlines {
 }
 
 /** Deadlines for callers that stop waiting after two minutes. */
-const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
+export const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
 
 /** Milliseconds to wait for a killed command to end. */
 const KILL_WAIT_MS = 1_000;
 
 /** The complete environment of every command: messages in English, nothing inherited. */
-const ENVIRONMENT = {
+export const ENVIRONMENT = {
   LC_ALL: "C",
   PATH: PROGRAM_DIRECTORIES.join(":"),
   LVM_SUPPRESS_FD_WARNINGS: "1",
@@ -125,26 +125,97 @@ export interface HostExecOptions extends Partial<Deadlines> {
   readonly onCommand?: (command: Command, end: CommandEnd) => void;
   /** Settings for every command of lvm that override lvm.conf, as `--config` takes them (lvm(8)); none by default. */
   readonly lvmConfig?: string;
+  /**
+   * Whether each command is in a session of its own (setsid(2)), which Ctrl-C in the driver's terminal does not reach. That
+   * copies the driver's page tables for each command: tens of milliseconds. By default only a driver with a terminal does so.
+   */
+  readonly ownSessions?: boolean;
 }
 
-/** Runs commands on this host. */
+/** A command that is running. */
+export interface RunningCommand {
+  /** Its output, when it has ended. */
+  readonly output: Promise<Output>;
+  /** Kills it. Returns false when it has just ended by itself. */
+  kill(): boolean;
+  /** Lets this process end before it. */
+  detach(): void;
+}
+
+/**
+ * Waits for the output of a command until its deadline. A command that only reads is killed then.
+ *
+ * @throws {StorageError} as {@linkcode Exec.run}
+ */
+export async function awaitOutput(command: Command, running: RunningCommand, deadlines: Deadlines): Promise<Output> {
+  const { output } = running;
+  const deadlineMs = command.deadlineMs ?? (command.mutates ? deadlines.changeMs : deadlines.readMs);
+  const signal = command.mutates ? undefined : command.signal;
+  const outcome = await withinDeadline(output, deadlineMs, { signal });
+  if (outcome !== undefined) return outcome;
+  if (command.mutates) {
+    throw new StorageError(
+      "StillRunning",
+      `${describeCommand(command)}: still running after ${deadlineMs / 1000} s; it is left to finish, try again later`,
+      { completion: output },
+    );
+  }
+  const hasExited = !running.kill();
+  // a killed process that waits for a failed disk does not end, and must not block the driver
+  const lateOutput = await withinDeadline(output.catch(() => undefined), KILL_WAIT_MS);
+  if (lateOutput === undefined) running.detach();
+  else if (hasExited) return lateOutput;
+  const reason = signal?.aborted
+    ? "it was ended, since its caller no longer waits"
+    : `no answer within ${deadlineMs / 1000} s`;
+  throw new StorageError("Unavailable", `${describeCommand(command)}: ${reason}`, { completion: output });
+}
+
+/** The commands that change something and are still running. */
+export class RunningChanges {
+  readonly #running = new Set<Promise<unknown>>();
+
+  /** Adds a command. @param output settles when it has ended */
+  add(output: Promise<unknown>): void {
+    const done = output.finally(() => this.#running.delete(done));
+    this.#running.add(done);
+    done.catch(() => {});
+  }
+
+  /** The number of commands that are running. */
+  get size(): number {
+    return this.#running.size;
+  }
+
+  /** Waits for the commands that are running, whatever their outcome. */
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#running);
+  }
+}
+
+/**
+ * Runs commands on this host.
+ *
+ * Without {@linkcode HostExecOptions.ownSessions}, Deno kills the commands that still run when the thread ends that started
+ * them, and not when the process ends. So a thread with changing commands must live as long as the process.
+ */
 export class HostExec implements Exec {
   readonly #deadlines: Deadlines;
   readonly #lvmConfig: string | undefined;
+  readonly #ownSessions: boolean;
   readonly #onCommand: HostExecOptions["onCommand"];
   readonly #directories = new Map<Program, string>();
-  readonly #changing = new Set<Promise<unknown>>();
+  readonly #changing = new RunningChanges();
 
   /** Creates an exec with the given deadlines. */
-  constructor({ lvmConfig, onCommand, ...deadlines }: HostExecOptions = {}) {
+  constructor({ lvmConfig, ownSessions, onCommand, ...deadlines }: HostExecOptions = {}) {
+    this.#ownSessions = ownSessions ?? hasTerminal();
     this.#onCommand = onCommand;
     this.#deadlines = { ...DEFAULT_DEADLINES, ...deadlines };
     this.#lvmConfig = lvmConfig;
   }
 
-  /**
-   * Runs a command as a child process in a process group of its own, so that Ctrl-C for the driver does not reach it.
-   */
+  /** Runs a command as a child process. */
   async run(command: Command): Promise<Output> {
     const start = performance.now();
     let code: number | undefined;
@@ -157,49 +228,26 @@ export class HostExec implements Exec {
     }
   }
 
-  async #run(command: Command): Promise<Output> {
+  #run(command: Command): Promise<Output> {
     const child = this.#spawn(command);
     const output = child.output().then(({ code, stdout, stderr }) => ({
       code,
       stdout: new TextDecoder().decode(stdout),
       stderr: new TextDecoder().decode(stderr),
     }));
-    if (command.mutates) this.#track(output);
-
-    const deadlineMs = command.deadlineMs ??
-      (command.mutates ? this.#deadlines.changeMs : this.#deadlines.readMs);
-    const signal = command.mutates ? undefined : command.signal;
-    const outcome = await withinDeadline(output, deadlineMs, { signal });
-    if (outcome !== undefined) return outcome;
-    if (command.mutates) {
-      throw new StorageError(
-        "StillRunning",
-        `${describeCommand(command)}: still running after ${
-          deadlineMs / 1000
-        } s; it is left to finish, try again later`,
-        { completion: output },
-      );
-    }
-    const hasExited = !kill(child);
-    // a killed process that waits for a failed disk does not end, and must not block the driver
-    const lateOutput = await withinDeadline(output.catch(() => undefined), KILL_WAIT_MS);
-    if (lateOutput === undefined) detach(child);
-    else if (hasExited) return lateOutput;
-    const reason = signal?.aborted
-      ? "it was ended, since its caller no longer waits"
-      : `no answer within ${deadlineMs / 1000} s`;
-    throw new StorageError("Unavailable", `${describeCommand(command)}: ${reason}`, { completion: output });
+    if (command.mutates) this.#changing.add(output);
+    return awaitOutput(command, { output, kill: () => kill(child), detach: () => detach(child) }, this.#deadlines);
   }
 
   /** Waits for the changing commands that are running, and for those that start meanwhile. */
   async idle(): Promise<void> {
-    while (this.#changing.size > 0) await Promise.allSettled(this.#changing);
+    while (this.#changing.size > 0) await this.#changing.settled();
   }
 
-  #track(output: Promise<Output>): void {
-    const done = output.finally(() => this.#changing.delete(done));
-    this.#changing.add(done);
-    done.catch(() => {});
+  /** Returns the path of a program; `undefined` before it has run. */
+  pathOf(program: Program): string | undefined {
+    const directory = this.#directories.get(program);
+    return directory && `${directory}/${program}`;
   }
 
   /** Returns the arguments of a command, with the settings for lvm, which accepts `--config` only once (lvm(8)). */
@@ -220,7 +268,7 @@ export class HostExec implements Exec {
           clearEnv: true,
           env: ENVIRONMENT,
           cwd: "/",
-          detached: true,
+          detached: this.#ownSessions,
           stdin: "null",
           stdout: "piped",
           stderr: "piped",
@@ -323,6 +371,11 @@ function kill(child: Deno.ChildProcess): boolean {
     if (error instanceof TypeError || error instanceof Deno.errors.NotFound) return false;
     throw error;
   }
+}
+
+/** Reports whether this process has a terminal, where somebody may press Ctrl-C. */
+function hasTerminal(): boolean {
+  return [Deno.stdin, Deno.stdout, Deno.stderr].some((stream) => stream.isTerminal());
 }
 
 /** Lets this process end before the child process. Some pipes may be closed already: Deno throws then. */

@@ -19,12 +19,14 @@ Deno.test("HostExec: arguments are passed unchanged, and no shell interprets the
   await assertRejects(() => Deno.stat("/tmp/denolith-injected"), Deno.errors.NotFound);
 });
 
-Deno.test("HostExec: a command runs in a process group of its own, so that Ctrl-C for the driver does not reach it", async () => {
+Deno.test("HostExec: commands of a driver with a terminal run in sessions of their own, which Ctrl-C does not reach", async () => {
   const args = ["if=/proc/self/stat", "status=none"];
   for (const mutates of [true, false]) {
-    const { stdout } = await new HostExec().run({ program: "dd", args, mutates });
-    const [, pid, group] = /^(\d+) \(dd\) \S \d+ (\d+) /.exec(stdout) ?? []; // proc(5): pid, comm, state, ppid, pgrp
-    assert(pid !== undefined && pid === group, stdout);
+    for (const ownSessions of [true, false]) {
+      const { stdout } = await new HostExec({ ownSessions }).run({ program: "dd", args, mutates });
+      const [, pid, session] = /^(\d+) \(dd\) \S \d+ \d+ (\d+) /.exec(stdout) ?? []; // proc(5): pid, comm, state, ppid, pgrp, session
+      assertEquals([pid === undefined, pid === session], [false, ownSessions], stdout);
+    }
   }
 });
 

@@ -84,6 +84,17 @@ export function asUnsignedInteger(value: unknown): bigint {
 }
 
 /**
+ * Returns a value as a positive integer.
+ *
+ * @throws {StorageError} `CommandFailed` when it is not such an integer
+ */
+export function asPositiveInteger(value: unknown): bigint {
+  const number = asInteger(value);
+  if (number <= 0n) throw unexpectedValueError("a number above 0", value);
+  return number;
+}
+
+/**
  * Returns a value as a percentage. LVM writes it as a string with decimals.
  *
  * @throws {StorageError} `CommandFailed` when it is not a percentage

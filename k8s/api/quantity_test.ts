@@ -39,3 +39,15 @@ Deno.test("formatQuantity() writes bytes as a quantity of the same value", () =>
     "1025",
   ]);
 });
+
+Deno.test("quantityToBytes() knows every suffix", () => {
+  const powers = { k: 3n, M: 6n, G: 9n, T: 12n, P: 15n, E: 18n };
+  for (const [suffix, power] of Object.entries(powers)) {
+    assertEquals(quantityToBytes(`3${suffix}`), 3n * 10n ** power, suffix);
+    if (suffix !== "k") assertEquals(quantityToBytes(`3${suffix}i`), 3n << (power / 3n * 10n), `${suffix}i`);
+  }
+  for (const [suffix, power] of Object.entries({ n: 9n, u: 6n, m: 3n })) {
+    assertEquals(quantityToBytes(`${7n * 10n ** power}${suffix}`), 7n, suffix);
+    assertEquals(quantityToBytes(`1${suffix}`), 1n, suffix);
+  }
+});

@@ -40,20 +40,25 @@ export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName
  */
 export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): NamedSnapshotRequest {
   const invalidArgument = (why: string) => new StorageError("InvalidArgument", `reading LVMSnapshot ${name}: ${why}`);
-  const { requestName, sourceVolume } = spec;
+  const { requestName, sourceVolume, cowSize: cowSizeText } = spec;
+  for (const [field, value] of Object.entries({ requestName, sourceVolume, cowSize: cowSizeText ?? "" })) {
+    if (typeof value !== "string") throw invalidArgument(`its ${field} is no text`);
+  }
   const id = parseSnapshotId(name);
   if (id === undefined) throw invalidArgument("its name is no snapshot id");
   const source = parseVolumeId(sourceVolume);
-  if (source === undefined) throw invalidArgument(`its sourceVolume ${quote(String(sourceVolume))} is no volume id`);
-  const cowSize = spec.cowSize === undefined ? FULL_COW : parseSizeOrPercent(spec.cowSize);
-  if (cowSize === undefined) throw invalidArgument(`its cowSize ${quote(String(spec.cowSize))} is none`);
+  if (source === undefined) throw invalidArgument(`its sourceVolume ${quote(sourceVolume)} is no volume id`);
+  const cowSize = cowSizeText === undefined ? FULL_COW : parseSizeOrPercent(cowSizeText);
+  if (cowSize === undefined) throw invalidArgument(`its cowSize ${quote(cowSizeText ?? "")} is none`);
   return { id, name: requestName, source, cowSize };
 }
 
 /** Returns the snapshot of an object, or `undefined` while it is not taken yet. */
 export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapshot): Snapshot | undefined {
   const { lvUUID, restoreSize, creationTime, readyToUse = false } = status;
-  if (lvUUID === undefined || restoreSize === undefined || creationTime === undefined) return undefined;
+  if (typeof lvUUID !== "string" || typeof restoreSize !== "string" || typeof creationTime !== "string") {
+    return undefined;
+  }
   const createdAtMs = Date.parse(creationTime);
   return {
     id: name as SnapshotId, // the API server accepts no other name

@@ -48,11 +48,23 @@ Deno.test("an object without a size of the COW space requests one that cannot ov
   assertEquals(snapshotRequestOf({ ...object(), spec }).cowSize, FULL_COW);
 });
 
+Deno.test("a snapshot whose status has values of other types is not taken yet", () => {
+  const status = { lvUUID: "u", restoreSize: "1Gi", creationTime: "2026-11-22T00:00:00Z" } as const;
+  assertEquals(snapshotOf(object(status))?.size, 1n << 30n);
+  for (const field of Object.keys(status)) {
+    assertEquals(snapshotOf(object({ ...status, [field]: [{ toString: 0 }] } as never)), undefined, field);
+  }
+});
+
 Deno.test("a snapshot's object that somebody else wrote is refused with the reason", () => {
   const cases: [LvmSnapshot, string][] = [
     [object(undefined, {}, "cut"), "its name is no snapshot id"],
     [object(undefined, { sourceVolume: "pvc-1" }), `its sourceVolume "pvc-1" is no volume id`],
     [object(undefined, { cowSize: "200%" }), `its cowSize "200%" is none`],
+    ...(["requestName", "sourceVolume", "cowSize"] as const).map((field): [LvmSnapshot, string] => [
+      object(undefined, { [field]: [{ toString: 0 }] }),
+      `its ${field} is no text`,
+    ]),
   ];
   for (const [wrong, words] of cases) {
     assertEquals(assertThrows(() => snapshotRequestOf(wrong), StorageError, words).kind, "InvalidArgument");
@@ -89,6 +101,7 @@ Deno.test("a snapshot keeps its volume unless it was never taken, or is gone", (
     [{ state: "Ready", lvUUID: "u" }, true],
     [{ state: "Overflowed", lvUUID: "u" }, true],
     [{ state: "Failed" }, false],
+    [{ state: "Failed", lvUUID: "u" }, true],
     [{ state: "Lost", lvUUID: "u" }, false],
   ];
   for (const [status, blocks] of cases) assertEquals(blocksSourceDeletion(object(status)), blocks, status?.state);

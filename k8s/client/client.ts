@@ -81,7 +81,7 @@ export interface ApiClient {
   /** Lists all objects of a selection. Long lists are fetched in pages. @throws {ApiError} */
   list<T extends KubeObject>(resource: Resource<T>, options?: Selection & RequestOptions): Promise<ObjectList<T>>;
   /**
-   * Watches the events after a revision. The API server ends a watch every few minutes: watch again from the last
+   * Watches the events after a revision. The API server ends a watch after some time: watch again from the last
    * revision.
    *
    * @throws {ApiError} with {@linkcode isGone} when the revision is too old: list again

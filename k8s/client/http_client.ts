@@ -27,7 +27,7 @@ export interface HttpClientOptions extends TransportOptions {
   timeoutMs?: number | undefined;
   /** The number of objects in a page of a list; 500. */
   pageSize?: number | undefined;
-  /** Seconds after which the server ends a watch: a random number from this to its double; 300. */
+  /** Seconds after which the server ends a watch: a random number from this to its double; 1,800. */
   watchSeconds?: number | undefined;
   /**
    * Milliseconds without even a bookmark, which come once a minute, after which a watch is taken for dead although the server
@@ -51,6 +51,8 @@ interface ApiCall {
   readonly timeoutMs?: number | undefined;
 }
 
+/** The default shortest time of a watch, in seconds; that of kube-apiserver (`--min-request-timeout`). */
+const WATCH_SECONDS = 1_800;
 /** The maximum number of attempts of a request. */
 const MAX_ATTEMPTS = 3;
 /** The longest that a server may ask to wait before it is told to the caller instead. */
@@ -61,6 +63,7 @@ export class HttpClient implements ApiClient, Disposable {
   readonly #transport: Transport;
   readonly #options: HttpClientOptions;
   readonly #clock: Clock;
+  readonly #closed = new AbortController();
 
   /** Creates it without opening a connection, which the first request does. */
   constructor(server: ApiServer, options: HttpClientOptions) {
@@ -69,8 +72,9 @@ export class HttpClient implements ApiClient, Disposable {
     this.#transport = new Transport(server, options);
   }
 
-  /** Closes the connection; watches end. */
+  /** Closes the connection; watches end, and no request is sent again. */
   [Symbol.dispose](): void {
+    this.#closed.abort();
     this.#transport[Symbol.dispose]();
   }
 
@@ -110,7 +114,7 @@ export class HttpClient implements ApiClient, Disposable {
     resource: Resource<T>,
     { signal, resourceVersion, ...selection }: Selection & RequestOptions & { resourceVersion: string },
   ): AsyncGenerator<WatchEvent<T>> {
-    const seconds = Math.ceil((this.#options.watchSeconds ?? 300) * (1 + this.#clock.random()));
+    const seconds = Math.ceil((this.#options.watchSeconds ?? WATCH_SECONDS) * (1 + this.#clock.random()));
     const query = selectionQuery(selection);
     for (
       const [key, value] of Object.entries({
@@ -198,7 +202,8 @@ export class HttpClient implements ApiClient, Disposable {
         if (failures >= MAX_ATTEMPTS || !canRetry(call, error)) throw error;
         const waitMs = error.retryAfter ?? backoffMs({ startMs: 200, capMs: MAX_RETRY_WAIT_MS }, failures, this.#clock);
         if (waitMs > MAX_RETRY_WAIT_MS) throw error;
-        await sleep(this.#clock, waitMs, call.signal);
+        await sleep(this.#clock, waitMs, call.signal, this.#closed.signal);
+        if (this.#closed.signal.aborted) throw error;
       }
     }
   }

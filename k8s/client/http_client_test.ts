@@ -77,6 +77,18 @@ Deno.test("HttpClient repeats any request after an overload, as the server requi
   ]);
 });
 
+Deno.test("HttpClient: a request that waits to be sent again ends when the client is closed", async () => {
+  const clock = new FakeClock();
+  await using s = scene({ clock });
+  s.fake.faults.refuse = { status: 503, times: 2 };
+  const refused = assertRejects(() => s.client.get(things, { name: "a" }), ApiError, "503");
+  while (s.answers.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  await flushPromises();
+  s.client[Symbol.dispose]();
+  await refused;
+  assertEquals([s.answers, clock.pendingTimers], [["get things 503"], 0]);
+});
+
 Deno.test("HttpClient: a creation that may have happened is not repeated", async () => {
   await using s = scene();
   s.network.refuse();

@@ -163,3 +163,15 @@ Deno.test("kubeconfigServer() refuses a file that is no kubeconfig", async () =>
     await Deno.remove(path);
   }
 });
+
+Deno.test("kubeconfigServer(): the URL of the server must be one of HTTP", async () => {
+  for (const server of ["10.0.0.1", "ftp://10.0.0.1", "https://"]) {
+    await withConfig({ cluster: { server }, user: {} }, async (path) => {
+      await assertRejects(
+        () => kubeconfigServer(path),
+        Error,
+        `server ${JSON.stringify(server)}: must be a URL that begins`,
+      );
+    });
+  }
+});

@@ -78,3 +78,10 @@ Deno.test.each([
   const error = assertThrows(() => parseEvent(request, line), ApiError);
   assertEquals(error.reason, "Unreadable");
 });
+
+Deno.test("parseEvent() takes the code of an error, from 100 to 599", () => {
+  for (const [code, expected] of [[100, 100], [599, 599], [99, 500], [600, 500]]) {
+    const line = JSON.stringify({ type: "ERROR", object: { code } });
+    assertEquals(assertThrows(() => parseEvent(request, line), ApiError).status, expected);
+  }
+});

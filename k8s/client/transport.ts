@@ -14,7 +14,7 @@ import { messageWithCauses } from "./response.ts";
 export interface TransportOptions {
   /** The User-Agent that the server logs. */
   userAgent: string;
-  /** Milliseconds without a word while watches are open, after which the server is asked for a sign of life; 10,000. */
+  /** Milliseconds without a word while watches are open, after which the server is asked for a sign of life; 30,000. */
   readIdleTimeoutMs?: number | undefined;
   /** Milliseconds in which it must come; 5,000. */
   pingTimeoutMs?: number | undefined;
@@ -28,6 +28,9 @@ export interface TransportOptions {
 
 /** Milliseconds after which credentials are read again. Kubernetes replaces those of a pod long before they expire. */
 const CREDENTIAL_MAX_AGE_MS = 60_000;
+
+/** Milliseconds without a word after which the server is asked for a sign of life, as client-go does (ReadIdleTimeout). */
+const READ_IDLE_TIMEOUT_MS = 30_000;
 
 /** Milliseconds without an accepted request after which the server counts as unavailable. */
 const UNAVAILABLE_AFTER_MS = 60_000;
@@ -107,8 +110,8 @@ export class Transport implements Disposable {
   }
 
   /**
-   * Returns why the server cannot be used: it has accepted no request for a minute, although watches send one every few
-   * seconds.
+   * Returns why the server cannot be used: it has accepted no request for a minute, although one is sent when nothing has
+   * come on a watch for half of it.
    *
    * @returns a reason for people; `undefined` while the server can be used
    */
@@ -220,7 +223,7 @@ export class Transport implements Disposable {
 
   #schedulePing(): void {
     const idleMs = this.#clock.now() - this.#lastActivityAt;
-    const timeoutMs = this.#options.readIdleTimeoutMs ?? 10_000;
+    const timeoutMs = this.#options.readIdleTimeoutMs ?? READ_IDLE_TIMEOUT_MS;
     const waitMs = idleMs >= timeoutMs ? timeoutMs : timeoutMs - idleMs;
     this.#cancelPing = this.#clock.after(waitMs, () => void this.#pingIfIdle());
   }
@@ -228,7 +231,9 @@ export class Transport implements Disposable {
   async #pingIfIdle(): Promise<void> {
     this.#cancelPing = undefined;
     this.#isPinging = true; // the last watch may end and another one start meanwhile, which must not ping as well
-    if (this.#clock.now() - this.#lastActivityAt >= (this.#options.readIdleTimeoutMs ?? 10_000)) await this.#ping();
+    if (this.#clock.now() - this.#lastActivityAt >= (this.#options.readIdleTimeoutMs ?? READ_IDLE_TIMEOUT_MS)) {
+      await this.#ping();
+    }
     this.#isPinging = false;
     if (this.#watches.size > 0 && !this.#isClosed) this.#schedulePing();
   }

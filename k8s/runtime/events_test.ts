@@ -232,3 +232,12 @@ Deno.test("EventRecorder: after ten messages of one reason the further ones are 
   await s.pass(0);
   assertEquals(s.fake.objects(events).at(-1)?.message, "100 MiB free");
 });
+
+Deno.test("EventRecorder tries five times while the server does not answer", async () => {
+  await using s = scene();
+  const attempts = () => s.fake.requests.filter(({ method }) => method === "POST").length;
+  s.fake.faults.refuse = { status: 500, times: 100 };
+  s.recorder.record(s.claim, "Normal", "Never", "so it is");
+  for (let minute = 0; minute < 10; minute++) await s.pass(60_000);
+  assertEquals([attempts(), s.written()], [5, []]);
+});

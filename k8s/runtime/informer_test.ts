@@ -260,3 +260,27 @@ Deno.test("Informer: a kind that should be there and is not is a failure", async
   stop.abort();
   await running;
 });
+
+Deno.test("Informer: a listener that fails is logged, and ends neither the watch nor the other listeners", async () => {
+  const logged: string[] = [];
+  await configure({
+    sinks: { memory: ({ rawMessage, properties }: LogRecord) => void logged.push(`${rawMessage}: ${properties.key}`) },
+    loggers: [
+      { category: "denolith", sinks: ["memory"], lowestLevel: "error" },
+      { category: ["logtape", "meta"], sinks: [] },
+    ],
+  });
+  try {
+    await using s = await scene();
+    const seen: string[] = [];
+    s.informer.subscribe((key) => {
+      if (key === "b") throw new Error("this listener cannot take b");
+    });
+    s.informer.subscribe((key) => void seen.push(key));
+    await s.setSize("a", "2");
+    await s.waitForSize("a", "2");
+    assertEquals([seen, new Set(logged)], [["a", "b", "a"], new Set(["a listener failed: b"])]);
+  } finally {
+    await reset();
+  }
+});

@@ -209,3 +209,20 @@ Deno.test("WorkQueue: lets other tasks of the event loop run between keys that w
   assert(turns >= 10, `other tasks ran ${turns} times`);
   assert(longestRun <= 100, `${longestRun} keys without a pause`);
 });
+
+Deno.test("WorkQueue: urgent keys go before those that wait already, in their own order", async () => {
+  const { begun, queue, end } = testQueue({ parallel: 1, isUrgent: (key) => key.startsWith("urgent") });
+  queue.start();
+  for (const key of ["first", "a", "b", "urgent 1", "urgent 2", "c"]) queue.add(key);
+  for (let done = 0; done < 6; done++) await end(begun[done]!);
+  assertEquals(begun, ["first", "urgent 1", "urgent 2", "a", "b", "c"]);
+});
+
+Deno.test("WorkQueue reports how many keys wait after each turn in which it took some", async () => {
+  const depths: number[] = [];
+  const { begun, queue } = testQueue({ parallel: 1_000, onDepth: (depth) => depths.push(depth) });
+  for (let key = 0; key < 250; key++) queue.add(`${key}`);
+  queue.start();
+  while (begun.length < 250) await nextTurn();
+  assertEquals(depths.at(-1), 0);
+});

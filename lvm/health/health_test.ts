@@ -47,10 +47,16 @@ Deno.test("volumeProblems() finds nothing on a healthy machine", async () => {
 });
 
 Deno.test("a missing physical volume makes a linear volume inaccessible and a raid1 volume degraded; two make both inaccessible", async () => {
-  const { group, report } = await machineOfThree();
+  const { group, raid1, report } = await machineOfThree();
+  const lvOf = (reported: VolumeGroup, name: string) => reported.lvs.find((lv) => lv.name === name)!;
   group.missingPvs = 1;
   const one = await report();
   assertEquals(problems(one, "linear"), ["Inaccessible Partial", "Degraded PhysicalVolumesMissing"]);
+  raid1.raid!.syncPercent = 25;
+  for (const { message } of volumeProblems({ lv: lvOf(await report(), "raid1"), group: one }, [])) {
+    assert(!message.includes("undefined"), message);
+  }
+  raid1.raid!.syncPercent = 100;
   assertEquals(problems(one, "raid1"), ["Degraded Degraded", "Degraded PhysicalVolumesMissing"]);
   group.missingPvs = 2;
   assertEquals(problems(await report(), "raid1"), ["Inaccessible RaidFailed", "Degraded PhysicalVolumesMissing"]);
@@ -59,7 +65,10 @@ Deno.test("a missing physical volume makes a linear volume inaccessible and a ra
 Deno.test("problems of RAID images are reported by their state", async () => {
   const { raid1, report } = await machineOfThree();
   raid1.raid!.syncPercent = 25;
-  assertEquals(problems(await report(), "raid1"), ["Degraded Rebuilding"]);
+  const rebuilding = await report();
+  assertEquals(problems(rebuilding, "raid1"), ["Degraded Rebuilding"]);
+  const lv = rebuilding.lvs.find(({ name }) => name === "raid1")!;
+  for (const { message } of volumeProblems({ lv, group: rebuilding }, [])) assert(!/undefined$/.test(message), message);
   raid1.raid!.refreshNeeded = true;
   const group = await report();
   assertEquals(problems(group, "raid1"), ["Degraded RefreshNeeded"]);

@@ -45,3 +45,28 @@ async function create(lvm: Lvm) {
   await new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } }).create(request);
   return request;
 }
+
+Deno.test("ReadOnlyFilesystems: reads the mount table only while a volume of the driver is open, and reports no others", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvm = new Lvm(machine);
+  await create(lvm);
+  const args = ["lvcreate", "--yes", "--size", `${32 << 20}b`, "--name", "other", "data"];
+  await machine.run({ program: "lvm", args, mutates: true });
+  const programs: string[] = [];
+  machine.fault = ({ program }) => void programs.push(program);
+  const filesystems = new ReadOnlyFilesystems(machine, "test", (error) => {
+    throw error;
+  });
+  const observed = async () => {
+    const groups = await lvm.report();
+    programs.length = 0;
+    await filesystems.observe(groups);
+    return [programs.splice(0), filesystems.list().length];
+  };
+  assertEquals(await observed(), [[], 0]);
+  const { lv } = machine.allLvs().find(({ lv }) => lv.name === "other")!;
+  const mount = { target: "/mnt", source: "/dev/mapper/data-other", fsType: "ext4", root: "/", readOnly: false };
+  machine.mounts.push({ ...mount, deviceNumber: `253:${lv.minor}`, lv, remountedReadOnly: true });
+  assertEquals(await observed(), [[], 0]);
+});

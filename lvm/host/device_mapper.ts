@@ -114,7 +114,7 @@ export async function readPoolUsage(exec: Exec): Promise<ReadonlyMap<string, Poo
   const args = ["status", "--target", "thin-pool", "--noflush"];
   const answer = await runOk(exec, { program: "dmsetup", args, mutates: false });
   return new Map([...answer.matchAll(/^(\S+): \d+ \d+ thin-pool (.*)$/gm)].map(([, name, status]) => {
-    const [, usedMetadata, metadata, usedData, data] = /^\d+ (\d+)\/(\d+) (\d+)\/(\d+) /.exec(status!) ?? [];
+    const [, usedMetadata, metadata, usedData, data] = /^\d+ (\d+)\/([1-9]\d*) (\d+)\/([1-9]\d*) /.exec(status!) ?? [];
     if (data === undefined) return [name!, { data: 100, metadata: 100 }];
     const percent = (used: string | undefined, total: string | undefined) =>
       Math.floor(100 * Number(used) / Number(total));

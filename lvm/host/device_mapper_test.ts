@@ -33,18 +33,20 @@ Deno.test("the output of dmsetup 1.02.185 and lvm 2.03.16 is parsed", async () =
   assertEquals(await readMappedDevices(execReturning("No devices found\n")), []);
 });
 
-Deno.test("readPoolUsage() rounds the usage of thin pools down, and counts a failed pool as full", async () => {
+Deno.test("readPoolUsage() rounds the usage of thin pools down, and counts a failed pool, or one without a size, as full", async () => {
   const status = [
     "data-pool-tpool: 0 2097152 thin-pool 1 4161/4096000 401/2000 - rw discard_passdown queue_if_no_space - 1024",
     "data-full-tpool: 0 2097152 thin-pool 1 1024/1024 2000/2000 - out_of_data_space - queue_if_no_space - 1024",
     "data-failed-tpool: 0 2097152 thin-pool Fail",
     "data-unknown-tpool: 0 2097152 thin-pool Error",
+    "data-none-tpool: 0 2097152 thin-pool 1 0/0 0/0 - rw discard_passdown queue_if_no_space - 1024",
   ].join("\n");
   assertEquals([...await readPoolUsage(execReturning(status))], [
     ["data-pool-tpool", { data: 20, metadata: 0 }],
     ["data-full-tpool", { data: 100, metadata: 100 }],
     ["data-failed-tpool", { data: 100, metadata: 100 }],
     ["data-unknown-tpool", { data: 100, metadata: 100 }],
+    ["data-none-tpool", { data: 100, metadata: 100 }],
   ]);
   assertEquals((await readPoolUsage(execReturning("No devices found\n"))).size, 0);
 });

@@ -6,10 +6,29 @@ import wipefs from "../../tests/fixtures/wipefs_ext4.json" with { type: "text" }
 import leftover from "../../tests/fixtures/wipefs_leftover.json" with { type: "text" };
 import blank from "../../tests/fixtures/wipefs_blank.json" with { type: "text" };
 import df from "../../tests/fixtures/df.txt" with { type: "text" };
-import { readBlockDevice, readSignatures, requireBlank, verifyDevice } from "./device.ts";
+import {
+  allowWrites,
+  readBlockDevice,
+  readBlockDevices,
+  readSignatures,
+  refuseWrites,
+  requireBlank,
+  verifyDevice,
+  wipeSignatures,
+} from "./device.ts";
 import { StorageError } from "../error.ts";
 import type { Command, Exec } from "../exec.ts";
-import { deviceMounts, filesystemMounts, isDeviceOfLv, isMountOfLv, readMounts, readUsage } from "./mounts.ts";
+import {
+  bindMount,
+  deviceMounts,
+  filesystemMounts,
+  isDeviceOfLv,
+  isMountOfLv,
+  mountDevice,
+  readMounts,
+  readUsage,
+  readUsages,
+} from "./mounts.ts";
 import { parseReport } from "../model/report.ts";
 
 /** Returns one captured output for every command. */
@@ -100,4 +119,53 @@ Deno.test("output that cannot be parsed is an error, never an empty list", async
   await assertRejects(() => readMounts(execReturning("{}")), StorageError);
   await assertRejects(() => readBlockDevice(execReturning('{"blockdevices": []}'), "/x"), StorageError);
   await assertRejects(() => readUsage(execReturning("x y z"), "/x"), StorageError);
+});
+
+Deno.test("what changes a device or a mount is never killed, and gets its options in one argument", async () => {
+  const commands: Command[] = [];
+  const exec: Exec = {
+    run: (command) => {
+      commands.push(command);
+      return Promise.resolve({ code: 0, stdout: "", stderr: "" });
+    },
+    idle: () => Promise.resolve(),
+  };
+  await refuseWrites(exec, "/d");
+  await allowWrites(exec, "/d");
+  await wipeSignatures(exec, "/d");
+  await mountDevice(exec, "/d", "/t", { type: "xfs", flags: [] });
+  await mountDevice(exec, "/d", "/t", { type: "ext4", flags: ["ro", "noatime"] });
+  await bindMount(exec, "/s", "/t", ["nosuid"]);
+  assertEquals(commands.map(({ program, args, mutates }) => `${[program, ...args].join(" ")} ${mutates}`), [
+    "blockdev --setro /d true",
+    "blockdev --setrw /d true",
+    "wipefs --all /d true",
+    "mount -t xfs /d /t true",
+    "mount -t ext4 -o ro,noatime /d /t true",
+    "mount -o bind,nosuid /s /t true",
+  ]);
+});
+
+Deno.test("readBlockDevices() takes no output for no devices, and trims what lsblk pads", async () => {
+  assertEquals(await readBlockDevices(execReturning("\n", 32), ["/gone"]), []);
+  const device = { name: "vg-lv", "maj:min": " 253:0  ", size: 4096, ro: "1" };
+  assertEquals(await readBlockDevices(execReturning(JSON.stringify({ blockdevices: [device] }), 64), ["/d", "/gone"]), [
+    { name: "vg-lv", number: "253:0", size: 4096n, readOnly: true },
+  ]);
+});
+
+Deno.test("readUsages() leaves out the inodes of a filesystem that does not count them", async () => {
+  const lines = [
+    " 1B-blocks Used Avail Inodes IUsed IFree File",
+    "100 40 60 - - - /a",
+    "100 40 60 0 0 0 /b",
+    "1 1 0 8 2 6 /c",
+  ];
+  const usages = await readUsages(execReturning(lines.join("\n")), ["/a", "/b", "/c"]);
+  const bytes = { total: 100n, used: 40n, available: 60n };
+  assertEquals([...usages], [
+    ["/a", { bytes }],
+    ["/b", { bytes }],
+    ["/c", { bytes: { total: 1n, used: 1n, available: 0n }, inodes: { total: 8n, used: 2n, available: 6n } }],
+  ]);
 });

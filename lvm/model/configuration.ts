@@ -78,6 +78,11 @@ export async function readConfiguration(exec: Exec): Promise<Configuration> {
  * backslashes.
  */
 export function parseConfiguration(stdout: string): Configuration {
+  return new Configuration(parseSettings(stdout));
+}
+
+/** Parses such lines. @returns the values by the last elements of their names */
+export function parseSettings(stdout: string): ReadonlyMap<string, readonly string[]> {
   const values = new Map<string, readonly string[]>();
   for (const line of stdout.split("\n")) {
     const [, name, value] = /^\s*(\w+)=(.*\S)\s*$/.exec(line) ?? [];
@@ -85,7 +90,7 @@ export function parseConfiguration(stdout: string): Configuration {
     const quoted = [...value.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text]) => text!.replace(/\\(.)/g, "$1"));
     values.set(name, /^["[]/.test(value) ? quoted : [value]);
   }
-  return new Configuration(values);
+  return values;
 }
 
 /** Returns the usage of COW space at which dmeventd extends it, in percent; `undefined` when it does not. */

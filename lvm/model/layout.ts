@@ -10,7 +10,7 @@
  * @module
  */
 
-import type { LogicalVolume, PhysicalVolume } from "./report.ts";
+import type { LogicalVolume, PhysicalVolume, Segment } from "./report.ts";
 import { formatBytes, formatQuantity, roundUp } from "../size.ts";
 import type { LvcreateOptions } from "./commands.ts";
 import { LAYOUTS } from "../spec/layouts.ts";
@@ -169,9 +169,20 @@ function selectFreestPvs<D extends PvSpace>(pvs: readonly D[], count: number, by
  * Returns the layout of an LV; `undefined` for a layout that the driver does not create: an administrator converted the
  * LV.
  */
-export function layoutOf(
-  { segment: { type, stripes, stripeSize } }: Pick<LogicalVolume, "segment">,
-): Layout | undefined {
+export function layoutOf({ segment }: Pick<LogicalVolume, "segment">): Layout | undefined {
+  const layout = layoutOfType(segment);
+  // A raid10 of three images each may have an odd number of them.
+  const count = layout === undefined
+    ? 0
+    : "stripes" in layout
+    ? layout.stripes
+    : "mirrors" in layout
+    ? layout.mirrors
+    : 1;
+  return Number.isInteger(count) && count > 0 ? layout : undefined;
+}
+
+function layoutOfType({ type, stripes, stripeSize }: Segment): Layout | undefined {
   switch (type) {
     case "linear":
       return LINEAR;

@@ -122,4 +122,6 @@ Deno.test("LVM reports the layout that lvcreate was given", () => {
     RAID10,
   ]);
   assertEquals([reported("raid5", 3), reported("raid6", 5), reported("mirror", 2)], [RAID5, RAID6, undefined]);
+  const others = [["striped", 0], ["raid1", 1], ["raid10", 0], ["raid10", 9], ["raid5", 1], ["raid6", 2]] as const;
+  for (const [type, stripes] of others) assertEquals(reported(type, stripes), undefined, `${type} of ${stripes}`);
 });

@@ -6,7 +6,16 @@
  * @module
  */
 
-import { asArray, asInteger, asObject, asPercent, asString, asUnsignedInteger, parseJson } from "../json.ts";
+import {
+  asArray,
+  asInteger,
+  asObject,
+  asPercent,
+  asPositiveInteger,
+  asString,
+  asUnsignedInteger,
+  parseJson,
+} from "../json.ts";
 
 /** The layout of an LV, according to its first segment (lvs(8), segtype and so on). */
 export interface Segment {
@@ -165,8 +174,8 @@ export interface VolumeGroup {
 export function parseReport(stdout: string): VolumeGroup[] {
   const groups = vgEntries(stdout).map((entry) => {
     const row = asObject(asArray(entry.vg)[0]);
-    const pvs = parsePvs(entry, asUnsignedInteger(row.vg_extent_size));
-    return parseGroup(row, pvs, parseLvs(entry, asUnsignedInteger(row.vg_extent_size)));
+    const pvs = parsePvs(entry, asPositiveInteger(row.vg_extent_size));
+    return parseGroup(row, pvs, parseLvs(entry, asPositiveInteger(row.vg_extent_size)));
   });
   const byName = Map.groupBy(groups, ({ name }) => name);
   return groups.map((group) => byName.get(group.name)!.length > 1 ? { ...group, ambiguous: true } : group);
@@ -271,7 +280,7 @@ function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[])
     uuid: asString(row.vg_uuid),
     size: asUnsignedInteger(row.vg_size),
     free: pvs.reduce((sum, { free }) => sum + free, 0n),
-    extentSize: asUnsignedInteger(row.vg_extent_size),
+    extentSize: asPositiveInteger(row.vg_extent_size),
     missingPvs: Number(asUnsignedInteger(row.vg_missing_pv_count)),
     writeable: asString(row.vg_permissions) === "writeable" && !parseFlag(row.vg_exported),
     tags: parseList(row.vg_tags),

@@ -108,6 +108,7 @@ Deno.test("parseReport() throws CommandFailed for anything that is not such a re
     '{"report": [{"vg": [], "lv": []}]}',
     captured.replace('"vg_size":"', '"vg_size":"-'),
     captured.replace(/"vg_size":"\d+"/, '"vg_size":"1.5g"'),
+    captured.replace(/"vg_extent_size":"\d+"/, '"vg_extent_size":"0"'),
     captured.replace(/"lv_uuid":"[^"]*", /, ""),
     captured.replace(/"lv_device_open":"1"/, '"lv_device_open":"open"'),
     captured.replace(/"snap_percent":"\d+\.\d+"/, '"snap_percent":"nan"'),

@@ -9,7 +9,7 @@
  */
 
 import type { GroupSpace } from "../model/groups.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, roundUp } from "../size.ts";
 import type { SizeOrPercent } from "../spec/cow_size.ts";
 import { hasPoolTag, isDeleted, isOwned, overcommitTagValue } from "../model/tags.ts";
@@ -82,6 +82,11 @@ export function isThin(lv: Pick<LogicalVolume, "pool">): boolean {
 /** Reports whether an LV is a copy-on-write snapshot: one of a thin volume is a thin LV. */
 export function isCowSnapshot(lv: Pick<LogicalVolume, "origin" | "pool">): boolean {
   return lv.origin !== undefined && !isThin(lv);
+}
+
+/** Returns the copy-on-write snapshots of an LV. */
+export function cowSnapshotsOn({ lv, group }: LocatedLv): LogicalVolume[] {
+  return group.lvs.filter((other) => other.origin === lv.name && isCowSnapshot(other));
 }
 
 /** Returns the name of a volume's pool in a group. */

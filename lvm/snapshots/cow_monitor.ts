@@ -141,7 +141,7 @@ export class CowMonitor {
       );
       return false;
     }
-    const held = [{ ...snapshotLock(id), mode: "shared" as const }, volumeLock(source, "shared")];
+    const held = [snapshotLock(id, "shared"), volumeLock(source, "shared")];
     const extend = lvextend({ size: decision.size }, `${group.name}/${lv.name}`);
     try {
       const isExtended = await locks.run("extension of the COW space", held, async () => {

@@ -4,7 +4,8 @@ import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
-import { Locks, volumeLock } from "../locks.ts";
+import type { StorageError } from "../error.ts";
+import { Locks, snapshotLock, volumeLock } from "../locks.ts";
 import { Lvm } from "../model/client.ts";
 import { Snapshots } from "./snapshots.ts";
 import { CowMonitor } from "./cow_monitor.ts";
@@ -151,5 +152,50 @@ Deno.test("CowMonitor does not extend the LV of a snapshot that was deleted afte
   await s.pass(60_000);
   await s.pass(10_000);
   assertEquals([s.lv.size, s.reported, s.errors], [8n * MiB, [], []]);
+  await s.monitor.stop();
+});
+
+Deno.test("CowMonitor without a policy observes nothing and extends nothing", async () => {
+  const s = await scene();
+  s.lv.cowPercent = 90;
+  const calls: unknown[] = [];
+  const note = (...args: unknown[]) => void calls.push(args);
+  const monitor = new CowMonitor({
+    ...{ lvm: s.lvm, driver: "test", locks: s.locks, autoextend: undefined, clock: s.clock },
+    ...{ onSnapshotExtended: note, onSnapshotCannotExtend: note, onError: note },
+  });
+  await s.monitor.stop();
+  const groups = await s.lvm.report();
+  monitor.observe(groups);
+  await s.pass(600_000);
+  await monitor.stop();
+  assertEquals([s.lv.size, calls], [8n * MiB, []]);
+});
+
+Deno.test("CowMonitor extends the COW space of a snapshot that others use, and not of one that they change", async () => {
+  const s = await scene();
+  s.lv.cowPercent = 90;
+  await s.locks.run("deletion", [snapshotLock(s.id)], async () => {
+    await s.pass(60_000);
+    assertEquals(s.lv.size, 8n * MiB);
+  });
+  await s.locks.run("copy", [{ ...snapshotLock(s.id), mode: "shared" }], async () => {
+    await s.pass(10_000);
+    assertEquals(s.lv.size, 12n * MiB);
+  });
+  assertEquals(s.errors, []);
+  await s.monitor.stop();
+});
+
+Deno.test("CowMonitor passes on an error of LVM that it cannot handle, and tries again", async () => {
+  const s = await scene();
+  const { fault } = s.machine;
+  s.machine.fault = (command) => command.args[0] === "lvextend" ? failure(5, "  it broke") : fault!(command);
+  s.lv.cowPercent = 90;
+  await s.pass(60_000);
+  assertEquals([s.reported, s.errors.map((error) => (error as StorageError).kind)], [[], ["CommandFailed"]]);
+  s.machine.fault = fault;
+  await s.pass(10_000);
+  assertEquals(s.reported, ["8 to 12"]);
   await s.monitor.stop();
 });

@@ -17,6 +17,7 @@ import type { VolumeId } from "../ids.ts";
 import type { Lvm } from "../model/client.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { cowSnapshotsOn } from "../pools/pool.ts";
 import { ownedVolumeId, parseVolumeTags, type VolumeTags } from "../model/tags.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { nextTrimTime } from "../spec/trim.ts";
@@ -232,7 +233,7 @@ export class Trimmer {
  * accepts no discards. Any access to a suspended device would hang.
  */
 function isTrimmable({ volume: { lv, group } }: TrimSchedule): boolean {
-  const hasCowSnapshots = group.lvs.some(({ origin, pool }) => origin === lv.name && pool === undefined);
+  const hasCowSnapshots = cowSnapshotsOn({ lv, group }).length > 0;
   return group.responsive && lv.open && !lv.suspended && !hasCowSnapshots;
 }
 

@@ -14,7 +14,8 @@ import { addInconsistencies, DRIVER, type Healthy, statusOf } from "../../tests/
 Deno.test("readStatus() returns groups, volumes with their mounts and usage, and snapshots, with four commands", async () => {
   const healthy = healthyMachine();
   const commands: string[] = [];
-  healthy.machine.fault = ({ program, mutates }) => void commands.push(`${program} ${mutates}`);
+  healthy.machine.fault = ({ program, mutates, deadlineMs }) =>
+    void commands.push(`${program} ${mutates} ${deadlineMs}`);
   const { id, snapshotId, group, lv, snapshot } = healthy;
   assertEquals(await statusOf(healthy), {
     driver: DRIVER,
@@ -60,7 +61,7 @@ Deno.test("readStatus() returns groups, volumes with their mounts and usage, and
     inconsistencies: [],
     orphans: [],
   });
-  assertEquals(commands.toSorted(), ["df false", "findmnt false", "lvm false"]);
+  assertEquals(commands.toSorted(), ["df false 20000", "findmnt false 20000", "lvm false 20000"]);
 });
 
 Deno.test("readStatus() returns Lost, Inconsistent and Partial volumes, overflowed snapshots and inconsistencies", async () => {
@@ -79,6 +80,7 @@ Deno.test("readStatus() returns Lost, Inconsistent and Partial volumes, overflow
   );
   assertMatch(volumes.find(({ state }) => state === "Lost")!.problem!, /^Lost: /);
   assertEquals(volumes.find(({ state }) => state === "Partial")!.mounts, [{ target: "/block", readOnly: true }]);
+  assertEquals(volumes.find(({ state }) => state === "Partial")!.format, "block");
   assertEquals(snapshots.map(({ state }) => state), ["Overflowed"]);
   assertEquals(inconsistencies.map(({ kind, subject }) => `${kind} ${subject}`), [
     "duplicate data/twice-a",

@@ -28,6 +28,7 @@ Deno.test("a status as text has tables with aligned columns, and no line of pros
   const rows = volumes.filter((line) => /^ {2}v1-/.test(line));
   assertEquals(rows.map((row) => row.slice(column).trim()).toSorted(), ["Inconsistent", "Lost", "Partial", "Ready"]);
   assertMatch(text, /\n {2}v1-\S+ +data +64 MiB +ext4 +1 % +Ready\n {6}\/staging\n/);
+  assertMatch(text, /\n {6}of v1-[0-9a-f]{32}, 1970-01-01T00:00:01Z\n/);
   assertMatch(text, /\n {6}\/block \(read-only\)\n/);
   assertMatch(text, /\n {2}fast +1 GiB .* 1 of 1 missing\n/);
   assertEquals(

@@ -43,10 +43,10 @@ Deno.test("activationArguments() answers LVM's question whether to activate a sn
     assertEquals(code, 0, stderr);
   };
   await lvm("lvcreate", "--name", "origin", "--size", "16777216b", "data");
-  await lvm("lvcreate", "--snapshot", "--name", "snapshot", "--size", "8388608b", "data/origin");
+  await lvm("lvcreate", "--snapshot", "--name", "cow", "--size", "8388608b", "data/origin");
   await lvm("lvchange", "--activate", "n", "data/origin");
   const [group] = await new Lvm(machine).report();
-  const snapshot = group!.lvs.find(({ name }) => name === "snapshot")!;
+  const snapshot = group!.lvs.find(({ name }) => name === "cow")!;
   assertEquals(snapshot.active, false);
   await lvm(...activationArguments("test", group!, snapshot));
 });

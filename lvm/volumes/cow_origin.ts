@@ -9,7 +9,7 @@ import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { isCowSnapshot, isThin } from "../pools/pool.ts";
+import { cowSnapshotsOn, isThin } from "../pools/pool.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -28,7 +28,7 @@ export function cowSnapshotsOf(
 ): { kept: LogicalVolume[]; deleted: LogicalVolume[] } {
   const deletedUuids = [...deletedLvs(driver, [group]), ...staleCopySnapshots(driver, groups)].map(({ lv }) => lv.uuid);
   const { kept = [], deleted = [] } = Object.groupBy(
-    group.lvs.filter((other) => other.origin === lv.name && isCowSnapshot(other)),
+    cowSnapshotsOn({ lv, group }),
     ({ uuid }) => deletedUuids.includes(uuid) ? "deleted" : "kept",
   );
   return { kept, deleted };

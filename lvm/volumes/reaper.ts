@@ -21,7 +21,7 @@ import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
-import { findPool, isCowSnapshot, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
+import { cowSnapshotsOn, findPool, isCowSnapshot, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
@@ -69,7 +69,7 @@ function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
  * @throws {StorageError} `InUse` with their names
  */
 function requireNoDependents({ lv, group }: LocatedLv): void {
-  const snapshots = group.lvs.filter((other) => other.origin === lv.name && isCowSnapshot(other));
+  const snapshots = cowSnapshotsOn({ lv, group });
   const names = [...snapshots, ...thinLvsOnOrigin({ lv, group })].map(({ name }) => name);
   if (names.length === 0) return;
   const kind = snapshots.length > 0 ? "the origin of the snapshots" : "the external origin of the thin volumes";

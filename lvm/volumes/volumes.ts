@@ -29,6 +29,7 @@ import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts
 import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts";
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import { reportOnceClosed } from "./closed_report.ts";
 import type { Reaper } from "./reaper.ts";
 import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
@@ -144,7 +145,7 @@ export class Volumes {
    * cannot be stopped; `Lost` when another LV has taken its place.
    */
   async delete(id: VolumeId): Promise<void> {
-    const groups = await this.#lvm.report();
+    const groups = await reportOnceClosed(this.#lvm, this.#finder, id);
     const found = this.#finder.locate(groups, id);
     if (found.state === "absent") return await this.#removeIncomplete(groups, id);
     if (found.state === "lost") {

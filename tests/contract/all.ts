@@ -7,6 +7,7 @@
 import { bindMountsContract } from "./bind_mounts.ts";
 import { copiesContract } from "./copies.ts";
 import { thinCopiesContract } from "./copies_thin.ts";
+import { cowSnapshotsContract } from "./cow_snapshots.ts";
 import { erasureContract } from "./erasure.ts";
 import { healthContract } from "./health.ts";
 import { hostileContract } from "./hostile.ts";
@@ -37,6 +38,7 @@ export function lifecycleContract(host: Host): void {
   snapshotAutoextendContract(host);
   copiesContract(host);
   thinCopiesContract(host);
+  cowSnapshotsContract(host);
   stagingContract(host);
   staleMountsContract(host);
   bindMountsContract(host);

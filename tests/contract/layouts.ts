@@ -17,7 +17,12 @@ import { subcommand } from "./volumes.ts";
 const MiB = 1n << 20n;
 
 /** The requested layouts, and what LVM makes of 30 MiB on extents of 4 MiB. */
-const LAYOUT_CASES: readonly { parameters: Record<string, string>; layout: Layout; size: bigint; pvCount: number }[] = [
+const LAYOUT_CASES: readonly {
+  readonly parameters: Record<string, string>;
+  readonly layout: Layout;
+  readonly size: bigint;
+  readonly pvCount: number;
+}[] = [
   {
     parameters: { layout: "striped" },
     layout: { type: "striped", stripes: 2, stripeSize: 65536n },
@@ -52,6 +57,15 @@ const LAYOUT_CASES: readonly { parameters: Record<string, string>; layout: Layou
   },
 ];
 
+/** The values of lv_layout by the type of the layout: LVM reports the algorithm of parity, too (lvmraid(7)). */
+const REPORTED_LAYOUTS: Readonly<Record<Exclude<Layout["type"], "linear">, readonly string[]>> = {
+  striped: ["striped"],
+  raid1: ["raid", "raid1"],
+  raid10: ["raid", "raid10"],
+  raid5: ["raid", "raid5", "raid5_ls"],
+  raid6: ["raid", "raid6", "raid6_zr"],
+};
+
 /** Registers the tests. */
 export function layoutsContract(host: Host): void {
   contractTest(
@@ -67,6 +81,7 @@ export function layoutsContract(host: Host): void {
         assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvcreate", "sync"]);
         const lv = await harness.singleLv();
         assertEquals([layoutOf(lv), lv.size], [layout, size]);
+        assertEquals(lv.layout.toSorted(), REPORTED_LAYOUTS[layout.type as keyof typeof REPORTED_LAYOUTS]);
         assertEquals([pvsOf(lv).size, pvsWithSeveralImages(lv)], [pvCount, []]);
         assertEquals((await harness.csi.controller.listVolumes({})).entries.length, 1);
         await harness.csi.controller.deleteVolume({ volumeId });

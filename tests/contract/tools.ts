@@ -6,6 +6,7 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { readMounts } from "../../lvm/host/mounts.ts";
 import { classifyRefusal } from "../../lvm/model/client.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 
@@ -104,6 +105,55 @@ export function toolsContract(host: Host): void {
     },
   );
 
+  for (const fsType of ["ext4", "xfs", "btrfs"]) {
+    contractTest(
+      host,
+      `${fsType}: what a second mount of a filesystem may be depends on the first one`,
+      async (harness) => {
+        const volumeId = await harness.create({
+          volumeCapabilities: [mountCapability(fsType)],
+          capacityRange: { requiredBytes: 320n * MiB },
+          parameters: { volumeGroup: harness.groups[1] },
+        });
+        await harness.stage(volumeId, mountCapability(fsType));
+        await tearDownMount(harness, volumeId);
+        const { path, devicePath } = await harness.singleLv();
+        await harness.runAsAdmin("lvm", "lvchange", "--activate", "y", path);
+        const [one = "", other = ""] = [`${harness.folder}/one`, `${harness.folder}/other`];
+        for (const folder of [one, other]) await Deno.mkdir(folder);
+        const run = async (program: "mount" | "umount", ...args: string[]) =>
+          (await harness.exec.run({ program, args, mutates: true })).code;
+        const mount = (access: string, target: string) => run("mount", "-t", fsType, "-o", access, devicePath, target);
+        const access = async () =>
+          (await readMounts(harness.exec)).filter(({ target }) => [one, other].includes(target))
+            .map(({ readOnly, filesystemWritable }) =>
+              `${readOnly ? "ro" : "rw"} of ${filesystemWritable ? "rw" : "ro"}`
+            );
+        for (const [both, expected] of Object.entries(SECOND_MOUNTS[fsType === "btrfs" ? "btrfs" : "others"])) {
+          const [first, second] = both.split(" then ") as [string, string];
+          assertEquals(await mount(first, one), 0);
+          assertEquals(await mount(second, one), 32, "at the same place");
+          assertEquals([await mount(second, other), ...await access()], expected, both);
+          for (
+            const { target } of (await readMounts(harness.exec)).filter(({ target }) => [one, other].includes(target))
+          ) {
+            assertEquals(await run("umount", target), 0);
+          }
+        }
+        await harness.csi.controller.deleteVolume({ volumeId });
+      },
+    );
+  }
+
+  contractTest(host, "lvcreate refuses names that LVM reserves", async (harness) => {
+    for (const name of ["snapshot1", "pvmove0"]) {
+      const args = ["lvcreate", "--yes", "--name", name, "--size", `${4n * MiB}b`, harness.groups[0]];
+      const { code, stderr } = await harness.exec.run({ program: "lvm", args, mutates: true });
+      assertEquals(code, 3);
+      assertMatch(stderr, /^ *Names starting "(?:snapshot|pvmove)" are reserved/);
+    }
+  });
+
   contractTest(host, "what is written to a thin volume fills its pool", async (harness) => {
     const [volumeGroup] = harness.groups;
     const pool = `${volumeGroup}/filling`;
@@ -126,6 +176,25 @@ export function toolsContract(host: Host): void {
     await harness.runAsAdmin("lvm", "lvremove", "--yes", pool);
   });
 }
+
+/**
+ * The status of a second mount at another place, and then the access of each mount and of its filesystem. The kernel has one
+ * access for a filesystem; mount(8) asks for reading alone when it gets no more. Of btrfs, each mount has its own.
+ */
+const SECOND_MOUNTS: Readonly<Record<"btrfs" | "others", Record<string, readonly (number | string)[]>>> = {
+  btrfs: {
+    "rw then ro": [0, "rw of rw", "ro of rw"],
+    "ro then rw": [0, "ro of rw", "rw of rw"],
+    "rw then rw": [0, "rw of rw", "rw of rw"],
+    "ro then ro": [0, "ro of ro", "ro of ro"],
+  },
+  others: {
+    "rw then ro": [32, "rw of rw"],
+    "ro then rw": [0, "ro of ro", "ro of ro"],
+    "rw then rw": [0, "rw of rw", "rw of rw"],
+    "ro then ro": [0, "ro of ro", "ro of ro"],
+  },
+};
 
 /** Runs programs that change the only LV's device. @returns the status of each, and whether it says that it is in use */
 async function changeData(harness: Harness): Promise<[code: number, why: string][]> {

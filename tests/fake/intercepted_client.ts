@@ -33,3 +33,29 @@ export function interceptClient(client: ApiClient, intercept: RequestInterceptor
       intercepted(`delete ${resource.plural}`, () => client.delete(resource, at, options)),
   };
 }
+
+/**
+ * Wraps a client so that a kind of request, such as `patch persistentvolumes`, hangs until its signal is aborted.
+ *
+ * @returns the client; `asked`, which resolves when there is such a request; and `ended`, which resolves when it is
+ * aborted, or at once when it cannot be
+ */
+export function hangingClient(client: ApiClient, request: string) {
+  const [asked, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<"aborted" | "without a signal">()];
+  const hanging = new Proxy(client, {
+    get: (target, verb) => (...args: Parameters<ApiClient["get"]>) => {
+      const [resource] = args;
+      if (`${String(verb)} ${resource.plural}` !== request) return Reflect.get(target, verb).apply(target, args);
+      const { signal } = (args.at(-1) ?? {}) as { signal?: AbortSignal };
+      asked.resolve();
+      if (signal === undefined) ended.resolve("without a signal");
+      return new Promise((_, reject) =>
+        signal?.addEventListener("abort", () => {
+          ended.resolve("aborted");
+          reject(signal.reason);
+        })
+      );
+    },
+  });
+  return { client: hanging, asked: asked.promise, ended: ended.promise };
+}

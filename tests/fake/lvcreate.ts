@@ -21,7 +21,7 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   if (group === undefined) return groupNotFound(groupName);
   if (group.missingPvs > 0) return missingPvsError(group);
   const name = singleValue(options, "--name");
-  const refusal = refusePool(group, name, options.get("--thinpool")?.[0]);
+  const refusal = refuseName(name) ?? refusePool(group, name, options.get("--thinpool")?.[0]);
   if (refusal !== undefined) return refusal;
   const origin = group.lvs.find((lv) => lv.name === originName);
   if (options.has("--snapshot") !== (originName !== undefined)) throw new Error(`lvcreate: an odd path ${path}`);
@@ -104,6 +104,13 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
 
 /** The state of the kernel of a new RAID LV: its images are not in sync (lvmraid(7)). */
 const NEW_RAID = { action: "resync", syncPercent: 0, mismatches: 0, refreshNeeded: false, isNew: true } as const;
+
+/** Returns the failure of an lvcreate with a name that LVM reserves (lvm(8), "VALID NAMES"). */
+function refuseName(name: string): Output | undefined {
+  const prefix = /^(?:snapshot|pvmove)/.exec(name)?.[0];
+  if (prefix === undefined) return undefined;
+  return failure(3, `  Names starting "${prefix}" are reserved. Please choose a different LV name.`);
+}
 
 /** Returns the failure of an lvcreate that names a pool which it cannot use. LVM checks this before the LV's name. */
 function refusePool(group: FakeGroup, name: string, pool: string | undefined): Output | undefined {

@@ -175,7 +175,10 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
     const question = `Change of snapshot ${path} will also change its origin ${group.name}/${lv.origin!.name}.`;
     return failure(5, `${question} Proceed? [y/n]: [n]`);
   }
-  if (options.get("--activate")?.[0] === "y" && !canActivateDegraded(group, lv)) {
+  // LVM activates an origin and all its snapshots together, whichever of them it is given.
+  const whole = isCowSnapshot(lv) ? group.lvs.find(({ name }) => name === lv.origin!.name)! : lv;
+  const isUsable = [lv, whole].every((each) => canActivateDegraded(group, each));
+  if (options.get("--activate")?.[0] === "y" && !isUsable) {
     return failure(5, `  Refusing activation of partial LV ${path}.  Use '--activationmode partial' to override.`);
   }
   const refusal = options.has("--permission")
@@ -188,11 +191,13 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   const pool = group.lvs.find(({ name }) => name === lv.pool);
   if (activate === "y" && pool?.active === false) Object.assign(pool, { minor: machine.nextMinor(), active: true });
   if (pool?.thinPool !== undefined && !options.has("--config")) pool.thinPool.monitored = true;
-  const withSnapshots = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
+  const withSnapshots = group.lvs.filter((other) => other === whole || isCowSnapshotOf(other, whole));
   const open = withSnapshots.filter((other) => isOpen(machine, other));
   if (activate === "n" && open.length > 0) {
     const inUse = open.map((other) => `  ${inUseMessage(machine, group.name, other)}`);
-    if (!open.includes(lv)) inUse.push(`  LV ${path} has open ${open.length} snapshot(s), not deactivating.`);
+    if (!open.includes(whole)) {
+      inUse.push(`  LV ${group.name}/${whole.name} has open ${open.length} snapshot(s), not deactivating.`);
+    }
     return failure(5, inUse.join("\n"));
   }
   for (const each of withSnapshots) {

@@ -140,6 +140,8 @@ export interface FakeMount {
   readOnly: boolean;
   /** Its other flags, such as `nosuid`; by default none. */
   flags?: string[];
+  /** True if all mounts of the filesystem are read-only, since the first one was. */
+  filesystemReadOnly?: boolean;
   /** True if the kernel has made the filesystem read-only after an error. */
   remountedReadOnly?: boolean;
   deviceNumber: string;

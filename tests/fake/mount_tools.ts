@@ -23,7 +23,7 @@ export function findmnt(machine: FakeMachine, args: readonly string[]): Output {
       fstype: mount.fsType,
       fsroot: mount.root,
       "vfs-options": [mount.readOnly ? "ro" : "rw", ...mount.flags ?? [], "relatime"].join(","),
-      "fs-options": mount.remountedReadOnly ? "ro" : "rw",
+      "fs-options": isFilesystemReadOnly(mount) ? "ro" : "rw",
       "maj:min": mount.deviceNumber,
     })),
   }));
@@ -60,10 +60,20 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
     return failure(32, `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage.`);
   }
   if (isReadOnly(lv)) readOnly = true; // mount(8) warns: "source write-protected, mounted read-only"
+  const mounts = machine.mounts.filter((mount) => mount.lv === lv && mount.root === "/");
+  const isThere = mounts.includes(machine.mounts.findLast((mount) => mount.target === target)!);
+  // The kernel has one access for a filesystem, but for btrfs. For reading alone, mount(8) tries again by itself.
+  const isFixed = mounts.length > 0 && type !== "btrfs";
+  if (isThere || (isFixed && readOnly && !isFilesystemReadOnly(mounts[0]!))) {
+    return failure(32, `mount: ${target}: ${source} already mounted on ${mounts.at(-1)!.target}.`);
+  }
+  if (isFixed && isFilesystemReadOnly(mounts[0]!)) readOnly = true;
+  if (!readOnly) { for (const mount of mounts) mount.filesystemReadOnly = false; }
   lv.content.isClean = false;
+  const filesystemReadOnly = readOnly && mounts.every(isFilesystemReadOnly);
   const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
   machine.mounts.push({
-    ...{ target, source, fsType: type, root: "/", readOnly, deviceNumber, lv },
+    ...{ target, source, fsType: type, root: "/", readOnly, filesystemReadOnly, deviceNumber, lv },
     flags: flags.filter((flag) => PER_MOUNT_FLAGS.includes(flag)),
   });
   return ok();
@@ -99,6 +109,11 @@ function remount(machine: FakeMachine, target: string, flags: readonly string[])
 /** Reports whether flags make a mount read-only: of `ro` and `rw`, the last one applies. */
 function isReadOnlyMount(flags: readonly string[]): boolean {
   return flags.findLast((flag) => flag === "ro" || flag === "rw") === "ro";
+}
+
+/** Reports whether the kernel writes nothing to the filesystem of a mount. A bind mount can be read-only for itself. */
+function isFilesystemReadOnly({ filesystemReadOnly, remountedReadOnly }: FakeMount): boolean {
+  return filesystemReadOnly === true || remountedReadOnly === true;
 }
 
 function setMountFlags(mount: FakeMount, flags: readonly string[]): void {

@@ -8,6 +8,7 @@ import type { Output } from "../../lvm/exec.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/model/survey.ts";
 import { LINEAR, lvHealthStatus, pvRow, pvSegmentsOf, pvsegRow, segRow } from "./pvs.ts";
+import type { Segment } from "../../lvm/model/report.ts";
 import { METADATA_AREA_BYTES, metadataFree } from "./metadata_area.ts";
 import {
   devicePath,
@@ -88,6 +89,12 @@ function subLvRows(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<s
   );
 }
 
+/** Returns the value of lv_layout: the type of the segments, and the algorithm of parity (lvmraid(7)). */
+function layoutOf({ type }: Segment): string {
+  const algorithm = { raid5: ",raid5_ls", raid6: ",raid6_zr" }[type] ?? "";
+  return type.startsWith("raid") ? `raid,${type}${algorithm}` : type;
+}
+
 function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string> {
   return {
     lv_name: lv.name,
@@ -100,7 +107,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_active: lv.active ? "active" : "",
     lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
     lv_device_open: lv.active ? isOpen(machine, lv) || hasActiveThinLv(group, lv) ? "1" : "0" : "-1",
-    lv_layout: lv.segment?.type.startsWith("raid") ? `raid,${lv.segment.type}` : lv.segment?.type ?? LINEAR.type,
+    lv_layout: layoutOf(lv.segment ?? LINEAR),
     origin: lv.origin?.name ?? "",
     origin_size: `${lv.origin?.size ?? lv.size}`,
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",

@@ -4,9 +4,10 @@
  * @module
  */
 
-import { type Exec, HostExec } from "../../lvm/exec.ts";
+import type { Exec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import { Lvm } from "../../lvm/model/client.ts";
+import { openExec } from "../../lvm/shell/open.ts";
 import type { Host, HostCgroups } from "../contract/host.ts";
 import { isSkipped } from "./skipped_tests.ts";
 
@@ -17,7 +18,7 @@ import { isSkipped } from "./skipped_tests.ts";
 export async function realHost(name: string): Promise<Host> {
   const disks = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
   if (disks.length !== 2) throw new Error("DATA_DISKS: must name two empty disks");
-  const exec = new HostExec();
+  const exec = await openExec({ shell: Deno.env.get("LVM_SHELL") === "1" });
   const groups: readonly [string, string] = [`${name}-small`, `${name}-large`];
   const lvm = async (...args: string[]) => {
     const { code, stderr } = await exec.run({ program: "lvm", args, mutates: true });

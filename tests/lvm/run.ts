@@ -31,6 +31,7 @@ Runs the contract tests, csi-sanity and further suites over real LVM, each suite
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
   --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance
   --jobs N        the number of guests at a time; by default that of the processors, and at least two
+  --lvm-shell     the driver runs with --lvm-shell; in the suites contract and csi-sanity
   --machine KIND  uml (user-mode Linux, the default) or qemu (a whole machine in software emulation, much slower)
   -h, --help      show this help
 
@@ -61,6 +62,8 @@ interface Programs {
   readonly filter: string;
   /** Whether all tests run, and long ones in full length. */
   readonly full: boolean;
+  /** Whether the driver uses shells of lvm. */
+  readonly lvmShell: boolean;
 }
 
 /** Runs a suite in a guest. @returns whether it passed */
@@ -93,6 +96,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
       PART: suite.part ?? "",
       SAMPLE: programs.sample,
       FULL: programs.full ? "1" : "",
+      LVM_SHELL: programs.lvmShell ? "1" : "",
       SUITE: suite.module ?? suite.name,
     },
     dataDisksGiB: suite.disksGiB,
@@ -154,8 +158,8 @@ async function leftOutTests(unsupported: readonly string[], seed: string): Promi
 }
 
 async function main(): Promise<number> {
-  const args = parseArgs(Deno.args, {
-    boolean: ["full", "help"],
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
+    boolean: ["full", "help", "lvm-shell"],
     string: ["debian", "filter", "jobs", "machine"],
     alias: { h: "help" },
     default: {
@@ -168,12 +172,16 @@ async function main(): Promise<number> {
   const names = args._.map(String);
   const sample = await sampleSeed();
   const drawn = args.full === true ? LONG_SUITES : await draw(LONG_SUITES, sample);
+  const isUsual = names.length === 0 && args.full !== true;
   const usual = SUITES.filter(({ name, onlyFull }) => !onlyFull || drawn.includes(name));
   const suites = names.length === 0 ? usual : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
-  const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "machine"];
+  const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "lvm-shell", "machine"];
   const machine = args.machine as MachineKind;
   const debian = args.debian as DebianRelease;
-  const isUsage = Object.keys(args).every((flag) => known.includes(flag)) && suites.length > 0 &&
+  const unknown = names.find((part) => !SUITES.some(({ name }) => name.startsWith(part)));
+  if (unknown !== undefined) console.error(`there is no suite ${unknown}`);
+  const isUsage = unknown === undefined && Object.keys(args).every((flag) => known.includes(flag)) &&
+    suites.length > 0 &&
     ["uml", "qemu"].includes(machine) && DEBIAN_RELEASES.includes(debian) && Number(args.jobs) >= 1;
   if (args.help || !isUsage) {
     (args.help ? console.log : console.error)(HELP);
@@ -182,6 +190,7 @@ async function main(): Promise<number> {
   const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
   try {
     const log = (line: string) => console.log(line);
+    if (isUsual) log(`suites that run by chance, SAMPLE=${sample}: ${drawn.join(", ")}`);
     const [csiSanity, driver] = [await ensureCsiSanity(log), await ensureArtifact(log)];
     const modules = new Set(suites.flatMap(({ module }) => module === undefined ? [] : [module]));
     for (const module of modules) await bundle(`tests/lvm/${module}.ts`, folder);
@@ -197,6 +206,7 @@ async function main(): Promise<number> {
       debian,
       filter: String(args.filter),
       full: args.full === true,
+      lvmShell: args["lvm-shell"] === true,
     };
     // A few tests need no parts.
     const whole = suites.filter(({ part }) => part === undefined || part.startsWith("1/"));

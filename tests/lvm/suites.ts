@@ -55,6 +55,7 @@ export const SUITES: readonly Suite[] = [
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
   { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
   { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },
+  { name: "shell", module: "shell", disksGiB: [1, 1, 1, 1] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
 

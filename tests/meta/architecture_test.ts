@@ -20,7 +20,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   lvm: [
     ["spec"],
     ["model"],
-    ["host"],
+    ["host", "shell"],
     ["pools"],
     ["inventory"],
     ["volumes", "health", "doctor"],
@@ -154,9 +154,9 @@ Deno.test("lvm/ knows neither gRPC nor Kubernetes, and imports no npm package", 
   assertEquals(outside, []);
 });
 
-Deno.test("one file runs commands, one exits the process, one maps kinds of failure to codes", () => {
-  const having = (pattern: RegExp) => files.filter((file) => pattern.test(texts.get(file)!));
-  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["lvm/exec.ts"]);
+Deno.test("one file runs commands, one starts the shell of lvm, one exits the process, one maps kinds of failure to codes", () => {
+  const having = (pattern: RegExp) => files.filter((file) => pattern.test(texts.get(file)!)).toSorted();
+  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["lvm/exec.ts", "lvm/shell/shell_process.ts"]);
   assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["main.ts"]);
   assertEquals(having(/\bstatus\.NOT_FOUND\b/), ["csi/status.ts"]);
 });

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { bundle } from "../../deploy/bundle.ts";
+import { bundle, bundleDriver, withoutWhitespace } from "../../deploy/bundle.ts";
 import { launchConfig, type Manifest } from "../../deploy/launch.ts";
 import { writeSelfExtracting } from "../../deploy/self_extracting.ts";
 
@@ -83,15 +83,14 @@ Deno.test("a bundle disposes of each name once", async () => {
   const module = async (folder: string) => {
     const entry = join(folder, "entry.ts");
     await Deno.writeTextFile(entry, USING);
-    return await bundle(entry, folder);
+    return await withoutWhitespace(await bundle(entry, folder));
   };
   await using artifact = await Artifact.create(module, launchConfig({ moduleIsFile: true }, NARROW));
   assertEquals((await artifact.output()).stdout, "it\ndisposed of\n");
 });
 
 Deno.test("the artifact of the driver answers as the driver does", async () => {
-  const driver = (folder: string) => bundle("main.ts", folder);
-  await using artifact = await Artifact.create(driver, launchConfig({ moduleIsFile: true }));
+  await using artifact = await Artifact.create(bundleDriver, launchConfig({ moduleIsFile: true }));
   const version = await artifact.output("version");
   assertEquals([version.code, version.stderr], [0, ""]);
   assertStringIncludes(version.stdout, `(deno ${Deno.version.deno},`);

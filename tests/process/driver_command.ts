@@ -4,8 +4,10 @@
  * @module
  */
 
+import { V8_FLAGS } from "../../deploy/launch.ts";
+
 /** The flags of `deno run` before the driver's module. They need a configuration file with the permission set. */
-export const DRIVER_FLAGS = ["--quiet", "--no-prompt", "-P=denolith", "--v8-flags=--optimize-for-size"] as const;
+export const DRIVER_FLAGS = ["--quiet", "--no-prompt", "-P=denolith", `--v8-flags=${V8_FLAGS}`] as const;
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 

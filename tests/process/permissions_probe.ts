@@ -7,17 +7,26 @@
  * @module
  */
 
+import { spawn } from "node:child_process";
 import { clusterAccess } from "../../cli/api_access.ts";
 import { isSandboxed, runSandboxed, serveWorker } from "../../cli/sandbox.ts";
-import { permissionsFor } from "../../cli/permissions.ts";
+import { permissionsFor, SHELL_ENVIRONMENT } from "../../cli/permissions.ts";
+import { HostExec } from "../../lvm/exec.ts";
 
 type Attempt = () => unknown;
+
+/** Runs a program as the shell of lvm is run. */
+async function spawnWithReports(path: string, env: Record<string, string> = {}): Promise<void> {
+  const child = spawn(path, [], { stdio: ["pipe", "ignore", "ignore", "pipe"], env: { LC_ALL: "C", ...env } });
+  await new Promise((resolve, reject) => child.on("exit", resolve).on("error", reject));
+}
 
 function permitted(socket: string, root: string): Record<string, Attempt> {
   return {
     "a listed program": () => new Deno.Command("/usr/bin/df", { clearEnv: true, env: { LC_ALL: "C" } }).output(),
     "a file in the mount root": () => Deno.writeTextFile(`${root}/file`, "x"),
     "the socket": () => Deno.listen({ transport: "unix", path: socket }).close(),
+    "a listed program with a fourth descriptor": () => spawnWithReports("/usr/bin/df"),
     "a variable of grpc-js": () => Deno.env.get("GRPC_TRACE"),
   };
 }
@@ -26,9 +35,12 @@ function refused(root: string, otherSocket: string, port: number): Record<string
   return {
     "a program off the list": () => new Deno.Command("/usr/bin/id").output(),
     "a shell": () => new Deno.Command("/bin/sh", { args: ["-c", "true"] }).output(),
+    "a shell with a fourth descriptor": () => spawnWithReports("/bin/sh"),
     "a listed program's name elsewhere": () => new Deno.Command(`${root}/lvm`).output(),
     "a library put before a listed program": () =>
       new Deno.Command("/usr/bin/df", { env: { LD_PRELOAD: "x" } }).output(),
+    "a library put before a listed program with a fourth descriptor": () =>
+      spawnWithReports("/usr/bin/df", { LD_PRELOAD: "x" }),
     "reading a file outside": () => Deno.readTextFile("/etc/passwd"),
     "reading the root directory": () => Deno.readDirSync("/").next(),
     "reading a directory whose name begins alike": () => Deno.readDirSync(`${root}-other`).next(),
@@ -105,8 +117,12 @@ if (isSandboxed()) {
   serveWorker(({ name, flags }) => {
     if (name === "probe") return probe(flags);
     if (name === "cluster") return probeCluster(flags);
+    const args = [`if=${flags.root}/fifo`, `of=${flags.root}/written`, "bs=1", "status=none"];
+    void new HostExec({ ownSessions: false }).run({ program: "dd", args, mutates: true });
+    if (name === "end") return Promise.resolve(0);
     setTimeout(() => {
-      throw new Error("unforeseen");
+      if (name === "throw") throw new Error("unforeseen");
+      void Promise.reject(new Error("unforeseen"));
     });
     return new Promise(() => {});
   });
@@ -120,7 +136,7 @@ if (isSandboxed()) {
   const flags = Object.fromEntries(Object.entries(namedArgs).flatMap(([key, value]) => value ? [[key, value]] : []));
   const request = { name, flags };
   const access = kubeconfig === undefined
-    ? {}
+    ? { variables: SHELL_ENVIRONMENT }
     : await clusterAccess({ kubeconfig, "http-address": `127.0.0.1:${http}` });
   const permissions = permissionsFor({ sockets: [socket], directories: [root], ...access }, import.meta.filename!);
   const { signal } = new AbortController();

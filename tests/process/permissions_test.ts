@@ -1,8 +1,10 @@
+import { existsSync } from "node:fs";
 import { assert, assertEquals } from "@std/assert";
 import { connect } from "../../csi/client.ts";
 import { assertFails, mountCapability } from "../contract/host.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
+import { waitUntil } from "../fake/control_plane.ts";
 import { kubeconfigOf } from "../fake/kubeconfig.ts";
 import { freePorts } from "../rig/free_ports.ts";
 
@@ -70,12 +72,26 @@ Deno.test("a process of the cluster reaches the API server and no other address"
   assertEquals(refused, allWith(refused, "refused"));
 });
 
-Deno.test("an uncaught error in the worker ends the process with status 1, and is logged", async () => {
-  await using fixture = await setUp();
-  const { code, stderr } = await runProbe("throw", fixture);
-  assertEquals(code, 1);
-  assert(stderr.includes("unforeseen"), stderr);
-});
+for (
+  const [name, end, status] of [
+    ["throw", "an uncaught error in the worker", 1],
+    ["reject", "an unhandled rejection in the worker", 1],
+    ["end", "the end of the worker's subcommand", 0],
+  ] as const
+) {
+  Deno.test(`${end} ends the process with status ${status}, and kills no command that changes something`, async () => {
+    await using fixture = await setUp();
+    const { root } = fixture;
+    await new Deno.Command("mkfifo", { args: [`${root}/fifo`] }).output();
+    const { code, stderr } = await runProbe(name, fixture);
+    assertEquals([code, stderr.includes("unforeseen")], [status, status === 1], stderr);
+    // The command waits for somebody who writes into its FIFO.
+    using fifo = await Deno.open(`${root}/fifo`, { read: true, write: true });
+    await fifo.write(new TextEncoder().encode("x"));
+    const written = () => existsSync(`${root}/written`) ? Deno.readTextFileSync(`${root}/written`) : "";
+    await waitUntil(() => written() === "x", "what dd writes");
+  });
+}
 
 /** Starts a driver under the permission set of deno.json, with the mount root. */
 async function startDriver(socket: string, mountRoot: string): Promise<DriverProcess> {

@@ -3,7 +3,8 @@
 modules=/usr/lib/modules/$(uname -r)
 mkdir -p "$modules" /dev/rig
 host_modules=$(sed 's/.*rig.modules=\([^ ]*\).*/\1/' /proc/cmdline)
-mount -t hostfs -o "$host_modules/$(uname -r)" none "$modules"
+# the way in which newer tools mount does not know the path of hostfs
+LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs -o "$host_modules/$(uname -r)" none "$modules"
 number=0
 for port in report script out; do
   stty -F /dev/ttyS$number raw -echo

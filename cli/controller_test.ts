@@ -1,0 +1,84 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { csiStorageCapacities, leases } from "../k8s/api/objects.ts";
+import { DRIVER, FakeControlPlane } from "../tests/fake/control_plane.ts";
+import {
+  collectPrinted,
+  flagsOf,
+  httpGet,
+  httpPort,
+  type Printed,
+  RunningSubcommand,
+  SubcommandFolder,
+} from "../tests/fake/subcommand.ts";
+import { controller } from "./controller.ts";
+
+/** Starts `denolith controller` over the API server of a cluster. */
+function start(folder: SubcommandFolder, printed: Printed, flags: readonly string[], until: () => boolean) {
+  const own = ["--kubeconfig", folder.kubeconfig, "--endpoint", `unix://${folder.path}/socket/csi.sock`];
+  const http = ["--http-address", "127.0.0.1:0", "--disable-process-metrics"];
+  const all = flagsOf("controller", ...own, ...http, ...flags);
+  return RunningSubcommand.start((end) => controller(all, end), () => httpPort(printed) !== undefined && until());
+}
+
+async function createCluster() {
+  const cluster = await FakeControlPlane.start({ withBinder: false });
+  for (const resource of [lvmVolumes, lvmNodes, lvmSnapshots]) cluster.api.addResource(resource);
+  return cluster;
+}
+
+/** A volume group of 1 GiB, as an agent reports it. */
+const NODE_GROUP = {
+  ...{ name: "data", uuid: "u", size: "1Gi", free: "1Gi", extentSize: "4Mi", largestFreeExtent: "1Gi" },
+  ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVCount: 0, writeable: true },
+};
+
+const leaseNames = (cluster: FakeControlPlane) =>
+  cluster.api.objects(leases).map(({ metadata }) => metadata.name).sort();
+
+Deno.test("denolith controller: is not ready until it has listed all kinds of objects that it follows", async () => {
+  await using cluster = await createCluster();
+  cluster.api.removeResource(lvmSnapshots);
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  await using _running = await start(folder, printed, [], () => true);
+  const reasons = () => httpGet(printed, "/readyz");
+  while ((await reasons()).split("\n").length > 2) await new Promise((resolve) => setTimeout(resolve, 1));
+  assertEquals(await reasons(), "lvmsnapshots not listed yet\n");
+});
+
+Deno.test("denolith controller: leaves the controllers of --disable-controllers and their Leases to others", async () => {
+  await using cluster = await createCluster();
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  const flags = ["--disable-controllers", "resizer,capacity"];
+  await using running = await start(folder, printed, flags, () => leaseNames(cluster).length >= 2);
+  assertEquals(leaseNames(cluster), ["external-snapshotter-leader-lvm-denolith-dev", "lvm-denolith-dev"]);
+  assertEquals(await running.stop(), 0);
+});
+
+Deno.test("denolith controller: publishes what GetCapacity of its own service returns, and counts the call", async () => {
+  await using cluster = await createCluster();
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  const capacities = () => cluster.api.objects(csiStorageCapacities).map(({ capacity }) => capacity);
+  cluster.api.put(lvmNodes, {
+    metadata: { name: "a" },
+    spec: { driverName: DRIVER },
+    status: { lastUpdateTime: new Date().toISOString(), volumeGroups: [NODE_GROUP] },
+  });
+  const isPublished = () => capacities().includes("1Gi");
+  await using _running = await start(folder, printed, ["--namespace", "default"], isPublished);
+  assertMatch(await httpGet(printed, "/metrics"), /_duration_seconds_count\{method="GetCapacity",code="0"\} [1-9]/);
+});
+
+Deno.test("denolith controller: logs once that the cluster has no snapshots", async () => {
+  await using cluster = await createCluster();
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  const lines = () => printed.log.filter((line) => line.includes("the cluster does not have the kind"));
+  await using running = await start(folder, printed, [], () => lines().length > 0 && leaseNames(cluster).length === 4);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assertEquals(await running.stop(), 0);
+  assertEquals(lines().length, 1);
+});

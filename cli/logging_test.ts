@@ -1,0 +1,24 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { getLogger } from "@logtape/logtape";
+import { collectPrinted } from "../tests/fake/subcommand.ts";
+import { UsageError } from "./command_line.ts";
+import { startLogging } from "./logging.ts";
+
+Deno.test("startLogging() names the flag of a level or format that it does not know", async () => {
+  await assertRejects(() => startLogging("loud", "text"), UsageError, '--log-level "loud": must be');
+  await assertRejects(() => startLogging("info", "xml"), UsageError, '--log-format "xml": must be');
+});
+
+Deno.test("startLogging() prints what is important enough, as text or as a line of JSON", async () => {
+  for (const format of ["text", "json"]) {
+    await using printed = collectPrinted();
+    await startLogging("warning", format);
+    const log = getLogger(["denolith", "test"]);
+    log.info("not important");
+    log.warn("it failed", { error: new Error("no space"), tries: 2n });
+    const [line, ...more] = printed.log;
+    assertEquals(more, []);
+    if (format === "json") assertEquals(JSON.parse(line!).message, "it failed");
+    else assertEquals(line!.replace(/^\S+Z /, ""), 'warning test it failed error="no space" tries=2');
+  }
+});

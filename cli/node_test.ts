@@ -1,0 +1,129 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { connect, connectToService } from "../csi/client.ts";
+import { Registration } from "../csi/proto/registration_pb.ts";
+import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { volumeIdOf } from "../lvm/ids.ts";
+import type { Exec, HostExecOptions } from "../lvm/exec.ts";
+import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
+import { nodes } from "../k8s/api/objects.ts";
+import { FakeApiServer } from "../tests/fake/api_server.ts";
+import { waitUntil } from "../tests/fake/control_plane.ts";
+import { FakeMachine } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
+import {
+  collectPrinted,
+  flagsOf,
+  httpGet,
+  httpPort,
+  RunningSubcommand,
+  SubcommandFolder,
+} from "../tests/fake/subcommand.ts";
+import { node } from "./node.ts";
+
+const DRIVER = "lvm.denolith.dev";
+
+/** Starts `denolith node` on a fake machine with the volume group `data`, as the node n1 of a fake cluster. */
+async function setUp({ exec, flags = [] }: { exec?: (machine: FakeMachine) => Exec; flags?: readonly string[] } = {}) {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes] }));
+  api.put(nodes, { metadata: { name: "n1", labels: { rack: "r1", other: "x" } } });
+  const folder = stack.use(await SubcommandFolder.create(api.url));
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const printed = stack.use(collectPrinted());
+  const own = ["--node-name", "n1", "--kubelet-dir", folder.path, "--kubeconfig", folder.kubeconfig];
+  const http = ["--http-address", "127.0.0.1:0", "--disable-process-metrics"];
+  const all = flagsOf("node", ...own, ...http, ...flags);
+  const execOptions: HostExecOptions[] = [];
+  const createExec = (options: HostExecOptions) => {
+    execOptions.push(options);
+    return exec?.(machine) ?? machine;
+  };
+  const hasStarted = () => httpPort(printed) !== undefined && api.objects(lvmNodes).length > 0;
+  const running = stack.use(await RunningSubcommand.start((end) => node(all, end, createExec), hasStarted));
+  const kept = stack.move();
+  return {
+    ...{ api, machine, running, execOptions, log: printed.log },
+    socket: `${folder.path}/plugins/${DRIVER}/csi.sock`,
+    registration: `${folder.path}/plugins_registry/${DRIVER}-reg.sock`,
+    get: (path: string) => httpGet(printed, path),
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+function volumeOf(name: string, driverName: string, state: NonNullable<LvmVolume["status"]>["state"] & string) {
+  const spec = { driverName, requestName: name, nodeName: "n1", size: "32Mi", erase: "none" } as LvmVolume["spec"];
+  return { metadata: { name: volumeIdOf(name) }, spec, status: { state, volumeGroup: "data", lvUUID: "gone" } };
+}
+
+Deno.test("denolith node: shows what kubelet says of its registration in /readyz", async () => {
+  await using s = await setUp();
+  const waitForReasons = async (expected: string) => {
+    while (await s.get("/readyz") !== expected) await new Promise((resolve) => setTimeout(resolve, 1));
+  };
+  await waitForReasons("registration: kubelet has not asked for the driver yet\n");
+  using kubelet = connectToService(s.registration, Registration);
+  await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: false, error: "no such socket" });
+  await waitForReasons("registration: no such socket\n");
+  await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: true });
+  await waitForReasons("ok\n");
+});
+
+Deno.test("denolith node: counts the lost volumes of its own driver", async () => {
+  await using s = await setUp({ flags: ["--disable-registration"] });
+  for (const [name, driver] of [["one", DRIVER], ["two", DRIVER], ["other", "other.example.com"]] as const) {
+    s.api.put(lvmVolumes, volumeOf(name, driver, "Lost"));
+  }
+  s.api.put(lvmVolumes, volumeOf("ready", "other.example.com", "Ready"));
+  const lost = async () => /^denolith_lost_volumes (\d+)$/m.exec(await s.get("/metrics"))?.[1];
+  while (await lost() !== "2") await new Promise((resolve) => setTimeout(resolve, 1));
+});
+
+Deno.test("denolith node: makes the volumes that the cluster asks of its node", async () => {
+  await using s = await setUp();
+  const request = namedRequest("one", 32n << 20n, { erase: "none" });
+  s.api.put(lvmVolumes, lvmVolumeFor(request, { driver: DRIVER, nodeName: "n1" }));
+  await waitUntil(() => s.api.objects(lvmVolumes)[0]!.status?.state === "Ready", "the volume");
+  assertEquals(s.machine.allLvs().map(({ lv }) => lv.size), [32n << 20n]);
+  assertMatch(await s.get("/metrics"), /^denolith_reconcile_duration_seconds_count\{controller="lvmvolume".*\} [1-9]/m);
+});
+
+Deno.test("denolith node: reports the topology labels that its Node has", async () => {
+  const labels = ["--topology-labels", "rack,absent"];
+  await using s = await setUp({ flags: ["--disable-registration", ...labels] });
+  using csi = connect(s.socket);
+  const { nodeId, accessibleTopology } = await csi.node.nodeGetInfo();
+  const segments = { "topology.lvm.denolith.dev/node": "n1", rack: "r1" };
+  assertEquals([nodeId, accessibleTopology?.segments], ["n1", segments]);
+  assertEquals(hasSocket(s.registration), false);
+});
+
+Deno.test("denolith node: runs LVM with the settings of --lvm-config, and logs its commands at level debug", async () => {
+  await using s = await setUp({ flags: ["--lvm-config", "activation/udev_sync=0", "--log-level", "debug"] });
+  assertEquals(s.execOptions.map(({ lvmConfig }) => lvmConfig), ["activation/udev_sync=0"]);
+  s.execOptions[0]!.onCommand!({ program: "lvm", args: ["lvs"], mutates: false }, { durationMs: 12.4, code: 5 });
+  assertMatch(s.log.at(-1)!, /debug exec command command="lvm lvs" durationMs=12 code=5$/);
+});
+
+Deno.test("denolith node: does not end before the commands that change something", async () => {
+  const idle = Promise.withResolvers<void>();
+  await using s = await setUp({
+    exec: (machine) => ({ run: (command) => machine.run(command), idle: () => idle.promise }),
+  });
+  let hasEnded = false;
+  const stopping = s.running.stop().finally(() => hasEnded = true);
+  await waitUntil(() => !hasSocket(s.registration), "the end of the registration");
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assertEquals(hasEnded, false);
+  idle.resolve();
+  assertEquals(await stopping, 0);
+});
+
+function hasSocket(path: string): boolean {
+  try {
+    return Deno.lstatSync(path).isSocket === true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
