@@ -1,6 +1,6 @@
 import { join } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
-import { bundle } from "./bundle.ts";
+import { bundleDriver } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";
 import { compileNative } from "./native.ts";
 import { type Architecture, DENO_VERSION, denoBinary, denortRuntime, denoRuntime, type Runtime } from "./runtime.ts";
@@ -46,7 +46,7 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
 
 /** Builds the executable in `temp`. @returns the runtime in it */
 async function makeProgram(arch: Architecture, temp: string, log: (line: string) => void): Promise<Runtime> {
-  const module = await bundle("main.ts", temp);
+  const module = await bundleDriver(temp);
   const output = join(temp, ARTIFACT_FILES.program);
   await Deno.writeTextFile(join(temp, "deno.json"), launchConfig({ moduleIsFile: false }));
   if (await compileNative({ arch, folder: temp, output })) return denortRuntime();

@@ -89,6 +89,6 @@ cache=$(cd -P -- "$cache" && pwd) || fail "$cache cannot be entered"
   unpack
 }
 refuse_strangers "$cache/$app/main.js" "$cache/$app/deno.json" "$cache/$app/deno" "$cache/$app/deno_dir" "$cache/$app"
-export DENO_DIR="$cache/$app/deno_dir" DENO_NO_UPDATE_CHECK=1
+export DENO_DIR="$cache/$app/deno_dir" @ENV@
 exec "$cache/$app/deno" @FLAGS@ \
   --config "$cache/$app/deno.json" "$cache/$app/main.js" "$@"

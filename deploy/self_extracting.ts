@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import head from "./head.sh" with { type: "text" };
-import { LAUNCH_FLAGS, MODULE } from "./launch.ts";
+import { LAUNCH_ENV, LAUNCH_FLAGS, MODULE } from "./launch.ts";
 import type { Architecture } from "./runtime.ts";
 
 /** Parts of a self-extracting file. */
@@ -53,6 +53,7 @@ export async function writeSelfExtracting(
     BLOCK_BYTES,
     RUNTIME_BLOCK: runtimeBlock,
     SUMS: sums,
+    ENV: LAUNCH_ENV.join(" "),
     FLAGS: LAUNCH_FLAGS.join(" "),
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { ARCHITECTURES } from "./runtime.ts";
+import { V8_FLAGS } from "./launch.ts";
 import { type SelfExtractingParts, writeSelfExtracting } from "./self_extracting.ts";
 
 /** A fake deno that prints how it was started. */
@@ -100,7 +101,7 @@ Deno.test("the artifact becomes deno with the driver: same process, under the se
   assertEquals(denoDir, join(app, "deno_dir"));
   assertEquals(args.slice(args.indexOf(join(app, "main.js")) + 1), given);
   const flags = args.slice(0, args.indexOf(join(app, "main.js")));
-  for (const flag of ["run", "-P=denolith", "--v8-flags=--optimize-for-size", "--no-prompt", "--cached-only"]) {
+  for (const flag of ["run", "-P=denolith", `--v8-flags=${V8_FLAGS}`, "--no-prompt", "--cached-only"]) {
     assert(flags.includes(flag), flag);
   }
   assertEquals(flags.slice(-2), ["--config", join(app, "deno.json")]);

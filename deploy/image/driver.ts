@@ -7,8 +7,8 @@
  */
 
 import { join } from "@std/path";
-import { bundle } from "../bundle.ts";
-import { LAUNCH_FLAGS, launchConfig, MODULE } from "../launch.ts";
+import { bundleDriver } from "../bundle.ts";
+import { LAUNCH_ENV, LAUNCH_FLAGS, launchConfig, MODULE } from "../launch.ts";
 
 /** The driver's folder in the image. */
 export const DRIVER_FOLDER = "/usr/lib/denolith";
@@ -16,7 +16,7 @@ export const DRIVER_FOLDER = "/usr/lib/denolith";
 /** The entry point and the environment of the image. The Dockerfile has the same. */
 export const IMAGE_START = {
   Entrypoint: ["/usr/bin/denolith"],
-  Env: ["PATH=/usr/sbin:/usr/bin", "DENO_DIR=/var/cache/denolith", "DENO_NO_UPDATE_CHECK=1"],
+  Env: ["PATH=/usr/sbin:/usr/bin", "DENO_DIR=/var/cache/denolith", ...LAUNCH_ENV],
 } as const;
 
 /**
@@ -35,7 +35,7 @@ export const SHEBANG = `#!/usr/bin/env -S /usr/bin/deno ${
 export async function writeDriver(root: string): Promise<void> {
   const folder = join(root, DRIVER_FOLDER);
   await Deno.mkdir(folder, { recursive: true });
-  const module = await bundle("main.ts", folder);
+  const module = await bundleDriver(folder);
   await Deno.writeTextFile(module, SHEBANG + await Deno.readTextFile(module));
   await Deno.chmod(module, 0o755);
   await Deno.writeTextFile(join(folder, "deno.json"), launchConfig({ moduleIsFile: true }));

@@ -4,22 +4,25 @@
  * @module
  */
 
+import { parseArgs } from "@std/cli/parse-args";
 import { join } from "@std/path";
 import { bundle } from "../../deploy/bundle.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
-import { runGuest } from "../rig/guest.ts";
+import { type MachineKind, runGuest } from "../rig/guest.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import type { BenchResult } from "./result.ts";
 import { tables } from "./table.ts";
 
-const HELP = `Usage: deno task bench [--json]
+const HELP = `Usage: deno task bench [flags]
 
 Measures in a guest what the driver costs: starts, memory, and the time and commands of each operation beside those of the
-plain commands that an administrator would type. Takes about six minutes; what it does meanwhile goes to standard error.
+plain commands that an administrator would type. Takes some minutes; what it does meanwhile goes to standard error.
 
 Flags:
-  --json      print one JSON document instead of tables; its keys are in tests/bench/result.ts
-  -h, --help  show this help`;
+  --machine KIND  the guest: uml (user-mode Linux, the default), or qemu, a machine that is emulated in software
+  --runs N        how many times each operation runs; 20 by default
+  --json          print one JSON document instead of tables; its keys are in tests/bench/result.ts
+  -h, --help      show this help`;
 
 /**
  * The script of the guest. It removes the udev rule that scans a disk after each change of LVM's metadata: the scan
@@ -31,19 +34,21 @@ exec ./deno run --allow-all --quiet bench.js
 `;
 
 /** Runs the bench. @returns the result */
-async function measure(log: (line: string) => void): Promise<BenchResult> {
+async function measure(machine: MachineKind, runs: number, log: (line: string) => void): Promise<BenchResult> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-bench-");
   const driver = await ensureArtifact(log);
   const outDir = temp.file("out");
   const status = await runGuest({
+    machine,
     files: {
       deno: { host: Deno.execPath() },
       denolith: { host: driver },
       "bench.js": { host: await bundle("tests/bench/guest_entry.ts", temp.path) },
     },
-    env: { DENO_NO_UPDATE_CHECK: "1", NO_COLOR: "1" },
+    env: { DENO_NO_UPDATE_CHECK: "1", NO_COLOR: "1", RUNS: String(runs) },
     script: SCRIPT,
     outDir,
+    timeoutMs: 60 * 60_000,
     onOutput: (chunk) => void Deno.stderr.writeSync(chunk),
     log,
   });
@@ -51,13 +56,22 @@ async function measure(log: (line: string) => void): Promise<BenchResult> {
   return JSON.parse(await Deno.readTextFile(join(outDir, "bench.json")));
 }
 
-const [flag, ...more] = Deno.args;
-if (flag === "--help" || flag === "-h") {
+const flags = parseArgs(Deno.args, {
+  boolean: ["help", "json"],
+  string: ["machine", "runs"],
+  alias: { h: "help" },
+  default: { machine: "uml", runs: "20" },
+});
+const [machine, runs] = [flags.machine as MachineKind, Number(flags.runs)];
+const isKnown = Object.keys(flags).every((flag) => ["_", "help", "h", "json", "machine", "runs"].includes(flag));
+if (flags.help) {
   console.log(HELP);
-} else if ((flag === undefined || flag === "--json") && more.length === 0) {
-  const result = await measure((line) => console.error(line));
-  console.log(flag === "--json" ? JSON.stringify(result, undefined, 2) : tables(result));
-} else {
+} else if (
+  !isKnown || flags._.length > 0 || !["uml", "qemu"].includes(machine) || !(Number.isInteger(runs) && runs > 0)
+) {
   console.error(`bench: ${Deno.args.join(" ")}: not understood; see --help`);
   Deno.exitCode = 2;
+} else {
+  const result = await measure(machine, runs, (line) => console.error(line));
+  console.log(flags.json ? JSON.stringify(result, undefined, 2) : tables(result));
 }

@@ -141,7 +141,7 @@ async function rss(ns: TestNamespace, role: "controller" | "node"): Promise<numb
 }
 
 if (import.meta.main) {
-  const args = parseArgs(Deno.args, {
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
     boolean: ["json", "help"],
     string: ["claims"],
     alias: { h: "help" },

@@ -53,9 +53,8 @@ export function driverLifecycle(subject: MeasuredDriver): Sides<LifecycleOperati
  * Returns the requests to a driver for volumes with content, or in thin pools. They are block volumes, so that only
  * copying is measured.
  */
-export function driverCreation(
-  { csi: { controller }, waitUntilRemoved }: MeasuredDriver,
-): Sides<CreationOperation> & AsyncDisposable {
+export function driverCreation(subject: MeasuredDriver): Sides<CreationOperation> & AsyncDisposable {
+  const { controller } = subject.csi;
   const volumeCalls = (name: string, parameters: Record<string, string> = {}, source?: string) => {
     const volumeId = volumeIdOf(name);
     const create = () =>
@@ -70,7 +69,7 @@ export function driverCreation(
       });
     const remove = async () => {
       await controller.deleteVolume({ volumeId });
-      await waitUntilRemoved(volumeLvName(volumeId));
+      await subject.waitUntilRemoved(volumeLvName(volumeId));
     };
     return { create, remove };
   };

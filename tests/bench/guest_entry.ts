@@ -18,7 +18,7 @@ import { CREATION, type CreationOperation, LIFECYCLE } from "./sides.ts";
 import { CountingExec, type MeasuredDriver, startCountedDriver } from "./measured_driver.ts";
 
 /** The numbers of starts after the first, of lifecycles of a volume, and of listings. */
-const RUNS = { starts: 5, lifecycles: 3, listings: 5 } as const;
+const RUNS = { starts: 5, lifecycles: Number(Deno.env.get("RUNS")), listings: 5 };
 
 /** The number of calls without commands, and how many of them run at a time. */
 const CALLS = { count: 4_000, atATime: 8 } as const;
@@ -111,7 +111,7 @@ async function timeCreation(driver: ArtifactDriver, admin: Admin): Promise<Recor
   return await takeTimes(CREATION, { driver: creation, plain, admin }, RUNS.lifecycles);
 }
 
-if (import.meta.main) {
+async function main(): Promise<void> {
   await run("make a group", "vgcreate", ["-qq", "--yes", GROUP, Deno.env.get("DATA_DISKS") ?? ""]);
   const root = "/work/mounts";
   await Deno.mkdir(root);
@@ -126,7 +126,11 @@ if (import.meta.main) {
   const operations = await measureOperations(driver, commands);
   const result: BenchResult = {
     version: manifest.version,
-    machine: { cpus: navigator.hardwareConcurrency, kernel: Deno.osRelease() },
+    machine: {
+      cpus: navigator.hardwareConcurrency,
+      kernel: Deno.osRelease(),
+      kind: (await Deno.readTextFile("/proc/cpuinfo")).includes("User Mode Linux") ? "uml" : "qemu",
+    },
     start,
     memory: { idle, afterCalls, afterOperations: await driver.memory() },
     calls,
@@ -135,4 +139,12 @@ if (import.meta.main) {
   await Deno.mkdir("/work/out");
   await Deno.writeTextFile("/work/out/bench.json", JSON.stringify(result));
   logProgress("done");
+}
+
+if (import.meta.main) {
+  await main().catch((error) => {
+    // Deno prints only the error of the disposal, and not the one that came before it.
+    for (let next = error; next instanceof SuppressedError; next = next.suppressed) console.error(next.suppressed);
+    throw error;
+  });
 }

@@ -50,7 +50,8 @@ export async function memoryOf(pid: number): Promise<Memory> {
     return round(values.reduce((total, kib) => total + kib, 0) / 1024, 1);
   };
   const pssMiB = await sum("smaps_rollup", "Pss");
-  return { rssMiB: await sum("status", "VmRSS"), ...(pssMiB > 0 ? { pssMiB } : {}) };
+  const [rssMiB, anonymousMiB] = [await sum("status", "VmRSS"), await sum("status", "RssAnon")];
+  return { rssMiB, anonymousMiB, ...(pssMiB > 0 ? { pssMiB } : {}) };
 }
 
 /** Reads a file of /proc. @returns its text; empty when its process has ended, or the kernel has no such file */

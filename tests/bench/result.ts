@@ -3,7 +3,7 @@ export interface BenchResult {
   /** The driver's version. */
   readonly version: string;
   /** The guest that the bench ran in. */
-  readonly machine: { readonly cpus: number; readonly kernel: string };
+  readonly machine: { readonly cpus: number; readonly kernel: string; readonly kind: "uml" | "qemu" };
   /** The costs of a start. */
   readonly start: {
     /** The first start, with an empty cache: a self-extracting file unpacks itself. */
@@ -40,6 +40,8 @@ export interface Start {
 export interface Memory {
   /** Resident memory, the sum over the processes. */
   readonly rssMiB: number;
+  /** The anonymous part of it: what the processes allocated themselves. */
+  readonly anonymousMiB: number;
   /** The proportional set size: shared memory is divided among its users. Absent on some kernels. */
   readonly pssMiB?: number;
 }

@@ -4,9 +4,12 @@ import { type BenchResult, type Memory, type Operation, OPERATIONS, type Start }
 export function tables({ version, machine, start, memory, calls, operations }: BenchResult): string {
   const { first, later } = start;
   const startRow = (label: string, time: keyof Start) => [label, seconds(first[time]), seconds(later[time])];
-  const memoryRow = (label: string, { rssMiB, pssMiB }: Memory) => [label, mib(rssMiB), mib(pssMiB)];
+  const memoryRow = (label: string, { rssMiB, anonymousMiB, pssMiB }: Memory) => [
+    ...[label, mib(rssMiB), mib(anonymousMiB), mib(pssMiB)],
+  ];
+  const guest = { uml: "user-mode Linux", qemu: "emulated in software" }[machine.kind];
   return [
-    [`denolith ${version} in a guest with Linux ${machine.kernel}, ${machine.cpus} CPUs, emulated in software`],
+    [`denolith ${version} in a guest with Linux ${machine.kernel}, ${machine.cpus} CPUs, ${guest}`],
     columns([
       ["Start", "first ever", `later, median of ${later.runs}`],
       startRow("socket answers", "socketMs"),
@@ -14,7 +17,7 @@ export function tables({ version, machine, start, memory, calls, operations }: B
       startRow("first call of a new connection", "firstCallMs"),
     ]),
     columns([
-      ["Memory", "RSS", "PSS"],
+      ["Memory", "RSS", "anonymous", "PSS"],
       memoryRow("idle", memory.idle),
       memoryRow(`after ${calls.count} calls`, memory.afterCalls),
       memoryRow("after the operations", memory.afterOperations),

@@ -88,7 +88,7 @@ Stop it by: deno task cluster down`);
 }
 
 if (import.meta.main) {
-  const args = parseArgs(Deno.args, { boolean: ["json", "help"], alias: { h: "help" } });
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), { boolean: ["json", "help"], alias: { h: "help" } });
   const [command, ...more] = args._;
   const commands: Record<string, () => Promise<number>> = { up, down, status: () => printStatus(args.json === true) };
   const run = more.length === 0 ? commands[String(command)] : undefined;

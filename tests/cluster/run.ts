@@ -215,7 +215,7 @@ function findRelease(name: unknown): KubernetesRelease | undefined {
 }
 
 if (import.meta.main) {
-  const args = parseArgs(Deno.args, {
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
     boolean: ["full", "keep", "use", "help"],
     string: ["kubelet-dir", "kubernetes"],
     alias: { h: "help" },

@@ -152,7 +152,7 @@ async function main(args: { minutes: number; use: boolean; json: string | undefi
 }
 
 if (import.meta.main) {
-  const args = parseArgs(Deno.args, {
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
     boolean: ["use", "help"],
     string: ["minutes", "json"],
     default: { minutes: "60" },
