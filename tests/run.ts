@@ -8,6 +8,7 @@
  */
 
 import { join, relative } from "@std/path";
+import { divide, failedFiles, importAll, type Part } from "./parts.ts";
 import { runTestProcess } from "./rig/test_process.ts";
 import { nearestNames, type Selection, selectTests, type TestFile } from "./selection.ts";
 
@@ -71,9 +72,6 @@ const SLOW_FILES: Readonly<Record<string, number>> = {
 /** The processor time of a file that is not slow, in seconds. */
 const USUAL_SECONDS = 0.5;
 
-/** The processor time for which files share a process, in seconds: each process takes some tenths of a second to start. */
-const PART_SECONDS = 20;
-
 /** Yields the TypeScript files below a folder. */
 function* typescriptFiles(folder: string): Generator<TestFile> {
   for (const { name, isDirectory } of Deno.readDirSync(folder)) {
@@ -83,20 +81,8 @@ function* typescriptFiles(folder: string): Generator<TestFile> {
   }
 }
 
-/** Divides files into parts of about {@linkcode PART_SECONDS}, the slowest part first. */
-function divide(files: readonly string[]): string[][] {
-  const seconds = (file: string) => SLOW_FILES[file] ?? USUAL_SECONDS;
-  const parts: { files: string[]; seconds: number }[] = [];
-  for (const file of files.toSorted((a, b) => seconds(b) - seconds(a))) {
-    const part = parts.find((part) => part.seconds + seconds(file) <= PART_SECONDS);
-    if (part === undefined) parts.push({ files: [file], seconds: seconds(file) });
-    else [part.files, part.seconds] = [[...part.files, file], part.seconds + seconds(file)];
-  }
-  return parts.toSorted((a, b) => b.seconds - a.seconds).map(({ files }) => files);
-}
-
 /** The arguments of each `deno test`. `task check` checks the types of all files at once. */
-const TEST_FLAGS = ["-A", "--quiet", "--no-check"];
+const TEST_FLAGS = ["-A", "--quiet", "--no-check", "--v8-flags=--always-sparkplug"];
 
 /**
  * The time for which a process may print nothing, in milliseconds: the limit of a test. Far longer than any takes, also on a
@@ -114,28 +100,43 @@ async function runTests(args: readonly string[]): Promise<boolean> {
   return (await command.spawn().status).success;
 }
 
-/** Runs tests in a process that is killed when one of them hangs, and prints its output as a whole when it ends. */
-async function runPart(args: readonly string[]): Promise<boolean> {
+/**
+ * Runs a part in a process that is killed when one of its tests hangs, and prints its output as a whole when it ends.
+ *
+ * @param module The path of the module that the part's shared files are imported by; it is written.
+ * @returns the files whose tests failed
+ */
+async function runPart(part: Part, module: string): Promise<string[]> {
+  await Deno.writeTextFile(module, importAll(part.shared, new URL("..", import.meta.url)));
   const output: Uint8Array<ArrayBuffer>[] = [];
   const passed = await runTestProcess({
-    args: [...TEST_FLAGS, ...args],
+    args: [...TEST_FLAGS, ...(part.shared.length > 0 ? [module] : []), ...part.alone],
     cwd: ROOT,
     silenceMs: SILENCE_MS,
     onOutput: (chunk) => output.push(Uint8Array.from(chunk)),
   });
-  await new Blob(output).stream().pipeTo(Deno.stdout.writable, { preventClose: true });
-  return passed;
+  const blob = new Blob(output);
+  await blob.stream().pipeTo(Deno.stdout.writable, { preventClose: true });
+  return passed ? [] : failedFiles(await blob.text(), part);
 }
 
-/** Runs parts with as many workers as there are processors, and at least two. @returns the files of the parts that failed */
-async function runParts(parts: string[][], flags: readonly string[]): Promise<string[]> {
+/** Runs all files in parts. @returns the files whose tests failed */
+async function runAll(files: readonly TestFile[]): Promise<string[]> {
+  const workers = navigator.hardwareConcurrency + 1; // tests also wait for timers and processes
+  const parts = [...divide(files, 2 * workers, (path) => SLOW_FILES[path] ?? USUAL_SECONDS).entries()];
+  const folder = await Deno.makeTempDir({ prefix: "denolith-tests-" });
   const failed: string[] = [];
   const work = async () => {
-    for (let part = parts.shift(); part !== undefined; part = parts.shift()) {
-      if (!await runPart([...part, ...flags])) failed.push(...part);
+    for (let next = parts.shift(); next !== undefined; next = parts.shift()) {
+      const [index, part] = next;
+      failed.push(...await runPart(part, join(folder, `part_${index + 1}_test.ts`)));
     }
   };
-  await Promise.all(Array.from({ length: Math.max(2, navigator.hardwareConcurrency) }, work));
+  try {
+    await Promise.all(Array.from({ length: workers }, work));
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
   return failed;
 }
 
@@ -173,11 +174,13 @@ async function main(): Promise<number> {
   }
   const { filters, flags, update } = readArguments(Deno.args);
   const sources = [...typescriptFiles(ROOT)];
-  const all = sources.map(({ path }) => path).filter((path) => path.endsWith("_test.ts"));
+  const tests = sources.filter(({ path }) => path.endsWith("_test.ts"));
   // What follows "--" is for the tests: assertSnapshot() reads --update.
   const testFlags = update ? [...flags, "--", "--update"] : flags;
   if (filters.length > 0 || flags.length > 0) {
-    const selection = filters.length > 0 ? selectTests(sources, filters) : { files: all, byTitle: [], unmatched: [] };
+    const selection = filters.length > 0
+      ? selectTests(sources, filters)
+      : { files: tests.map(({ path }) => path), byTitle: [], unmatched: [] };
     for (const filter of selection.unmatched) {
       console.error(`No test file or test matches ${JSON.stringify(filter)}. Similar names:`);
       for (const name of nearestNames(sources, filter)) console.error(`  ${name}`);
@@ -185,9 +188,9 @@ async function main(): Promise<number> {
     return selection.unmatched.length === 0 && await runSelection(selection, testFlags) ? 0 : 1;
   }
   const start = Date.now();
-  const failed = await runParts(divide(all), testFlags);
-  console.log(`${all.length} test files in ${Math.round((Date.now() - start) / 1000)} s`);
-  if (failed.length > 0) console.log(`Tests failed in one or more of: ${failed.join(" ")}`);
+  const failed = await runAll(tests);
+  console.log(`${tests.length} test files in ${Math.round((Date.now() - start) / 1000)} s`);
+  if (failed.length > 0) console.log(`Tests failed in: ${failed.join(" ")}`);
   return failed.length > 0 ? 1 : 0;
 }
 

@@ -48,6 +48,8 @@ export interface Scene {
   readonly lvs: readonly string[];
   /** The names of those that are thin pools. */
   readonly pools: readonly string[];
+  /** The names of those that are in a thin pool. */
+  readonly thin: readonly string[];
   /** The names of the LVs that have a filesystem. */
   readonly formatted: readonly { readonly name: string; readonly type: string }[];
   /** The targets of mounts. */
@@ -123,6 +125,8 @@ const COMMANDS = {
     lvm(lvcreate(newVolume(action, { type: "striped", size: size(action), stripes: 2, stripesize: 65536n }), GROUP)),
   createMirror: (_, action) =>
     lvm(lvcreate(newVolume(action, { type: "raid1", size: size(action), mirrors: 1 }), GROUP)),
+  createRaid5: (_, action) =>
+    lvm(lvcreate(newVolume(action, { type: "raid5", size: size(action), stripes: 2, stripesize: 65536n }), GROUP)),
   createPool: (_, action) => {
     const name = NAMES[action.pick % NAMES.length]!;
     const options = { type: "thin-pool", name, zero: "y", size: size(action), addtag: ["denolith=x"] } as const;
@@ -138,8 +142,22 @@ const COMMANDS = {
     const options = { snapshot: true, permission: "r", name, size: size(action), addtag: ["denolith=x"] } as const;
     return lvm(lvcreate(options, lvPath(scene, action)));
   },
+  snapshotThin: (scene, action) => {
+    const name = NAMES[action.other % NAMES.length]!;
+    const options = { yes: true, snapshot: true, permission: "r", name, setactivationskip: "n" } as const;
+    const source = choose(scene.thin, action.pick, "missing");
+    return lvm(
+      lvcreate({ ...options, config: "activation/monitoring=0", addtag: ["denolith=x"] }, `${GROUP}/${source}`),
+    );
+  },
+  extendMetadata: (scene, action) => {
+    const pool = choose(scene.pools, action.pick, "missing");
+    const options = { poolmetadatasize: size(action), config: "activation/monitoring=0" };
+    return lvm(lvextend(options, `${GROUP}/${pool}`));
+  },
   extend: (scene, action) => lvm(lvextend({ size: size(action) }, lvPath(scene, action))),
   activate: (scene, action) => lvm(lvchange({ activate: "y" }, lvPath(scene, action))),
+  activateConfirmed: (scene, action) => lvm(lvchange({ activate: "y", yes: true }, lvPath(scene, action))),
   deactivate: (scene, action) => lvm(lvchange({ activate: "n" }, lvPath(scene, action))),
   forbidWrites: (scene, action) => lvm(lvchange({ permission: "r" }, lvPath(scene, action))),
   permitWrites: (scene, action) => lvm(lvchange({ permission: "rw" }, lvPath(scene, action))),
@@ -206,7 +224,9 @@ const FREQUENT: readonly Kind[] = [
   ...Array<Kind>(4).fill("extend"),
   ...Array<Kind>(3).fill("createPool"),
   ...Array<Kind>(4).fill("createThin"),
-  ...Array<Kind>(3).fill("snapshot"),
+  ...Array<Kind>(4).fill("snapshot"),
+  ...Array<Kind>(2).fill("snapshotThin"),
+  ...Array<Kind>(2).fill("activateConfirmed"),
   ...Array<Kind>(3).fill("remove"),
 ];
 

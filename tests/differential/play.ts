@@ -140,6 +140,7 @@ function sceneOf({ fake, targets: { folders, file } }: Stage, uuids: ReadonlyMap
   return {
     lvs: known.map(({ name }) => name).sort(),
     pools: known.filter(({ thinPool }) => thinPool !== undefined).map(({ name }) => name).sort(),
+    thin: known.filter(({ pool }) => pool !== undefined).map(({ name }) => name).sort(),
     formatted: known.flatMap(({ name, content }) => content.signatures.slice(0, 1).map(({ type }) => ({ name, type })))
       .sort((a, b) => a.name < b.name ? -1 : 1),
     mounted: [...folders, file].filter((path) => fake.mounts.some(({ target }) => target === path)),
@@ -204,7 +205,9 @@ async function stateOf({ free, tags, lvs }: VolumeGroup, exec: Exec, { folders, 
     free,
     tags: tags.toSorted(),
     lvs: lvs.map((lv) => [lv.name, lvState(lv)] as const).sort(([a], [b]) => a < b ? -1 : 1),
-    mounts: mounts.map(({ target, fsType, readOnly }) => `${target} ${fsType} ${readOnly ? "ro" : "rw"}`).sort(),
+    mounts: mounts.map(({ target, fsType, readOnly, filesystemWritable }) =>
+      `${target} ${fsType} ${readOnly ? "ro" : "rw"}${filesystemWritable ? "" : " of a read-only filesystem"}`
+    ).sort(),
   };
 }
 

@@ -1,4 +1,6 @@
-import { describeFinding, runKeptInputs, runRandomInputs } from "./target.ts";
+import { assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { describeFinding, runKeptInputs, runRandomInputs, statelessTarget } from "./target.ts";
 import { TARGETS } from "./targets.ts";
 
 /** The seed of the random inputs in `task test`. `task fuzz` draws others. */
@@ -12,3 +14,19 @@ for (const target of TARGETS) {
     if (all.length > 0) throw new Error(all.map(describeFinding).join("\n"), { cause: all[0]!.error });
   });
 }
+
+Deno.test("runRandomInputs() reports a check that fails after the time of the run is over", async () => {
+  const target = statelessTarget({
+    name: "late",
+    description: "",
+    inputs: fc.constant("input"),
+    testRuns: 1,
+    check: async () => {
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      throw new Error("too late");
+    },
+  });
+  const { finding } = await runRandomInputs(target, { seed: SEED, runs: 10, timeMs: 5 });
+  assertEquals((finding?.error as Error).message, "too late");
+  await Deno.remove(new URL("corpus/late", import.meta.url), { recursive: true });
+});

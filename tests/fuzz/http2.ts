@@ -38,6 +38,11 @@ export interface Frame {
   readonly times: number;
 }
 
+/** Makes a frame; by default an empty one of the connection. */
+export function frame(type: keyof typeof FRAMES, fields: Partial<Frame> = {}): Frame {
+  return { flags: 0, stream: 0, payload: "", length: -1, times: 1, ...fields, type: FRAMES[type] };
+}
+
 /** Returns the bytes of frames. */
 export function encodeFrames(frames: readonly Frame[]): Uint8Array {
   const parts: Uint8Array[] = [];

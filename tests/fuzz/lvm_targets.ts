@@ -182,6 +182,11 @@ function readAllTags(driver: string, tags: readonly string[]): void {
   parsed([], () => parseUsedTags(driver, tags));
 }
 
+/** Returns a text as it is, and another value as JSON. */
+function textOf(value: Json): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 /** The targets. */
 export const LVM_TARGETS: readonly Target[] = [
   statelessTarget({
@@ -211,7 +216,7 @@ export const LVM_TARGETS: readonly Target[] = [
     name: "tags",
     description: "the tags of a logical volume or a group",
     inputs: fc.oneof(
-      changedJson(TAG_SETS).map((tags) => (Array.isArray(tags) ? tags : [tags]).map(String)),
+      changedJson(TAG_SETS).map((tags) => (Array.isArray(tags) ? tags : [tags]).map(textOf)),
       fc.tuple(fc.constantFrom(...TAG_SETS), fc.nat(), changedText(TAG_SETS.flat())).map(([tags, at, tag]) =>
         tags.with(at % tags.length, tag)
       ),

@@ -150,6 +150,117 @@ function maybe<T>(values: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> {
   return fc.option(values, { nil: undefined, freq: 8 });
 }
 
+const MiB = 1n << 20n;
+
+/** Returns the capability of a filesystem, or of a block device. */
+function capability(fsType: string | undefined, mountFlags: readonly string[] = []): unknown {
+  const accessMode = { mode: 7 }; // several pods of a node
+  if (fsType === undefined) return { accessMode, accessType: { case: "block", value: {} } };
+  return { accessMode, accessType: { case: "mount", value: { fsType, mountFlags } } };
+}
+
+/** Returns a request for a volume. */
+function newVolume(name: string, parameters: Record<string, string> = {}, more: Record<string, unknown> = {}): unknown {
+  const capacityRange = { requiredBytes: 32n * MiB };
+  return { name, capacityRange, volumeCapabilities: [capability("ext4")], parameters, ...more };
+}
+
+const [mounted, block] = [volumeIdOf(EXISTING.mounted), volumeIdOf(EXISTING.block)];
+const [third, snapshotId] = [volumeIdOf("three"), snapshotIdOf(EXISTING.snapshot)];
+const [stagingTargetPath, targetPath] = [`${FOLDER}/staging`, `${FOLDER}/target`];
+const [ext4, device] = [capability("ext4"), capability(undefined)];
+const fromSnapshot = { volumeContentSource: { type: { case: "snapshot", value: { snapshotId } } } };
+const fromVolume = { volumeContentSource: { type: { case: "volume", value: { volumeId: mounted } } } };
+
+/** Requests that succeed, alone or after others of them, or in which one value must be refused; by their calls. */
+const TYPICAL: Readonly<Record<string, readonly unknown[]>> = {
+  CreateVolume: [
+    newVolume("three"),
+    newVolume("three", { mkfsOptions: "-m 0 -L $(x)" }),
+    newVolume("three", { mkfsOptions: "-b 4096 -E stride=4" }),
+    newVolume("three", {}, { volumeCapabilities: [capability("ext4", ["noatime", "data=ordered"])] }),
+    newVolume("three", { thinProvision: "yes", erase: "none" }),
+    newVolume("three", { thinProvision: "yes", thinPool: "$(x)" }),
+    newVolume("three", { volumeGroup: "$(x)" }),
+    newVolume("three", { volumeGroupPattern: "test-.*", readIops: "500" }),
+    newVolume("three", {}, fromSnapshot),
+    newVolume("three", {}, fromVolume),
+    newVolume("three", {}, { capacityRange: { requiredBytes: -1n } }),
+    newVolume("three", {}, { capacityRange: { requiredBytes: 64n * MiB, limitBytes: 32n * MiB } }),
+    newVolume("four", {}, { volumeCapabilities: [device] }),
+  ],
+  DeleteVolume: [mounted, block, third].map((volumeId) => ({ volumeId })),
+  ControllerExpandVolume: [mounted, third].map((volumeId) => ({
+    volumeId,
+    capacityRange: { requiredBytes: 64n * MiB },
+    volumeCapability: ext4,
+  })),
+  ControllerModifyVolume: [{ volumeId: mounted, mutableParameters: { readIops: "100" } }],
+  ControllerGetVolume: [{ volumeId: block }],
+  CreateSnapshot: [{ name: "three", sourceVolumeId: mounted }, { name: "four", sourceVolumeId: third }],
+  DeleteSnapshot: [{ snapshotId }],
+  ListVolumes: [{ maxEntries: 1 }],
+  NodeStageVolume: [
+    ...[mounted, third].map((volumeId) => ({ volumeId, stagingTargetPath, volumeCapability: ext4 })),
+    { volumeId: mounted, stagingTargetPath, volumeCapability: capability("ext4", ["noatime", "$(x)"]) },
+    { volumeId: block, stagingTargetPath: `${FOLDER}/other`, volumeCapability: device },
+  ],
+  NodePublishVolume: [
+    ...[mounted, third].map((volumeId) => ({ volumeId, stagingTargetPath, targetPath, volumeCapability: ext4 })),
+    { volumeId: block, stagingTargetPath: `${FOLDER}/other`, targetPath: `${FOLDER}/device`, volumeCapability: device },
+  ],
+  NodeUnpublishVolume: [{ volumeId: mounted, targetPath }, { volumeId: block, targetPath: `${FOLDER}/device` }],
+  NodeUnstageVolume: [mounted, third].map((volumeId) => ({ volumeId, stagingTargetPath })),
+  NodeExpandVolume: [{ volumeId: mounted, volumePath: stagingTargetPath }],
+  NodeGetVolumeStats: [{ volumeId: mounted, volumePath: stagingTargetPath }],
+};
+
+/** The calls that are drawn more often, since others need a volume in use. */
+const FREQUENT = ["NodeStageVolume", "NodePublishVolume", "NodePublishVolume", "CreateVolume"];
+
+/** Requests that mostly succeed: one of their fields may have another value. */
+const typical: fc.Arbitrary<Request> = fc.constantFrom(...Object.keys(TYPICAL), ...FREQUENT).chain((name) => {
+  const { input } = METHODS.get(name)!;
+  const names = [...input.fields.filter(({ oneof }) => oneof === undefined), ...input.oneofs].map(({ localName }) =>
+    localName
+  );
+  const changed = fc.oneof(
+    { weight: 2, arbitrary: fc.constant(undefined) },
+    { weight: 1, arbitrary: fc.constantFrom(...names) },
+  );
+  return fc.tuple(fc.constantFrom(...TYPICAL[name]!), messages(input), changed).map(([request, other, field]) => {
+    const message = { ...request as object, ...(field !== undefined && field in other && { [field]: other[field] }) };
+    return { method: name, json: JSON.stringify(toJson(input, create(input, message))), bytes: "" };
+  });
+});
+
+/** The life of one volume up to some step, undisturbed: most options of a volume take effect when it is used. */
+const lives: fc.Arbitrary<readonly Request[]> = fc.tuple(
+  fc.constantFrom(...TYPICAL["CreateVolume"]!),
+  fc.integer({ min: 2, max: 6 }),
+).map(([creation, length]) => {
+  const volumeId = volumeIdOf((creation as { name: string }).name);
+  const { volumeCapabilities: [volumeCapability] } = creation as { volumeCapabilities: [unknown] };
+  const path = `${FOLDER}/life`;
+  const staged = { volumeId, stagingTargetPath, volumeCapability };
+  const steps: [method: string, request: unknown][] = [
+    ["CreateVolume", creation],
+    ["NodeStageVolume", staged],
+    ["NodePublishVolume", { ...staged, targetPath: path }],
+    ["NodeUnpublishVolume", { volumeId, targetPath: path }],
+    ["NodeUnstageVolume", { volumeId, stagingTargetPath }],
+    ["DeleteVolume", { volumeId }],
+  ];
+  return steps.slice(0, length).map(([method, request]) => {
+    const { input } = METHODS.get(method)!;
+    return {
+      method,
+      json: JSON.stringify(toJson(input, create(input, request as Record<string, unknown>))),
+      bytes: "",
+    };
+  });
+});
+
 const methods = fc.constantFrom(...METHODS.values());
 
 /** Requests whose messages are well-formed. */
@@ -172,9 +283,13 @@ const changedBytes: fc.Arbitrary<Request> = fc.tuple(wellFormed, fc.nat(), fc.ui
 
 /** Sequences of requests. */
 export const requests: fc.Arbitrary<readonly Request[]> = fc.array(
-  fc.oneof({ weight: 9, arbitrary: wellFormed }, { weight: 1, arbitrary: changedBytes }),
-  { minLength: 1, maxLength: 30 },
-);
+  fc.oneof(
+    { weight: 2, arbitrary: lives },
+    ...[typical, wellFormed].map((arbitrary) => ({ weight: 8, arbitrary: arbitrary.map((request) => [request]) })),
+    { weight: 1, arbitrary: changedBytes.map((request) => [request]) },
+  ),
+  { minLength: 1, maxLength: 25 },
+).map((list) => list.flat());
 
 /** Returns the bytes of a request. @param folder the mount root */
 export function encode({ method, json, bytes }: Request, folder: string): Uint8Array {

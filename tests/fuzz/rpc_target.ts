@@ -59,15 +59,24 @@ function call(client: Client, path: string, bytes: Uint8Array): Promise<{ code: 
   });
 }
 
+/** Reports whether a size can be in the range of a request, if it has one. */
+function hasPossibleRange(request: unknown): boolean {
+  const { requiredBytes = 0n, limitBytes = 0n } = (request as { capacityRange?: Record<string, bigint> })
+    .capacityRange ?? {};
+  return requiredBytes >= 0n && limitBytes >= 0n && (limitBytes === 0n || requiredBytes <= limitBytes);
+}
+
 /** Checks the code of a call. */
 function checkCode(method: string, bytes: Uint8Array, { code, details }: { code: string; details: string }): void {
   const { input } = METHODS.get(method)!;
+  let request: unknown;
   try {
-    fromBinary(input, bytes);
+    request = fromBinary(input, bytes);
   } catch {
     assert(code !== "OK", `${method}: a message that cannot be decoded succeeded`);
     return;
   }
+  assert(code !== "OK" || hasPossibleRange(request), `${method}: an impossible capacity_range succeeded`);
   const allowed = UNIMPLEMENTED_CALLS.includes(method) ? ["UNIMPLEMENTED"] : [...COMMON_CODES, ...CODES[method] ?? []];
   assert(allowed.includes(code), `${method}: ${code}: ${details}`);
   assert(code === "OK" || details !== "", `${method}: ${code} without a message`);
@@ -104,6 +113,7 @@ async function checkRequests(list: readonly Request[]): Promise<void> {
   globalThis.addEventListener("unhandledrejection", listener);
   try {
     await using harness = await startDriver();
+    for (const name of ["staging", "other"]) await Deno.mkdir(`${harness.folder}/${name}`); // as an orchestrator does
     const client = new Client(`unix://${harness.folder}/csi.sock`, credentials.createInsecure());
     try {
       for (const request of list) {

@@ -10,7 +10,7 @@ import { Buffer } from "node:buffer";
 import { sleep, systemClock, withinDeadline } from "../../lvm/clock.ts";
 import { fakeHost } from "../contract/fake_host.ts";
 import { Harness } from "../contract/host.ts";
-import { encodeFrames, type Frame, FRAMES, grpcMessage, headerBlock, PREFACE } from "./http2.ts";
+import { encodeFrames, type Frame, frame, FRAMES, grpcMessage, headerBlock, PREFACE } from "./http2.ts";
 import { asTarget, type Subject, type Target } from "./target.ts";
 
 /** What a client sends. */
@@ -36,13 +36,19 @@ const MAX_GROWTH = 500 << 20;
 const PATH = "/csi.v1.Identity/GetPluginInfo";
 const base64 = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64");
 
-const HEADERS: Frame = frame("HEADERS", { flags: 4, stream: -1, payload: base64(headerBlock(PATH)) });
-const END: Frame = frame("DATA", { flags: 1, stream: -2, payload: base64(grpcMessage(new Uint8Array())) });
+const headers = (path: string): Frame => frame("HEADERS", { flags: 4, stream: -1, payload: base64(headerBlock(path)) });
+const lastData = (message: Uint8Array): Frame =>
+  frame("DATA", { flags: 1, stream: -2, payload: base64(grpcMessage(message)) });
 
-/** Makes a frame; by default an empty one of the connection. */
-export function frame(type: keyof typeof FRAMES, fields: Partial<Frame> = {}): Frame {
-  return { flags: 0, stream: 0, payload: "", length: -1, times: 1, ...fields, type: FRAMES[type] };
-}
+const [HEADERS, END] = [headers(PATH), lastData(new Uint8Array())];
+
+/** Whole calls: one that succeeds, and some that are answered with an error. */
+const CALLS: readonly (readonly Frame[])[] = [
+  [HEADERS, END],
+  [HEADERS, lastData(Uint8Array.of(0x0a, 0xff))], // no message
+  [headers("/csi.v1.Controller/DeleteVolume"), END], // without its volume
+  [headers("/csi.v1.Controller/NoSuchCall"), END],
+];
 
 const payloads = fc.oneof(
   fc.uint8Array({ maxLength: 40 }),
@@ -92,7 +98,13 @@ const attacks: fc.Arbitrary<Attack> = fc.record({
       arbitrary: fc.constantFrom("", PREFACE, PREFACE.slice(0, 10), "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01"),
     },
   ),
-  frames: fc.array(frames, { maxLength: 8 }),
+  frames: fc.array(
+    fc.oneof({ weight: 2, arbitrary: frames.map((one) => [one]) }, {
+      weight: 1,
+      arbitrary: fc.constantFrom(...CALLS),
+    }),
+    { maxLength: 8 },
+  ).map((list) => list.flat()),
   rounds: fc.constantFrom(1, 1, 1, 5),
   connections: fc.constantFrom(1, 1, 1, 3),
   openMs: fc.constantFrom(0, 5),
@@ -138,6 +150,7 @@ async function openServer(): Promise<Subject<Attack>> {
   const harness = await Harness.start(exec, fakeHost.groups);
   const failures: unknown[] = [];
   const listener = (event: PromiseRejectionEvent | ErrorEvent) => {
+    if (event.defaultPrevented) return; // the driver has seen it
     event.preventDefault();
     failures.push("reason" in event ? event.reason : event.error);
   };

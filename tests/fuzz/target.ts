@@ -136,31 +136,49 @@ export interface RandomRun {
 
 /**
  * Checks random inputs of a target, until one fails. That one is made as small as fast-check can, and written to the
- * corpus.
+ * corpus. An input whose check takes longer than the run is waited for, and kept as it is.
  */
 export async function runRandomInputs(
   target: Target,
   { seed, runs, timeMs }: RandomRun,
 ): Promise<{ runs: number; finding?: Finding }> {
   await using subject = await target.open();
-  const property = fc.asyncProperty(target.inputs, (input) => checkInput(subject, input));
+  let last: { readonly input: Json; readonly checked: Promise<void> } | undefined;
+  const property = fc.asyncProperty(target.inputs, async (input) => {
+    last = { input, checked: checkInput(subject, input) };
+    await last.checked;
+  });
   const result = await fc.check(property, {
     seed,
     numRuns: runs,
     ...(timeMs === undefined ? {} : { interruptAfterTimeLimit: timeMs, markInterruptAsFailure: false }),
   });
-  if (!result.failed || result.counterexample === null) return { runs: result.numRuns };
-  const error = result.errorInstance;
-  const [input] = result.counterexample;
-  const reason = (error instanceof Error ? error.message : String(error)).slice(0, 300);
-  const file = keepInput(target.name, `seed-${seed}`, { reason, input });
-  const repeat = { seed, path: result.counterexamplePath ?? "" };
-  return { runs: result.numRuns, finding: { target: target.name, error, file, repeat } };
+  const report = (error: unknown, input: Json): Finding => {
+    const reason = (error instanceof Error ? error.message : String(error)).slice(0, 300);
+    const file = keepInput(target.name, `seed-${seed}`, { reason, input });
+    return { target: target.name, error, file, repeat: { seed, path: result.counterexamplePath ?? "" } };
+  };
+  const runsDone = { runs: result.numRuns };
+  if (result.failed && result.counterexample !== null) {
+    return { ...runsDone, finding: report(result.errorInstance, result.counterexample[0]) };
+  }
+  try {
+    await last?.checked; // fast-check does not wait for it when the time is over
+    return runsDone;
+  } catch (error) {
+    return { ...runsDone, finding: report(error, last!.input) };
+  }
+}
+
+function describeError(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const stack = error.stack ?? error.message;
+  return error.cause === undefined ? stack : `${stack}\ncaused by ${describeError(error.cause)}`;
 }
 
 /** Formats a failure for people, with the way to repeat it. */
 export function describeFinding({ target, error, file, repeat }: Finding): string {
-  const text = error instanceof Error ? error.stack ?? error.message : String(error);
+  const text = describeError(error);
   const seed = repeat === undefined ? "" : `\n  seed ${repeat.seed}, path ${repeat.path}`;
   return `${target}: ${text}${seed}\n  input: ${file}\n  repeat: deno task fuzz -- ${target} --time 0s`;
 }

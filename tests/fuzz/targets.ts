@@ -4,7 +4,8 @@
  * @module
  */
 
-import { API_TARGETS } from "./api_targets.ts";
+import { API_TARGET } from "./api_target.ts";
+import { KUBECONFIG_TARGET } from "./kubeconfig_target.ts";
 import { LVM_TARGETS } from "./lvm_targets.ts";
 import { TEXT_TARGETS } from "./text_targets.ts";
 import { OBJECT_TARGETS } from "./object_target.ts";
@@ -16,7 +17,8 @@ import type { Target } from "./target.ts";
 export const TARGETS: readonly Target[] = [
   ...LVM_TARGETS,
   ...TEXT_TARGETS,
-  ...API_TARGETS,
+  KUBECONFIG_TARGET,
+  API_TARGET,
   ...OBJECT_TARGETS,
   RPC_TARGET,
   SOCKET_TARGET,

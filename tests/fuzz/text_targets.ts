@@ -6,6 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
+import { RE2JS } from "re2js";
 import { parseMountRoots, requireDriverName, socketPath } from "../../csi/driver_options.ts";
 import { parseGroupLimits } from "../../csi/group_limits.ts";
 import { parseGroupList, patternMatcher } from "../../csi/group_list.ts";
@@ -19,7 +20,13 @@ import { decode, encode } from "../../lvm/model/tag_text.ts";
 import { parseOvercommit } from "../../lvm/pools/pool.ts";
 import { formatQuantity, MAX_BYTES, parseQuantity } from "../../lvm/size.ts";
 import { parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
-import { checkMountFlags, FILESYSTEM_TYPES, mkfsCommand, parseMkfsOptions } from "../../lvm/spec/filesystem.ts";
+import {
+  checkMountFlags,
+  FILESYSTEM_TYPES,
+  type FilesystemType,
+  mkfsCommand,
+  parseMkfsOptions,
+} from "../../lvm/spec/filesystem.ts";
 import { formatIoLimitTag, parseIoLimitTag } from "../../lvm/spec/io_limits.ts";
 import { formatTrim, parseInterval, parseTrim } from "../../lvm/spec/trim.ts";
 import { parseRates } from "../../lvm/staging/cgroups.ts";
@@ -33,6 +40,7 @@ const TEXT_MS = 500;
 const QUANTITIES = ["10Gi", "1.5Gi", "100M", "4096", "7Ei", "0.1", "1e3", "12E", "+5", "500m", "9223372036854775807"];
 
 const MKFS_OPTIONS = [
+  "-O has_journal,^extent -j -J size=8 -T ext3",
   "-m 0 -E lazy_itable_init=0,discard -O ^has_journal,64bit",
   "-b size=4k -d agcount=4,su=64k,sw=2 -m reflink=1 -L data",
   "-d single -m dup -O ^no-holes --csum xxhash -n 16k",
@@ -47,6 +55,25 @@ const MOUNT_FLAGS = [
   "logbsize=256k",
   "ro",
   "discard",
+];
+
+const EXT_FORBIDDEN_FLAGS = [
+  "-c",
+  "-d",
+  "-D",
+  "-e",
+  "-F",
+  "-l",
+  "-M",
+  "-n",
+  "-o",
+  "-q",
+  "-S",
+  "-t",
+  "-U",
+  "-v",
+  "-V",
+  "-z",
 ];
 
 /** Words of which some must not reach mkfs or mount, wherever they stand. */
@@ -65,19 +92,48 @@ const DANGEROUS_WORDS = [
   ...["list-all", "-U", "-F", "uuid=clear", "x,", ",x", " ", "\n", "-o", "'", "$(x)"],
 ];
 
+/**
+ * Flags of mkfs that no request may set: they choose another UUID, device, size or source of files, skip what mkfs checks, or
+ * create nothing (mke2fs(8), mkfs.xfs(8), mkfs.btrfs(8)).
+ */
+const FORBIDDEN_FLAGS: Readonly<Record<FilesystemType, readonly string[]>> = {
+  ...{ ext4: EXT_FORBIDDEN_FLAGS, ext3: EXT_FORBIDDEN_FLAGS, ext2: EXT_FORBIDDEN_FLAGS },
+  xfs: ["-c", "-f", "-N", "-p", "-q", "-r", "-V"],
+  btrfs: ["-b", "--byte-count", "-f", "--force", "-r", "--rootdir", "-u", "-U", "--uuid", "-V", "--version", "--help"],
+};
+
 /** Options of mkfs, put together of words for one filesystem. */
 const mkfsTexts = fc.constantFrom(...MKFS_OPTIONS).chain((options) => {
   const words = options.split(" ");
-  const flags = words.filter((word) => word.startsWith("-"));
+  const flags = fc.oneof(
+    { weight: 6, arbitrary: fc.constantFrom(...words.filter((word) => word.startsWith("-"))) },
+    { weight: 1, arbitrary: fc.constantFrom(...Object.values(FORBIDDEN_FLAGS).flat()) },
+  );
   const value = fc.constantFrom(...words, ...DANGEROUS_WORDS);
   const joined = fc.tuple(value, fc.constantFrom("", ",", "="), value).map((parts) => parts.join(""));
-  const pair = fc.tuple(fc.constantFrom(...flags), fc.oneof(value, joined)).map((parts) => parts.join(" "));
+  const pair = fc.tuple(flags, fc.oneof(value, joined)).map((parts) => parts.join(" "));
   return fc.array(fc.oneof({ weight: 4, arbitrary: pair }, { weight: 1, arbitrary: value }), {
     minLength: 1,
     maxLength: 3,
   })
     .map((list) => list.join(" "));
 });
+
+/** Checks arguments of mkfs that come from a request. */
+function checkMkfsWords(type: FilesystemType, words: readonly string[]): void {
+  for (const word of words) assert(!DANGEROUS_FOR_MKFS.test(word), `mkfs gets ${JSON.stringify(word)}`);
+  for (const word of words) assert(!FORBIDDEN_FLAGS[type].includes(word), `mkfs gets ${word}`);
+  const featuresOf = (...flags: string[]) =>
+    words.flatMap((_, at) => flags.includes(words[at - 1]!) ? words[at]!.split(",") : []);
+  const isList = featuresOf("-O", "--features").some((feature) => feature.replace("^", "") === "list-all");
+  assert(!isList, "mkfs lists features, and creates nothing");
+  // A journal makes an ext3 of an ext2, which would not be taken for what was requested.
+  const lastMention = featuresOf("-O").findLast((feature) => /^\^?has_journal$/.test(feature));
+  const isJournaled = words.includes("-j") || words.includes("-J") ||
+    (lastMention === undefined ? type === "ext3" : lastMention === "has_journal");
+  if (type === "ext2" || type === "ext3") assertEquals(isJournaled, type === "ext3", `${type}: ${words.join(" ")}`);
+  assertEquals(parseMkfsOptions(type, words.join(" ")), words, "they are read from a tag again");
+}
 
 /** A mount flag with something before or after it. */
 const joinedFlags = fc.tuple(
@@ -194,7 +250,17 @@ const classes = fc.array(
   fc.tuple(
     fc.oneof(
       fc.constantFrom(
-        ...["volumeGroup", "volumeGroupPattern", "vgpattern", "fsType", "mkfsOptions", "shared", "erase", "layout"],
+        ...[
+          "volumeGroup",
+          "volumeGroupPattern",
+          "vgpattern",
+          "vgpattern",
+          "fsType",
+          "mkfsOptions",
+          "shared",
+          "erase",
+          "layout",
+        ],
         ...["stripes", "stripeSize", "mirrors", "thinProvision", "thinPool", "thinPoolSize", "discard", "fstrim"],
         ...["readIops", "writeBpsPerGiB", "storage", "scheduler", "VolGroup", "csi.storage.k8s.io/pv/name"],
       ),
@@ -203,10 +269,28 @@ const classes = fc.array(
     fc.oneof(
       fc.constantFrom("yes", "no", "data", "raid1", "raid5", "2", "64Ki", "10%", "max", "500", "xfs", "24h", "lvm"),
       changedText([...MKFS_OPTIONS, ...PATTERNS, ...QUANTITIES]),
+      fc.constantFrom("snapshot1", "pool_tdata", "..", "-m 0 ".repeat(80), "x)|(?:data", "ta"),
     ),
   ),
   { maxLength: 6 },
 );
+
+/** The longest options of mkfs, in characters: they are in a tag, and the metadata area of a group is small. */
+const MAX_MKFS_TEXT = 256;
+
+/** Names that an LV can have, and those of them that LVM reserves (lvm(8), "VALID NAMES"). */
+const LV_NAME = /^(?!\.{1,2}$)[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/;
+const RESERVED_LV_NAME = /^(?:snapshot|pvmove)|_(?:tdata|tmeta|rimage|rmeta|mlog|vorigin|pmspare)/;
+
+/** Requires that OpenEBS' pattern matches a group when it matches any part of the group's name, and only then. */
+function checkUnanchoredPattern(pairs: readonly (readonly [string, string])[], groups: GroupMatcher): void {
+  const pattern = pairs.findLast(([name]) => name === "vgpattern")?.[1];
+  if (pattern === undefined || pairs.some(([name]) => /^vol(?:ume)?group/i.test(name))) return;
+  const compiled = RE2JS.compile(pattern);
+  for (const name of GROUP_NAMES.slice(0, 3)) {
+    assertEquals(groups.matches(name), compiled.matcher(name).find(), `vgpattern ${pattern} and ${name}`);
+  }
+}
 
 /** The targets. */
 export const TEXT_TARGETS: readonly Target[] = [
@@ -244,7 +328,7 @@ export const TEXT_TARGETS: readonly Target[] = [
     testRuns: 100,
     check: ({ type, text }) => {
       const words = within(TEXT_MS, "parsing", () => parsed(["InvalidArgument"], () => parseMkfsOptions(type, text)));
-      for (const word of words ?? []) assert(!DANGEROUS_FOR_MKFS.test(word), `mkfs gets ${JSON.stringify(word)}`);
+      checkMkfsWords(type, words ?? []);
       const { args } = mkfsCommand(type, "/dev/mapper/x", "u", words ?? []);
       assertEquals(args.filter((arg) => arg.startsWith("/")), ["/dev/mapper/x"]);
     },
@@ -295,9 +379,11 @@ export const TEXT_TARGETS: readonly Target[] = [
       const parameters = within(2 * TEXT_MS, "parsing", () => parsed(["InvalidArgument"], read));
       if (parameters === undefined) return;
       checkMatcher(parameters.groups);
-      parsed(["InvalidArgument"], () => requireMkfsOptions(parameters, parameters.type));
+      const words = parsed(["InvalidArgument"], () => requireMkfsOptions(parameters, parameters.type)) ?? [];
+      assert(words.join(" ").length <= MAX_MKFS_TEXT, "options of mkfs that fill the metadata area");
+      checkUnanchoredPattern(pairs, parameters.groups);
       const { thin } = parameters;
-      assert(thin?.pool === undefined || /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]*$/.test(thin.pool));
+      assert(thin?.pool === undefined || (LV_NAME.test(thin.pool) && !RESERVED_LV_NAME.test(thin.pool)), thin?.pool);
     },
   }),
 ];

@@ -12,7 +12,7 @@ import { type Equivalent, means, problemsOf } from "./equivalents.ts";
 import equivalents from "./equivalents.json" with { type: "json" };
 import type { Mutant } from "./instrument.ts";
 import { testsFor } from "./plan.ts";
-import { describeMutant, scores, scoreTable } from "./report.ts";
+import { describeMutant, scoreMarkdown, scores, scoreTable } from "./report.ts";
 import { isKilled, Results, type Status } from "./results.ts";
 import { Lane } from "./lane.ts";
 
@@ -29,6 +29,7 @@ changed code. A change (a mutant) that no test notices has survived: a test is m
   --report         Try nothing, only print what is known
   --list           Also print the mutants that survived
   --json           Print the scores as JSON
+  --markdown       Print the scores as a table in Markdown, also those of the first tries
   --lanes N        The number of processes at a time, 2 unless given
   -h, --help       Show this help
 
@@ -137,18 +138,19 @@ function report(
   copy: Copy,
   results: Results,
   paths: readonly string[],
-  flags: { list: boolean; json: boolean },
+  flags: { list: boolean; json: boolean; markdown: boolean },
 ): number {
   const mutants = copy.mutants.filter((mutant) => isBelow(mutant, paths));
   const statusOf = (mutant: Mutant) => equivalentOf(mutant) ? "equivalent" : results.of(mutant)?.status;
-  const rows = scores(mutants, statusOf);
+  const rows = scores(mutants, statusOf, (mutant) => results.firstOf(mutant));
   if (flags.list) {
     for (const mutant of mutants) {
       const status = statusOf(mutant);
       if (status === "survived" || status === "uncovered") console.log(`${status}: ${describeMutant(mutant)}`);
     }
   }
-  console.log(flags.json ? JSON.stringify(rows, undefined, 2) : scoreTable(rows));
+  if (flags.json) console.log(JSON.stringify(rows, undefined, 2));
+  else console.log(flags.markdown ? scoreMarkdown(rows) : scoreTable(rows));
   const problems = problemsOf(equivalents, copy.mutants, (mutant) => results.of(mutant)?.status);
   for (const problem of problems) console.error(`equivalents.json: ${problem}`);
   return problems.length > 0 ? 1 : 0;
@@ -156,7 +158,7 @@ function report(
 
 async function main(): Promise<number> {
   const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-    boolean: ["help", "survivors", "again", "thorough", "report", "list", "json"],
+    boolean: ["help", "survivors", "again", "thorough", "report", "list", "json", "markdown"],
     string: ["lanes", "sample"],
     alias: { h: "help" },
   });
@@ -181,7 +183,9 @@ async function main(): Promise<number> {
     const numbers = selected(copy, results, options);
     if (numbers.length > 0) await tryAll(copy, numbers, results, options);
   }
-  return report(copy, results, options.paths, { list: flags.list === true, json: flags.json === true });
+  return report(copy, results, options.paths, {
+    ...{ list: flags.list === true, json: flags.json === true, markdown: flags.markdown === true },
+  });
 }
 
 if (import.meta.main) Deno.exit(await main());

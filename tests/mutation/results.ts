@@ -22,6 +22,7 @@ export interface Result extends Mutant {
 /** The results by the key of the mutant. A key changes with the code around the mutant, so old results are not found. */
 export class Results {
   readonly #byKey = new Map<string, Result>();
+  readonly #first = new Map<string, Status>();
 
   private constructor(readonly path: string) {}
 
@@ -36,7 +37,7 @@ export class Results {
       if (line === "") continue;
       try {
         const result: Result = JSON.parse(line);
-        results.#byKey.set(result.key, result);
+        results.#remember(result);
       } catch {
         // The line of a run that was stopped while it wrote.
       }
@@ -49,11 +50,21 @@ export class Results {
     return this.#byKey.get(key);
   }
 
+  /** Returns what became of a mutant when it was tried first. */
+  firstOf({ key }: Mutant): Status | undefined {
+    return this.#first.get(key);
+  }
+
   /** Adds a result. */
   async add(result: Result): Promise<void> {
-    this.#byKey.set(result.key, result);
+    this.#remember(result);
     await Deno.mkdir(dirname(this.path), { recursive: true });
     await Deno.writeTextFile(this.path, `${JSON.stringify(result)}\n`, { append: true });
+  }
+
+  #remember(result: Result): void {
+    this.#byKey.set(result.key, result);
+    if (!this.#first.has(result.key)) this.#first.set(result.key, result.status);
   }
 }
 
