@@ -7,7 +7,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { example, EXAMPLES } from "./example_files.ts";
-import { ioLimitHelpers } from "./io_limit_helpers.ts";
+import { ioLimitHelpers, NEEDS_ATTRIBUTES_CLASSES } from "./io_limit_helpers.ts";
 import { createTestGroup, removePool } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
@@ -30,17 +30,21 @@ Deno.test("the examples of pods, block devices and replicas run as they are", as
   assertEquals((await ns.lvs()).length, 5);
 });
 
-Deno.test("the example of limits: the limits of the claim's class apply to the pod, and those of another class while it runs", async () => {
-  await using ns = await TestNamespace.open("examples-limits");
-  const { changeAttributesClass, waitForLimits } = ioLimitHelpers(ns);
-  for (const file of ["limits/classes.yaml", "limits/claim.yaml", "limits/pod.yaml"]) {
-    await ns.apply(await example(file));
-  }
-  await ns.waitForRunning("limited-writer");
-  await waitForLimits("limited-data", /readIops 500, writeBps 2Mi$/);
-  await changeAttributesClass("limited-data", "denolith-gold");
-  await waitForLimits("limited-data", /readIops max, writeBps 4Mi$/);
-});
+Deno.test(
+  "the example of limits: the limits of the claim's class apply to the pod, and those of another class while it runs",
+  NEEDS_ATTRIBUTES_CLASSES,
+  async () => {
+    await using ns = await TestNamespace.open("examples-limits");
+    const { changeAttributesClass, waitForLimits } = ioLimitHelpers(ns);
+    for (const file of ["limits/classes.yaml", "limits/claim.yaml", "limits/pod.yaml"]) {
+      await ns.apply(await example(file));
+    }
+    await ns.waitForRunning("limited-writer");
+    await waitForLimits("limited-data", /readIops 500, writeBps 2Mi$/);
+    await changeAttributesClass("limited-data", "denolith-gold");
+    await waitForLimits("limited-data", /readIops max, writeBps 4Mi$/);
+  },
+);
 
 Deno.test("the example of a thin volume: its pool is created, and its snapshot becomes ready", async () => {
   await using snapshots = await SnapshotTestNamespace.open("examples-thin");

@@ -6,8 +6,21 @@
 
 import { assert } from "@std/assert";
 import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
-import type { TestNamespace } from "./test_namespace.ts";
+import { Cluster } from "../../rig/cluster.ts";
 import { DRIVER } from "./objects.ts";
+import { CLUSTER_VARIABLE, type TestNamespace } from "./test_namespace.ts";
+
+/** Reports whether the cluster serves VolumeAttributesClasses as `storage.k8s.io/v1`: Kubernetes 1.34 and later do. */
+async function servesAttributesClasses(): Promise<boolean> {
+  const { controlPlane } = await Cluster.open(Deno.env.get(CLUSTER_VARIABLE)!);
+  const served = (await controlPlane.kubectl(["get", "--raw", "/apis/storage.k8s.io/v1"]))
+    .includes('"volumeattributesclasses"');
+  if (!served) console.error("tests with VolumeAttributesClasses are NOT RUN: this release of Kubernetes has none");
+  return served;
+}
+
+/** The options of a test with VolumeAttributesClasses: it is ignored where there are none. */
+export const NEEDS_ATTRIBUTES_CLASSES: { readonly ignore: boolean } = { ignore: !await servesAttributesClasses() };
 
 /** The bounds of a rate, as parts of its limit. The start of a program takes some of the measured time. */
 const RATE_BOUNDS = { slowest: 0.6, fastest: 1.2 };
