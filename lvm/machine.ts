@@ -19,6 +19,7 @@ import type { VolumeGroup } from "./model/report.ts";
 import { SnapshotFinder } from "./inventory/snapshot_finder.ts";
 import { VolumeFinder } from "./inventory/volume_finder.ts";
 import { Snapshots } from "./snapshots/snapshots.ts";
+import { StagedVolumes } from "./staging/staged_volumes.ts";
 import { Staging } from "./staging/staging.ts";
 import {
   DEFAULT_SNAPSHOT_AUTOEXTEND,
@@ -177,8 +178,10 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const volumeFinder = new VolumeFinder({ driver, groups, ...(recorded && { recordedLv: recorded.volume }) });
   const snapshotFinder = new SnapshotFinder({ driver, ...(recorded && { recordedLv: recorded.snapshot }) });
+  const staged = new StagedVolumes();
   const volumes: Volumes = new Volumes({
     ...{ lvm, finder: volumeFinder, reaper, reservation, onPoolCreated: () => poolMonitor.wake() },
+    onChange: (id) => staged.forget(id),
     copies: { abandon: (located) => copies.abandon(located), wake: () => copies.wake() },
   });
   const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
@@ -193,7 +196,7 @@ export function openMachine(options: MachineOptions): Machine {
     volumes: volumeFinder,
     onError: onErrorOf("applying limits"),
   });
-  const staging = new Staging({ lvm, volumes: volumeFinder, mountRoots, limiter, trimmer });
+  const staging = new Staging({ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
   const background = combineWorkers(reaper, [limiter, copies, cowMonitor, poolMonitor, trimmer]);

@@ -131,14 +131,28 @@ export async function wipeSignatures(exec: Exec, device: string): Promise<void> 
  * @throws {StorageError} `ForeignData` with what was found
  */
 export async function requireBlank(exec: Exec, device: BlockDevice, path: string): Promise<void> {
+  // all three only read, so they run at the same time
+  const outcomes = await Promise.allSettled([
+    requireNoSignatures(exec, path),
+    requireZeroHead(exec, path),
+    requireReadableTail(exec, device, path),
+  ]);
+  for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+}
+
+async function requireNoSignatures(exec: Exec, path: string): Promise<void> {
   const signatures = await readSignatures(exec, path);
   if (signatures.length > 0) throw foreignDataError(path, `it holds ${describeSignatures(signatures)}`);
+}
 
+async function requireZeroHead(exec: Exec, path: string): Promise<void> {
   const head: Command = { program: "cmp", args: ["--bytes=4096", "/dev/zero", path], mutates: false };
   const compared = await exec.run(head);
   if (compared.code === 1) throw foreignDataError(path, "its first 4 KiB are not zeros, though it was never formatted");
   if (compared.code !== 0) throw commandError(head, compared);
+}
 
+async function requireReadableTail(exec: Exec, device: BlockDevice, path: string): Promise<void> {
   const tail = device.size > TAIL_BYTES ? device.size - TAIL_BYTES : 0n;
   await runOk(exec, {
     program: "dd",

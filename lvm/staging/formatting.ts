@@ -21,7 +21,7 @@ import {
   type Signature,
   wipeSignatures,
 } from "../host/device.ts";
-import { StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
 import type { Lvm } from "../model/client.ts";
@@ -34,29 +34,41 @@ type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
 /**
  * Checks that the recorded filesystem is on the volume's device, and creates it if it was never created.
  *
- * @throws {StorageError} `ForeignData` when the device holds something else, or nothing where a filesystem is recorded;
+ * @param recordUse records that the volume is in use, which is done before anything else is recorded
+ * @returns whether it was created by this call: then it has no errors, and fills the device
+ * @throws {StorageError} those of `recordUse`; `ForeignData` when the device holds something else, or nothing where a filesystem is recorded;
  * `FailedPrecondition` when mkfs creates another filesystem than the requested one
  */
-export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDevice): Promise<void> {
+export async function ensureFormatted(
+  lvm: Lvm,
+  volume: Volume,
+  device: BlockDevice,
+  recordUse: () => Promise<void>,
+): Promise<boolean> {
   const { exec } = lvm;
   const { format } = volume.tags;
   const path = volume.lv.devicePath;
   switch (format.state) {
     case "formatted":
-      return requireRecordedFilesystem(format, await readSignatures(exec, path), path);
+      await recordUse();
+      requireRecordedFilesystem(format, await readSignatures(exec, path), path);
+      return false;
     case "formatting": {
+      await recordUse();
       const signatures = await readSignatures(exec, path);
       if (signatures.length > 0) {
         requireOwnWork(format, signatures, path);
         await wipeSignatures(exec, path);
       }
-      return await makeFilesystem(lvm, volume, format);
+      await makeFilesystem(lvm, volume, format);
+      return true;
     }
     case "unformatted": {
-      await requireBlank(exec, device, path);
+      await allDone([recordUse(), requireBlank(exec, device, path)]);
       const formatting = { state: "formatting", type: format.type, uuid: crypto.randomUUID() } as const;
       await recordFormatState(lvm, volume, format, formatting);
-      return await makeFilesystem(lvm, volume, formatting);
+      await makeFilesystem(lvm, volume, formatting);
+      return true;
     }
     case "raw":
       throw new StorageError(
@@ -69,13 +81,25 @@ export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDev
 /**
  * Checks a filesystem before it is mounted, and repairs what is safe to repair.
  *
+ * @returns what the check printed; nothing where the mount itself does it
  * @throws {StorageError} `FailedPrecondition` when it needs more than that
  */
-export async function checkFilesystem(exec: Exec, type: FilesystemType, path: string): Promise<void> {
+export async function checkFilesystem(exec: Exec, type: FilesystemType, path: string): Promise<string> {
   const check = fsckCommand(type, path);
-  if (check === undefined) return;
+  if (check === undefined) return "";
   const output = await exec.run(check.command);
   if (!check.isSuccess(output.code)) throw commandError(check.command, output, "FailedPrecondition");
+  return output.stdout;
+}
+
+/**
+ * Waits for steps that run at the same time, also when one of them fails.
+ *
+ * @throws the error of a step; that of a command that still runs comes first, so that the volume stays locked until it ends
+ */
+async function allDone(steps: readonly Promise<void>[]): Promise<void> {
+  const errors = (await Promise.allSettled(steps)).flatMap((step) => step.status === "rejected" ? [step.reason] : []);
+  if (errors.length > 0) throw errors.find((error) => lateCompletion(error) !== undefined) ?? errors[0];
 }
 
 async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {

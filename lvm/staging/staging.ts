@@ -1,16 +1,18 @@
 /**
  * Volumes in use on this machine: each is staged once, and published at any number of targets.
  *
- * The only state is that of LVM and the kernel: what is staged or published is read from the mount table each time.
+ * The only state is that of LVM and the kernel: what is staged or published is read from the mount table each time. What is
+ * remembered ({@linkcode StagedVolumes}) only saves commands.
  *
  * @module
  */
 
 import { activationArguments } from "../volumes/activation.ts";
 import { checkFilesystem, ensureFormatted } from "./formatting.ts";
-import { allowWrites, type BlockDevice, readBlockDevice, refuseWrites, verifyDevice } from "../host/device.ts";
+import { allowWrites, type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
+import { setReadOnly } from "./read_only_device.ts";
 import { bindMountFlags, missingMountFlags, resizeCommand } from "../spec/filesystem.ts";
 import { type VolumeId, volumeLvName } from "../ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
@@ -47,6 +49,7 @@ import {
 import { addUsedTag } from "../model/used_tags.ts";
 import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
 import { withDiscardFlag } from "../spec/trim.ts";
+import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -63,6 +66,8 @@ export interface StagingOptions {
   readonly volumes: VolumeFinder;
   /** The directories below which volumes may be mounted, and their real paths. */
   readonly mountRoots: readonly string[];
+  /** What is remembered of staged volumes. Who changes a volume makes it forget that volume. */
+  readonly staged: StagedVolumes;
   /** Applies the IO limits of volumes to pods; absent for no limits. */
   readonly limiter?: Pick<IoLimiter, "onPublished" | "onUnpublished">;
   /** Trims filesystems regularly, and pauses for a volume that is to be unmounted; absent for no trimming. */
@@ -75,15 +80,17 @@ export class Staging {
   readonly #exec: Exec;
   readonly #volumes: VolumeFinder;
   readonly #mountRoots: readonly string[];
+  readonly #staged: StagedVolumes;
   readonly #limiter: StagingOptions["limiter"];
   readonly #trimmer: StagingOptions["trimmer"];
 
-  /** Creates the service. It keeps no state. */
+  /** Creates the service. */
   constructor(options: StagingOptions) {
     this.#lvm = options.lvm;
     this.#exec = options.lvm.exec;
     this.#volumes = options.volumes;
     this.#mountRoots = options.mountRoots;
+    this.#staged = options.staged;
     this.#limiter = options.limiter;
     this.#trimmer = options.trimmer;
   }
@@ -100,29 +107,35 @@ export class Staging {
     const mounts = await readMounts(this.#exec);
     const volume = await this.#activate(await this.#require(id));
     const type = resolveFilesystemType(volume, access);
-    const mounted = { device: volume.lv.devicePath, path };
     if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
       // an earlier attempt may have ended between the mount and the resize
       const isOnly = filesystemMounts(mounts, volume.lv).length === 1;
-      return access.flags.includes("ro") ? undefined : await this.#resizeStaged(type, mounted, isOnly);
+      if (!access.flags.includes("ro")) await this.#resizeStaged(volume, { type, path, unmounts: isOnly });
+      return this.#staged.setStaged(volume, path);
     }
 
     refuseWhileReached(volume, mounts);
     const device = await verifyDevice(this.#exec, volume.lv);
-    if (!volume.used) await addUsedTag(this.#lvm, this.#volumes.driver, volume);
-    if (access.kind === "block" || type === undefined) return;
+    const recordUse = async () => {
+      if (!volume.used) await addUsedTag(this.#lvm, this.#volumes.driver, volume);
+    };
+    if (access.kind === "block" || type === undefined) return await recordUse();
 
-    if (filesystemMounts(mounts, volume.lv).length === 0) {
+    let isFilled = false;
+    if (filesystemMounts(mounts, volume.lv).length > 0) await recordUse();
+    else {
       if (device.readOnly) await allowWrites(this.#exec, volume.lv.devicePath);
-      await ensureFormatted(this.#lvm, volume, device);
-      await checkFilesystem(this.#exec, type, volume.lv.devicePath);
+      isFilled = await ensureFormatted(this.#lvm, volume, device, recordUse);
+      if (isFilled) this.#staged.setFilled(volume);
+      else isFilled = this.#staged.isFilled(volume, await checkFilesystem(this.#exec, type, volume.lv.devicePath));
     }
     await Deno.mkdir(path, { recursive: true });
     await mountDevice(this.#exec, volume.lv.devicePath, path, {
       type,
       flags: withDiscardFlag(volume.tags.trim, access.flags),
     });
-    if (!access.flags.includes("ro")) await this.#resizeStaged(type, mounted, true);
+    if (!access.flags.includes("ro") && !isFilled) await this.#resizeStaged(volume, { type, path, unmounts: true });
+    this.#staged.setStaged(volume, path);
   }
 
   /**
@@ -132,6 +145,7 @@ export class Staging {
    * there
    */
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
+    this.#staged.setUnstaged(id);
     await this.#unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
   }
 
@@ -147,9 +161,9 @@ export class Staging {
     const target = await canonicalizePath(publication.target, this.#mountRoots);
     const stagingPath = await canonicalizePath(publication.stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
-    const found = await this.#require(id);
-    resolveFilesystemType(found, publication.access);
     const block = publication.access.kind === "block";
+    const found = (block ? undefined : this.#staged.stagedAt(id, stagingPath, mounts)) ?? await this.#require(id);
+    resolveFilesystemType(found, publication.access);
     // an expansion deactivates a block volume with snapshots for a moment, and may have been interrupted then
     const volume = block && found.used ? await this.#activate(found) : found;
     if (volume !== found) refuseWhileReached(volume, mounts);
@@ -249,7 +263,7 @@ export class Staging {
         `resizing the filesystem of volume ${id}: all its mounts are read-only`,
       );
     }
-    await this.#resizeFilesystem(writable.fsType, { device: lv.devicePath, path: writable.target });
+    await this.#resizeFilesystem(writable.fsType, volume, writable.target);
     return lv.size;
   }
 
@@ -303,17 +317,21 @@ export class Staging {
   }
 
   /** Resizes a filesystem that is being staged. @param unmounts whether it is unmounted if that fails */
-  async #resizeStaged(type: string, mounted: { device: string; path: string }, unmounts: boolean): Promise<void> {
+  async #resizeStaged(
+    volume: Volume,
+    { type, path, unmounts }: { readonly type: string; readonly path: string; readonly unmounts: boolean },
+  ): Promise<void> {
     try {
-      await this.#resizeFilesystem(type, mounted);
+      await this.#resizeFilesystem(type, volume, path);
     } catch (error) {
       // after a final error kubelet does not unstage: a mount that stays would prevent the volume's deletion
-      throw unmounts ? await undoMount(this.#exec, mounted.path, error) : error;
+      throw unmounts ? await undoMount(this.#exec, path, error) : error;
     }
   }
 
-  async #resizeFilesystem(type: string, mounted: { device: string; path: string }): Promise<void> {
-    await runOk(this.#exec, resizeCommand(type, mounted));
+  async #resizeFilesystem(type: string, volume: Volume, path: string): Promise<void> {
+    await runOk(this.#exec, resizeCommand(type, { device: volume.lv.devicePath, path }));
+    this.#staged.setFilled(volume);
   }
 
   /**
@@ -365,21 +383,6 @@ export class Staging {
       if (device?.readOnly && !isPublished) await allowWrites(this.#exec, `/dev/mapper/${device.name}`);
     }
   }
-}
-
-/**
- * Sets whether the kernel refuses writes to a volume's device.
- *
- * @throws {StorageError} `FailedPrecondition` when it refuses them still, because LVM does not permit them
- */
-async function setReadOnly(exec: Exec, { id, lv, group }: Volume, readOnly: boolean): Promise<void> {
-  await (readOnly ? refuseWrites : allowWrites)(exec, lv.devicePath);
-  if (readOnly || !(await readBlockDevice(exec, lv.devicePath)).readOnly) return;
-  const path = `${group.name}/${lv.name}`;
-  throw new StorageError(
-    "FailedPrecondition",
-    `using volume ${id} for writing: LVM does not permit writes to ${path}; permit them (lvchange --permission rw ${path})`,
-  );
 }
 
 function notAtPath(id: VolumeId, path: string): StorageError {

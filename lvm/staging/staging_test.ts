@@ -6,6 +6,7 @@ import { Lvm } from "../model/client.ts";
 import { volumeIdOf } from "../ids.ts";
 import { Reaper } from "../volumes/reaper.ts";
 import { StorageError } from "../error.ts";
+import { StagedVolumes } from "./staged_volumes.ts";
 import { Staging } from "./staging.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
@@ -28,7 +29,8 @@ async function setUpVolume(root = "/nowhere", { bytes = 32n << 20n, extentSize =
     paused.push(id);
     return Promise.resolve({ [Symbol.dispose]: () => void paused.pop() });
   };
-  return { machine, paused, staging: new Staging({ lvm, volumes: finder, mountRoots: [root], trimmer: { pause } }) };
+  const options = { lvm, volumes: finder, mountRoots: [root], staged: new StagedVolumes(), trimmer: { pause } };
+  return { machine, volumes, paused, staging: new Staging(options) };
 }
 
 /** Creates a mount root, which is removed when the test ends. */
@@ -57,9 +59,12 @@ for (
 Deno.test("stage() that cannot resize the filesystem leaves no mount, and can be repeated", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());
   try {
-    const { machine, staging } = await setUpVolume(root);
-    machine.fault = ({ program }) => program === "resize2fs" ? failure(1, "resize2fs: no") : undefined;
+    const { machine, volumes, staging } = await setUpVolume(root);
     const stage = () => staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
+    await stage();
+    await staging.unstage(id, `${root}/staged`);
+    await volumes.expand(id, { required: 64n << 20n });
+    machine.fault = ({ program }) => program === "resize2fs" ? failure(1, "resize2fs: no") : undefined;
     await assertRejects(stage, StorageError, "resize2fs: no");
     const mounted = () => machine.mounts.filter(({ target }) => target.startsWith(root)).length;
     assertEquals(mounted(), 0);
@@ -73,9 +78,12 @@ Deno.test("stage() that cannot resize the filesystem leaves no mount, and can be
 
 Deno.test("stage() of a mount that an earlier attempt left unmounts it when it cannot be resized, unless a pod uses it", async () => {
   await using folder = await createRoot();
-  const { machine, staging } = await setUpVolume(folder.root);
+  const { machine, volumes, staging } = await setUpVolume(folder.root);
   const access = { kind: "mount", flags: [] } as const;
   const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  await staging.stage(id, stagingPath, access);
+  await staging.unstage(id, stagingPath);
+  await volumes.expand(id, { required: 64n << 20n });
   const failsFor = (...programs: string[]) =>
     machine.fault = ({ program }) => programs.includes(program) ? failure(1, `${program}: target is busy`) : undefined;
   const targets = () => machine.mounts.map(({ target }) => target).filter((path) => path.startsWith(folder.root));

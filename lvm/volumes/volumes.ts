@@ -43,6 +43,8 @@ export interface VolumesOptions {
   readonly reaper: Pick<Reaper, "wake">;
   /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
   readonly reservation: PoolReservation;
+  /** Called before a volume is deleted, extended or modified. */
+  readonly onChange?: (id: VolumeId) => void;
   /** Called after a thin pool was created. */
   readonly onPoolCreated?: () => void;
   /** Controls the copies of volumes that are created from a volume or snapshot; without it, there are none. */
@@ -58,6 +60,7 @@ export class Volumes {
   readonly #reservation: PoolReservation;
   readonly #thinContext: ThinContext;
   readonly #copies: CopyControl | undefined;
+  readonly #onChange: (id: VolumeId) => void;
 
   /** Creates the service. */
   constructor(options: VolumesOptions) {
@@ -68,6 +71,7 @@ export class Volumes {
     this.#reaper = reaper;
     this.#reservation = reservation;
     this.#copies = copies;
+    this.#onChange = options.onChange ?? (() => {});
     this.#thinContext = { ...options, driver: finder.driver };
   }
 
@@ -145,6 +149,7 @@ export class Volumes {
    * cannot be stopped; `Lost` when another LV has taken its place.
    */
   async delete(id: VolumeId): Promise<void> {
+    this.#onChange(id);
     const groups = await reportOnceClosed(this.#lvm, this.#finder, id);
     const found = this.#finder.locate(groups, id);
     if (found.state === "absent") return await this.#removeIncomplete(groups, id);
@@ -243,6 +248,7 @@ export class Volumes {
    * `Busy` while the volume is copied.
    */
   async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
+    this.#onChange(id);
     const groups = await this.#lvm.report();
     const volume = this.#finder.require(groups, id);
     const { lv, group } = volume;
@@ -268,6 +274,7 @@ export class Volumes {
    * @throws {StorageError} `NotFound`, `Lost`, `Busy`.
    */
   async setLimits(id: VolumeId, limits: IoLimits): Promise<void> {
+    this.#onChange(id);
     const volume = await this.get(id);
     const { group, tags } = volume;
     const changed = { ...tags.limits, ...limits };

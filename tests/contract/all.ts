@@ -14,6 +14,7 @@ import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { locksContract } from "./locks.ts";
+import { programsContract } from "./programs.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
 import { snapshotAutoextendContract } from "./snapshot_autoextend.ts";
@@ -33,6 +34,7 @@ export function contractTests(host: Host): void {
 /** Registers all of them but those that read whole devices, which take long on an emulated machine. */
 export function lifecycleContract(host: Host): void {
   volumesContract(host);
+  programsContract(host);
   snapshotsContract(host);
   thinContract(host);
   snapshotAutoextendContract(host);

@@ -250,7 +250,7 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   const code = lv.content.checkStatus;
   if (code <= 1 && args[0] === "-f") lv.content.isClean = true;
   return code === 0
-    ? ok(`${path}: clean, 11/8192 files\n`)
+    ? ok(`${path}: clean, 11/8192 files, 1024/${lv.content.filesystemBytes / 4096n} blocks\n`)
     : failure(code, `${path}: UNEXPECTED INCONSISTENCY; RUN fsck MANUALLY.`);
 }
 

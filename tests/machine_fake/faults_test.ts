@@ -307,6 +307,9 @@ Deno.test("a volume stays locked while the unmount after a failed resize is runn
   await using fixture = await createHarness();
   const { harness, machine } = fixture;
   const volumeId = await harness.create();
+  const stagingTargetPath = await harness.stage(volumeId);
+  await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n << 20n } });
   const ended = Promise.withResolvers<void>();
   machine.fault = ({ program }) => {
     if (program === "resize2fs") return failure(1, "resize2fs: Input/output error");
