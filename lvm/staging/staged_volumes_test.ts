@@ -25,7 +25,7 @@ async function setUpStaged() {
     idle: () => Promise.resolve(),
   };
   const open = () => openMachine({ exec, driver: "test", groups: ANY_GROUP, mountRoots: [root], scratch: "/scratch" });
-  const { volumes, staging } = open();
+  const { volumes, staging, background } = open();
   await volumes.create(namedRequest("one", 32n * MiB));
   const [stagingPath, target] = [`${root}/staged`, `${root}/pod`];
   await staging.stage(id, stagingPath, access);
@@ -43,7 +43,10 @@ async function setUpStaged() {
       await staging.unstage(id, stagingPath);
       await by.stage(id, stagingPath, access);
     },
-    [Symbol.asyncDispose]: () => Deno.remove(root, { recursive: true }),
+    [Symbol.asyncDispose]: async () => {
+      await background.stop();
+      await Deno.remove(root, { recursive: true });
+    },
   };
 }
 
