@@ -25,7 +25,7 @@ import { overcommitOption } from "./flags.ts";
  * @param exec runs the commands
  * @returns the exit status: 1 when one of them is an error
  */
-export async function doctor(flags: Flags, exec: Exec = new HostExec()): Promise<number> {
+export async function doctor(flags: Flags, exec: Exec = readingExec()): Promise<number> {
   const path = socketPath(flags.endpoint!);
   const state = await probeSocket(path).catch(() => undefined);
   const diagnosis = await examine({
@@ -42,11 +42,16 @@ export async function doctor(flags: Flags, exec: Exec = new HostExec()): Promise
  * @param exec runs the commands
  * @returns 0
  */
-export async function status(flags: Flags, exec: Exec = new HostExec()): Promise<number> {
+export async function status(flags: Flags, exec: Exec = readingExec()): Promise<number> {
   const overcommit = overcommitOption(flags);
   const report = await readStatus({ ...hostOptions(flags, exec), ...await clusterOptions(flags), overcommit });
   console.log(flags.json === "true" ? statusJson(report) : statusText(report));
   return 0;
+}
+
+/** Creates an exec for commands that only read, which a signal may end. */
+function readingExec(): Exec {
+  return new HostExec({ ownSessions: false });
 }
 
 async function clusterOptions(flags: Flags): Promise<Pick<StatusOptions, "known" | "reported">> {

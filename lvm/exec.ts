@@ -126,8 +126,9 @@ export interface HostExecOptions extends Partial<Deadlines> {
   /** Settings for every command of lvm that override lvm.conf, as `--config` takes them (lvm(8)); none by default. */
   readonly lvmConfig?: string;
   /**
-   * Whether each command is in a session of its own (setsid(2)), which Ctrl-C in the driver's terminal does not reach. That
-   * copies the driver's page tables for each command: tens of milliseconds. By default only a driver with a terminal does so.
+   * Whether each command is in a session of its own (setsid(2)); true by default. Signals to this process's group do not
+   * reach it then: Ctrl-C, and the SIGTERM of timeout(1). That copies this process's page tables for each command: tens of
+   * milliseconds.
    */
   readonly ownSessions?: boolean;
 }
@@ -208,8 +209,8 @@ export class HostExec implements Exec {
   readonly #changing = new RunningChanges();
 
   /** Creates an exec with the given deadlines. */
-  constructor({ lvmConfig, ownSessions, onCommand, ...deadlines }: HostExecOptions = {}) {
-    this.#ownSessions = ownSessions ?? hasTerminal();
+  constructor({ lvmConfig, ownSessions = true, onCommand, ...deadlines }: HostExecOptions = {}) {
+    this.#ownSessions = ownSessions;
     this.#onCommand = onCommand;
     this.#deadlines = { ...DEFAULT_DEADLINES, ...deadlines };
     this.#lvmConfig = lvmConfig;
@@ -371,11 +372,6 @@ function kill(child: Deno.ChildProcess): boolean {
     if (error instanceof TypeError || error instanceof Deno.errors.NotFound) return false;
     throw error;
   }
-}
-
-/** Reports whether this process has a terminal, where somebody may press Ctrl-C. */
-function hasTerminal(): boolean {
-  return [Deno.stdin, Deno.stdout, Deno.stderr].some((stream) => stream.isTerminal());
 }
 
 /** Lets this process end before the child process. Some pipes may be closed already: Deno throws then. */

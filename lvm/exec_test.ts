@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { nextTurn } from "./clock.ts";
+import { defined } from "./defined.ts";
 import { StorageError } from "./error.ts";
 import { type Command, commandError, describeCommand, HostExec, isNotInstalled, runOk } from "./exec.ts";
 import { currentRequestId, withRequestId } from "./request_id.ts";
@@ -19,13 +20,13 @@ Deno.test("HostExec: arguments are passed unchanged, and no shell interprets the
   await assertRejects(() => Deno.stat("/tmp/denolith-injected"), Deno.errors.NotFound);
 });
 
-Deno.test("HostExec: commands of a driver with a terminal run in sessions of their own, which Ctrl-C does not reach", async () => {
+Deno.test("HostExec: commands run in sessions of their own, which signals to the process group do not reach, unless they need not", async () => {
   const args = ["if=/proc/self/stat", "status=none"];
   for (const mutates of [true, false]) {
-    for (const ownSessions of [true, false]) {
-      const { stdout } = await new HostExec({ ownSessions }).run({ program: "dd", args, mutates });
+    for (const ownSessions of [undefined, true, false]) {
+      const { stdout } = await new HostExec(defined({ ownSessions })).run({ program: "dd", args, mutates });
       const [, pid, session] = /^(\d+) \(dd\) \S \d+ \d+ (\d+) /.exec(stdout) ?? []; // proc(5): pid, comm, state, ppid, pgrp, session
-      assertEquals([pid === undefined, pid === session], [false, ownSessions], stdout);
+      assertEquals([pid === undefined, pid === session], [false, ownSessions ?? true], stdout);
     }
   }
 });

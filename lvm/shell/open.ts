@@ -22,7 +22,7 @@ export type CreateExec = (options: OpenExecOptions) => Exec | Promise<Exec>;
  * their input.
  */
 export async function openExec({ shell, ...options }: OpenExecOptions): Promise<Exec> {
-  const processes = new HostExec(options);
+  const processes = new HostExec({ ownSessions: !await isService(), ...options });
   if (!shell) return processes;
   const { ShellExec } = await import("./shell_exec.ts");
   const { startShellProcess } = await import("./shell_process.ts");
@@ -31,4 +31,24 @@ export async function openExec({ shell, ...options }: OpenExecOptions): Promise<
     // the profile was read by a process before, so that the path is known
     start: (listener) => startShellProcess(processes.pathOf("lvm") ?? "lvm", listener),
   });
+}
+
+/**
+ * Reports whether a service manager or a container runtime started this process. They ask it alone to end, whereas signals
+ * to its process group come from a terminal, or from who started it in their own session, as timeout(1).
+ */
+async function isService(): Promise<boolean> {
+  const args = ["if=/proc/self/stat", "status=none"];
+  const exec = new HostExec({ ownSessions: false });
+  return await exec.run({ program: "dd", args, mutates: false }).then(({ stdout }) => isOfService(stdout), () => false);
+}
+
+/**
+ * Reports whether the parent of a process leads a session without a terminal.
+ *
+ * @param stat the status of the process: pid, comm, state, ppid, pgrp, session, tty_nr (proc(5))
+ */
+export function isOfService(stat: string): boolean {
+  const [, parent, session, terminal] = /^\d+ \(\w+\) \w (\d+) \d+ (\d+) (-?\d+) /.exec(stat) ?? [];
+  return parent !== undefined && parent === session && terminal === "0";
 }

@@ -18,7 +18,7 @@ export interface MeasuredDriver {
 
 /** An exec that counts the commands that ended. A call does not wait for commands that it started in the background. */
 export class CountingExec implements Exec {
-  readonly #exec = new HostExec();
+  readonly #exec = new HostExec({ ownSessions: false }); // as in a service
   /** The number of commands that have ended. */
   completed = 0;
 

@@ -12,6 +12,7 @@ import { clusterAccess } from "../../cli/api_access.ts";
 import { isSandboxed, runSandboxed, serveWorker } from "../../cli/sandbox.ts";
 import { permissionsFor, SHELL_ENVIRONMENT } from "../../cli/permissions.ts";
 import { HostExec } from "../../lvm/exec.ts";
+import { openExec } from "../../lvm/shell/open.ts";
 
 type Attempt = () => unknown;
 
@@ -105,6 +106,14 @@ async function probe({ socket, root, otherSocket, port }: Record<string, string>
   return 0;
 }
 
+/** Prints the status of a command's process. */
+async function probeSession(): Promise<number> {
+  const exec = await openExec({ shell: false });
+  const args = ["if=/proc/self/stat", "status=none"];
+  console.log((await exec.run({ program: "dd", args, mutates: true })).stdout);
+  return 0;
+}
+
 async function probeCluster(flags: Record<string, string>): Promise<number> {
   console.log(JSON.stringify({
     permitted: await outcomes(clusterPermitted(flags)),
@@ -117,6 +126,7 @@ if (isSandboxed()) {
   serveWorker(({ name, flags }) => {
     if (name === "probe") return probe(flags);
     if (name === "cluster") return probeCluster(flags);
+    if (name === "session") return probeSession();
     const args = [`if=${flags.root}/fifo`, `of=${flags.root}/written`, "bs=1", "status=none"];
     void new HostExec({ ownSessions: false }).run({ program: "dd", args, mutates: true });
     if (name === "end") return Promise.resolve(0);

@@ -36,9 +36,19 @@ async function setUp() {
 
 type Fixture = Awaited<ReturnType<typeof setUp>>;
 
-async function runProbe(name: string, { socket, root, otherSocket, port }: Fixture, ...more: string[]) {
+async function runProbe(name: string, fixture: Fixture, ...more: string[]) {
+  return await startProbe(name, fixture, { more });
+}
+
+/** Runs the probe. @param options `detached` makes it the leader of a session */
+async function startProbe(
+  name: string,
+  { socket, root, otherSocket, port }: Fixture,
+  { detached = false, more = [] }: { detached?: boolean; more?: readonly string[] } = {},
+) {
   const args = ["run", ...DRIVER_FLAGS, PROBE, name, socket, root, otherSocket, String(port), ...more];
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
+  const options = { args, detached, stdin: "null", stdout: "piped", stderr: "piped", env: { NO_COLOR: "1" } } as const;
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), options).spawn().output(); // output() alone never detaches
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
 }
 
@@ -92,6 +102,15 @@ for (
     await waitUntil(() => written() === "x", "what dd writes");
   });
 }
+
+Deno.test("only the commands of a service are in its session; signals to the group of another driver reach none of them", async () => {
+  await using fixture = await setUp();
+  for (const detached of [true, false]) {
+    const { stdout } = await startProbe("session", fixture, { detached });
+    const [, pid, parent, session] = /^(\d+) \(dd\) \w (\d+) \d+ (\d+) /.exec(stdout) ?? []; // proc(5)
+    assertEquals(session, detached ? parent : pid, stdout);
+  }
+});
 
 /** Starts a driver under the permission set of deno.json, with the mount root. */
 async function startDriver(socket: string, mountRoot: string): Promise<DriverProcess> {
