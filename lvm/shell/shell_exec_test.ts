@@ -209,6 +209,26 @@ Deno.test("ShellExec: a new shell replaces one that has run many commands", asyn
   assertEquals([shells.length, processes.ran.length, lost.length], [3, 2, 0]);
 });
 
+Deno.test("ShellExec: a shell that has run many commands is not closed under a command that has just begun", async () => {
+  const fail = [["error", "insufficient free space"]] as [string, string][];
+  for (let turns = 0; turns < 20; turns++) {
+    const { exec, shells } = await started((line, shell) => {
+      if (line !== CHANGE_LINE && !shell.isClosed) shell.report(shellAnswer("lvchange", 5, fail));
+    }, { maxCommands: 2 });
+    const [, shell] = shells;
+    const first = exec.run(CHANGE);
+    shell!.report(shellAnswer("lvchange", 1));
+    for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+    const second = exec.run(CHANGE);
+    await settle();
+    assertEquals((await first).code, 0);
+    if (shell!.lines.length > 2) shell!.report(shellAnswer("lvchange", 5));
+    const { stdout, stderr } = await second;
+    assertEquals(stdout === "by a process" ? "" : stderr, stdout === "by a process" ? "" : "  insufficient free space\n");
+    assertEquals(shell!.isClosed, true);
+  }
+});
+
 Deno.test("ShellExec: without the profile, or with another one, there is no shell", async () => {
   for (const profile of ["", PROFILE.replace("json", "basic"), PROFILE.replace("log_ret_code", "log_errno")]) {
     const processes = new Processes();
@@ -242,4 +262,29 @@ Deno.test("ShellExec: a shell that does not answer at its start is killed", asyn
     assertEquals([shells.length, shells[0]!.isKilled, lost.length], [1, true, 1]);
     assertEquals((await exec.run(READ)).stdout, "by a process");
   }
+});
+
+Deno.test("ShellExec: no other shell starts while one that did not answer at its start is still there", async () => {
+  const { start, shells } = fakeShells(() => {});
+  const clock = new FakeClock();
+  const exec = new ShellExec({
+    ...{ processes: new Processes(), clock },
+    start: (listener) => {
+      const shell = start(listener);
+      shell.kill = () => true; // it waits for a disk
+      return shell;
+    },
+  });
+  await exec.run(READ);
+  for (let minute = 0; minute < 15; minute++) {
+    await settle();
+    await clock.advance(60_000);
+    await exec.run(READ);
+  }
+  assertEquals(shells.length, 1);
+  shells[0]!.exit(137);
+  await settle();
+  await exec.run(READ);
+  await settle();
+  assertEquals(shells.length, 2);
 });

@@ -78,13 +78,10 @@ export class ShellSlot {
     const first = await withinDeadline(shell.run(FIRST_LINE).catch((error: Error) => error), START_MS, {
       clock: this.#clock,
     });
-    if (first !== undefined && !(first instanceof Error) && first.code === 0) {
-      this.#shell = shell;
-      return;
-    }
+    this.#shell = shell;
+    if (first !== undefined && !(first instanceof Error) && first.code === 0) return;
     shell.kill();
-    await withinDeadline(shell.exited, START_MS, { clock: this.#clock });
-    throw first instanceof Error ? first : new Error("the shell of lvm did not answer");
+    this.lose(shell, first instanceof Error ? first.message : "the shell of lvm did not answer");
   }
 
   /** Gives a shell up. Another one starts later, when this one has ended. */
@@ -97,7 +94,8 @@ export class ShellSlot {
 
   /** Lets a shell end that has run many commands. Another one starts when it has ended. */
   replaceWhenOld(shell: LvmShell): void {
-    if (this.#shell !== shell || shell.commands < (this.#options.maxCommands ?? MAX_COMMANDS)) return;
+    const isOld = shell.commands >= (this.#options.maxCommands ?? MAX_COMMANDS);
+    if (this.#shell !== shell || !isOld || !shell.isIdle) return; // another command may have begun already
     this.#release(shell);
     shell.close();
   }
