@@ -8,7 +8,7 @@ import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { getLogger } from "@logtape/logtape";
 import { dirname } from "@std/path";
 import type { SocketState } from "../lvm/doctor/leftovers.ts";
-import { StorageError } from "../lvm/error.ts";
+import { handledErrors, StorageError } from "../lvm/error.ts";
 import { withinDeadline } from "../lvm/clock.ts";
 import { connect } from "./client.ts";
 import type { BoundService } from "./service.ts";
@@ -76,6 +76,7 @@ function ignoreGoneClients(): () => void {
   const listener = (event: ErrorEvent) => {
     if ((event.error as { code?: unknown } | undefined)?.code !== "ERR_HTTP2_INVALID_STREAM") return;
     event.preventDefault();
+    handledErrors.add(event.error);
     log.debug("a client has gone before its answer", { error: event.error });
   };
   globalThis.addEventListener("error", listener);

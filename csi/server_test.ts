@@ -3,7 +3,7 @@ import { StorageError } from "../lvm/error.ts";
 import { fakeHost } from "../tests/contract/fake_host.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
-import { encodeFrames, frame, grpcMessage, headerBlock, PREFACE } from "../tests/fuzz/http2.ts";
+import { callAndBreak } from "../tests/fuzz/http2.ts";
 import { connect } from "./client.ts";
 import { socketPath } from "./driver_options.ts";
 
@@ -61,19 +61,7 @@ Deno.test("the server survives 20 clients that make 500 calls each and close", a
 
 Deno.test("the server survives calls whose clients break the connection before the answer", async () => {
   await using here = await bench();
-  const path = `${here.bench.folder}/csi.sock`;
-  const settings = frame("SETTINGS");
-  const unexpectedAnswer = frame("SETTINGS", { flags: 1 }); // a second one ends the connection
-  const end = frame("DATA", { flags: 1, stream: -2, payload: grpcMessage(new Uint8Array()).toBase64() });
-  for (
-    const block of [headerBlock("/csi.v1.Node/NoSuchCall"), headerBlock("/csi.v1.Node/X", [["content-type", "a"]])]
-  ) {
-    const headers = frame("HEADERS", { flags: 4, stream: -1, payload: block.toBase64() });
-    using connection = await Deno.connect({ transport: "unix", path });
-    const frames = encodeFrames([settings, unexpectedAnswer, headers, end, unexpectedAnswer]);
-    await connection.write(Uint8Array.of(...new TextEncoder().encode(PREFACE), ...frames));
-    while (await connection.read(new Uint8Array(1_000)).catch(() => null) !== null);
-  }
+  await callAndBreak(`${here.bench.folder}/csi.sock`);
   assertEquals((await here.bench.csi.identity.getPluginInfo()).name, "test.denolith.dev");
 });
 

@@ -89,3 +89,19 @@ export function grpcMessage(bytes: Uint8Array, { compressed = 0, length = bytes.
   head.writeUInt32BE(length >>> 0, 1);
   return Buffer.concat([head, bytes]);
 }
+
+/** Makes calls that grpc-js refuses, and breaks the connection of each before the answer. @param path of the socket */
+export async function callAndBreak(path: string): Promise<void> {
+  const settings = frame("SETTINGS");
+  const unexpectedAnswer = frame("SETTINGS", { flags: 1 }); // a second one ends the connection
+  const end = frame("DATA", { flags: 1, stream: -2, payload: grpcMessage(new Uint8Array()).toBase64() });
+  for (
+    const block of [headerBlock("/csi.v1.Node/NoSuchCall"), headerBlock("/csi.v1.Node/X", [["content-type", "a"]])]
+  ) {
+    const headers = frame("HEADERS", { flags: 4, stream: -1, payload: block.toBase64() });
+    using connection = await Deno.connect({ transport: "unix", path });
+    const frames = encodeFrames([settings, unexpectedAnswer, headers, end, unexpectedAnswer]);
+    await connection.write(Uint8Array.of(...new TextEncoder().encode(PREFACE), ...frames));
+    while (await connection.read(new Uint8Array(1_000)).catch(() => null) !== null);
+  }
+}

@@ -6,6 +6,7 @@ import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { kubeconfigOf } from "../fake/kubeconfig.ts";
+import { callAndBreak } from "../fuzz/http2.ts";
 import { freePorts } from "../rig/free_ports.ts";
 
 const PROBE = new URL("permissions_probe.ts", import.meta.url).pathname;
@@ -137,6 +138,16 @@ Deno.test("the driver under the written set refuses paths outside the mount root
   );
   await assertFails("NOT_FOUND", csi.node.nodeGetVolumeStats({ volumeId: VOLUME_ID, volumePath: outside }));
   assertEquals([...Deno.readDirSync(outside)], []);
+  assertEquals(await driver.stop(), 0);
+});
+
+Deno.test("the driver survives calls whose clients break the connection before the answer", async () => {
+  await using fixture = await setUp();
+  const { root, socket } = fixture;
+  await using driver = await startDriver(socket, root);
+  await callAndBreak(socket);
+  using csi = connect(socket);
+  assertEquals((await csi.identity.getPluginInfo()).name, "lvm.denolith.dev");
   assertEquals(await driver.stop(), 0);
 });
 
