@@ -12,18 +12,21 @@ export interface Clock {
   now(): number;
   /** Returns the time of day. */
   date(): Date;
-  /** Calls back once after `ms` milliseconds. The returned function cancels that. */
+  /** Calls back once after `ms` milliseconds, at most after 24 days. The returned function cancels that. */
   after(ms: number, callback: () => void): () => void;
   /** Returns a random number from 0 up to, but not including, 1. */
   random(): number;
 }
+
+/** The longest time of a timer, in milliseconds: 24 days. A longer one would be due at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The clock of the machine. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   date: () => new Date(),
   after: (ms, callback) => {
-    const timer = setTimeout(callback, ms);
+    const timer = setTimeout(callback, Math.min(ms, MAX_TIMER_MS));
     return () => clearTimeout(timer);
   },
   random: () => Math.random(),

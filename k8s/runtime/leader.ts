@@ -61,6 +61,8 @@ export class LeaderElection {
   /** True when the Lease may have changed without being observed. */
   #isStale = true;
   #isLeading = false;
+  /** When the request was sent that last wrote this process's record: nobody else can count the term from earlier on. */
+  #renewedAt = -Infinity;
 
   /** Creates it; nothing runs before {@linkcode LeaderElection.run}. */
   constructor(client: ApiClient, options: LeaderElectionOptions) {
@@ -85,10 +87,12 @@ export class LeaderElection {
    */
   async run(signal: AbortSignal, onStartedLeading: (signal: AbortSignal) => Promise<void>): Promise<void> {
     while (!signal.aborted) {
-      if (await this.#tryAcquireOrRenew(signal)) {
-        await this.#lead(signal, onStartedLeading);
+      if (!await this.#tryAcquireOrRenew(signal)) await this.#waitForTurn(signal);
+      else {
+        // a process that was stopped meanwhile reads the answer when another one may hold the Lease
+        if (this.#untilDeadlineMs() > 0) await this.#lead(signal, onStartedLeading);
         await this.#pause(signal); // another one goes first
-      } else await this.#waitForTurn(signal);
+      }
     }
   }
 
@@ -98,8 +102,9 @@ export class LeaderElection {
   }
 
   /**
-   * Waits until the Lease is free, deleted or expired, as far as a watch of it shows. A watch that shows nothing any more
-   * makes it look expired; then the attempt to acquire it fails, because its revision is another one.
+   * Waits until the Lease is free or expired, as far as a watch of it shows. A watch that shows nothing any more makes it
+   * look expired; then the attempt to acquire it fails, because its revision is another one. A Lease that was deleted is
+   * not free: its holder leads until its next renewal, which creates it again.
    */
   async #waitForTurn(signal: AbortSignal): Promise<void> {
     // nobody holds it, and it could not be written: the API server refuses it, or does not answer
@@ -117,7 +122,7 @@ export class LeaderElection {
     try {
       for await (const { type, object } of this.#watch(turn.signal)) {
         if (type === "BOOKMARK") continue;
-        if (type === "DELETED") this.#observed = undefined;
+        if (type === "DELETED") this.#isStale = true;
         else if (isNewer(object, this.#observed?.lease)) this.#observe(object);
         if (this.#validForMs() <= 0) return end();
         setTimer();
@@ -168,30 +173,35 @@ export class LeaderElection {
 
   /**
    * Renews the Lease until the signal is aborted; answers whether it was lost before. When the process was stalled for so
-   * long that it did not even try to renew, it tries once before it gives up: nobody else may have taken the Lease.
+   * long that it did not even try to renew, it tries once before it gives up, unless another one may have taken the Lease.
    */
   async #renew(signal: AbortSignal): Promise<boolean> {
-    let renewedAt = this.#clock.now();
     let hasFailed = false;
     while (true) {
-      const untilDeadlineMs = Math.max(0, renewedAt + this.#renewDeadlineMs - this.#clock.now());
-      const delayMs = hasFailed ? Math.min(this.#retryPeriodMs, untilDeadlineMs) : this.#untilNextRenewalMs();
-      await sleep(this.#clock, delayMs, signal);
+      const delayMs = hasFailed
+        ? Math.min(this.#retryPeriodMs, this.#untilDeadlineMs())
+        : Math.min(this.#untilNextRenewalMs(), this.#untilDeadlineMs() - this.#retryPeriodMs);
+      await sleep(this.#clock, Math.max(0, delayMs), signal);
       if (signal.aborted) return false;
-      const remainingMs = renewedAt + this.#renewDeadlineMs - this.#clock.now();
-      if (remainingMs <= 0 && hasFailed) return true;
+      const remainingMs = this.#untilDeadlineMs();
+      const untilExpiryMs = remainingMs + this.#leaseDurationMs - this.#renewDeadlineMs;
+      if (untilExpiryMs <= 0 || (remainingMs <= 0 && hasFailed)) return true;
       const deadline = new AbortController();
       const abort = () => deadline.abort(new Error("renewing the lease: no longer of use"));
-      const cancel = this.#clock.after(remainingMs > 0 ? remainingMs : this.#retryPeriodMs, abort);
+      const limitMs = remainingMs > 0 ? remainingMs : Math.min(this.#retryPeriodMs, untilExpiryMs);
+      const cancel = this.#clock.after(limitMs, abort);
       signal.addEventListener("abort", abort);
-      const startedAt = this.#clock.now();
       hasFailed = !await this.#tryAcquireOrRenew(deadline.signal);
-      if (!hasFailed) renewedAt = startedAt;
       cancel();
       signal.removeEventListener("abort", abort);
       if (signal.aborted) continue;
       if (this.#holder() !== this.#options.identity || (hasFailed && remainingMs <= 0)) return true;
     }
+  }
+
+  /** Returns the time after which this process must not lead without another renewal, in milliseconds. */
+  #untilDeadlineMs(): number {
+    return this.#renewedAt + this.#renewDeadlineMs - this.#clock.now();
   }
 
   /** Returns the time until the moment at which all elections of the process renew, in milliseconds. */
@@ -221,12 +231,14 @@ export class LeaderElection {
       if (written !== "changed") return written === "ours";
     }
     const found = await orAbsent(this.#client.get(leases, this.#options.lease, request));
-    this.#isStale = false;
     if (found === undefined) {
+      if (this.#isHeldByAnother()) return false;
       const spec = { ...this.#record(), acquireTime: this.#now(), leaseTransitions: 0 };
-      this.#observe(await this.#client.create(leases, { metadata: { ...this.#options.lease }, spec }, request));
+      const metadata = { ...this.#options.lease };
+      await this.#writeRecord(() => this.#client.create(leases, { metadata, spec }, request));
       return true;
     }
+    this.#isStale = false;
     this.#observe(found);
     return await this.#write(request) === "ours";
   }
@@ -239,19 +251,26 @@ export class LeaderElection {
   async #write(request: RequestOptions): Promise<"ours" | "held" | "changed"> {
     const { lease } = this.#observed!;
     const { identity } = this.#options;
-    const holder = this.#holder();
-    if (holder !== identity && this.#validForMs() > 0) return "held";
+    if (this.#isHeldByAnother()) return "held";
     // A record of this process from before, while it does not lead, is acquired at once.
-    const isTransition = holder !== identity || !this.#isLeading;
+    const isTransition = this.#holder() !== identity || !this.#isLeading;
     const spec = {
       ...lease.spec,
       ...this.#record(),
       ...(isTransition ? { acquireTime: this.#now(), leaseTransitions: (lease.spec?.leaseTransitions ?? 0) + 1 } : {}),
     };
-    const written = await orAbsentOrChanged(this.#client.replace(leases, { ...lease, spec }, request));
-    if (written === undefined) return "changed";
+    const write = () => orAbsentOrChanged(this.#client.replace(leases, { ...lease, spec }, request));
+    return await this.#writeRecord(write) ? "ours" : "changed";
+  }
+
+  /** Writes this process's record; answers whether that was possible. */
+  async #writeRecord(write: () => Promise<Lease | undefined>): Promise<boolean> {
+    const sentAt = this.#clock.now();
+    const written = await write();
+    if (written === undefined) return false;
+    [this.#renewedAt, this.#isStale] = [sentAt, false];
     this.#observe(written);
-    return "ours";
+    return true;
   }
 
   #record() {
@@ -266,6 +285,10 @@ export class LeaderElection {
     return `${this.#clock.date().toISOString().slice(0, -1)}000Z`;
   }
 
+  #isHeldByAnother(): boolean {
+    return this.#holder() !== this.#options.identity && this.#validForMs() > 0;
+  }
+
   /** Returns how long the observed record is still valid, in milliseconds. The duration in it wins. */
   #validForMs(): number {
     if (this.#holder() === "") return 0;
@@ -275,6 +298,7 @@ export class LeaderElection {
   }
 
   async #release(): Promise<void> {
+    if (this.#holder() !== this.#options.identity) return;
     const request = { timeoutMs: this.#retryPeriodMs };
     // As client-go releases it: without a holder, and expired in a second.
     const released = (lease: Lease) => ({
