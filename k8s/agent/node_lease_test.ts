@@ -70,8 +70,8 @@ Deno.test("NodeReconciler renews no Lease while LVM does not answer", async () =
   assertEquals(s.requests(), []);
 });
 
-Deno.test("NodeReconciler without a Lease, or a right to it, writes the LVMNode as a sign of life", async () => {
-  for (const refusal of [undefined, 403] as const) {
+Deno.test("NodeReconciler without a Lease, or whose renewals are refused, writes the LVMNode as a sign of life", async () => {
+  for (const refusal of [undefined, 403, 400, 422, 500] as const) {
     await using s = await setUpLease();
     await s.client.delete(leases, { name: "agent.n1", namespace: "driver" });
     const refuse = () => s.api.faults.refuse = { status: refusal ?? 0, times: refusal === undefined ? 0 : 1 };

@@ -183,7 +183,7 @@ export class NodeReconciler {
   /**
    * Renews the Lease of the agent.
    *
-   * @returns whether there is one, and the agent may renew it
+   * @returns whether there is one, and the API server accepts it: roles of an older version, or a webhook, may not
    */
   async #renewLease(now: Date): Promise<boolean> {
     const { client, namespace, nodeName } = this.#options;
@@ -192,7 +192,7 @@ export class NodeReconciler {
     try {
       return await orAbsent(client.patch(leases, at, { merge: { spec } })) !== undefined;
     } catch (error) {
-      if (error instanceof ApiError && error.status === 403) return false; // roles of an older version
+      if (error instanceof ApiError && error.status !== 0 && error.status !== 429) return false;
       throw error;
     }
   }
