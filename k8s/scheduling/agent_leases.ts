@@ -5,10 +5,11 @@
  * @module
  */
 
-import { agentLeaseFor, agentLeaseName, nodeOfAgentLease } from "../api/agent_leases.ts";
+import { defined } from "../../lvm/defined.ts";
+import { agentLeaseFor, agentLeaseName, DRIVER_NAME_LABEL, nodeOfAgentLease } from "../api/agent_leases.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 import { keyOfName, type Lease, leases } from "../api/objects.ts";
-import { isAlreadyExists } from "../client/client.ts";
+import { isAlreadyExists, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 
@@ -52,11 +53,26 @@ export class AgentLeases {
     const node = nodes.get(nodeName);
     const key = keyOfName({ name: agentLeaseName(nodeName), namespace });
     if (node?.spec.driverName !== driverName || agentLeases.get(key) !== undefined) return;
+    const lease = agentLeaseFor(node, namespace);
     try {
-      await client.create(leases, agentLeaseFor(node, namespace), { signal });
+      await client.create(leases, lease, { signal });
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
+      await this.#adopt(lease, signal);
     }
     await agentLeases.waitForCache(key, (lease) => lease !== undefined, { signal, timeoutMs: CACHE_WAIT_MS });
+  }
+
+  /** Labels a Lease that exists, since the agent renews it: somebody else, or another driver of the node, left it so. */
+  async #adopt({ metadata: { name, namespace, labels, ownerReferences } }: Lease, signal: AbortSignal): Promise<void> {
+    const { client, driverName } = this.#options;
+    const found = await orAbsent(client.get(leases, { name, namespace }, { signal }));
+    if (found === undefined || found.metadata.labels?.[DRIVER_NAME_LABEL] === driverName) return;
+    const metadata = {
+      ...found.metadata,
+      labels: { ...found.metadata.labels, ...labels },
+      ...defined({ ownerReferences }),
+    };
+    await client.replace(leases, { ...found, metadata }, { signal });
   }
 }

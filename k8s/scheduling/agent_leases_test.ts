@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { agentLeaseSelector } from "../api/agent_leases.ts";
+import { agentLeaseSelector, DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
+import { defined } from "../../lvm/defined.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
 import { leases } from "../api/objects.ts";
 import { HttpClient } from "../client/http_client.ts";
@@ -68,4 +69,22 @@ Deno.test("AgentLeases tries again after a failure, and leaves a Lease that exis
   s.addNode("b");
   await waitUntil(() => s.names().length === 2, "the other Lease");
   assertEquals(s.api.objects(leases)[0]?.spec?.renewTime, "2026-01-01T00:00:00.000000Z");
+});
+
+Deno.test("AgentLeases makes a Lease that it does not see one of the driver, whatever it was", async () => {
+  await using s = scene();
+  const owner = { apiVersion: "lvm.denolith.dev/v1alpha1", kind: "LVMNode", name: "a", uid: "gone" };
+  const spec = { renewTime: "2026-01-01T00:00:00.000000Z" };
+  for (const [name, labels] of [["a", { [DRIVER_NAME_LABEL]: "other", more: "kept" }], ["b", undefined]] as const) {
+    s.api.put(leases, {
+      metadata: { name: `agent.${name}`, namespace: NAMESPACE, ...defined({ labels }), ownerReferences: [owner] },
+      spec,
+    });
+    const { metadata: { uid } } = s.addNode(name);
+    const lease = () => s.api.objects(leases).find(({ metadata }) => metadata.name === `agent.${name}`);
+    await waitUntil(() => lease()?.metadata.labels?.[DRIVER_NAME_LABEL] === DRIVER, "the label");
+    const { metadata } = lease()!;
+    assertEquals([metadata.ownerReferences?.[0]?.uid, metadata.ownerReferences?.length], [uid, 1]);
+    assertEquals([metadata.labels?.["more"], lease()?.spec], [labels?.more, spec]);
+  }
 });
