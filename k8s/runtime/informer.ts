@@ -50,9 +50,10 @@ export interface WaitOptions {
 
 /**
  * The time without a message after which the server counts as not answering, in milliseconds. An API server sends a
- * bookmark about every minute (Kubernetes, API concepts, watch bookmarks).
+ * bookmark about every minute (Kubernetes, API concepts, watch bookmarks). An agent may renew its Lease three minutes
+ * after the last time, and is silent after five: so an outage that makes it late has to be longer than this.
  */
-const MAX_CONTACT_GAP_MS = 150_000;
+const MAX_CONTACT_GAP_MS = 110_000;
 
 /** A cache of a selection of objects that keeps itself up to date. */
 export class Informer<T extends KubeObject> {
@@ -71,6 +72,7 @@ export class Informer<T extends KubeObject> {
   #objects = new Map<string, T>();
   #hasSynced = false;
   #isKindMissing = false;
+  #isForbidden = false;
   #resourceVersion: string | undefined;
   /** The first and the last message of the server without a longer gap, in the clock's milliseconds. */
   #contact: { readonly since: number; readonly last: number } | undefined;
@@ -88,6 +90,11 @@ export class Informer<T extends KubeObject> {
   /** Reports whether the first list is complete. */
   get hasSynced(): boolean {
     return this.#hasSynced;
+  }
+
+  /** Reports whether this process lacks the right to list or watch, by the last answer. */
+  get isForbidden(): boolean {
+    return this.#isForbidden;
   }
 
   /**
@@ -213,6 +220,7 @@ export class Informer<T extends KubeObject> {
           continue;
         }
         failures++;
+        this.#isForbidden = error instanceof ApiError && error.status === 403;
         if (mustRelist(error)) this.#resourceVersion = undefined;
         this.#log.warn("listing and watching failed", { resource: this.resource.plural, failures, error });
         if (isGone(error) && failures === 1) continue;
@@ -224,7 +232,7 @@ export class Informer<T extends KubeObject> {
   async #list(signal: AbortSignal): Promise<void> {
     const { items, resourceVersion } = await this.#client.list(this.resource, { ...this.#selection(), signal });
     this.#recordContact();
-    this.#isKindMissing = false;
+    [this.#isKindMissing, this.#isForbidden] = [false, false];
     const previous = this.#objects;
     this.#objects = new Map(items.map((item) => [keyOf(item), this.#transform(item)]));
     this.#resourceVersion = resourceVersion;

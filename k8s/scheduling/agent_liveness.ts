@@ -98,8 +98,9 @@ export class AgentLiveness {
 
   #check(name: string, atMs: number): void {
     const now = this.#clock.now();
-    // an agent gives no sign of life while the API server does not answer
-    const connectedSince = [this.#nodes, this.#agentLeases].filter(({ hasSynced }) => hasSynced)
+    // An agent gives no sign of life while the API server does not answer. Under roles of an older version, which do not
+    // allow to list Leases, it writes its LVMNode.
+    const connectedSince = [this.#nodes, this.#agentLeases].filter((one) => one.hasSynced || !one.isForbidden)
       .map(({ connectedSince }) => connectedSince ?? now);
     const observedSince = Math.max(atMs, ...connectedSince);
     const remainingMs = observedSince + this.#silentAfterMs - now;

@@ -6,6 +6,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { agentLeaseFor, agentLeaseName, agentLeaseSelector, DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
 import { keyOfName, leases } from "../api/objects.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
+import { type ApiClient, ApiError } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
 import { AgentLiveness, requireResponsiveAgent } from "./agent_liveness.ts";
@@ -14,13 +15,21 @@ const MINUTE = 60_000;
 const AGENT_LEASES = { namespace: "driver", labelSelector: agentLeaseSelector("d") };
 const LABELS = { [DRIVER_NAME_LABEL]: "d" };
 
-/** Starts an API server with the LVMNodes `a` and `b`, and observes their agents. */
-async function observe() {
+/**
+ * Starts an API server with the LVMNodes `a` and `b`, and observes their agents.
+ *
+ * @param refusal the status with which the API server refuses to list Leases; it does not, when absent
+ */
+async function observe(refusal?: number) {
   const api = FakeApiServer.start({ resources: [lvmNodes] });
   const client = new HttpClient({ url: api.url }, { userAgent: "test" });
   const clock = new FakeClock();
   const nodes = new Informer(client, lvmNodes, { clock });
-  const agentLeases = new Informer(client, leases, { ...AGENT_LEASES, clock });
+  const list = () => Promise.reject(new ApiError("listing leases: refused", { status: refusal!, reason: "Refused" }));
+  const refusing = { list, watch: client.watch.bind(client) } as Partial<ApiClient> as ApiClient;
+  const agentLeases = new Informer(refusal === undefined ? client : refusing, leases, {
+    ...{ ...AGENT_LEASES, clock, backoff: { startMs: MINUTE, capMs: MINUTE } },
+  });
   const agents = new AgentLiveness({ nodes, agentLeases, clock });
   const changes: string[] = [];
   agents.subscribe((name) => changes.push(`${name} ${agents.isSilent(name) ? "silent" : "reports"}`));
@@ -43,14 +52,22 @@ async function observe() {
   const startLeases = async (...names: string[]) => {
     for (const name of names) api.put(leases, agentLeaseFor(nodes.get(name)!, "driver"));
     running.push(agentLeases.start(stop.signal));
-    await agentLeases.synced;
+    if (refusal === undefined) await waitUntil(() => api.watchCount === 2, "the watches");
   };
   const bookmark = async () => {
     api.sendBookmarks();
     await new Promise((resolve) => setTimeout(resolve, 5));
   };
+  /** Lets minutes pass, after each of which `b` reports. */
+  const minutes = async (count: number) => {
+    for (let minute = 1; minute <= count; minute++) {
+      await clock.advance(MINUTE);
+      await bookmark();
+      await report("b");
+    }
+  };
   return {
-    ...{ bookmark, api, client, agents, clock, changes, report, renew, startLeases },
+    ...{ minutes, bookmark, api, client, agents, clock, changes, report, renew, startLeases },
     [Symbol.asyncDispose]: async () => {
       agents.stop();
       stop.abort();
@@ -63,10 +80,8 @@ async function observe() {
 
 Deno.test("AgentLiveness: an agent is silent after five minutes without a report, and not after its next report", async () => {
   await using s = await observe();
-  for (let minute = 1; minute <= 4; minute++) {
-    await s.clock.advance(MINUTE);
-    await s.report("b");
-  }
+  await s.startLeases();
+  await s.minutes(4);
   assertEquals(s.changes, []);
   await s.clock.advance(MINUTE);
   assertEquals([s.changes, s.agents.isSilent("a"), s.agents.isSilent("b")], [["a silent"], true, false]);
@@ -87,11 +102,7 @@ Deno.test("AgentLiveness: a renewal of the agent's Lease is a sign of life, as i
     await s.report("b"); // version 0.1.0 does not know Leases
   }
   assertEquals(s.changes, []);
-  for (let minute = 1; minute <= 6; minute++) {
-    await s.clock.advance(MINUTE);
-    await s.bookmark();
-    await s.report("b");
-  }
+  await s.minutes(6);
   assertEquals(s.changes, ["a silent"]);
   await s.renew("a");
   assertEquals(s.changes, ["a silent", "a reports"]);
@@ -104,6 +115,34 @@ Deno.test("AgentLiveness: while nothing comes from the watch of the Leases, no a
     await s.clock.advance(MINUTE);
     await s.report("b"); // the LVMNodes are watched
   }
+  assertEquals(s.changes, []);
+});
+
+Deno.test("AgentLiveness: before the Leases are known, no agent is silent, unless this process may not list them", async () => {
+  for (const [status, expected] of [[500, []], [429, []], [0, []], [403, ["a silent"]]] as const) {
+    await using s = await observe(status);
+    await s.startLeases();
+    for (let minute = 1; minute <= 12; minute++) {
+      await s.clock.advance(MINUTE);
+      await s.report("b"); // and a renews a Lease
+    }
+    assertEquals(s.changes, [...expected], `${status}`);
+  }
+});
+
+Deno.test("AgentLiveness: an agent that renews as late as it may is not silent after an outage of two minutes", async () => {
+  await using s = await observe();
+  await s.startLeases("a", "b");
+  await s.renew("a");
+  for (const ms of [60_000, 60_000, 55_000]) {
+    await s.clock.advance(ms);
+    await s.report("b");
+    await s.renew("b");
+  }
+  await s.clock.advance(135_000); // without the API server; a would have renewed after another 5 s
+  await s.renew("a");
+  await s.renew("b");
+  await s.clock.advance(1_000);
   assertEquals(s.changes, []);
 });
 
@@ -123,38 +162,33 @@ Deno.test("AgentLiveness: a Lease of a node without an LVMNode, or of something 
 
 Deno.test("AgentLiveness: a change of another field is no report", async () => {
   await using s = await observe();
-  await s.clock.advance(2 * MINUTE);
+  await s.startLeases();
+  await s.minutes(2);
   await s.client.patch(lvmNodes, { name: "a" }, { merge: { metadata: { annotations: { note: "x" } } } });
-  await s.report("b");
-  await s.clock.advance(2 * MINUTE);
-  await s.report("b");
+  await s.minutes(2);
   await s.clock.advance(MINUTE);
   assertEquals(s.changes, ["a silent"]);
 });
 
 Deno.test("AgentLiveness: while the API server does not answer, and for five minutes afterwards, no agent is silent", async () => {
   await using s = await observe();
-  for (let minute = 1; minute <= 20; minute++) await s.clock.advance(MINUTE);
+  await s.startLeases();
+  await s.clock.advance(20 * MINUTE);
   assertEquals(s.changes, [], "no message came, not even a bookmark");
+  await s.bookmark();
   await s.report("b");
-  for (let minute = 1; minute <= 4; minute++) {
-    await s.clock.advance(MINUTE);
-    await s.report("b");
-  }
+  await s.minutes(4);
   assertEquals(s.changes, []);
-  await s.clock.advance(MINUTE);
-  await s.report("b");
+  await s.minutes(1);
   await waitUntil(() => s.changes.length > 0, "the silence of a");
   assertEquals(s.changes, ["a silent"]);
 });
 
 Deno.test("AgentLiveness: an agent whose LVMNode is deleted is forgotten", async () => {
   await using s = await observe();
+  await s.startLeases();
   await s.client.delete(lvmNodes, { name: "a" });
-  for (let minute = 1; minute <= 6; minute++) {
-    await s.clock.advance(MINUTE);
-    await s.report("b");
-  }
+  await s.minutes(6);
   assertEquals([s.changes, s.agents.isSilent("a")], [[], false]);
 });
 
