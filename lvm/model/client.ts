@@ -48,6 +48,9 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/(?:logical volume|LV) \S+ not found in volume group/i, "NotFound"],
 ];
 
+/** What LVM prints about each LV or group that a command changed, with LC_ALL=C. */
+const CHANGED = /^\s*(?:Logical volume \S+ (?:successfully removed|changed)|Volume group \S+ successfully changed)/m;
+
 /** Returns the kind of error for the output of a failed command of LVM. */
 export function classifyRefusal(output: Output): ErrorKind {
   return REFUSALS.find(([pattern]) => pattern.test(output.stderr))?.[1] ?? "CommandFailed";
@@ -204,11 +207,42 @@ export class Lvm {
    * @throws {StorageError} of the kind that {@linkcode classifyRefusal} returns, besides those of {@linkcode Exec.run}
    */
   async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
+    await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths));
+  }
+
+  /**
+   * Runs an LVM command that changes what it selects (`--select`): nothing, and without an error, when nothing in the group
+   * matches, or the group or the LV has another name by now.
+   *
+   * @param options.isLast false if another change of the group follows at once, whose end is the end of both. LVM writes all
+   * metadata of a group each time, so after a loss of power neither is there, the first, or both
+   * @returns whether something was changed, by what LVM printed
+   * @throws {StorageError} those of {@linkcode Lvm.change}, other than `NotFound`
+   */
+  async changeSelected(group: VolumeGroup, args: readonly string[], { isLast = true } = {}): Promise<boolean> {
+    let isChanged = false;
+    try {
+      await this.#change(group, args, async ({ stdout }) => {
+        isChanged = CHANGED.test(stdout);
+        if (isChanged && isLast) await flushDisks(this.exec, group.pvPaths);
+      });
+    } catch (error) {
+      if (!(error instanceof StorageError && error.kind === "NotFound")) throw error;
+    }
+    return isChanged;
+  }
+
+  /** @param afterSuccess what belongs to the change, and is done before it counts as made */
+  async #change(
+    group: VolumeGroup,
+    args: readonly string[],
+    afterSuccess: (output: Output) => Promise<void>,
+  ): Promise<void> {
     const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
     const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
     const change = runThen(this.exec, command, async (output) => {
       if (output.code !== 0) throw commandError(command, output, classifyRefusal(output));
-      await flushDisks(this.exec, group.pvPaths);
+      await afterSuccess(output);
     });
     this.#pendingChanges.add(change);
     const end = () => {

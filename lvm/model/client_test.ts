@@ -185,3 +185,33 @@ Deno.test("a change fails when no disk of its group could be flushed; one disk i
   const error = await assertRejects(() => lvm.change(group, ["lvcreate"]), StorageError, "error syncing '/dev/sda'");
   assertEquals(error.kind, "CommandFailed");
 });
+
+Deno.test("changeSelected() returns whether LVM says that it changed something, and flushes the disks only then", async () => {
+  const group = { name: "data", pvPaths: ["/dev/sda"] } as unknown as VolumeGroup;
+  const selected = async (output: Partial<Output>, options?: { isLast: boolean }) => {
+    const programs: string[] = [];
+    const run = ({ program }: Command): Promise<Output> => {
+      programs.push(program);
+      return Promise.resolve({ code: 0, stdout: "", stderr: "", ...(program === "lvm" && output) });
+    };
+    const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+    return [await lvm.changeSelected(group, ["lvremove"], options), programs.join(" ")];
+  };
+  for (
+    const stdout of [
+      '  Logical volume "a" successfully removed.\n',
+      "  Logical volume data/a changed.\n",
+      '  Volume group "data" successfully changed\n',
+    ]
+  ) {
+    assertEquals(await selected({ stdout }), [true, "lvm sync"]);
+    assertEquals(await selected({ stdout }, { isLast: false }), [true, "lvm"]);
+  }
+  assertEquals(await selected({}), [false, "lvm"]);
+  assertEquals(await selected({ code: 5, stderr: '  Failed to find logical volume "data/a"' }), [false, "lvm"]);
+  const error = await assertRejects(
+    () => selected({ code: 5, stderr: "  data/a in use: not deactivating" }),
+    StorageError,
+  );
+  assertEquals(error.kind, "InUse");
+});

@@ -70,11 +70,23 @@ export interface LvchangeOptions extends Pick<CommonOptions, "yes" | "config"> {
   readonly permission?: "r" | "rw";
 }
 
-/** Options of lvremove(8). */
-export interface LvremoveOptions extends Pick<CommonOptions, "yes"> {
-  /** The UUID of the LV. LVM removes nothing when another LV has the name by now. */
+/**
+ * What an LV must be so that a command changes it. LVM checks it under the lock under which it changes the LV, and changes
+ * nothing, without an error, when it is not so (lvmreport(7), "SELECTION").
+ */
+export interface Selection {
+  /** The UUID of the LV: another LV may have the name by now. */
   readonly uuid: string;
+  /** Tags that it has. */
+  readonly tags?: readonly string[];
+  /** It has no snapshots, and is no external origin: these would be removed with it. */
+  readonly withoutDependents?: true;
+  /** All of its disks are there, and in use. */
+  readonly healthy?: true;
 }
+
+/** Options of lvremove(8). */
+export interface LvremoveOptions extends Pick<CommonOptions, "yes">, Selection {}
 
 /** Options of lvconvert(8). */
 export interface LvconvertOptions extends Pick<CommonOptions, "yes"> {
@@ -86,6 +98,8 @@ export interface LvconvertOptions extends Pick<CommonOptions, "yes"> {
 export interface VgchangeOptions extends Pick<CommonOptions, "addtag"> {
   /** Tags to remove. */
   readonly deltag?: readonly string[];
+  /** What an LV of the group must be, so that the tags of the group are changed. */
+  readonly select?: Selection;
 }
 
 /**
@@ -141,8 +155,8 @@ export function lvconvert(options: LvconvertOptions, lv: string): string[] {
  *
  * @param lv the LV, as `vg/lv`
  */
-export function lvremove({ uuid, ...options }: LvremoveOptions, lv: string): string[] {
-  return ["lvremove", ...optionArguments({ ...options, select: `lv_uuid=${uuid}` }), lv];
+export function lvremove({ yes, ...selection }: LvremoveOptions, lv: string): string[] {
+  return ["lvremove", ...optionArguments({ ...(yes && { yes }), select: selectionText(selection) }), lv];
 }
 
 /**
@@ -150,8 +164,18 @@ export function lvremove({ uuid, ...options }: LvremoveOptions, lv: string): str
  *
  * @param vg The volume group.
  */
-export function vgchange(options: VgchangeOptions, vg: string): string[] {
-  return ["vgchange", ...optionArguments(options), vg];
+export function vgchange({ select, ...options }: VgchangeOptions, vg: string): string[] {
+  return ["vgchange", ...optionArguments({ ...options, ...(select && { select: selectionText(select) }) }), vg];
+}
+
+/** Returns a selection as LVM reads it. Tags have no quotes (lvm(8), "VALID NAMES"). */
+function selectionText({ uuid, tags = [], withoutDependents, healthy }: Selection): string {
+  return [
+    `lv_uuid=${uuid}`,
+    ...tags.map((tag) => `lv_tags="${tag}"`),
+    ...(withoutDependents ? ["lv_role!=origin"] : []),
+    ...(healthy ? ['lv_health_status=""'] : []),
+  ].join(" && ");
 }
 
 function optionArguments(options: object): string[] {

@@ -57,6 +57,14 @@ const COMMANDS: readonly (readonly [args: string[], line: string])[] = [
   [lvremove({ uuid: "a-b" }, "data/pool"), "lvremove --select lv_uuid=a-b data/pool"],
   // groups
   [vgchange({ addtag: ["a"] }, "data"), "vgchange --addtag a data"],
+  [
+    lvremove({ yes: true, uuid: "a-b", tags: ["c", "d"], withoutDependents: true, healthy: true }, "data/v"),
+    'lvremove --yes --select lv_uuid=a-b && lv_tags="c" && lv_tags="d" && lv_role!=origin && lv_health_status="" data/v',
+  ],
+  [
+    vgchange({ deltag: ["a"], select: { uuid: "a-b", tags: ["c"] } }, "data"),
+    'vgchange --deltag a --select lv_uuid=a-b && lv_tags="c" data',
+  ],
   [vgchange({ deltag: ["a", "b"] }, "data"), "vgchange --deltag a --deltag b data"],
 ];
 

@@ -79,6 +79,8 @@ export interface LogicalVolume {
   readonly active: boolean;
   /** True if the kernel holds back what is written to its device, as during a change of its tables. */
   readonly suspended: boolean;
+  /** True if LVM does not permit writes to it (lvchange(8), `--permission`). */
+  readonly readOnly?: true;
   /** True if something has its device open: a mount, a process, another device. */
   readonly open: boolean;
   /**
@@ -309,6 +311,7 @@ function parseLv(
     active: asString(row.lv_active) !== "",
     suspended: parseFlag(row.lv_suspended),
     open: parseFlag(row.lv_device_open),
+    ...(asString(row.lv_attr ?? "")[1] === "r" ? { readOnly: true } : {}),
     layout,
     ...layoutFields,
     health: asString(row.lv_health_status),

@@ -109,10 +109,12 @@ export class Eraser {
 
   /** Makes the device of an LV writable. A device is read-only by its permission in LVM, or by blockdev(8), or by both. */
   async #allowWrites({ lv, group }: LocatedLv): Promise<void> {
+    const permit = () => this.#options.lvm.change(group, lvchange({ permission: "rw" }, lvPath({ lv, group })));
+    if (lv.readOnly) await permit();
     if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
     await allowWrites(this.#exec, lv.devicePath);
     if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
-    await this.#options.lvm.change(group, lvchange({ permission: "rw" }, lvPath({ lv, group })));
+    await permit();
   }
 
   async #eraseChunk({ lv }: LocatedLv, { erase, offset, length, total }: Chunk): Promise<void> {

@@ -14,6 +14,7 @@ import type { Clock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
 import { StorageError } from "../error.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
+import { DELETED } from "../model/tag_text.ts";
 import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
@@ -25,7 +26,7 @@ import { cowSnapshotsOn, findPool, isCowSnapshot, isDriverPool, isThin, lvsInPoo
 import { BackgroundWorker } from "../worker.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
-import { lvchange, lvchangeTags, lvextend, lvremove } from "../model/commands.ts";
+import { lvchange, lvchangeTags, lvextend, lvremove, type Selection, vgchange } from "../model/commands.ts";
 
 /** Options of {@linkcode Reaper}. */
 export interface ReaperOptions {
@@ -262,8 +263,12 @@ export class Reaper {
     requireNoDependents(deleted); // an erasure would fill their COW space
     const emptied = await this.#extendLastOfPool(deleted);
     const isErased = emptied !== undefined || needsErasure(deleted);
-    const removable = isErased ? await this.#erase(deleted, emptied) : deleted;
-    if (removable === undefined || this.#worker.stopped) return;
+    if (isErased) await this.#erase(deleted, emptied);
+    if (this.#worker.stopped) return;
+    if (await this.#removeUnchanged(deleted, isErased)) return this.#onRemoved();
+    const removable = await this.#findAgain(deleted);
+    if (removable === undefined) return;
+    if (isErased) requireErasable(removable);
     requireNoDependents(removable);
     const { lv, group, tags } = removable;
     const records = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
@@ -275,20 +280,39 @@ export class Reaper {
   }
 
   /**
+   * Removes a deleted LV, and its records, if it is still deleted, no other LV depends on it, and none of its disks is missing
+   * if it was erased. LVM decides that when it removes them, so no report is needed.
+   *
+   * @param deleted the LV in a report, which may be older than an erasure
+   * @returns whether the LV was removed; if not, a report shows why
+   */
+  async #removeUnchanged({ lv, group, tags }: DeletedLv, isErased: boolean): Promise<boolean> {
+    // the removal of a thin LV may be that of its pool; whether a RAID LV is erased depends on more than a selection can say
+    if (lv.layout.some((layout) => ["thin", "raid"].includes(layout))) return false;
+    const selection: Selection = {
+      uuid: lv.uuid,
+      tags: [DELETED + tags.id],
+      withoutDependents: true,
+      ...(isErased && { healthy: true }),
+    };
+    const deltag = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
+    if (deltag.length > 0) {
+      const removeRecords = vgchange({ deltag, select: selection }, group.name);
+      if (!await this.#lvm.changeSelected(group, removeRecords, { isLast: false })) return false;
+    }
+    return await this.#lvm.changeSelected(group, lvremove({ yes: true, ...selection }, lvPath({ lv, group })));
+  }
+
+  /**
    * Erases a deleted LV, or by it the whole pool.
    *
-   * @returns the LV in a report after the erasure; `undefined` when it must not be removed
-   * @throws {StorageError} `FailedPrecondition` when a disk of it was missing before or after the erasure
+   * @throws {StorageError} `FailedPrecondition` when a disk of it was missing before the erasure
    */
-  async #erase(deleted: DeletedLv, emptied: EmptiedPool | undefined): Promise<DeletedLv | undefined> {
+  async #erase(deleted: DeletedLv, emptied: EmptiedPool | undefined): Promise<void> {
     requireErasable(deleted);
     const active = await this.#ensureActive(emptied?.wiper ?? deleted);
     requireErasable({ ...active, tags: deleted.tags });
     await this.#eraser.erase(active, emptied?.pool.size);
-    if (this.#worker.stopped) return undefined;
-    const erased = await this.#findAgain(deleted);
-    if (erased !== undefined) requireErasable(erased);
-    return erased;
   }
 
   /**

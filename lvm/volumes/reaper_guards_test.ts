@@ -84,3 +84,51 @@ Deno.test("Reaper keeps a pool in which an LV was created when its last one was 
   assertEquals([await finish(), poolChanges], [[], []]);
   assertEquals(group.lvs.map(({ name }) => name).sort(), [pool.name, "other"].sort());
 });
+
+/** Deletes the volume, with the record of its use, and lets something happen after it was erased. */
+async function removeDespite(happens: (parts: Awaited<ReturnType<typeof setUp>>) => unknown) {
+  const parts = await setUp({ pvCount: 2 });
+  const { machine, group, reaper, volumes, finish } = parts;
+  const [lv] = group.lvs;
+  const record = `denolith.used=test:${id}:${lv!.uuid}`;
+  group.tags.add(record);
+  await volumes.delete(id);
+  machine.fault = async ({ args }) => {
+    if (args[0] !== "vgchange") return undefined;
+    machine.fault = undefined;
+    await happens(parts);
+    return undefined;
+  };
+  reaper.wake();
+  return { errors: await finish(), names: group.lvs.map(({ name }) => name), hasRecord: group.tags.has(record) };
+}
+
+Deno.test("Reaper keeps a volume, and the record of its use, from which an administrator took the mark after it was erased", async () => {
+  const { errors, names, hasRecord } = await removeDespite(({ group }) =>
+    group.lvs[0]!.tags.delete(`denolith.deleted=${id}`)
+  );
+  assertEquals([errors, names.length, hasRecord], [[], 1, true]);
+});
+
+Deno.test("Reaper keeps a volume, and the record of its use, whose disk went missing after it was erased", async () => {
+  const { errors, names, hasRecord } = await removeDespite(({ group }) => {
+    group.missingPvs = 2;
+  });
+  assertEquals([names.length, hasRecord, errors.length], [1, true, 1]);
+  assert(errors[0]!.includes("physical volumes of it are missing"), errors[0]);
+});
+
+Deno.test("Reaper removes a volume, and the record of its use, that an administrator renamed after it was erased", async () => {
+  const result = await removeDespite(({ group }) => group.lvs[0]!.name = "renamed");
+  assertEquals(result, { errors: [], names: [], hasRecord: false });
+});
+
+Deno.test("Reaper keeps another LV that has the name of a deleted one since it was erased, and removes that one", async () => {
+  const { errors, names, hasRecord } = await removeDespite(async ({ machine, group }) => {
+    const { name } = group.lvs[0]!;
+    group.lvs[0]!.name = "renamed";
+    const args = ["lvcreate", "--yes", "--name", name, "--size", "4194304b", "data"];
+    assertEquals((await machine.run({ program: "lvm", args, mutates: true })).code, 0);
+  });
+  assertEquals([errors, names.length, names.includes("renamed"), hasRecord], [[], 1, false, false]);
+});

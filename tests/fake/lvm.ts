@@ -25,6 +25,7 @@ import {
 } from "./lvm_options.ts";
 import { refuseAccess } from "./lvm_access.ts";
 import { cowMaxExtents, findLv, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
+import { isSelected } from "./lvm_selection.ts";
 import { lvcreate } from "./lvcreate.ts";
 import { refuseFullMetadata } from "./metadata_area.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
@@ -79,20 +80,18 @@ function inUseMessage(machine: FakeMachine, group: string, lv: FakeLv): string {
 
 function lvremove(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional } = parseOptions(args, { "--yes": 0, "--select": 1 });
-  const selected = /^lv_uuid=([\w-]{38})$/.exec(options.get("--select")?.[0] ?? "")?.[1];
-  if (options.has("--select") && selected === undefined) {
-    throw new Error(`lvremove: an odd selection: ${args.join(" ")}`);
-  }
+  let printed = "";
   for (const path of positional) {
     const found = findLv(machine, path);
     if ("code" in found) return found;
     const { group, lv } = found;
-    if (selected !== undefined && selected !== lv.uuid) continue;
+    if (!isSelected(options, group, lv)) continue;
     if (isOpen(machine, lv)) return failure(5, `  ${inUseMessage(machine, group.name, lv)}`);
     const refusal = confirmRemoval(group, lv, options.has("--yes"));
     if (refusal !== undefined) return refusal;
     const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
     for (const each of removed) machine.removeDevice(each);
+    printed += removed.map(({ name }) => `  Logical volume "${name}" successfully removed.\n`).join("");
     if (removeThin(group, lv)) continue;
     for (const { content, raid } of removed) {
       group.residualData = group.residualData.union(content.data).union(raid?.staleData ?? new Set());
@@ -100,7 +99,7 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     }
     group.lvs = group.lvs.filter((other) => !removed.includes(other));
   }
-  return ok();
+  return ok(printed);
 }
 
 function lvextend(machine: FakeMachine, args: readonly string[]): Output {
@@ -238,9 +237,10 @@ function lvrename(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function vgchange(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [name = ""] } = parseOptions(args, { "--addtag": 1, "--deltag": 1 });
+  const { options, positional: [name = ""] } = parseOptions(args, { "--addtag": 1, "--deltag": 1, "--select": 1 });
   const group = machine.groups.find((group) => group.name === name);
   if (group === undefined) return groupNotFound(name);
+  if (options.has("--select") && !group.lvs.some((lv) => isSelected(options, group, lv))) return ok();
   for (const tag of options.get("--deltag") ?? []) group.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) group.tags.add(tag);
   return ok(`  Volume group "${name}" successfully changed\n`);

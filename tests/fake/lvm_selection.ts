@@ -1,0 +1,35 @@
+/**
+ * The selections that the fake machine's `lvm` knows, after LVM 2.03 (lvmreport(7), "SELECTION").
+ *
+ * @module
+ */
+
+import type { FakeGroup, FakeLv } from "./machine.ts";
+import { lvHealthStatus } from "./pvs.ts";
+
+/** The terms, by their forms. */
+const TERMS: readonly [RegExp, (group: FakeGroup, lv: FakeLv, value: string) => boolean][] = [
+  [/^lv_uuid=([\w-]{38})$/, (_group, lv, uuid) => lv.uuid === uuid],
+  [/^lv_tags="([^"]+)"$/, (_group, lv, tag) => lv.tags.has(tag)],
+  [/^lv_role!=origin$/, (group, lv) => group.lvs.every(({ origin }) => origin?.name !== lv.name)],
+  [/^lv_health_status=""$/, (group, lv) => lvHealthStatus(group, lv) === ""],
+];
+
+/**
+ * Reports whether an LV is in the selection of a command; any LV is without one.
+ *
+ * @throws {Error} for a selection without UUID, or with a term that the fake does not know: a mistake of the driver
+ */
+export function isSelected(options: ReadonlyMap<string, readonly string[]>, group: FakeGroup, lv: FakeLv): boolean {
+  const [text] = options.get("--select") ?? [];
+  if (text === undefined) return true;
+  if (!text.startsWith("lv_uuid=")) throw new Error(`an odd selection: ${text}`);
+  const results = text.split(" && ").map((term) => {
+    for (const [form, matches] of TERMS) {
+      const match = form.exec(term);
+      if (match !== null) return matches(group, lv, match[1] ?? "");
+    }
+    throw new Error(`an odd selection: ${text}`);
+  });
+  return results.every(Boolean);
+}
