@@ -62,6 +62,7 @@ export async function withinDeadline<T>(
 ): Promise<T | undefined> {
   const { promise: deadline, resolve } = Promise.withResolvers<undefined>();
   const giveUp = () => resolve(undefined);
+  if (signal?.aborted) giveUp();
   const cancel = clock.after(ms, giveUp);
   signal?.addEventListener("abort", giveUp, { once: true });
   try {

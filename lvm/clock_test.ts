@@ -27,6 +27,8 @@ Deno.test("withinDeadline() returns the promise's value, or undefined after the 
   const aborted = withinDeadline(never, 1_000, { clock, signal: controller.signal });
   controller.abort();
   assertEquals([await aborted, clock.pendingTimers], [undefined, 0]);
+  const tooLate = withinDeadline(never, 1_000, { clock, signal: controller.signal });
+  assertEquals(await Promise.race([tooLate, nextTurn().then(() => "still waiting")]), undefined);
 });
 
 Deno.test("backoffMs() doubles with each failure up to its limit", () => {
