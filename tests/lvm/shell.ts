@@ -290,7 +290,8 @@ Deno.test({
     for (const lvmConfig of [undefined, "activation/udev_sync=0 activation/udev_rules=0 activation/monitoring=0"]) {
       await using opened = await openShell(systemClock, lvmConfig);
       const { exec } = opened;
-      const ways = { process: new HostExec(defined({ lvmConfig })), shell: exec };
+      // as in a service
+      const ways = { process: new HostExec({ ownSessions: false, ...defined({ lvmConfig }) }), shell: exec };
       console.log(lvmConfig === undefined ? "without settings" : `with ${lvmConfig}`);
       const kinds: Record<string, (name: string, way: Way) => string[]> = {
         report: () => [...REPORT_COMMAND.args],
