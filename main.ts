@@ -5,12 +5,13 @@
  * @module
  */
 
-import { checkFlags, messageOf, parseCommandLine, UsageError } from "./cli/command_line.ts";
+import { checkFlags, exitStatusOf, parseCommandLine } from "./cli/command_line.ts";
 import { SUBCOMMANDS } from "./cli/commands.ts";
 import { permissionsFor } from "./cli/permissions.ts";
-import { isSandboxed, runSandboxed, serveWorker, type WorkerRequest } from "./cli/sandbox.ts";
-import { abortOnSignals } from "./cli/shutdown.ts";
-import { StorageError } from "./lvm/error.ts";
+import { abortOnSignals, runSandboxed } from "./cli/sandbox.ts";
+
+/** The module of the worker. In the bundled driver, it is next to this one. */
+const WORKER = import.meta.resolve(import.meta.url.endsWith(".ts") ? "./cli/worker.ts" : "./worker.js");
 
 /**
  * Runs a command line.
@@ -32,30 +33,14 @@ export function main(
     const { name, flags } = request;
     const subcommand = SUBCOMMANDS[name]!;
     await checkFlags(name, subcommand, flags);
-    const { access } = subcommand;
+    if (subcommand.access === undefined) {
+      console.log(subcommand.text());
+      return 0;
+    }
     const end = waitForSignals();
-    if (access === undefined) return await execute({ name, flags }, end);
-    const permissions = permissionsFor(await access(flags), import.meta.filename!);
-    return await runInSandbox({ name, flags }, { module: import.meta.url, permissions, end });
+    const permissions = permissionsFor(await subcommand.access(flags), decodeURIComponent(new URL(WORKER).pathname));
+    return await runInSandbox({ name, flags }, { module: WORKER, permissions, end });
   });
 }
 
-/** Runs the body of a subcommand. @returns its exit status */
-export function execute({ name, flags }: WorkerRequest, end: AbortSignal): Promise<number> {
-  return exitStatusOf(() => SUBCOMMANDS[name]!.run(flags, end));
-}
-
-/** Runs a function and prints its error, if any, on standard error. @returns the exit status */
-async function exitStatusOf(body: () => Promise<number>): Promise<number> {
-  try {
-    return await body();
-  } catch (error) {
-    console.error(`denolith: ${messageOf(error)}`);
-    if (error instanceof UsageError) return 2;
-    return error instanceof StorageError && error.kind === "InvalidArgument" ? 2 : 1;
-  }
-}
-
-// The sandbox's worker loads this module, too, and then runs the subcommand that the main thread sends.
-if (isSandboxed()) serveWorker(execute);
-else if (import.meta.main) Deno.exit(await main(Deno.args));
+if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -2,7 +2,8 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { WorkerRequest } from "./cli/sandbox.ts";
 import { UsageError } from "./cli/command_line.ts";
 import { StorageError } from "./lvm/error.ts";
-import { execute, main } from "./main.ts";
+import { execute } from "./cli/worker.ts";
+import { main } from "./main.ts";
 import { collectPrinted } from "./tests/fake/subcommand.ts";
 
 /** Runs a command line, with the bodies of subcommands in this process. */
@@ -12,7 +13,7 @@ async function run(...args: string[]) {
   const end = new AbortController();
   const status = await main(args, {
     runInSandbox: async (request, options) => {
-      assertEquals([options.end, options.module], [end.signal, new URL("main.ts", import.meta.url).href]);
+      assertEquals([options.end, options.module], [end.signal, new URL("cli/worker.ts", import.meta.url).href]);
       assert(Array.isArray((options.permissions as Deno.PermissionOptionsObject).run));
       sandboxed.push(request);
       return await execute(request, end.signal);

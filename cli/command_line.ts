@@ -6,6 +6,7 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
+import { StorageError } from "../lvm/error.ts";
 import type { AccessScope } from "./permissions.ts";
 
 /** A flag of a subcommand. */
@@ -41,8 +42,8 @@ export interface Argument {
 /** Values of the flags that are given or have a default, by name, and of the argument, by its placeholder. */
 export type Flags = Readonly<Record<string, string>>;
 
-/** A subcommand. */
-export interface Subcommand {
+/** What the help says of a subcommand. */
+interface SubcommandHelp {
   /** Description of one line, for the list of subcommands. */
   readonly summary: string;
   /** Description for its own help: paragraphs, separated by empty lines. */
@@ -53,19 +54,23 @@ export interface Subcommand {
   readonly flags: Readonly<Record<string, Flag>>;
   /** Example of a command line. */
   readonly example?: string;
-  /**
-   * Returns what its body may access. The body runs in a worker that is permitted no more. A subcommand without this
-   * method runs in the process itself.
-   */
-  access?(flags: Flags): Promise<AccessScope>;
-  /**
-   * Runs its body.
-   *
-   * @param end aborted when the process is asked to end
-   * @returns the exit status
-   */
-  run(flags: Flags, end: AbortSignal): Promise<number>;
 }
+
+/** A subcommand whose body runs in the worker. */
+interface WorkingSubcommand extends SubcommandHelp {
+  /** Returns what its body may access. The worker is permitted no more. */
+  access(flags: Flags): Promise<AccessScope>;
+}
+
+/** A subcommand that only prints a text. */
+interface PrintingSubcommand extends SubcommandHelp {
+  readonly access?: undefined;
+  /** Returns the text. */
+  text(): string;
+}
+
+/** A subcommand. */
+export type Subcommand = WorkingSubcommand | PrintingSubcommand;
 
 /** Width of the help, in columns. */
 const MAX_COLUMNS = 100;
@@ -82,6 +87,17 @@ export class UsageError extends Error {}
 /** Returns the message of an error, or a thrown value as a string. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** Runs a function and prints its error, if any, on standard error. @returns the exit status */
+export async function exitStatusOf(body: () => Promise<number>): Promise<number> {
+  try {
+    return await body();
+  } catch (error) {
+    console.error(`denolith: ${messageOf(error)}`);
+    if (error instanceof UsageError) return 2;
+    return error instanceof StorageError && error.kind === "InvalidArgument" ? 2 : 1;
+  }
 }
 
 /** A parsed command line: a subcommand with its flags, or the help. */

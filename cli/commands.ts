@@ -1,6 +1,5 @@
 /**
- * The subcommands: their flags, their help, and what each of them may access. The body of a subcommand is imported
- * where it runs, so that the process that parses the command line loads nothing of it.
+ * The subcommands: their flags, their help, and what each of them may access. Their bodies are in the worker.
  *
  * @module
  */
@@ -62,7 +61,6 @@ const standalone: Subcommand = {
     directories: [...await withRealPaths(parseMountRoots(flags["mount-roots"]!)), ...cgroupDirectories(flags)],
     variables: shellVariables(flags),
   }),
-  run: async (flags, end) => await (await import("./standalone.ts")).standalone(flags, end),
 };
 
 const node: Subcommand = {
@@ -118,7 +116,6 @@ const node: Subcommand = {
   },
   example: "denolith node --node-name worker-1 --kubeconfig /etc/denolith/kubeconfig",
   access: nodeAccess,
-  run: async (flags, end) => await (await import("./node.ts")).node(flags, end),
 };
 
 const controller: Subcommand = {
@@ -153,7 +150,6 @@ const controller: Subcommand = {
   },
   example: "denolith controller --disable-controllers resizer",
   access: controllerAccess,
-  run: async (flags, end) => await (await import("./controller.ts")).controller(flags, end),
 };
 
 const doctor: Subcommand = {
@@ -174,7 +170,6 @@ const doctor: Subcommand = {
   },
   example: "denolith doctor --volume-groups data",
   access: (flags) => Promise.resolve({ sockets: [socketPath(flags.endpoint!)], directories: [] }),
-  run: async (flags) => await (await import("./inspect.ts")).doctor(flags),
 };
 
 const status: Subcommand = {
@@ -201,7 +196,6 @@ const status: Subcommand = {
   },
   example: "denolith status --node-name worker-1",
   access: statusAccess,
-  run: async (flags) => await (await import("./inspect.ts")).status(flags),
 };
 
 const forgetNode: Subcommand = {
@@ -224,17 +218,13 @@ const forgetNode: Subcommand = {
   },
   example: "denolith forget-node worker-1 --kubeconfig ~/.kube/config --yes",
   access: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiAccess(flags) }),
-  run: async (flags) => await (await import("./forget_node.ts")).forgetNode(flags),
 };
 
 const version: Subcommand = {
   summary: "Print the version",
   about: "Prints the versions of denolith and of its runtime.",
   flags: {},
-  run: () => {
-    console.log(`denolith ${manifest.version} (deno ${Deno.version.deno}, V8 ${Deno.version.v8})`);
-    return Promise.resolve(0);
-  },
+  text: () => `denolith ${manifest.version} (deno ${Deno.version.deno}, V8 ${Deno.version.v8})`,
 };
 
 /** The subcommands by name, in the order of the help. */

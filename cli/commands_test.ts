@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { flagsOf, SubcommandFolder } from "../tests/fake/subcommand.ts";
 import { SUBCOMMANDS } from "./commands.ts";
+import { WORKING_SUBCOMMANDS } from "./worker.ts";
 
 /** Returns the sockets and directories that a command line needs. */
 async function accessOf(...args: string[]) {
@@ -43,4 +44,9 @@ Deno.test("the other subcommands may access no directories, and no sockets but t
   assertEquals(await accessOf("status", "--node-name", "n1", ...cluster), { sockets: [], directories: [] });
   assertEquals(await accessOf("forget-node", "n1", ...cluster), { sockets: [], directories: [] });
   assertEquals(SUBCOMMANDS["version"]!.access, undefined);
+});
+
+Deno.test("the worker has a body for each subcommand that accesses anything, and for no other", () => {
+  const working = Object.entries(SUBCOMMANDS).filter(([, { access }]) => access !== undefined);
+  assertEquals(WORKING_SUBCOMMANDS, working.map(([name]) => name));
 });

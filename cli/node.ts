@@ -22,7 +22,7 @@ import { bindService, type BoundService } from "../csi/service.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { type Clock, systemClock, waitForAbort } from "../lvm/clock.ts";
 import type { VolumeId } from "../lvm/ids.ts";
-import { GRACE_MS } from "./shutdown.ts";
+import { GRACE_MS } from "./sandbox.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer } from "../k8s/runtime/informer.ts";

@@ -1,7 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { waitForAbort } from "../lvm/clock.ts";
 import { handledErrors } from "../lvm/error.ts";
-import { isSandboxed, serveWorker, supervise, type WorkerScope } from "./sandbox.ts";
+import { waitUntil } from "../tests/fake/control_plane.ts";
+import { abortOnSignals, isSandboxed, serveWorker, supervise, type WorkerScope } from "./sandbox.ts";
 
 const REQUEST = { name: "node", flags: { "node-name": "n1" } };
 const KINDS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"];
@@ -100,4 +101,35 @@ Deno.test("supervise() goes on after an uncaught error that the subcommand handl
 
 Deno.test("isSandboxed() reports false in the main thread", () => {
   assertEquals(isSandboxed(), false);
+});
+
+/** A process that receives signals. One that nobody listens for ends it. */
+class FakeProcess {
+  readonly #listeners = new Map<string, () => void>();
+
+  addSignalListener(signal: string, listener: () => void): void {
+    this.#listeners.set(signal, listener);
+  }
+
+  removeSignalListener(signal: string, listener: () => void): void {
+    if (this.#listeners.get(signal) === listener) this.#listeners.delete(signal);
+  }
+
+  /** Sends a signal. @returns whether the process survives it */
+  send(signal: string): boolean {
+    this.#listeners.get(signal)?.();
+    return this.#listeners.has(signal);
+  }
+}
+
+Deno.test("abortOnSignals(): a further SIGINT ends the process some time after the first signal, a SIGTERM never does", async () => {
+  for (const first of ["SIGTERM", "SIGINT"]) {
+    const host = new FakeProcess();
+    const end = abortOnSignals(host, 20);
+    assertEquals(end.aborted, false);
+    assertEquals([host.send(first), end.aborted], [true, true]);
+    assertEquals(host.send("SIGINT"), true, "a supervisor may send a signal twice");
+    await waitUntil(() => !host.send("SIGINT"), "the end of the time in which SIGINT is ignored");
+    assertEquals(host.send("SIGTERM"), true);
+  }
 });

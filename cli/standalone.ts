@@ -17,7 +17,7 @@ import { formatBytes } from "../lvm/size.ts";
 import { type CreateExec, openExec } from "../lvm/shell/open.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { waitForAbort } from "../lvm/clock.ts";
-import { GRACE_MS } from "./shutdown.ts";
+import { GRACE_MS } from "./sandbox.ts";
 import { logCommand, logShellLost, startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
 import { defined } from "../lvm/defined.ts";

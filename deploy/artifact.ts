@@ -46,7 +46,7 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
 
 /** Builds the executable in `temp`. @returns the runtime in it */
 async function makeProgram(arch: Architecture, temp: string, log: (line: string) => void): Promise<Runtime> {
-  const module = await bundleDriver(temp);
+  const modules = await bundleDriver(temp);
   const output = join(temp, ARTIFACT_FILES.program);
   await Deno.writeTextFile(join(temp, "deno.json"), launchConfig({ moduleIsFile: false }));
   if (await compileNative({ arch, folder: temp, output })) return denortRuntime();
@@ -55,6 +55,6 @@ async function makeProgram(arch: Architecture, temp: string, log: (line: string)
   );
   const binary = await denoBinary(arch, temp);
   const config = launchConfig({ moduleIsFile: true });
-  await writeSelfExtracting(output, { version: manifest.version, arch, runtime: binary, module, config });
+  await writeSelfExtracting(output, { version: manifest.version, arch, runtime: binary, modules, config });
   return denoRuntime(arch, await sha256OfFile(binary));
 }

@@ -22,27 +22,35 @@ export async function bundle(entry: string, folder: string): Promise<string> {
   return output;
 }
 
-/**
- * Bundles the driver. Each of its threads keeps the text of the bundle, so that it is smaller without comments and blanks.
- *
- * @param folder folder for the file
- * @returns the path of the file
- * @throws {Error} when it cannot be bundled
- */
-export async function bundleDriver(folder: string): Promise<string> {
-  return await withoutWhitespace(await bundle("main.ts", folder));
+/** The paths of the driver's bundled modules. */
+export interface DriverModules {
+  /** The main thread: {@linkcode MODULE}. */
+  readonly main: string;
+  /** The worker, which main starts: {@linkcode WORKER_MODULE}. */
+  readonly worker: string;
 }
 
-/** Removes comments and needless blanks from a module. @returns its path */
-export async function withoutWhitespace(path: string): Promise<string> {
+/**
+ * Bundles the driver. A thread keeps the text of its bundle, so that it is smaller without comments and blanks.
+ *
+ * @param folder folder for the files
+ * @throws {Error} when it cannot be bundled
+ */
+export async function bundleDriver(folder: string): Promise<DriverModules> {
+  const [main, worker] = [await bundle("main.ts", folder), await bundle("cli/worker.ts", folder)];
   try {
-    // V8 keeps a text of one byte for each character if all of them are ASCII. Nothing else is minified: see bundle().
-    const { code } = await transform(await Deno.readTextFile(path), {
-      ...{ minifyWhitespace: true, legalComments: "none", charset: "ascii", format: "esm", target: "esnext" },
-    });
-    await Deno.writeTextFile(path, code);
-    return path;
+    for (const path of [main, worker]) await removeWhitespace(path);
   } finally {
     await stop();
   }
+  return { main, worker };
+}
+
+/** Removes comments and needless blanks from a module. The caller ends esbuild's process afterwards (`stop()`). */
+export async function removeWhitespace(path: string): Promise<void> {
+  // V8 keeps a text of one byte for each character if all of them are ASCII. Nothing else is minified: see bundle().
+  const { code } = await transform(await Deno.readTextFile(path), {
+    ...{ minifyWhitespace: true, legalComments: "none", charset: "ascii", format: "esm", target: "esnext" },
+  });
+  await Deno.writeTextFile(path, code);
 }

@@ -15,8 +15,11 @@ export const V8_FLAGS = "--optimize-for-size,--no-sparkplug,--no-maglev";
  */
 export const LAUNCH_ENV = ["DENO_NO_UPDATE_CHECK=1", "MALLOC_ARENA_MAX=1"] as const;
 
-/** File name of the bundled driver, next to its configuration. */
+/** File name of the bundled main thread, next to its configuration. */
 export const MODULE = "main.js";
+
+/** File name of the bundled worker, next to {@linkcode MODULE}. */
+export const WORKER_MODULE = "worker.js";
 
 /**
  * Deno's flags for the driver, before `--config` and the module: with the permission set, without prompts, and without
@@ -44,7 +47,7 @@ export interface Manifest {
 
 /** Settings of {@linkcode launchConfig}. */
 export interface LaunchOptions {
-  /** True if the module is a separate file. The driver needs read permission for it to start itself as a Worker. */
+  /** True if the modules are separate files. The driver needs read permission for that of its worker. */
   readonly moduleIsFile: boolean;
 }
 
@@ -64,15 +67,15 @@ export function launchConfig({ moduleIsFile }: LaunchOptions, from: Manifest = m
     nodeModulesDir: "none",
     workspace: [], // a root: Deno does not look for one in the folders above
     unstable: from.unstable ?? [],
-    permissions: { [PERMISSION_SET]: moduleIsFile ? { ...set, read: withModule(set.read) } : set },
+    permissions: { [PERMISSION_SET]: moduleIsFile ? { ...set, read: withWorker(set.read) } : set },
   };
   return JSON.stringify(config);
 }
 
-/** Adds the module to a scope for reading. Deno resolves relative paths from the folder of the configuration. */
-function withModule(scope: PermissionScope = false): PermissionScope {
+/** Adds the worker's module to a scope for reading. Deno resolves relative paths from the folder of the configuration. */
+function withWorker(scope: PermissionScope = false): PermissionScope {
   if (scope === true) return true;
-  if (scope === false) return [`./${MODULE}`];
-  if ("length" in scope) return [...scope, `./${MODULE}`];
-  return { ...scope, allow: withModule(scope.allow) as boolean | readonly string[] };
+  if (scope === false) return [`./${WORKER_MODULE}`];
+  if ("length" in scope) return [...scope, `./${WORKER_MODULE}`];
+  return { ...scope, allow: withWorker(scope.allow) as boolean | readonly string[] };
 }

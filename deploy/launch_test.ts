@@ -13,7 +13,7 @@ Deno.test("launchConfig() has Deno use no lock file, no modules folder and no wo
   assertEquals({ lock, nodeModulesDir, workspace }, { lock: false, nodeModulesDir: "none", workspace: [] });
 });
 
-Deno.test("launchConfig() permits reading a module that is a file of its own, and nothing beside it", () => {
+Deno.test("launchConfig() permits reading the worker's module if it is a file, and nothing beside it", () => {
   const readOf = (read: boolean | string[] | { allow: string[]; deny: string[] } | undefined) => {
     const denolith = { run: ["/bin/x"], ...(read === undefined ? {} : { read }) };
     const { permissions } = JSON.parse(launchConfig({ moduleIsFile: true }, { permissions: { denolith } }));
@@ -21,9 +21,9 @@ Deno.test("launchConfig() permits reading a module that is a file of its own, an
     return permissions.denolith.read;
   };
   assertEquals(readOf(true), true);
-  for (const nothing of [undefined, false, []]) assertEquals(readOf(nothing), ["./main.js"]);
-  assertEquals(readOf(["/run"]), ["/run", "./main.js"]);
-  assertEquals(readOf({ allow: ["/run"], deny: ["/run/x"] }), { allow: ["/run", "./main.js"], deny: ["/run/x"] });
+  for (const nothing of [undefined, false, []]) assertEquals(readOf(nothing), ["./worker.js"]);
+  assertEquals(readOf(["/run"]), ["/run", "./worker.js"]);
+  assertEquals(readOf({ allow: ["/run"], deny: ["/run/x"] }), { allow: ["/run", "./worker.js"], deny: ["/run/x"] });
 });
 
 Deno.test("launchConfig() is not made without the set", () => {

@@ -1,4 +1,4 @@
-import { MODULE, PERMISSION_SET, V8_FLAGS } from "./launch.ts";
+import { MODULE, PERMISSION_SET, V8_FLAGS, WORKER_MODULE } from "./launch.ts";
 import { outcomeOf } from "./process.ts";
 import type { Architecture } from "./runtime.ts";
 
@@ -8,7 +8,7 @@ const COMPILE_MS = 60_000;
 /** Options of {@linkcode compileNative}. */
 export interface CompileOptions {
   readonly arch: Architecture;
-  /** Folder with the driver's module and its configuration, deno.json. */
+  /** Folder with the driver's modules and its configuration, deno.json. */
   readonly folder: string;
   /** Path of the file to write. */
   readonly output: string;
@@ -21,8 +21,8 @@ export interface CompileOptions {
  * @throws {Error} when `deno compile` fails for another reason; the message ends with its output
  */
 export async function compileNative({ arch, folder, output }: CompileOptions): Promise<boolean> {
-  // The modification time is part of the result, and the result must be reproducible.
-  await Deno.utime(`${folder}/${MODULE}`, 0, 0);
+  // The modification times are part of the result, and the result must be reproducible.
+  for (const module of [MODULE, WORKER_MODULE]) await Deno.utime(`${folder}/${module}`, 0, 0);
   const signal = AbortSignal.timeout(COMPILE_MS);
   const action = `compile for ${arch}`;
   const { success, stderr } = await outcomeOf(action, Deno.execPath(), [
@@ -34,6 +34,7 @@ export async function compileNative({ arch, folder, output }: CompileOptions): P
     `--permission-set=${PERMISSION_SET}`,
     `--v8-flags=${V8_FLAGS}`,
     `--target=${arch}-unknown-linux-gnu`,
+    `--include=${WORKER_MODULE}`,
     `--output=${output}`,
     MODULE,
   ], { cwd: folder, signal });

@@ -20,18 +20,25 @@ export interface NpmPackage {
 /** The root of the checkout. */
 const ROOT = new URL("..", import.meta.url).pathname;
 
+/** The modules that start the threads of the driver. */
+export const ENTRIES = ["main.ts", "cli/worker.ts"] as const;
+
 /**
- * Returns the npm packages that a module of this checkout imports, and their dependencies, by their keys in deno.lock. The
- * bundler removes unused code. Which packages remain is not known, so all are listed.
+ * Returns the npm packages that the driver imports, and their dependencies, by their keys in deno.lock. The bundler removes
+ * unused code. Which packages remain is not known, so all are listed.
  *
- * @throws {Error} when the module's graph or deno.lock cannot be read
+ * @throws {Error} when the graph of the driver's modules or deno.lock cannot be read
  */
-export async function npmPackages(entry: string): Promise<{ roots: string[]; packages: Map<string, NpmPackage> }> {
-  const info = await run(`read what ${entry} imports`, Deno.execPath(), ["info", "--json", entry], { cwd: ROOT });
-  const graph = asObject(JSON.parse(info));
-  const known = asObject(graph.npmPackages);
+export async function npmPackages(): Promise<{ roots: string[]; packages: Map<string, NpmPackage> }> {
+  const graphs = await Promise.all(ENTRIES.map(async (entry) => {
+    const info = await run(`read what ${entry} imports`, Deno.execPath(), ["info", "--json", entry], { cwd: ROOT });
+    return asObject(JSON.parse(info));
+  }));
+  const known = Object.assign({}, ...graphs.map((graph) => asObject(graph.npmPackages)));
   const locked = asObject(asObject(JSON.parse(await Deno.readTextFile(join(ROOT, "deno.lock")))).npm);
-  const npmModules = asArray(graph.modules).map(asObject).filter(({ kind }) => kind === "npm");
+  const npmModules = graphs.flatMap((graph) => asArray(graph.modules)).map(asObject).filter(({ kind }) =>
+    kind === "npm"
+  );
   const roots = [...new Set(npmModules.map(({ npmPackage }) => asString(npmPackage)))];
   const packages = new Map<string, NpmPackage>();
   for (const pending = [...roots]; pending.length > 0;) {
@@ -59,7 +66,7 @@ export async function npmPackages(entry: string): Promise<{ roots: string[]; pac
  * @throws {Error} when the driver's packages cannot be determined
  */
 export async function sbom(runtime: Runtime): Promise<string> {
-  const { roots, packages } = await npmPackages("main.ts");
+  const { roots, packages } = await npmPackages();
   const components = new Map([...packages].map(([key, found]) => [key, npmComponent(found)]));
   for (const [key, { dependencies }] of packages) addDependencies(components.get(key)!, dependencies, components);
   const driver = new Models.Component(Enums.ComponentType.Application, "denolith", {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import head from "./head.sh" with { type: "text" };
-import { LAUNCH_ENV, LAUNCH_FLAGS, MODULE } from "./launch.ts";
+import type { DriverModules } from "./bundle.ts";
+import { LAUNCH_ENV, LAUNCH_FLAGS, MODULE, WORKER_MODULE } from "./launch.ts";
 import type { Architecture } from "./runtime.ts";
 
 /** Parts of a self-extracting file. */
@@ -9,8 +10,8 @@ export interface SelfExtractingParts {
   readonly arch: Architecture;
   /** Path of the deno binary. */
   readonly runtime: string;
-  /** Path of the bundled driver. */
-  readonly module: string;
+  /** Paths of the bundled driver. */
+  readonly modules: DriverModules;
   /** Configuration for starting the driver, as JSON. */
   readonly config: string;
 }
@@ -31,13 +32,16 @@ export async function writeSelfExtracting(
   output: string,
   { version, arch, ...parts }: SelfExtractingParts,
 ): Promise<void> {
-  const driver = await Deno.readFile(parts.module);
+  const main = await Deno.readFile(parts.modules.main);
+  const worker = await Deno.readFile(parts.modules.worker);
   const config = new TextEncoder().encode(parts.config);
-  const driverEnd = HEAD_BYTES + driver.length;
-  const configEnd = driverEnd + config.length;
+  const mainEnd = HEAD_BYTES + main.length;
+  const workerEnd = mainEnd + worker.length;
+  const configEnd = workerEnd + config.length;
   const runtimeBlock = Math.ceil(configEnd / BLOCK_BYTES);
   const sums = [
-    `${sha256(driver)}  ${MODULE}`,
+    `${sha256(main)}  ${MODULE}`,
+    `${sha256(worker)}  ${WORKER_MODULE}`,
     `${sha256(config)}  deno.json`,
     `${await sha256OfFile(parts.runtime)}  deno`,
   ].join("\n");
@@ -46,8 +50,10 @@ export async function writeSelfExtracting(
     ARCH: arch,
     // the script is part of the key, because it determines the layout of the folder
     KEY: sha256(new TextEncoder().encode(head + sums)).slice(0, 32),
-    DRIVER_BYTES: driver.length,
-    DRIVER_END: driverEnd,
+    MAIN_BYTES: main.length,
+    MAIN_END: mainEnd,
+    WORKER_BYTES: worker.length,
+    WORKER_END: workerEnd,
     CONFIG_BYTES: config.length,
     CONFIG_END: configEnd,
     BLOCK_BYTES,
@@ -57,7 +63,7 @@ export async function writeSelfExtracting(
     FLAGS: LAUNCH_FLAGS.join(" "),
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });
-  for (const part of [padScript(script), driver, config]) await writeAll(file, part);
+  for (const part of [padScript(script), main, worker, config]) await writeAll(file, part);
   await file.seek(runtimeBlock * BLOCK_BYTES, Deno.SeekMode.Start);
   using runtime = await Deno.open(parts.runtime);
   await runtime.readable.pipeTo(file.writable, { preventClose: true });

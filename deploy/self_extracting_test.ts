@@ -22,11 +22,12 @@ class Fixture implements AsyncDisposable {
     const fixture = new Fixture(await Deno.realPath(await Deno.makeTempDir()));
     await Deno.writeTextFile(fixture.path("runtime"), FAKE_DENO);
     await Deno.writeTextFile(fixture.path("module"), "// the driver\n");
+    await Deno.writeTextFile(fixture.path("worker"), "// its worker\n");
     await writeSelfExtracting(fixture.path("denolith"), {
       version: "1.2.3",
       arch: Deno.build.arch,
       runtime: fixture.path("runtime"),
-      module: fixture.path("module"),
+      modules: { main: fixture.path("module"), worker: fixture.path("worker") },
       config: "{}",
       ...parts,
     });
@@ -113,6 +114,7 @@ Deno.test("the artifact unpacks once: a later start needs no more of the file th
   await fixture.start();
   const app = fixture.app();
   assertEquals(await Deno.readTextFile(join(app, "main.js")), "// the driver\n");
+  assertEquals(await Deno.readTextFile(join(app, "worker.js")), "// its worker\n");
   assertEquals(await Deno.readTextFile(join(app, "deno.json")), "{}");
   const before = await Deno.stat(join(app, "deno"));
   await Deno.truncate(fixture.path("denolith"), 8192);
@@ -125,10 +127,10 @@ Deno.test("the artifact unpacks for this user alone, whatever the umask, and kee
   const { umask } = await fixture.start([], {}, "/bin/sh", "-c", 'umask 0; exec "$0" "$@"');
   assertMatch(umask!, /^0+$/);
   const app = fixture.app();
-  const modes = ["", "deno", "main.js", "deno.json", "deno_dir"].map((name) =>
+  const modes = ["", "deno", "main.js", "worker.js", "deno.json", "deno_dir"].map((name) =>
     (Deno.statSync(join(app, name)).mode! & MODE).toString(8)
   );
-  assertEquals(modes, ["755", "755", "644", "644", "700"]);
+  assertEquals(modes, ["755", "755", "644", "644", "644", "700"]);
 });
 
 Deno.test("the artifact can be started twice at once: both run, from one folder", async () => {
@@ -147,7 +149,7 @@ Deno.test("the artifact can be started twice at once: both run, from one folder"
   const app = fixture.app();
   assertEquals(starts.map(({ denoDir }) => denoDir), Array(2).fill(join(app, "deno_dir")));
   const files = [...Deno.readDirSync(app)].map(({ name }) => name).sort();
-  assertEquals(files, ["deno", "deno.json", "deno_dir", "main.js"]);
+  assertEquals(files, ["deno", "deno.json", "deno_dir", "main.js", "worker.js"]);
 });
 
 Deno.test("the artifact refuses to start from a file that was damaged, and leaves nothing", async () => {
@@ -174,7 +176,7 @@ Deno.test("the artifact refuses a folder that others can change, before it unpac
   await Deno.chmod(fixture.folder, 0o1777); // as /tmp: what is not theirs they leave
   await fixture.start();
   const app = fixture.app();
-  for (const name of ["", "deno", "main.js", "deno.json", "deno_dir"]) {
+  for (const name of ["", "deno", "main.js", "worker.js", "deno.json", "deno_dir"]) {
     const path = join(app, name);
     const mode = (await Deno.stat(path)).mode! & MODE;
     await Deno.chmod(path, mode | 0o020);
@@ -197,7 +199,7 @@ Deno.test({
     assertStringIncludes(await fixture.startRefused(), `${fixture.cache} belongs to user ${somebody}`);
     await Deno.chown(fixture.cache, 0, 0);
     await fixture.start();
-    for (const name of ["", "deno", "main.js", "deno.json", "deno_dir"]) {
+    for (const name of ["", "deno", "main.js", "worker.js", "deno.json", "deno_dir"]) {
       const path = join(fixture.app(), name).replace(/\/$/, "");
       await Deno.chown(path, somebody, somebody);
       assertStringIncludes(await fixture.startRefused(), `${path} belongs to user ${somebody}`);
@@ -267,6 +269,6 @@ Deno.test("writeSelfExtracting() makes the same file of the same parts, and name
 });
 
 function partsOf(fixture: Fixture): SelfExtractingParts {
-  const [runtime, module] = [fixture.path("runtime"), fixture.path("module")];
-  return { version: "1.2.3", arch: Deno.build.arch, runtime, module, config: "{}" };
+  const modules = { main: fixture.path("module"), worker: fixture.path("worker") };
+  return { version: "1.2.3", arch: Deno.build.arch, runtime: fixture.path("runtime"), modules, config: "{}" };
 }

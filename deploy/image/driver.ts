@@ -1,5 +1,5 @@
 /**
- * The driver as it is in the image, beside Debian's programs and Deno: a module that starts itself, and its permissions.
+ * The driver as it is in the image, beside Debian's programs and Deno: a module that starts itself, its worker, and its permissions.
  *
  * `deno run -A deploy/image/driver.ts FOLDER` writes it; the Dockerfile does that.
  *
@@ -35,9 +35,9 @@ export const SHEBANG = `#!/usr/bin/env -S /usr/bin/deno ${
 export async function writeDriver(root: string): Promise<void> {
   const folder = join(root, DRIVER_FOLDER);
   await Deno.mkdir(folder, { recursive: true });
-  const module = await bundleDriver(folder);
-  await Deno.writeTextFile(module, SHEBANG + await Deno.readTextFile(module));
-  await Deno.chmod(module, 0o755);
+  const { main } = await bundleDriver(folder);
+  await Deno.writeTextFile(main, SHEBANG + await Deno.readTextFile(main));
+  await Deno.chmod(main, 0o755);
   await Deno.writeTextFile(join(folder, "deno.json"), launchConfig({ moduleIsFile: true }));
   await Deno.mkdir(join(root, "usr/bin"), { recursive: true });
   await Deno.symlink(`../lib/denolith/${MODULE}`, join(root, "usr/bin/denolith"));

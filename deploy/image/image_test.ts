@@ -47,6 +47,7 @@ Deno.test("the driver in the image has the permission set, and starts itself", a
     const { permissions } = JSON.parse(await Deno.readTextFile(join(folder, "deno.json")));
     assert(permissions.denolith.run.includes("/usr/sbin/lvm"));
     const module = join(folder, "main.js");
+    assert((await Deno.stat(join(folder, "worker.js"))).isFile);
     assert((await Deno.readTextFile(module)).startsWith(SHEBANG));
     assertEquals((await Deno.stat(module)).mode! & 0o777, 0o755);
     assertEquals(await Deno.realPath(join(temp, "usr/bin/denolith")), await Deno.realPath(module));

@@ -1,15 +1,16 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { bundle, bundleDriver, withoutWhitespace } from "../../deploy/bundle.ts";
+import { stop } from "esbuild";
+import { bundle, bundleDriver, type DriverModules, removeWhitespace } from "../../deploy/bundle.ts";
 import { launchConfig, type Manifest } from "../../deploy/launch.ts";
 import { writeSelfExtracting } from "../../deploy/self_extracting.ts";
 
-/** Starts itself as a Worker that may do less, and prints what either may. */
+/** Starts its worker, which may do less, and prints what either may. */
 const PROBE = `
 const states = {};
 for (const name of ["read", "ffi"]) states[name] = (await Deno.permissions.query({ name })).state;
 if (typeof WorkerGlobalScope === "undefined") {
-  const worker = new Worker(import.meta.url, { type: "module", deno: { permissions: { read: false } } });
+  const worker = new Worker(import.meta.resolve("./worker.js"), { type: "module", deno: { permissions: { read: false } } });
   worker.onmessage = ({ data }) => {
     console.log(JSON.stringify({ main: states, worker: data, args: Deno.args }));
     worker.terminate();
@@ -21,11 +22,11 @@ if (typeof WorkerGlobalScope === "undefined") {
 class Artifact implements AsyncDisposable {
   private constructor(readonly folder: string) {}
 
-  static async create(module: (folder: string) => Promise<string>, config: string): Promise<Artifact> {
+  static async create(bundled: (folder: string) => Promise<DriverModules>, config: string): Promise<Artifact> {
     const artifact = new Artifact(await Deno.realPath(await Deno.makeTempDir()));
     const runtime = artifact.path("runtime");
     await Deno.writeTextFile(runtime, `#!/bin/sh\nexec '${Deno.execPath()}' "$@"\n`);
-    const parts = { version: "0", arch: Deno.build.arch, runtime, module: await module(artifact.folder), config };
+    const parts = { version: "0", arch: Deno.build.arch, runtime, modules: await bundled(artifact.folder), config };
     await writeSelfExtracting(artifact.path("denolith"), parts);
     return artifact;
   }
@@ -49,10 +50,10 @@ class Artifact implements AsyncDisposable {
   }
 }
 
-async function probe(folder: string): Promise<string> {
+async function probe(folder: string): Promise<DriverModules> {
   const path = join(folder, "probe.js");
   await Deno.writeTextFile(path, PROBE);
-  return path;
+  return { main: path, worker: path };
 }
 
 /** Disposes of each name once. */
@@ -67,7 +68,7 @@ play();
 /** A set that permits nearly nothing: without a prompt, a list denies what is not in it. */
 const NARROW: Manifest = { unstable: ["worker-options"], permissions: { denolith: { read: ["/etc/hostname"] } } };
 
-Deno.test("the artifact starts under its set, can start itself as a Worker, and heeds no configuration around it", async () => {
+Deno.test("the artifact starts under its set, can start its worker, and heeds no configuration around it", async () => {
   await using artifact = await Artifact.create(probe, launchConfig({ moduleIsFile: true }, NARROW));
   for (const file of ["deno.json", "package.json", "cache/deno.json"]) {
     await Deno.mkdir(artifact.path("cache"), { recursive: true });
@@ -83,7 +84,10 @@ Deno.test("a bundle disposes of each name once", async () => {
   const module = async (folder: string) => {
     const entry = join(folder, "entry.ts");
     await Deno.writeTextFile(entry, USING);
-    return await withoutWhitespace(await bundle(entry, folder));
+    const main = await bundle(entry, folder);
+    await removeWhitespace(main);
+    await stop();
+    return { main, worker: main };
   };
   await using artifact = await Artifact.create(module, launchConfig({ moduleIsFile: true }, NARROW));
   assertEquals((await artifact.output()).stdout, "it\ndisposed of\n");
@@ -97,4 +101,6 @@ Deno.test("the artifact of the driver answers as the driver does", async () => {
   const mistake = await artifact.output("standalon");
   assertEquals([mistake.code, mistake.stdout], [2, ""]);
   assertStringIncludes(mistake.stderr, "did you mean standalone?");
+  const inWorker = await artifact.output("status", "--volume-groups", "a b");
+  assertEquals(inWorker.code, 2);
 });
