@@ -45,25 +45,30 @@ export async function serve(
   await removeStaleSocket(path);
   const server = new Server();
   for (const { definition, implementation } of services) server.addService(definition, implementation);
-  await new Promise<void>((resolve, reject) => {
-    server.bindAsync(
-      `unix://${path}`,
-      ServerCredentials.createInsecure(),
-      (error) => error ? reject(error) : resolve(),
-    );
-  });
-  await Deno.chmod(path, 0o600);
-  const created = await Deno.lstat(path);
-  await warmUp(path);
-  const endGuard = ignoreGoneClients();
-  const close = async (graceMs: number) => {
-    try {
-      return await closeServer(server, { path, created }, graceMs);
-    } finally {
-      endGuard();
-    }
-  };
-  return { path, close };
+  const endGuard = ignoreGoneClients(); // a client may connect as soon as the socket is there
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.bindAsync(
+        `unix://${path}`,
+        ServerCredentials.createInsecure(),
+        (error) => error ? reject(error) : resolve(),
+      );
+    });
+    await Deno.chmod(path, 0o600);
+    const created = await Deno.lstat(path);
+    await warmUp(path);
+    const close = async (graceMs: number) => {
+      try {
+        return await closeServer(server, { path, created }, graceMs);
+      } finally {
+        endGuard();
+      }
+    };
+    return { path, close };
+  } catch (error) {
+    endGuard();
+    throw error;
+  }
 }
 
 /**
