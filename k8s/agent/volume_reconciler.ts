@@ -250,16 +250,11 @@ export class VolumeReconciler {
       if (outcome === "copied") events.record(object, "Normal", "Copying", `copying from ${describeSource(source)}`);
       return onChange();
     }
-    const size = await volumes.createNew(groups, request, onChoice);
+    await volumes.createNew(groups, request, onChoice);
     onChange();
     const volume = volumeFinder.require(await lvm.reportAfterChanges(), request.id);
+    // without an event: the status has all of it, and the claim gets one (ProvisioningSucceeded)
     await this.#reconciler.writeStatus(latest, this.#observedStatus(latest, volume));
-    events.record(
-      object,
-      "Normal",
-      "Created",
-      `created ${volume.group.name}/${volume.lv.name} of ${formatBytes(size)}`,
-    );
   }
 
   async #extend(object: LvmVolume, before: Volume): Promise<void> {

@@ -97,7 +97,7 @@ export const EVENTS = {
     },
   },
   LVMVolume: {
-    Created: { type: "Normal", meaning: "The agent created the logical volume." },
+    Created: { type: "Normal", meaning: "The agent created the logical volume from a snapshot or another volume." },
     Extended: { type: "Normal", meaning: "The agent extended the logical volume." },
     Copying: {
       type: "Normal",

@@ -9,12 +9,13 @@ import { runController } from "../../cli/controller.ts";
 import { runNode } from "../../cli/node.ts";
 import { leases, nodes } from "../../k8s/api/objects.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { IdleProcess } from "../fake/idle_process.ts";
 import { DRIVER, NAMESPACE } from "../fake/node_cluster.ts";
-import { machineWith } from "../fake/volume_cluster.ts";
+import { machineWith, request } from "../fake/volume_cluster.ts";
 
 const [MINUTE, HOUR] = [60_000, 3_600_000];
 
@@ -103,4 +104,18 @@ Deno.test("an idle node under a controller that knows no Leases writes its LVMNo
   await agent.activityOf(2 * MINUTE);
   const { requests } = await agent.activityOf(10 * MINUTE);
   assertEquals(requests, { "PATCH leases": 5, "PATCH lvmnodes/status": 5 });
+});
+
+Deno.test("an agent sends two requests for each volume that it creates, and one for all of them", async () => {
+  await using api = startApi();
+  await using agent = await startAgent(api);
+  await agent.activityOf(2 * MINUTE);
+  const volumes = Array.from(
+    { length: 3 },
+    (_, n) => lvmVolumeFor(request(`pvc-${n}`), { driver: DRIVER, nodeName: "n1" }),
+  );
+  for (const volume of volumes) api.put(lvmVolumes, volume);
+  const { requests } = await agent.activityOf(10_000);
+  assertEquals(requests, { "PATCH lvmnodes/status": 1, "PATCH lvmvolumes/status": 6 });
+  assert(api.objects(lvmVolumes).every(({ status }) => status?.lvUUID !== undefined));
 });
