@@ -7,11 +7,14 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
+import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { failure } from "../../tests/fake/machine.ts";
 import { GiB, lvcreate, machine, scene } from "../../tests/fake/node_report.ts";
 import { agentLeaseFor } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
 import { leases, nodes } from "../api/objects.ts";
+import type { ApiClient } from "../client/client.ts";
+import { waitForAbort } from "../../lvm/clock.ts";
 import { Informer } from "../runtime/informer.ts";
 import type { NodeReconcilerOptions } from "./node_reconciler.ts";
 
@@ -102,6 +105,57 @@ Deno.test("NodeReconciler corrects what somebody else wrote into its status, and
     assertEquals([s.requests(), total?.free, volumeGroups?.length], [["PATCH n1/status"], "12Gi", 2]);
     if ("future" in status) assertEquals(rest, { ...rest, future: "kept" } as object);
   }
+});
+
+Deno.test("NodeReconciler creates its LVMNode again when it is deleted between a write and its answer", async () => {
+  let hasDeleted = false;
+  await using s = await setUpLease();
+  const client = interceptClient(s.client, async (request, when) => {
+    if (when === "before" || request !== "patch lvmnodes" || hasDeleted) return;
+    hasDeleted = true;
+    await s.client.delete(lvmNodes, { name: "n1" });
+    await s.objects.waitFor("n1", (object) => object === undefined);
+  });
+  const agent = s.newAgent({ client });
+  await lvcreate(s.fake, "--size", `${GiB}b`, "--name", "one", "data");
+  await agent.refresh();
+  assertEquals(s.api.objects(lvmNodes), []);
+  await agent.refresh(); // the deletion has requested it
+  assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
+});
+
+Deno.test("NodeReconciler writes its status into a restored backup, whose revision is lower", async () => {
+  await using s = await setUpLease();
+  const stop = new AbortController();
+  let [object, change] = [s.api.objects(lvmNodes)[0]!, Promise.withResolvers<void>()];
+  const client = {
+    list: () => Promise.resolve({ items: [structuredClone(object)], resourceVersion: "1" }),
+    // deno-lint-ignore require-yield
+    watch: async function* () {
+      await Promise.race([change.promise, waitForAbort(stop.signal)]);
+      throw new Error("the revision is of another history");
+    },
+  } as Partial<ApiClient> as ApiClient;
+  const objects = new Informer(client, lvmNodes, { backoff: { startMs: 1, capMs: 1 } });
+  const show = async (shown: LvmNode) => {
+    object = shown;
+    change.resolve();
+    change = Promise.withResolvers();
+    await objects.waitFor("n1", (now) => now?.metadata.resourceVersion === shown.metadata.resourceVersion);
+  };
+  const running = objects.start(stop.signal);
+  await objects.synced;
+  const agent = s.newAgent({ objects });
+  await lvcreate(s.fake, "--size", `${GiB}b`, "--name", "one", "data");
+  await agent.refresh();
+  await show(s.api.objects(lvmNodes)[0]!);
+  await agent.refresh();
+  assertEquals(s.requests(), ["PATCH n1/status"]);
+  await show({ ...object, status: {}, metadata: { ...object.metadata, resourceVersion: "1" } });
+  await agent.refresh();
+  assertEquals(s.requests(), ["PATCH n1/status"]);
+  stop.abort();
+  await running;
 });
 
 Deno.test("NodeReconciler that may not watch its LVMNode, as by roles of an older version, writes it each time", async () => {

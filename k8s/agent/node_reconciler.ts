@@ -86,8 +86,10 @@ export class NodeReconciler {
   readonly #options: NodeReconcilerOptions;
   readonly #clock: Clock;
   #requeued = new AbortController();
-  /** The object as it was last written; `undefined` before, and when it was deleted since. */
+  /** The object as it was last written, until the cache shows it; `undefined` when it was deleted since. */
   #written: LvmNode | undefined;
+  /** The number of times that the object was deleted. */
+  #deletions = 0;
   /** The time of the last sign of life, in the clock's milliseconds. */
   #signedAt = -Infinity;
 
@@ -141,7 +143,10 @@ export class NodeReconciler {
 
   /** Reports again at once when the object was deleted, or when somebody asks for something by an annotation. */
   #onChanged(now: LvmNode | undefined, before: LvmNode | undefined): void {
-    if (now === undefined) this.#written = undefined;
+    if (now === undefined) {
+      this.#written = undefined;
+      this.#deletions++;
+    }
     const [asked, askedBefore] = [now, before].map((object) => JSON.stringify(object?.metadata.annotations ?? {}));
     if (now === undefined || (before !== undefined && asked !== askedBefore)) this.requeue();
   }
@@ -167,17 +172,21 @@ export class NodeReconciler {
         return known;
       }
     }
-    this.#written = await this.#patchStatus(wanted);
+    const deletions = this.#deletions;
+    const written = await this.#patchStatus(wanted);
+    if (deletions === this.#deletions) this.#written = written;
     this.#signedAt = this.#clock.now();
-    return this.#written;
+    return written;
   }
 
   /** Returns the object as it was last seen; `undefined` when it is not known or does not exist. */
   #latest(): LvmNode | undefined {
     const { objects, nodeName } = this.#options;
     const cached = objects.get(nodeName);
-    if (cached === undefined || this.#written === undefined) return cached ?? this.#written;
-    return isAtLeastVersion(cached, this.#written.metadata.resourceVersion ?? "0") ? cached : this.#written;
+    if (cached === undefined) return this.#written;
+    // from then on the cache is right, also when it shows a restored backup, whose revision is lower
+    if (isAtLeastVersion(cached, this.#written?.metadata.resourceVersion ?? "0")) this.#written = undefined;
+    return this.#written ?? cached;
   }
 
   /**
