@@ -308,7 +308,7 @@ function parseLv(
     tags: parseList(row.lv_tags),
     devicePath: asString(row.lv_dm_path),
     ...(major >= 0n ? { deviceNumber: `${major}:${asInteger(row.lv_kernel_minor)}` } : {}),
-    active: asString(row.lv_active) !== "",
+    active: parseActive(row.lv_active),
     suspended: parseFlag(row.lv_suspended),
     open: parseFlag(row.lv_device_open),
     ...(asString(row.lv_attr ?? "")[1] === "r" ? { readOnly: true } : {}),
@@ -356,6 +356,12 @@ export type ReportRow = Readonly<Record<string, unknown>>;
 /** Parses a flag of a report with `--binary`: 1 for yes, 0 for no, -1 for unknown or not applicable. */
 function parseFlag(value: unknown): boolean {
   return asInteger(value) === 1n;
+}
+
+/** Parses lv_active. LVM 2.03.31 writes a flag. LVM 2.03.16 writes a word also with `--binary`, or nothing while inactive. */
+function parseActive(value: unknown): boolean {
+  const text = asString(value);
+  return /^-?\d+$/.test(text) ? parseFlag(text) : text !== "";
 }
 
 function parseList(value: unknown): string[] {

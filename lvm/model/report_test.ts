@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import layouts from "../../tests/fixtures/report_layouts.json" with { type: "text" };
 import captured from "../../tests/fixtures/report.json" with { type: "text" };
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
@@ -41,6 +41,15 @@ Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inact
     100,
   ]);
   assertEquals([second?.name, second?.lvs.length], ["vg2", 1]);
+});
+
+Deno.test("parseReport() reads whether LVs are active as LVM 2.03.31 writes it: as a flag instead of a word", () => {
+  const flags = captured.replaceAll('"lv_active":"active"', '"lv_active":"1"').replaceAll(
+    '"lv_active":""',
+    '"lv_active":"0"',
+  );
+  assertNotEquals(flags, captured);
+  assertEquals(parseReport(flags), parseReport(captured));
 });
 
 Deno.test("parseReport() reads how LVs are laid out, on which disks, and their hidden parts as parts of them", () => {

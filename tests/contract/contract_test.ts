@@ -1,8 +1,16 @@
 import { contractTests } from "./all.ts";
-import { layoutsContract } from "./layouts.ts";
+import { cowSnapshotsContract } from "./cow_snapshots.ts";
+import { erasureContract } from "./erasure.ts";
+import { fakeDebian13, fakeFaultyDisks, fakeHost, fakeMultiPvHost } from "./fake_host.ts";
 import { faultsContract } from "./faults.ts";
-import { fakeFaultyDisks, fakeHost, fakeMultiPvHost } from "./fake_host.ts";
+import { layoutsContract } from "./layouts.ts";
+import { staleMountsContract } from "./stale_mounts.ts";
+import { stagingContract } from "./staging.ts";
+import { toolsContract } from "./tools.ts";
 
 contractTests(fakeHost);
+for (const contract of [cowSnapshotsContract, erasureContract, stagingContract, staleMountsContract, toolsContract]) {
+  contract(fakeDebian13);
+}
 layoutsContract(fakeMultiPvHost);
 faultsContract(fakeFaultyDisks());

@@ -6,6 +6,7 @@
 
 import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../fake/cgroups.ts";
 import { FakeMachine } from "../fake/machine.ts";
+import { DEBIAN_13 } from "../fake/machine_host.ts";
 import type { FaultyDisks } from "./faults.ts";
 import type { Host, HostMachine } from "./host.ts";
 
@@ -28,6 +29,17 @@ export const fakeHost: Host = {
       addPod: (uid) => Promise.resolve(cgroups.addPod(KUBELET_CGROUP_PATHS["cgroupfs, burstable"]!(uid))),
       [Symbol.asyncDispose]: () => Promise.resolve(),
     });
+  },
+};
+
+/** The same with the tools of Debian 13. */
+export const fakeDebian13: Host = {
+  ...fakeHost,
+  name: "fake, Debian 13",
+  setUp: async () => {
+    const machine = await fakeHost.setUp();
+    Object.assign((machine.exec as FakeMachine).host, DEBIAN_13);
+    return machine;
   },
 };
 

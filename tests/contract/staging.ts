@@ -175,7 +175,9 @@ export function stagingContract(host: Host): void {
         args: ["if=/dev/zero", `of=${reader}`, "bs=4096", "count=1", "status=none"],
         mutates: true,
       } as const;
-      if (host.name !== "fake") assert((await harness.exec.run(write)).code !== 0, "a read-only device took a write");
+      if (!host.name.startsWith("fake")) {
+        assert((await harness.exec.run(write)).code !== 0, "a read-only device took a write");
+      }
       await tearDown(harness, volumeId, "reader");
     },
   );

@@ -33,6 +33,28 @@ export function staleMountsContract(host: Host): void {
 
   contractTest(
     host,
+    "a volume that is mounted twice at each of its places is unpublished and unstaged at once",
+    async (harness) => {
+      // as mount(8) of a driver that was killed and that of the next one may leave it
+      const volumeId = await harness.create();
+      const stagingTargetPath = await harness.stage(volumeId);
+      const { devicePath } = await harness.singleLv();
+      await harness.runAsAdmin("mount", "-o", "bind", stagingTargetPath, stagingTargetPath);
+      const targetPath = await harness.publish(volumeId);
+      await harness.runAsAdmin("mount", "-o", "bind", stagingTargetPath, targetPath);
+      const places = async () => (await mountsOf(harness)).map(({ source, target }) => `${source} ${target}`);
+      const twice = [stagingTargetPath, targetPath].flatMap((place) => Array(2).fill(`${devicePath} ${place}`));
+      assertEquals(await places(), twice);
+      await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+      assertEquals(await places(), twice.slice(0, 2));
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      assertEquals(await places(), []);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
     "a block volume whose device node was removed while it was published is unpublished, and published again",
     async (harness) => {
       const volumeCapability = blockCapability();
@@ -54,7 +76,7 @@ export function staleMountsContract(host: Host): void {
         await assertFails("FAILED_PRECONDITION", staging, `mounted at ${targetPath} leads to its device`);
         await assertFails("FAILED_PRECONDITION", deletion(), "in use");
       }
-      assert(isReached || host.name !== "fake");
+      assert(isReached || !host.name.startsWith("fake"));
       await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
       assertEquals(await mountsOf(harness), []);
       await deletion();

@@ -132,7 +132,9 @@ export function toolsContract(host: Host): void {
         for (const [both, expected] of Object.entries(SECOND_MOUNTS[fsType === "btrfs" ? "btrfs" : "others"])) {
           const [first, second] = both.split(" then ") as [string, string];
           assertEquals(await mount(first, one), 0);
-          assertEquals(await mount(second, one), 32, "at the same place");
+          const again = await mount(second, one);
+          // from util-linux 2.39 on, mount(8) uses calls of the kernel that do not refuse a second mount at the same place
+          if (again !== 32) assertEquals([again, await run("umount", one)], [0, 0], "at the same place");
           assertEquals([await mount(second, other), ...await access()], expected, both);
           for (
             const { target } of (await readMounts(harness.exec)).filter(({ target }) => [one, other].includes(target))

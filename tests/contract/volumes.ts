@@ -33,6 +33,8 @@ export function volumesContract(host: Host): void {
     let volumeId = "";
     const create = await harness.exec.recordCommands(async () => volumeId = await harness.create());
     assertEquals(create.map(subcommand), ["lvm fullreport", "lvm lvcreate", "sync"]);
+    // udev opens the new device for a moment, and the driver reports again then
+    await harness.runAsAdmin("udevadm", "settle");
     const remove = await harness.exec.recordCommands(() => harness.csi.controller.deleteVolume({ volumeId }));
     assertEquals(remove.map(subcommand), ["lvm fullreport", "lvm lvremove", "sync"]);
   });

@@ -12,6 +12,8 @@ import type { FakeLv } from "./machine.ts";
 export interface FakeHost {
   /** True if commands run as root. */
   root: boolean;
+  /** The Debian whose tools it has. They differ in words, and in what they refuse. */
+  debian: 12 | 13;
   /** The version of LVM. */
   lvmVersion: string;
   /** The settings, as lvmconfig prints them after the names. */
@@ -48,10 +50,14 @@ export interface FakeHost {
   controllers: string | undefined;
 }
 
+/** What a host with Debian 13 has instead of the tools of Debian 12. */
+export const DEBIAN_13: Partial<FakeHost> = { debian: 13, lvmVersion: "2.03.31" };
+
 /** Returns a host without problems: settings and versions of Debian 12. */
 export function healthyHost(): FakeHost {
   return {
     root: true,
+    debian: 12,
     lvmVersion: "2.03.16",
     settings: new Map([
       ["locking_type", "1"],

@@ -61,7 +61,9 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (isReadOnly(lv)) readOnly = true; // mount(8) warns: "source write-protected, mounted read-only"
   const mounts = machine.mounts.filter((mount) => mount.lv === lv && mount.root === "/");
-  const isThere = mounts.includes(machine.mounts.findLast((mount) => mount.target === target)!);
+  // from util-linux 2.39 on, mount(8) uses calls of the kernel that do not refuse this
+  const isThere = machine.host.debian === 12 &&
+    mounts.includes(machine.mounts.findLast((mount) => mount.target === target)!);
   // The kernel has one access for a filesystem, but for btrfs. For reading alone, mount(8) tries again by itself.
   const isFixed = mounts.length > 0 && type !== "btrfs";
   if (isThere || (isFixed && readOnly && !isFilesystemReadOnly(mounts[0]!))) {

@@ -104,7 +104,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_dm_path: devicePath(group, lv),
     lv_kernel_major: lv.active ? "253" : "-1",
     lv_kernel_minor: lv.active ? `${lv.minor}` : "-1",
-    lv_active: lv.active ? "active" : "",
+    lv_active: machine.host.debian === 12 ? lv.active ? "active" : "" : lv.active ? "1" : "0",
     lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
     lv_device_open: lv.active ? isOpen(machine, lv) || hasActiveThinLv(group, lv) ? "1" : "0" : "-1",
     lv_layout: layoutOf(lv.segment ?? LINEAR),

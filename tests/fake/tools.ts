@@ -206,7 +206,10 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
     return failure(1, `blkdiscard: cannot open ${path}: Device or resource busy`);
   }
   const ioctl = args.includes("--zeroout") ? "BLKZEROOUT" : "BLKDISCARD";
-  if (isReadOnly(lv)) return failure(1, `blkdiscard: ${path}: ${ioctl} ioctl failed: Operation not permitted`);
+  if (isReadOnly(lv)) {
+    const failed = machine.host.debian === 12 ? `${path}: ${ioctl}` : `${ioctl}: ${path}`;
+    return failure(1, `blkdiscard: ${failed} ioctl failed: Operation not permitted`);
+  }
   if (args.length === 1) return ok();
   const [offset, length] = [BigInt(optionValue(args, "--offset")), BigInt(optionValue(args, "--length"))];
   const size = deviceBytes(lv);
