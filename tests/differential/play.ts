@@ -11,11 +11,14 @@ import { readMounts } from "../../lvm/host/mounts.ts";
 import { classifyRefusal, Lvm } from "../../lvm/model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { FakeMachine } from "../fake/machine.ts";
+import type { FakeHost } from "../fake/machine_host.ts";
 import { type Action, commandOf, deviceOf, GROUP, type Scene } from "./actions.ts";
 
 /** The machine that the fake is compared with. */
 export interface OtherMachine {
   readonly exec: Exec;
+  /** By what the fake's host differs from its usual one, to be like this machine. */
+  readonly host: Partial<FakeHost>;
   /** Makes the group {@linkcode GROUP} on its disks, or empties it, and unmounts what is mounted in the folder. */
   reset(): Promise<void>;
   /** The time for which its state may differ, in milliseconds: udev opens devices after a change. */
@@ -78,9 +81,10 @@ export async function play(
   }
 }
 
-/** Returns a fake machine with a group of the same size as the other one's. */
-async function likeOther({ exec }: OtherMachine): Promise<FakeMachine> {
+/** Returns a fake machine with the host of the other one, and a group of the same size. */
+async function likeOther({ exec, host }: OtherMachine): Promise<FakeMachine> {
   const fake = new FakeMachine();
+  Object.assign(fake.host, host);
   const { size, extentSize, pvs } = await reportOf(exec);
   fake.addGroup(GROUP, size, extentSize, pvs.length);
   return fake;

@@ -11,6 +11,7 @@ function anotherFake(change: (machine: FakeMachine) => void = () => {}): OtherMa
   let machine = new FakeMachine();
   return {
     exec: { run: (command) => machine.run(command), idle: () => Promise.resolve() },
+    host: {},
     settleMs: 0,
     tickMs: 0,
     reset: () => {

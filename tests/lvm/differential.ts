@@ -13,6 +13,7 @@ import { readMounts } from "../../lvm/host/mounts.ts";
 import { run } from "../demo/command.ts";
 import { type Action, GROUP, plays } from "../differential/actions.ts";
 import { type Counts, play } from "../differential/play.ts";
+import { DEBIAN_13 } from "../fake/machine_host.ts";
 
 /** The number of actions in a play: enough for volumes with a history, few enough to read. */
 const ACTIONS = 16;
@@ -21,6 +22,7 @@ const ACTIONS = 16;
 const PLAY_MS = 1_000 * Number(Deno.env.get("PLAY_SECONDS") || (Deno.env.get("FULL") === "1" ? 1_200 : 30));
 
 const exec = new HostExec();
+const host = (await Deno.readTextFile("/etc/debian_version")).startsWith("13.") ? DEBIAN_13 : {};
 const root = await Deno.makeTempDir({ prefix: "denolith-differential-" });
 const targets = { folders: ["one", "two", "three"].map((name) => `${root}/${name}`), file: `${root}/device` };
 for (const folder of targets.folders) await Deno.mkdir(folder);
@@ -47,7 +49,7 @@ const title = "random commands have the same outcome on the fake machine and on 
 Deno.test(`${title}, seed ${firstSeed} [lvm]`, async () => {
   const counts: Counts = { commands: 0, succeeded: 0, refused: new Map() };
   const failures: string[] = [];
-  const machine = { exec, reset, settleMs: 3_000, tickMs: 1_100 };
+  const machine = { exec, host, reset, settleMs: 3_000, tickMs: 1_100 };
   let seed = firstSeed;
   for (const start = Date.now(); Date.now() - start < PLAY_MS && failures.length < MAX_FAILURES; seed++) {
     const [actions] = fc.sample(plays(ACTIONS), { seed, numRuns: 1 }) as [Action[]];
