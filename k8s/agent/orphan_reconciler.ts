@@ -174,7 +174,7 @@ export class OrphanReconciler {
    */
   async #deleteLv({ kind, id }: TaggedObject): Promise<void> {
     const { volumes, snapshots, locks } = this.#options;
-    if (kind === "volume") await locks.run("removal", [volumeLock(id)], () => volumes.delete(id));
+    if (kind === "volume") await locks.run("removal", [volumeLock(id)], () => volumes.delete(id, { byReport: true }));
     else await locks.run("removal", [snapshotLock(id)], () => snapshots.delete(id));
   }
 }

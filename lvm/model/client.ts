@@ -12,6 +12,7 @@
 import { type ErrorKind, lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, describeCommand, type Exec, type Output, runOk, runThen } from "../exec.ts";
 import { flushDisks } from "../disk_cache.ts";
+import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { parseReport, type VolumeGroup } from "./report.ts";
 import { REPORT_COMMAND } from "./report_command.ts";
 import { withinDeadline } from "../clock.ts";
@@ -110,6 +111,7 @@ export class Lvm {
   #hungReport: StorageError | undefined;
   #currentReport: Promise<FreshReport> | undefined;
   #nextReport: Promise<FreshReport> | undefined;
+  readonly #known = new KnownGroups();
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
   /**
@@ -161,6 +163,11 @@ export class Lvm {
     return this.#changeCountAtStart.get(groups) === this.#changeCount && this.#pendingChanges.size === 0;
   }
 
+  /** Returns what is known of all groups without a new report, as {@linkcode KnownGroups.about} does. */
+  known(mark: string): KnownReport | undefined {
+    return this.#known.about(mark);
+  }
+
   #startReport(): Promise<FreshReport> {
     const changeCount = this.#pendingChanges.size === 0 ? this.#changeCount : undefined;
     const report = this.#readGroups().then((groups) => {
@@ -169,7 +176,7 @@ export class Lvm {
     }).finally(() => {
       if (this.#currentReport === report) this.#currentReport = undefined;
     });
-    report.then(this.#onReport, () => {});
+    report.then(this.#onReport, () => this.#known.clear());
     return this.#currentReport = report;
   }
 
@@ -178,9 +185,11 @@ export class Lvm {
     if (this.#hungReport !== undefined && this.#knownGroups.length === 0) throw this.#hungReport;
     if (!this.#readsPerGroup) {
       try {
+        const noteGroups = this.#known.startReport();
         const output = await this.exec.run(REPORT_COMMAND);
         if (output.code === 0) {
           const groups = parseReport(output.stdout);
+          noteGroups(groups);
           this.#knownGroups = groups.map((group) => ({ group, unresponsive: false }));
           return groups;
         }
@@ -194,6 +203,7 @@ export class Lvm {
         this.#readsPerGroup = true;
       }
     }
+    this.#known.clear();
     const results = await Promise.all(this.#knownGroups.map((known) => this.#readGroup(known)));
     // a group that is gone, or cannot be read, is no reason to go on so: the complete report shows what it is
     if (this.#hungReport === undefined && results.every(({ hangs }) => !hangs)) this.#readsPerGroup = false;
@@ -240,12 +250,15 @@ export class Lvm {
   ): Promise<void> {
     const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
     const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
+    const noted = this.#known.startChange(group.name, args);
     const change = runThen(this.exec, command, async (output) => {
       if (output.code !== 0) throw commandError(command, output, classifyRefusal(output));
+      noted.changed = !args.includes("--select") || CHANGED.test(output.stdout);
       await afterSuccess(output);
     });
     this.#pendingChanges.add(change);
     const end = () => {
+      noted.ended = true;
       this.#changeCount++;
       this.#pendingChanges.delete(change);
     };
@@ -255,6 +268,7 @@ export class Lvm {
     } catch (error) {
       // a command that outlasted its deadline still changes something: no report is current before it has ended
       const completion = lateCompletion(error);
+      if (completion !== undefined) this.#known.clear();
       if (completion === undefined) end();
       else void completion.then(() => {}, () => {}).then(end);
       throw error;

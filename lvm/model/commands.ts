@@ -83,6 +83,10 @@ export interface Selection {
   readonly withoutDependents?: true;
   /** All of its disks are there, and in use. */
   readonly healthy?: true;
+  /** Nothing has its device open. */
+  readonly closed?: true;
+  /** A tag that its group does not have. */
+  readonly withoutGroupTag?: string;
 }
 
 /** Options of lvremove(8). */
@@ -136,9 +140,10 @@ export function lvchange(options: LvchangeOptions, lv: string): string[] {
  *
  * @param changes The arguments that the `mark…` functions of tags.ts return: `--deltag` and `--addtag` with their tags.
  * @param lv The LV, as `vg/lv`.
+ * @param select What the LV must be.
  */
-export function lvchangeTags(changes: readonly string[], lv: string): string[] {
-  return ["lvchange", ...changes, lv];
+export function lvchangeTags(changes: readonly string[], lv: string, select?: Selection): string[] {
+  return ["lvchange", ...changes, ...(select === undefined ? [] : ["--select", selectionText(select)]), lv];
 }
 
 /**
@@ -169,12 +174,16 @@ export function vgchange({ select, ...options }: VgchangeOptions, vg: string): s
 }
 
 /** Returns a selection as LVM reads it. Tags have no quotes (lvm(8), "VALID NAMES"). */
-function selectionText({ uuid, tags = [], withoutDependents, healthy }: Selection): string {
+function selectionText(
+  { uuid, tags = [], withoutDependents, healthy, closed, withoutGroupTag }: Selection,
+): string {
   return [
     `lv_uuid=${uuid}`,
     ...tags.map((tag) => `lv_tags="${tag}"`),
     ...(withoutDependents ? ["lv_role!=origin"] : []),
     ...(healthy ? ['lv_health_status=""'] : []),
+    ...(closed ? ["lv_device_open=0"] : []),
+    ...(withoutGroupTag === undefined ? [] : [`vg_tags!="${withoutGroupTag}"`]),
   ].join(" && ");
 }
 

@@ -10,12 +10,12 @@
  * @module
  */
 
-import type { Clock } from "../clock.ts";
+import { type Clock, systemClock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
 import { StorageError } from "../error.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
 import { DELETED } from "../model/tag_text.ts";
-import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
+import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
 import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
@@ -54,6 +54,9 @@ export interface ReaperOptions {
 
 /** The delay until a failed pass is repeated, in milliseconds. */
 const RETRY_MS = 60_000;
+
+/** The time since a report in which an LV is removed without another one, in milliseconds: later, a disk may hang. */
+const RECENT_MS = 10_000;
 
 /**
  * Reports whether the data of a deleted LV has to be erased. A thin LV is not overwritten: its pool zeroes blocks
@@ -100,6 +103,7 @@ export class Reaper {
   readonly #onResumed: (groups: readonly VolumeGroup[]) => void;
   readonly #onRemoved: () => void;
   readonly #retryMs: number;
+  readonly #clock: Clock;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   readonly #reservation: PoolReservation;
   readonly #removesEmptyPools: boolean;
@@ -119,7 +123,8 @@ export class Reaper {
     this.#reservation = options.reservation;
     this.#removesEmptyPools = options.removeEmptyPools ?? false;
     this.#retryMs = options.retryMs ?? RETRY_MS;
-    const { lvm, onError, clock } = options;
+    const { lvm, onError, clock = systemClock } = options;
+    this.#clock = clock;
     this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs: this.#retryMs, clock });
     const isStopped = () => this.#worker.stopped;
     this.#eraser = new Eraser({ lvm, isStopped, onError, onLateEnd: () => this.wake() });
@@ -260,12 +265,14 @@ export class Reaper {
       this.wake(); // The LV has another device now, so another report is needed.
       return;
     }
+    const listedAt = this.#clock.now();
     requireNoDependents(deleted); // an erasure would fill their COW space
     const emptied = await this.#extendLastOfPool(deleted);
     const isErased = emptied !== undefined || needsErasure(deleted);
     if (isErased) await this.#erase(deleted, emptied);
     if (this.#worker.stopped) return;
-    if (await this.#removeUnchanged(deleted, isErased)) return this.#onRemoved();
+    const isRecent = this.#clock.now() - listedAt <= RECENT_MS;
+    if (isRecent && await this.#removeUnchanged(deleted, isErased)) return this.#onRemoved();
     const removable = await this.#findAgain(deleted);
     if (removable === undefined) return;
     if (isErased) requireErasable(removable);

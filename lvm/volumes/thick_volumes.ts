@@ -10,7 +10,7 @@ import { planExtension } from "../model/extension.ts";
 import type { FreshReport, Lvm } from "../model/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "./cow_origin.ts";
 import { formatBytes } from "../size.ts";
-import { splitSnapshot } from "../model/snapshot_split.ts";
+import { splitSnapshot } from "./snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { lvchange, lvextend } from "../model/commands.ts";
 

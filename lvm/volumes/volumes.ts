@@ -1,14 +1,14 @@
 /**
  * Creates, extends and deletes volumes on this machine.
  *
- * Creating a volume takes one report and one change, and so does deleting one. {@linkcode VolumeFinder} finds volumes
- * in a report.
+ * Creating a volume takes one report and one change, and so does deleting one; no report where LVM itself can decide.
+ * {@linkcode VolumeFinder} finds volumes in a report.
  *
  * @module
  */
 
-import { StorageError, type StorageErrorOptions } from "../error.ts";
-import { type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
+import { StorageError } from "../error.ts";
+import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
@@ -19,7 +19,7 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../model/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
-import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
+import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
 import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
@@ -30,6 +30,8 @@ import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { reportOnceClosed } from "./closed_report.ts";
+import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
+import { groupRefusal, inUseError } from "./refusals.ts";
 import type { Reaper } from "./reaper.ts";
 import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
@@ -83,6 +85,8 @@ export class Volumes {
    * `OutOfRange`.
    */
   async create(request: VolumeRequest): Promise<bigint> {
+    const known = knownGroupFor({ lvm: this.#lvm, finder: this.#finder }, request);
+    if (known !== undefined && await this.#tryCreate(known, request)) return known.size;
     const groups = await this.#lvm.report();
     const found = this.#finder.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
@@ -145,11 +149,15 @@ export class Volumes {
    * marked as deleted, and the reaper erases and removes it in the background. The record of use alone does not decide:
    * an LV that an administrator gave to the driver has none before it is staged.
    *
+   * @param options.byReport whether a new report must show that no other LV claims to be the volume; false by default
    * @throws {StorageError} `InUse` while the volume is open or has snapshots; `Busy` while it is copied, or its own copy
    * cannot be stopped; `Lost` when another LV has taken its place.
    */
-  async delete(id: VolumeId): Promise<void> {
+  async delete(id: VolumeId, { byReport = false } = {}): Promise<void> {
     this.#onChange(id);
+    const outcome = byReport ? undefined : await deleteKnown({ lvm: this.#lvm, finder: this.#finder }, id);
+    if (outcome === "marked") this.#reaper.wake();
+    if (outcome !== undefined) return;
     const groups = await reportOnceClosed(this.#lvm, this.#finder, id);
     const found = this.#finder.locate(groups, id);
     if (found.state === "absent") return await this.#removeIncomplete(groups, id);
@@ -337,16 +345,32 @@ export class Volumes {
     size: bigint,
     request: VolumeRequest,
   ): Promise<void> {
-    const { layout, thin } = request;
-    if (thin === undefined) {
-      const options: LvcreateOptions = { zero: "y", size, ...layoutOptions(layout) };
-      const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
-      return await this.#lvcreate(group, request, { options, pvs });
-    }
+    const { thin } = request;
+    if (thin === undefined) return await this.#createThick(group, size, request);
     await this.#reservation.runExclusive(groups, group, async (current) => {
       const options = await prepareThinPool(this.#thinContext, current, size, { ...request, thin });
       await this.#lvcreate(current, request, { options, pvs: [] });
     });
+  }
+
+  /** Creates a volume in a group that is known. Returns false when LVM refuses, for a reason that a report shows. */
+  async #tryCreate({ group, size }: Candidate<VolumeGroup>, request: VolumeRequest): Promise<boolean> {
+    try {
+      await this.#createThick(group, size, request);
+      return true;
+    } catch (error) {
+      const isRefusal = error instanceof StorageError &&
+        ["NoSpace", "AlreadyExists", "NotFound", "FailedPrecondition"].includes(error.kind);
+      if (!isRefusal) throw error;
+      return false;
+    }
+  }
+
+  async #createThick(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
+    const { layout } = request;
+    const options: LvcreateOptions = { zero: "y", size, ...layoutOptions(layout) };
+    const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
+    await this.#lvcreate(group, request, { options, pvs });
   }
 
   /** Creates the LV, with as much space as the options say, on these PVs, or on those that LVM chooses. */
@@ -372,20 +396,4 @@ export class Volumes {
       await changeIgnoring(["NotFound"], this.#lvm, located.group, command); // the reaper removes them, too
     }
   }
-}
-
-/**
- * Returns the refusal of a group that was filled or removed after the report: the next one may have space. `undefined` for
- * other errors.
- */
-function groupRefusal(error: unknown): StorageError | undefined {
-  if (!(error instanceof StorageError)) return undefined;
-  if (error.kind === "NoSpace") return error;
-  // the caller would take NotFound for the content source (CSI spec, CreateVolume)
-  return error.kind === "NotFound" ? new StorageError("NoSpace", error.message, { cause: error }) : undefined;
-}
-
-function inUseError(id: VolumeId, what: string, options: StorageErrorOptions = {}): StorageError {
-  const message = `deleting volume ${id}: ${what} is in use; unpublish and unstage it first`;
-  return new StorageError("InUse", message, options);
 }

@@ -85,7 +85,7 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     const found = findLv(machine, path);
     if ("code" in found) return found;
     const { group, lv } = found;
-    if (!isSelected(options, group, lv)) continue;
+    if (!isSelected(machine, options, found)) continue;
     if (isOpen(machine, lv)) return failure(5, `  ${inUseMessage(machine, group.name, lv)}`);
     const refusal = confirmRemoval(group, lv, options.has("--yes"));
     if (refusal !== undefined) return refusal;
@@ -160,6 +160,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   const found = findLv(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
+  if (!isSelected(machine, options, found)) return ok();
   for (const tag of options.get("--deltag") ?? []) lv.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) lv.tags.add(tag);
   if (options.has("--maxrecoveryrate") && lv.raid) lv.raid.isSlowed = singleValue(options, "--maxrecoveryrate") !== "0";
@@ -240,7 +241,7 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional: [name = ""] } = parseOptions(args, { "--addtag": 1, "--deltag": 1, "--select": 1 });
   const group = machine.groups.find((group) => group.name === name);
   if (group === undefined) return groupNotFound(name);
-  if (options.has("--select") && !group.lvs.some((lv) => isSelected(options, group, lv))) return ok();
+  if (options.has("--select") && !group.lvs.some((lv) => isSelected(machine, options, { group, lv }))) return ok();
   for (const tag of options.get("--deltag") ?? []) group.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) group.tags.add(tag);
   return ok(`  Volume group "${name}" successfully changed\n`);

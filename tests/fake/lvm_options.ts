@@ -20,6 +20,7 @@ export const LVCHANGE_OPTIONS = {
   "--deltag": 1,
   "--permission": 1,
   "--refresh": 0,
+  "--select": 1,
   "--maxrecoveryrate": 1,
 };
 

@@ -4,15 +4,18 @@
  * @module
  */
 
-import type { FakeGroup, FakeLv } from "./machine.ts";
+import type { FakeGroup, FakeLv, FakeMachine } from "./machine.ts";
+import { isOpen } from "./reports.ts";
 import { lvHealthStatus } from "./pvs.ts";
 
 /** The terms, by their forms. */
-const TERMS: readonly [RegExp, (group: FakeGroup, lv: FakeLv, value: string) => boolean][] = [
+const TERMS: readonly [RegExp, (group: FakeGroup, lv: FakeLv, value: string, machine: FakeMachine) => boolean][] = [
   [/^lv_uuid=([\w-]{38})$/, (_group, lv, uuid) => lv.uuid === uuid],
   [/^lv_tags="([^"]+)"$/, (_group, lv, tag) => lv.tags.has(tag)],
   [/^lv_role!=origin$/, (group, lv) => group.lvs.every(({ origin }) => origin?.name !== lv.name)],
   [/^lv_health_status=""$/, (group, lv) => lvHealthStatus(group, lv) === ""],
+  [/^lv_device_open=0$/, (_group, lv, _value, machine) => lv.active && !isOpen(machine, lv)],
+  [/^vg_tags!="([^"]+)"$/, (group, _lv, tag) => !group.tags.has(tag)],
 ];
 
 /**
@@ -20,14 +23,18 @@ const TERMS: readonly [RegExp, (group: FakeGroup, lv: FakeLv, value: string) => 
  *
  * @throws {Error} for a selection without UUID, or with a term that the fake does not know: a mistake of the driver
  */
-export function isSelected(options: ReadonlyMap<string, readonly string[]>, group: FakeGroup, lv: FakeLv): boolean {
+export function isSelected(
+  machine: FakeMachine,
+  options: ReadonlyMap<string, readonly string[]>,
+  { group, lv }: { readonly group: FakeGroup; readonly lv: FakeLv },
+): boolean {
   const [text] = options.get("--select") ?? [];
   if (text === undefined) return true;
   if (!text.startsWith("lv_uuid=")) throw new Error(`an odd selection: ${text}`);
   const results = text.split(" && ").map((term) => {
     for (const [form, matches] of TERMS) {
       const match = form.exec(term);
-      if (match !== null) return matches(group, lv, match[1] ?? "");
+      if (match !== null) return matches(group, lv, match[1] ?? "", machine);
     }
     throw new Error(`an odd selection: ${text}`);
   });

@@ -5,9 +5,9 @@
  */
 
 import { type ErrorKind, StorageError } from "../error.ts";
-import { type Lvm, requirePvs } from "./client.ts";
-import { type LogicalVolume, lvPath, type VolumeGroup } from "./report.ts";
-import { lvconvert } from "./commands.ts";
+import { type Lvm, requirePvs } from "../model/client.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { lvconvert } from "../model/commands.ts";
 
 /**
  * Separates a copy-on-write snapshot from its origin, so that the origin is free of it. The COW space stays, as an LV with the

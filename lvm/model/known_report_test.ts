@@ -1,0 +1,93 @@
+import { assertEquals } from "@std/assert";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { KnownGroups, type PendingChange } from "./known_report.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
+
+const [A, B] = ["a", "b"].map((letter) => `${letter}`.repeat(6) + "-1234-1234-1234-1234-1234-123456") as [
+  string,
+  string,
+];
+
+/** Returns a group with LVs, by their names, UUIDs and tags. */
+function groupOf(tags: string[], ...lvs: [name: string, uuid: string, tags: string[]][]): VolumeGroup {
+  const lvsOf = lvs.map(([name, uuid, tags]) => ({ name, uuid, tags }) as unknown as LogicalVolume);
+  return { name: "data", tags, lvs: lvsOf, responsive: true } as unknown as VolumeGroup;
+}
+
+/** Returns what is known, in short. */
+function shortOf(groups: readonly VolumeGroup[] | undefined) {
+  return groups?.map(({ tags, lvs }) => [tags.join(), ...lvs.map((lv) => `${lv.name}:${lv.tags.join()}`)].join(" "));
+}
+
+const report = [groupOf(["t"], ["vol-1", A, ["x"]], ["vol-2", B, ["y"]])];
+
+/** Reads a report, and makes changes after it. @returns what is known about a mark */
+function knownAfter(mark: string, ...changes: { args: string; changed?: boolean | undefined }[]) {
+  const known = new KnownGroups();
+  known.startReport()(report);
+  for (const { args, changed = true } of changes) end(known.startChange("data", args.split(" ")), changed);
+  return shortOf(known.about(mark));
+}
+
+function end(change: PendingChange, changed: boolean | undefined): void {
+  if (changed !== undefined) change.changed = changed;
+  change.ended = true;
+}
+
+Deno.test("KnownGroups applies the changes of tags, and removals, to the last report", () => {
+  assertEquals(knownAfter("1"), ["t vol-1:x vol-2:y"]);
+  assertEquals(knownAfter("1", { args: "lvchange --deltag x --addtag z data/vol-1" }), ["t vol-1:z vol-2:y"]);
+  assertEquals(knownAfter("1", { args: "vgchange --deltag t --addtag u data" }), ["u vol-1:x vol-2:y"]);
+  assertEquals(knownAfter("1", { args: `lvremove --yes --select lv_uuid=${A} data/vol-1` }), ["t vol-2:y"]);
+  const select = `lv_uuid=${A}&&lv_tags="x"`;
+  assertEquals(knownAfter("1", { args: `lvremove --yes --select ${select} data/vol-1` }), ["t vol-2:y"]);
+});
+
+Deno.test("KnownGroups does not know what a change did that failed, still runs, or is of another kind", () => {
+  for (
+    const args of ["lvcreate --name vol-1 data", "lvextend --size 8b data/vol-1", "lvchange --activate y data/vol-1"]
+  ) {
+    assertEquals([knownAfter("1", { args }), knownAfter("2", { args })], [undefined, ["t vol-1:x vol-2:y"]], args);
+  }
+  const tags = "lvchange --addtag z data/vol-1";
+  const known = new KnownGroups();
+  known.startReport()(report);
+  const change = known.startChange("data", tags.split(" "));
+  assertEquals([known.about("1"), shortOf(known.about("2"))], [undefined, ["t vol-1:x vol-2:y"]]);
+  end(change, undefined); // it failed
+  assertEquals(known.about("1"), undefined);
+  known.startReport()(report);
+  assertEquals(shortOf(known.about("1")), ["t vol-1:x vol-2:y"]);
+  assertEquals(knownAfter("1", { args: tags, changed: false }), ["t vol-1:x vol-2:y"]); // LVM selected nothing
+});
+
+Deno.test("KnownGroups keeps a change that ended after the start of a report, which may not show it", () => {
+  const known = new KnownGroups();
+  known.startReport()(report);
+  const change = known.startChange("data", ["lvchange", "--addtag", "z", "data/vol-1"]);
+  const read = known.startReport();
+  end(change, true);
+  read(report);
+  assertEquals(shortOf(known.about("1")), ["t vol-1:x,z vol-2:y"]);
+  known.startReport()(report);
+  assertEquals(shortOf(known.about("1")), ["t vol-1:x vol-2:y"]);
+});
+
+Deno.test("KnownGroups knows nothing before a report, after ten seconds, of several groups, or while one does not respond", async () => {
+  const clock = new FakeClock();
+  const known = new KnownGroups(clock);
+  assertEquals(known.about("1"), undefined);
+  const read = known.startReport();
+  await clock.advance(6_000);
+  read(report);
+  assertEquals(known.about("1")?.length, 1);
+  await clock.advance(4_001);
+  assertEquals(known.about("1"), undefined);
+  known.startReport()([...report, ...report]);
+  assertEquals(known.about("1"), undefined);
+  known.startReport()([{ ...report[0]!, responsive: false }]);
+  assertEquals(known.about("1"), undefined);
+  known.startReport()(report);
+  known.clear();
+  assertEquals(known.about("1"), undefined);
+});

@@ -1,0 +1,117 @@
+/**
+ * Creating and deleting volumes by what is known of the groups, without a new report.
+ *
+ * What is known may not be true any more. So each function decides only where LVM refuses a wrong command, or selects nothing
+ * for it, under the lock under which it would change something. Everywhere else it leaves the decision to a report.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import type { VolumeId } from "../ids.ts";
+import { copiesInProgress } from "../inventory/copying.ts";
+import type { Volume, VolumeRequest } from "../inventory/volume.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import type { VolumeState } from "../inventory/volume_state.ts";
+import type { Lvm } from "../model/client.ts";
+import { lvchangeTags, lvremove, type Selection } from "../model/commands.ts";
+import { type Candidate, selectCandidates } from "../model/groups.ts";
+import type { KnownReport } from "../model/known_report.ts";
+import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { VOLUME } from "../model/tag_text.ts";
+import { formatStateTag, markVolumeDeleted, usedTag } from "../model/tags.ts";
+import { cowSnapshotsOn, isThin } from "../pools/pool.ts";
+import { thinLvsOnOrigin } from "./cow_origin.ts";
+
+/** What the functions need. */
+export interface KnownVolumesContext {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** Finds the driver's volumes. */
+  readonly finder: VolumeFinder;
+}
+
+/**
+ * Returns where to create a volume that is known not to exist: the only group that matches, in which LVM refuses a second LV
+ * of that name. A group is not chosen among several, since their free space is not known.
+ *
+ * @returns `undefined` when a report must decide
+ */
+export function knownGroupFor(
+  { lvm, finder }: KnownVolumesContext,
+  { id, groups, range, preference, layout, thin, source }: VolumeRequest,
+): Candidate<VolumeGroup> | undefined {
+  const known = lvm.known(markOf(id));
+  if (known === undefined || layout.type !== "linear" || thin !== undefined || source !== undefined) return undefined;
+  if (locate(finder, known, id)?.state !== "absent" || finder.incompleteLvs(known, id).length > 0) return undefined;
+  const [group, ...others] = finder.managedGroups(known).filter(({ name }) => groups.matches(name));
+  // a deleted volume may still have the name
+  if (
+    group === undefined || others.length > 0 ||
+    known.some(({ lvs }) => lvs.some(({ name }) => name.includes(markOf(id))))
+  ) {
+    return undefined;
+  }
+  return orUndefined(() => selectCandidates([group], groups, range, preference, layout))?.[0];
+}
+
+/**
+ * Removes a volume that is known to have no data, or marks a volume as deleted, if it is still as it is known, and nothing
+ * uses it or depends on it.
+ *
+ * @returns `undefined` when a report must decide
+ */
+export async function deleteKnown(
+  { lvm, finder }: KnownVolumesContext,
+  id: VolumeId,
+): Promise<"removed" | "marked" | undefined> {
+  const known = lvm.known(markOf(id));
+  const found = known && locate(finder, known, id);
+  if (known === undefined || found?.state !== "present" || !isSimple(finder.driver, known, found.volume)) {
+    return undefined;
+  }
+  const { lv, group, tags, used } = found.volume;
+  const selection: Selection = {
+    uuid: lv.uuid,
+    tags: [VOLUME + id, formatStateTag(tags.format)],
+    withoutDependents: true,
+    closed: true,
+  };
+  const path = lvPath(found.volume);
+  if (used || tags.format.state !== "unformatted" || tags.source !== undefined) {
+    const isMarked = await lvm.changeSelected(group, lvchangeTags(markVolumeDeleted(id, tags.format), path, selection));
+    return isMarked ? "marked" : undefined;
+  }
+  const withoutGroupTag = usedTag(finder.driver, id, lv.uuid);
+  const isRemoved = await lvm.changeSelected(group, lvremove({ yes: true, ...selection, withoutGroupTag }, path));
+  return isRemoved ? "removed" : undefined;
+}
+
+/** Reports whether LVM can decide about the deletion of a volume: what a selection cannot say does not concern it. */
+function isSimple(driver: string, known: KnownReport, volume: Volume): boolean {
+  const { id, lv, tags } = volume;
+  const isCopied = copiesInProgress(driver, known).some(({ source }) => source.kind === "volume" && source.id === id);
+  const dependents = [...cowSnapshotsOn(volume), ...thinLvsOnOrigin(volume)];
+  // the bind mount of a device does not open it
+  return tags.format.state !== "raw" && tags.copied === undefined && !isThin(lv) && !isCopied &&
+    dependents.length === 0;
+}
+
+/** Returns what is in the name of each LV of a volume, and in each tag that has its id. */
+function markOf(id: VolumeId): string {
+  return id.slice("v1-".length);
+}
+
+function locate(finder: VolumeFinder, known: KnownReport, id: VolumeId): VolumeState | undefined {
+  return orUndefined(() => finder.locate(known, id));
+}
+
+/** Returns what a function returns; `undefined` when it throws a {@linkcode StorageError}. */
+function orUndefined<T>(get: () => T): T | undefined {
+  try {
+    return get();
+  } catch (error) {
+    if (error instanceof StorageError) return undefined;
+    throw error;
+  }
+}

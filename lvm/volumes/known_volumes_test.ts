@@ -1,0 +1,207 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { StorageError } from "../error.ts";
+import type { Command } from "../exec.ts";
+import { snapshotIdOf, volumeIdOf, volumeLvName } from "../ids.ts";
+import { openMachine } from "../machine.ts";
+import { ANY_GROUP } from "../model/groups.ts";
+import { FULL_COW } from "../spec/cow_size.ts";
+
+const MiB = 1n << 20n;
+const id = volumeIdOf("one");
+const name = volumeLvName(id);
+const access = { kind: "mount", flags: [] } as const;
+
+/** Creates a machine with one group, whose report has just been read. */
+async function setUp() {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n);
+  const programs: string[] = [];
+  const exec = {
+    run: (command: Command) => {
+      if (command.program === "lvm") programs.push(command.args[0]!);
+      return machine.run(command);
+    },
+    idle: () => Promise.resolve(),
+  };
+  const own = openMachine({ exec, driver: "test", groups: ANY_GROUP, mountRoots: [root], scratch: "/scratch" });
+  const { lvm, volumes, staging } = own;
+  await lvm.report();
+  /** Runs steps. @returns LVM's commands, and the kind of the error */
+  const run = async (steps: () => Promise<unknown>) => {
+    programs.splice(0);
+    const outcome = await steps().then(() => [], (error) => {
+      if (!(error instanceof StorageError)) throw error;
+      return [error.kind as string];
+    });
+    return [...programs, ...outcome].join(" ");
+  };
+  const create = (request = {}) => volumes.create(namedRequest("one", 32n * MiB, request));
+  const use = async () => {
+    await staging.stage(id, `${root}/staged`, access);
+    await staging.unstage(id, `${root}/staged`);
+  };
+  const admin = async (...args: string[]) =>
+    assertEquals((await machine.run({ program: "lvm", args, mutates: true })).code, 0, args.join(" "));
+  return {
+    ...{ ...own, root, machine, group, run, create, use, admin },
+    names: () => group.lvs.map((lv) => lv.name),
+    isDeleted: () => group.lvs.some(({ tags }) => tags.has(`denolith.deleted=${id}`)),
+    [Symbol.asyncDispose]: async () => {
+      await own.background.stop();
+      await Deno.remove(root, { recursive: true });
+    },
+  };
+}
+
+Deno.test("create() of a volume that is known not to exist needs no report, also after a deletion", async () => {
+  await using own = await setUp();
+  assertEquals([await own.run(own.create), own.names()], ["lvcreate", [name]]);
+  assertEquals(await own.run(own.create), "fullreport");
+  assertEquals(await own.run(() => own.volumes.delete(id)), "lvremove");
+  assertEquals([await own.run(own.create), own.names()], ["lvcreate", [name]]);
+});
+
+Deno.test("create() reads a report for a layout, a second group, and a name that a deleted LV still has", async () => {
+  await using own = await setUp();
+  assertEquals(
+    await own.run(() => own.create({ thin: { poolSize: { percent: 50n } } })).then((ran) => ran.split(" ")[0]),
+    "fullreport",
+  );
+  await using second = await setUp();
+  second.machine.addGroup("more", 1n << 30n);
+  await second.lvm.report();
+  assertEquals(await second.run(second.create), "fullreport lvcreate");
+  await using third = await setUp();
+  await third.create();
+  await third.admin(
+    "lvchange",
+    "--deltag",
+    `denolith.volume=${id}`,
+    "--addtag",
+    `denolith.deleted=${id}`,
+    `data/${name}`,
+  );
+  await third.lvm.report();
+  assertEquals(await third.run(third.create), "fullreport lvcreate");
+  assertEquals(third.names().length, 2);
+});
+
+Deno.test("create() returns a volume that came back after the report: LVM refuses a second one of its name", async () => {
+  await using own = await setUp();
+  await own.create();
+  const [lv] = own.group.lvs.splice(0);
+  await own.lvm.report();
+  own.group.lvs.push(lv!); // an administrator restored the metadata
+  assertEquals(await own.run(own.create), "lvcreate fullreport");
+  assertEquals(own.group.lvs, [lv]);
+});
+
+Deno.test("create() reads a report when LVM refuses: the group was renamed, is full, or lacks a disk since", async () => {
+  await using renamed = await setUp();
+  renamed.group.name = "other";
+  assertEquals([await renamed.run(renamed.create), renamed.names()], ["lvcreate fullreport lvcreate", [name]]);
+  await using full = await setUp();
+  await full.admin("lvcreate", "--name", "large", "--size", `${1000n * MiB}b`, "data");
+  assertEquals([await full.run(full.create), full.names()], ["lvcreate fullreport NoSpace", ["large"]]);
+  await using broken = await setUp();
+  broken.group.missingPvs = 1;
+  assertEquals([await broken.run(broken.create), broken.names()], ["lvcreate fullreport NoSpace", []]);
+});
+
+Deno.test("create() of a volume that was in use and is gone is Lost, with and without a report", async () => {
+  await using own = await setUp();
+  await own.create();
+  await own.use();
+  own.group.lvs.splice(0);
+  await own.lvm.report();
+  assertEquals([await own.run(own.create), own.names()], ["fullreport Lost", []]);
+});
+
+Deno.test("delete() of a volume that was in use marks it without a report, if it is known", async () => {
+  await using own = await setUp();
+  await own.create();
+  await own.use();
+  const ran = await own.run(() => own.volumes.delete(id));
+  assertEquals([ran.split(" ")[0], own.isDeleted()], ["lvchange", true]);
+});
+
+Deno.test("delete() of a volume that was never used removes it without a report, if its UUID is known", async () => {
+  await using own = await setUp();
+  await own.create();
+  assertEquals(await own.run(() => own.volumes.delete(id)), "fullreport lvremove");
+  await own.create();
+  await own.lvm.report();
+  assertEquals([await own.run(() => own.volumes.delete(id)), own.names()], ["lvremove", []]);
+});
+
+Deno.test("delete() removes nothing at once that was used since the report", async () => {
+  await using recorded = await setUp();
+  await recorded.create();
+  await recorded.lvm.report();
+  const [lv] = recorded.group.lvs;
+  recorded.group.tags.add(`denolith.used=test:${id}:${lv!.uuid}`);
+  assertEquals(await recorded.run(() => recorded.volumes.delete(id)).then((ran) => ran.split(" ").slice(0, 3)), [
+    ...["lvremove", "fullreport", "lvchange"],
+  ]);
+  assertEquals([recorded.names(), recorded.isDeleted()], [[name], true]);
+  await using formatted = await setUp();
+  await formatted.create();
+  await formatted.lvm.report();
+  const format = "formatted:ext4:00000000-0000-4000-8000-000000000001";
+  await formatted.admin(
+    "lvchange",
+    "--deltag",
+    "denolith.fs=wanted:ext4",
+    "--addtag",
+    `denolith.fs=${format}`,
+    `data/${name}`,
+  );
+  assertEquals(await formatted.run(() => formatted.volumes.delete(id)).then((ran) => ran.split(" ").slice(0, 3)), [
+    ...["lvremove", "fullreport", "lvchange"],
+  ]);
+});
+
+for (const isUsed of [false, true]) {
+  const what = isUsed ? "that was in use" : "that was never used";
+  const first = isUsed ? "lvchange" : "lvremove";
+  const prepare = async () => {
+    const own = await setUp();
+    await own.create();
+    if (isUsed) await own.use();
+    await own.lvm.report();
+    return own;
+  };
+
+  Deno.test(`delete() leaves another LV alone that has the name of a volume ${what} by now`, async () => {
+    await using own = await prepare();
+    own.group.lvs[0]!.name = "renamed";
+    await own.admin("lvcreate", "--name", name, "--size", `${4n * MiB}b`, "data");
+    const other = own.group.lvs.at(-1)!;
+    await own.run(() => own.volumes.delete(id));
+    assertEquals([own.group.lvs.includes(other), other.tags.size], [true, 0]);
+    assertEquals(own.names().includes("renamed"), isUsed);
+  });
+
+  Deno.test(`delete() does not delete a volume ${what} with a snapshot since the report, or one that is open`, async () => {
+    await using snapshotted = await prepare();
+    await snapshotted.snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
+    assertEquals((await snapshotted.run(() => snapshotted.volumes.delete(id))).endsWith("fullreport InUse"), true);
+    await using backedUp = await prepare();
+    await backedUp.admin("lvcreate", "--snapshot", "--name", "backup", "--size", `${4n * MiB}b`, `data/${name}`);
+    assertEquals(await backedUp.run(() => backedUp.volumes.delete(id)), `${first} fullreport InUse`);
+    await using open = await prepare();
+    open.machine.openLvs.push(open.group.lvs[0]!);
+    await assertRejects(() => open.volumes.delete(id), StorageError, "in use");
+    assertEquals([open.names(), open.isDeleted()], [[name], false]);
+  });
+
+  Deno.test(`delete() of a volume ${what} reads a report when the group or the LV has another name`, async () => {
+    await using own = await prepare();
+    own.group.name = "other";
+    const ran = await own.run(() => own.volumes.delete(id));
+    assertEquals(ran.split(" ").slice(0, 3), [first, "fullreport", first]);
+  });
+}
