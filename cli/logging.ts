@@ -46,6 +46,11 @@ export function logShellLost(reason: string): void {
   commandLog.warn("no lvm shell", { reason });
 }
 
+/** Logs, at level debug, why the mount table cannot be read from a file. */
+export function logNoMountTable(error: unknown): void {
+  commandLog.debug("findmnt lists the mounts", { error });
+}
+
 const formatText: TextFormatter = ({ timestamp, level, category, rawMessage, properties }) => {
   const facts = Object.entries(properties).map(([key, value]) =>
     `${key}=${JSON.stringify(value instanceof Error ? value.message : value, bigintAsNumber) ?? value}`

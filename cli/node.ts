@@ -51,7 +51,7 @@ import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import { type CreateExec, openExec } from "../lvm/shell/open.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { logCommand, logShellLost, startLogging } from "./logging.ts";
+import { logCommand, logNoMountTable, logShellLost, startLogging } from "./logging.ts";
 import type { Metrics } from "./metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
@@ -188,6 +188,7 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
     defaultLimits: parseGroupLimits(flags),
     exec: await createExec({
       ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
+      ...{ mountTableDirectory: dirname(socket), onNoMountTable: logNoMountTable },
       ...defined({ lvmConfig: flags["lvm-config"] }),
     }),
     cgroupRoot: cgroupRoot(flags),

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { dirname } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
 import { type Flags, messageOf, UsageError } from "./command_line.ts";
 import { startStandalone } from "../csi/standalone.ts";
@@ -18,7 +19,7 @@ import { type CreateExec, openExec } from "../lvm/shell/open.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { waitForAbort } from "../lvm/clock.ts";
 import { GRACE_MS } from "./sandbox.ts";
-import { logCommand, logShellLost, startLogging } from "./logging.ts";
+import { logCommand, logNoMountTable, logShellLost, startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
 import { defined } from "../lvm/defined.ts";
 
@@ -36,10 +37,12 @@ export async function standalone(
   createExec: CreateExec = openExec,
 ): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
+  const list = flags["volume-groups"];
+  const mountTableDirectory = list === undefined ? undefined : dirname(socketPath(flags.endpoint!));
   const exec = await createExec({
     ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
+    ...{ ...defined({ mountTableDirectory }), onNoMountTable: logNoMountTable },
   });
-  const list = flags["volume-groups"];
   if (list === undefined) throw new UsageError(`--volume-groups is required; ${await describeHostGroups(exec)}`);
   const cgroups = cgroupRoot(flags);
   const driver = await startStandalone({

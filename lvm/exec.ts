@@ -88,6 +88,12 @@ export interface Exec {
   run(command: Command): Promise<Output>;
   /** Resolves when no changing command is running. */
   idle(): Promise<void>;
+  /**
+   * Reads the mount table of the kernel (proc_pid_mountinfo(5)) without a command, as it is after the call began.
+   *
+   * @returns the whole table; `undefined` when it cannot be read, so that a command must list the mounts
+   */
+  readMountTable?(): Promise<string | undefined>;
 }
 
 /** Deadlines of commands, in milliseconds. */
@@ -207,6 +213,8 @@ export class HostExec implements Exec {
   readonly #onCommand: HostExecOptions["onCommand"];
   readonly #directories = new Map<Program, string>();
   readonly #changing = new RunningChanges();
+  /** Reads the mount table; by default nothing does, and a command lists the mounts. */
+  readMountTable?: () => Promise<string | undefined>;
 
   /** Creates an exec with the given deadlines. */
   constructor({ lvmConfig, ownSessions = true, onCommand, ...deadlines }: HostExecOptions = {}) {

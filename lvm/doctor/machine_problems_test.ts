@@ -222,9 +222,11 @@ const MACHINE_PROBLEMS: Problems = {
     ["limits", "info", "cgroup v2", /^dd if=\S+: exit 1: .*No such file/],
   ],
   "disks and mounts cannot be listed": [
-    ({ machine }) =>
+    ({ machine }) => {
+      machine.hasMountTable = false;
       machine.fault = ({ program, args }) =>
-        program === "findmnt" || args.includes("--all") ? failure(1, "failed") : undefined,
+        program === "findmnt" || args.includes("--all") ? failure(1, "failed") : undefined;
+    },
     ["filters", "warning", "disks", /lsblk --json: exit 1: failed/],
     ["leftovers", "warning", "mounts", /findmnt --json: exit 1: failed/],
   ],

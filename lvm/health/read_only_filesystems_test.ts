@@ -29,6 +29,7 @@ Deno.test("ReadOnlyFilesystems: when the mount table cannot be read, no caller f
   const filesystems = new ReadOnlyFilesystems(machine, "test", (error) => errors.push(error));
   await filesystems.observe(await lvm.report());
   assertEquals([filesystems.problemOf(id)?.reason, filesystems.list().length], ["FilesystemReadOnly", 1]);
+  machine.hasMountTable = false;
   machine.fault = ({ program }) => program === "findmnt" ? failure(1, "findmnt: cannot read") : undefined;
   await filesystems.observe(await lvm.report());
   assertEquals([filesystems.problemOf(id)?.reason, errors.length], ["FilesystemReadOnly", 1]);

@@ -10,6 +10,7 @@ import { type Command, commandError, type Exec, type Output, runOk } from "../ex
 import { isDriverDeviceName } from "../ids.ts";
 import { asArray, asObject, asString, parseJson } from "../json.ts";
 import type { LogicalVolume } from "../model/report.ts";
+import { parseMountInfo } from "./mount_info.ts";
 
 /** A mount of this mount namespace. */
 export interface Mount {
@@ -58,26 +59,53 @@ const LIST_MOUNTS: Command = {
 const READ_ONLY_OPTIONS = ["ro", "emergency_ro", "shutdown"];
 
 /**
- * Reads all mounts, in the order in which they were created.
+ * Sources that `--canonicalize` does not change: what is no path, device-mapper's names, and the kernel's names of other
+ * disks. `/dev/dm-4`, `/dev/data/x` and other paths may be links, or names, of volumes.
+ */
+const CANONICAL_SOURCE =
+  /^(?:(?!\/).*|\/\/.*|\/dev\/mapper\/[^/]+|\/dev\/(?:sd|hd|vd|xvd|ubd|nvme|mmcblk|md|loop|zram|nbd|sr|pmem|ram|root|fuse)[a-z\d]*)$/s;
+
+/**
+ * Reads all mounts, in the order in which they were created: from the mount table itself if the exec can read it and each
+ * source in it is canonical, and otherwise by findmnt(8).
  *
  * @throws {StorageError} `CommandFailed` when the mount table cannot be read
  */
 export async function readMounts(exec: Exec): Promise<Mount[]> {
+  const table = await exec.readMountTable?.();
+  return (table === undefined ? undefined : parseMounts(table)) ?? await listMounts(exec);
+}
+
+/** Parses the mount table as findmnt(8) shows it. @returns `undefined` when only findmnt(8) can tell */
+export function parseMounts(table: string): Mount[] | undefined {
+  const mounts = parseMountInfo(table);
+  if (mounts === undefined || !mounts.every(({ source }) => CANONICAL_SOURCE.test(source))) return undefined;
+  return mounts.map(({ target, source, fsType, root, deviceNumber, options, filesystemOptions }) => ({
+    ...{ target, fsType, root, deviceNumber, ...accessOf(options, filesystemOptions) },
+    source: root === "/" ? source : `${source}[${root}]`,
+  }));
+}
+
+/** Returns what the options of a mount and of its filesystem say about access. */
+function accessOf(
+  flags: readonly string[],
+  filesystemOptions: readonly string[],
+): Pick<Mount, "flags" | "readOnly" | "filesystemWritable"> {
+  const filesystemWritable = !filesystemOptions.some((option) => READ_ONLY_OPTIONS.includes(option));
+  return { flags, readOnly: flags.includes("ro"), filesystemWritable };
+}
+
+async function listMounts(exec: Exec): Promise<Mount[]> {
   const answer = parseJson("findmnt", await runOk(exec, LIST_MOUNTS));
   return asArray(asObject(answer).filesystems).map((value) => {
     const mount = asObject(value);
-    const flags = asString(mount["vfs-options"]).split(",");
     return {
       target: asString(mount.target),
       source: asString(mount.source ?? ""),
       fsType: asString(mount.fstype),
       root: asString(mount.fsroot),
-      readOnly: flags.includes("ro"),
-      flags,
-      filesystemWritable: !asString(mount["fs-options"] ?? "").split(",").some((option) =>
-        READ_ONLY_OPTIONS.includes(option)
-      ),
       deviceNumber: asString(mount["maj:min"]),
+      ...accessOf(asString(mount["vfs-options"]).split(","), asString(mount["fs-options"] ?? "").split(",")),
     };
   });
 }

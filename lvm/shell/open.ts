@@ -5,6 +5,7 @@
  */
 
 import { type Exec, HostExec, type HostExecOptions } from "../exec.ts";
+import { openMountTable } from "../host/mount_table.ts";
 import type { ShellExecOptions } from "./shell_exec.ts";
 
 /** Options of {@linkcode openExec}. */
@@ -12,6 +13,10 @@ export interface OpenExecOptions
   extends HostExecOptions, Pick<ShellExecOptions, "clock" | "maxCommands" | "onShellLost"> {
   /** Whether commands of lvm run in a shell. */
   readonly shell: boolean;
+  /** A directory of the driver, in which it opens the mount table; without it, a command lists the mounts. */
+  readonly mountTableDirectory?: string;
+  /** Called when the mount table cannot be opened, or not be read any more: a command lists the mounts then. */
+  readonly onNoMountTable?: (error: unknown) => void;
 }
 
 /** Creates what runs commands; {@linkcode openExec}, or a fake. */
@@ -21,8 +26,17 @@ export type CreateExec = (options: OpenExecOptions) => Exec | Promise<Exec>;
  * Opens an exec on this host. What a shell needs is loaded only for one. The shells end with this process, by the end of
  * their input.
  */
-export async function openExec({ shell, ...options }: OpenExecOptions): Promise<Exec> {
+export async function openExec(
+  { shell, mountTableDirectory, onNoMountTable = () => {}, ...options }: OpenExecOptions,
+): Promise<Exec> {
   const processes = new HostExec({ ownSessions: !await isService(), ...options });
+  try {
+    if (mountTableDirectory !== undefined) {
+      processes.readMountTable = await openMountTable(processes, mountTableDirectory, onNoMountTable);
+    }
+  } catch (error) {
+    onNoMountTable(error);
+  }
   if (!shell) return processes;
   const { ShellExec } = await import("./shell_exec.ts");
   const { startShellProcess } = await import("./shell_process.ts");

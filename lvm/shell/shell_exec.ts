@@ -71,6 +71,11 @@ export class ShellExec implements Exec {
     return await this.#options.processes.run(command);
   }
 
+  /** Reads the mount table as that which runs the processes does. */
+  async readMountTable(): Promise<string | undefined> {
+    return await this.#options.processes.readMountTable?.();
+  }
+
   /** Waits for the changing commands that are running, and for those that start meanwhile. */
   async idle(): Promise<void> {
     do {

@@ -6,6 +6,7 @@
  */
 
 import manifest from "../../deno.json" with { type: "json" };
+import { openExec } from "../../lvm/shell/open.ts";
 import { run } from "../demo/command.ts";
 import { pause } from "../demo/data.ts";
 import { ArtifactDriver, type DriverPaths } from "./artifact_driver.ts";
@@ -36,7 +37,7 @@ function logProgress(line: string): void {
 /** Commands of each operation. They come first: afterwards all that is measured has been in use once, on both sides. */
 async function countAllCommands(root: string): Promise<Record<Operation, number>> {
   logProgress("commands of each operation");
-  const exec = new CountingExec();
+  const exec = new CountingExec(await openExec({ shell: false, ownSessions: false, mountTableDirectory: root }));
   await using subject = await startCountedDriver(exec, { root, group: GROUP });
   return {
     ...await countCommands(LIFECYCLE, driverLifecycle(subject), exec),

@@ -18,9 +18,13 @@ export interface MeasuredDriver {
 
 /** An exec that counts the commands that ended. A call does not wait for commands that it started in the background. */
 export class CountingExec implements Exec {
-  readonly #exec = new HostExec({ ownSessions: false }); // as in a service
+  readonly #exec: Exec;
   /** The number of commands that have ended. */
   completed = 0;
+
+  constructor(exec: Exec = new HostExec({ ownSessions: false })) {
+    this.#exec = exec;
+  }
 
   async run(command: Command): Promise<Output> {
     try {
@@ -32,6 +36,10 @@ export class CountingExec implements Exec {
 
   idle(): Promise<void> {
     return this.#exec.idle();
+  }
+
+  async readMountTable(): Promise<string | undefined> {
+    return await this.#exec.readMountTable?.();
   }
 }
 

@@ -105,21 +105,21 @@ Deno.test("a filesystem that became read-only after an error is degraded, until 
   assertEquals(await health(), []);
 });
 
-Deno.test("each call for health costs a report, and of volumes the mount table", async () => {
+Deno.test("each call for health costs a report, and where findmnt lists the mounts, of volumes a second command", async () => {
   await using fixture = await setUp();
   const { harness } = fixture;
   const { controller, node } = harness.csi;
   const volumeId = await harness.create();
   const count = async (body: () => Promise<unknown>) => (await harness.exec.recordCommands(body)).length;
-  assertEquals(
-    [
-      await count(() => controller.controllerGetVolumeHealth({ volumeId })),
-      await count(() => controller.controllerListVolumeHealth({})),
-      await count(() => node.nodeGetVolumeHealth({ volumeId })),
-      await count(() => node.nodeGetStorageHealth({})),
-    ],
-    [2, 2, 2, 1],
-  );
+  const counts = async () => [
+    await count(() => controller.controllerGetVolumeHealth({ volumeId })),
+    await count(() => controller.controllerListVolumeHealth({})),
+    await count(() => node.nodeGetVolumeHealth({ volumeId })),
+    await count(() => node.nodeGetStorageHealth({})),
+  ];
+  assertEquals(await counts(), [1, 1, 1, 1]);
+  fixture.machine.hasMountTable = false;
+  assertEquals(await counts(), [2, 2, 2, 1]);
 });
 
 Deno.test("a machine whose lvm fails has unreachable storage", async () => {

@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
+import type { Exec } from "../../lvm/exec.ts";
 import { type Mount, readMounts } from "../../lvm/host/mounts.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 import { tearDown } from "./staging.ts";
@@ -38,6 +39,42 @@ export function bindMountsContract(host: Host): void {
       await tearDown(harness, volumeId, "plain", "reader", "writer");
     },
   );
+
+  for (
+    const [kind, volumeCapability] of [
+      ...["ext4", "xfs", "btrfs"].map((type) => [type, mountCapability(type, ["nosuid"])] as const),
+      ["block", blockCapability()],
+    ] as const
+  ) {
+    contractTest(
+      host,
+      `the mount table and findmnt show the same mounts of a volume of kind ${kind}, and the table is read without commands`,
+      async (harness) => {
+        const { folder, exec } = harness;
+        if (await exec.readMountTable() === undefined) return;
+        const findmnt: Exec = { run: (command) => exec.run(command), idle: () => exec.idle() };
+        const compare = async (count: number) => {
+          const mounts = await mountsBelow(harness, exec);
+          assertEquals([mounts.length, mounts], [count, await mountsBelow(harness, findmnt)]);
+          assertEquals(await exec.recordCommands(() => readMounts(exec)), []);
+        };
+        const volumeId = await harness.create({ volumeCapabilities: [volumeCapability] });
+        await compare(0);
+        const staging = await harness.stage(volumeId, volumeCapability);
+        await harness.publish(volumeId, "writer", { volumeCapability });
+        const isBlock = kind === "block";
+        await compare(isBlock ? 1 : 2);
+        if (!isBlock) await harness.publish(volumeId, "reader", { volumeCapability, readonly: true });
+        const [odd, source] = [`${folder}/a b#\tc\n\\d`, isBlock ? `${folder}/writer` : staging];
+        await (isBlock ? Deno.writeTextFile(odd, "") : Deno.mkdir(odd));
+        await harness.runAsAdmin("mount", "-o", "bind", source, odd);
+        await compare(isBlock ? 2 : 4);
+        await harness.runAsAdmin("umount", odd);
+        await tearDown(harness, volumeId, "writer", ...isBlock ? [] : ["reader"]);
+        await compare(0);
+      },
+    );
+  }
 
   contractTest(
     host,
@@ -85,6 +122,11 @@ export function bindMountsContract(host: Host): void {
       await tearDown(harness, volumeId, "writer");
     },
   );
+}
+
+/** Returns the mounts of the test, whose sources are the same for the kernel and for findmnt(8). */
+async function mountsBelow({ folder }: Harness, exec: Exec): Promise<Mount[]> {
+  return (await readMounts(exec)).filter(({ target }) => target.startsWith(folder));
 }
 
 /** Flags, whether a mount with them is read-only, and what else it forbids. */

@@ -1,7 +1,8 @@
 import { contractTests } from "./all.ts";
+import { bindMountsContract } from "./bind_mounts.ts";
 import { cowSnapshotsContract } from "./cow_snapshots.ts";
 import { erasureContract } from "./erasure.ts";
-import { fakeDebian13, fakeFaultyDisks, fakeHost, fakeMultiPvHost } from "./fake_host.ts";
+import { fakeDebian13, fakeFaultyDisks, fakeHost, fakeHostWithFindmnt, fakeMultiPvHost } from "./fake_host.ts";
 import { faultsContract } from "./faults.ts";
 import { layoutsContract } from "./layouts.ts";
 import { staleMountsContract } from "./stale_mounts.ts";
@@ -12,5 +13,6 @@ contractTests(fakeHost);
 for (const contract of [cowSnapshotsContract, erasureContract, stagingContract, staleMountsContract, toolsContract]) {
   contract(fakeDebian13);
 }
+for (const contract of [bindMountsContract, stagingContract, staleMountsContract]) contract(fakeHostWithFindmnt);
 layoutsContract(fakeMultiPvHost);
 faultsContract(fakeFaultyDisks());

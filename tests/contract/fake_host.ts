@@ -43,6 +43,17 @@ export const fakeDebian13: Host = {
   },
 };
 
+/** The same machine where the mount table cannot be read as a file, so that findmnt lists the mounts. */
+export const fakeHostWithFindmnt: Host = {
+  ...fakeHost,
+  name: "fake with findmnt",
+  setUp: async () => {
+    const machine = await fakeHost.setUp();
+    (machine.exec as FakeMachine).hasMountTable = false;
+    return machine;
+  },
+};
+
 function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
   return {
     exec: machine,

@@ -91,6 +91,10 @@ export class RecordingExec implements Exec {
     return this.#exec.idle();
   }
 
+  async readMountTable(): Promise<string | undefined> {
+    return await this.#exec.readMountTable?.();
+  }
+
   /** Records the commands that `body` runs. @returns the commands, as a person would write them */
   async recordCommands(body: () => Promise<unknown>): Promise<string[]> {
     const before = this.commands.length;

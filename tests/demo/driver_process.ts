@@ -10,7 +10,7 @@ const START_TIMEOUT_MS = 120_000;
 const STOP_TIMEOUT_MS = 30_000;
 
 /** The number of its last log lines to keep. */
-const KEPT_LOG_LINES = 10;
+const KEPT_LOG_LINES = 200;
 
 /** Options of the driver. */
 export interface DriverOptions {

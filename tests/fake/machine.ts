@@ -14,6 +14,7 @@ import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { type FakeHost, healthyHost } from "./machine_host.ts";
 import { lvm } from "./lvm.ts";
 import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
+import { mountTable } from "./mount_tools.ts";
 import { TOOLS } from "./tools.ts";
 
 /** The content of a device. */
@@ -176,6 +177,8 @@ export class FakeMachine implements Exec {
   readonly host: FakeHost = healthyHost();
   /** A function that runs before each command, and may replace its result. */
   fault: Fault | undefined;
+  /** Whether the driver can read the mount table as a file; otherwise findmnt lists the mounts. */
+  hasMountTable = true;
   readonly #locks = new LvmLocks();
   #clock = 1_700_000_000;
 
@@ -271,6 +274,10 @@ export class FakeMachine implements Exec {
 
   idle(): Promise<void> {
     return Promise.resolve();
+  }
+
+  readMountTable(): Promise<string | undefined> {
+    return Promise.resolve(this.hasMountTable ? mountTable(this) : undefined);
   }
 
   /** Returns all LVs with their groups. */

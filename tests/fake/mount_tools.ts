@@ -22,11 +22,30 @@ export function findmnt(machine: FakeMachine, args: readonly string[]): Output {
       source: mount.source,
       fstype: mount.fsType,
       fsroot: mount.root,
-      "vfs-options": [mount.readOnly ? "ro" : "rw", ...mount.flags ?? [], "relatime"].join(","),
+      "vfs-options": shownFlags(mount),
       "fs-options": isFilesystemReadOnly(mount) ? "ro" : "rw",
       "maj:min": mount.deviceNumber,
     })),
   }));
+}
+
+/** Returns the mount table as the kernel writes it (proc_pid_mountinfo(5)). */
+export function mountTable({ mounts }: FakeMachine): string {
+  return mounts.map((mount, index) =>
+    [
+      ...[`${index + 30}`, "29", mount.deviceNumber, escapeField(mount.root), escapeField(mount.target)],
+      ...[shownFlags(mount), ...index % 2 === 0 ? ["shared:7", "master:3"] : [], "-", mount.fsType],
+      ...[escapeField(mount.source.replace(/\[.*\]$/, "")), isFilesystemReadOnly(mount) ? "ro" : "rw,discard"],
+    ].join(" ") + "\n"
+  ).join("");
+}
+
+function shownFlags(mount: FakeMount): string {
+  return [mount.readOnly ? "ro" : "rw", ...mount.flags ?? [], "relatime"].join(",");
+}
+
+function escapeField(text: string): string {
+  return text.replace(/[ \t\n\\#]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
 }
 
 export function mount(machine: FakeMachine, args: readonly string[]): Output {
@@ -124,7 +143,7 @@ function setMountFlags(mount: FakeMount, flags: readonly string[]): void {
 }
 
 export function umount(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^\/\S*$/);
+  expectArgs(args, /^\/[^]*$/);
   const [target] = args as [string];
   if (machine.busyTargets.has(target)) return failure(32, `umount: ${target}: target is busy.`);
   const index = machine.mounts.findLastIndex((mount) => mount.target === target);

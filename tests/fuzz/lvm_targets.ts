@@ -11,7 +11,8 @@ import { diagnosisJson, diagnosisText } from "../../lvm/doctor/text.ts";
 import type { Command, Exec, Output } from "../../lvm/exec.ts";
 import { readSignatures } from "../../lvm/host/device.ts";
 import { readDmTargets, readLvmVersion, readMappedDevices, readPoolUsage } from "../../lvm/host/device_mapper.ts";
-import { readMounts, readUsage, readUsages } from "../../lvm/host/mounts.ts";
+import { type MountInfo, parseMountInfo } from "../../lvm/host/mount_info.ts";
+import { parseMounts, readMounts, readUsage, readUsages } from "../../lvm/host/mounts.ts";
 import { readDisks } from "../../lvm/host/disks.ts";
 import { readConfiguration } from "../../lvm/model/configuration.ts";
 import { parseReport } from "../../lvm/model/report.ts";
@@ -76,6 +77,34 @@ function printing(stdout: string, code = 0): Exec {
     run: (): Promise<Output> => Promise.resolve({ code, stdout, stderr: code === 0 ? "" : stdout }),
     idle: () => Promise.resolve(),
   };
+}
+
+const options = fc.array(fc.constantFrom("rw", "ro", "relatime", "subvol=/a b", "x#"), { minLength: 1 });
+const paths = fc.array(fc.oneof(fc.constantFrom(..." \t\n\\#-\r\u00a0"), fc.string({ unit: "binary" }))).map((parts) =>
+  `/${parts.join("")}`
+);
+
+/** Mounts as the kernel knows them, with any characters in their names. */
+const mountInfos: fc.Arbitrary<MountInfo> = fc.record({
+  deviceNumber: fc.constantFrom("0:5", "253:12"),
+  root: paths,
+  target: paths,
+  options,
+  fsType: fc.constantFrom("ext4", "fuse.x-y"),
+  source: fc.oneof(fc.constantFrom("", "-", "none", "/dev/mapper/data-vol"), paths),
+  filesystemOptions: options,
+});
+
+/** Writes a mount as the kernel does (fs/proc_namespace.c, show_mountinfo). */
+function mountLine(mount: MountInfo, index: number): string {
+  const escaped = (text: string) =>
+    text.replace(/[ \t\n\\#]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
+  const { deviceNumber, root, target, options, fsType, source, filesystemOptions } = mount;
+  const fields = ["shared:1", "master:2", "propagate_from:3", "unbindable"].slice(index % 5);
+  return [
+    ...[`${index}`, "1", deviceNumber, escaped(root), escaped(target), options.map(escaped).join(), ...fields, "-"],
+    ...[fsType, escaped(source), filesystemOptions.map(escaped).join()],
+  ].join(" ") + "\n";
 }
 
 /** The readers of what programs print, by the name of the output that they read. */
@@ -238,6 +267,22 @@ export const LVM_TARGETS: readonly Target[] = [
       // a device counts as blank only when wipefs succeeded with an empty list
       const { signatures } = JSON.parse(stdout) as { signatures: unknown[] };
       assertEquals([code, (result as unknown[]).length], [0, signatures.length]);
+    },
+  }),
+  statelessTarget({
+    name: "mount-table",
+    description: "the mount table of the kernel: what was written is read, and no line is ever left out",
+    inputs: fc.oneof(
+      fc.array(mountInfos, { minLength: 1 }).map((mounts) => ({ text: mounts.map(mountLine).join(""), mounts })),
+      changedText([fixture("mountinfo.txt")], { maxChanges: 8 }).map((text) => ({ text, mounts: undefined })),
+    ) as fc.Arbitrary<{ text: string; mounts: MountInfo[] | undefined } & Json>,
+    testRuns: 200,
+    check: ({ text, mounts }) => {
+      const result = parseMountInfo(text);
+      if (mounts !== undefined) assertEquals(result, mounts);
+      const lines = text.split("\n").length - 1;
+      assert(result === undefined || (result.length === lines && lines > 0));
+      assert([undefined, lines].includes(parseMounts(text)?.length));
     },
   }),
   statelessTarget({

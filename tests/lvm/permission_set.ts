@@ -29,6 +29,7 @@ async function startDriver({ cgroups = false } = {}) {
   const socket = `${folder}/socket/csi.sock`;
   const flags = ["--endpoint", socket, "--mount-roots", `${folder}/root`, "--volume-groups", GROUP, "--node-id", "n"];
   flags.push("--driver-name", "confined.denolith.dev"); // csi-sanity's driver may be at work beside it
+  flags.push("--log-level", "debug");
   if (cgroups) flags.push("--cgroup-root", `${folder}/cgroup`);
   const driver = cleanup.use(
     await DriverProcess.start({ command: ["/work/denolith", "standalone", ...flags], socket }),
@@ -74,6 +75,8 @@ for (const [kind, volumeCapability] of Object.entries(CAPABILITIES)) {
     assert(![...Deno.readDirSync(root)].some(({ name }) => name === "pod"), "the target is removed");
     assertEquals(await driver.stop(), 0, driver.log().join("\n"));
     assertEquals([...Deno.readDirSync(`${folder}/socket`)], []);
+    assertEquals(driver.log().filter((line) => line.includes("findmnt")), [], "the mount table is read as a file");
+    assert(driver.log().some((line) => line.includes("umount --lazy")), "the mount table is opened");
   });
 }
 

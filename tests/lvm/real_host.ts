@@ -18,7 +18,7 @@ import { isSkipped } from "./skipped_tests.ts";
 export async function realHost(name: string): Promise<Host> {
   const disks = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
   if (disks.length !== 2) throw new Error("DATA_DISKS: must name two empty disks");
-  const exec = await openExec({ shell: Deno.env.get("LVM_SHELL") === "1" });
+  const exec = await openExec({ shell: Deno.env.get("LVM_SHELL") === "1", mountTableDirectory: "/tmp" });
   const groups: readonly [string, string] = [`${name}-small`, `${name}-large`];
   const lvm = async (...args: string[]) => {
     const { code, stderr } = await exec.run({ program: "lvm", args, mutates: true });

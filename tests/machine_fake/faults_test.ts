@@ -209,7 +209,7 @@ for (const [what, answer] of BROKEN_REPORTS) {
     ];
     for (const call of calls) {
       const commands = await driver.exec.recordCommands(() => assertFails("INTERNAL", call()));
-      assertEquals(commands.filter((command) => !/^(?:lvm fullreport|findmnt) /.test(command)), []);
+      assertEquals(commands.filter((command) => !/^lvm fullreport /.test(command)), []);
     }
     machine.fault = undefined;
     await driver.csi.controller.deleteVolume({ volumeId });

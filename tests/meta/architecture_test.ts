@@ -20,8 +20,8 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   lvm: [
     ["spec"],
     ["model"],
-    ["host", "shell"],
-    ["pools"],
+    ["host"],
+    ["pools", "shell"],
     ["inventory"],
     ["volumes", "health", "doctor"],
     ["snapshots", "staging", "status"],

@@ -43,6 +43,13 @@ function refused(root: string, otherSocket: string, port: number): Record<string
     "a library put before a listed program with a fourth descriptor": () =>
       spawnWithReports("/usr/bin/df", { LD_PRELOAD: "x" }),
     "reading a file outside": () => Deno.readTextFile("/etc/passwd"),
+    "the mount table in /proc": () => Deno.readTextFile("/proc/self/mountinfo"),
+    "the mount table of this process in /proc": () => Deno.readTextFile(`/proc/${Deno.pid}/mountinfo`),
+    "an environment": () => Deno.readTextFile("/proc/self/environ"),
+    "the environment of process 1": () => Deno.readTextFile("/proc/1/environ"),
+    "the status of this process": () => Deno.readTextFile(`/proc/${Deno.pid}/status`),
+    "the list of processes": () => Deno.readDirSync("/proc").next(),
+    "an environment by a link": () => Deno.readTextFile(`${root}/environ`),
     "reading the root directory": () => Deno.readDirSync("/").next(),
     "reading a directory whose name begins alike": () => Deno.readDirSync(`${root}-other`).next(),
     "writing a file outside": () => Deno.writeTextFile(`${root}-other/file`, "x"),

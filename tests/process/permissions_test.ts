@@ -59,6 +59,7 @@ function allWith(outcomes: Record<string, string>, outcome: string): Record<stri
 
 Deno.test("a subcommand's body can do its work, and Deno denies it everything else", async () => {
   await using fixture = await setUp();
+  await Deno.symlink("/proc/self/environ", `${fixture.root}/environ`);
   const { code, stdout, stderr } = await runProbe("probe", fixture);
   assertEquals([code, stderr], [0, ""]);
   const [inside, outside] = stdout.trim().split("\n").map((line) => JSON.parse(line));
