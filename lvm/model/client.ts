@@ -15,6 +15,7 @@ import { flushDisks } from "../disk_cache.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { parseReport, type VolumeGroup } from "./report.ts";
 import { REPORT_COMMAND } from "./report_command.ts";
+import type { SnapshotId, VolumeId } from "../ids.ts";
 import { withinDeadline } from "../clock.ts";
 
 /**
@@ -163,9 +164,9 @@ export class Lvm {
     return this.#changeCountAtStart.get(groups) === this.#changeCount && this.#pendingChanges.size === 0;
   }
 
-  /** Returns what is known of all groups without a new report, as {@linkcode KnownGroups.about} does. */
-  known(mark: string): KnownReport | undefined {
-    return this.#known.about(mark);
+  /** Returns what is known without a new report, as far as it concerns a volume or snapshot ({@linkcode KnownGroups.about}). */
+  known(id: VolumeId | SnapshotId): KnownReport | undefined {
+    return this.#known.about(id.slice("v1-".length)); // which is in the names of its LVs, and in the tags with its id
   }
 
   #startReport(): Promise<FreshReport> {

@@ -24,6 +24,7 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { formatBytes } from "../size.ts";
 import { cowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
 import type { Reaper } from "../volumes/reaper.ts";
+import { isOutdated } from "../volumes/refusals.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { syncFilesystem } from "./sync.ts";
 import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
@@ -79,6 +80,9 @@ export class Snapshots {
    * Snapshots.createNew}.
    */
   async create(request: SnapshotRequest): Promise<Snapshot> {
+    const volume = this.#knownVolume(request);
+    const created = volume && await this.#createOfKnown(volume, request);
+    if (created !== undefined) return created.snapshot;
     const groups = await this.#lvm.report();
     const found = this.#finder.stateOf(groups, request);
     if (found.state === "lost") throw found.error;
@@ -156,6 +160,45 @@ export class Snapshots {
   /** Returns all snapshots according to a new report ({@linkcode SnapshotFinder.list}). */
   async list(): Promise<Snapshot[]> {
     return this.#finder.list(await this.#lvm.report());
+  }
+
+  /**
+   * Returns the thick volume of which to create a snapshot that is known not to exist; `undefined` when a report must decide.
+   */
+  #knownVolume({ id, source }: SnapshotRequest): Volume | undefined {
+    const known = this.#lvm.known(id) && this.#lvm.known(source);
+    // a deleted snapshot may still have the name
+    const isNamed = known?.some(({ lvs }) => lvs.some(({ name }) => name.startsWith(snapshotLvName(id))));
+    if (known === undefined || isNamed) return undefined;
+    try {
+      if (this.#finder.stateOf(known, { id, source }).state !== "absent") return undefined;
+      const volume = this.#volumes.require(known, source);
+      return isThin(volume.lv) ? undefined : volume;
+    } catch (error) {
+      if (error instanceof StorageError) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Creates a snapshot of a volume that is known. LVM takes the volume by its name, so the report that is read afterwards
+   * decides whether the snapshot is of the volume; one of another LV is deleted.
+   *
+   * @returns `undefined` when LVM refuses, or the LV of that name is another one by now
+   */
+  async #createOfKnown(volume: Volume, { id, cowSize }: SnapshotRequest): Promise<LocatedSnapshot | undefined> {
+    try {
+      await syncFilesystem(this.#lvm.exec, volume.lv, volume.tags.format);
+      await this.#takeCow(volume, id, cowSize);
+    } catch (error) {
+      if (error instanceof StorageError && isOutdated(error)) return undefined;
+      throw error;
+    }
+    const created = this.#finder.locate(await this.#lvm.reportAfterChanges(), id);
+    const origin = created?.group.lvs.find(({ name }) => name === created.lv.origin);
+    if (created === undefined || origin?.uuid === volume.lv.uuid) return created;
+    await this.#markDeleted(created);
+    return undefined;
   }
 
   /** Creates a COW snapshot, with its COW space in the group of the volume. */

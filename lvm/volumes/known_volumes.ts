@@ -8,7 +8,7 @@
  */
 
 import { StorageError } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import { type VolumeId, volumeLvName } from "../ids.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -41,14 +41,14 @@ export function knownGroupFor(
   { lvm, finder }: KnownVolumesContext,
   { id, groups, range, preference, layout, thin, source }: VolumeRequest,
 ): Candidate<VolumeGroup> | undefined {
-  const known = lvm.known(markOf(id));
+  const known = lvm.known(id);
   if (known === undefined || layout.type !== "linear" || thin !== undefined || source !== undefined) return undefined;
   if (locate(finder, known, id)?.state !== "absent" || finder.incompleteLvs(known, id).length > 0) return undefined;
   const [group, ...others] = finder.managedGroups(known).filter(({ name }) => groups.matches(name));
   // a deleted volume may still have the name
   if (
     group === undefined || others.length > 0 ||
-    known.some(({ lvs }) => lvs.some(({ name }) => name.includes(markOf(id))))
+    known.some(({ lvs }) => lvs.some(({ name }) => name.startsWith(volumeLvName(id))))
   ) {
     return undefined;
   }
@@ -65,7 +65,7 @@ export async function deleteKnown(
   { lvm, finder }: KnownVolumesContext,
   id: VolumeId,
 ): Promise<"removed" | "marked" | undefined> {
-  const known = lvm.known(markOf(id));
+  const known = lvm.known(id);
   const found = known && locate(finder, known, id);
   if (known === undefined || found?.state !== "present" || !isSimple(finder.driver, known, found.volume)) {
     return undefined;
@@ -95,11 +95,6 @@ function isSimple(driver: string, known: KnownReport, volume: Volume): boolean {
   // the bind mount of a device does not open it
   return tags.format.state !== "raw" && tags.copied === undefined && !isThin(lv) && !isCopied &&
     dependents.length === 0;
-}
-
-/** Returns what is in the name of each LV of a volume, and in each tag that has its id. */
-function markOf(id: VolumeId): string {
-  return id.slice("v1-".length);
 }
 
 function locate(finder: VolumeFinder, known: KnownReport, id: VolumeId): VolumeState | undefined {

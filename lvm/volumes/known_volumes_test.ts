@@ -205,3 +205,55 @@ for (const isUsed of [false, true]) {
     assertEquals(ran.split(" ").slice(0, 3), [first, "fullreport", first]);
   });
 }
+
+const cut = snapshotIdOf("cut");
+
+/** Creates the snapshot of the volume. */
+function takeSnapshot({ snapshots }: Awaited<ReturnType<typeof setUp>>) {
+  return snapshots.create({ id: cut, source: id, cowSize: FULL_COW });
+}
+
+Deno.test("a snapshot of a known volume is created without a report before it", async () => {
+  await using own = await setUp();
+  await own.create();
+  await own.lvm.report();
+  assertEquals(await own.run(() => takeSnapshot(own)), "lvcreate fullreport");
+  assertEquals(await own.run(() => takeSnapshot(own)), "fullreport");
+  await using unknown = await setUp();
+  await unknown.create();
+  assertEquals(await unknown.run(() => takeSnapshot(unknown)), "fullreport lvcreate fullreport");
+});
+
+Deno.test("a snapshot that came back after the report, or whose volume is gone or renamed, is decided by a report", async () => {
+  await using back = await setUp();
+  await back.create();
+  await takeSnapshot(back);
+  const lv = back.group.lvs.pop()!;
+  await back.lvm.report();
+  back.group.lvs.push(lv);
+  assertEquals([await back.run(() => takeSnapshot(back)), back.names().length], ["lvcreate fullreport", 2]);
+  await using gone = await setUp();
+  await gone.create();
+  await gone.lvm.report();
+  gone.group.lvs.splice(0);
+  assertEquals(await gone.run(() => takeSnapshot(gone)), "lvcreate fullreport NotFound");
+  await using renamed = await setUp();
+  await renamed.create();
+  await renamed.lvm.report();
+  renamed.group.lvs[0]!.name = "renamed";
+  assertEquals(await renamed.run(() => takeSnapshot(renamed)), "lvcreate fullreport lvcreate fullreport");
+  assertEquals(renamed.group.lvs[1]!.origin?.name, "renamed");
+});
+
+Deno.test("a snapshot of an LV that has the name of the volume by now is deleted, and one of the volume is created", async () => {
+  await using own = await setUp();
+  await own.create();
+  await own.lvm.report();
+  own.group.lvs[0]!.name = "renamed";
+  await own.admin("lvcreate", "--name", name, "--size", `${4n * MiB}b`, "data");
+  const { ready } = await takeSnapshot(own);
+  await own.background.idle();
+  assertEquals([ready, own.group.lvs.map((lv) => [lv.name.split("-")[0], lv.origin?.name])], [true, [
+    ...[["renamed", undefined], ["vol", undefined], ["snap", "renamed"]],
+  ]]);
+});

@@ -12,6 +12,11 @@ export function groupRefusal(error: unknown): StorageError | undefined {
   return error.kind === "NotFound" ? new StorageError("NoSpace", error.message, { cause: error }) : undefined;
 }
 
+/** Reports whether an error of LVM may mean that what was known is not true any more, so that a report must decide. */
+export function isOutdated({ kind }: StorageError): boolean {
+  return ["NoSpace", "AlreadyExists", "NotFound", "FailedPrecondition"].includes(kind);
+}
+
 /** Returns the error of the deletion of a volume that is in use. @param what its device, or a mount */
 export function inUseError(id: VolumeId, what: string, options: StorageErrorOptions = {}): StorageError {
   const message = `deleting volume ${id}: ${what} is in use; unpublish and unstage it first`;

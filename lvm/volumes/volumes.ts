@@ -31,7 +31,7 @@ import { type CapacityRequest, requireCompatible, type Volume, type VolumeReques
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { reportOnceClosed } from "./closed_report.ts";
 import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
-import { groupRefusal, inUseError } from "./refusals.ts";
+import { groupRefusal, inUseError, isOutdated } from "./refusals.ts";
 import type { Reaper } from "./reaper.ts";
 import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
@@ -359,9 +359,7 @@ export class Volumes {
       await this.#createThick(group, size, request);
       return true;
     } catch (error) {
-      const isRefusal = error instanceof StorageError &&
-        ["NoSpace", "AlreadyExists", "NotFound", "FailedPrecondition"].includes(error.kind);
-      if (!isRefusal) throw error;
+      if (!(error instanceof StorageError && isOutdated(error))) throw error;
       return false;
     }
   }
