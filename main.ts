@@ -5,13 +5,19 @@
  * @module
  */
 
+import { pathToFileURL } from "node:url";
 import { checkFlags, exitStatusOf, parseCommandLine } from "./cli/command_line.ts";
 import { SUBCOMMANDS } from "./cli/commands.ts";
 import { permissionsFor } from "./cli/permissions.ts";
 import { abortOnSignals, runSandboxed } from "./cli/sandbox.ts";
 
+/** The URL of this module. In the image, a link leads to it, which Deno does not follow. */
+const MODULE = /\.[jt]s$/.test(import.meta.url)
+  ? import.meta.url
+  : pathToFileURL(Deno.realPathSync(import.meta.filename!)).href;
+
 /** The module of the worker. In the bundled driver, it is next to this one. */
-const WORKER = import.meta.resolve(import.meta.url.endsWith(".ts") ? "./cli/worker.ts" : "./worker.js");
+const WORKER = new URL(MODULE.endsWith(".ts") ? "./cli/worker.ts" : "./worker.js", MODULE).href;
 
 /**
  * Runs a command line.

@@ -1,7 +1,8 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { join } from "@std/path";
 import { PROGRAMS } from "../../lvm/exec.ts";
 import { DENO_VERSION } from "../runtime.ts";
+import { LAUNCH_FLAGS } from "../launch.ts";
 import { sha256OfFile } from "../self_extracting.ts";
 import { IMAGE } from "./archive.ts";
 import { DRIVER_FOLDER, IMAGE_START, SHEBANG, writeDriver } from "./driver.ts";
@@ -50,7 +51,12 @@ Deno.test("the driver in the image has the permission set, and starts itself", a
     assert((await Deno.stat(join(folder, "worker.js"))).isFile);
     assert((await Deno.readTextFile(module)).startsWith(SHEBANG));
     assertEquals((await Deno.stat(module)).mode! & 0o777, 0o755);
-    assertEquals(await Deno.realPath(join(temp, "usr/bin/denolith")), await Deno.realPath(module));
+    const link = join(temp, "usr/bin/denolith");
+    assertEquals(await Deno.realPath(link), await Deno.realPath(module));
+    const args = [...LAUNCH_FLAGS, `--config=${folder}/deno.json`, link, "standalone", "--node-id", "n"];
+    const { code, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
+    assertMatch(new TextDecoder().decode(stderr), /^denolith: --volume-groups is required/, "the worker says so");
+    assertEquals(code, 2);
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
