@@ -48,7 +48,9 @@ export class StagedVolumes {
 
   /** Remembers a volume whose filesystem is mounted at the path. */
   setStaged(volume: Volume, path: string): void {
-    this.#update(volume, { staged: { volume, path } });
+    // without what else is in the group: each volume would keep a whole report in memory
+    const group = { ...volume.group, lvs: [], pvs: [], tags: [] };
+    this.#update(volume, { staged: { volume: { ...volume, group }, path } });
   }
 
   /**

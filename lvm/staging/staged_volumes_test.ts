@@ -6,6 +6,8 @@ import { volumeIdOf } from "../ids.ts";
 import { openMachine } from "../machine.ts";
 import { ANY_GROUP } from "../model/groups.ts";
 import { StorageError } from "../error.ts";
+import type { Mount } from "../host/mounts.ts";
+import { StagedVolumes } from "./staged_volumes.ts";
 
 const id = volumeIdOf("one");
 const MiB = 1n << 20n;
@@ -127,4 +129,15 @@ Deno.test("stage() checks a filesystem that an earlier call created, and not the
   await own.volumes.create(namedRequest("two", 32n * MiB));
   const two = () => own.staging.stage(volumeIdOf("two"), `${own.stagingPath}2`, access);
   assertEquals(await own.ran("e2fsck", two), 0);
+});
+
+Deno.test("StagedVolumes keeps a volume without the rest of its report", async () => {
+  await using own = await setUpStaged();
+  const { lvm, volumeFinder } = own.open();
+  const volume = volumeFinder.require(await lvm.report(), id);
+  const staged = new StagedVolumes();
+  staged.setStaged(volume, "/staged");
+  const mount = { target: "/staged", source: volume.lv.devicePath } as Mount;
+  const { group, lv } = staged.stagedAt(id, "/staged", [mount])!;
+  assertEquals([group.name, group.lvs, group.pvs, lv], [volume.group.name, [], [], volume.lv]);
 });
