@@ -121,6 +121,8 @@ export class FakeApiServer implements AsyncDisposable {
   readonly requests: LoggedRequest[] = [];
   /** The number of pings so far. */
   pings = 0;
+  /** The number of bytes of objects that were sent, in answers and on watches. */
+  sentBytes = 0;
   /** The clients that act as a process of the driver, by user agent; besides those whose user agent says so. */
   readonly processes = new Map<string, ProcessRole>();
   readonly #missingPermissions = new Set<string>();
@@ -170,7 +172,7 @@ export class FakeApiServer implements AsyncDisposable {
 
   /** Returns all stored objects of a resource, without a request. */
   objects<T extends KubeObject>(resource: Resource<T>): T[] {
-    return [...this.#collection(resource).objects.values()].map((object) => structuredClone(object) as unknown as T);
+    return [...this.collection(resource).objects.values()].map((object) => structuredClone(object) as unknown as T);
   }
 
   /** Brings a kind into the cluster. */
@@ -184,7 +186,7 @@ export class FakeApiServer implements AsyncDisposable {
 
   /** Takes a kind out of the cluster, with all its objects. */
   removeResource(resource: Resource): void {
-    const collection = this.#collection(resource);
+    const collection = this.collection(resource);
     this.#collections.delete(pathOf(resource));
     for (const watch of [...this.#watches]) if (watch.collection === collection) watch.end();
   }
@@ -196,7 +198,7 @@ export class FakeApiServer implements AsyncDisposable {
   ): T {
     const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
     const sent = { ...kind, ...object } as unknown as StoredObject;
-    const collection = this.#collection(resource);
+    const collection = this.collection(resource);
     const { namespace } = sent.metadata;
     const created = collection.create(sent, namespace);
     if (sent["status"] === undefined || !collection.kind.hasStatusSubresource) return created as unknown as T;
@@ -209,7 +211,7 @@ export class FakeApiServer implements AsyncDisposable {
 
   /** Keeps an object of another server as it is, except for its revision: a restored backup. */
   restore<T extends KubeObject>(resource: Resource<T>, object: T): void {
-    this.#collection(resource).restore(object as unknown as StoredObject);
+    this.collection(resource).restore(object as unknown as StoredObject);
   }
 
   /** Ends all watches, as a server does after their time. */
@@ -227,7 +229,8 @@ export class FakeApiServer implements AsyncDisposable {
     for (const collection of this.#collections.values()) collection.compact(this.#revision);
   }
 
-  #collection(resource: Resource): Collection {
+  /** Returns the objects of a resource, for a test that takes the part of other clients without requests. */
+  collection(resource: Resource): Collection {
     const collection = this.#collections.get(pathOf(resource));
     if (collection === undefined) throw new Error(`the fake API server has no ${resource.plural}`);
     return collection;
@@ -288,25 +291,25 @@ export class FakeApiServer implements AsyncDisposable {
     const { path, query, body, type } = sent;
     const { collection, namespace, name, subresource } = this.#route(path);
     if (name === undefined) {
-      if (method === "POST") return Response.json(collection.create(requireObject(body), namespace), { status: 201 });
+      if (method === "POST") return this.#json(collection.create(requireObject(body), namespace), 201);
       if (method !== "GET") throw new StatusError(405, "MethodNotAllowed", `the server does not allow ${method} here`);
       const matches = parseSelectors(query, namespace);
       return query.get("watch") ? this.#watch(collection, query, matches) : this.#list(collection, query, matches);
     }
     switch (method) {
       case "GET":
-        return Response.json(collection.get(name, namespace));
+        return this.#json(collection.get(name, namespace));
       case "PUT":
         if (requireObject(body).metadata.name !== name) {
           throw new StatusError(400, "BadRequest", "the name of the object does not match the name on the URL");
         }
-        return Response.json(collection.replace(requireObject(body), namespace, subresource));
+        return this.#json(collection.replace(requireObject(body), namespace, subresource));
       case "PATCH":
         if (type !== "application/merge-patch+json") throw new StatusError(415, "UnsupportedMediaType", type);
-        return Response.json(collection.patch(body, { name, namespace }, subresource));
+        return this.#json(collection.patch(body, { name, namespace }, subresource));
       case "DELETE": {
         const { preconditions } = (body ?? {}) as { preconditions?: Record<string, unknown> };
-        return Response.json(collection.delete({ name, namespace }, preconditions));
+        return this.#json(collection.delete({ name, namespace }, preconditions));
       }
       default:
         throw new StatusError(405, "MethodNotAllowed", `the server does not allow ${method} here`);
@@ -327,8 +330,8 @@ export class FakeApiServer implements AsyncDisposable {
     return { collection, namespace, name, subresource };
   }
 
-  #list({ objects, kind }: Collection, query: URLSearchParams, matches: SelectorPredicate): Response {
-    const all = [...objects].filter(([, object]) => matches(object)).sort(([a], [b]) => a < b ? -1 : 1);
+  #list(collection: Collection, query: URLSearchParams, matches: SelectorPredicate): Response {
+    const all = collection.sorted().filter(matches);
     const [start, revision] = (query.get("continue") ?? `0:${this.#revision}`).split(":").map(Number) as [
       number,
       number,
@@ -338,13 +341,22 @@ export class FakeApiServer implements AsyncDisposable {
       resourceVersion: `${revision}`,
       ...(end < all.length ? { continue: `${end}:${revision}`, remainingItemCount: all.length - end } : {}),
     };
-    const items = all.slice(start, end).map(([, { apiVersion: _, kind: __, ...rest }]) => rest);
-    const { resource } = kind;
-    return Response.json({ kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata, items });
+    const items = all.slice(start, end).map(({ apiVersion: _, kind: __, ...rest }) => rest);
+    const { resource } = collection.kind;
+    return this.#json({ kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata, items });
+  }
+
+  #json(value: unknown, status = 200): Response {
+    const body = new TextEncoder().encode(JSON.stringify(value));
+    this.sentBytes += body.length;
+    return new Response(body, { status, headers: { "content-type": "application/json" } });
   }
 
   #watch(collection: Collection, query: URLSearchParams, matches: SelectorPredicate): Response {
-    const watch = new Watch(collection, matches, () => this.#watches.delete(watch));
+    const watch = new Watch(collection, matches, {
+      onSent: (bytes) => this.sentBytes += bytes,
+      onEnd: () => this.#watches.delete(watch),
+    });
     this.#watches.add(watch);
     const from = Number(query.get("resourceVersion") ?? 0);
     if (!this.faults.stalledWatches) watch.start(from);

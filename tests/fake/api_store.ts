@@ -60,8 +60,15 @@ export class Collection {
   readonly listeners: Set<(change: Change) => void> = new Set();
   /** The oldest revision that a watch may start at. */
   oldest = FIRST_REVISION;
+  /** The objects in the order of their keys, until one changes. */
+  #sorted: StoredObject[] | undefined;
 
   constructor(readonly kind: ResourceKind, readonly nextRevision: () => number) {}
+
+  /** Returns all objects in the order of their keys. */
+  sorted(): readonly StoredObject[] {
+    return this.#sorted ??= [...this.objects].sort(([a], [b]) => a < b ? -1 : 1).map(([, object]) => object);
+  }
 
   /** Creates an object, as POST does. */
   create(sent: StoredObject, namespace: string | undefined): StoredObject {
@@ -211,6 +218,7 @@ export class Collection {
   }
 
   #notify(change: Change): void {
+    this.#sorted = undefined;
     this.history.push(change);
     for (const listener of [...this.listeners]) listener(change);
   }

@@ -8,6 +8,14 @@ import { apiVersionOf } from "../../k8s/api/objects.ts";
 import type { SelectorPredicate } from "./api_selectors.ts";
 import { type Change, type Collection, StatusError, statusObject } from "./api_store.ts";
 
+/** What is called by a watch. */
+interface WatchCallbacks {
+  /** Called with the number of bytes of each message. */
+  readonly onSent: (bytes: number) => void;
+  /** Called when it ends. */
+  readonly onEnd: () => void;
+}
+
 /** One open watch. */
 export class Watch {
   /** The response body. */
@@ -15,15 +23,15 @@ export class Watch {
   /** The collection that is watched. */
   readonly collection: Collection;
   readonly #matches: SelectorPredicate;
-  readonly #onEnd: () => void;
+  readonly #callbacks: WatchCallbacks;
   readonly #onChange = (change: Change) => this.#sendChange(change);
   #controller!: ReadableStreamDefaultController<Uint8Array>;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
 
   /** Says nothing before it begins. */
-  constructor(collection: Collection, matches: SelectorPredicate, onEnd: () => void) {
-    [this.collection, this.#matches, this.#onEnd] = [collection, matches, onEnd];
+  constructor(collection: Collection, matches: SelectorPredicate, callbacks: WatchCallbacks) {
+    [this.collection, this.#matches, this.#callbacks] = [collection, matches, callbacks];
     this.body = new ReadableStream<Uint8Array>({
       start: (controller) => void (this.#controller = controller),
       cancel: () => this.#stop(),
@@ -75,13 +83,16 @@ export class Watch {
   }
 
   #send(type: string, object: unknown): void {
-    if (!this.#ended) this.#controller.enqueue(new TextEncoder().encode(JSON.stringify({ type, object }) + "\n"));
+    if (this.#ended) return;
+    const line = new TextEncoder().encode(JSON.stringify({ type, object }) + "\n");
+    this.#callbacks.onSent(line.length);
+    this.#controller.enqueue(line);
   }
 
   #stop(): void {
     this.#ended = true;
     clearTimeout(this.#timer);
     this.collection.listeners.delete(this.#onChange);
-    this.#onEnd();
+    this.#callbacks.onEnd();
   }
 }

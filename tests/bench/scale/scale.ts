@@ -1,0 +1,58 @@
+/**
+ * `deno task bench:scale`: what the controller costs in a large cluster, over the fake API server.
+ *
+ * @module
+ */
+
+import { parseArgs } from "@std/cli/parse-args";
+import manifest from "../../../deno.json" with { type: "json" };
+import { TempFolder } from "../../rig/temp_folder.ts";
+import { measureScale } from "./measure.ts";
+import type { ScaleReport, ScaleResult } from "./result.ts";
+import { scaleTable } from "./table.ts";
+
+const HELP = `Usage: deno task bench:scale [flags]
+
+Measures what the controller costs in a large cluster: memory, CPU time, stalls of the event loop, requests, and how long
+claims take. The cluster is the fake API server of the tests with thin agents, in a process of its own.
+
+Flags:
+  --nodes N      the number of nodes; 5000 by default
+  --volumes N    the number of volumes, each with its claim and PersistentVolume; 20 for each node by default
+  --curve        measure clusters of 10 to 5000 nodes
+  --v8-flags F   flags of V8, in place of those of the deployment
+  --json         print one JSON document instead of tables; its keys are in tests/bench/scale/result.ts
+  -h, --help     show this help`;
+
+const CURVE = [10, 100, 500, 1000, 2500, 5000];
+
+const flags = parseArgs(Deno.args, {
+  boolean: ["help", "json", "curve"],
+  string: ["nodes", "volumes", "v8-flags"],
+  alias: { h: "help" },
+  default: { nodes: "5000" },
+});
+
+/** Measures clusters of some numbers of nodes. */
+async function measure(sizes: readonly number[]): Promise<ScaleReport> {
+  await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-scale-");
+  const results: ScaleResult[] = [];
+  const loadBefore = Deno.loadavg()[0]!;
+  for (const nodes of sizes) {
+    const work = {
+      ...{ burst: 1_000, steady: 300, perSecond: 20, immediate: 200 },
+      ...{ reboot: Math.min(500, Math.ceil(nodes / 10)), rebootMs: 20_000 },
+    };
+    const size = { nodes, volumes: Number(flags.volumes ?? nodes * 20) };
+    const log = (line: string) => console.error(line);
+    results.push(await measureScale(size, work, { folder: temp.path, v8Flags: flags["v8-flags"] as string | undefined, log }));
+  }
+  const load = [loadBefore, Deno.loadavg()[0]!].map((value) => Number(value.toFixed(1)));
+  return { version: manifest.version, cpus: navigator.hardwareConcurrency, load, results };
+}
+
+if (flags.help) console.log(HELP);
+else {
+  const report = await measure(flags.curve ? CURVE : [Number(flags.nodes)]);
+  console.log(flags.json ? JSON.stringify(report, undefined, 2) : scaleTable(report));
+}
