@@ -5,7 +5,7 @@ export const PERMISSION_SET = "denolith";
 
 /**
  * V8 flags of the driver (docs/adr/0002): without the two compilers between the interpreter and the optimizing one, whose code
- * takes memory.
+ * takes memory. The chart gives the controller other ones.
  */
 export const V8_FLAGS = "--optimize-for-size,--no-sparkplug,--no-maglev";
 
@@ -13,7 +13,7 @@ export const V8_FLAGS = "--optimize-for-size,--no-sparkplug,--no-maglev";
  * The variables that the driver starts with, as NAME=VALUE. glibc gives each thread an arena of its own for allocations (mallopt(3)). One for all
  * halves the memory of the driver, whose threads are mostly idle.
  */
-export const LAUNCH_ENV = ["DENO_NO_UPDATE_CHECK=1", "MALLOC_ARENA_MAX=1"] as const;
+export const LAUNCH_ENV = ["DENO_NO_UPDATE_CHECK=1", "MALLOC_ARENA_MAX=1", `DENO_V8_FLAGS=${V8_FLAGS}`] as const;
 
 /** File name of the bundled main thread, next to its configuration. */
 export const MODULE = "main.js";
@@ -32,7 +32,6 @@ export const LAUNCH_FLAGS: readonly string[] = [
   "--cached-only",
   "--no-remote",
   "--no-npm",
-  `--v8-flags=${V8_FLAGS}`,
   `-P=${PERMISSION_SET}`,
 ];
 

@@ -11,7 +11,7 @@ if [ "\${WAIT:-}" ]; then
   echo up
   read -r _
 fi
-printf '%s\\n' "$$" "$(umask)" "$DENO_DIR" "$@"
+printf '%s\\n' "$$" "$(umask)" "$DENO_DIR" "$DENO_V8_FLAGS" "$@"
 `;
 
 /** A folder with such a file, and where it unpacks to. */
@@ -68,8 +68,8 @@ class Fixture implements AsyncDisposable {
     await child.stdin.close();
     const [status, out, err] = await Promise.all([child.status, text(child.stdout), text(child.stderr)]);
     assertEquals([status.code, err], [0, ""]);
-    const [pid, umask, denoDir, ...args] = out.trimEnd().split("\n");
-    return { childPid: child.pid, pid: Number(pid), umask, denoDir, args };
+    const [pid, umask, denoDir, v8Flags, ...args] = out.trimEnd().split("\n");
+    return { childPid: child.pid, pid: Number(pid), umask, denoDir, v8Flags, args };
   }
 
   /** Starts the artifact, asserts that it fails before it runs deno. @returns its error message */
@@ -96,13 +96,13 @@ const MODE = 0o7777;
 Deno.test("the artifact becomes deno with the driver: same process, under the set, arguments as they were", async () => {
   await using fixture = await Fixture.create();
   const given = ["standalone", "--", "a b", '"q"', "it's", "$HOME", "*", "", "back\\slash", "-A"];
-  const { pid, childPid, denoDir, args } = await fixture.start(given);
+  const { pid, childPid, denoDir, v8Flags, args } = await fixture.start(given);
   assertEquals(pid, childPid);
   const app = fixture.app();
-  assertEquals(denoDir, join(app, "deno_dir"));
+  assertEquals([denoDir, v8Flags], [join(app, "deno_dir"), V8_FLAGS]);
   assertEquals(args.slice(args.indexOf(join(app, "main.js")) + 1), given);
   const flags = args.slice(0, args.indexOf(join(app, "main.js")));
-  for (const flag of ["run", "-P=denolith", `--v8-flags=${V8_FLAGS}`, "--no-prompt", "--cached-only"]) {
+  for (const flag of ["run", "-P=denolith", "--no-prompt", "--cached-only"]) {
     assert(flags.includes(flag), flag);
   }
   assertEquals(flags.slice(-2), ["--config", join(app, "deno.json")]);

@@ -46,7 +46,7 @@ export function valueComments(text: string): Map<string, string> {
   let comment: string[] = [];
   for (const line of text.split("\n")) {
     const [, commentText] = /^ *# ?(.*)$/.exec(line) ?? [];
-    const [, blanks, dash, key] = /^( *)(- )?([A-Za-z.]+):/.exec(line) ?? [];
+    const [, blanks, dash, key] = /^( *)(- )?([A-Za-z][A-Za-z0-9.]*):/.exec(line) ?? [];
     if (commentText !== undefined) comment.push(commentText);
     else {
       if (key !== undefined) {

@@ -49,6 +49,7 @@ export const OTHER_VALUES: Values = {
     affinity: { podAntiAffinity: null },
     priorityClassName: "storage",
     resources: { limits: { memory: "1Gi" } },
+    v8Flags: "--max-old-space-size=4096",
     podDisruptionBudget: { create: true, maxUnavailable: "50%" },
     disableControllers: ["provisioner", "resizer", "snapshotter", "capacity"],
     extraContainers: [{
