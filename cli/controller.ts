@@ -22,6 +22,7 @@ import { AgentLeases } from "../k8s/scheduling/agent_leases.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { freeSpaceGrowth } from "../k8s/scheduling/free_space_growth.ts";
+import { CachedObjects } from "../k8s/service/cached_objects.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
 import { requeueSettledRequests } from "../k8s/service/settled_requests.ts";
@@ -91,7 +92,7 @@ class Informers {
   create<T extends KubeObject>(
     client: ApiClient,
     resource: Resource<T>,
-    options?: Pick<InformerOptions<T>, "transform" | "namespace">,
+    options?: Pick<InformerOptions<T>, "transform" | "namespace" | "metadataOnly">,
   ): Informer<T> {
     const informer = new Informer(client, resource, { ...options, clock: this.#clock });
     this.#all.push(informer as unknown as Informer<KubeObject>);
@@ -143,11 +144,15 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   const informers = new Informers(clock);
   await using cluster = await startClusterProcess(flags, "controller", () => informers.notReadyReasons(), clock);
   const { client, metrics } = cluster;
+  const cached = new CachedObjects();
   const lvmInformers: LvmInformers = {
-    volumes: informers.create(client, lvmVolumes),
-    nodes: informers.create(client, lvmNodes),
+    volumes: informers.create(client, lvmVolumes, { transform: cached.lvmVolume }),
+    nodes: informers.create(client, lvmNodes, { transform: cached.lvmNode }),
     snapshots: informers.create(client, lvmSnapshots),
-    agentLeases: new Informer(client, leases, { namespace, labelSelector: agentLeaseSelector(driver), clock }),
+    agentLeases: new Informer(client, leases, {
+      ...{ namespace, labelSelector: agentLeaseSelector(driver), clock },
+      transform: cached.agentLease,
+    }),
   };
   const agents = new AgentLiveness({ ...lvmInformers, clock });
   const handlers = createHandlers({ client, driver, lvmInformers, agents });
@@ -159,7 +164,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     clock,
   });
   const controllers = createControllers({
-    ...{ cluster, driver, namespace, events, csi, informers, lvmInformers, agents, clock },
+    ...{ cluster, driver, namespace, events, csi, informers, lvmInformers, agents, clock, cached },
   });
   const running = [...informers.start(end), lvmInformers.agentLeases.start(end)];
   await informers.waitForSync(end);
@@ -214,6 +219,7 @@ interface ControllerParts {
   readonly lvmInformers: LvmInformers;
   readonly agents: AgentLiveness;
   readonly clock: Clock;
+  readonly cached: CachedObjects;
 }
 
 /** A controller that runs while this process is the leader. */
@@ -223,19 +229,19 @@ interface Runnable {
 
 /** Creates the controllers, and wakes those that wait for free space when a node has more of it. */
 function createControllers(
-  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers, agents, clock }:
+  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers, agents, clock, cached }:
     ControllerParts,
 ): Readonly<Record<ControllerName, Runnable>> {
   const { onReconciled, onDepth } = metrics;
   const shared = { driverName: driver, client, csi, events, onReconciled, onDepth, clock };
   const claimOptions = {
     ...shared,
-    claims: informers.create(client, persistentVolumeClaims),
-    volumes: informers.create(client, persistentVolumes),
+    claims: informers.create(client, persistentVolumeClaims, { transform: cached.claim }),
+    volumes: informers.create(client, persistentVolumes, { transform: cached.volume }),
   };
   const clusterInformers = {
     classes: informers.create(client, storageClasses),
-    csiNodes: informers.create(client, csiNodes),
+    csiNodes: informers.create(client, csiNodes, { transform: cached.csiNode }),
   };
   const capacity = new CapacityPublisher({
     ...shared,
@@ -252,7 +258,7 @@ function createControllers(
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: lvmInformers.volumes }),
     ...clusterInformers,
     // the status of a Node is its largest part, and changes all the time
-    nodes: informers.create(client, nodes, { transform: ({ metadata }) => ({ metadata }) }),
+    nodes: informers.create(client, nodes, { metadataOnly: true, transform: cached.node }),
     notifiesDeletions: true,
     nodeOfSource: ({ kind, handle }) =>
       lvmInformers[kind === "volume" ? "volumes" : "snapshots"].get(handle)?.spec.nodeName,

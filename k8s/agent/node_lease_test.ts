@@ -129,7 +129,9 @@ Deno.test("NodeReconciler writes its status into a restored backup, whose revisi
   const stop = new AbortController();
   let [object, change] = [s.api.objects(lvmNodes)[0]!, Promise.withResolvers<void>()];
   const client = {
-    list: () => Promise.resolve({ items: [structuredClone(object)], resourceVersion: "1" }),
+    listPages: async function* () {
+      yield { items: [structuredClone(object)], resourceVersion: "1" };
+    },
     // deno-lint-ignore require-yield
     watch: async function* () {
       await Promise.race([change.promise, waitForAbort(stop.signal)]);

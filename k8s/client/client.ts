@@ -22,6 +22,8 @@ export interface Selection {
   labelSelector?: string | undefined;
   /** Only those with such fields. */
   fieldSelector?: string | undefined;
+  /** Whether only the metadata of each object is wanted (Kubernetes, API concepts, PartialObjectMetadata). */
+  metadataOnly?: boolean | undefined;
 }
 
 /** All objects of a selection, as they were at one revision. */
@@ -80,6 +82,15 @@ export interface ApiClient {
   get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options?: RequestOptions): Promise<T>;
   /** Lists all objects of a selection. Long lists are fetched in pages. @throws {ApiError} */
   list<T extends KubeObject>(resource: Resource<T>, options?: Selection & RequestOptions): Promise<ObjectList<T>>;
+  /**
+   * Lists all objects of a selection in pages. Together they are the objects as they were at one revision.
+   *
+   * @throws {ApiError} with {@linkcode isGone} when the revision became too old in between
+   */
+  listPages<T extends KubeObject>(
+    resource: Resource<T>,
+    options?: Selection & RequestOptions,
+  ): AsyncIterable<ObjectList<T>>;
   /**
    * Watches the events after a revision. The API server ends a watch after some time: watch again from the last
    * revision.

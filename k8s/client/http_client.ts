@@ -47,10 +47,15 @@ interface ApiCall {
   readonly path: string;
   readonly body?: unknown;
   readonly contentType?: string;
+  readonly accept?: string;
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
 }
 
+/** The type of all bodies. */
+const JSON_TYPE = "application/json";
+/** The beginning of the type of answers that have only the metadata of objects. */
+const METADATA_ONLY = `${JSON_TYPE};g=meta.k8s.io;v=v1`;
 /** The default shortest time of a watch, in seconds; that of kube-apiserver (`--min-request-timeout`). */
 const WATCH_SECONDS = 1_800;
 /** The maximum number of attempts of a request. */
@@ -92,27 +97,41 @@ export class HttpClient implements ApiClient, Disposable {
   /** Implements {@linkcode ApiClient}. */
   async list<T extends KubeObject>(
     resource: Resource<T>,
-    { signal, timeoutMs, ...selection }: Selection & RequestOptions = {},
+    options: Selection & RequestOptions = {},
   ): Promise<ObjectList<T>> {
     const items: T[] = [];
+    let resourceVersion = "";
+    for await (const page of this.listPages(resource, options)) {
+      items.push(...page.items);
+      ({ resourceVersion } = page);
+    }
+    return { items, resourceVersion };
+  }
+
+  /** Implements {@linkcode ApiClient}. */
+  async *listPages<T extends KubeObject>(
+    resource: Resource<T>,
+    { signal, timeoutMs, metadataOnly, ...selection }: Selection & RequestOptions = {},
+  ): AsyncGenerator<ObjectList<T>> {
     const query = selectionQuery(selection);
     query.set("limit", `${this.#options.pageSize ?? 500}`);
+    // The server omits the kind from the items of a list.
     const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
     while (true) {
       const path = `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
-      const call = { verb: "list", resource, name: "", method: "GET", path, signal, timeoutMs };
-      const page = await this.#request(call, (body) => parsePage<T>(call, body));
-      // The server omits the kind from the items of a list.
-      for (const item of page.items) items.push({ ...kind, ...item });
-      if (page.continue === undefined) return { items, resourceVersion: page.resourceVersion };
-      query.set("continue", page.continue);
+      const accept = metadataOnly ? `${METADATA_ONLY};as=PartialObjectMetadataList` : JSON_TYPE;
+      const call = { verb: "list", resource, name: "", method: "GET", path, accept, signal, timeoutMs };
+      const { items, resourceVersion, continue: next } = await this.#request(call, (body) => parsePage<T>(call, body));
+      yield { items: items.map((item) => Object.assign(item, kind)), resourceVersion };
+      if (next === undefined) return;
+      query.set("continue", next);
     }
   }
 
   /** Implements {@linkcode ApiClient}. */
   async *watch<T extends KubeObject>(
     resource: Resource<T>,
-    { signal, resourceVersion, ...selection }: Selection & RequestOptions & { resourceVersion: string },
+    { signal, resourceVersion, metadataOnly, ...selection }: Selection & RequestOptions & { resourceVersion: string },
   ): AsyncGenerator<WatchEvent<T>> {
     const seconds = Math.ceil((this.#options.watchSeconds ?? WATCH_SECONDS) * (1 + this.#clock.random()));
     const query = selectionQuery(selection);
@@ -125,7 +144,8 @@ export class HttpClient implements ApiClient, Disposable {
       })
     ) query.set(key, value);
     const path = `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
-    const call: ApiCall = { verb: "watch", resource, name: "", method: "GET", path };
+    const accept = metadataOnly ? `${METADATA_ONLY};as=PartialObjectMetadata` : JSON_TYPE;
+    const call: ApiCall = { verb: "watch", resource, name: "", method: "GET", path, accept };
     using registration = this.#transport.registerWatch();
     using controller = linkedAbortController([registration.signal, signal]);
     // also while the answer does not begin
@@ -232,11 +252,11 @@ export class HttpClient implements ApiClient, Disposable {
     const started = this.#clock.now();
     const notifyRequest = (status: number) =>
       this.#options.onRequest?.(call.verb, call.resource.plural, status, this.#clock.now() - started);
-    const { method, path, body, contentType = "application/json" } = call;
+    const { method, path, body, contentType = JSON_TYPE, accept = JSON_TYPE } = call;
     try {
       const response = await this.#transport.fetch(path, {
         method,
-        headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": contentType }) },
+        headers: { accept, ...(body === undefined ? {} : { "content-type": contentType }) },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
         signal: controller.signal,
       });

@@ -43,7 +43,14 @@ export function unreachableError(request: ApiRequestInfo, cause: unknown): ApiEr
 
 /** Parses a response body as an object. @throws {ApiError} when it is not an object with metadata */
 export function parseObject<T extends KubeObject>(request: ApiRequestInfo, body: string): T {
-  const value = parseJsonObject(body);
+  return requireObject(request, body, parseJsonObject(body));
+}
+
+function requireObject<T extends KubeObject>(
+  request: ApiRequestInfo,
+  body: string,
+  value: Record<string, unknown> | undefined,
+): T {
   if (!isJsonObject(value?.["metadata"])) throw unreadableError(request, body);
   return value as unknown as T;
 }
@@ -58,9 +65,17 @@ export interface Page<T> {
   readonly continue?: string;
 }
 
-/** Parses a response body as a page of a list. @throws {ApiError} when it is not a list of objects with names */
+/**
+ * Parses a response body as a page of a list, without managedFields.
+ *
+ * @throws {ApiError} when it is not a list of objects with names
+ */
 export function parsePage<T extends KubeObject>(request: ApiRequestInfo, body: string): Page<T> {
-  const { metadata, items: list } = parseObject<KubeObject & { items?: unknown }>(request, body);
+  const { metadata, items: list } = requireObject<KubeObject & { items?: unknown }>(
+    request,
+    body,
+    parseWithoutManagedFields(body),
+  );
   const items = list ?? []; // Go writes an empty list as null
   if (!Array.isArray(items) || !items.every(isNamedObject)) throw unreadableError(request, body);
   const { resourceVersion, continue: next } = metadata as { resourceVersion?: unknown; continue?: unknown };
@@ -71,9 +86,13 @@ export function parsePage<T extends KubeObject>(request: ApiRequestInfo, body: s
   };
 }
 
-/** Parses a line of a watch as an event. @throws {ApiError} when the line is an error, or no event */
+/**
+ * Parses a line of a watch as an event, without managedFields.
+ *
+ * @throws {ApiError} when the line is an error, or no event
+ */
 export function parseEvent<T extends KubeObject>(request: ApiRequestInfo, line: string): WatchEvent<T> {
-  const { type, object } = parseJsonObject(line) ?? {};
+  const { type, object } = parseWithoutManagedFields(line) ?? {};
   if (type === "ERROR" && isJsonObject(object)) throw statusError(request, object, {});
   if (type === "BOOKMARK" && isJsonObject(object) && isJsonObject(object["metadata"])) {
     return { type, object: object as unknown as T };
@@ -105,6 +124,21 @@ function unreadableError(request: ApiRequestInfo, body: string): ApiError {
 
 function describeRequest({ verb, resource, name }: ApiRequestInfo): string {
   return [verb, resource.plural, name].filter((part) => part !== "").join(" ");
+}
+
+/**
+ * The managedFields of an object in a JSON text. A quote after a comma begins a text, and a text before a colon is a name,
+ * so nothing else looks like them. Their values have no lists inside (structured-merge-diff, FieldsV1), so the list ends
+ * with the first bracket outside of a text.
+ */
+const MANAGED_FIELDS = /,"managedFields":\[[^"\]]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^"\]]*)*\]/g;
+
+/**
+ * Parses a JSON text without managedFields: nobody reads them, and they take half of the time of the parser. A text that
+ * makes no sense without them is parsed with them.
+ */
+function parseWithoutManagedFields(json: string): Record<string, unknown> | undefined {
+  return parseJsonObject(json.replace(MANAGED_FIELDS, "")) ?? parseJsonObject(json);
 }
 
 function parseJsonObject(body: string): Record<string, unknown> | undefined {

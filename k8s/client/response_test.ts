@@ -85,3 +85,24 @@ Deno.test("parseEvent() takes the code of an error, from 100 to 599", () => {
     assertEquals(assertThrows(() => parseEvent(request, line), ApiError).status, expected);
   }
 });
+
+Deno.test("parsePage() and parseEvent() leave managedFields out, and nothing that looks like them", () => {
+  const fieldsV1 = { "f:status": { 'k:{"type":"Ready]"}': { ".": {} } }, 'v:"a\\\\"': {} };
+  const managedFields = [{ manager: "a", fieldsV1 }, { manager: "b", subresource: "status" }];
+  const annotations = {
+    a: '{"name":"a","managedFields":[{"manager":"a"}]}',
+    b: ',"managedFields":[',
+    managedFields: "[",
+  };
+  const metadata = { name: "a", annotations };
+  const spec = { size: "]", list: [{ managedFields: "x" }] };
+  const whole = { metadata: { ...metadata, managedFields }, spec };
+  const items = [whole, { metadata: { name: "b", managedFields: [] } }, { metadata: { name: "c" }, spec }];
+  assertEquals<unknown>(parsePage(request, JSON.stringify({ metadata: {}, items })).items, [
+    ...[{ metadata, spec }, { metadata: { name: "b" } }, { metadata: { name: "c" }, spec }],
+  ]);
+  const event = { type: "MODIFIED", object: whole };
+  assertEquals<unknown>(parseEvent(request, JSON.stringify(event)), { type: "MODIFIED", object: { metadata, spec } });
+  const nested = { metadata: { name: "d", managedFields: [{ list: ["a"], more: 1 }] } };
+  assertEquals<unknown>(parsePage(request, JSON.stringify({ metadata: {}, items: [nested] })).items, [nested]);
+});

@@ -137,8 +137,8 @@ export class ClaimProvisioner {
   }
 
   #isRelevant(claim: PersistentVolumeClaim): boolean {
-    const key = keyOfClaim(claim);
-    return shouldProvision(claim, this.#options.driverName) || this.#attempts.has(key) || this.#failures.has(key);
+    if (shouldProvision(claim, this.#options.driverName)) return true;
+    return [this.#attempts, this.#failures].some((keys) => keys.size > 0 && keys.has(keyOfClaim(claim)));
   }
 
   /**
@@ -146,9 +146,9 @@ export class ClaimProvisioner {
    * created.
    */
   #unprovisionedClaimKeys(reference: { namespace?: string; name?: string; uid?: string } | undefined): string[] {
-    const key = `${reference?.namespace}/${reference?.name}/${reference?.uid}`;
-    const claim = this.#claim(key);
-    return claim !== undefined && shouldProvision(claim, this.#options.driverName) ? [key] : [];
+    const claim = this.#options.claims.get(`${reference?.namespace}/${reference?.name}`);
+    if (claim === undefined || claim.metadata.uid !== reference?.uid) return [];
+    return shouldProvision(claim, this.#options.driverName) ? [keyOfClaim(claim)] : [];
   }
 
   #failedKeysOfClass(className: string): string[] {
@@ -233,7 +233,7 @@ export class ClaimProvisioner {
     source: VolumeContentSource | undefined,
   ): TopologyRequirement {
     const { driverName, topologyKey, nodes, csiNodes, nodeOfSource } = this.#options;
-    const cluster = { driverName, topologyKey, nodes: nodes.list(), csiNodes: csiNodes.list() };
+    const cluster = { driverName, topologyKey, nodes, csiNodes };
     const node = selectedNodeOf(claim);
     if (node !== undefined && source !== undefined) {
       requireNodeOfSource(node, nodeOfSource(source), allowedTopologies, cluster);

@@ -354,8 +354,9 @@ Deno.test("a claim that was woken and found no space again waits longer after th
 Deno.test("a claim that failed is not tried again when a CSINode changes that had the driver before", async () => {
   await using s = await sceneWithoutSpace();
   const delayMs = s.clock.msUntilNextTimer;
-  await s.cluster.client.patch(csiNodes, { name: "a" }, { merge: { metadata: { annotations: { seen: "now" } } } });
-  await s.options.csiNodes.waitFor("a", (node) => node?.metadata.annotations?.["seen"] === "now");
+  const merge = { metadata: { annotations: { seen: "now" } } };
+  const { metadata: { resourceVersion } } = await s.cluster.client.patch(csiNodes, { name: "a" }, { merge });
+  await s.options.csiNodes.waitFor("a", (node) => node?.metadata.resourceVersion === resourceVersion);
   assertEquals(s.clock.msUntilNextTimer, delayMs);
   s.cluster.addNode("d");
   await s.options.csiNodes.waitFor("d", (node) => node !== undefined);

@@ -17,7 +17,7 @@ import { defined } from "../../lvm/defined.ts";
 export const PRE_RESIZE_CAPACITY_ANNOTATION = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
 /** The annotation that tells kubelet that it has nothing to do. */
-const NODE_EXPANSION_NOT_REQUIRED_ANNOTATION = "volume.kubernetes.io/node-expansion-not-required";
+export const NODE_EXPANSION_NOT_REQUIRED_ANNOTATION = "volume.kubernetes.io/node-expansion-not-required";
 
 /** The state of an expansion, by the API's names of `allocatedResourceStatuses`. */
 export type ResizeState =

@@ -12,7 +12,7 @@ import { keyOf, type KubeObject, type Resource } from "../api/objects.ts";
 
 /** Options of an {@linkcode Informer}. */
 export interface InformerOptions<T> extends Selection {
-  /** Makes of an object what is kept of it; without `metadata.managedFields`, when absent. */
+  /** Makes of an object what is kept of it; all of it, when absent. */
   transform?: ((object: T) => T) | undefined;
   /** The delay between attempts while the server does not answer; from half a second to 10 s. */
   backoff?: Backoff | undefined;
@@ -134,14 +134,14 @@ export class Informer<T extends KubeObject> {
    */
   async replay(listener: Listener<T>, signal: AbortSignal): Promise<void> {
     let count = 0;
-    for (const key of [...this.#objects.keys()]) {
+    // objects that are added meanwhile come last, as changes do anyway
+    for (const [key, object] of this.#objects) {
       if (count++ === OBJECTS_PER_TURN) {
         await nextTurn();
         count = 1;
       }
       if (signal.aborted) return;
-      const object = this.#objects.get(key);
-      if (object !== undefined) this.#notify(listener, key, object, undefined);
+      this.#notify(listener, key, object, undefined);
     }
   }
 
@@ -229,20 +229,39 @@ export class Informer<T extends KubeObject> {
     }
   }
 
+  /**
+   * Lists all objects. Listeners are called for each page as it comes: other tasks of the event loop run while the next one
+   * is requested, and there is never more than one page in memory beside what is kept.
+   */
   async #list(signal: AbortSignal): Promise<void> {
-    const { items, resourceVersion } = await this.#client.list(this.resource, { ...this.#selection(), signal });
-    this.#recordContact();
-    [this.#isKindMissing, this.#isForbidden] = [false, false];
-    const previous = this.#objects;
-    this.#objects = new Map(items.map((item) => [keyOf(item), this.#transform(item)]));
-    this.#resourceVersion = resourceVersion;
-    for (const [key, object] of this.#objects) {
-      const old = previous.get(key);
-      if (old?.metadata.resourceVersion !== object.metadata.resourceVersion) this.#notifyAll(key, object, old);
+    /** The keys that were listed; not needed when none was known before. */
+    const listed = this.#objects.size === 0 ? undefined : new Set<string>();
+    let revision: string | undefined;
+    const pages = this.#client.listPages(this.resource, { ...this.#selection(), signal });
+    for await (const { items, resourceVersion } of pages) {
+      this.#recordContact();
+      [this.#isKindMissing, this.#isForbidden] = [false, false];
+      revision = resourceVersion;
+      for (const item of items) {
+        const key = keyOf(item);
+        listed?.add(key);
+        const before = this.#objects.get(key);
+        if (before?.metadata.resourceVersion !== item.metadata.resourceVersion) this.#set(key, item, before);
+      }
     }
-    for (const [key, old] of previous) if (!this.#objects.has(key)) this.#notifyAll(key, undefined, old);
+    if (listed !== undefined) this.#removeOthers(listed);
+    this.#resourceVersion = revision;
     this.#hasSynced = true;
     this.#setSynced();
+  }
+
+  /** Removes the objects that do not exist any more. */
+  #removeOthers(listed: ReadonlySet<string>): void {
+    for (const [key, before] of this.#objects) {
+      if (listed.has(key)) continue;
+      this.#objects.delete(key);
+      this.#notifyAll(key, undefined, before);
+    }
   }
 
   #isContactLost(): boolean {
@@ -291,24 +310,30 @@ export class Informer<T extends KubeObject> {
       this.#notifyAll(key, undefined, before ?? this.#transform(object));
       return;
     }
+    this.#set(key, object, before);
+  }
+
+  /** Keeps an object that is new or changed. */
+  #set(key: string, object: T, before: T | undefined): void {
     const now = this.#transform(object);
     this.#objects.set(key, now);
     this.#notifyAll(key, now, before);
   }
 
   #selection(): Selection {
-    const { namespace, labelSelector, fieldSelector } = this.#options;
-    return { namespace, labelSelector, fieldSelector };
+    const { namespace, labelSelector, fieldSelector, metadataOnly } = this.#options;
+    return { namespace, labelSelector, fieldSelector, metadataOnly };
   }
 
   #transform(object: T): T {
-    delete (object.metadata as { managedFields?: unknown }).managedFields;
     return this.#options.transform?.(object) ?? object;
   }
 
   #notifyAll(key: string, now: T | undefined, before: T | undefined): void {
-    for (const listener of [...this.#listeners]) this.#notify(listener, key, now, before);
-    for (const check of [...this.#waiters.get(key) ?? []]) check();
+    // a listener that is added meanwhile is called, too, and one that is removed is not
+    for (const listener of this.#listeners) this.#notify(listener, key, now, before);
+    const waiters = this.#waiters.get(key);
+    if (waiters !== undefined) { for (const check of [...waiters]) check(); }
   }
 
   /** Adds a check that is called after each change of a key. @returns a function that removes it */

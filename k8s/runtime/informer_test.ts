@@ -166,17 +166,17 @@ Deno.test("Informer tries a dozen times while the server is unreachable for a mi
   const clock = new FakeClock();
   const requestTimes: number[] = [];
   let isUnavailable = true;
-  const list = () => {
+  const listPages = async function* () {
     requestTimes.push(clock.now());
-    const error = new ApiError("list things: away", { status: 0, reason: "Unreachable" });
-    return isUnavailable ? Promise.reject(error) : Promise.resolve({ items: [], resourceVersion: "1" });
+    if (isUnavailable) throw new ApiError("list things: away", { status: 0, reason: "Unreachable" });
+    yield { items: [], resourceVersion: "1" };
   };
   const stop = new AbortController();
   const ended = new Promise<IteratorResult<never>>((resolve) =>
     stop.signal.addEventListener("abort", () => resolve({ done: true, value: undefined }))
   );
   const watch = () => ({ [Symbol.asyncIterator]: () => ({ next: () => ended }) });
-  const informer = new Informer({ list, watch } as unknown as ApiClient, things, { clock });
+  const informer = new Informer({ listPages, watch } as unknown as ApiClient, things, { clock });
   const running = informer.start(stop.signal);
   await clock.advance(60_000);
   assert(requestTimes.length >= 8 && requestTimes.length <= 13, `${requestTimes}`);

@@ -26,8 +26,8 @@ export interface QueueOptions {
   clock?: Clock | undefined;
 }
 
-/** The number of keys that are taken before other tasks of the event loop have their turn. */
-const KEYS_PER_TURN = 25;
+/** The number of keys that are taken before other tasks of the event loop have their turn. Some take 10 ms each. */
+const KEYS_PER_TURN = 5;
 
 /**
  * The number of keys that take long for each worker. Beyond it they keep their workers, so that a slow API server does

@@ -214,7 +214,10 @@ Deno.test("WorkQueue: urgent keys go before those that wait already, in their ow
   const { begun, queue, end } = testQueue({ parallel: 1, isUrgent: (key) => key.startsWith("urgent") });
   queue.start();
   for (const key of ["first", "a", "b", "urgent 1", "urgent 2", "c"]) queue.add(key);
-  for (let done = 0; done < 6; done++) await end(begun[done]!);
+  for (let done = 0; done < 6; done++) {
+    while (begun.length === done) await nextTurn();
+    await end(begun[done]!);
+  }
   assertEquals(begun, ["first", "urgent 1", "urgent 2", "a", "b", "c"]);
 });
 

@@ -25,8 +25,10 @@ async function observe(refusal?: number) {
   const client = new HttpClient({ url: api.url }, { userAgent: "test" });
   const clock = new FakeClock();
   const nodes = new Informer(client, lvmNodes, { clock });
-  const list = () => Promise.reject(new ApiError("listing leases: refused", { status: refusal!, reason: "Refused" }));
-  const refusing = { list, watch: client.watch.bind(client) } as Partial<ApiClient> as ApiClient;
+  const listPages = () => {
+    throw new ApiError("listing leases: refused", { status: refusal!, reason: "Refused" });
+  };
+  const refusing = { listPages, watch: client.watch.bind(client) } as Partial<ApiClient> as ApiClient;
   const agentLeases = new Informer(refusal === undefined ? client : refusing, leases, {
     ...{ ...AGENT_LEASES, clock, backoff: { startMs: MINUTE, capMs: MINUTE } },
   });

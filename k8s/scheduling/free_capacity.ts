@@ -30,6 +30,7 @@ import {
 } from "../../lvm/pools/pool.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";
 import type { Informer } from "../runtime/informer.ts";
+import { ObjectIndex } from "../runtime/object_index.ts";
 import { requireResponsiveAgent, type SilentAgents } from "./agent_liveness.ts";
 import type { LvmNode, LvmVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import { actualSize, layoutOf, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
@@ -104,8 +105,8 @@ export interface NodeCapacitiesOptions {
 /** The free capacity of all nodes, as far as it is known now. */
 export class NodeCapacities {
   readonly #options: NodeCapacitiesOptions;
-  /** The volumes of each node, by name. */
-  readonly #volumes = new Map<string, Map<string, LvmVolume>>();
+  /** The volumes of each node. */
+  readonly #volumes: ObjectIndex<LvmVolume>;
   /** Volumes that are being written, by name. */
   readonly #assumed = new Map<string, LvmVolume>();
   /** The results that are still valid, by node: they are read for each class and each claim. */
@@ -114,25 +115,24 @@ export class NodeCapacities {
   /** Subscribes to the informers. */
   constructor(options: NodeCapacitiesOptions) {
     this.#options = options;
+    this.#volumes = new ObjectIndex(options.volumes, ({ spec }) => spec.nodeName);
     options.nodes.subscribe((name) => this.#cache.delete(name));
-    options.volumes.subscribe((name, now, before) => {
-      for (const { spec: { nodeName } } of [before, now].filter((volume) => volume !== undefined)) {
-        this.#volumes.get(nodeName)?.delete(name);
-        this.#cache.delete(nodeName);
-      }
-      if (now === undefined) return;
-      const { nodeName } = now.spec;
-      this.#volumes.set(nodeName, (this.#volumes.get(nodeName) ?? new Map()).set(name, now));
+    options.volumes.subscribe((_, now, before) => {
+      if (before !== undefined) this.#cache.delete(before.spec.nodeName);
+      if (now !== undefined) this.#cache.delete(now.spec.nodeName);
     });
   }
 
-  /** Returns the free capacity of all nodes with an agent of the driver that is not silent, or of one node. */
-  list(nodeName?: string): NodeCapacity[] {
+  /**
+   * Returns the free capacity of the nodes that have an agent of the driver that is not silent.
+   *
+   * @param names the names of the nodes; all, when absent
+   */
+  list(names?: readonly string[]): NodeCapacity[] {
     const { driver, nodes, agents } = this.#options;
-    const all = (nodeName === undefined ? nodes.list() : [nodes.get(nodeName)]).filter((node) => node !== undefined);
-    return all.filter(({ metadata, spec }) => spec.driverName === driver && !agents?.isSilent(metadata.name)).map((
-      node,
-    ) => this.#capacityOf(node));
+    const found = names === undefined ? nodes.list() : names.map((name) => nodes.get(name));
+    return found.filter((node) => node?.spec.driverName === driver && !agents?.isSilent(node.metadata.name))
+      .map((node) => this.#capacityOf(node!));
   }
 
   /** Requires that one of the allowed nodes has an agent that is not silent. @throws {StorageError} `NoSpace` */
@@ -162,7 +162,7 @@ export class NodeCapacities {
 
   #volumesOf(nodeName: string): LvmVolume[] {
     const { driver } = this.#options;
-    const cached = this.#volumes.get(nodeName) ?? new Map<string, LvmVolume>();
+    const cached = this.#volumes.get(nodeName);
     const assumed = [...this.#assumed.values()].filter(({ metadata, spec }) =>
       spec.nodeName === nodeName && !cached.has(metadata.name)
     );

@@ -227,7 +227,9 @@ Deno.test("NodeCapacities follows the nodes and volumes of the driver, and count
   const running = [nodes.start(stop.signal), volumes.start(stop.signal)];
   await Promise.all([nodes.synced, volumes.synced]);
   const free = (name?: string) =>
-    capacities.list(name).map(({ name, groups }) => `${name} ${groups.map(({ free }) => free / MiB)}`);
+    capacities.list(name === undefined ? undefined : [name]).map(({ name, groups }) =>
+      `${name} ${groups.map(({ free }) => free / MiB)}`
+    );
 
   assertEquals([free().sort(), free("n"), free("o"), free("x")], [["m 100", "n 68"], ["n 68"], [], []]);
   {

@@ -32,7 +32,8 @@ import { asUnavailable, asWriteError, isDeleting, RemoteObjects, reportedError }
 import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
-import { blocksSourceDeletion, snapshotOf } from "../api/snapshot_mapping.ts";
+import { snapshotOf } from "../api/snapshot_mapping.ts";
+import { Dependents } from "./dependents.ts";
 import { clusterVolumeOf, contentOf, isCreated } from "./stored_volume.ts";
 import { volumeHealthOf } from "./volume_health.ts";
 import {
@@ -77,6 +78,7 @@ export class ClusterVolumes implements VolumeService {
   readonly #volumes: Informer<LvmVolume>;
   readonly #snapshots: Informer<LvmSnapshot>;
   readonly #capacities: NodeCapacities;
+  readonly #dependents: Dependents;
   readonly #objects: RemoteObjects<LvmVolume>;
 
   /** Creates the service; its only state are the objects that are being created. */
@@ -86,6 +88,7 @@ export class ClusterVolumes implements VolumeService {
     this.#volumes = options.volumes;
     this.#snapshots = options.snapshots;
     this.#capacities = new NodeCapacities(options);
+    this.#dependents = new Dependents(options);
     this.#objects = new RemoteObjects({
       ...options,
       noun: "volume",
@@ -147,7 +150,7 @@ export class ClusterVolumes implements VolumeService {
     if (object === undefined) return;
     this.#objects.requireOurs(object);
     this.refuseWhileCopied({ kind: "volume", id }, `deleting volume ${id}`);
-    if (!object.spec.thinProvision) this.#requireNoSnapshots(id); // thin snapshots do not need their volume
+    if (!object.spec.thinProvision) this.#dependents.requireNoSnapshots(id); // thin snapshots do not need their volume
     await this.#objects.delete(object);
   }
 
@@ -224,26 +227,12 @@ export class ClusterVolumes implements VolumeService {
 
   /** Returns the capacity of the groups for such volumes, on a node or, without one, on all nodes. */
   capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity> {
-    return Promise.resolve(totalCapacity(wanted, this.#capacities.list(nodeId)));
+    return Promise.resolve(totalCapacity(wanted, this.#capacities.list(nodeId === undefined ? undefined : [nodeId])));
   }
 
-  /**
-   * Requires that no volume is being created from a source.
-   *
-   * @param operation beginning of the error message
-   * @throws {StorageError} `Busy`, with the names of the volumes that are being created from the source
-   */
+  /** Requires that no volume is being created from a source. @throws {StorageError} `Busy` */
   refuseWhileCopied(source: ContentSource, operation: string): void {
-    const copies = this.#volumes.list().filter((object) =>
-      this.#objects.isOurs(object) && object.spec.source?.[source.kind] === source.id && !isCreated(object) &&
-      object.status?.state !== "Failed"
-    );
-    if (copies.length === 0) return;
-    const names = copies.map(({ metadata: { name } }) => name).sort().join(", ");
-    throw new StorageError(
-      "Busy",
-      `${operation}: volume ${names} is being created from it; wait until it is complete, or delete that volume`,
-    );
+    this.#dependents.refuseWhileCopied(source, operation);
   }
 
   #volumeHealth(object: LvmVolume): VolumeHealth {
@@ -326,19 +315,6 @@ export class ClusterVolumes implements VolumeService {
     );
   }
 
-  /** Requires that a volume has no snapshots. The node checks it as well, but a deletion cannot be undone by then. */
-  #requireNoSnapshots(id: VolumeId): void {
-    const snapshots = this.#snapshots.list().filter((snapshot) =>
-      snapshot.spec.driverName === this.#driver && snapshot.spec.sourceVolume === id && blocksSourceDeletion(snapshot)
-    );
-    if (snapshots.length === 0) return;
-    const names = snapshots.map(({ metadata: { name }, status }) => `${name} (${status?.lvName ?? "not taken yet"})`);
-    throw new StorageError(
-      "InUse",
-      `deleting volume ${id}: it is the origin of the snapshots ${names.sort().join(", ")}; delete them first`,
-    );
-  }
-
   /**
    * Chooses a node and creates the LVMVolume, or returns the existing one of its name. From the choice on, the volume's
    * size counts as pending space of the node.
@@ -350,7 +326,9 @@ export class ClusterVolumes implements VolumeService {
   ): Promise<LvmVolume> {
     const [request, choice] = await this.#withSourcePlacement(requested, requestedChoice);
     this.#capacities.requireResponsiveAgent(`choosing a node for volume ${request.id}`, choice);
-    const nodeName = chooseNode(request, choice, this.#capacities.list());
+    const allowed = this.#capacities.list(choice.allowed);
+    // the error for no allowed node lists the others
+    const nodeName = chooseNode(request, choice, allowed.length > 0 ? allowed : this.#capacities.list());
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
     object.metadata.annotations = { ...annotations };
     using _assumed = this.#capacities.assume(object);

@@ -8,6 +8,14 @@ import type { Segments, TopologyRequirement } from "./csi_client.ts";
 import { ClaimError } from "./class_parameters.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
 
+/** Objects without a namespace, such as those of an informer. */
+export interface ObjectsByName<T> {
+  /** Returns the object of a name. */
+  get(name: string): T | undefined;
+  /** Returns all objects. */
+  list(): readonly T[];
+}
+
 /** The nodes of the cluster, and the driver's topology key. */
 export interface ClusterTopology {
   /** The driver. */
@@ -15,9 +23,9 @@ export interface ClusterTopology {
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
   /** All nodes. */
-  readonly nodes: readonly Node[];
+  readonly nodes: ObjectsByName<Node>;
   /** The CSINodes, which list the drivers of each node. */
-  readonly csiNodes: readonly CsiNode[];
+  readonly csiNodes: ObjectsByName<CsiNode>;
 }
 
 type AllowedTopologies = StorageClass["allowedTopologies"];
@@ -73,9 +81,9 @@ export function topologyOfNode(
   cluster: ClusterTopology,
 ): TopologyRequirement {
   const { driverName, topologyKey } = cluster;
-  const node = cluster.nodes.find(({ metadata }) => metadata.name === name);
+  const node = cluster.nodes.get(name);
   if (node === undefined) throw new WrongNodeError(`node ${name}: there is no such node`);
-  const csiNode = cluster.csiNodes.find(({ metadata }) => metadata.name === name);
+  const csiNode = cluster.csiNodes.get(name);
   if (csiNode === undefined || !hasDriver(csiNode, driverName)) {
     throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`);
   }
@@ -101,7 +109,7 @@ export function topologyOfAllNodes(
 ): TopologyRequirement {
   const { driverName, topologyKey } = cluster;
   const registered = registeredNodeNames(cluster);
-  const values = cluster.nodes
+  const values = cluster.nodes.list()
     .filter((node) => registered.has(node.metadata.name) && isAllowed(node, allowed))
     .flatMap(({ metadata }) => metadata.labels?.[topologyKey] ?? []);
   const requisite: Segments[] = [...new Set(values)].sort().map((value) => ({ [topologyKey]: value }));
@@ -134,7 +142,7 @@ function fnv1Hash(text: string): number {
 
 /** Returns the names of the nodes on which the driver is registered. */
 function registeredNodeNames({ driverName, csiNodes }: ClusterTopology): Set<string> {
-  return new Set(csiNodes.filter((node) => hasDriver(node, driverName)).map(({ metadata }) => metadata.name));
+  return new Set(csiNodes.list().filter((node) => hasDriver(node, driverName)).map(({ metadata }) => metadata.name));
 }
 
 /** Reports whether a driver is registered on a node. */

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { topologyOfAllNodes, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
+import { type ObjectsByName, topologyOfAllNodes, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
 import { ClaimError } from "./class_parameters.ts";
 import type { CsiNode, Node } from "../api/objects.ts";
 
@@ -8,17 +8,21 @@ const csiNode = (name: string, driver: string): CsiNode => ({
   metadata: { name },
   spec: { drivers: [{ name: driver, nodeID: name, topologyKeys: ["key"] }] },
 });
+/** Returns objects as an informer has them. */
+function byName<T extends Node | CsiNode>(...objects: T[]): ObjectsByName<T> {
+  return { get: (name) => objects.find(({ metadata }) => metadata.name === name), list: () => objects };
+}
 const cluster = {
   driverName: "d",
   topologyKey: "key",
-  nodes: [
+  nodes: byName(
     node("a", { key: "id-a", zone: "1" }),
     node("b", { key: "id-b", zone: "2" }),
     node("c", { key: "id-c", zone: "2" }),
     node("bare", { zone: "1" }),
     node("other", { key: "id-other" }),
-  ],
-  csiNodes: [csiNode("a", "d"), csiNode("b", "d"), csiNode("c", "d"), csiNode("bare", "d"), csiNode("other", "e")],
+  ),
+  csiNodes: byName(...["a", "b", "c", "bare"].map((name) => csiNode(name, "d")), csiNode("other", "e")),
 };
 const zone = (...values: string[]) => [{ matchLabelExpressions: [{ key: "zone", values }] }];
 const ids = (segments: readonly Readonly<Record<string, string>>[]) => segments.map(({ key }) => key);
@@ -46,7 +50,7 @@ Deno.test("topologyOfAllNodes() returns every allowed node with the driver, and 
 });
 
 Deno.test("topologyOfAllNodes() returns the same, in whichever order the nodes are known", () => {
-  const shuffled = { ...cluster, nodes: cluster.nodes.toReversed() };
+  const shuffled = { ...cluster, nodes: byName(...cluster.nodes.list().toReversed()) };
   assertEquals(
     topologyOfAllNodes(undefined, shuffled, "data-web-1"),
     topologyOfAllNodes(undefined, cluster, "data-web-1"),

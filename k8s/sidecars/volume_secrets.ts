@@ -10,6 +10,11 @@ import type { ClassParameters, SecretReference } from "./class_parameters.ts";
 const DELETION_SECRET_ANNOTATION = "volume.kubernetes.io/provisioner-deletion-secret";
 const MODIFY_SECRET_ANNOTATION = "volume.kubernetes.io/controller-modify-secret";
 
+/** The annotations of a PersistentVolume that name secrets. */
+export const SECRET_ANNOTATIONS: readonly string[] = [DELETION_SECRET_ANNOTATION, MODIFY_SECRET_ANNOTATION].flatMap(
+  (prefix) => [`${prefix}-name`, `${prefix}-namespace`],
+);
+
 /**
  * Returns the annotations of a PersistentVolume that name the secrets of its class for deletion and modification.
  *

@@ -205,7 +205,7 @@ async function placement(): Promise<void> {
   await using s = await largeCluster({ withVolumes: false });
   const cluster = {
     ...{ driverName: DRIVER, topologyKey: TOPOLOGY_KEY },
-    ...{ nodes: s.informers.kubeNodes.list(), csiNodes: s.informers.csiNodes.list() },
+    ...{ nodes: s.informers.kubeNodes, csiNodes: s.informers.csiNodes },
   };
   const { signal } = new AbortController();
   let message = "";

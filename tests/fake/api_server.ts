@@ -5,9 +5,9 @@
  * @module
  */
 
-import * as known from "../../k8s/api/objects.ts";
 import { apiVersionOf, type KubeObject, pathOf, type Resource } from "../../k8s/api/objects.ts";
 import { waitForAbort } from "../../lvm/clock.ts";
+import { BUILT_IN_KINDS } from "./api_kinds.ts";
 import { parseSelectors, type SelectorPredicate } from "./api_selectors.ts";
 import {
   Collection,
@@ -17,7 +17,7 @@ import {
   statusObject,
   type StoredObject,
 } from "./api_store.ts";
-import { Watch } from "./api_watch.ts";
+import { partialMetadata, Watch } from "./api_watch.ts";
 import { missingPermission, type ProcessRole, roleInUserAgent } from "./rbac.ts";
 
 /** A request that came. */
@@ -58,56 +58,6 @@ export interface FakeApiServerOptions {
   host?: string;
 }
 
-const BUILT_IN: readonly ResourceKind[] = [
-  {
-    resource: known.persistentVolumes,
-    hasStatusSubresource: true,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: true,
-  },
-  {
-    resource: known.persistentVolumeClaims,
-    hasStatusSubresource: true,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: true,
-  },
-  { resource: known.nodes, hasStatusSubresource: true, countsGenerations: false, allowsUnconditionalUpdate: true },
-  { resource: known.pods, hasStatusSubresource: true, countsGenerations: true, allowsUnconditionalUpdate: true },
-  {
-    resource: known.events,
-    hasStatusSubresource: false,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: true,
-    allowsCreateOnUpdate: true,
-  },
-  {
-    resource: known.storageClasses,
-    hasStatusSubresource: false,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: true,
-  },
-  {
-    resource: known.volumeAttributesClasses,
-    hasStatusSubresource: false,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: true,
-  },
-  { resource: known.csiNodes, hasStatusSubresource: false, countsGenerations: false, allowsUnconditionalUpdate: true },
-  {
-    resource: known.csiStorageCapacities,
-    hasStatusSubresource: false,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: true,
-  },
-  {
-    resource: known.leases,
-    hasStatusSubresource: false,
-    countsGenerations: false,
-    allowsUnconditionalUpdate: false,
-    allowsCreateOnUpdate: true,
-  },
-];
-
 /** An API server in this process. It ends when it is disposed of. */
 export class FakeApiServer implements AsyncDisposable {
   /** The URL of the server. */
@@ -135,7 +85,7 @@ export class FakeApiServer implements AsyncDisposable {
 
   private constructor({ resources = [], token, tls, host = "127.0.0.1" }: FakeApiServerOptions) {
     this.#token = token;
-    for (const one of [...BUILT_IN, ...resources]) this.addResource(one);
+    for (const one of [...BUILT_IN_KINDS, ...resources]) this.addResource(one);
     const hostname = host.replace(/^\[(.*)\]$/, "$1");
     const options = { hostname, port: 0, signal: this.#abort.signal, onListen: () => {}, ...tls };
     this.#server = Deno.serve(options, (request) => this.#handle(request));
@@ -249,7 +199,9 @@ export class FakeApiServer implements AsyncDisposable {
     try {
       this.#refuse(request);
       if (this.faults.unansweredWatches && query.has("watch")) await waitForAbort(this.#abort.signal);
-      return this.#serve(request.method, { path, query, body, type: request.headers.get("content-type") ?? "" });
+      const type = request.headers.get("content-type") ?? "";
+      const metadataOnly = /;as=PartialObjectMetadata/.test(request.headers.get("accept") ?? "");
+      return this.#serve(request.method, { path, query, body, type, metadataOnly });
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
       const { refuse } = this.faults;
@@ -287,14 +239,15 @@ export class FakeApiServer implements AsyncDisposable {
     }
   }
 
-  #serve(method: string, sent: { path: string; query: URLSearchParams; body: unknown; type: string }): Response {
-    const { path, query, body, type } = sent;
+  #serve(method: string, sent: ParsedRequest): Response {
+    const { path, query, body, type, metadataOnly } = sent;
     const { collection, namespace, name, subresource } = this.#route(path);
     if (name === undefined) {
       if (method === "POST") return this.#json(collection.create(requireObject(body), namespace), 201);
       if (method !== "GET") throw new StatusError(405, "MethodNotAllowed", `the server does not allow ${method} here`);
       const matches = parseSelectors(query, namespace);
-      return query.get("watch") ? this.#watch(collection, query, matches) : this.#list(collection, query, matches);
+      const selection = { query, matches, metadataOnly };
+      return query.get("watch") ? this.#watch(collection, selection) : this.#list(collection, selection);
     }
     switch (method) {
       case "GET":
@@ -330,7 +283,7 @@ export class FakeApiServer implements AsyncDisposable {
     return { collection, namespace, name, subresource };
   }
 
-  #list(collection: Collection, query: URLSearchParams, matches: SelectorPredicate): Response {
+  #list(collection: Collection, { query, matches, metadataOnly }: SelectedObjects): Response {
     const all = collection.sorted().filter(matches);
     const [start, revision] = (query.get("continue") ?? `0:${this.#revision}`).split(":").map(Number) as [
       number,
@@ -341,8 +294,12 @@ export class FakeApiServer implements AsyncDisposable {
       resourceVersion: `${revision}`,
       ...(end < all.length ? { continue: `${end}:${revision}`, remainingItemCount: all.length - end } : {}),
     };
-    const items = all.slice(start, end).map(({ apiVersion: _, kind: __, ...rest }) => rest);
     const { resource } = collection.kind;
+    if (metadataOnly) {
+      const items = all.slice(start, end).map(partialMetadata);
+      return this.#json({ kind: "PartialObjectMetadataList", apiVersion: "meta.k8s.io/v1", metadata, items });
+    }
+    const items = all.slice(start, end).map(({ apiVersion: _, kind: __, ...rest }) => rest);
     return this.#json({ kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata, items });
   }
 
@@ -352,8 +309,9 @@ export class FakeApiServer implements AsyncDisposable {
     return new Response(body, { status, headers: { "content-type": "application/json" } });
   }
 
-  #watch(collection: Collection, query: URLSearchParams, matches: SelectorPredicate): Response {
+  #watch(collection: Collection, { query, matches, metadataOnly }: SelectedObjects): Response {
     const watch = new Watch(collection, matches, {
+      metadataOnly,
       onSent: (bytes) => this.sentBytes += bytes,
       onEnd: () => this.#watches.delete(watch),
     });
@@ -364,6 +322,22 @@ export class FakeApiServer implements AsyncDisposable {
     if (seconds > 0) watch.endAfter(seconds * 1000);
     return new Response(watch.body, { headers: { "content-type": "application/json" } });
   }
+}
+
+/** A request, as far as it is for objects. */
+interface ParsedRequest {
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly body: unknown;
+  readonly type: string;
+  readonly metadataOnly: boolean;
+}
+
+/** The objects of a list or a watch. */
+interface SelectedObjects {
+  readonly query: URLSearchParams;
+  readonly matches: SelectorPredicate;
+  readonly metadataOnly: boolean;
 }
 
 /** Splits the path of a request for objects, such as `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/status`. */

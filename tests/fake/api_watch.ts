@@ -6,10 +6,17 @@
 
 import { apiVersionOf } from "../../k8s/api/objects.ts";
 import type { SelectorPredicate } from "./api_selectors.ts";
-import { type Change, type Collection, StatusError, statusObject } from "./api_store.ts";
+import { type Change, type Collection, StatusError, statusObject, type StoredObject } from "./api_store.ts";
 
-/** What is called by a watch. */
-interface WatchCallbacks {
+/** Returns the metadata of an object, as a server sends it alone. */
+export function partialMetadata({ metadata }: Pick<StoredObject, "metadata">) {
+  return { kind: "PartialObjectMetadata", apiVersion: "meta.k8s.io/v1", metadata };
+}
+
+/** Options of a {@linkcode Watch}. */
+interface WatchOptions {
+  /** Whether only the metadata of objects is sent. */
+  readonly metadataOnly: boolean;
   /** Called with the number of bytes of each message. */
   readonly onSent: (bytes: number) => void;
   /** Called when it ends. */
@@ -23,15 +30,15 @@ export class Watch {
   /** The collection that is watched. */
   readonly collection: Collection;
   readonly #matches: SelectorPredicate;
-  readonly #callbacks: WatchCallbacks;
+  readonly #options: WatchOptions;
   readonly #onChange = (change: Change) => this.#sendChange(change);
   #controller!: ReadableStreamDefaultController<Uint8Array>;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
 
   /** Says nothing before it begins. */
-  constructor(collection: Collection, matches: SelectorPredicate, callbacks: WatchCallbacks) {
-    [this.collection, this.#matches, this.#callbacks] = [collection, matches, callbacks];
+  constructor(collection: Collection, matches: SelectorPredicate, options: WatchOptions) {
+    [this.collection, this.#matches, this.#options] = [collection, matches, options];
     this.body = new ReadableStream<Uint8Array>({
       start: (controller) => void (this.#controller = controller),
       cancel: () => this.#stop(),
@@ -84,8 +91,10 @@ export class Watch {
 
   #send(type: string, object: unknown): void {
     if (this.#ended) return;
-    const line = new TextEncoder().encode(JSON.stringify({ type, object }) + "\n");
-    this.#callbacks.onSent(line.length);
+    const isPartial = this.#options.metadataOnly && type !== "ERROR";
+    const sent = isPartial ? partialMetadata(object as StoredObject) : object;
+    const line = new TextEncoder().encode(JSON.stringify({ type, object: sent }) + "\n");
+    this.#options.onSent(line.length);
     this.#controller.enqueue(line);
   }
 
@@ -93,6 +102,6 @@ export class Watch {
     this.#ended = true;
     clearTimeout(this.#timer);
     this.collection.listeners.delete(this.#onChange);
-    this.#callbacks.onEnd();
+    this.#options.onEnd();
   }
 }

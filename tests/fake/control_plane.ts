@@ -27,6 +27,7 @@ import type { ProvisionerOptions } from "../../k8s/provisioner/provisioner_optio
 import type { ResizerOptions } from "../../k8s/resizer/resizer.ts";
 import { secrets } from "../../k8s/sidecars/secrets.ts";
 import { FakeApiServer } from "./api_server.ts";
+import { strictCachedObjects } from "./strict_cache.ts";
 import { bindVolumes } from "./volume_binder.ts";
 import { FakeDriver } from "./driver.ts";
 
@@ -110,6 +111,7 @@ export class FakeControlPlane implements AsyncDisposable {
       }),
     );
     const options = { backoff: { startMs: 5, capMs: 20 } };
+    const cached = strictCachedObjects();
     return {
       driverName: DRIVER,
       topologyKey: TOPOLOGY_KEY,
@@ -119,11 +121,11 @@ export class FakeControlPlane implements AsyncDisposable {
       nodeOfSource: () => undefined,
       nodeOfVolume: () => undefined,
       events: recorder,
-      claims: this.#start(new Informer(client, persistentVolumeClaims, options)),
-      volumes: this.#start(new Informer(client, persistentVolumes, options)),
+      claims: this.#start(new Informer(client, persistentVolumeClaims, { ...options, transform: cached.claim })),
+      volumes: this.#start(new Informer(client, persistentVolumes, { ...options, transform: cached.volume })),
       classes: this.#start(new Informer(client, storageClasses, options)),
-      nodes: this.#start(new Informer(client, nodes, options)),
-      csiNodes: this.#start(new Informer(client, csiNodes, options)),
+      nodes: this.#start(new Informer(client, nodes, { ...options, metadataOnly: true, transform: cached.node })),
+      csiNodes: this.#start(new Informer(client, csiNodes, { ...options, transform: cached.csiNode })),
       backoff: { startMs: 2, capMs: 20 },
       garbageCollectionIntervalMs: 3_600_000,
     };

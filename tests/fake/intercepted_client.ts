@@ -21,6 +21,7 @@ export function interceptClient(client: ApiClient, intercept: RequestInterceptor
   };
   return {
     list: (resource, options) => client.list(resource, options),
+    listPages: (resource, options) => client.listPages(resource, options),
     watch: (resource, options) => client.watch(resource, options),
     get: (resource, at, options) => intercepted(`get ${resource.plural}`, () => client.get(resource, at, options)),
     create: (resource, object, options) =>
