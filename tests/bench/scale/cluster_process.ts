@@ -5,7 +5,7 @@
  */
 
 import { agentLeaseName, nodeOfAgentLease } from "../../../k8s/api/agent_leases.ts";
-import { type LvmVolume, lvmNodes, lvmSnapshots, lvmVolumes, REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
+import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
 import {
   csiNodes,
   csiStorageCapacities,
@@ -27,8 +27,8 @@ import {
   agentLeaseObject,
   capacityObject,
   claimObject,
-  classObject,
   CLASSES,
+  classObject,
   type ClusterSize,
   csiNodeObject,
   groupOf,
@@ -94,7 +94,12 @@ function populate(): void {
 }
 
 /** Changes an object, unless it is gone. */
-function change(resource: Resource, { name, namespace }: KubeObject["metadata"], patch: object, subresource?: "status") {
+function change(
+  resource: Resource,
+  { name, namespace }: KubeObject["metadata"],
+  patch: object,
+  subresource?: "status",
+) {
   const collection = api.collection(resource);
   const key = namespace === undefined ? name : `${namespace}/${name}`;
   if (collection.objects.has(key)) collection.patch(patch, { name, namespace }, subresource);
@@ -167,7 +172,10 @@ function runBinder(): void {
   api.collection(persistentVolumeClaims).listeners.add(({ after, deleted }) => {
     const { spec } = after as unknown as { spec: { volumeName?: string } };
     if (!deleted || spec.volumeName === undefined) return;
-    setTimeout(() => change(persistentVolumes, { name: spec.volumeName! }, { status: { phase: "Released" } }, "status"), 0);
+    setTimeout(
+      () => change(persistentVolumes, { name: spec.volumeName! }, { status: { phase: "Released" } }, "status"),
+      0,
+    );
   });
 }
 
@@ -176,7 +184,9 @@ function renewLeases(): void {
   let next = 0;
   const tickMs = 250;
   setInterval(() => {
-    for (const end = next + size.nodes * tickMs / RENEW_MS; next < end; next++) renew(nodeName(Math.floor(next) % size.nodes));
+    for (const end = next + size.nodes * tickMs / RENEW_MS; next < end; next++) {
+      renew(nodeName(Math.floor(next) % size.nodes));
+    }
   }, tickMs);
 }
 

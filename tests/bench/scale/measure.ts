@@ -5,8 +5,9 @@
  */
 
 import { join } from "@std/path";
-import { bundle, withoutWhitespace } from "../../../deploy/bundle.ts";
-import { LAUNCH_ENV, V8_FLAGS } from "../../../deploy/launch.ts";
+import { bundle } from "../../../deploy/bundle.ts";
+import { LAUNCH_ENV } from "../../../deploy/launch.ts";
+import { controllerV8Flags } from "./v8_flags.ts";
 import { kubeconfigOf } from "../../fake/kubeconfig.ts";
 import { memoryOf } from "../proc.ts";
 import { round } from "../statistics.ts";
@@ -51,8 +52,8 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Measures a cluster of a size. */
 export async function measureScale(size: ClusterSize, work: Workload, options: MeasureOptions): Promise<ScaleResult> {
-  const { folder, log, v8Flags = V8_FLAGS } = options;
-  const script = await withoutWhitespace(await bundle("tests/bench/scale/controller_process.ts", folder));
+  const { folder, log, v8Flags = await controllerV8Flags() } = options;
+  const script = await bundle("tests/bench/scale/controller_process.ts", folder);
   await using cluster: Cluster = Child.start({
     script: new URL("cluster_process.ts", import.meta.url).pathname,
     args: [JSON.stringify(size)],
@@ -66,7 +67,7 @@ export async function measureScale(size: ClusterSize, work: Workload, options: M
       script,
       args: [kubeconfig, join(folder, `${identity}.sock`), identity],
       v8Flags: `${v8Flags},--expose-gc`,
-      env: LAUNCH_ENV,
+      env: LAUNCH_ENV.filter((entry) => !entry.startsWith("DENO_V8_FLAGS=")),
     });
 
   log("starting the controller");
@@ -153,7 +154,9 @@ async function boundTimes(cluster: Cluster, names: string[]): Promise<BoundTimes
       const at = (part: number) => round(times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0);
       return { count: names.length, p50Ms: at(0.5), p99Ms: at(0.99) };
     }
-    if (performance.now() > end) throw new Error(`${times.length} of ${names.length} claims are Bound after 10 minutes`);
+    if (performance.now() > end) {
+      throw new Error(`${times.length} of ${names.length} claims are Bound after 10 minutes`);
+    }
     await pause(100);
   }
 }

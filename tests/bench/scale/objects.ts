@@ -8,7 +8,13 @@
 import type { ConditionReason } from "../../../k8s/api/condition_reasons.ts";
 import type { Condition } from "../../../k8s/api/conditions.ts";
 import { agentLeaseFor } from "../../../k8s/api/agent_leases.ts";
-import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes, type NodeVolumeGroup } from "../../../k8s/api/lvm_objects.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmVolume,
+  lvmVolumes,
+  type NodeVolumeGroup,
+} from "../../../k8s/api/lvm_objects.ts";
 import {
   apiVersionOf,
   type CsiNode,
@@ -84,7 +90,17 @@ function stored<T extends KubeObject>(
   const { name, namespace, uid, generation, labels, annotations, finalizers, ownerReferences } = object.metadata;
   const metadata = Object.fromEntries(
     Object.entries({
-      ...{ name, namespace, uid, generation, creationTimestamp: TIME, labels, annotations, ownerReferences, finalizers },
+      ...{
+        name,
+        namespace,
+        uid,
+        generation,
+        creationTimestamp: TIME,
+        labels,
+        annotations,
+        ownerReferences,
+        finalizers,
+      },
       managedFields: managedFields(apiVersion, ...managed),
     }).filter(([, value]) => value !== undefined),
   );
@@ -147,7 +163,11 @@ export function nodeObject(index: number): Node {
 export function csiNodeObject(resource: Resource<CsiNode>, index: number): CsiNode {
   const name = nodeName(index);
   return stored(resource, {
-    metadata: { name, uid: uidOf(2, index), annotations: { "storage.alpha.kubernetes.io/migrated-plugins": "a,b,c,d" } },
+    metadata: {
+      name,
+      uid: uidOf(2, index),
+      annotations: { "storage.alpha.kubernetes.io/migrated-plugins": "a,b,c,d" },
+    },
     spec: {
       drivers: [
         { name: "ebs.csi.aws.com", nodeID: name, topologyKeys: ["topology.kubernetes.io/zone"] },
@@ -201,7 +221,13 @@ export function agentLeaseObject(resource: Resource<Lease>, node: LvmNode): Leas
 
 /** Returns a StorageClass. */
 export function classObject(name: string, volumeBindingMode: string): StorageClass {
-  return { metadata: { name }, provisioner: DRIVER, volumeBindingMode, reclaimPolicy: "Delete", allowVolumeExpansion: true };
+  return {
+    metadata: { name },
+    provisioner: DRIVER,
+    volumeBindingMode,
+    reclaimPolicy: "Delete",
+    allowVolumeExpansion: true,
+  };
 }
 
 /** Returns the published capacity of a node for a class, as the controller computes it. */
@@ -213,7 +239,11 @@ export function capacityObject(node: LvmNode, className: string): CsiStorageCapa
 }
 
 /** Returns the claim of a volume that is bound. */
-export function claimObject(resource: Resource<PersistentVolumeClaim>, index: number, node: string): PersistentVolumeClaim {
+export function claimObject(
+  resource: Resource<PersistentVolumeClaim>,
+  index: number,
+  node: string,
+): PersistentVolumeClaim {
   const uid = uidOf(5, index);
   return stored(resource, {
     metadata: {
@@ -273,14 +303,19 @@ export function volumeObject(
   }, [
     ["denolith", {
       ...fields({ metadata: [".", "pv.kubernetes.io/provisioned-by", "finalizers"] }),
-      ...fields({ spec: ["accessModes", "capacity", "claimRef", "csi", "nodeAffinity", "storageClassName", "volumeMode"] }),
+      ...fields({
+        spec: ["accessModes", "capacity", "claimRef", "csi", "nodeAffinity", "storageClassName", "volumeMode"],
+      }),
     }],
     ["kube-controller-manager", fields({ status: ["phase", "lastPhaseTransitionTime"] }), "status"],
   ]);
 }
 
 /** Returns the status of an LVMVolume that its agent has created. */
-export function readyStatus({ metadata: { name, generation = 1 }, spec }: LvmVolume, index: number): LvmVolume["status"] & object {
+export function readyStatus(
+  { metadata: { name, generation = 1 }, spec }: LvmVolume,
+  index: number,
+): LvmVolume["status"] & object {
   const lvName = `denolith-${name.slice(3, 40)}`;
   return {
     ...{ state: "Ready", observedGeneration: generation, volumeGroup: VG, volumeGroupUUID: `vg${uidOf(3, index)}` },
@@ -296,7 +331,10 @@ export function readyStatus({ metadata: { name, generation = 1 }, spec }: LvmVol
 export function lvmVolumeObject(index: number, claim: PersistentVolumeClaim, node: string): LvmVolume {
   const { name, namespace, uid } = claim.metadata;
   const object = lvmVolumeFor(namedRequest(`pvc-${uid}`, GiB), { driver: DRIVER, nodeName: node });
-  const annotations = { "lvm.denolith.dev/claim": `${namespace}/${name}`, "lvm.denolith.dev/request-id": uid!.slice(0, 8) };
+  const annotations = {
+    "lvm.denolith.dev/claim": `${namespace}/${name}`,
+    "lvm.denolith.dev/request-id": uid!.slice(0, 8),
+  };
   const metadata = { ...object.metadata, uid: uidOf(8, index), generation: 1, annotations };
   return stored(lvmVolumes, { ...object, metadata, status: readyStatus({ ...object, metadata }, index) }, [
     ["denolith", {

@@ -14,8 +14,10 @@ function tableOf(result: ScaleResult): string {
     ...[`${(bytes / (1 << 20)).toFixed(1)} MiB`, took],
   ];
   const bound = ({ p50Ms, p99Ms }: BoundTimes) => `Bound: p50 ${seconds(p50Ms)}, p99 ${seconds(p99Ms)}`;
-  const memoryRow = (label: string, { heapMiB, rssMiB, anonymousMiB }: ControllerMemory) =>
-    [label, ...[heapMiB, anonymousMiB, rssMiB].map((mib) => `${mib.toFixed(0)} MiB`)];
+  const memoryRow = (
+    label: string,
+    { heapMiB, rssMiB, anonymousMiB }: ControllerMemory,
+  ) => [label, ...[heapMiB, anonymousMiB, rssMiB].map((mib) => `${mib.toFixed(0)} MiB`)];
   return [
     `${nodes} nodes, ${volumes} volumes`,
     ...columns([
