@@ -257,3 +257,16 @@ Deno.test("a snapshot of an LV that has the name of the volume by now is deleted
     ...[["renamed", undefined], ["vol", undefined], ["snap", "renamed"]],
   ]]);
 });
+
+Deno.test("create() needs no report after the reaper removed the volume of that name", async () => {
+  await using own = await setUp();
+  own.background.start();
+  await own.create();
+  await own.use();
+  await takeSnapshot(own);
+  await own.snapshots.delete(cut);
+  await own.background.idle();
+  await own.volumes.delete(id);
+  await own.background.idle();
+  assertEquals([await own.run(own.create), own.names()], ["lvcreate", [name]]);
+});
