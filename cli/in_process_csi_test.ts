@@ -14,7 +14,7 @@ import {
   Identity,
   ListSnapshotsRequestSchema,
 } from "../csi/proto/csi_pb.ts";
-import { connect } from "../csi/client.ts";
+import { connect } from "../tests/contract/csi_client.ts";
 import {
   type ControllerHandlers,
   controllerHandlers,

@@ -5,6 +5,7 @@
  */
 
 import { dirname } from "@std/path";
+import { newSocketPath, OWN_HOST } from "../csi/driver_options.ts";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "../lvm/exec.ts";
 
 /** The access that the body of a subcommand needs. */
@@ -19,7 +20,7 @@ export interface AccessScope {
   readonly hosts?: readonly string[];
   /** Files and directories that it only reads. */
   readonly files?: readonly string[];
-  /** Environment variables that it reads, beside those of grpc-js. */
+  /** Environment variables that it reads. */
   readonly variables?: readonly string[];
 }
 
@@ -30,19 +31,6 @@ export interface AccessScope {
 export const PROGRAM_PATHS: readonly string[] = PROGRAM_DIRECTORIES.flatMap((directory) =>
   PROGRAMS.map((program) => `${directory}/${program}`)
 );
-
-/** The variables that grpc-js reads. It fails on a variable that is not permitted, even if that is not set. */
-export const GRPC_ENVIRONMENT: readonly string[] = [
-  "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-  "GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION",
-  "GRPC_NODE_DEBUG_SEND_ERROR_DETAILS",
-  "GRPC_NODE_TRACE",
-  "GRPC_NODE_USE_ALTERNATIVE_RESOLVER",
-  "GRPC_NODE_VERBOSITY",
-  "GRPC_SSL_CIPHER_SUITES",
-  "GRPC_TRACE",
-  "GRPC_VERBOSITY",
-];
 
 /** The variables that Deno reads to start a program with more than three descriptors, as the shell of lvm is started. */
 export const SHELL_ENVIRONMENT: readonly string[] = ["NODE_V8_COVERAGE"];
@@ -59,8 +47,12 @@ export function permissionsFor(scope: AccessScope, module: string): Deno.Permiss
     run: programs.length === 0 ? false : [...programs],
     read: [...writable, ...files, module],
     write: writable,
-    net: [...sockets.map((path) => `unix:${path}`), ...hosts],
-    env: [...variables, ...GRPC_ENVIRONMENT],
+    net: [
+      ...sockets.flatMap((path) => [`unix:${path}`, `unix:${newSocketPath(path)}`]),
+      ...(sockets.length > 0 ? [OWN_HOST] : []),
+      ...hosts,
+    ],
+    env: [...variables],
     sys: false,
     ffi: false,
     import: false,

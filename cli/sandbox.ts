@@ -6,7 +6,6 @@
  * @module
  */
 
-import { handledErrors } from "../lvm/error.ts";
 import type { Flags } from "./command_line.ts";
 
 /** The subcommand that a worker runs. */
@@ -145,16 +144,12 @@ export function serveWorker(
 ): void {
   const end = new AbortController();
   // Without these, an uncaught error would end the worker, and with it the commands that it started.
-  const fail = (event: Event, error: unknown, message: string) => {
+  const fail = (event: Event, message: string) => {
     event.preventDefault();
-    queueMicrotask(() => { // after the other listeners
-      if (!handledErrors.has(error as object)) scope.postMessage({ kind: "failed", message });
-    });
+    scope.postMessage({ kind: "failed", message });
   };
-  scope.addEventListener("error", (event) => fail(event, event.error, event.message));
-  scope.addEventListener("unhandledrejection", (event) => {
-    fail(event, event.reason, `Uncaught (in promise) ${event.reason}`);
-  });
+  scope.addEventListener("error", (event) => fail(event, event.message));
+  scope.addEventListener("unhandledrejection", (event) => fail(event, `Uncaught (in promise) ${event.reason}`));
   scope.onmessage = async ({ data }) => {
     if (data.kind === "end") return end.abort();
     scope.postMessage({ kind: "ended", status: await execute(data.request, end.signal) });

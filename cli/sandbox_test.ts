@@ -1,6 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { waitForAbort } from "../lvm/clock.ts";
-import { handledErrors } from "../lvm/error.ts";
 import { waitUntil } from "../tests/fake/control_plane.ts";
 import { abortOnSignals, isSandboxed, serveWorker, supervise, type WorkerScope } from "./sandbox.ts";
 
@@ -83,20 +82,6 @@ Deno.test("supervise() fails with an uncaught error of the subcommand, which doe
     await assertRejects(() => supervise(worker, REQUEST, options), Error, message);
     assertEquals(event.defaultPrevented, true);
   }
-});
-
-Deno.test("supervise() goes on after an uncaught error that the subcommand handles", async () => {
-  const error = new Error("a client has gone");
-  const event = new ErrorEvent("error", { message: error.message, error, cancelable: true });
-  const { worker, events, options } = startWorker((scope) =>
-    serveWorker(() => {
-      events.addEventListener("error", () => handledErrors.add(error));
-      events.dispatchEvent(event);
-      return Promise.resolve(3);
-    }, scope)
-  );
-  assertEquals(await supervise(worker, REQUEST, options), 3);
-  assertEquals(event.defaultPrevented, true);
 });
 
 Deno.test("isSandboxed() reports false in the main thread", () => {

@@ -4,9 +4,23 @@
  * @module
  */
 
-import { dirname } from "@std/path";
+import { basename, dirname, join } from "@std/path";
 import { quote, StorageError } from "../lvm/error.ts";
 import { invalidArgument, requirePath } from "./request.ts";
+
+/**
+ * The host in the URLs of the calls that a process makes to itself, over its socket. Deno wants a permission for it. There is
+ * no such host (RFC 2606).
+ */
+export const OWN_HOST = "driver.invalid:80";
+
+/**
+ * Returns the path at which a socket is made, before it is moved to its own. It is not longer, and kubelet ignores it for
+ * its dot.
+ */
+export function newSocketPath(path: string): string {
+  return join(dirname(path), `.${basename(path, ".sock")}.new`);
+}
 
 /** Maximum length of the path of a Unix socket, in bytes (unix(7): sun_path without its final zero). */
 const MAX_SOCKET_PATH_BYTES = 107;

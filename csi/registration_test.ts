@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { assertSpyCallArgs, assertSpyCalls, spy } from "@std/testing/mock";
-import { connectToService } from "./client.ts";
+import { connectToService } from "../tests/contract/csi_client.ts";
 import { serveRegistration } from "./registration.ts";
 import { Registration } from "./proto/registration_pb.ts";
 
@@ -14,7 +14,7 @@ Deno.test("kubelet reads the name and the socket of the driver, and the registra
     onStatus,
   });
   try {
-    using kubelet = connectToService(path, Registration);
+    using kubelet = connectToService(path, Registration, encodeURIComponent(path)); // as kubelet does
     const { type, name, endpoint, supportedVersions } = await kubelet.calls.getInfo();
     assertEquals(
       [type, name, endpoint, supportedVersions],

@@ -4,16 +4,21 @@
  * @module
  */
 
-import { Server, ServerCredentials } from "@grpc/grpc-js";
-import { getLogger } from "@logtape/logtape";
 import { dirname } from "@std/path";
 import type { SocketState } from "../lvm/doctor/leftovers.ts";
-import { handledErrors, StorageError } from "../lvm/error.ts";
+import { StorageError } from "../lvm/error.ts";
 import { withinDeadline } from "../lvm/clock.ts";
-import { connect } from "./client.ts";
-import type { BoundService } from "./service.ts";
+import { newSocketPath, OWN_HOST } from "./driver_options.ts";
+import { type BoundMethod, type Listen, listen } from "./grpc.ts";
+import { Identity } from "./proto/csi_pb.ts";
+import { type BoundService, pathOf } from "./service.ts";
+import { status } from "./status.ts";
 
-const log = getLogger(["denolith", "csi"]);
+/** The calls that a driver makes to itself before it says that it serves. */
+const FIRST_CALLS: readonly string[] = [pathOf(Identity.method.getPluginInfo), pathOf(Identity.method.probe)];
+
+/** The time in which the answers of the last calls are sent when the server is closed, in milliseconds. */
+const FLUSH_MS = 1_000;
 
 /** A running server. */
 export interface RunningServer {
@@ -34,58 +39,67 @@ export interface RunningServer {
  * The first call of a process compiles the code on its path, which takes up to 1.5 s on a slow machine. kubelet gives a
  * registration one second, so the first call is made here.
  *
- * @param warmUp makes the first call
+ * @param options `firstCalls` are the paths of the calls that are made here, with empty requests; `listenOn` listens
  * @throws {StorageError} `FailedPrecondition` when another process listens on the path
  */
 export async function serve(
   path: string,
   services: readonly BoundService[],
-  warmUp: (path: string) => Promise<void> = callIdentity,
+  { firstCalls = FIRST_CALLS, listenOn = listen }: { firstCalls?: readonly string[]; listenOn?: Listen } = {},
 ): Promise<RunningServer> {
   await removeStaleSocket(path);
-  const server = new Server();
-  for (const { definition, implementation } of services) server.addService(definition, implementation);
-  const endGuard = ignoreGoneClients(); // a client may connect as soon as the socket is there
-  try {
-    await new Promise<void>((resolve, reject) => {
-      server.bindAsync(
-        `unix://${path}`,
-        ServerCredentials.createInsecure(),
-        (error) => error ? reject(error) : resolve(),
-      );
-    });
-    await Deno.chmod(path, 0o600);
-    const created = await Deno.lstat(path);
-    await warmUp(path);
-    const close = async (graceMs: number) => {
-      try {
-        return await closeServer(server, { path, created }, graceMs);
-      } finally {
-        endGuard();
-      }
-    };
-    return { path, close };
-  } catch (error) {
-    endGuard();
-    throw error;
-  }
+  const calls = new RunningCalls();
+  const methods = services.flatMap((service) =>
+    [...service].map(([path, call]) => [path, calls.counted(call)] as const)
+  );
+  // Deno removes the path when it stops listening, where the socket of a successor may be then
+  const newPath = newSocketPath(path);
+  await Deno.remove(newPath).catch(() => {});
+  const listener = await listenOn(newPath, new Map(methods));
+  await Deno.chmod(newPath, 0o600);
+  await Deno.rename(newPath, path);
+  const created = await Deno.lstat(path);
+  await callSelf(path, firstCalls);
+  const close = async (graceMs: number) => {
+    await removeSocket({ path, created });
+    const drained = await calls.end(graceMs);
+    if (drained) await withinDeadline(listener.shutdown(), FLUSH_MS);
+    else listener.abort();
+    return drained;
+  };
+  return { path, close };
 }
 
-/**
- * Ignores the errors of answers to clients that broke the connection. grpc-js answers some calls, as those of methods that it
- * does not know, without looking whether their stream is still open. No call has such an error, so it would end the process.
- *
- * @returns a function that ends this
- */
-function ignoreGoneClients(): () => void {
-  const listener = (event: ErrorEvent) => {
-    if ((event.error as { code?: unknown } | undefined)?.code !== "ERR_HTTP2_INVALID_STREAM") return;
-    event.preventDefault();
-    handledErrors.add(event.error);
-    log.debug("a client has gone before its answer", { error: event.error });
-  };
-  globalThis.addEventListener("error", listener);
-  return () => globalThis.removeEventListener("error", listener);
+/** The calls in progress. */
+class RunningCalls {
+  #count = 0;
+  #isEnding = false;
+  readonly #ended = Promise.withResolvers<true>();
+
+  /** Returns a call that is counted while it is in progress, and refused when no further ones are taken. */
+  counted(call: BoundMethod): BoundMethod {
+    return async (request) => {
+      if (this.#isEnding) return { failure: { code: status.UNAVAILABLE, details: "the driver is stopping" } };
+      this.#count++;
+      try {
+        return await call(request);
+      } finally {
+        this.#count--;
+        if (this.#isEnding) this.#resolveIfEnded();
+      }
+    };
+  }
+
+  /** Takes no further calls, and waits for those in progress. @returns whether they ended in this time, in milliseconds */
+  async end(graceMs: number): Promise<boolean> {
+    this.#isEnding = true;
+    this.#resolveIfEnded();
+    return await withinDeadline(this.#ended.promise, graceMs) ?? false;
+  }
+
+  #resolveIfEnded(): void {
+    if (this.#count === 0) this.#ended.resolve(true);
+  }
 }
 
 /**
@@ -113,10 +127,19 @@ export async function probeSocket(path: string): Promise<SocketState> {
   }
 }
 
-async function callIdentity(path: string): Promise<void> {
-  using client = connect(path);
-  await client.identity.getPluginInfo();
-  await client.identity.probe();
+/** Makes calls with empty requests, one after the other. Their outcomes do not matter. */
+async function callSelf(path: string, calls: readonly string[]): Promise<void> {
+  using client = Deno.createHttpClient({ proxy: { transport: "unix", path }, http1: false, http2: true });
+  for (const call of calls) {
+    const headers = { "content-type": "application/grpc", te: "trailers" };
+    const response = await fetch(`http://${OWN_HOST}${call}`, {
+      client,
+      method: "POST",
+      headers,
+      body: new Uint8Array(5),
+    });
+    await response.bytes();
+  }
 }
 
 /** A socket that this process created. */
@@ -124,14 +147,6 @@ interface Socket {
   readonly path: string;
   /** The file, when it was created. */
   readonly created: Deno.FileInfo;
-}
-
-async function closeServer(server: Server, socket: Socket, graceMs: number): Promise<boolean> {
-  const shutdown = new Promise<boolean>((resolve) => server.tryShutdown((error) => resolve(error === undefined)));
-  const drained = await withinDeadline(shutdown, graceMs) ?? false;
-  if (!drained) server.forceShutdown();
-  await removeSocket(socket);
-  return drained;
 }
 
 /** Removes a socket, unless another process has replaced it: nobody answers there any more while calls end. */

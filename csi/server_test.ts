@@ -4,8 +4,9 @@ import { fakeHost } from "../tests/contract/fake_host.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { callAndBreak } from "../tests/fuzz/http2.ts";
-import { connect } from "./client.ts";
+import { callOverFetch, connect } from "../tests/contract/csi_client.ts";
 import { socketPath } from "./driver_options.ts";
+import { Controller } from "./proto/csi_pb.ts";
 
 async function bench(): Promise<{ bench: Harness; machine: FakeMachine } & AsyncDisposable> {
   const { exec } = await fakeHost.setUp();
@@ -131,8 +132,7 @@ Deno.test("a second operation on a volume is ABORTED at once, and the first one 
 Deno.test("stopping lets a call under way end, takes no further ones, and leaves no socket", async () => {
   await using here = await bench();
   const { gate, reached } = blockLvcreate(here.machine);
-  using other = connect(`${here.bench.folder}/csi.sock`);
-  const first = other.controller.createVolume(volumeRequest());
+  const first = callOverFetch(`${here.bench.folder}/csi.sock`, Controller.method.createVolume, volumeRequest());
   await reached.promise;
   const stopped = here.bench.stop();
   while (await isListening(`${here.bench.folder}/csi.sock`)) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -147,8 +147,7 @@ Deno.test("a driver that stops late leaves the socket of its successor", async (
   const { folder } = here.bench;
   const path = `${folder}/csi.sock`;
   const { gate, reached } = blockLvcreate(here.machine);
-  using other = connect(path);
-  const last = other.controller.createVolume(volumeRequest());
+  const last = callOverFetch(path, Controller.method.createVolume, volumeRequest());
   await reached.promise;
   const stopped = here.bench.stop();
   while (await isListening(path)) await new Promise((resolve) => setTimeout(resolve, 5));

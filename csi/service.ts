@@ -5,7 +5,6 @@
  * @module
  */
 
-import { Buffer } from "node:buffer";
 import {
   clone,
   create,
@@ -21,16 +20,10 @@ import {
   toBinary,
   toJson,
 } from "@bufbuild/protobuf";
-import type {
-  MethodDefinition,
-  sendUnaryData,
-  ServerUnaryCall,
-  ServiceDefinition,
-  UntypedHandleCall,
-} from "@grpc/grpc-js";
 import { getLogger } from "@logtape/logtape";
 import { newRequestId, withRequestId } from "../lvm/request_id.ts";
 import { csi_secret } from "./proto/csi_pb.ts";
+import type { BoundMethod } from "./grpc.ts";
 import { statusOf, unimplemented } from "./status.ts";
 
 /** The unary calls of a service, each as an async function. */
@@ -40,13 +33,8 @@ export type Handlers<S extends DescService> = {
     : never;
 };
 
-/** A service in the form of grpc-js. */
-export interface BoundService {
-  /** Paths and codecs. */
-  readonly definition: ServiceDefinition;
-  /** One function per call. */
-  readonly implementation: Record<string, UntypedHandleCall>;
-}
+/** The calls of a service by path, such as `/csi.v1.Identity/Probe`. */
+export type BoundService = ReadonlyMap<string, BoundMethod>;
 
 const log = getLogger(["denolith", "csi"]);
 
@@ -58,18 +46,9 @@ export function unaryMethods(service: DescService): DescMethodUnary[] {
   return service.methods.filter((method): method is DescMethodUnary => method.methodKind === "unary");
 }
 
-/** Returns the path of a call and the functions that serialize its messages, in the form of grpc-js. */
-export function methodDefinition(method: DescMethodUnary): MethodDefinition<Message, Message> {
-  const { input, output } = method;
-  return {
-    path: `/${method.parent.typeName}/${method.name}`,
-    requestStream: false,
-    responseStream: false,
-    requestSerialize: (request) => Buffer.from(toBinary(input, request)),
-    requestDeserialize: (bytes) => fromBinary(input, bytes),
-    responseSerialize: (response) => Buffer.from(toBinary(output, response)),
-    responseDeserialize: (bytes) => fromBinary(output, bytes),
-  };
+/** Returns the path of a call. */
+export function pathOf({ parent, name }: DescMethodUnary): string {
+  return `/${parent.typeName}/${name}`;
 }
 
 /** The outcome of a call. */
@@ -95,12 +74,9 @@ export function bindService<S extends DescService>(
 ): BoundService {
   const byName = handlers as Record<string, Handler | undefined>;
   const methods = unaryMethods(service);
-  return {
-    definition: Object.fromEntries(methods.map((method) => [method.localName, methodDefinition(method)])),
-    implementation: Object.fromEntries(
-      methods.map((method) => [method.localName, bindMethod(method, byName[method.localName], onCallCompleted)]),
-    ),
-  };
+  return new Map(
+    methods.map((method) => [pathOf(method), bindMethod(method, byName[method.localName], onCallCompleted)]),
+  );
 }
 
 /** Returns a message as JSON for the log, without the values of fields that the protocol marks as secret. */
@@ -120,22 +96,21 @@ function bindMethod(
   method: DescMethodUnary,
   handler: Handler | undefined,
   onCallCompleted: (call: CompletedCall) => void,
-): UntypedHandleCall {
-  return (call: ServerUnaryCall<Message, Message>, respond: sendUnaryData<Message>) => {
+): BoundMethod {
+  return async (bytes) => {
     const start = performance.now();
     const reportCompleted = (code: number) =>
       onCallCompleted({ method: method.name, code, durationMs: performance.now() - start });
-    handleCall(method, handler, call.request).then(
-      (response) => {
-        respond(null, response);
-        reportCompleted(0);
-      },
-      (error) => {
-        const status = statusOf(error);
-        respond(status);
-        reportCompleted(status.code);
-      },
-    );
+    try {
+      const response = await handleCall(method, handler, fromBinary(method.input, bytes));
+      const message = toBinary(method.output, response);
+      reportCompleted(0);
+      return { message };
+    } catch (error) {
+      const failure = statusOf(error);
+      reportCompleted(failure.code);
+      return { failure };
+    }
   };
 }
 

@@ -4,8 +4,31 @@
  * @module
  */
 
-import { status } from "@grpc/grpc-js";
 import { type ErrorKind, quote, StorageError, truncate } from "../lvm/error.ts";
+
+/** The status codes of gRPC (its statuscodes.md). */
+export const status = {
+  OK: 0,
+  CANCELLED: 1,
+  UNKNOWN: 2,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  ABORTED: 10,
+  OUT_OF_RANGE: 11,
+  UNIMPLEMENTED: 12,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  DATA_LOSS: 15,
+  UNAUTHENTICATED: 16,
+} as const;
+
+/** A status code of gRPC. */
+export type StatusCode = typeof status[keyof typeof status];
 
 /** The status code of each kind of failure (CSI spec, "Error Scheme", and the error tables of each call). */
 export const STATUS_CODES = {
@@ -23,12 +46,12 @@ export const STATUS_CODES = {
   StillRunning: status.ABORTED,
   Unavailable: status.UNAVAILABLE,
   CommandFailed: status.INTERNAL,
-} as const satisfies Record<ErrorKind, status>;
+} as const satisfies Record<ErrorKind, StatusCode>;
 
 /** A gRPC status. */
 export interface Status {
   /** Code. */
-  readonly code: status;
+  readonly code: StatusCode;
   /** Message: the operation, its object, and the reason of the failure. */
   readonly details: string;
 }
@@ -46,8 +69,8 @@ export function statusOf(error: unknown): Status {
   return statusFor(status.INTERNAL, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
-/** Returns a status with a message that grpc-js can send: it fails for half a surrogate pair, as truncated texts have. */
-function statusFor(code: status, message: string): Status {
+/** Returns a status with a message that can be sent: half a surrogate pair, as truncated texts have, cannot be encoded. */
+function statusFor(code: StatusCode, message: string): Status {
   return { code, details: truncate(message.toWellFormed(), MAX_DETAILS_LENGTH) };
 }
 
@@ -55,7 +78,7 @@ function statusFor(code: status, message: string): Status {
 export class StatusError extends Error implements Status {
   override readonly name = "StatusError";
   /** Creates an error with a code and a message. */
-  constructor(readonly code: status, readonly details: string) {
+  constructor(readonly code: StatusCode, readonly details: string) {
     super(details);
   }
 }

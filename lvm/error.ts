@@ -116,6 +116,3 @@ export function truncate(text: string, maxLength: number): string {
 export function quote(text: string): string {
   return JSON.stringify(truncate(text, MAX_QUOTED_LENGTH));
 }
-
-/** The uncaught errors that a listener handles. What reports uncaught errors leaves them out. */
-export const handledErrors: WeakSet<object> = new WeakSet();

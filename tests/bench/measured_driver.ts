@@ -1,4 +1,4 @@
-import { connect, type CsiClient } from "../../csi/client.ts";
+import { connect, type CsiClient } from "../contract/csi_client.ts";
 import { startStandalone } from "../../csi/standalone.ts";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.ts";

@@ -13,7 +13,7 @@ import {
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
 } from "../../csi/proto/csi_pb.ts";
-import { connect, type CsiClient } from "../../csi/client.ts";
+import { connect, type CsiClient } from "./csi_client.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/model/client.ts";

@@ -9,7 +9,7 @@ import { parseGroupList } from "../../csi/group_list.ts";
 import { type CsiServices, standaloneServices } from "../../csi/standalone.ts";
 import { Controller, Node } from "../../csi/proto/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
-import type { UnaryCalls } from "../../csi/client.ts";
+import type { UnaryCalls } from "../contract/csi_client.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";

@@ -6,7 +6,7 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { connect } from "../../csi/client.ts";
+import { connect } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { assertFails, blockCapability, mountCapability } from "../contract/host.ts";
 import { DriverProcess } from "../demo/driver_process.ts";

@@ -6,7 +6,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { connect, type CsiClient } from "../../csi/client.ts";
+import { connect, type CsiClient } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/model/client.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";

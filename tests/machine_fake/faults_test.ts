@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
-import { connect } from "../../csi/client.ts";
+import { connect } from "../contract/csi_client.ts";
 import { failure, FakeMachine, ok } from "../fake/machine.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../contract/host.ts";
 

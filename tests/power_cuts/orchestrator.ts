@@ -5,7 +5,7 @@
  */
 
 import { assert } from "@std/assert";
-import { connect, type CsiClient } from "../../csi/client.ts";
+import { connect, type CsiClient } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";

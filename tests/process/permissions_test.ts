@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { assert, assertEquals } from "@std/assert";
-import { connect } from "../../csi/client.ts";
+import { connect } from "../contract/csi_client.ts";
 import { assertFails, mountCapability } from "../contract/host.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";

@@ -1,20 +1,24 @@
 /**
- * A client of the driver's socket.
+ * A client of the driver's socket, by grpc-js: an implementation of gRPC that is not the driver's.
  *
  * @module
  */
 
 import {
   create,
+  type DescMessage,
   type DescMethodUnary,
   type DescService,
+  fromBinary,
   type Message,
   type MessageInitShape,
   type MessageShape,
+  toBinary,
 } from "@bufbuild/protobuf";
 import { Client, credentials } from "@grpc/grpc-js";
-import { Controller, Identity, Node } from "./proto/csi_pb.ts";
-import { methodDefinition, unaryMethods } from "./service.ts";
+import { Buffer } from "node:buffer";
+import { Controller, Identity, Node } from "../../csi/proto/csi_pb.ts";
+import { pathOf, unaryMethods } from "../../csi/service.ts";
 
 /** The calls of a service as async functions, which fail with the `ServiceError` of grpc-js. */
 export type UnaryCalls<S extends DescService> = {
@@ -44,24 +48,28 @@ export function connect(path: string): CsiClient {
   };
 }
 
-/** Connects to one service on a Unix socket. The connection is closed when it is disposed of. */
+/**
+ * Connects to one service on a Unix socket. The connection is closed when it is disposed of.
+ *
+ * @param authority the host that the requests name
+ */
 export function connectToService<S extends DescService>(
   path: string,
   service: S,
+  authority = "localhost",
 ): Disposable & { readonly calls: UnaryCalls<S> } {
-  const client = new Client(`unix://${path}`, credentials.createInsecure());
+  const client = new Client(`unix://${path}`, credentials.createInsecure(), { "grpc.default_authority": authority });
   return { calls: callsOf(client, service), [Symbol.dispose]: () => client.close() };
 }
 
 function callsOf<S extends DescService>(client: Client, service: S): UnaryCalls<S> {
   const calls = unaryMethods(service).map((method) => {
-    const { path, requestSerialize, responseDeserialize } = methodDefinition(method);
     const call = (request: Record<string, unknown> = {}): Promise<Message> =>
       new Promise((resolve, reject) => {
         client.makeUnaryRequest(
-          path,
-          requestSerialize,
-          responseDeserialize,
+          pathOf(method),
+          (request: Message) => Buffer.from(toBinary(method.input, request)),
+          (bytes: Buffer) => fromBinary(method.output, bytes),
           create(method.input, request),
           (error, response) => error !== null ? reject(error) : resolve(response!),
         );
@@ -69,4 +77,27 @@ function callsOf<S extends DescService>(client: Client, service: S): UnaryCalls<
     return [method.localName, call];
   });
   return Object.fromEntries(calls);
+}
+
+/**
+ * Makes a call by the HTTP client of Deno. Unlike grpc-js on this Deno, it waits for its answer when the server says that it
+ * takes no further calls (GOAWAY).
+ *
+ * @throws {Error} when the call fails
+ */
+export async function callOverFetch<I extends DescMessage, O extends DescMessage>(
+  socket: string,
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+): Promise<MessageShape<O>> {
+  using client = Deno.createHttpClient({ proxy: { transport: "unix", path: socket }, http1: false, http2: true });
+  const message = toBinary(method.input, create(method.input, request));
+  const body = new Uint8Array(5 + message.length);
+  new DataView(body.buffer).setUint32(1, message.length);
+  body.set(message, 5);
+  const headers = { "content-type": "application/grpc", te: "trailers" };
+  const response = await fetch(`http://localhost${pathOf(method)}`, { client, method: "POST", headers, body });
+  const answer = await response.bytes();
+  if (answer.length < 5) throw new Error(`${method.name}: ${response.headers.get("grpc-message")}`);
+  return fromBinary(method.output, answer.subarray(5));
 }

@@ -1,0 +1,176 @@
+/**
+ * gRPC over HTTP/2 for unary calls, by the HTTP server of Deno (gRPC's PROTOCOL-HTTP2.md).
+ *
+ * `node:http2` of this Deno, on which grpc-js is built, never frees a connection, and kubelet opens one for every call
+ * (docs/adr/0022-grpc-server.md).
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import { type Status, status, StatusError } from "./status.ts";
+
+/** Listens on a socket, and makes the calls that come. */
+export type Listen = (path: string, methods: ReadonlyMap<string, BoundMethod>) => Promise<Listener>;
+
+/** A socket on which calls are taken. */
+export interface Listener {
+  /** Takes no further connections, and ends those that are idle, after the answers that are under way. */
+  shutdown(): Promise<void>;
+  /** Ends everything at once. It may not follow {@linkcode shutdown}. */
+  abort(): void;
+}
+
+/** A call that can be made: takes the bytes of the request, and returns those of the response. */
+export type BoundMethod = (request: Uint8Array) => Promise<BoundAnswer>;
+
+/** The answer to a call: a message, or the status of its failure. */
+export type BoundAnswer = { readonly message: Uint8Array<ArrayBuffer> } | { readonly failure: Status };
+
+const log = getLogger(["denolith", "csi"]);
+
+/** The maximum size of a request, in bytes: the default of gRPC's implementations. */
+const MAX_REQUEST_BYTES = 4 << 20;
+
+/** The length of what precedes a message, in bytes: whether it is compressed, and its length. */
+const PREFIX_BYTES = 5;
+
+/** The headers of every answer. */
+export const HEADERS = { "content-type": "application/grpc", "grpc-accept-encoding": "identity" } as const;
+
+/** Listens by the HTTP server of Deno. */
+export const listen: Listen = (path, methods) => {
+  const end = new AbortController();
+  const onError = (error: unknown) => {
+    log.error("error", { error });
+    return new Response(null, { status: 500 });
+  };
+  const server = Deno.serve({ path, signal: end.signal, onListen: () => {}, onError }, grpcHandler(methods));
+  return Promise.resolve({ shutdown: () => server.shutdown(), abort: () => end.abort() });
+};
+
+/**
+ * Returns a handler of HTTP requests that makes calls. A request that is not of gRPC gets an HTTP status.
+ *
+ * @param methods the calls by path, such as `/csi.v1.Identity/Probe`
+ */
+function grpcHandler(methods: ReadonlyMap<string, BoundMethod>): (request: Request) => Promise<Response> {
+  return async (request) => {
+    if (request.method !== "POST") return new Response(null, { status: 405, headers: { allow: "POST" } });
+    if (!/^application\/grpc(?:$|[+;])/.test(request.headers.get("content-type") ?? "")) {
+      return new Response(null, { status: 415 });
+    }
+    const answer = await call(methods, new URL(request.url).pathname, request.body ?? []);
+    return "failure" in answer ? failed(answer.failure) : succeeded(request, answer.message);
+  };
+}
+
+/** Makes a call. @param body the bytes of the request, in pieces */
+export async function call(
+  methods: ReadonlyMap<string, BoundMethod>,
+  path: string,
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): Promise<BoundAnswer> {
+  try {
+    const method = methods.get(path);
+    if (method === undefined) throw new StatusError(status.UNIMPLEMENTED, `${path}: there is no such call`);
+    return await method(await readMessage(body));
+  } catch (error) {
+    return { failure: error instanceof StatusError ? error : { code: status.INTERNAL, details: String(error) } };
+  }
+}
+
+/**
+ * Reads the message of a request.
+ *
+ * @throws {StatusError} `RESOURCE_EXHAUSTED` when it is too large, `UNIMPLEMENTED` when it is compressed, `INTERNAL` when
+ * there is not exactly one
+ */
+async function readMessage(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    length += chunk.length;
+    if (length > MAX_REQUEST_BYTES + PREFIX_BYTES) {
+      throw new StatusError(status.RESOURCE_EXHAUSTED, `the request has more than ${MAX_REQUEST_BYTES} bytes`);
+    }
+    chunks.push(chunk);
+  }
+  const bytes = chunks.length === 1 ? chunks[0]! : concat(chunks, length);
+  if (length < PREFIX_BYTES) throw new StatusError(status.INTERNAL, "the request has no message");
+  if (bytes[0] !== 0) throw new StatusError(status.UNIMPLEMENTED, "the request is compressed, which is not supported");
+  const messageLength = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
+  if (messageLength !== length - PREFIX_BYTES) {
+    throw new StatusError(status.INTERNAL, "the request is not one whole message, as a unary call needs");
+  }
+  return bytes.subarray(PREFIX_BYTES);
+}
+
+function concat(chunks: readonly Uint8Array[], length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let offset = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return bytes;
+}
+
+/** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */
+export function failureHeaders({ code, details }: Status): Record<string, string> {
+  const message = encodeURI(details).replace(/[^ -~]/g, encodeURIComponent);
+  return { ...HEADERS, "grpc-status": String(code), "grpc-message": message };
+}
+
+/** Returns what precedes a message. */
+export function prefixOf(message: Uint8Array): Uint8Array<ArrayBuffer> {
+  const prefix = new Uint8Array(PREFIX_BYTES);
+  new DataView(prefix.buffer).setUint32(1, message.length);
+  return prefix;
+}
+
+function failed(failure: Status): Response {
+  return new Response(null, { headers: failureHeaders(failure) });
+}
+
+/** Returns the answer of a call that succeeded. */
+function succeeded(request: Request, message: Uint8Array<ArrayBuffer>): Response {
+  // a stream: Deno sends no trailers after a body that it has whole
+  const body = new ReadableStream({
+    start: (controller) => {
+      controller.enqueue(prefixOf(message));
+      if (message.length > 0) controller.enqueue(message);
+      controller.close();
+    },
+  });
+  const response = new Response(body, { headers: HEADERS });
+  setTrailers(request, response, [["grpc-status", "0"]]);
+  return response;
+}
+
+/** The part of Deno's internals that is used here. */
+interface Internals {
+  addTrailers(response: Response, trailers: readonly (readonly [string, string])[]): void;
+}
+
+/**
+ * Sets the trailers of a response. Deno's public API has none. Its internal function expects the handle of the exchange
+ * in the response, which Deno keeps in the request.
+ *
+ * @throws {Error} where the runtime is another one than that which the driver is built with
+ */
+function setTrailers(request: Request, response: Response, trailers: readonly (readonly [string, string])[]): void {
+  const runtime = Deno as unknown as Record<symbol, unknown> & { readonly internal: symbol };
+  const { addTrailers } = runtime[runtime.internal] as Internals;
+  const { external } = internalOf(request, "Symbol(request)");
+  Object.assign(internalOf(response, "Symbol(response)"), { external });
+  addTrailers(response, trailers);
+}
+
+/** Returns the object of Deno behind a request or response. @throws {Error} when there is none */
+function internalOf(object: Request | Response, name: string): { external?: unknown } {
+  const key = Object.getOwnPropertySymbols(object).find((symbol) => String(symbol) === name);
+  const internal = key && (object as unknown as Record<symbol, { external?: unknown }>)[key];
+  if (internal === undefined) throw new Error(`sending gRPC's trailers: Deno ${Deno.version.deno} has no ${name}`);
+  return internal;
+}
