@@ -1,4 +1,4 @@
-import { stop, transform } from "esbuild";
+import { transformSync } from "esbuild";
 import { basename, join } from "@std/path";
 import { run } from "./process.ts";
 
@@ -38,18 +38,15 @@ export interface DriverModules {
  */
 export async function bundleDriver(folder: string): Promise<DriverModules> {
   const [main, worker] = [await bundle("main.ts", folder), await bundle("cli/worker.ts", folder)];
-  try {
-    for (const path of [main, worker]) await removeWhitespace(path);
-  } finally {
-    await stop();
-  }
+  for (const path of [main, worker]) await removeWhitespace(path);
   return { main, worker };
 }
 
-/** Removes comments and needless blanks from a module. The caller ends esbuild's process afterwards (`stop()`). */
+/** Removes comments and needless blanks from a module. */
 export async function removeWhitespace(path: string): Promise<void> {
   // V8 keeps a text of one byte for each character if all of them are ASCII. Nothing else is minified: see bundle().
-  const { code } = await transform(await Deno.readTextFile(path), {
+  // transform() would keep a process, which goes on for a moment after it is told to end.
+  const { code } = transformSync(await Deno.readTextFile(path), {
     ...{ minifyWhitespace: true, legalComments: "none", charset: "ascii", format: "esm", target: "esnext" },
   });
   await Deno.writeTextFile(path, code);

@@ -1,6 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { stop } from "esbuild";
 import { bundle, bundleDriver, type DriverModules, removeWhitespace } from "../../deploy/bundle.ts";
 import { launchConfig, type Manifest } from "../../deploy/launch.ts";
 import { writeSelfExtracting } from "../../deploy/self_extracting.ts";
@@ -86,7 +85,6 @@ Deno.test("a bundle disposes of each name once", async () => {
     await Deno.writeTextFile(entry, USING);
     const main = await bundle(entry, folder);
     await removeWhitespace(main);
-    await stop();
     return { main, worker: main };
   };
   await using artifact = await Artifact.create(module, launchConfig({ moduleIsFile: true }, NARROW));
