@@ -1,4 +1,3 @@
-import { transformSync } from "esbuild";
 import { basename, join } from "@std/path";
 import { run } from "./process.ts";
 
@@ -45,7 +44,9 @@ export async function bundleDriver(folder: string): Promise<DriverModules> {
 /** Removes comments and needless blanks from a module. */
 export async function removeWhitespace(path: string): Promise<void> {
   // V8 keeps a text of one byte for each character if all of them are ASCII. Nothing else is minified: see bundle().
-  // transform() would keep a process, which goes on for a moment after it is told to end.
+  // transform() would keep a process, and without the variable transformSync() a thread
+  Deno.env.set("ESBUILD_WORKER_THREADS", "0");
+  const { transformSync } = await import("esbuild");
   const { code } = transformSync(await Deno.readTextFile(path), {
     ...{ minifyWhitespace: true, legalComments: "none", charset: "ascii", format: "esm", target: "esnext" },
   });
