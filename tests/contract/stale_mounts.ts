@@ -33,22 +33,25 @@ export function staleMountsContract(host: Host): void {
 
   contractTest(
     host,
-    "a volume that is mounted twice at each of its places is unpublished and unstaged at once",
+    "a volume that is mounted more than once at its places is unpublished and unstaged at once",
     async (harness) => {
-      // as mount(8) of a driver that was killed and that of the next one may leave it
+      // mount(8) of a driver that was killed may come after that of the next driver
       const volumeId = await harness.create();
       const stagingTargetPath = await harness.stage(volumeId);
       const { devicePath } = await harness.singleLv();
-      await harness.runAsAdmin("mount", "-o", "bind", stagingTargetPath, stagingTargetPath);
+      const countAt = async (place: string) =>
+        (await mountsOf(harness)).filter(({ target }) => target === place).length;
+      const args = ["-t", "ext4", devicePath, stagingTargetPath];
+      const { code } = await harness.exec.run({ program: "mount", args, mutates: true });
+      assertEquals(await countAt(stagingTargetPath), code === 0 ? 2 : 1, "mount(8) before util-linux 2.39 refuses it");
       const targetPath = await harness.publish(volumeId);
       await harness.runAsAdmin("mount", "-o", "bind", stagingTargetPath, targetPath);
-      const places = async () => (await mountsOf(harness)).map(({ source, target }) => `${source} ${target}`);
-      const twice = [stagingTargetPath, targetPath].flatMap((place) => Array(2).fill(`${devicePath} ${place}`));
-      assertEquals(await places(), twice);
+      assertEquals(await countAt(targetPath), 2);
       await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
-      assertEquals(await places(), twice.slice(0, 2));
+      assertEquals(await countAt(targetPath), 0);
+      assert(await countAt(stagingTargetPath) > 0);
       await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-      assertEquals(await places(), []);
+      assertEquals(await mountsOf(harness), []);
       await harness.csi.controller.deleteVolume({ volumeId });
     },
   );

@@ -44,11 +44,19 @@ export async function realHost(name: string): Promise<Host> {
   };
 }
 
-/** Locks the file that LVM locks for a group (lvm.conf(5), `locking_dir`); LVM and Deno both use flock(2). */
+/**
+ * Locks the file that LVM locks for a group (lvm.conf(5), `locking_dir`); LVM and Deno both use flock(2). A command that ends
+ * removes the file, so a lock of a file that is not there any more is none: then it is the turn of the next file.
+ */
 export async function lockGroup(group: string, mode: "shared" | "exclusive"): Promise<Disposable> {
-  const file = await Deno.open(`/run/lock/lvm/V_${group}`, { create: true, read: true, write: true });
-  await file.lock(mode === "exclusive");
-  return file;
+  const path = `/run/lock/lvm/V_${group}`;
+  for (;;) {
+    const file = await Deno.open(path, { create: true, read: true, write: true });
+    await file.lock(mode === "exclusive");
+    const there = await Deno.stat(path).catch(() => undefined);
+    if (there?.ino === (await file.stat()).ino) return file;
+    file.close();
+  }
 }
 
 /** Mounts the machine's own hierarchy once more. The tests' pods have the paths of kubelet's pods; there is no kubelet. */
