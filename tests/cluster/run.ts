@@ -29,10 +29,7 @@ const DEFAULT_SUITES = [
   "thin",
 ];
 
-/**
- * The suites that run by chance without names and without --full. What the others take in user-mode Linux is not measured
- * yet, and CI has a limit of time.
- */
+/** The suites that run by chance without names and without --full: CI has a limit of time. Each takes up to three minutes. */
 const DRAWN_SUITES = ["copies", "io_limits", "observability", "pending_claim", "raid"];
 
 const HELP =
