@@ -19,6 +19,7 @@ import { describeSource } from "../../lvm/model/tags.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
+import { removeMissingVolume } from "../../lvm/volumes/missing_thin.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
@@ -154,7 +155,11 @@ export class VolumeReconciler {
       );
     }
     const { volume } = found;
-    if (object.status?.lvUUID === undefined) requireCompatible(volume, volumeRequestOf(object, parseGroups));
+    if (object.status?.lvUUID === undefined) {
+      requireCompatible(volume, volumeRequestOf(object, parseGroups));
+      const remove = () => removeMissingVolume(lvm, volumeFinder.driver, volume);
+      if (await locks.run("creation", [volumeLock(id)], remove)) return await this.#reconcileVolume(object, id);
+    }
     if (volume.tags.copied !== undefined) return await this.#reportCopyProgress(object, volume);
     if (volume.size < desiredSizeRange(object).required && !hasCurrentError(object)) {
       return await locks.run(

@@ -26,6 +26,7 @@ import { cowSnapshotsOn, findPool, isCowSnapshot, isDriverPool, isThin, lvsInPoo
 import { BackgroundWorker } from "../worker.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
+import { removeMissingThin } from "./missing_thin.ts";
 import { lvchange, lvchangeTags, lvextend, lvremove, type Selection, vgchange } from "../model/commands.ts";
 
 /** Options of {@linkcode Reaper}. */
@@ -269,6 +270,7 @@ export class Reaper {
     requireNoDependents(deleted); // an erasure would fill their COW space
     const emptied = await this.#extendLastOfPool(deleted);
     const isErased = emptied !== undefined || needsErasure(deleted);
+    if (isErased && await this.#removeMissing(deleted)) return this.#onRemoved();
     if (isErased) await this.#erase(deleted, emptied);
     if (this.#worker.stopped) return;
     const isRecent = this.#clock.now() - listedAt <= RECENT_MS;
@@ -308,6 +310,12 @@ export class Reaper {
       if (!await this.#lvm.changeSelected(group, removeRecords, { isLast: false })) return false;
     }
     return await this.#lvm.changeSelected(group, lvremove({ yes: true, ...selection }, lvPath({ lv, group })));
+  }
+
+  /** Removes a thin LV that its pool lacks, and so cannot be erased; its pool stays. Returns whether it was removed. */
+  async #removeMissing({ lv, group, tags }: DeletedLv): Promise<boolean> {
+    if (usedTagsOf(this.#driver, group, tags.id, lv.uuid).length > 0) return false;
+    return await removeMissingThin(this.#lvm, this.#driver, { lv, group });
   }
 
   /**

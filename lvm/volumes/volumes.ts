@@ -31,6 +31,7 @@ import { type CapacityRequest, requireCompatible, type Volume, type VolumeReques
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { reportOnceClosed } from "./closed_report.ts";
 import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
+import { removeMissingVolume } from "./missing_thin.ts";
 import { groupRefusal, inUseError, isOutdated } from "./refusals.ts";
 import type { Reaper } from "./reaper.ts";
 import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
@@ -92,9 +93,9 @@ export class Volumes {
     if (found.state === "lost") throw found.error;
     if (found.state === "present") {
       requireCompatible(found.volume, request);
-      return found.volume.size;
+      if (!await removeMissingVolume(this.#lvm, this.#driver, found.volume)) return found.volume.size;
     }
-    return await this.createNew(groups, request);
+    return await this.createNew(found.state === "present" ? await this.#lvm.report() : groups, request);
   }
 
   /**

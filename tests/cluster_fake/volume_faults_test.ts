@@ -10,7 +10,7 @@ import { events } from "../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { failure, FakeMachine } from "../fake/machine.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
 import { endSync } from "../fake/pvs.ts";
 
@@ -40,6 +40,31 @@ Deno.test("an LV that has the volume's tags, but is another volume, is neither t
   assertEquals(onlyObject(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
   await cluster.volumes.delete(taken.id);
   assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("a thin volume that its pool lacks after a power cut is created again, unless it was recorded", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { volumes } = cluster.agent("node-1").machine;
+  const thin = request("pvc-1", { format: { state: "raw" }, thin: { poolSize: { percent: 80n } } });
+  await volumes.create(thin);
+  const uuid = () => machine.allLvs().find(({ lv }) => lv.pool !== undefined)!.lv.uuid;
+  const cutPower = () => {
+    for (const { lv } of machine.allLvs()) lv.active = false;
+    machine.fault = ({ args }) => {
+      if (args[0] === "lvcreate") machine.fault = undefined;
+      if (!args.includes("--activate")) return undefined;
+      return failure(5, "  device-mapper: reload ioctl on  (254:4) failed: No data available");
+    };
+  };
+  const before = uuid();
+  cutPower();
+  await cluster.volumes.create(thin, ANYWHERE);
+  assertEquals([uuid() === before, onlyObject(cluster).status?.lvUUID], [false, uuid()]);
+  const created = uuid();
+  cutPower();
+  await cluster.volumes.create(thin, ANYWHERE);
+  assertEquals([uuid(), onlyObject(cluster).status?.lvUUID], [created, created]);
 });
 
 Deno.test("deleting only the object does not delete the data; the driver's deletion does", async () => {
