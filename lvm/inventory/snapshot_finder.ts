@@ -8,7 +8,7 @@ import { StorageError } from "../error.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
 import { requireResponsive } from "../model/client.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import { type Erasure, parseSnapshotTags } from "../model/tags.ts";
+import { type Erasure, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts";
 import { fullCowBytes } from "../spec/cow_size.ts";
 import { isIncompleteSnapshot } from "./leftovers.ts";
 import { indexReport } from "./report_index.ts";
@@ -72,7 +72,7 @@ export class SnapshotFinder {
   /**
    * Returns what a report and the record show of a snapshot of a volume.
    *
-   * @throws {StorageError} those of {@linkcode locate}.
+   * @throws {StorageError} those of {@linkcode locate}; `ForeignData` when it is of another LV than its volume's
    */
   stateOf(groups: readonly VolumeGroup[], { id, source }: Pick<Snapshot, "id" | "source">): SnapshotState {
     const recorded = this.#recordedLv(id);
@@ -80,12 +80,34 @@ export class SnapshotFinder {
     const within = groups.filter((group) => group.name === recorded?.groupName || ofSource.includes(group));
     const found = this.locate(groups, id, within);
     if (recorded === undefined) {
-      return found === undefined || found.incomplete ? { state: "absent" } : { state: "present", found };
+      if (found === undefined || found.incomplete) return { state: "absent" };
+      this.#requireOrigin(found);
+      return { state: "present", found };
     }
     if (found?.lv.uuid !== recorded.lvUuid) {
       return { state: "lost", error: lostError("snapshot", id, recorded, found?.lv) };
     }
     return found.incomplete ? { state: "lost", error: splitError(found) } : { state: "present", found };
+  }
+
+  /**
+   * Makes sure that a COW snapshot, of which nothing says that it was complete, is of its volume. LVM takes the volume by its
+   * name, which another LV may have had by then; and the process that would have seen it may have ended.
+   *
+   * @throws {StorageError} `ForeignData`.
+   */
+  #requireOrigin({ snapshot: { id, source }, lv, group }: LocatedSnapshot): void {
+    const origin = group.lvs.find(({ name }) => name === lv.origin);
+    if (origin === undefined || lv.layout.includes("thin") || ownedVolumeId(this.driver, origin.tags) === source) {
+      return;
+    }
+    throw new StorageError(
+      "ForeignData",
+      `looking for snapshot ${id}: ${
+        lvPath({ lv, group })
+      } is a snapshot of ${origin.name}, which is not volume ${source}; ` +
+        "delete the snapshot",
+    );
   }
 
   /**

@@ -98,7 +98,7 @@ export class Snapshots {
    *
    * @param groups the report that shows that the snapshot does not exist
    * @throws {StorageError} `NotFound` or `Lost` for the volume; `NoSpace` when the group cannot hold the COW space, or
-   * the pool cannot reserve the size.
+   * the pool cannot reserve the size; `Busy` when the volume is not as the report shows it any more.
    */
   async createNew(groups: FreshReport, { id, source, cowSize }: SnapshotRequest): Promise<LocatedSnapshot> {
     const leftover = this.#finder.locate(groups, id, []);
@@ -110,9 +110,8 @@ export class Snapshots {
     await syncFilesystem(this.#lvm.exec, volume.lv, volume.tags.format);
     if (isThin(volume.lv)) await this.#takeThin(groups, volume, id);
     else await this.#takeCow(volume, id, cowSize);
-    // The time of creation of an id never changes, so it is read back from LVM and not guessed.
-    const created = this.#finder.locate(await this.#lvm.reportAfterChanges(), id);
-    if (created !== undefined && !created.incomplete) return created;
+    const created = await this.#readBack(volume, id);
+    if (created !== undefined) return created;
     throw new StorageError(
       "CommandFailed",
       `snapshotting volume ${source}: lvcreate succeeded, but no report shows ${id}`,
@@ -129,7 +128,10 @@ export class Snapshots {
   async delete(id: SnapshotId): Promise<void> {
     const groups = await this.#lvm.report();
     const found = this.#finder.locate(groups, id);
-    if (found === undefined) return;
+    if (found === undefined) {
+      if (deletedLvs(this.#driver, groups).some(({ tags }) => tags.id === id)) this.#reaper.wake(); // it was marked late
+      return;
+    }
     this.#finder.requireRecorded(found);
     refuseWhileCopied(this.#driver, groups, { kind: "snapshot", id }, `deleting snapshot ${id}`);
     const path = lvPath(found);
@@ -183,24 +185,40 @@ export class Snapshots {
   }
 
   /**
-   * Creates a snapshot of a volume that is known. LVM takes the volume by its name, so the report that is read afterwards
-   * decides whether the snapshot is of the volume; one of another LV is deleted.
+   * Creates a snapshot of a volume that is known.
    *
-   * @returns `undefined` when LVM refuses, or the LV of that name is another one by now
+   * @returns `undefined` when LVM refuses, or the volume is not as it was known any more
    */
   async #createOfKnown(volume: Volume, { id, cowSize }: SnapshotRequest): Promise<LocatedSnapshot | undefined> {
     try {
       await syncFilesystem(this.#lvm.exec, volume.lv, volume.tags.format);
       await this.#takeCow(volume, id, cowSize);
+      return await this.#readBack(volume, id);
     } catch (error) {
-      if (error instanceof StorageError && isOutdated(error)) return undefined;
+      if (error instanceof StorageError && (isOutdated(error) || error.kind === "Busy")) return undefined;
       throw error;
     }
+  }
+
+  /**
+   * Returns a snapshot that was just created, as a report shows it: the time of creation of an id never changes, so it is not
+   * guessed. LVM takes the volume by its name. So a snapshot of another LV is deleted, and so is one of the volume with another
+   * size, whose COW space may be too small.
+   *
+   * @returns `undefined` when there is no snapshot of that id
+   * @throws {StorageError} `Busy` when it was deleted
+   */
+  async #readBack(volume: Volume, id: SnapshotId): Promise<LocatedSnapshot | undefined> {
     const created = this.#finder.locate(await this.#lvm.reportAfterChanges(), id);
-    const origin = created?.group.lvs.find(({ name }) => name === created.lv.origin);
-    if (created === undefined || origin?.uuid === volume.lv.uuid) return created;
+    if (created === undefined || created.incomplete) return undefined;
+    const origin = created.group.lvs.find(({ name }) => name === created.lv.origin);
+    const { originSize = volume.lv.size } = created.lv;
+    if (origin === undefined || (origin.uuid === volume.lv.uuid && originSize === volume.lv.size)) return created;
     await this.#markDeleted(created);
-    return undefined;
+    throw new StorageError(
+      "Busy",
+      `snapshotting volume ${volume.id}: ${lvPath(volume)} was renamed or extended meanwhile; try again`,
+    );
   }
 
   /** Creates a COW snapshot, with its COW space in the group of the volume. */

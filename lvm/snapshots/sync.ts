@@ -21,7 +21,8 @@ import type { FormatState } from "../model/tags.ts";
  * @throws {StorageError} `CommandFailed`.
  */
 export async function syncFilesystem(exec: Exec, lv: LogicalVolume, content: FormatState): Promise<void> {
-  if (!lv.open || content.state === "raw" || content.type !== "btrfs") return;
+  // the report may be from before the mount, so it does not decide whether there is one
+  if (content.state === "raw" || content.type !== "btrfs") return;
   const [mount] = filesystemMounts(await readMounts(exec), lv);
   if (mount === undefined) return;
   await runOk(exec, { program: "btrfs", args: ["filesystem", "sync", mount.target], mutates: true });

@@ -1,12 +1,12 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf, volumeLvName } from "../ids.ts";
 import { openMachine } from "../machine.ts";
 import { ANY_GROUP } from "../model/groups.ts";
-import { FULL_COW } from "../spec/cow_size.ts";
+import { FULL_COW, type SizeOrPercent } from "../spec/cow_size.ts";
 
 const MiB = 1n << 20n;
 const id = volumeIdOf("one");
@@ -209,8 +209,8 @@ for (const isUsed of [false, true]) {
 const cut = snapshotIdOf("cut");
 
 /** Creates the snapshot of the volume. */
-function takeSnapshot({ snapshots }: Awaited<ReturnType<typeof setUp>>) {
-  return snapshots.create({ id: cut, source: id, cowSize: FULL_COW });
+function takeSnapshot({ snapshots }: Awaited<ReturnType<typeof setUp>>, cowSize: SizeOrPercent = FULL_COW) {
+  return snapshots.create({ id: cut, source: id, cowSize });
 }
 
 Deno.test("a snapshot of a known volume is created without a report before it", async () => {
@@ -270,3 +270,75 @@ Deno.test("create() needs no report after the reaper removed the volume of that 
   await own.background.idle();
   assertEquals([await own.run(own.create), own.names()], ["lvcreate", [name]]);
 });
+
+/** Stages a volume for btrfs, and leaves it staged. */
+async function stageBtrfs(own: Awaited<ReturnType<typeof setUp>>) {
+  await own.volumes.create(
+    namedRequest("one", 512n * MiB, { format: { state: "unformatted", type: "btrfs" } }),
+  );
+  await own.staging.stage(id, `${own.root}/staged`, access);
+}
+
+Deno.test("a snapshot of a btrfs that was mounted after the report has what was written to it", async () => {
+  await using own = await setUp();
+  await stageBtrfs(own);
+  const synced: string[] = [];
+  own.machine.fault = ({ program, args }) => {
+    if (program === "btrfs") synced.push(args.join(" "));
+    return undefined;
+  };
+  assertEquals(await own.run(() => takeSnapshot(own, { percent: 10n })), "lvcreate fullreport");
+  assertEquals(synced, [`filesystem sync ${own.root}/staged`]);
+});
+
+Deno.test("COW space for all of a volume is not that of its size before an administrator extended it", async () => {
+  await using own = await setUp();
+  await own.create();
+  await own.lvm.report();
+  await own.admin("lvextend", "--size", `${64n * MiB}b`, `data/${name}`);
+  const { size } = await takeSnapshot(own);
+  await own.background.idle();
+  const cows = own.group.lvs.filter(({ origin }) => origin !== undefined);
+  assertEquals([size, cows.map((cow) => cow.size >= 64n * MiB)], [64n * MiB, [true]]);
+});
+
+Deno.test("a snapshot of another LV is never one of the volume, also when nobody could look at it when it was created", async () => {
+  await using own = await setUp();
+  await own.create();
+  await own.lvm.report();
+  own.group.lvs[0]!.name = "renamed";
+  await own.admin("lvcreate", "--name", name, "--size", `${4n * MiB}b`, "data");
+  own.machine.fault = ({ args }) => args[0] === "fullreport" ? failure(5, "  no") : undefined;
+  await assertRejects(() => takeSnapshot(own), StorageError, "no");
+  own.machine.fault = undefined;
+  assertEquals(own.group.lvs[2]!.origin?.name, name);
+  const error = await assertRejects(() => takeSnapshot(own), StorageError, "is a snapshot of");
+  assertEquals([error.kind, own.group.lvs.length], ["ForeignData", 3]);
+  await own.snapshots.delete(cut);
+  await own.background.idle();
+  assertEquals((await takeSnapshot(own)).ready, true);
+});
+
+for (const isKnown of [false, true]) {
+  Deno.test(`a deletion whose mark ends after its deadline is completed by the next call, ${isKnown ? "known" : "by a report"}`, async () => {
+    await using own = await setUp();
+    await own.create();
+    await own.use();
+    if (isKnown) await own.lvm.report();
+    const late = Promise.withResolvers<void>();
+    own.machine.fault = (command) => {
+      if (command.args[0] !== "lvchange") return undefined;
+      own.machine.fault = undefined;
+      const completion = late.promise.then(() => own.machine.run(command));
+      throw new StorageError("StillRunning", "lvchange: still running", { completion });
+    };
+    assertEquals((await own.run(() => own.volumes.delete(id))).endsWith("StillRunning"), true);
+    late.resolve();
+    await own.lvm.exec.idle();
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    assertEquals(own.isDeleted(), true);
+    await own.volumes.delete(id);
+    await own.background.idle();
+    assertEquals(own.names(), []);
+  });
+}

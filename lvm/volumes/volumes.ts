@@ -161,7 +161,10 @@ export class Volumes {
     if (outcome !== undefined) return;
     const groups = await reportOnceClosed(this.#lvm, this.#finder, id);
     const found = this.#finder.locate(groups, id);
-    if (found.state === "absent") return await this.#removeIncomplete(groups, id);
+    if (found.state === "absent") {
+      if (deletedLvs(this.#driver, groups).some(({ tags }) => tags.id === id)) this.#reaper.wake(); // it was marked late
+      return await this.#removeIncomplete(groups, id);
+    }
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
       if (found.group === undefined || found.usedTag === undefined) return;
