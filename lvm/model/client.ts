@@ -235,7 +235,8 @@ export class Lvm {
     try {
       await this.#change(group, args, async ({ stdout }) => {
         isChanged = CHANGED.test(stdout);
-        if (isChanged && isLast) await flushDisks(this.exec, group.pvPaths);
+        // also when LVM says nothing, as lvm.conf may have it (log/silent)
+        if (isLast) await flushDisks(this.exec, group.pvPaths);
       });
     } catch (error) {
       if (!(error instanceof StorageError && error.kind === "NotFound")) throw error;

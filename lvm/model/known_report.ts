@@ -39,6 +39,7 @@ export class KnownGroups {
   readonly #clock: Clock;
   #last: { readonly groups: readonly VolumeGroup[]; readonly startedAt: number } | undefined;
   #changes: PendingChange[] = [];
+  #clears = 0;
 
   /** Knows nothing before the first report. */
   constructor(clock: Clock = systemClock) {
@@ -55,16 +56,23 @@ export class KnownGroups {
   /** Notes that a report of all groups starts. @returns what notes the groups that it shows */
   startReport(): (groups: readonly VolumeGroup[]) => void {
     const startedAt = this.#clock.now();
+    const clears = this.#clears;
     const shown = new Set(this.#changes.filter(({ ended }) => ended));
     return (groups) => {
+      if (clears !== this.#clears) return;
       this.#last = { groups, startedAt };
       this.#changes = this.#changes.filter((change) => !shown.has(change));
     };
   }
 
-  /** Forgets the last report: not all groups can be read, or a command does not end. */
+  /**
+   * Forgets the last report, and one that is being read: not all groups can be read, or a command does not end. The changes that
+   * have ended go with it, as the next report shows them.
+   */
   clear(): void {
     this.#last = undefined;
+    this.#clears++;
+    this.#changes = this.#changes.filter(({ ended }) => !ended);
   }
 
   /**
@@ -83,10 +91,19 @@ export class KnownGroups {
       if (change.changed === false) continue;
       const changedGroups = change.changed ? applyChange(groups, change) : undefined;
       if (changedGroups !== undefined) groups = changedGroups;
-      else if (change.args.some((arg) => arg.includes(mark))) return undefined;
+      else if (concerns(change, mark, groups)) return undefined;
     }
     return groups as KnownReport;
   }
+}
+
+/** Reports whether a change may concern what a mark is in the names and tags of. An administrator may have renamed an LV. */
+function concerns({ group: groupName, args }: PendingChange, mark: string, groups: readonly VolumeGroup[]): boolean {
+  return args.some((arg) => arg.includes(mark)) ||
+    groups.some(({ name, lvs }) =>
+      name === groupName &&
+      lvs.some((lv) => args.includes(`${name}/${lv.name}`) && lv.tags.some((tag) => tag.includes(mark)))
+    );
 }
 
 /** Returns the groups after a change; `undefined` when its effect is not known. */
@@ -98,17 +115,18 @@ function applyChange(groups: readonly VolumeGroup[], change: PendingChange): rea
     groups.map((group) => group.name === name ? to(group) : group);
   const changeLvs = (to: (lv: LogicalVolume) => LogicalVolume[]) =>
     changeGroup((group) => ({ ...group, lvs: group.lvs.flatMap(to) }));
+  const uuid = /^lv_uuid=([\w-]+)/.exec(options.select)?.[1];
   switch (subcommand) {
     case "vgchange":
       return changeGroup((group) => ({ ...group, tags: changeTags(group.tags, options) }));
     case "lvchange":
       return changeLvs((lv) =>
-        `${name}/${lv.name}` === options.operand ? [{ ...lv, tags: changeTags(lv.tags, options) }] : [lv]
+        (uuid === undefined ? `${name}/${lv.name}` === options.operand : lv.uuid === uuid)
+          ? [{ ...lv, tags: changeTags(lv.tags, options) }]
+          : [lv]
       );
-    case "lvremove": {
-      const uuid = /^lv_uuid=([\w-]+)/.exec(options.select)?.[1];
+    case "lvremove":
       return uuid === undefined ? undefined : changeLvs((lv) => lv.uuid === uuid ? [] : [lv]);
-    }
     default:
       return undefined;
   }

@@ -73,6 +73,33 @@ Deno.test("KnownGroups keeps a change that ended after the start of a report, wh
   assertEquals(shortOf(known.about("1")), ["t vol-1:x vol-2:y"]);
 });
 
+Deno.test("KnownGroups does not know what a report shows that began before it was cleared", () => {
+  const known = new KnownGroups();
+  const read = known.startReport();
+  end(known.startChange("data", ["lvchange", "--addtag", "z", "data/vol-1"]), true);
+  known.clear();
+  read(report);
+  assertEquals(known.about("1"), undefined);
+  known.startReport()(report);
+  assertEquals(shortOf(known.about("1")), ["t vol-1:x vol-2:y"]);
+});
+
+Deno.test("KnownGroups knows which LV a change was selected by its UUID, whatever its name", () => {
+  const select = `lv_uuid=${A} && lv_tags="x"`;
+  const known = new KnownGroups();
+  known.startReport()([groupOf(["t"], ["vol-1", B, ["y"]], ["renamed", A, ["x"]])]);
+  const args = ["lvchange", "--deltag", "x", "--addtag", "z", "--select", select, "data/vol-1"];
+  end(known.startChange("data", args), true);
+  assertEquals(shortOf(known.about("1")), ["t vol-1:y renamed:z"]);
+});
+
+Deno.test("KnownGroups does not know what a change did to an LV of the volume that has another name", () => {
+  const known = new KnownGroups();
+  known.startReport()([groupOf(["t"], ["renamed", A, ["denolith.volume=v1-1"]], ["vol-2", B, ["y"]])]);
+  end(known.startChange("data", ["lvextend", "--size", "8b", "data/renamed"]), true);
+  assertEquals([known.about("1"), known.about("2")?.length], [undefined, 1]);
+});
+
 Deno.test("KnownGroups knows nothing before a report, after ten seconds, of several groups, or while one does not respond", async () => {
   const clock = new FakeClock();
   const known = new KnownGroups(clock);

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { filesystemMounts, type Mount } from "../host/mounts.ts";
+import type { Mount } from "../host/mounts.ts";
 import type { VolumeId } from "../ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 
@@ -15,8 +15,13 @@ import type { Volume } from "../inventory/volume.ts";
 interface Memory {
   /** The LV that this is about. */
   readonly lvUuid: string;
-  /** The size of the LV, in bytes, that its filesystem fills; absent while that is not known. */
-  readonly filledBytes?: bigint;
+  /** The size of the LV that its filesystem fills; absent while that is not known. */
+  readonly filled?: {
+    /** In bytes. */
+    readonly bytes: bigint;
+    /** In blocks of the filesystem; absent since it was created, when it was never smaller. */
+    readonly blocks?: string;
+  };
   /** The volume according to a report during the call that staged it, and the path; absent while it is not staged. */
   readonly staged?: { readonly volume: Volume; readonly path: string };
 }
@@ -28,9 +33,19 @@ const EXT_BLOCK_BYTES = [1024n, 2048n, 4096n];
 export class StagedVolumes {
   readonly #memories = new Map<VolumeId, Memory>();
 
-  /** Remembers that the filesystem of a volume was created or resized by this process, and fills its LV. */
-  setFilled(volume: Volume): void {
-    this.#update(volume, { filledBytes: volume.lv.size });
+  /** Remembers that the filesystem of a volume was created by this process, and fills its LV. */
+  setCreated(volume: Volume): void {
+    this.#update(volume, { filled: { bytes: volume.lv.size } });
+  }
+
+  /**
+   * Remembers that the filesystem of a volume was resized by this process, and fills its LV.
+   *
+   * @param printed what the program printed; only resize2fs(8) prints the number of blocks
+   */
+  setResized(volume: Volume, printed: string): void {
+    const blocks = / (\d+) \(\d+k\) blocks long/.exec(printed)?.[1];
+    if (blocks !== undefined) this.#update(volume, { filled: { bytes: volume.lv.size, blocks } });
   }
 
   /**
@@ -41,8 +56,9 @@ export class StagedVolumes {
    */
   isFilled({ id, lv }: Volume, check: string): boolean {
     const memory = this.#memories.get(id);
-    if (memory?.lvUuid !== lv.uuid || memory.filledBytes !== lv.size) return false;
+    if (memory?.lvUuid !== lv.uuid || memory.filled?.bytes !== lv.size) return false;
     const blocks = /\/(\d+) blocks$/m.exec(check)?.[1];
+    if (memory.filled.blocks !== undefined) return blocks === memory.filled.blocks;
     return EXT_BLOCK_BYTES.some((bytes) => `${lv.size / bytes}` === blocks);
   }
 
@@ -54,8 +70,9 @@ export class StagedVolumes {
   }
 
   /**
-   * Returns a volume as it was when this process mounted its filesystem at a path, if it is still mounted there, from the same
-   * device: meanwhile no other LV can have had the device.
+   * Returns a volume as it was when this process mounted its filesystem at a path, if it is still mounted there, from the device
+   * of the same name and number. While it is mounted, no other LV can have the number. An administrator may have unmounted it,
+   * and then another LV may have the number, but under another name.
    *
    * @param mounts all mounts
    */
@@ -63,7 +80,10 @@ export class StagedVolumes {
     const staged = this.#memories.get(id)?.staged;
     const mount = mounts.findLast(({ target }) => target === path);
     if (staged?.path !== path || mount === undefined) return undefined;
-    return filesystemMounts([mount], staged.volume.lv).length > 0 ? staged.volume : undefined;
+    const { lv } = staged.volume;
+    // btrfs has a number of its own
+    const isSameNumber = mount.deviceNumber === lv.deviceNumber || mount.fsType === "btrfs";
+    return mount.source === lv.devicePath && isSameNumber ? staged.volume : undefined;
   }
 
   /** Forgets where a volume is staged. */

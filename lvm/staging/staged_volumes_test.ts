@@ -79,6 +79,20 @@ Deno.test("publish() reads a report when something else is mounted where the vol
   await assertRejects(own.publish, StorageError, "not staged");
 });
 
+Deno.test("publish() publishes no other LV that got the number of the volume's device, and is mounted where it was staged", async () => {
+  await using own = await setUpStaged();
+  const { machine, stagingPath, publication } = own;
+  const admin = async (program: Command["program"], ...args: string[]) =>
+    assertEquals((await machine.run({ program, args, mutates: true })).code, 0, args.join(" "));
+  await admin("umount", stagingPath);
+  await admin("lvm", "lvchange", "--activate", "n", `data/${own.lv().name}`);
+  await admin("lvm", "lvcreate", "--name", "other", "--size", `${16n * MiB}b`, "data");
+  await admin("mke2fs", "-q", "-t", "ext4", "-U", crypto.randomUUID(), "/dev/mapper/data-other");
+  await admin("mount", "-t", "ext4", "/dev/mapper/data-other", stagingPath);
+  await assertRejects(own.publish, StorageError, "not staged");
+  assertEquals(machine.mounts.filter(({ target }) => target === publication.target), []);
+});
+
 Deno.test("publish() reads a report after the volume was unstaged, extended, modified or deleted", async () => {
   const changes = {
     unstage: (own: Awaited<ReturnType<typeof setUpStaged>>) => own.staging.unstage(id, own.stagingPath),
@@ -123,6 +137,17 @@ Deno.test("stage() resizes the filesystem when an administrator put back content
   assertEquals(own.lv().content.filesystemBytes, 32n * MiB);
 });
 
+Deno.test("stage() does not take the blocks of a smaller filesystem for four times larger ones", async () => {
+  await using own = await setUpStaged();
+  own.lv().content.blockBytes = 1024n;
+  await own.volumes.expand(id, { required: 128n * MiB });
+  assertEquals(await own.ran("resize2fs", own.stageAgain), 1);
+  assertEquals(await own.ran("resize2fs", own.stageAgain), 0);
+  own.lv().content.filesystemBytes = 32n * MiB; // an administrator put back what it had been
+  assertEquals(await own.ran("resize2fs", own.stageAgain), 1);
+  assertEquals(own.lv().content.filesystemBytes, 128n * MiB);
+});
+
 Deno.test("stage() checks a filesystem that an earlier call created, and not the one that it creates", async () => {
   await using own = await setUpStaged();
   assertEquals(await own.ran("e2fsck", own.stageAgain), 1);
@@ -137,7 +162,8 @@ Deno.test("StagedVolumes keeps a volume without the rest of its report", async (
   const volume = volumeFinder.require(await lvm.report(), id);
   const staged = new StagedVolumes();
   staged.setStaged(volume, "/staged");
-  const mount = { target: "/staged", source: volume.lv.devicePath } as Mount;
+  const { devicePath: source, deviceNumber } = volume.lv;
+  const mount = { target: "/staged", source, deviceNumber, fsType: "ext4" } as Mount;
   const { group, lv } = staged.stagedAt(id, "/staged", [mount])!;
   assertEquals([group.name, group.lvs, group.pvs, lv], [volume.group.name, [], [], volume.lv]);
 });

@@ -11,7 +11,7 @@ import { activationArguments } from "../volumes/activation.ts";
 import { checkFilesystem, ensureFormatted } from "./formatting.ts";
 import { allowWrites, type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { type Exec, runOk } from "../exec.ts";
+import { commandError, type Exec } from "../exec.ts";
 import { setReadOnly } from "./read_only_device.ts";
 import { bindMountFlags, missingMountFlags, resizeCommand } from "../spec/filesystem.ts";
 import { type VolumeId, volumeLvName } from "../ids.ts";
@@ -126,7 +126,7 @@ export class Staging {
     else {
       if (device.readOnly) await allowWrites(this.#exec, volume.lv.devicePath);
       isFilled = await ensureFormatted(this.#lvm, volume, device, recordUse);
-      if (isFilled) this.#staged.setFilled(volume);
+      if (isFilled) this.#staged.setCreated(volume);
       else isFilled = this.#staged.isFilled(volume, await checkFilesystem(this.#exec, type, volume.lv.devicePath));
     }
     await Deno.mkdir(path, { recursive: true });
@@ -330,8 +330,10 @@ export class Staging {
   }
 
   async #resizeFilesystem(type: string, volume: Volume, path: string): Promise<void> {
-    await runOk(this.#exec, resizeCommand(type, { device: volume.lv.devicePath, path }));
-    this.#staged.setFilled(volume);
+    const command = resizeCommand(type, { device: volume.lv.devicePath, path });
+    const output = await this.#exec.run(command);
+    if (output.code !== 0) throw commandError(command, output);
+    this.#staged.setResized(volume, output.stdout + output.stderr);
   }
 
   /**

@@ -44,9 +44,10 @@ function applyChunk(
 ): void {
   const { content } = from;
   if (offset === 0n) {
-    const { zeroHead, filesystemBytes, checkStatus, isClean } = content;
+    const { zeroHead, filesystemBytes, blockBytes, checkStatus, isClean } = content;
     const signatures = content.signatures.map((signature) => ({ ...signature }));
-    Object.assign(to.content, { zeroHead, filesystemBytes, checkStatus, isClean, signatures, isInconsistent: false });
+    const copied = { zeroHead, filesystemBytes, blockBytes, checkStatus, isClean, signatures };
+    Object.assign(to.content, { ...copied, isInconsistent: false });
     to.copied = { from, to: end };
   } else if (to.copied?.from === from && to.copied.to >= offset) {
     if (end > to.copied.to) to.copied.to = end;

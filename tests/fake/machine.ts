@@ -25,6 +25,8 @@ export interface DeviceContent {
   signatures: { type: string; uuid: string }[];
   /** The size of the filesystem in bytes. */
   filesystemBytes: bigint;
+  /** The size of the filesystem's blocks in bytes. */
+  blockBytes: bigint;
   /** True if reading fails. */
   unreadable: boolean;
   /** The exit status of the next filesystem check. */
@@ -351,6 +353,7 @@ export function blankContent(): DeviceContent {
     zeroHead: true,
     signatures: [],
     filesystemBytes: 0n,
+    blockBytes: 4096n,
     unreadable: false,
     checkStatus: 0,
     data: new Set(),

@@ -253,7 +253,7 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   const code = lv.content.checkStatus;
   if (code <= 1 && args[0] === "-f") lv.content.isClean = true;
   return code === 0
-    ? ok(`${path}: clean, 11/8192 files, 1024/${lv.content.filesystemBytes / 4096n} blocks\n`)
+    ? ok(`${path}: clean, 11/8192 files, 1024/${lv.content.filesystemBytes / lv.content.blockBytes} blocks\n`)
     : failure(code, `${path}: UNEXPECTED INCONSISTENCY; RUN fsck MANUALLY.`);
 }
 
@@ -291,10 +291,13 @@ function resize2fs(machine: FakeMachine, args: readonly string[]): Output {
   const mounts = machine.mounts.filter((mount) => mount.lv === lv && mount.root === "/");
   if (mounts.length === 0 && !content.isClean) return failure(1, `Please run 'e2fsck -f ${path}' first.\n`);
   if (isReadOnly(lv)) return failure(1, `resize2fs: Operation not permitted While trying to open ${path}`);
-  if (content.filesystemBytes === lv.size) return ok();
+  const length = `${lv.size / content.blockBytes} (${content.blockBytes >> 10n}k) blocks long.`;
+  if (content.filesystemBytes === lv.size) {
+    return { ...ok(), stderr: `The filesystem is already ${length}  Nothing to do!\n` };
+  }
   if (mounts.length > 0 && mounts.every(({ readOnly }) => readOnly)) {
     return failure(1, "resize2fs: Read-only file system");
   }
   content.filesystemBytes = lv.size;
-  return ok();
+  return ok(`The filesystem on ${path} is now ${length}\n`);
 }
