@@ -79,6 +79,8 @@ export interface Selection {
   readonly uuid: string;
   /** Tags that it has. */
   readonly tags?: readonly string[];
+  /** Tags that it does not have. */
+  readonly withoutTags?: readonly string[];
   /** It has no snapshots, and is no external origin: these would be removed with it. */
   readonly withoutDependents?: true;
   /** All of its disks are there, and in use. */
@@ -175,11 +177,12 @@ export function vgchange({ select, ...options }: VgchangeOptions, vg: string): s
 
 /** Returns a selection as LVM reads it. Tags have no quotes (lvm(8), "VALID NAMES"). */
 function selectionText(
-  { uuid, tags = [], withoutDependents, healthy, closed, withoutGroupTag }: Selection,
+  { uuid, tags = [], withoutTags = [], withoutDependents, healthy, closed, withoutGroupTag }: Selection,
 ): string {
   return [
     `lv_uuid=${uuid}`,
     ...tags.map((tag) => `lv_tags="${tag}"`),
+    ...withoutTags.map((tag) => `lv_tags!="${tag}"`),
     ...(withoutDependents ? ["lv_role!=origin"] : []),
     ...(healthy ? ['lv_health_status=""'] : []),
     ...(closed ? ["lv_device_open=0"] : []),

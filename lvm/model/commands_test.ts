@@ -62,8 +62,8 @@ const COMMANDS: readonly (readonly [args: string[], line: string])[] = [
     'lvremove --yes --select lv_uuid=a-b && lv_tags="c" && lv_tags="d" && lv_role!=origin && lv_health_status="" data/v',
   ],
   [
-    vgchange({ deltag: ["a"], select: { uuid: "a-b", tags: ["c"] } }, "data"),
-    'vgchange --deltag a --select lv_uuid=a-b && lv_tags="c" data',
+    vgchange({ deltag: ["a"], select: { uuid: "a-b", tags: ["c"], withoutTags: ["d"] } }, "data"),
+    'vgchange --deltag a --select lv_uuid=a-b && lv_tags="c" && lv_tags!="d" data',
   ],
   [vgchange({ deltag: ["a", "b"] }, "data"), "vgchange --deltag a --deltag b data"],
 ];

@@ -18,7 +18,7 @@ import { lvchangeTags, lvremove, type Selection } from "../model/commands.ts";
 import { type Candidate, selectCandidates } from "../model/groups.ts";
 import type { KnownReport } from "../model/known_report.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
-import { VOLUME } from "../model/tag_text.ts";
+import { OWNER, VOLUME } from "../model/tag_text.ts";
 import { formatStateTag, markVolumeDeleted, usedTag } from "../model/tags.ts";
 import { cowSnapshotsOn, isThin } from "../pools/pool.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
@@ -73,7 +73,7 @@ export async function deleteKnown(
   const { lv, group, tags, used } = found.volume;
   const selection: Selection = {
     uuid: lv.uuid,
-    tags: [VOLUME + id, formatStateTag(tags.format)],
+    tags: [OWNER + finder.driver, VOLUME + id, formatStateTag(tags.format)],
     withoutDependents: true,
     closed: true,
   };

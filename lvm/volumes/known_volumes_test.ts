@@ -198,6 +198,15 @@ for (const isUsed of [false, true]) {
     assertEquals([open.names(), open.isDeleted()], [[name], false]);
   });
 
+  Deno.test(`delete() leaves a volume ${what} alone that an administrator gave to another driver`, async () => {
+    await using own = await prepare();
+    await own.admin("lvchange", "--deltag", "denolith=test", "--addtag", "denolith=other", `data/${name}`);
+    assertEquals(await own.run(() => own.volumes.delete(id)).then((ran) => ran.split(" ").slice(0, 2)), [
+      ...[first, "fullreport"],
+    ]);
+    assertEquals([own.names(), own.isDeleted()], [[name], false]);
+  });
+
   Deno.test(`delete() of a volume ${what} reads a report when the group or the LV has another name`, async () => {
     await using own = await prepare();
     own.group.name = "other";

@@ -14,7 +14,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
 import { StorageError } from "../error.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
-import { DELETED } from "../model/tag_text.ts";
+import { DELETED, OWNER, SNAPSHOT, VOLUME } from "../model/tag_text.ts";
 import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
@@ -300,7 +300,8 @@ export class Reaper {
     if (lv.layout.some((layout) => ["thin", "raid"].includes(layout))) return false;
     const selection: Selection = {
       uuid: lv.uuid,
-      tags: [DELETED + tags.id],
+      tags: [OWNER + this.#driver, DELETED + tags.id],
+      withoutTags: [VOLUME + tags.id, SNAPSHOT + tags.id],
       withoutDependents: true,
       ...(isErased && { healthy: true }),
     };

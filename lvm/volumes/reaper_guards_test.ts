@@ -132,3 +132,15 @@ Deno.test("Reaper keeps another LV that has the name of a deleted one since it w
   });
   assertEquals([errors, names.length, names.includes("renamed"), hasRecord], [[], 1, false, false]);
 });
+
+Deno.test("Reaper keeps a volume, and the record of its use, that an administrator gave to another driver, or a tag of a volume, after it was erased", async () => {
+  const changes: ((tags: Set<string>) => void)[] = [
+    (tags) => void tags.add("denolith=other").delete("denolith=test"),
+    (tags) => void tags.add(`denolith.volume=${id}`),
+    (tags) => void tags.add(`denolith.snapshot=${id}`),
+  ];
+  for (const change of changes) {
+    const { errors, names, hasRecord } = await removeDespite(({ group }) => change(group.lvs[0]!.tags));
+    assertEquals([errors, names.length, hasRecord], [[], 1, true]);
+  }
+});

@@ -12,6 +12,7 @@ import { lvHealthStatus } from "./pvs.ts";
 const TERMS: readonly [RegExp, (group: FakeGroup, lv: FakeLv, value: string, machine: FakeMachine) => boolean][] = [
   [/^lv_uuid=([\w-]{38})$/, (_group, lv, uuid) => lv.uuid === uuid],
   [/^lv_tags="([^"]+)"$/, (_group, lv, tag) => lv.tags.has(tag)],
+  [/^lv_tags!="([^"]+)"$/, (_group, lv, tag) => !lv.tags.has(tag)],
   [/^lv_role!=origin$/, (group, lv) => group.lvs.every(({ origin }) => origin?.name !== lv.name)],
   [/^lv_health_status=""$/, (group, lv) => lvHealthStatus(group, lv) === ""],
   [/^lv_device_open=0$/, (_group, lv, _value, machine) => lv.active && !isOpen(machine, lv)],
