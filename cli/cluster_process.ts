@@ -41,7 +41,7 @@ export async function startClusterProcess(
     const apiReason = client.unavailableReason();
     return apiReason === undefined ? notReadyReasons() : [apiReason, ...notReadyReasons()];
   };
-  const http = address && await serveHttp(address, {
+  const http = address && serveHttp(address, {
     notReadyReasons: allNotReadyReasons,
     metrics: () => metrics.text(),
   });

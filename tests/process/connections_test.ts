@@ -5,10 +5,15 @@ import { kibOf } from "../bench/proc.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 
+const HTTP_SERVER = new URL("../../cli/http_server.ts", import.meta.url).href;
+
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
 /** The memory that a connection may cost after it is closed, in KiB: node:http2 kept 20. */
 const MAX_KIB = 6;
+
+/** The same for a request over HTTP: node:http kept 1.9. */
+const MAX_HTTP_KIB = 1;
 
 const CONNECTIONS = 1_500;
 
@@ -33,5 +38,32 @@ Deno.test("the driver keeps nothing of connections that were closed: kubelet ope
     assert(perConnection < MAX_KIB, `each left ${perConnection} KiB`);
   } finally {
     await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("the HTTP server keeps nothing of connections that were closed: kubelet opens one for each probe", async () => {
+  const code = `import { serveHttp } from ${JSON.stringify(HTTP_SERVER)};
+    const options = { notReadyReasons: () => [], metrics: () => Promise.resolve("") };
+    console.log(serveHttp({ hosts: ["127.0.0.1"], port: 0 }, options).port);
+    setInterval(() => {}, 1_000);`;
+  const flags = DRIVER_FLAGS.filter((flag) => flag.startsWith("--v8"));
+  const command = new Deno.Command(Deno.execPath(), { args: ["eval", ...flags, code], stdout: "piped" });
+  await using server = command.spawn();
+  const output = server.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  const port = Number((await output.read()).value);
+  const connect = async (count: number) => {
+    for (let n = 0; n < count; n++) {
+      using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+      await connection.write(new TextEncoder().encode("GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
+      while (await connection.read(new Uint8Array(1_000)) !== null);
+    }
+    return await anonymousKib(server.pid);
+  };
+  try {
+    const before = await connect(2 * CONNECTIONS);
+    const perConnection = (await connect(4 * CONNECTIONS) - before) / (4 * CONNECTIONS);
+    assert(perConnection < MAX_HTTP_KIB, `each left ${perConnection} KiB`);
+  } finally {
+    await output.cancel();
   }
 });
