@@ -8,7 +8,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Status, status, StatusError } from "./status.ts";
+import { type Status, status, StatusError, statusOf } from "./status.ts";
 
 /** Listens on a socket, and makes the calls that come. */
 export type Listen = (path: string, methods: ReadonlyMap<string, BoundMethod>) => Promise<Listener>;
@@ -76,7 +76,7 @@ export async function call(
     if (method === undefined) throw new StatusError(status.UNIMPLEMENTED, `${path}: there is no such call`);
     return await method(await readMessage(body));
   } catch (error) {
-    return { failure: error instanceof StatusError ? error : { code: status.INTERNAL, details: String(error) } };
+    return { failure: statusOf(error) };
   }
 }
 
@@ -118,8 +118,7 @@ function concat(chunks: readonly Uint8Array[], length: number): Uint8Array {
 
 /** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */
 export function failureHeaders({ code, details }: Status): Record<string, string> {
-  const message = encodeURI(details).replace(/[^ -~]/g, encodeURIComponent);
-  return { ...HEADERS, "grpc-status": String(code), "grpc-message": message };
+  return { ...HEADERS, "grpc-status": String(code), "grpc-message": encodeURI(details) };
 }
 
 /** Returns what precedes a message. */

@@ -54,10 +54,16 @@ export async function serve(
   );
   // Deno removes the path when it stops listening, where the socket of a successor may be then
   const newPath = newSocketPath(path);
-  await Deno.remove(newPath).catch(() => {});
+  await removeStaleSocket(newPath);
   const listener = await listenOn(newPath, new Map(methods));
-  await Deno.chmod(newPath, 0o600);
-  await Deno.rename(newPath, path);
+  try {
+    await Deno.chmod(newPath, 0o600);
+    await Deno.link(newPath, path); // unlike a rename, it replaces nothing: another process may have started, too
+    await Deno.remove(newPath);
+  } catch (error) {
+    listener.abort();
+    throw error;
+  }
   const created = await Deno.lstat(path);
   await callSelf(path, firstCalls);
   const close = async (graceMs: number) => {
@@ -105,14 +111,17 @@ class RunningCalls {
 /**
  * Removes a socket that nobody listens on, which a crash left.
  *
- * @throws {StorageError} `FailedPrecondition` when another process listens on it
+ * @throws {StorageError} `FailedPrecondition` when another process listens on it, or when it is no socket
  */
 async function removeStaleSocket(path: string): Promise<void> {
   await Deno.mkdir(dirname(path), { recursive: true });
+  const fail = (reason: string) => new StorageError("FailedPrecondition", `listening on ${path}: ${reason}`);
   const state = await probeSocket(path);
-  if (state === "stale") await Deno.remove(path);
-  if (state !== "listening") return;
-  throw new StorageError("FailedPrecondition", `listening on ${path}: another process answers there; stop it first`);
+  if (state === "listening") throw fail("another process answers there; stop it first");
+  if (state === "absent") return;
+  // connect(2) refuses any other file as it refuses such a socket
+  if (!(await Deno.lstat(path)).isSocket) throw fail("there is a file that is no socket; remove it");
+  await Deno.remove(path);
 }
 
 /** Reports whether a socket is absent, stale (nobody listens on it), or in use. */

@@ -1,11 +1,11 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
 import { fakeHost } from "../tests/contract/fake_host.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { callAndBreak } from "../tests/fuzz/http2.ts";
 import { callOverFetch, connect } from "../tests/contract/csi_client.ts";
-import { socketPath } from "./driver_options.ts";
+import { newSocketPath, socketPath } from "./driver_options.ts";
 import { Controller } from "./proto/csi_pb.ts";
 
 async function bench(): Promise<{ bench: Harness; machine: FakeMachine } & AsyncDisposable> {
@@ -37,6 +37,12 @@ async function isListening(path: string): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+/** Leaves a socket that nobody listens on. */
+async function leaveSocket(path: string): Promise<void> {
+  using _listener = Deno.listen({ transport: "unix", path: `${path}.open` });
+  await Deno.link(`${path}.open`, path);
 }
 
 function exists(path: string): boolean {
@@ -168,12 +174,55 @@ Deno.test("a socket that a crash left is replaced, but not one on which a proces
   await here.bench.csi.identity.getPluginInfo();
 
   const stale = `${folder}/stale.sock`;
-  Deno.listen({ transport: "unix", path: stale }).close();
-  if (!exists(stale)) await Deno.writeTextFile(stale, "");
+  await leaveSocket(stale);
+  await leaveSocket(newSocketPath(stale));
   const driver = await Harness.serve(here.machine, fakeHost.groups, folder, { socket: "stale.sock" });
   assertEquals((await Deno.stat(stale)).mode! & 0o777, 0o600);
   await driver.stop(1000);
   assert(!exists(stale));
+});
+
+Deno.test("a file at the path of the socket, or where it is made, is not removed", async () => {
+  await using here = await bench();
+  const { folder } = here.bench;
+  for (const path of [`${folder}/file.sock`, newSocketPath(`${folder}/file.sock`)]) {
+    const fails = async () => {
+      const start = () => Harness.serve(here.machine, fakeHost.groups, folder, { socket: "file.sock" });
+      assertStringIncludes((await assertRejects(start, StorageError)).message, "no socket");
+    };
+    await Deno.writeTextFile(path, "data");
+    await fails();
+    assertEquals(await Deno.readTextFile(path), "data");
+    await Deno.remove(path);
+    await Deno.mkdir(path);
+    await fails();
+    await Deno.remove(path);
+  }
+});
+
+Deno.test("of drivers that start at once on the same path, one serves", async () => {
+  await using here = await bench();
+  const { machine, bench: { folder } } = here;
+  for (let round = 0; round < 10; round++) {
+    const socket = `both-${round}.sock`;
+    const starts = Array.from({ length: 4 }, () => Harness.serve(machine, fakeHost.groups, folder, { socket }));
+    const drivers = (await Promise.allSettled(starts)).filter((start) => start.status === "fulfilled");
+    assertEquals(drivers.length, 1);
+    assert(await isListening(`${folder}/${socket}`));
+    await drivers[0]!.value.stop(1000);
+  }
+});
+
+Deno.test("a long path of a call is quoted in the message at most in part", async () => {
+  await using here = await bench();
+  using client = Deno.createHttpClient({
+    proxy: { transport: "unix", path: `${here.bench.folder}/csi.sock` },
+    ...{ http1: false, http2: true },
+  });
+  const headers = { "content-type": "application/grpc" };
+  const answer = await fetch(`http://localhost/${"x".repeat(12_000)}`, { client, method: "POST", headers });
+  await answer.bytes();
+  assertEquals([answer.headers.get("grpc-status"), answer.headers.get("grpc-message")!.length < 12_000], ["12", true]);
 });
 
 Deno.test("socketPath() takes what CSI_ENDPOINT may be, and refuses the rest", async () => {
