@@ -91,11 +91,10 @@ export class Volumes {
     const groups = await this.#lvm.report();
     const found = this.#finder.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
-    if (found.state === "present") {
-      requireCompatible(found.volume, request);
-      if (!await removeMissingVolume(this.#lvm, this.#driver, found.volume)) return found.volume.size;
-    }
-    return await this.createNew(found.state === "present" ? await this.#lvm.report() : groups, request);
+    if (found.state === "absent") return await this.createNew(groups, request);
+    requireCompatible(found.volume, request);
+    if (!await removeMissingVolume(this.#lvm, this.#driver, found.volume)) return found.volume.size;
+    return await this.createNew(await this.#lvm.report(), request);
   }
 
   /**
@@ -121,13 +120,8 @@ export class Volumes {
     }
     let refusal: StorageError | undefined;
     const { range, preference, layout } = request;
-    const candidates = selectCandidates(
-      this.#withThinSpace(managed, request.thin),
-      request.groups,
-      range,
-      preference,
-      layout,
-    );
+    const spaces = this.#withThinSpace(managed, request.thin);
+    const candidates = selectCandidates(spaces, request.groups, range, preference, layout);
     await this.#removeIncomplete(groups, request.id);
     for (const { group, size } of candidates) {
       await onGroupChosen(group);
