@@ -12,7 +12,8 @@ import { events, leases, type Node, nodes, persistentVolumes } from "../api/obje
 import { planForget, readNodeObjects } from "./plan.ts";
 import { volumeSnapshotContents } from "../api/snapshot_objects.ts";
 
-import { DEAD, DRIVER, NOW, putNode, putVolume, scene } from "../../tests/fake/dead_node.ts";
+import { DEAD, NOW, putNode, putVolume, scene } from "../../tests/fake/dead_node.ts";
+import { DRIVER } from "../../tests/fake/node_cluster.ts";
 const ALIVE = [
   "alive-asked none",
   "alive-begun Pending",

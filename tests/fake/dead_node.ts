@@ -26,10 +26,9 @@ import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { forget } from "../../k8s/node_removal/forget_node.ts";
 import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
 import { FakeApiServer } from "./api_server.ts";
+import { DRIVER } from "./node_cluster.ts";
 import { namedRequest } from "./request.ts";
 
-/** The driver's name. */
-export const DRIVER = "lvm.denolith.dev";
 /** The time of the removal. */
 export const NOW = new Date("2026-02-03T04:05:06Z");
 /** The dead node. */

@@ -173,7 +173,7 @@ async function checkInformer(client: ApiClient, answerNext: () => void): Promise
   await running;
   assertEquals(outcome, "watched", "the informer does not have what the server has");
   assertEquals(informer.list().map(({ metadata }) => metadata.name), ["valid"]);
-  assertEquals([...keys], ["valid"], "what the listeners were told");
+  assertEquals([...keys], ["valid"], "what the listeners received");
 }
 
 async function openClient(): Promise<Subject<Answer>> {
