@@ -7,6 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import type { Duplex } from "node:stream";
 import { call, failureHeaders, HEADERS, type Listen, prefixOf } from "./grpc.ts";
 import { type RunningServer, serve } from "./server.ts";
 import { Registration } from "./proto/registration_pb.ts";
@@ -49,17 +50,26 @@ export async function serveRegistration(path: string, options: RegistrationOptio
 }
 
 /**
- * Listens by the HTTP/2 server of Node.js, which accepts any `:authority`: kubelet sends the escaped path of the socket when
+ * Serves by the HTTP/2 server of Node.js, which accepts any `:authority`: kubelet sends the escaped path of the socket when
  * it registers a plugin, and the server of Deno refuses that. In this Deno, it keeps some memory of each connection, but
  * kubelet opens one only when it or the driver starts.
+ *
+ * The socket is Deno's: that of `node:net` closes each descriptor twice in this Deno, and by then the number may belong to a
+ * file that another thread has just opened.
  */
 const listenByNode: Listen = async (path, methods) => {
   const { createServer } = await import("node:http2"); // other drivers do not load it
   const server = createServer();
   const sessions = new Set<ServerHttp2Session>();
+  let isIdle = Promise.withResolvers<void>();
+  isIdle.resolve();
   server.on("session", (session) => {
+    if (sessions.size === 0) isIdle = Promise.withResolvers();
     sessions.add(session);
-    session.on("close", () => sessions.delete(session));
+    session.on("close", () => {
+      sessions.delete(session);
+      if (sessions.size === 0) isIdle.resolve();
+    });
   });
   server.on("sessionError", () => {}); // a client that broke the connection
   server.on("stream", async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
@@ -74,18 +84,40 @@ const listenByNode: Listen = async (path, methods) => {
     stream.write(prefixOf(answer.message));
     stream.end(answer.message);
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(path, resolve);
-  });
+  const listener = Deno.listen({ transport: "unix", path });
+  const accept = async () => {
+    for await (const connection of listener) server.emit("connection", await streamOf(connection));
+  };
+  accept().catch((error) => log.error("error", { error }));
   const abort = () => {
+    listener.close();
     for (const session of sessions) session.destroy();
-    server.close();
   };
   const shutdown = async () => {
-    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    listener.close();
     for (const session of sessions) session.close();
-    await closed;
+    await isIdle.promise;
   };
   return { shutdown, abort };
 };
+
+/** Returns a connection as a stream of Node.js. (`Duplex.fromWeb()` of this Deno throws when a connection breaks.) */
+async function streamOf(connection: Deno.Conn): Promise<Duplex> {
+  const { Duplex } = await import("node:stream");
+  const reader = connection.readable.getReader();
+  const writer = connection.writable.getWriter();
+  const stream = new Duplex({
+    read: () => reader.read().then(({ value }) => stream.push(value ?? null)).catch((error) => stream.destroy(error)),
+    write: (chunk, _encoding, done) => writer.write(chunk).then(() => done(), done),
+    final: (done) => writer.close().then(() => done(), done),
+    destroy: (error, done) => {
+      try {
+        connection.close();
+      } catch {
+        // the streams closed it
+      }
+      done(error);
+    },
+  });
+  return stream;
+}

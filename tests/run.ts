@@ -106,7 +106,7 @@ async function runTests(args: readonly string[]): Promise<boolean> {
  * @param module The path of the module that the part's shared files are imported by; it is written.
  * @returns the files whose tests failed
  */
-async function runPart(part: Part, module: string, isRepeated = false): Promise<string[]> {
+async function runPart(part: Part, module: string): Promise<string[]> {
   await Deno.writeTextFile(module, importAll(part.shared, new URL("..", import.meta.url)));
   const output: Uint8Array<ArrayBuffer>[] = [];
   const passed = await runTestProcess({
@@ -117,12 +117,7 @@ async function runPart(part: Part, module: string, isRepeated = false): Promise<
   });
   const blob = new Blob(output);
   await blob.stream().pipeTo(Deno.stdout.writable, { preventClose: true });
-  if (passed) return [];
-  const text = await blob.text();
-  // not a failed test: node:http2, which the tests' client uses, sometimes closes a descriptor twice in this Deno
-  if (isRepeated || !text.includes("Deno has panicked")) return failedFiles(text, part);
-  console.log("Deno itself crashed: these tests run once more");
-  return await runPart(part, module, true);
+  return passed ? [] : failedFiles(await blob.text(), part);
 }
 
 /** Runs all files in parts. @returns the files whose tests failed */

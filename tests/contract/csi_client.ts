@@ -15,10 +15,11 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { Client, credentials } from "@grpc/grpc-js";
+import type { Client } from "@grpc/grpc-js";
 import { Buffer } from "node:buffer";
 import { Controller, Identity, Node } from "../../csi/proto/csi_pb.ts";
 import { pathOf, unaryMethods } from "../../csi/service.ts";
+import { grpcClient } from "./grpc_client.ts";
 
 /** The calls of a service as async functions, which fail with the `ServiceError` of grpc-js. */
 export type UnaryCalls<S extends DescService> = {
@@ -39,12 +40,12 @@ export interface CsiClient extends Disposable {
 
 /** Connects to the driver on a Unix socket. The connection is closed when it is disposed of. */
 export function connect(path: string): CsiClient {
-  const client = new Client(`unix://${path}`, credentials.createInsecure());
+  const { client, [Symbol.dispose]: close } = grpcClient(path);
   return {
     identity: callsOf(client, Identity),
     controller: callsOf(client, Controller),
     node: callsOf(client, Node),
-    [Symbol.dispose]: () => client.close(),
+    [Symbol.dispose]: close,
   };
 }
 
@@ -58,8 +59,8 @@ export function connectToService<S extends DescService>(
   service: S,
   authority = "localhost",
 ): Disposable & { readonly calls: UnaryCalls<S> } {
-  const client = new Client(`unix://${path}`, credentials.createInsecure(), { "grpc.default_authority": authority });
-  return { calls: callsOf(client, service), [Symbol.dispose]: () => client.close() };
+  const { client, [Symbol.dispose]: close } = grpcClient(path, authority);
+  return { calls: callsOf(client, service), [Symbol.dispose]: close };
 }
 
 function callsOf<S extends DescService>(client: Client, service: S): UnaryCalls<S> {

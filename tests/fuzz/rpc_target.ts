@@ -5,12 +5,13 @@
  */
 
 import { fromBinary } from "@bufbuild/protobuf";
-import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
+import { type Client, type ServiceError, status } from "@grpc/grpc-js";
 import { assert } from "@std/assert";
 import { Buffer } from "node:buffer";
 import { describeCommand } from "../../lvm/exec.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { fakeHost } from "../contract/fake_host.ts";
+import { grpcClient } from "../contract/grpc_client.ts";
 import { blockCapability, Harness } from "../contract/host.ts";
 import { encode, EXISTING, METHODS, type Request, requests } from "./messages.ts";
 import { asTarget, type Target } from "./target.ts";
@@ -114,18 +115,14 @@ async function checkRequests(list: readonly Request[]): Promise<void> {
   try {
     await using harness = await startDriver();
     for (const name of ["staging", "other"]) await Deno.mkdir(`${harness.folder}/${name}`); // as an orchestrator does
-    const client = new Client(`unix://${harness.folder}/csi.sock`, credentials.createInsecure());
-    try {
-      for (const request of list) {
-        const bytes = encode(request, harness.folder);
-        const { parent, name } = METHODS.get(request.method)!;
-        checkCode(name, bytes, await call(client, `/${parent.typeName}/${name}`, bytes));
-      }
-      checkCommands(harness);
-      await harness.csi.identity.getPluginInfo();
-    } finally {
-      client.close();
+    using connection = grpcClient(`${harness.folder}/csi.sock`);
+    for (const request of list) {
+      const bytes = encode(request, harness.folder);
+      const { parent, name } = METHODS.get(request.method)!;
+      checkCode(name, bytes, await call(connection.client, `/${parent.typeName}/${name}`, bytes));
     }
+    checkCommands(harness);
+    await harness.csi.identity.getPluginInfo();
   } finally {
     globalThis.removeEventListener("unhandledrejection", listener);
   }

@@ -1,4 +1,4 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { dirname, join, relative } from "@std/path";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
@@ -159,6 +159,17 @@ Deno.test("one file runs commands, one starts the shell of lvm, one exits the pr
   assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["lvm/exec.ts", "lvm/shell/shell_process.ts"]);
   assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["main.ts"]);
   assertEquals(having(/\bstatus\.NOT_FOUND\b/), ["csi/status.ts"]);
+});
+
+Deno.test("nothing opens a Unix socket of node:net, which closes each descriptor twice: grpc-js and node:http2 get one of Deno", () => {
+  const all = [...texts, ...["cli", "csi", "lvm", "k8s", "tests"].flatMap((module) => [...testsBelow(module)])];
+  const having = (pattern: RegExp) => all.filter(([, text]) => pattern.test(text)).map(([file]) => file);
+  assertEquals(having(/^import (?!type )[^;]* from "node:net"/m), []);
+  assertEquals(having(/^import \{[^}]*(?<!type )\bClient\b[^}]*\} from "@grpc\/grpc-js"/m), [
+    "tests/contract/grpc_client.ts",
+  ]);
+  assertEquals(having(/\bimport\("node:http2"\)|^import (?!type )[^;]* from "node:http2"/m), ["csi/registration.ts"]);
+  assertMatch(texts.get("csi/registration.ts")!, /Deno\.listen\(\{ transport: "unix"/);
 });
 
 Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
