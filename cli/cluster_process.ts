@@ -35,7 +35,8 @@ export async function startClusterProcess(
   clock?: Clock,
 ): Promise<ClusterProcess> {
   const metrics = new Metrics({ process: flags["disable-process-metrics"] === undefined });
-  const client = await apiClient(flags, role, { onRequest: metrics.onRequest, clock });
+  const onReconnect = (reason: string) => getLogger(["denolith", "api"]).warn("connecting anew", { reason });
+  const client = await apiClient(flags, role, { onRequest: metrics.onRequest, onReconnect, clock });
   const address = httpAddress(flags);
   const allNotReadyReasons = () => {
     const apiReason = client.unavailableReason();

@@ -6,6 +6,7 @@
 
 import manifest from "../deno.json" with { type: "json" };
 import { inProcessCsi } from "./in_process_csi.ts";
+import { apiClient } from "./api_client.ts";
 import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
 import type { Flags } from "./command_line.ts";
 import { type ControllerHandlers, controllerHandlers } from "../csi/controller.ts";
@@ -175,10 +176,13 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Controller, handlers, metrics.onCallCompleted),
   ]);
+  // a connection of its own: on the other one, a renewal waits for its turn behind all requests of a burst, because a
+  // server allows a connection only so many at a time (100 by default, kube-apiserver --http2-max-streams-per-connection)
+  using leaseClient = await apiClient(flags, "leader-election", { onRequest: metrics.onRequest, clock });
   for (const name of CONTROLLER_NAMES.filter((name) => !disabledControllers.includes(name))) {
     const lease = { name: leaseNameOf(name, driver), namespace };
     const identity = `${flags.identity}-${crypto.randomUUID()}`;
-    const election = new LeaderElection(client, { lease, identity, clock });
+    const election = new LeaderElection(leaseClient, { lease, identity, clock });
     running.push(election.run(end, (signal) => controllers[name].run(signal)));
   }
 

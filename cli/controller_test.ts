@@ -57,6 +57,19 @@ Deno.test("denolith controller: leaves the controllers of --disable-controllers 
   assertEquals(await running.stop(), 0);
 });
 
+Deno.test("denolith controller: renews its Leases on a connection of their own, not behind the requests for claims", async () => {
+  await using cluster = await createCluster();
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  await using running = await start(folder, printed, [], () => leaseNames(cluster).length >= 4);
+  const clientOf = ({ headers }: { headers: Headers }) => /\((.*)\)/.exec(headers.get("user-agent")!)?.[1];
+  const forLeases = cluster.api.requests.filter(({ path }) => path.includes("/leases/"));
+  assertEquals([...new Set(forLeases.map(clientOf))], ["leader-election"]);
+  const lists = cluster.api.requests.filter(({ path }) => path.endsWith("/lvmvolumes"));
+  assertEquals([...new Set(lists.map(clientOf))], ["controller"]);
+  assertEquals(await running.stop(), 0);
+});
+
 Deno.test("denolith controller: publishes what GetCapacity of its own service returns, and counts the call", async () => {
   await using cluster = await createCluster();
   await using folder = await SubcommandFolder.create(cluster.api.url);
