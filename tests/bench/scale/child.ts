@@ -11,7 +11,7 @@ import { readLines } from "../../../k8s/client/watch_lines.ts";
 export type Commands = Readonly<Record<string, (argument: never) => unknown>>;
 
 /** Carries out commands until standard input ends. */
-export async function serveCommands(commands: Commands): Promise<void> {
+export async function serveCommands<C extends Commands>(commands: C): Promise<void> {
   const answer = async ({ id, name, argument }: { id: number; name: string; argument: never }) => {
     const line = `${JSON.stringify({ id, result: await commands[name]!(argument) ?? null })}\n`;
     Deno.stdout.writeSync(new TextEncoder().encode(line));

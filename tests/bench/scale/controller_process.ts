@@ -46,6 +46,17 @@ class StallMeter {
   }
 }
 
+/** The requests of this process that are not about Leases, and when the last one was sent. */
+const sent = { count: 0, atMs: performance.now() };
+const send = globalThis.fetch;
+globalThis.fetch = (input, init) => {
+  if (!String(input).includes("/leases")) {
+    sent.count++;
+    sent.atMs = performance.now();
+  }
+  return send(input, init);
+};
+
 const [kubeconfig, socket, identity] = Deno.args as [string, string, string];
 const end = new AbortController();
 const stalls = new StallMeter();
@@ -61,6 +72,8 @@ const running = runController(
 const commands = {
   /** Returns the CPU time so far, in milliseconds. */
   cpuMs: () => round(cpuMs()),
+  /** Returns how many requests were sent that are not about Leases, and how long ago the last one was, in milliseconds. */
+  requests: () => ({ count: sent.count, idleMs: performance.now() - sent.atMs }),
   /** Returns the stalls of the event loop since the last call. */
   stalls: () => stalls.take(),
   /** Collects garbage. @returns what is left on V8's heap, in bytes */

@@ -8,11 +8,10 @@ import { join } from "@std/path";
 import { bundle } from "../../../deploy/bundle.ts";
 import { LAUNCH_ENV } from "../../../deploy/launch.ts";
 import { controllerV8Flags } from "./v8_flags.ts";
-import { kubeconfigOf } from "../../fake/kubeconfig.ts";
 import { memoryOf } from "../proc.ts";
 import { round } from "../statistics.ts";
 import { Child } from "./child.ts";
-import type { ClusterCommands } from "./cluster_process.ts";
+import type { ClusterCommands } from "./cluster_commands.ts";
 import type { ControllerCommands } from "./controller_process.ts";
 import type { ClusterSize } from "./objects.ts";
 import type { BoundTimes, ControllerMemory, Cost, ScaleResult } from "./result.ts";
@@ -35,6 +34,8 @@ export interface Workload {
 export interface MeasureOptions {
   /** A folder for files. */
   readonly folder: string;
+  /** Whether the API server, its etcd and the binder are real ones. */
+  readonly isReal: boolean;
   /** Flags of V8, in place of those of the deployment. */
   readonly v8Flags?: string | undefined;
   /** Called with what is done next. */
@@ -52,16 +53,16 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Measures a cluster of a size. */
 export async function measureScale(size: ClusterSize, work: Workload, options: MeasureOptions): Promise<ScaleResult> {
-  const { folder, log, v8Flags = await controllerV8Flags() } = options;
+  const { folder, log, isReal, v8Flags = await controllerV8Flags() } = options;
   const script = await bundle("tests/bench/scale/controller_process.ts", folder);
   await using cluster: Cluster = Child.start({
-    script: new URL("cluster_process.ts", import.meta.url).pathname,
+    script: new URL(isReal ? "real_cluster_process.ts" : "cluster_process.ts", import.meta.url).pathname,
     args: [JSON.stringify(size)],
     v8Flags: "--max-old-space-size=12000",
   });
   log(`${size.nodes} nodes, ${size.volumes} volumes: filling the server`);
   const kubeconfig = join(folder, "kubeconfig");
-  await Deno.writeTextFile(kubeconfig, kubeconfigOf({ server: await cluster.call("start") }));
+  await Deno.writeTextFile(kubeconfig, await cluster.call("start"));
   const startController = (identity: string): Controller =>
     Child.start({
       script,
@@ -97,7 +98,7 @@ export async function measureScale(size: ClusterSize, work: Workload, options: M
 
   log("another process takes over");
   await using second = startController("second");
-  await waitForIdle(cluster, second);
+  await waitForIdle(second);
   const before = performance.now();
   const takeoverMeter = new Meter(cluster, second);
   await takeoverMeter.take();
@@ -121,7 +122,11 @@ class Meter {
   /** Returns what it used since the last call. */
   async take(): Promise<Cost> {
     const stall = await this.#controller.call("stalls");
-    const now = { cpuMs: await this.#controller.call("cpuMs"), ...await this.#cluster.call("traffic") };
+    const now = {
+      cpuMs: await this.#controller.call("cpuMs"),
+      requests: (await this.#controller.call("requests")).count,
+      bytes: await this.#cluster.call("sentBytes"),
+    };
     const { cpuMs, requests, bytes } = this.#last;
     this.#last = now;
     return { cpuMs: now.cpuMs - cpuMs, stall, requests: now.requests - requests, bytes: now.bytes - bytes };
@@ -131,16 +136,16 @@ class Meter {
 /** Waits until a controller leads, and has nothing left to do. */
 async function waitForLeader(cluster: Cluster, controller: Controller, identity: string): Promise<void> {
   while (await cluster.call("leasesOf", identity) < LEASES) await pause(100);
-  await waitForIdle(cluster, controller);
+  await waitForIdle(controller);
 }
 
 /** Waits until a controller has sent no request and used little CPU time for a second. */
-async function waitForIdle(cluster: Cluster, controller: Controller): Promise<void> {
+async function waitForIdle(controller: Controller): Promise<void> {
   for (let last = -Infinity;;) {
     await pause(1_000);
     const cpuMs = await controller.call("cpuMs");
-    const { idleMs, requests } = await cluster.call("traffic");
-    if (cpuMs - last < 150 && idleMs > 1_000 && requests > 0) return;
+    const { idleMs, count } = await controller.call("requests");
+    if (cpuMs - last < 150 && idleMs > 1_000 && count > 0) return;
     last = cpuMs;
   }
 }
@@ -164,9 +169,9 @@ async function boundTimes(cluster: Cluster, names: string[]): Promise<BoundTimes
 async function deleteClaims(cluster: Cluster, meter: Meter, claims: string[]): Promise<ScaleResult["deletion"]> {
   await meter.take();
   const before = performance.now();
-  const { persistentVolumes } = await cluster.call("counts");
+  const left = await cluster.call("persistentVolumeCount") - claims.length;
   await cluster.call("deleteClaims", claims);
-  while ((await cluster.call("counts")).persistentVolumes > persistentVolumes - claims.length) await pause(100);
+  while (await cluster.call("persistentVolumeCount") > left) await pause(100);
   return { ...await meter.take(), count: claims.length, ms: round(performance.now() - before) };
 }
 

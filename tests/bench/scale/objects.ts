@@ -39,8 +39,10 @@ import { namedRequest } from "../../fake/request.ts";
 export const NAMESPACE = "denolith-system";
 /** The StorageClasses. */
 export const CLASSES = ["fast", "slow", "thin"] as const;
+/** The class of claims whose node the driver chooses. */
+export const IMMEDIATE_CLASS = "slow";
 /** The namespaces of the claims. */
-const CLAIM_NAMESPACES = 200;
+export const CLAIM_NAMESPACES = 200;
 const GiB = 1n << 30n;
 const GROUP_BYTES = 1024n * GiB;
 const TIME = "2026-03-01T08:00:00Z";
@@ -236,6 +238,20 @@ export function capacityObject(node: LvmNode, className: string): CsiStorageCapa
   const bytes = BigInt(free.replace("Gi", "")) * GiB;
   const options = { driverName: DRIVER, topologyKey: TOPOLOGY_KEY, namespace: NAMESPACE, node, className };
   return csiStorageCapacityFor({ ...options, capacity: { available: bytes, largest: bytes, smallest: 4n << 20n } });
+}
+
+/** Returns a claim to be created, for a node that the scheduler chose or, without one, where the driver chooses. */
+export function newClaimObject(name: string, node: string | undefined): PersistentVolumeClaim {
+  const annotations = {
+    "volume.kubernetes.io/storage-provisioner": DRIVER,
+    ...(node !== undefined && { "volume.kubernetes.io/selected-node": node }),
+  };
+  const spec = {
+    ...{ accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } }, volumeMode: "Filesystem" },
+    storageClassName: node === undefined ? IMMEDIATE_CLASS : CLASSES[0],
+  };
+  const object = { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: { name, annotations }, spec };
+  return object as unknown as PersistentVolumeClaim;
 }
 
 /** Returns the claim of a volume that is bound. */

@@ -17,10 +17,12 @@ const HELP = `Usage: deno task bench:scale [flags]
 
 Measures what the controller costs in a large cluster: memory, CPU time, stalls of the event loop, requests, and how long
 claims take. The cluster is the fake API server of the tests with thin agents, in a process of its own.
+With --real it is a real API server with etcd and kube-controller-manager, which are built first.
 
 Flags:
   --nodes N      the number of nodes; 5000 by default
   --volumes N    the number of volumes, each with its claim and PersistentVolume; 20 for each node by default
+  --real         use a real API server; with 1000 nodes by default
   --curve        measure clusters of 10 to 5000 nodes
   --node         what operations cost a node with 10 to 1000 volumes, and nothing else
   --docs         write the result to docs/explanation/scale.json and scale.svg, too
@@ -32,17 +34,17 @@ Flags:
 const CURVE = [10, 100, 1000, 2500, 5000];
 const DOCS = new URL("../../../docs/explanation/", import.meta.url);
 
-const flags = parseArgs(Deno.args, {
-  boolean: ["help", "json", "curve", "docs", "draw", "node"],
+const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
+  boolean: ["help", "json", "real", "curve", "docs", "draw", "node"],
   string: ["nodes", "volumes", "v8-flags"],
   alias: { h: "help" },
-  default: { nodes: "5000" },
 });
 
 /** Measures clusters of some numbers of nodes. */
 async function measure(sizes: readonly number[]): Promise<ScaleReport> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-scale-");
   const results: ScaleResult[] = [];
+  const v8Flags = flags["v8-flags"] as string | undefined;
   const loadBefore = Deno.loadavg()[0]!;
   for (const nodes of sizes) {
     const work = {
@@ -52,7 +54,7 @@ async function measure(sizes: readonly number[]): Promise<ScaleReport> {
     const size = { nodes, volumes: Number(flags.volumes ?? nodes * 20) };
     const log = (line: string) => console.error(line);
     results.push(
-      await measureScale(size, work, { folder: temp.path, v8Flags: flags["v8-flags"] as string | undefined, log }),
+      await measureScale(size, work, { folder: temp.path, isReal: flags.real === true, v8Flags, log }),
     );
   }
   const load = [loadBefore, Deno.loadavg()[0]!].map((value) => Number(value.toFixed(1)));
@@ -72,7 +74,7 @@ else if (flags.node) {
   console.log(nodeTable(costs));
 } else if (flags.draw) await writeDocs(JSON.parse(await Deno.readTextFile(new URL("scale.json", DOCS))));
 else {
-  const report = await measure(flags.curve ? CURVE : [Number(flags.nodes)]);
+  const report = await measure(flags.curve ? CURVE : [Number(flags.nodes ?? (flags.real ? 1_000 : 5_000))]);
   if (flags.docs) await writeDocs(report);
   console.log(flags.json ? JSON.stringify(report, undefined, 2) : scaleTable(report));
 }
