@@ -31,6 +31,7 @@ import { type CowListener, CowMonitor } from "./snapshots/cow_monitor.ts";
 import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
 import { Reaper } from "./volumes/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
+import { removePendingThin } from "./volumes/missing_thin.ts";
 import { Volumes } from "./volumes/volumes.ts";
 import { defined } from "./defined.ts";
 
@@ -144,7 +145,11 @@ export function openMachine(options: MachineOptions): Machine {
     trimmer.observe(groups);
   });
   const locks = new Locks();
-  const reservation = new PoolReservation(lvm, thin.overcommit);
+  const reservation = new PoolReservation(
+    lvm,
+    thin.overcommit,
+    (group) => removePendingThin(lvm, driver, group),
+  );
   const poolMonitor = new PoolMonitor({
     lvm,
     driver,

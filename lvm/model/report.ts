@@ -25,6 +25,11 @@ export interface Segment {
   readonly stripes: number;
   /** The size of a stripe on one physical volume, in bytes; 0 where there are no stripes. */
   readonly stripeSize: bigint;
+  /**
+   * For a thin pool, the number of its last transaction (lvs(8), transaction_id); for a thin LV, that of the one before
+   * its creation; absent for others.
+   */
+  readonly transactionId?: bigint;
 }
 
 /** A segment of a physical volume that is allocated to an LV. */
@@ -231,10 +236,12 @@ function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
 }
 
 function parseSegment(row: ReportRow): Segment {
+  const type = asString(row.segtype);
   return {
-    type: asString(row.segtype),
+    type,
     stripes: Number(asUnsignedInteger(row.stripes)),
     stripeSize: asUnsignedInteger(row.stripe_size),
+    ...(type.startsWith("thin") ? { transactionId: asUnsignedInteger(row.transaction_id) } : {}),
   };
 }
 

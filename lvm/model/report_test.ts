@@ -146,14 +146,15 @@ Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, whi
   const answer = JSON.parse(captured);
   answer.report[0].lv = lvs;
   answer.report[0].seg = [
-    { lv_name: "pool", segtype: "thin-pool", stripes: "1", stripe_size: "0" },
-    { lv_name: "volume", segtype: "thin", stripes: "0", stripe_size: "0" },
+    { lv_name: "pool", segtype: "thin-pool", stripes: "1", stripe_size: "0", transaction_id: "7" },
+    { lv_name: "volume", segtype: "thin", stripes: "0", stripe_size: "0", transaction_id: "3" },
   ];
   const parts = ["[pool_tdata_rimage_0]", "[pool_tdata_rmeta_0]", "[pool_tmeta]", "[lvol0_pmspare]"];
   answer.report[0].pvseg = parts.map((lv_name) => ({ lv_name, pv_uuid: "d", pvseg_size: "2" }));
   const [readPool, volume, snapshot] = parseReport(JSON.stringify(answer))[0]!.lvs;
   assertEquals(readPool?.pvSegments.map(({ subLv }) => subLv), ["tdata_rimage_0", "tdata_rmeta_0", "tmeta"]);
   assertEquals([volume?.pvSegments, volume?.segment.type, volume?.incomplete], [[], "thin", false]);
+  assertEquals([readPool, volume, snapshot].map((lv) => lv?.segment.transactionId), [7n, 3n, undefined]);
   assertEquals([readPool?.pool, readPool?.thinPool], [undefined, {
     dataPercent: 80.12,
     metadataSize: 4194304n,

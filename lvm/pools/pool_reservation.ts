@@ -34,14 +34,26 @@ export class PoolReservation {
   /** The UUIDs of the groups in which a command outlasted its deadline, and may still allocate. */
   readonly #allocating = new Set<string>();
 
-  /** Creates a reservation. There must be only one in the process for the machine. */
-  constructor(lvm: Lvm, defaultOvercommit = DEFAULT_OVERCOMMIT) {
+  readonly #prepare: (group: VolumeGroup) => Promise<boolean>;
+
+  /**
+   * Creates a reservation. There must be only one in the process for the machine.
+   *
+   * @param prepare removes from a group what an interrupted creation left in its pools; returns whether it removed anything
+   */
+  constructor(
+    lvm: Lvm,
+    defaultOvercommit = DEFAULT_OVERCOMMIT,
+    prepare: (group: VolumeGroup) => Promise<boolean> = () => Promise.resolve(false),
+  ) {
     this.#lvm = lvm;
     this.defaultOvercommit = defaultOvercommit;
+    this.#prepare = prepare;
   }
 
   /**
-   * Runs a body that changes the allocations of a pool in a group while no other body of the group runs.
+   * Runs a body that changes the allocations of a pool in a group while no other body of the group runs. Before it, what
+   * an interrupted creation left in the pools is removed.
    *
    * @param groups a report; a new one is read if anything was changed since
    * @param body called with the current group
@@ -55,8 +67,9 @@ export class PoolReservation {
   ): Promise<T> {
     const result = Promise.resolve(this.#last.get(uuid)).then(async () => {
       this.#requireNotAllocating(uuid, name);
-      const current = this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report();
-      const group = current.find((group) => group.uuid === uuid);
+      const find = (current: readonly VolumeGroup[]) => current.find((group) => group.uuid === uuid);
+      let group = find(this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report());
+      if (group !== undefined && await this.#prepare(group)) group = find(await this.#lvm.report());
       if (group !== undefined) return await body(group);
       throw new StorageError(
         "Unavailable",

@@ -24,7 +24,7 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { formatBytes } from "../size.ts";
 import { cowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
 import type { Reaper } from "../volumes/reaper.ts";
-import { removeMissingThin } from "../volumes/missing_thin.ts";
+import { removePendingSnapshot } from "../volumes/missing_thin.ts";
 import { isOutdated } from "../volumes/refusals.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { syncFilesystem } from "./sync.ts";
@@ -89,7 +89,7 @@ export class Snapshots {
     if (found.state === "lost") throw found.error;
     if (found.state === "absent") return (await this.createNew(groups, request)).snapshot;
     requireSource(found.found.snapshot, request.source);
-    if (!await removeMissingThin(this.#lvm, this.#driver, found.found)) return found.found.snapshot;
+    if (!await removePendingSnapshot(this.#lvm, this.#driver, found.found)) return found.found.snapshot;
     return (await this.createNew(await this.#lvm.report(), request)).snapshot;
   }
 

@@ -1,7 +1,15 @@
 /**
- * Thin LVs that their pool lacks. LVM writes a new thin LV to the metadata of the group first, and lets the pool make the
- * device after that. When the power fails in between, it does not make up for it when the LV is activated, but with the
- * next change of the pool: of a snapshot with what its origin has by then.
+ * Thin LVs that their pool lacks. LVM writes a new thin LV to the metadata of the group first, with a message for the pool,
+ * and sends the message after that. When it is killed in between, or the power fails, the LV is pending: it cannot be
+ * activated, and that does not send the message. The next creation or removal in the pool does, so a pending snapshot
+ * then gets what its origin has by that time.
+ *
+ * LVM does not report messages, but the number of a pool's last transaction, and for each thin LV the one before its own
+ * (lvs(8), transaction_id). It sends pending messages before a creation begins another transaction. So only the last LV
+ * of a pool can be pending. Whether it is, only its activation shows: the numbers stay the same when the message was
+ * sent. They do not show either whether a later command has sent it. So the driver removes pending LVs when it starts, and
+ * before it creates another LV in their pool. What stays open: another program that changes the pool before that, and a
+ * damaged pool that lacks just its last LV, which looks the same.
  *
  * @module
  */
@@ -9,42 +17,121 @@
 import { StorageError } from "../error.ts";
 import type { Lvm } from "../model/client.ts";
 import { lvremove } from "../model/commands.ts";
-import { type LocatedLv, lvPath } from "../model/report.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { hasRecordedFilesystem } from "../model/tag_text.ts";
-import { hasSourceData } from "../model/tags.ts";
+import { copySnapshotOf, hasSourceData, ownedSnapshotId, ownedVolumeId, usedLvUuids } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { isThin } from "../pools/pool.ts";
+import { findPool, isThin } from "../pools/pool.ts";
 import { activationArguments } from "./activation.ts";
+import { changeIgnoring } from "./snapshot_split.ts";
 
 /** What the kernel answers when the pool has no such device (ENODATA). */
 const NOT_IN_POOL = /device-mapper: reload ioctl on .* failed: No data available/;
 
 /**
- * Removes a thin LV that its pool lacks, so that it can be created again. To find that out, it activates an inactive LV:
- * after its creation an LV is active, so that costs nothing but after a restart of the machine.
+ * Reports whether a thin LV is missing in its pool. To find that out, it activates an inactive LV: after its creation an
+ * LV is active, so that costs nothing but after a restart of the machine.
  *
- * @param located an LV in a new report, whose creation was not acknowledged
- * @returns whether the LV was removed
+ * @param located an LV in a new report
  */
-export async function removeMissingThin(lvm: Lvm, driver: string, located: LocatedLv): Promise<boolean> {
-  const { lv, group } = located;
+export async function isMissingThin(lvm: Lvm, driver: string, { lv, group }: LocatedLv): Promise<boolean> {
   if (!isThin(lv) || lv.active) return false;
   try {
     await lvm.change(group, activationArguments(driver, group, lv));
     return false;
   } catch (error) {
-    if (!(error instanceof StorageError && NOT_IN_POOL.test(error.message))) throw error;
+    if (!(error instanceof StorageError)) throw error;
+    if (NOT_IN_POOL.test(error.message) || error.kind === "NotFound") return true; // NotFound: another call removed it
+    throw error;
   }
-  await lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath(located)));
+}
+
+/** Removes an LV that its pool lacks, if another call has not done so; not another one of its name. */
+export async function removeMissing(lvm: Lvm, located: LocatedLv): Promise<void> {
+  const command = lvremove({ yes: true, uuid: located.lv.uuid }, lvPath(located));
+  await changeIgnoring(["NotFound"], lvm, located.group, command);
+}
+
+/** Reports whether a thin LV may be pending: its pool has had no transaction since that of its creation. */
+function canBePending(group: VolumeGroup, { pool, segment: { transactionId } }: LogicalVolume): boolean {
+  return transactionId !== undefined && findPool(group, pool)?.segment.transactionId === transactionId + 1n;
+}
+
+/**
+ * Removes the LV of a snapshot whose creation may not have been acknowledged, if it is pending, so that the snapshot can
+ * be taken again. Requires the snapshot's lock.
+ *
+ * @returns whether the LV was removed
+ * @throws {StorageError} `Lost` when its pool lacks an LV that it once had, and that may be recovered with the pool's
+ * metadata. It is not taken again: it may be a snapshot that was acknowledged long ago.
+ */
+export async function removePendingSnapshot(lvm: Lvm, driver: string, located: LocatedLv): Promise<boolean> {
+  if (!await isMissingThin(lvm, driver, located)) return false;
+  const { lv, group } = located;
+  if (!canBePending(group, lv)) {
+    throw new StorageError(
+      "Lost",
+      `activating snapshot ${
+        lvPath(located)
+      }: thin pool ${group.name}/${lv.pool} does not contain it any more; repair the ` +
+        "pool, or delete the snapshot",
+    );
+  }
+  await removeMissing(lvm, located);
   return true;
 }
 
 /**
- * Removes the LV of a volume that was never used, if its pool lacks it ({@linkcode removeMissingThin}). Requires the volume's
- * lock. A volume that may have been used keeps its LV: what its pool lacks may be recovered.
+ * Removes the LV of a volume that was never used, if its pool lacks it, so that it can be created again. Requires the
+ * volume's lock. A volume that may have been used keeps its LV: what its pool lacks may be recovered.
+ *
+ * @returns whether the LV was removed
  */
 export async function removeMissingVolume(lvm: Lvm, driver: string, volume: Volume): Promise<boolean> {
-  const { tags } = volume.lv;
-  if (volume.used || hasSourceData(tags) || hasRecordedFilesystem(tags)) return false;
-  return await removeMissingThin(lvm, driver, volume);
+  if (!isUnused(driver, volume.group, volume.lv) || !await isMissingThin(lvm, driver, volume)) return false;
+  await removeMissing(lvm, volume);
+  return true;
+}
+
+/**
+ * Removes the pending LVs of a group: of volumes that were never used, of snapshots, and of temporary snapshots of
+ * copies. Requires that nothing is created in the pools of the group meanwhile ({@linkcode
+ * PoolReservation.runExclusive}): LVM would then make the LV, and a call could acknowledge it.
+ *
+ * @returns whether it removed any
+ */
+export async function removePendingThin(lvm: Lvm, driver: string, group: VolumeGroup): Promise<boolean> {
+  let isChanged = false;
+  for (const lv of removableIfMissing(driver, group)) {
+    const isMissing = await isMissingThin(lvm, driver, { lv, group }).catch((error) => {
+      if (error instanceof StorageError && error.kind === "CommandFailed") return false; // whoever needs it learns why
+      throw error;
+    });
+    if (!isMissing) continue;
+    await removeMissing(lvm, { lv, group });
+    isChanged = true;
+  }
+  return isChanged;
+}
+
+/** Reports whether a group may have an LV that {@linkcode removePendingThin} removes. */
+export function mayHavePendingThin(driver: string, group: VolumeGroup): boolean {
+  return removableIfMissing(driver, group).length > 0;
+}
+
+function removableIfMissing(driver: string, group: VolumeGroup): LogicalVolume[] {
+  return group.lvs.filter((lv) => !lv.active && canBePending(group, lv) && isEmpty(driver, group, lv));
+}
+
+/** Reports whether an LV can have no data that its pool does not share with another one: a snapshot, or an unused volume. */
+function isEmpty(driver: string, group: VolumeGroup, lv: LogicalVolume): boolean {
+  const isSnapshot = ownedSnapshotId(driver, lv.tags) !== undefined || copySnapshotOf(driver, lv.tags) !== undefined;
+  return isSnapshot || isUnused(driver, group, lv);
+}
+
+/** Reports whether an LV is a volume of the driver that nobody has used, and to which nothing was copied. */
+function isUnused(driver: string, group: VolumeGroup, { uuid, tags }: LogicalVolume): boolean {
+  const id = ownedVolumeId(driver, tags);
+  return id !== undefined && !usedLvUuids(driver, id, group.tags).includes(uuid) && !hasSourceData(tags) &&
+    !hasRecordedFilesystem(tags);
 }

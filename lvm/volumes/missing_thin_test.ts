@@ -10,6 +10,7 @@ import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
+import { removePendingThin } from "./missing_thin.ts";
 import { Reaper } from "./reaper.ts";
 import { Volumes } from "./volumes.ts";
 
@@ -31,16 +32,17 @@ async function scene() {
   const volumes = new Volumes({ ...options, finder });
   const snapshots = new Snapshots({ ...options, finder: new SnapshotFinder({ driver: "test" }), volumes: finder });
   const uuids = () => group.lvs.filter(({ pool }) => pool !== undefined).map(({ uuid }) => uuid);
-  const restart = (answer = NO_DATA) => {
+  const restart = (answer = NO_DATA, missing = group.lvs.at(-1)!) => {
     for (const lv of group.lvs) lv.active = false;
-    const path = `data/${group.lvs.at(-1)!.name}`;
+    const path = `data/${missing.name}`;
     machine.fault = ({ args }) => {
       if (args[0] === "lvcreate") machine.fault = undefined;
       return args.includes("--activate") && args.at(-1) === path ? answer : undefined;
     };
   };
   await volumes.create(volumeRequest);
-  return { volumes, snapshots, group, uuids, restart, options };
+  const removePending = async () => await removePendingThin(lvm, "test", (await lvm.report())[0]!);
+  return { volumes, snapshots, group, uuids, restart, options, machine, removePending };
 }
 
 Deno.test("create() creates a thin volume again that its pool lacks, and none that its pool has", async () => {
@@ -90,3 +92,86 @@ Deno.test("create() takes a thin snapshot again that its pool lacks: LVM would t
   const [sameVolume, taken, ...more] = s.uuids();
   assertEquals([sameVolume, taken === snapshot, more], [volume, false, []]);
 });
+
+Deno.test("create() does not take a thin snapshot again that its pool has lost", async () => {
+  const s = await scene();
+  await s.snapshots.create(snapshotRequest);
+  const snapshot = s.group.lvs.at(-1)!;
+  await s.volumes.create({ ...volumeRequest, id: volumeIdOf("later") }); // LVM makes pending LVs first
+  const before = s.uuids();
+  s.restart(NO_DATA, snapshot);
+  await assertRejects(() => s.snapshots.create(snapshotRequest), StorageError, "does not contain it any more");
+  assertEquals(s.uuids(), before);
+});
+
+Deno.test("removePendingThin() removes a volume, a snapshot and a copy snapshot that their pool has not made", async () => {
+  for (const tags of [undefined, ["denolith.snapshot=v1-cut"], ["denolith.cut=v1-copy"]]) {
+    const s = await scene();
+    for (const lv of s.group.lvs) lv.active = false;
+    const lv = s.group.lvs.at(-1)!;
+    lv.pending = true;
+    if (tags !== undefined) {
+      lv.tags = new Set([
+        "denolith=test",
+        ...tags.map((tag) => tag.replace(/v1-.*/, snapshotRequest.id)),
+      ]);
+    }
+    assertEquals([await s.removePending(), s.uuids()], [true, []]);
+  }
+});
+
+Deno.test("removePendingThin() leaves everything else, and does not mind what cannot be activated for another reason", async () => {
+  const s = await scene();
+  const pool = s.group.lvs.at(-2)!;
+  const lv = s.group.lvs.at(-1)!;
+  const changes: Record<string, () => void> = {
+    "a complete one": () => {},
+    "a used one": () => {
+      lv.pending = true;
+      s.group.tags.add(`denolith.used=test:${volumeRequest.id}:${lv.uuid}`);
+    },
+    "one with a filesystem": () => {
+      s.group.tags.clear();
+      lv.tags.delete("denolith.fs=wanted:ext4");
+      lv.tags.add(`denolith.fs=formatting:ext4:${crypto.randomUUID()}`);
+    },
+    "one of another driver": () => {
+      lv.tags.clear();
+      for (const tag of ["denolith=other", `denolith.snapshot=${snapshotRequest.id}`]) lv.tags.add(tag);
+    },
+    "not the last one of the pool": () => {
+      lv.tags.add("denolith=test");
+      lv.tags.delete("denolith=other");
+      pool.thinPool!.transactionId++;
+    },
+    "one that fails otherwise": () => {
+      pool.thinPool!.transactionId--;
+      s.restart(failure(5, "  device-mapper: reload ioctl on  (254:4) failed: Input/output error"));
+    },
+  };
+  for (const [name, change] of Object.entries(changes)) {
+    for (const each of s.group.lvs) each.active = false;
+    change();
+    assertEquals([await s.removePending(), s.uuids()], [false, [lv.uuid]], name);
+  }
+  s.machine.fault = undefined;
+  assertEquals(await s.removePending(), true);
+});
+
+Deno.test.each(["lvchange", "lvremove"])(
+  "create() takes a thin snapshot again that is removed before its %s",
+  async (command) => {
+    const s = await scene();
+    await s.snapshots.create(snapshotRequest);
+    const before = s.uuids().at(-1);
+    for (const lv of s.group.lvs) lv.active = false;
+    s.group.lvs.at(-1)!.pending = true;
+    s.machine.fault = ({ args }) => {
+      if (args[0] !== command) return undefined;
+      s.group.lvs.pop();
+      s.machine.fault = undefined;
+    };
+    await s.snapshots.create(snapshotRequest);
+    assertEquals([s.uuids().length, s.uuids().includes(before!)], [2, false]);
+  },
+);

@@ -26,7 +26,7 @@ import { cowSnapshotsOn, findPool, isCowSnapshot, isDriverPool, isThin, lvsInPoo
 import { BackgroundWorker } from "../worker.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
-import { removeMissingThin } from "./missing_thin.ts";
+import { isMissingThin, mayHavePendingThin, removeMissing } from "./missing_thin.ts";
 import { lvchange, lvchangeTags, lvextend, lvremove, type Selection, vgchange } from "../model/commands.ts";
 
 /** Options of {@linkcode Reaper}. */
@@ -164,7 +164,10 @@ export class Reaper {
         return false;
       }
     };
-    const groups = await this.#report();
+    let groups = await this.#report();
+    const unsure = this.#resumeDue ? groups.filter((group) => mayHavePendingThin(this.#driver, group)) : [];
+    for (const group of unsure) await attempt(() => this.#removePending(group));
+    if (unsure.length > 0) groups = await this.#report();
     this.#onReport(groups);
     let isFresh = !this.#resumeDue;
     if (this.#resumeDue) await attempt(() => this.#resume(groups, attempt));
@@ -191,6 +194,14 @@ export class Reaper {
   /** Finds an LV in a new report; `undefined` when it is gone, or not deleted any more. */
   async #findAgain({ lv: { uuid } }: DeletedLv): Promise<DeletedLv | undefined> {
     return deletedLvs(this.#driver, await this.#report()).find(({ lv }) => lv.uuid === uuid);
+  }
+
+  /**
+   * Removes what interrupted creations left in the thin pools of a group, before anything changes the pools: LVM would
+   * complete it then, with another content. The reservation does that before each allocation.
+   */
+  async #removePending(group: VolumeGroup): Promise<void> {
+    await this.#reservation.runExclusive([group], group, () => Promise.resolve());
   }
 
   /**
@@ -316,7 +327,9 @@ export class Reaper {
   /** Removes a thin LV that its pool lacks, and so cannot be erased; its pool stays. Returns whether it was removed. */
   async #removeMissing({ lv, group, tags }: DeletedLv): Promise<boolean> {
     if (usedTagsOf(this.#driver, group, tags.id, lv.uuid).length > 0) return false;
-    return await removeMissingThin(this.#lvm, this.#driver, { lv, group });
+    if (!await isMissingThin(this.#lvm, this.#driver, { lv, group })) return false;
+    await removeMissing(this.#lvm, { lv, group });
+    return true;
   }
 
   /**

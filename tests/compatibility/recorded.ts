@@ -123,6 +123,7 @@ function poolOf(recorded: NonNullable<RecordedLv["thinPool"]>): NonNullable<Fake
   return {
     ...recorded,
     metadataSize: BigInt(recorded.metadataSize),
+    transactionId: 9, // not recorded; none of its LVs is its last one
     zeroes: true,
     health: "",
     monitored: true,

@@ -59,6 +59,12 @@ function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
     exec: machine,
     lockGroup: (group, mode) => machine.lockGroup(group, mode),
     openDevice: (path) => Promise.resolve(machine.openDevice(path)),
+    makePending: (path) => {
+      const { group, lv } = machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)!;
+      for (const each of group.lvs) each.active = false;
+      lv.pending = true;
+      return Promise.resolve();
+    },
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }

@@ -47,6 +47,13 @@ export interface HostMachine {
   /** Opens a device for reading, as a process does. @returns what closes it */
   openDevice(path: string): Promise<Disposable>;
   /**
+   * Makes the last LV of a thin pool pending, as a power cut during its creation does: LVM has it, its pool does not, and
+   * the LVs of its group are inactive.
+   *
+   * @param path the LV, with its group
+   */
+  makePending(path: string): Promise<void>;
+  /**
    * Takes the first disk of a group away, which no active LV uses, and brings it back when it is disposed of. Only a
    * machine with several disks in a group has it.
    */

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { assertFails, contractTest, type Harness, type Host } from "./host.ts";
+import { assertFails, contractTest, type Harness, type Host, type HostMachine } from "./host.ts";
 import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
@@ -13,6 +13,7 @@ const MiB = 1n << 20n;
 /** Registers all tests. */
 export function thinContract(host: Host): void {
   thinLifecycleContract(host);
+  pendingThinContract(host);
 
   contractTest(
     host,
@@ -213,6 +214,48 @@ export function thinLifecycleContract(host: Host): void {
     await harness.csi.controller.deleteSnapshot({ snapshotId });
     await cleanUp(harness);
   });
+}
+
+/** Registers those about creations that a power cut interrupted, before the pool made the LV. */
+function pendingThinContract(host: Host): void {
+  /** Creates a volume and a snapshot of it, stops the driver, and makes the snapshot pending. */
+  const scene = async (harness: Harness, machine: HostMachine) => {
+    const request = { name: "cut", sourceVolumeId: await createThinVolume(harness) };
+    await harness.csi.controller.createSnapshot(request);
+    const lv = await snapshotLv(harness);
+    await harness.stop();
+    await machine.makePending(`${harness.groups[0]}/${lv.name}`);
+    return { request, pending: lv.uuid };
+  };
+  const snapshotLv = async (harness: Harness) => (await harness.lvs()).find(({ name }) => name.startsWith("snap-"))!;
+
+  contractTest(
+    host,
+    "a thin snapshot that a power cut interrupted is taken when it is requested again, not when its pool changes",
+    async (harness, machine) => {
+      const { request, pending } = await scene(harness, machine);
+      await using next = await harness.restart();
+      await createThinVolume(next);
+      const { snapshot } = await next.csi.controller.createSnapshot(request);
+      const lv = await snapshotLv(next);
+      assertEquals([lv.uuid === pending, lv.active], [false, true]);
+      await next.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await cleanUp(next);
+    },
+  );
+
+  contractTest(
+    host,
+    "a thin snapshot that a power cut interrupted does not outlive its volume",
+    async (harness, machine) => {
+      const { request } = await scene(harness, machine);
+      await using next = await harness.restart();
+      await next.csi.controller.deleteVolume({ volumeId: request.sourceVolumeId });
+      await next.waitUntilIdle();
+      assertEquals((await next.lvs()).filter(({ pool }) => pool !== undefined), []);
+      await cleanUp(next);
+    },
+  );
 }
 
 /** Creates a thin volume in the first group. */

@@ -61,11 +61,8 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     partialLvChange("made, suspended", suspend),
     // LVM creates a plain LV first, and makes it a snapshot in a second step.
     partialLvChange("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
-    // The pool's table is loaded last. After a crash before that, the next load takes the snapshot, while data is written.
-    partialLvChange(
-      "made, not taken by its pool yet",
-      (lv) => void (isThinCopy(lv) && (lv.content.isInconsistent = true)),
-    ),
+    // The pool makes a thin LV last. After a crash before that, the next change of the pool makes up for it.
+    partialLvChange("made, not by its pool yet", (lv) => void (lv.pool !== undefined && setPending(lv))),
     // LVM creates the LV of a pool's metadata first.
     partialLvChange("made, no pool yet", (lv) => void delete lv.thinPool),
   ],
@@ -104,8 +101,9 @@ function partialLvChange(name: string, apply: (lv: FakeLv) => void): CrashMoment
   };
 }
 
-function isThinCopy({ pool, origin, tags }: FakeLv): boolean {
-  return pool !== undefined && origin !== undefined && [...tags].some((tag) => tag.startsWith("denolith.volume="));
+function setPending(lv: FakeLv): void {
+  lv.active = false;
+  lv.pending = true;
 }
 
 function suspend(lv: FakeLv): void {

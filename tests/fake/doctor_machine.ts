@@ -35,7 +35,7 @@ export function diagnose(machine: FakeMachine, options: Partial<DoctorOptions> =
 /** Adds a thin pool of the driver that has free space. @returns the pool, for changes */
 export function addPool({ machine, group, lv }: HealthyMachine): FakePool {
   const thinPool: FakePool = {
-    ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84, zeroes: true },
+    ...{ metadataSize: 4n << 20n, transactionId: 0, dataPercent: 40, metadataPercent: 10.84, zeroes: true },
     ...{ health: "", monitored: false, residualData: new Set<string>() },
   };
   const tags = new Set([`denolith=${DRIVER}`, "denolith.pool=made"]);

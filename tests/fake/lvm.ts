@@ -29,7 +29,15 @@ import { isSelected } from "./lvm_selection.ts";
 import { lvcreate } from "./lvcreate.ts";
 import { refuseFullMetadata } from "./metadata_area.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
-import { confirmRemoval, extendMetadata, isCowSnapshot, isCowSnapshotOf, removeThin } from "./thin.ts";
+import {
+  confirmRemoval,
+  extendMetadata,
+  isCowSnapshot,
+  isCowSnapshotOf,
+  makePending,
+  refusePending,
+  removeThin,
+} from "./thin.ts";
 
 /** Runs `lvm SUBCOMMAND …`. */
 export function lvm(machine: FakeMachine, args: readonly string[]): Output {
@@ -113,6 +121,7 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   }
   const { group, lv } = found;
   if (group.missingPvs > 0) return missingPvsError(group);
+  if (lv.thinPool !== undefined) makePending(group, lv.name);
   if (options.has("--poolmetadatasize")) {
     return extendMetadata(group, lv, parseExtents(singleValue(options, "--poolmetadatasize"), group), freeBytes(group));
   }
@@ -188,6 +197,8 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
   if (activate === "y" && lv.activationSkip) return ok(); // as LVM, which prints no error
+  const missing = activate === "y" ? refusePending(lv) : undefined;
+  if (missing !== undefined) return missing;
   const pool = group.lvs.find(({ name }) => name === lv.pool);
   if (activate === "y" && pool?.active === false) Object.assign(pool, { minor: machine.nextMinor(), active: true });
   if (pool?.thinPool !== undefined && !options.has("--config")) pool.thinPool.monitored = true;

@@ -64,6 +64,10 @@ export interface FakeLv {
   pool?: string;
   /** The numbers of the chunks of its pool that were allocated when it was written to, as a thin LV. */
   thinChunks?: Set<number>;
+  /** The number of the transaction of its pool before the one that made it, as a thin LV. */
+  transactionId?: number;
+  /** True while its pool has not made it: `lvcreate` was interrupted after it had changed LVM's metadata. */
+  pending?: boolean;
   /** Its state as a thin pool. */
   thinPool?: FakePool;
   /** True if activating its group skips it. */
@@ -96,6 +100,8 @@ export interface FakeLv {
 /** A thin pool beside its LV, whose size is that of its data. */
 export interface FakePool {
   metadataSize: bigint;
+  /** The number of its last transaction: a creation or a removal in it. */
+  transactionId: number;
   /** Usage of its data and its metadata, in percent. */
   dataPercent: number;
   metadataPercent: number;

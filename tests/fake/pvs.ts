@@ -206,12 +206,13 @@ export function pvsegRow(group: FakeGroup, lv: FakeLv, { subLv, pvUuid, size }: 
 }
 
 /** Returns the row of the only segment of an LV in a report. */
-export function segRow({ name, pool, thinPool, segment = LINEAR }: FakeLv): Record<string, string> {
+export function segRow({ name, pool, thinPool, transactionId, segment = LINEAR }: FakeLv): Record<string, string> {
   return {
     lv_name: name,
     segtype: pool !== undefined ? "thin" : thinPool !== undefined ? "thin-pool" : segment.type,
     stripes: pool !== undefined ? "0" : `${segment.stripes}`,
     stripe_size: `${segment.stripeSize}`,
+    transaction_id: pool !== undefined ? `${transactionId ?? 0}` : `${thinPool?.transactionId ?? ""}`,
   };
 }
 

@@ -69,7 +69,7 @@ export function addInconsistencies({ machine, group, lv }: Healthy): void {
 export function thinPart({ group, lv }: Healthy) {
   const inactive = { ...lv, active: false };
   const thinPool: FakePool = {
-    ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84 },
+    ...{ metadataSize: 4n << 20n, transactionId: 1, dataPercent: 40, metadataPercent: 10.84 },
     ...{ zeroes: true, health: "", monitored: false, residualData: new Set<string>() },
   };
   const pool = {

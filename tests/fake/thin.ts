@@ -6,7 +6,16 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { allocate, freeBytes, LINEAR, pmspareBytes } from "./pvs.ts";
-import { blankContent, failure, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok } from "./machine.ts";
+import {
+  blankContent,
+  type DeviceContent,
+  failure,
+  type FakeGroup,
+  type FakeLv,
+  type FakeMachine,
+  type FakePool,
+  ok,
+} from "./machine.ts";
 
 /** The bytes of metadata that LVM gives to a small pool, and once more to its spare. */
 const METADATA_BYTES = 4n << 20n;
@@ -22,6 +31,7 @@ export function createPool(
 ): Output {
   const thinPool: FakePool = {
     metadataSize: METADATA_BYTES,
+    transactionId: 0,
     dataPercent: 0,
     metadataPercent: 10.84,
     zeroes,
@@ -61,16 +71,41 @@ export function createThin(
       `  Cannot create new thin volume, free space in thin pool ${group.name}/${newLv.pool} reached threshold.`,
     );
   }
+  makePending(group, newLv.pool);
   const content = origin === undefined
     ? { ...blankContent(), data: pool.zeroes ? new Set<string>() : pool.residualData }
-    : {
-      ...origin.content,
-      signatures: origin.content.signatures.map((signature) => ({ ...signature })),
-      data: new Set(origin.content.data),
-    };
+    : copyContent(origin);
   if (monitored) pool.monitored = true;
-  group.lvs.push({ ...newLv, content, ...(origin && { origin: { name: origin.name, size: origin.size } }) });
+  const transactionId = pool.transactionId++;
+  const ofOrigin = origin && { origin: { name: origin.name, size: origin.size } };
+  group.lvs.push({ ...newLv, content, transactionId, ...ofOrigin });
   return ok(`  Logical volume "${newLv.name}" created.\n`);
+}
+
+function copyContent({ content }: FakeLv): DeviceContent {
+  return {
+    ...content,
+    signatures: content.signatures.map((signature) => ({ ...signature })),
+    data: new Set(content.data),
+  };
+}
+
+/**
+ * Makes the LVs that a pool has not made yet: LVM sends the pool the messages about them before or with its next change.
+ * A snapshot gets what its origin has by now.
+ */
+export function makePending(group: FakeGroup, pool: string): void {
+  for (const lv of group.lvs.filter((lv) => lv.pool === pool && lv.pending)) {
+    delete lv.pending;
+    const origin = group.lvs.find(({ name }) => name === lv.origin?.name);
+    if (origin !== undefined) lv.content = copyContent(origin);
+  }
+}
+
+/** Returns the failure of the activation of an LV that its pool has not made. */
+export function refusePending({ pending, minor }: FakeLv): Output | undefined {
+  if (!pending) return undefined;
+  return failure(5, `  device-mapper: reload ioctl on  (253:${minor}) failed: No data available`);
 }
 
 /** Reports whether an LV is a copy-on-write snapshot of another one. LVM removes these with their origin. */
@@ -109,6 +144,10 @@ export function removeThin(group: FakeGroup, lv: FakeLv): boolean {
   const pool = group.lvs.find(({ name }) => name === lv.pool)?.thinPool;
   if (pool === undefined && lv.thinPool === undefined) return false;
   if (pool !== undefined) {
+    // LVM adds the removal to a transaction that is pending, unless it makes the removed LV first
+    const isPending = group.lvs.some((other) => other !== lv && other.pool === lv.pool && other.pending);
+    if (!isPending || lv.pending) pool.transactionId++;
+    makePending(group, lv.pool!);
     pool.residualData = pool.residualData.union(lv.content.data);
     const poolBytes = Number(group.lvs.find(({ name }) => name === lv.pool)!.size);
     pool.dataPercent = Math.max(0, pool.dataPercent - 100 * (lv.thinChunks?.size ?? 0) * CHUNK_BYTES / poolBytes);

@@ -12,7 +12,7 @@ import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
-import { lockGroup, realCgroups } from "./real_host.ts";
+import { lockGroup, makePending, realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
 
@@ -62,7 +62,8 @@ async function cleanUp(): Promise<void> {
 const host: Host = {
   name: "lvm",
   groups: GROUPS,
-  setUp: () => Promise.resolve({ exec, lockGroup, openDevice: Deno.open, detachPv, [Symbol.asyncDispose]: cleanUp }),
+  setUp: () =>
+    Promise.resolve({ exec, lockGroup, openDevice: Deno.open, makePending, detachPv, [Symbol.asyncDispose]: cleanUp }),
   skips: isSkipped,
   cgroups: (root) => realCgroups(exec, root),
 };

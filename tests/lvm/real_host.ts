@@ -8,6 +8,7 @@ import type { Exec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import { Lvm } from "../../lvm/model/client.ts";
 import { openExec } from "../../lvm/shell/open.ts";
+import { run } from "../demo/command.ts";
 import type { Host, HostCgroups } from "../contract/host.ts";
 import { isSkipped } from "./skipped_tests.ts";
 
@@ -38,7 +39,8 @@ export async function realHost(name: string): Promise<Host> {
   return {
     name: "lvm",
     groups,
-    setUp: () => Promise.resolve({ exec, lockGroup, openDevice: Deno.open, [Symbol.asyncDispose]: cleanUp }),
+    setUp: () =>
+      Promise.resolve({ exec, lockGroup, openDevice: Deno.open, makePending, [Symbol.asyncDispose]: cleanUp }),
     skips: isSkipped,
     cgroups: (root) => realCgroups(exec, root),
   };
@@ -84,4 +86,37 @@ export async function realCgroups(exec: Exec, root: string): Promise<HostCgroups
       await runAsAdmin("umount", root);
     },
   };
+}
+
+/**
+ * Makes the last LV of a thin pool pending: LVM's metadata get back the message that it is to be made, and the pool has
+ * neither its device nor the transaction.
+ */
+export async function makePending(path: string): Promise<void> {
+  const [group, name] = path.split("/") as [string, string];
+  const fieldsOf = async (path: string, fields: string) =>
+    (await run("read thin LVs", "lvm", ["lvs", "--noheadings", "-o", fields, path])).trim().split(/\s+/) as [
+      string,
+      string,
+    ];
+  const [thinId, pool] = await fieldsOf(path, "thin_id,pool_lv");
+  const transaction = Number((await fieldsOf(`${group}/${pool}`, "transaction_id"))[0]);
+  await run("deactivate", "lvm", ["vgchange", "-qq", "-an", group]);
+  const file = await Deno.makeTempFile({ prefix: "denolith-metadata-" });
+  await run("save the metadata", "lvm", ["vgcfgbackup", "-qq", "--file", file, group]);
+  const saved = await Deno.readTextFile(file);
+  const end = `transaction_id = ${transaction}\n`;
+  const at = saved.indexOf(end, saved.indexOf('type = "thin-pool"')) + end.length;
+  await Deno.writeTextFile(file, `${saved.slice(0, at)}message1 {\ncreate = "${name}"\n}\n${saved.slice(at)}`);
+  await run("restore the metadata", "lvm", ["vgcfgrestore", "-qq", "--force", "--yes", "--file", file, group]);
+  await run("activate the pool", "lvm", ["lvchange", "-qq", "-ay", `${group}/${pool}`]);
+  const devices = (await run("list pools", "dmsetup", ["ls", "--target", "thin-pool"])).split("\n");
+  const device = devices.map((line) => line.split("\t")[0]!).find((line) =>
+    line.startsWith(group.replaceAll("-", "--"))
+  )!;
+  for (const message of [`delete ${thinId}`, `set_transaction_id ${transaction} ${transaction - 1}`]) {
+    await run("change the pool", "dmsetup", ["message", device, "0", message]);
+  }
+  await run("deactivate the pool", "lvm", ["lvchange", "-qq", "-an", `${group}/${pool}`]);
+  await Deno.remove(file);
 }
