@@ -15,7 +15,7 @@ import {
   uuidsIn,
 } from "../power_cuts/checks.ts";
 import { describeStep, LIVES, type Step, stepsToContinue, stepsToGiveUp, worldAfter } from "../power_cuts/life.ts";
-import { DISK_PATH, hideOtherDisks, RecordedDisk, type RepeatedDisk } from "../power_cuts/logged_disk.ts";
+import { DISK_PATH, prepareMachine, RecordedDisk, type RepeatedDisk } from "../power_cuts/logged_disk.ts";
 import { GROUP, Orchestrator } from "../power_cuts/orchestrator.ts";
 import { flushesAfter, type PowerCut } from "../power_cuts/power_cut.ts";
 import { seededRandom, seedOf } from "../rig/seeded_random.ts";
@@ -33,7 +33,7 @@ const CUTS_PER_LINE = 20;
 /** The mark before the first step. */
 const START = "start";
 
-await hideOtherDisks();
+await prepareMachine();
 
 /** A recorded life. */
 interface Recording {

@@ -86,6 +86,23 @@ export function worldAfter(steps: readonly Step[]): World {
   return { volumes, snapshots };
 }
 
+/**
+ * Returns the files that a volume must not have: those that steps write to other volumes, but for what it has of its
+ * source. A restored volume, or a clone, has no file that its source got later.
+ *
+ * @param found the names of the files that it has
+ * @param steps all steps, those after the present one included: the last one before a power cut may have had its effect
+ */
+export function foreignFiles(
+  found: readonly string[],
+  name: string,
+  steps: readonly Step[],
+  volume: VolumeState,
+): string[] {
+  const own = steps.flatMap((step) => step.do === "write" && step.volume === name ? [step.file] : []);
+  return found.filter((file) => !volume.files.includes(file) && !own.includes(file));
+}
+
 function change(
   volumes: Map<string, VolumeState>,
   name: string,
@@ -138,6 +155,9 @@ export function stepsToGiveUp(steps: readonly Step[], acknowledged: number): Ste
   ];
 }
 
+/** The parameters of a thin volume. Its pool is overwritten in the end, so it is no larger than it has to be. */
+const THIN = { thinProvision: "yes", thinPoolSize: "48Mi" };
+
 /** The lives that are recorded. */
 export const LIVES: Readonly<Record<string, readonly Step[]>> = {
   "a volume": [
@@ -166,13 +186,13 @@ export const LIVES: Readonly<Record<string, readonly Step[]>> = {
     { do: "settle" },
   ],
   "a thin volume": [
-    { do: "create", volume: "one", mib: 16, parameters: { thinProvision: "yes" } },
+    { do: "create", volume: "one", mib: 16, parameters: THIN },
     ...use("one", "first"),
     { do: "snapshot", snapshot: "cut", volume: "one" },
     { do: "write", volume: "one", file: "second" },
     ...release("one"),
     { do: "delete", volume: "one" },
-    { do: "create", volume: "restored", mib: 16, from: { snapshot: "cut" }, parameters: { thinProvision: "yes" } },
+    { do: "create", volume: "restored", mib: 16, from: { snapshot: "cut" }, parameters: THIN },
     { do: "stage", volume: "restored" },
     { do: "publish", volume: "restored" },
     ...release("restored"),
@@ -195,6 +215,7 @@ export const LIVES: Readonly<Record<string, readonly Step[]>> = {
     { do: "create", volume: "one", mib: 16 },
     ...use("one", "first"),
     { do: "create", volume: "copy", mib: 20, from: { volume: "one" } },
+    { do: "write", volume: "one", file: "later" },
     ...use("copy", "second"),
     ...release("copy"),
     ...release("one"),

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { describeStep, LIVES, type Step, stepsToContinue, stepsToGiveUp, worldAfter } from "./life.ts";
+import { describeStep, foreignFiles, LIVES, type Step, stepsToContinue, stepsToGiveUp, worldAfter } from "./life.ts";
 
 const STEPS = LIVES["a snapshot"]!;
 
@@ -33,4 +33,18 @@ Deno.test("an orchestrator that gives up repeats a creation without an answer, a
     "snapshot-cut",
     ...["unpublish-one", "unstage-one", "deleteSnapshot-cut", "delete-one", "settle"],
   ]);
+});
+
+Deno.test("a restored volume has no file newer than its snapshot", () => {
+  const steps = STEPS.slice(0, after("create-restored"));
+  const { volumes } = worldAfter(steps);
+  const foreign = (volume: string) => foreignFiles(["first", "second"], volume, STEPS, volumes.get(volume)!);
+  assertEquals(foreign("restored"), ["second"]);
+  assertEquals(foreign("one"), []);
+});
+
+Deno.test("a volume may have a file whose writing was not acknowledged", () => {
+  const { volumes } = worldAfter(STEPS.slice(0, after("snapshot-cut")));
+  assertEquals(volumes.get("one")!.files, ["first"]);
+  assertEquals(foreignFiles(["first", "second"], "one", STEPS, volumes.get("one")!), []);
 });

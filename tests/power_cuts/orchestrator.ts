@@ -4,14 +4,14 @@
  * @module
  */
 
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { connect, type CsiClient } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
 import { blockCapability, failureStatus, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
-import { type Step, type VolumeState, type World, worldAfter } from "./life.ts";
+import { foreignFiles, type Step, type VolumeState, type World, worldAfter } from "./life.ts";
 import { contentOf } from "./secret.ts";
 
 /** The only volume group. */
@@ -70,23 +70,25 @@ export class Orchestrator implements AsyncDisposable {
     onAcknowledged: (index: number) => Promise<void> = () => Promise.resolve(),
   ): Promise<void> {
     for (const [index, step] of steps.entries()) {
-      await this.#retry(step, worldAfter([...before, ...steps.slice(0, index)])).catch((error) => {
-        throw new Error(`${step.do} of step ${index}: ${(error as Error).message}`, { cause: error });
-      });
+      await this.#retry(step, worldAfter([...before, ...steps.slice(0, index)]), [...before, ...steps]).catch(
+        (error) => {
+          throw new Error(`${step.do} of step ${index}: ${(error as Error).message}`, { cause: error });
+        },
+      );
       await onAcknowledged(index);
     }
   }
 
-  async #retry(step: Step, world: World): Promise<void> {
+  async #retry(step: Step, world: World, all: readonly Step[]): Promise<void> {
     for (const start = performance.now();;) {
-      const call = this.#run(step, world);
+      const call = this.#run(step, world, all);
       const { code } = await failureStatus(call);
       if (!TRANSIENT.includes(code) || performance.now() - start > RETRY_MS) return await call;
       await this.#driver.idle();
     }
   }
 
-  async #run(step: Step, world: World): Promise<void> {
+  async #run(step: Step, world: World, all: readonly Step[]): Promise<void> {
     const { controller, node } = this.#csi;
     switch (step.do) {
       case "create":
@@ -129,7 +131,8 @@ export class Orchestrator implements AsyncDisposable {
         return void await node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability });
       case "publish":
         await node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability });
-        return await requireFiles(targetPath, volume);
+        await requireFiles(targetPath, volume);
+        return await requireNoOtherFiles(targetPath, step.volume, volume, all);
       case "grow":
         return void await node.nodeExpandVolume({ volumeId, volumePath: targetPath, volumeCapability });
       case "write":
@@ -187,4 +190,16 @@ async function requireFiles(targetPath: string, { type, files }: VolumeState): P
     }
     assert(found.every((byte, index) => byte === content[index]), `the file ${name} has another content`);
   }
+}
+
+/** Asserts that a filesystem has no file of another volume, such as one that its source got after it was copied. */
+async function requireNoOtherFiles(
+  targetPath: string,
+  name: string,
+  volume: VolumeState,
+  steps: readonly Step[],
+): Promise<void> {
+  if (volume.type === "block") return;
+  const found = (await Array.fromAsync(Deno.readDir(targetPath))).flatMap((entry) => entry.isFile ? [entry.name] : []);
+  assertEquals(foreignFiles(found, name, steps, volume), [], `volume ${name} has files that it must not have`);
 }
