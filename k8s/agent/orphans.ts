@@ -33,7 +33,7 @@ export const REMOVE_ORPHANS_ANNOTATION = `${LVM_GROUP}/remove-orphans`;
 export const NONE_KNOWN = "allow-empty";
 
 /** The type of the condition of an LVMNode about orphans. */
-const ORPHANS_CONDITION = "Orphans";
+export const ORPHANS_CONDITION = "Orphans";
 
 /** The maximum number of orphans that the condition names. */
 const MAX_NAMED_ORPHANS = 32;
@@ -90,6 +90,23 @@ export function orphansCondition(orphans: readonly OrphanLv[]): NewCondition {
   const message = `${orphans.length} of the driver's logical volumes have no object in the cluster: ${names}${more}. ` +
     "Nothing is done to them: see the events, or denolith status";
   return { type: ORPHANS_CONDITION, status: "True", reason: "OrphansFound", message };
+}
+
+/** An orphan as the condition of an LVMNode names it. */
+export interface NamedOrphan {
+  /** The volume group and the LV, as `GROUP/LV`. */
+  readonly logicalVolume: string;
+  /** Its size, for people. */
+  readonly size: string;
+  /** The UUID of its LV. */
+  readonly uuid: string;
+}
+
+/** Returns the orphans that the message of {@linkcode orphansCondition} names. */
+export function orphansInMessage(message: string): NamedOrphan[] {
+  return [...message.matchAll(/([^\s;]+) \(([\d.]+ [KMGTPE]?i?B)\), UUID ([\w-]+)/g)].map((
+    [, logicalVolume, size, uuid],
+  ) => ({ logicalVolume: logicalVolume!, size: size!, uuid: uuid! }));
 }
 
 /** Returns the message of the event about a new orphan. */

@@ -1,0 +1,135 @@
+/**
+ * What an answer rests on: events, Leases, and messages that the runbooks describe.
+ *
+ * @module
+ */
+
+import type { LvmNode } from "../api/lvm_objects.ts";
+import type { Event, Lease, Node, Pod } from "../api/objects.ts";
+import { isReady, isSilent, lastSignOfLife } from "./nodes.ts";
+import type { Problem, Severity } from "./problem.ts";
+import { SYMPTOM_CHAPTERS, type SymptomChapter, symptomOf } from "./symptoms.ts";
+
+/** Returns the time of an event's last occurrence (RFC 3339). */
+export function timeOfEvent({ lastTimestamp, series, eventTime, firstTimestamp, metadata }: Event): string {
+  return lastTimestamp ?? series?.lastObservedTime ?? eventTime ?? firstTimestamp ?? metadata.creationTimestamp ?? "";
+}
+
+/** Returns the last event with one of these reasons; `undefined` when there is none. */
+export function lastEvent(events: readonly Event[], ...reasons: readonly string[]): Event | undefined {
+  return events.filter(({ reason }) => reasons.includes(reason ?? ""))
+    .sort((a, b) => Date.parse(timeOfEvent(a)) - Date.parse(timeOfEvent(b))).at(-1);
+}
+
+/** Where a message comes from, for a problem. */
+export interface MessageSource {
+  /** The chapter of the runbooks that describes such messages. */
+  readonly chapter: SymptomChapter;
+  /** The object that has the problem, as `kind/name`. */
+  readonly object: string;
+  /** The reason when the runbooks do not describe the message. */
+  readonly reason: string;
+  /** The time since when it is so. */
+  readonly since?: string | undefined;
+  /** How bad it is; an error by default. */
+  readonly severity?: Severity;
+}
+
+/** Returns the problem that a message tells about, with what the runbooks say of it. */
+export function messageProblem(message: string, { chapter, object, reason, since, severity }: MessageSource): Problem {
+  const symptom = symptomOf(chapter, message);
+  return {
+    severity: symptom?.isWait === true ? "info" : severity ?? "error",
+    ...{ reason: symptom?.reason ?? reason, object, message },
+    ...(since !== undefined && since !== "" && { since }),
+    ...(symptom && { remedy: symptom.remedy }),
+    runbook: SYMPTOM_CHAPTERS[chapter],
+  };
+}
+
+/** Returns the problem that an event tells about. Its time is that of the first occurrence. */
+export function eventProblem(event: Event, source: Omit<MessageSource, "reason" | "since">): Problem {
+  const since = event.firstTimestamp ?? event.eventTime ?? timeOfEvent(event);
+  return messageProblem(event.message ?? "", { ...source, reason: event.reason ?? "Event", since });
+}
+
+/** The time after which a Lease that is not renewed has no holder, in milliseconds, when it does not say. */
+const LEASE_MS = 15_000;
+
+/** The allowance for clocks that differ, in milliseconds. */
+const CLOCK_SKEW_MS = 60_000;
+
+/** Reports whether the holder of a Lease renews it. */
+export function isHeld(lease: Lease | undefined, now: Date): boolean {
+  const { holderIdentity, renewTime, leaseDurationSeconds } = lease?.spec ?? {};
+  if (!holderIdentity) return false;
+  const durationMs = leaseDurationSeconds === undefined ? LEASE_MS : leaseDurationSeconds * 1_000;
+  return now.getTime() - Date.parse(renewTime ?? "") < durationMs + CLOCK_SKEW_MS;
+}
+
+/** Returns the problem that no controller holds the Lease of what should do the work. */
+export function noControllerProblem(object: string, lease: Lease | undefined, what: string): Problem {
+  const { holderIdentity, renewTime } = lease?.spec ?? {};
+  return {
+    ...{ severity: "error", reason: "NoController", object },
+    message: holderIdentity
+      ? `no ${what} is active: ${holderIdentity} held its Lease, and does not renew it`
+      : `no ${what} is active: nobody holds its Lease`,
+    ...(renewTime !== undefined && { since: renewTime }),
+    remedy: "Look at the pods of the controller and its log: kubectl --namespace denolith-system get pods,leases",
+    runbook: "claims-and-pods.md#no-active-controller",
+  };
+}
+
+/** Reports whether a pod has not ended. */
+export function isLive({ status }: Pod): boolean {
+  return status?.phase !== "Succeeded" && status?.phase !== "Failed";
+}
+
+/** What is known of the node of a claim or a snapshot. */
+export interface NodeEvidence {
+  /** The name of the node; absent while none was chosen. */
+  readonly nodeName?: string | undefined;
+  /** Its Node. */
+  readonly node?: Node | undefined;
+  /** Its LVMNode. */
+  readonly lvmNode?: LvmNode | undefined;
+  /** The Leases of agents. */
+  readonly agentLeases: readonly Lease[];
+  /** The time at which it was read. */
+  readonly now: Date;
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Returns what is wrong with the node of a claim or a snapshot. */
+export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unread }: NodeEvidence): Problem[] {
+  if (nodeName === undefined || unread.some((what) => what.startsWith("lvmnodes"))) return [];
+  const object = `node/${nodeName}`;
+  if (lvmNode === undefined) {
+    return [{
+      ...{ severity: "error", reason: node === undefined ? "NodeGone" : "NodeWithoutAgent", object },
+      message: node === undefined
+        ? "the Node does not exist, nor its LVMNode"
+        : "the node has no LVMNode: no agent of the driver has reported on it",
+      remedy: node === undefined
+        ? `If the node is gone for good: kubectl denolith forget-node ${nodeName}`
+        : "Find the pod of the node's agent in the driver's namespace, and read its log.",
+      runbook: "nodes-and-controllers.md#node-does-not-come-back",
+    }];
+  }
+  const seenMs = lastSignOfLife(lvmNode, agentLeases);
+  if (seenMs === undefined || !isSilent(seenMs, now)) return [];
+  const isDown = node !== undefined && !isReady(node);
+  return [{
+    ...{ severity: "error", reason: isDown ? "NodeDown" : "AgentSilent", object },
+    message: isDown
+      ? "the Node is not Ready, and its agent is silent"
+      : "its agent is silent: it gives no sign of life",
+    since: new Date(seenMs).toISOString(),
+    remedy: isDown
+      ? `Wait for the node. If it is gone for good: kubectl denolith forget-node ${nodeName}`
+      : "Read the log of the node's agent, and restart it.",
+    runbook: "nodes-and-controllers.md#node-does-not-come-back",
+  }];
+}

@@ -1,0 +1,231 @@
+/**
+ * The nodes of a cluster, as people see them: their agents, volume groups and thin pools.
+ *
+ * @module
+ */
+
+import { type NamedOrphan, ORPHANS_CONDITION, orphansInMessage } from "../agent/orphans.ts";
+import { nodeOfAgentLease, SILENT_AFTER_MS } from "../api/agent_leases.ts";
+import { NODE_CONDITIONS } from "../api/condition_reasons.ts";
+import { conditionsOf } from "../api/conditions.ts";
+import type { LvmNode, NodeThinPool, NodeVolumeGroup } from "../api/lvm_objects.ts";
+import type { Lease, Node } from "../api/objects.ts";
+import { quantityToBytes } from "../api/quantity.ts";
+import type { ClusterState } from "./cluster_state.ts";
+import { compareText, conditionOf, conditionProblem, type Problem } from "./problem.ts";
+
+/** The agent of a node: `NotReported` before its first report. */
+export type AgentState = "Alive" | "Silent" | "NotReported";
+
+/** A thin pool. Sizes are in bytes. */
+export interface PoolView {
+  /** Its name. */
+  readonly name: string;
+  /** Its size. */
+  readonly size: bigint;
+  /** True if the driver created it, and extends it. */
+  readonly owned: boolean;
+  /** Usage of its data, in percent. */
+  readonly dataPercent?: number;
+  /** Usage of its metadata, in percent. */
+  readonly metadataPercent?: number;
+  /** The virtual size that may still be allocated. */
+  readonly availableVirtual?: bigint;
+  /** The ratio of overcommit. */
+  readonly overcommit?: string;
+}
+
+/** A volume group. Sizes are in bytes. */
+export interface GroupView {
+  /** Its name. */
+  readonly name: string;
+  /** Its size. */
+  readonly size: bigint;
+  /** The size that is free. */
+  readonly free: bigint;
+  /** The size that is used, in percent. */
+  readonly usedPercent: number;
+  /** The number of its physical volumes. */
+  readonly physicalVolumes: number;
+  /** The number of its physical volumes that are missing. */
+  readonly missing: number;
+  /** The number of the driver's volumes in it. */
+  readonly volumes: number;
+  /** True if LVM can create an LV in it. */
+  readonly writeable: boolean;
+  /** Its thin pools. */
+  readonly pools: readonly PoolView[];
+}
+
+/** A node. */
+export interface NodeView {
+  /** Its name. */
+  readonly name: string;
+  /** True if the Node is Ready; absent when there is no Node, or it may not be read. */
+  readonly ready?: boolean;
+  /** Its agent. */
+  readonly agent: AgentState;
+  /** The time of the last sign of life of its agent (RFC 3339). */
+  readonly seen?: string;
+  /** Its volume groups. */
+  readonly groups: readonly GroupView[];
+  /** The number of its orphans, as far as its agent names them. */
+  readonly orphans: number;
+}
+
+/** Returns the nodes with an LVMNode, in the order of their names. */
+export function nodeViews(state: ClusterState): NodeView[] {
+  return state.lvmNodes.map((lvmNode) => nodeView(lvmNode, state)).sort((a, b) => compareText(a.name, b.name));
+}
+
+function nodeView(lvmNode: LvmNode, { nodes, agentLeases, now }: ClusterState): NodeView {
+  const { name } = lvmNode.metadata;
+  const node = nodes.find(({ metadata }) => metadata.name === name);
+  const seenMs = lastSignOfLife(lvmNode, agentLeases);
+  return {
+    name,
+    ...(node && { ready: isReady(node) }),
+    agent: seenMs === undefined ? "NotReported" : isSilent(seenMs, now) ? "Silent" : "Alive",
+    ...(seenMs !== undefined && { seen: new Date(seenMs).toISOString() }),
+    groups: (lvmNode.status?.volumeGroups ?? []).map(groupView).sort((a, b) => compareText(a.name, b.name)),
+    orphans: orphanCount(lvmNode),
+  };
+}
+
+/** Reports whether a Node is Ready. */
+export function isReady(node: Node): boolean {
+  return node.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
+}
+
+/** Returns the time of the last sign of life of an agent, in milliseconds; `undefined` before the first one. */
+export function lastSignOfLife({ metadata: { name }, status }: LvmNode, leases: readonly Lease[]): number | undefined {
+  const renewals = leases.filter((lease) => nodeOfAgentLease(lease) === name).map(({ spec }) => spec?.renewTime);
+  const times = [status?.lastUpdateTime, ...renewals].map((time) => Date.parse(time ?? ""));
+  const known = times.filter((ms) => !Number.isNaN(ms));
+  return known.length === 0 ? undefined : Math.max(...known);
+}
+
+/** Reports whether an agent with such a last sign of life is silent, by the clock of this machine. */
+export function isSilent(seenMs: number, now: Date): boolean {
+  return now.getTime() - seenMs >= SILENT_AFTER_MS;
+}
+
+function groupView(group: NodeVolumeGroup): GroupView {
+  const [size, free] = [quantityToBytes(group.size) ?? 0n, quantityToBytes(group.free) ?? 0n];
+  return {
+    ...{ name: group.name, size, free, usedPercent: usedPercent(size, free) },
+    ...{ physicalVolumes: group.pvCount, missing: group.missingPVCount, writeable: group.writeable },
+    volumes: group.volumes?.length ?? 0,
+    pools: (group.thinPools ?? []).map(poolView).sort((a, b) => compareText(a.name, b.name)),
+  };
+}
+
+/** Returns what is used of a size, in percent, rounded up: a group with no free space is full, and no other one is. */
+export function usedPercent(size: bigint, free: bigint): number {
+  if (size === 0n) return 0;
+  const percent = Number((size - free) * 100n / size);
+  return free === 0n ? 100 : percent;
+}
+
+function poolView(pool: NodeThinPool): PoolView {
+  const { name, size, owned = false, dataPercent, metadataPercent, availableVirtual, overcommit } = pool;
+  const available = quantityToBytes(availableVirtual);
+  return {
+    ...{ name, size: quantityToBytes(size) ?? 0n, owned },
+    ...(dataPercent !== undefined && { dataPercent }),
+    ...(metadataPercent !== undefined && { metadataPercent }),
+    ...(available !== undefined && { availableVirtual: available }),
+    ...(overcommit !== undefined && { overcommit }),
+  };
+}
+
+function orphanCount(lvmNode: LvmNode): number {
+  const { status, message = "" } = conditionOf(lvmNode, ORPHANS_CONDITION) ?? {};
+  return status === "True" ? Number(/^(\d+) /.exec(message)?.[1] ?? 1) : 0;
+}
+
+/** An orphan on a node. */
+export interface OrphanView extends NamedOrphan {
+  /** The node. */
+  readonly node: string;
+  /** The time since when the node has orphans (RFC 3339). */
+  readonly since?: string;
+}
+
+/** Returns the orphans that agents name, in the order of their nodes. An agent names no more than some dozens. */
+export function orphanViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): OrphanView[] {
+  return lvmNodes.flatMap((lvmNode) => {
+    const { status, message = "", lastTransitionTime: since } = conditionOf(lvmNode, ORPHANS_CONDITION) ?? {};
+    if (status !== "True") return [];
+    return orphansInMessage(message).map((orphan) => ({
+      node: lvmNode.metadata.name,
+      ...orphan,
+      ...(since !== undefined && { since }),
+    }));
+  }).sort((a, b) => compareText(a.node, b.node) || compareText(a.logicalVolume, b.logicalVolume));
+}
+
+/** Returns the problems of the nodes. */
+export function nodeProblems(state: ClusterState): Problem[] {
+  const views = nodeViews(state);
+  return [
+    ...views.flatMap((view) => agentProblems(view)),
+    ...state.lvmNodes.flatMap((lvmNode) =>
+      conditionsOf(lvmNode).filter(({ status }) => status === "True").map((condition) =>
+        conditionProblem(
+          condition,
+          {
+            object: `node/${lvmNode.metadata.name}`,
+            severity: condition.reason === "ThinPoolFull" || condition.reason === "PhysicalVolumesMissing"
+              ? "error"
+              : "warning",
+          },
+          NODE_CONDITIONS[condition.type as keyof typeof NODE_CONDITIONS],
+        )
+      )
+    ),
+    ...views.flatMap(groupProblems),
+  ];
+}
+
+function agentProblems({ name, ready, agent, seen }: NodeView): Problem[] {
+  if (agent === "Alive") return [];
+  const isDown = ready === false;
+  return [{
+    severity: "error",
+    reason: agent === "Silent" ? "AgentSilent" : "AgentNotReported",
+    object: `node/${name}`,
+    message: agent === "NotReported"
+      ? "its agent has not reported yet"
+      : isDown
+      ? "the Node is not Ready, and its agent is silent"
+      : "its agent is silent: it gives no sign of life",
+    ...(seen !== undefined && { since: seen }),
+    remedy: isDown
+      ? "Wait for the node. If it is gone for good: kubectl denolith forget-node " + name
+      : "Read the log of the agent's pod. Until the agent reports, its node gets no new volumes.",
+    runbook: isDown ? "nodes-and-controllers.md#node-does-not-come-back" : "nodes-and-controllers.md#reconcile-failing",
+  }];
+}
+
+function groupProblems({ name, groups }: NodeView): Problem[] {
+  return groups.flatMap((group): Problem[] => {
+    const object = `node/${name}`;
+    const problems: Problem[] = [];
+    if (group.size > 0n && group.free === 0n) {
+      problems.push({
+        ...{ severity: "warning", reason: "VolumeGroupFull", object },
+        message: `volume group ${group.name} has no free space`,
+        ...{ remedy: "Add a disk, or delete claims.", runbook: "storage.md#volume-group-full" },
+      });
+    }
+    if (!group.writeable) {
+      problems.push({
+        ...{ severity: "warning", reason: "VolumeGroupReadOnly", object },
+        message: `LVM can create nothing in volume group ${group.name} now`,
+        remedy: `See kubectl denolith doctor ${name}.`,
+      });
+    }
+    return problems;
+  });
+}

@@ -1,0 +1,84 @@
+/**
+ * The whole cluster in one answer: nodes, volume groups, thin pools, volumes, snapshots, orphans, how full it is, what
+ * is wrong, and since when.
+ *
+ * @module
+ */
+
+import type { ClusterState } from "./cluster_state.ts";
+import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
+import { compareProblems, type Problem } from "./problem.ts";
+import { snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
+
+/** Numbers of objects by their states, in the order of the states' names. */
+export type Counts = Readonly<Record<string, number>>;
+
+/** A cluster. Sizes are in bytes. */
+export interface Overview {
+  /** The driver. */
+  readonly driver: string;
+  /** The size of all volume groups. */
+  readonly size: bigint;
+  /** What of it is free. */
+  readonly free: bigint;
+  /** What of it is used, in percent. */
+  readonly usedPercent: number;
+  /** The nodes. */
+  readonly nodes: readonly NodeView[];
+  /** The volumes by their states. */
+  readonly volumes: Counts;
+  /** The snapshots by their states. */
+  readonly snapshots: Counts;
+  /** The number of logical volumes without objects. */
+  readonly orphans: number;
+  /** What is wrong, the worst first. */
+  readonly problems: readonly Problem[];
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Returns the overview of a cluster. */
+export function overviewOf(state: ClusterState): Overview {
+  const nodes = nodeViews(state);
+  const groups = nodes.flatMap(({ groups }) => groups);
+  const [size, free] = [groups.reduce((sum, { size }) => sum + size, 0n), groups.reduce((sum, g) => sum + g.free, 0n)];
+  const [volumes, snapshots] = [volumeViews(state), snapshotViews(state)];
+  const claims = new Map(volumes.map(({ id, claim }) => [id, claim]));
+  const names = new Map(snapshots.map(({ id, volumeSnapshot }) => [id, volumeSnapshot]));
+  const nameOf = (kind: string, known: string | undefined, id: string) => known === undefined ? id : `${kind}/${known}`;
+  return {
+    ...{ driver: state.driver, size, free, usedPercent: usedPercent(size, free), nodes, unread: state.unread },
+    volumes: countBy(volumes.map(({ state }) => state)),
+    snapshots: countBy(snapshots.map(({ state }) => state)),
+    orphans: nodes.reduce((sum, { orphans }) => sum + orphans, 0),
+    problems: [
+      ...nodeProblems(state),
+      ...withoutAgent(state, nodes),
+      ...state.volumes.flatMap((volume) => {
+        const { name } = volume.metadata;
+        return volumeProblems(volume, nameOf("claim", claims.get(name), `lvmvolume/${name}`));
+      }),
+      ...state.snapshots.flatMap((snapshot) => {
+        const { name } = snapshot.metadata;
+        return snapshotProblems(snapshot, nameOf("volumesnapshot", names.get(name), `lvmsnapshot/${name}`));
+      }),
+    ].sort(compareProblems),
+  };
+}
+
+/** Returns a problem for each node that has volumes and no LVMNode. */
+function withoutAgent({ volumes }: ClusterState, nodes: readonly NodeView[]): Problem[] {
+  const known = new Set(nodes.map(({ name }) => name));
+  const without = Map.groupBy(volumes, ({ spec }) => spec.nodeName);
+  return [...without].filter(([name]) => !known.has(name)).map(([name, { length }]) => ({
+    ...{ severity: "error", reason: "NodeWithoutAgent", object: `node/${name}` },
+    message: `it has ${length} ${length === 1 ? "volume" : "volumes"}, and no LVMNode: the node is gone, or its agent`,
+    remedy: `If it is gone for good: kubectl denolith forget-node ${name}`,
+    runbook: "nodes-and-controllers.md#node-does-not-come-back",
+  }));
+}
+
+function countBy(states: readonly string[]): Counts {
+  const counts = Map.groupBy(states, (state) => state);
+  return Object.fromEntries([...counts].map(([state, { length }]) => [state, length] as const).sort());
+}

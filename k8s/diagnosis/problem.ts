@@ -1,0 +1,84 @@
+/**
+ * Problems of a cluster, as they are told to people: what is wrong, since when, and what to do.
+ *
+ * @module
+ */
+
+import { type AnyCondition, conditionsOf } from "../api/conditions.ts";
+import type { ReasonDescription } from "../api/condition_reasons.ts";
+
+/** How bad a problem is. */
+export type Severity = "error" | "warning" | "info";
+
+/** A problem. */
+export interface Problem {
+  /** How bad it is: of a `warning` work goes on, and of an `info` nothing is to be done but waiting. */
+  readonly severity: Severity;
+  /** The kind of problem, in one CamelCase word. */
+  readonly reason: string;
+  /** The object that has it, as `kind/name`. */
+  readonly object: string;
+  /** What is wrong, in a sentence. */
+  readonly message: string;
+  /** The time since when it is so (RFC 3339), where that is known. */
+  readonly since?: string;
+  /** What to do, in a sentence. */
+  readonly remedy?: string;
+  /** The chapter of the runbooks, as `page.md#chapter`. */
+  readonly runbook?: string;
+}
+
+/** A condition with a reason and a message, as our own kinds and Kubernetes' have it. */
+export interface ToldCondition extends AnyCondition {
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+/** Returns the condition of a type, if an object has it. */
+export function conditionOf<C extends ToldCondition>(
+  object: { status?: { conditions?: C[] } } | undefined,
+  type: string,
+): C | undefined {
+  return object === undefined ? undefined : conditionsOf(object).find((condition) => condition.type === type);
+}
+
+/** The problem that a condition tells about. */
+export function conditionProblem(
+  { reason = "", message = "", lastTransitionTime, type }: ToldCondition,
+  about: { readonly object: string; readonly severity: Severity },
+  reasons: Readonly<Record<string, ReasonDescription>> = {},
+): Problem {
+  const meaning = reasons[reason]?.meaning;
+  return {
+    ...about,
+    reason: reason || type,
+    message,
+    ...(lastTransitionTime !== undefined && { since: lastTransitionTime }),
+    ...(meaning !== undefined && { remedy: plainText(meaning), ...linkOf(meaning) }),
+  };
+}
+
+/** Returns a text in Markdown without links and code. */
+function plainText(markdown: string): string {
+  return markdown.replace(/:? \[runbook\]\([^)]*\)/g, "").replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll("`", "");
+}
+
+/** Returns the chapter of the runbooks that a text in Markdown links to. */
+function linkOf(markdown: string): { runbook: string } | undefined {
+  const [, runbook] = /\]\(\.\.\/guides\/([^)]+)\)/.exec(markdown) ?? [];
+  if (runbook === undefined) return undefined;
+  return { runbook: runbook.startsWith("runbooks/") ? runbook.slice("runbooks/".length) : `../${runbook}` };
+}
+
+const SEVERITIES: readonly Severity[] = ["error", "warning", "info"];
+
+/** Compares problems: the worst first, and among equals the oldest. */
+export function compareProblems(a: Problem, b: Problem): number {
+  return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) ||
+    compareText(a.since ?? "9", b.since ?? "9") || compareText(a.object, b.object);
+}
+
+/** Compares texts by their code units. */
+export function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

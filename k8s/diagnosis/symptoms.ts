@@ -1,0 +1,324 @@
+/**
+ * The messages that the runbooks describe, with the cause and what to do. A message of an event, a condition or an
+ * object is looked up here, so that the answer says more than its words.
+ *
+ * @module
+ */
+
+/** A symptom. */
+export interface Symptom {
+  /** The cause, in one CamelCase word. */
+  readonly reason: string;
+  /** Parts of messages, as the runbooks quote them, with `…` for inserted values. */
+  readonly quotes: readonly string[];
+  /** What to do, in a sentence. */
+  readonly remedy: string;
+  /** True if nothing is to be done but waiting. */
+  readonly isWait?: boolean;
+}
+
+/** The chapters of the runbooks that describe messages, by what goes wrong. */
+export type SymptomChapter = "pending" | "expansion" | "limits" | "snapshot" | "mount" | "terminating";
+
+/** The chapters, as the pages of the runbooks have them. */
+export const SYMPTOM_CHAPTERS: Readonly<Record<SymptomChapter, string>> = {
+  pending: "claims-and-pods.md#claim-stays-pending",
+  expansion: "claims-and-pods.md#claim-does-not-expand",
+  limits: "claims-and-pods.md#io-limits-not-applied",
+  snapshot: "claims-and-pods.md#volumesnapshot-not-ready",
+  mount: "claims-and-pods.md#pod-cannot-mount-its-volume",
+  terminating: "claims-and-pods.md#volume-stays-terminating",
+};
+
+const AGENT_DOES_NOT_ANSWER: Symptom = {
+  reason: "AgentDoesNotAnswer",
+  quotes: ["the agent of node … has not answered within … s"],
+  remedy: "Read the log of the node's agent, and run denolith doctor on the node. The request is repeated.",
+};
+
+const AGENT_SILENT: Symptom = {
+  reason: "AgentSilent",
+  quotes: ["the agent of node … has not reported for minutes; see its log"],
+  remedy: "Restart the agent of the node. Until it reports, the node gets no new volumes.",
+};
+
+const SECRET_FORBIDDEN: Symptom = {
+  reason: "SecretForbidden",
+  quotes: ["the controller may not read it"],
+  remedy: "Remove the secret from the class, since the driver needs none, or create the Role.",
+};
+
+const UNEXPECTED_DATA: Symptom = {
+  reason: "UnexpectedData",
+  quotes: [
+    ...["it holds …", "it should hold … with the UUID …, but holds …"],
+    "its first 4 KiB are not zeros, though it was never formatted",
+  ],
+  remedy:
+    "Something else wrote to the device, and nothing is overwritten. Look at the data before you delete the claim.",
+};
+
+/**
+ * The symptoms of each chapter. Of several that a message has, the first one counts: what keeps a volume group from
+ * being used comes before its being full.
+ */
+export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
+  pending: [
+    {
+      reason: "PhysicalVolumesMissing",
+      quotes: ["not enough free space in … (… of its physical volumes are missing)"],
+      remedy: "Attach the missing disk, or remove it from the volume group: until then LVM creates nothing in it.",
+    },
+    {
+      reason: "VolumeGroupUnresponsive",
+      quotes: ["not enough free space in … (it does not respond)"],
+      remedy: "LVM waits for a disk of the volume group. Find it with denolith doctor and dmesg on the node.",
+    },
+    {
+      reason: "VolumeGroupUnreadable",
+      quotes: ["not enough free space in … (it cannot be read: …)"],
+      remedy: "LVM does not find the volume group on its disks. Run denolith doctor on the node.",
+    },
+    {
+      reason: "VolumeGroupReadOnly",
+      quotes: ["not enough free space in … (read-only or exported)"],
+      remedy: "The volume group accepts no changes. Run denolith doctor on the node, which names the remedy.",
+    },
+    {
+      reason: "NoSpace",
+      quotes: ["not enough free space in … (… free)"],
+      remedy: "Free space in the volume group, add a disk to it, or correct the class, if it names the wrong one.",
+    },
+    {
+      reason: "NoSuchVolumeGroup",
+      quotes: ["none matches …; there are …"],
+      remedy: "Correct the volume group in the class, or create the volume group on the node.",
+    },
+    {
+      reason: "NodeWithoutAgent",
+      quotes: ["none of … has an agent of the driver; those that have one: …"],
+      remedy: "Find the pod of the node's agent in the driver's namespace, and read its log.",
+    },
+    {
+      reason: "DriverNotRegistered",
+      quotes: ["node …: … is not registered there", "…: registered on …"],
+      remedy:
+        "kubelet of the node does not know the driver: check that the agent's pod is ready, and its kubelet directory.",
+    },
+    {
+      reason: "NodeExcludedByClass",
+      quotes: ["node …: not in the allowedTopologies of the class"],
+      remedy: "The scheduler chooses again. If it cannot, the pod's node selector contradicts the class.",
+    },
+    AGENT_DOES_NOT_ANSWER,
+    AGENT_SILENT,
+    {
+      reason: "AccessModeUnsupported",
+      quotes: ["a node-local volume is for one node"],
+      remedy: "Create the claim with ReadWriteOnce: all pods of the node can share the volume.",
+    },
+    {
+      reason: "UnknownParameter",
+      quotes: ["parameter …: unknown; did you mean …?"],
+      remedy: "Delete the class and create it again with the right parameter. Waiting claims use it at once.",
+    },
+    {
+      reason: "NoSuchClass",
+      quotes: ["storageClassName …: there is no such class"],
+      remedy: "Create the class, or a claim with another class.",
+    },
+    {
+      reason: "SourceUnsuitable",
+      quotes: ["dataSource: … is being deleted", "… is of the driver …", "… (requested: …)"],
+      remedy: "The claim cannot be created from this source. Name another source, or ask for the same volume mode.",
+    },
+    {
+      reason: "SourceNotReady",
+      quotes: ["dataSource: … is not bound yet", "… is not ready yet", "…: does not exist"],
+      remedy: "Wait for the source of the claim, or create it. The request is repeated.",
+      isWait: true,
+    },
+    {
+      reason: "SourceOnOtherNode",
+      quotes: ["…: the source is on node …, and volumes from it are created there"],
+      remedy: "The scheduler chooses again. Bind the pod to the source's node, or use a class with Immediate.",
+    },
+    SECRET_FORBIDDEN,
+  ],
+  expansion: [
+    {
+      reason: "OriginInUse",
+      quotes: ["it is in use and has the snapshots …"],
+      remedy: "Stop the pods, and start them after the expansion, or delete the snapshots.",
+    },
+    {
+      reason: "SnapshotOpen",
+      quotes: ["of its snapshots …, … is open"],
+      remedy: "Unmount the snapshot on the node: lsof and findmnt show who uses it.",
+    },
+    AGENT_DOES_NOT_ANSWER,
+    AGENT_SILENT,
+    {
+      reason: "NoSpace",
+      quotes: ["not enough free space", "Insufficient free space", "does not fit"],
+      remedy: "Ask for less, down to the current size, or extend the volume group.",
+    },
+  ],
+  limits: [
+    {
+      reason: "NoSuchAttributesClass",
+      quotes: ["VolumeAttributesClass … does not exist"],
+      remedy: "Create the class, or name another one in the claim.",
+    },
+    {
+      reason: "WrongAttributesClass",
+      quotes: ["cannot change; what can are …", "parameter … must be …"],
+      remedy: "Create another class, since its parameters cannot be changed, and name it in the claim.",
+    },
+    {
+      reason: "IoControllerNotEnabled",
+      quotes: ["the io controller is not enabled for the cgroups of pods"],
+      remedy: "Restart kubelet, which enables it, and then the pod.",
+    },
+    {
+      reason: "NoCgroup2",
+      quotes: ["no cgroup v2 is mounted there", "no io controller"],
+      remedy: "Boot the node with the unified hierarchy (systemd.unified_cgroup_hierarchy=1).",
+    },
+    {
+      reason: "NoCgroupRoot",
+      quotes: ["the mount point of cgroup v2 is not configured"],
+      remedy: "Apply the manifests of this version, or start the agent with --cgroup-root.",
+    },
+    {
+      reason: "NoPodCgroup",
+      quotes: ["has no cgroup below …"],
+      remedy: "Search for the pod's UID below /sys/fs/cgroup, and report a bug.",
+    },
+  ],
+  snapshot: [
+    {
+      reason: "NoSpace",
+      quotes: ["the COW space of … does not fit"],
+      remedy: "Use a smaller snapSize, or free space in the volume group. The request is then retried at once.",
+    },
+    {
+      reason: "NoSuchSnapshotClass",
+      quotes: ["volumeSnapshotClassName …: there is no such VolumeSnapshotClass"],
+      remedy: "Create the class again: waiting snapshots are retried at once.",
+    },
+    {
+      reason: "WrongParameter",
+      quotes: ["parameter …: unknown; did you mean …?", "parameter snapSize …"],
+      remedy: "Delete the class and create it again with the right parameter.",
+    },
+    AGENT_DOES_NOT_ANSWER,
+    AGENT_SILENT,
+    {
+      reason: "NoSuchSnapshot",
+      quotes: ["looking for snapshot …: … has none of that handle"],
+      remedy: "The id in source.snapshotHandle is wrong, or the snapshot is gone: see kubectl denolith snapshots.",
+    },
+    SECRET_FORBIDDEN,
+  ],
+  mount: [
+    {
+      reason: "DriverNotRegistered",
+      quotes: ["driver name … not found in the list of registered CSI drivers"],
+      remedy: "Check that the agent's pod on the node is ready, and its kubelet directory.",
+    },
+    {
+      reason: "Lost",
+      quotes: ["Lost: … was the logical volume … in volume group …"],
+      remedy:
+        "The logical volume is gone, and nothing is created in its place. Read the runbook before you delete anything.",
+    },
+    UNEXPECTED_DATA,
+    {
+      reason: "NotShared",
+      quotes: ["it was created with shared: no"],
+      remedy: "Another pod of the node uses the volume, and its class allows one. Stop that pod.",
+    },
+    {
+      reason: "UsedByAnotherPod",
+      quotes: ["the access mode allows one target"],
+      remedy: "Another pod uses the volume, and the claim has ReadWriteOncePod. Stop that pod.",
+    },
+    {
+      reason: "WrongFilesystemType",
+      quotes: ["mounting volume … as …: it was created for …"],
+      remedy: "Create the PersistentVolume again with the right fsType.",
+    },
+    {
+      reason: "FilesystemDamaged",
+      quotes: ["e2fsck …: exit …"],
+      remedy: "Run e2fsck -f on the node while no pod uses the volume. The pod then starts by itself.",
+    },
+    {
+      reason: "VolumeGroupUnresponsive",
+      quotes: ["volume group … does not respond; look for a disk among …"],
+      remedy: "LVM waits for a disk. Find it with denolith doctor and dmesg on the node.",
+    },
+    {
+      reason: "VolumeGroupUnreadable",
+      quotes: ["volume group … cannot be read: …; look at its disks … (dmesg)"],
+      remedy: "LVM does not find the volume group on its disks. Run denolith doctor on the node.",
+    },
+    {
+      reason: "WrongMkfsOptions",
+      quotes: ["… created …, but … was requested, and it would not be mounted as that again; …"],
+      remedy: "Correct mke2fs.conf of the node, or mkfsOptions of the class. The volume has no data yet.",
+    },
+    {
+      reason: "NotActive",
+      quotes: ["LVM reported success, but … is not active (see volume_list in lvm.conf)"],
+      remedy: "The host's LVM configuration keeps the volume group inactive: denolith doctor names the setting.",
+    },
+  ],
+  terminating: [
+    {
+      reason: "InUse",
+      quotes: ["deleting volume …: … is in use; unpublish and unstage it first"],
+      remedy: "It is deleted as soon as it is unmounted. findmnt and lsof on the node show who uses it.",
+    },
+    {
+      reason: "HasSnapshots",
+      quotes: ["it is the origin of the snapshots …; delete them first"],
+      remedy: "Delete its snapshots.",
+    },
+    {
+      reason: "NodeGone",
+      quotes: ["node … has no agent of the driver (no LVMNode …)"],
+      remedy: "If the node is gone for good: kubectl denolith forget-node NODE.",
+    },
+    AGENT_DOES_NOT_ANSWER,
+    AGENT_SILENT,
+    {
+      reason: "DeletedByOthers",
+      quotes: ["its … was deleted, but not by the driver"],
+      remedy: "Somebody else deleted the object, and the data is kept. To delete the volume, delete the claim.",
+    },
+    {
+      reason: "Replaced",
+      quotes: ["… with the UUID … has taken its place"],
+      remedy: "Another logical volume has the volume's tags. Read the runbook before you delete anything.",
+    },
+  ],
+};
+
+const PATTERNS = new Map<string, RegExp>();
+
+/** Returns the pattern of a quote: `…` stands for anything. */
+function patternOf(quote: string): RegExp {
+  const known = PATTERNS.get(quote);
+  if (known !== undefined) return known;
+  const pieces = quote.split("…").map((piece) => piece.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"));
+  const pattern = new RegExp(pieces.join("[^]{0,2000}?"));
+  PATTERNS.set(quote, pattern);
+  return pattern;
+}
+
+/** Returns the symptom that a message has; `undefined` for a message that the runbooks do not describe. */
+export function symptomOf(chapter: SymptomChapter, message: string): Symptom | undefined {
+  return SYMPTOMS[chapter].find(({ quotes }) => quotes.some((quote) => patternOf(quote).test(message)));
+}

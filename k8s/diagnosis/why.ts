@@ -1,0 +1,121 @@
+/**
+ * Why a claim is as it is: one answer from events, conditions, capacities, the scheduler's choice and the agent's words.
+ *
+ * @module
+ */
+
+import { quantityToBytes } from "../api/quantity.ts";
+import { classNameOf } from "../provisioner/claim.ts";
+import { formatBytes } from "../../lvm/size.ts";
+import { capacityTexts, type ClaimState, requestedBytes } from "./claim_state.ts";
+import { isSilent, lastSignOfLife } from "./nodes.ts";
+import type { Problem } from "./problem.ts";
+import { boundProblems } from "./why_bound.ts";
+import { pendingProblems } from "./why_pending.ts";
+import { terminatingProblems } from "./why_terminating.ts";
+import { stateOf } from "./volumes.ts";
+
+/** An answer. */
+export interface WhyAnswer {
+  /** What it is about, as `kind/namespace/name`. */
+  readonly object: string;
+  /** Its state, in one word. */
+  readonly state: string;
+  /** What is wrong, the cause first; empty when nothing is. */
+  readonly problems: readonly Problem[];
+  /** What the answer rests on: labels and texts. */
+  readonly facts: readonly (readonly [label: string, text: string])[];
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Explains a claim. */
+export function explainClaim(state: ClaimState): WhyAnswer {
+  const object = `claim/${state.key}`;
+  return {
+    object,
+    state: stateOfClaim(state),
+    problems: problemsOf(state, object),
+    facts: factsOf(state),
+    unread: state.unread,
+  };
+}
+
+function stateOfClaim({ claim }: ClaimState): string {
+  if (claim === undefined) return "Deleted";
+  return claim.metadata.deletionTimestamp === undefined ? claim.status?.phase ?? "Pending" : "Terminating";
+}
+
+function problemsOf(state: ClaimState, object: string): Problem[] {
+  const { claim, driver } = state;
+  if (claim === undefined || claim.metadata.deletionTimestamp !== undefined) return terminatingProblems(state, object);
+  const provisioner = otherProvisioner(state);
+  if (provisioner !== undefined) {
+    return [{
+      ...{ severity: "info", reason: "OtherDriver", object },
+      message: `the claim is not of the driver ${driver}, but of ${provisioner}`,
+    }];
+  }
+  switch (claim.status?.phase) {
+    case "Bound":
+      return boundProblems(state, object);
+    case "Lost":
+      return [{
+        ...{ severity: "error", reason: "ClaimLost", object },
+        message: `its PersistentVolume ${claim.spec?.volumeName ?? ""} is gone`,
+        remedy:
+          "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan.",
+        runbook: "../orphans.md",
+      }];
+    default:
+      return pendingProblems(state, claim, object);
+  }
+}
+
+/** Returns who serves the claim when it is not the driver. */
+function otherProvisioner({ persistentVolume, storageClass, driver }: ClaimState): string | undefined {
+  if (persistentVolume !== undefined) {
+    const { csi } = persistentVolume.spec ?? {};
+    return csi?.driver === driver ? undefined : csi?.driver ?? "another kind of volume";
+  }
+  return storageClass === undefined || storageClass.provisioner === driver ? undefined : storageClass.provisioner;
+}
+
+/** The number of nodes whose capacity is shown. */
+const MAX_CAPACITIES = 5;
+
+function factsOf(state: ClaimState): (readonly [string, string])[] {
+  const { claim, storageClass, persistentVolume, volume, nodeName, pods } = state;
+  const className = claim && classNameOf(claim);
+  const capacities = capacityTexts(state);
+  const more = capacities.length > MAX_CAPACITIES ? `, and ${capacities.length - MAX_CAPACITIES} more nodes` : "";
+  const bytes = claim && requestedBytes(claim);
+  const actual = quantityToBytes(claim?.status?.capacity?.["storage"]);
+  const binding = storageClass?.volumeBindingMode ?? "Immediate";
+  const facts: (readonly [string, string | undefined])[] = [
+    ["Class", className && (storageClass ? `${className} (${binding})` : className)],
+    ["Size", bytes === undefined ? undefined : sizeText(bytes, actual)],
+    ["Pods", pods.length === 0 ? undefined : pods.map((pod) => pod.metadata.name).join(", ")],
+    ["Node", nodeName && `${nodeName} (${agentText(state)})`],
+    ["PersistentVolume", persistentVolume && `${persistentVolume.metadata.name} (${persistentVolume.status?.phase})`],
+    ["Volume", volume && `${volume.metadata.name} (${stateOf(volume)})`],
+    [
+      "Capacities",
+      claim?.status?.phase !== "Pending" || capacities.length === 0
+        ? undefined
+        : capacities.slice(0, MAX_CAPACITIES).join(", ") + more,
+    ],
+  ];
+  return facts.flatMap(([label, text]) => text === undefined || text === "" ? [] : [[label, text] as const]);
+}
+
+function sizeText(requested: bigint, actual: bigint | undefined): string {
+  if (actual === undefined) return `${formatBytes(requested)} requested`;
+  return actual >= requested ? formatBytes(actual) : `${formatBytes(actual)}, ${formatBytes(requested)} requested`;
+}
+
+function agentText({ lvmNode, agentLeases, now }: ClaimState): string {
+  const seenMs = lvmNode && lastSignOfLife(lvmNode, agentLeases);
+  if (lvmNode === undefined) return "no LVMNode";
+  return seenMs === undefined ? "its agent has not reported" : `agent ${isSilent(seenMs, now) ? "Silent" : "Alive"}`;
+}

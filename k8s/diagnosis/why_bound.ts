@@ -1,0 +1,152 @@
+/**
+ * What is wrong with a claim that is Bound: it does not grow, its limits do not apply, its pods cannot mount it, or its
+ * volume is Lost or not healthy.
+ *
+ * @module
+ */
+
+import { formatBytes } from "../../lvm/size.ts";
+import type { PersistentVolumeClaim, Pod } from "../api/objects.ts";
+import { quantityToBytes } from "../api/quantity.ts";
+import { type ClaimState, requestedBytes } from "./claim_state.ts";
+import {
+  agentProblems,
+  eventProblem,
+  isHeld,
+  isLive,
+  lastEvent,
+  messageProblem,
+  noControllerProblem,
+  timeOfEvent,
+} from "./evidence.ts";
+import { conditionOf, type Problem } from "./problem.ts";
+import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
+import { volumeProblems } from "./volumes.ts";
+
+/** Returns what is wrong with a Bound claim, the cause first. */
+export function boundProblems(state: ClaimState, object: string): Problem[] {
+  const { volume } = state;
+  const claim = state.claim!;
+  if (volume === undefined) return [...missingVolume(state, object), ...mountProblems(state)];
+  const isGrowing = requestedBytes(claim) > (quantityToBytes(claim.status?.capacity?.["storage"]) ?? 0n);
+  const expansion = isGrowing ? expansionProblems(state, claim, object) : [];
+  const told = volumeProblems(volume, object).map((problem) => limitsProblem(problem));
+  const isKnown = ({ message }: Problem) => expansion.some((one) => one.message.includes(message));
+  const isLost = told.some(({ reason }) => reason === "Lost" || reason === "NodeForgotten");
+  const problems = [
+    ...told.filter((problem) => isLost || problem.reason !== "NoSpace" || !isKnown(problem)),
+    ...(isLost ? [] : agentProblems(state)),
+    ...expansion,
+    ...modificationProblems(state, claim, object),
+    ...mountProblems(state),
+  ].filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
+  return problems.length > 0 ? problems : fixedSizeNote(state, object);
+}
+
+/** Returns that the claim cannot grow: kubectl refuses a larger size, and leaves no trace of that. */
+function fixedSizeNote({ storageClass }: ClaimState, object: string): Problem[] {
+  if (storageClass === undefined || storageClass.allowVolumeExpansion === true) return [];
+  const { name } = storageClass.metadata;
+  return [{
+    ...{ severity: "info", reason: "ExpansionNotAllowed", object, runbook: SYMPTOM_CHAPTERS.expansion },
+    message: `nothing is wrong; its class ${name} does not allow expansion, so that kubectl refuses a larger size`,
+    remedy: `To allow it: kubectl patch storageclass ${name} --patch '{"allowVolumeExpansion":true}'`,
+  }];
+}
+
+function missingVolume({ persistentVolume, unread }: ClaimState, object: string): Problem[] {
+  if (persistentVolume === undefined || unread.some((what) => what.startsWith("lvmvolumes"))) return [];
+  return [{
+    ...{ severity: "error", reason: "NoLVMVolume", object },
+    message: `PersistentVolume ${persistentVolume.metadata.name} names the volume ` +
+      `${persistentVolume.spec?.csi?.volumeHandle}, and there is no LVMVolume of this name`,
+    ...{ remedy: "Its logical volume may still be there, as an orphan.", runbook: "../orphans.md" },
+  }];
+}
+
+/** Adds what the runbooks say of IO limits that do not apply. */
+function limitsProblem(problem: Problem): Problem {
+  const symptom = symptomOf("limits", problem.message);
+  if (symptom === undefined) return problem;
+  return { ...problem, reason: symptom.reason, remedy: symptom.remedy, runbook: SYMPTOM_CHAPTERS.limits };
+}
+
+/** Returns why a claim does not have the size that it requests. */
+function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
+  const { resizerLease, now, unread, pods } = state;
+  const runbook = SYMPTOM_CHAPTERS.expansion;
+  const conditions = (claim.status?.conditions ?? []) as { type: string; status: string; message?: string }[];
+  const condition = (type: string) => conditions.find((one) => one.type === type && one.status === "True");
+  const pending = condition("FileSystemResizePending");
+  const failed = lastEvent(state.claimEvents, "VolumeResizeFailed");
+  const onNode = condition("NodeResizeError")?.message ?? lastEvent(state.podEvents, "VolumeResizeFailed")?.message;
+  if (onNode !== undefined) {
+    return [{
+      ...{ severity: "error", reason: "NodeResizeFailed", object, runbook },
+      message: `resizing the filesystem failed on the node: ${onNode}`,
+      remedy: "Read the message and the log of the node's agent. The filesystem is unchanged.",
+    }];
+  }
+  if (pending !== undefined) {
+    const isUsed = pods.some(isLive);
+    return [{
+      ...{ severity: "info", reason: "FileSystemResizePending", object, runbook },
+      message: "the volume was expanded, and its filesystem was not" + (isUsed ? " yet" : ", because no pod uses it"),
+      remedy: isUsed ? "Wait: kubelet resizes it within minutes." : "Start a pod that uses the claim.",
+    }];
+  }
+  const isInfeasible = claim.status?.allocatedResourceStatuses?.["storage"] === "ControllerResizeInfeasible";
+  const message = failed?.message ?? condition("ControllerResizeError")?.message;
+  if (message !== undefined) {
+    const since = failed?.firstTimestamp ?? (failed && timeOfEvent(failed));
+    const reason = isInfeasible ? "NoSpace" : "VolumeResizeFailed";
+    const remedy = isInfeasible
+      ? "Ask for less, down to the current size, or extend the volume group."
+      : "Read the log of the controller, and of the node's agent. The request is repeated.";
+    return [{ remedy, ...messageProblem(message, { chapter: "expansion", object, reason, since }) }];
+  }
+  if (!isHeld(resizerLease, now) && !unread.some((what) => what.startsWith("leases"))) {
+    return [noControllerProblem(object, resizerLease, "resizer")];
+  }
+  return [{
+    ...{ severity: "info", reason: "Resizing", object, runbook },
+    message: `the volume is being expanded to ${formatBytes(requestedBytes(claim))}`,
+    remedy: "Wait. If it takes minutes, read the log of the controller.",
+  }];
+}
+
+/** Returns why a claim does not have the VolumeAttributesClass that it names. */
+function modificationProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
+  const wanted = claim.spec?.volumeAttributesClassName;
+  const current = claim.status?.currentVolumeAttributesClassName;
+  const failed = lastEvent(state.claimEvents, "VolumeModifyFailed");
+  if (!wanted || wanted === current) return [];
+  if (failed !== undefined) return [eventProblem(failed, { chapter: "limits", object })];
+  return [{
+    ...{ severity: "info", reason: "Modifying", object, runbook: SYMPTOM_CHAPTERS.limits },
+    message: `the volume is being changed to the VolumeAttributesClass ${wanted}`,
+    remedy: "Wait. If it takes minutes, see whether the class exists, and read the log of the controller.",
+  }];
+}
+
+/** The reasons of kubelet's events about volumes that a pod waits for. */
+const MOUNT_EVENTS = ["FailedMount", "FailedAttachVolume", "FailedMapVolume"];
+
+/** Returns why pods wait for the volume. */
+function mountProblems({ pods, podEvents }: ClaimState): Problem[] {
+  return pods.filter(isWaiting).flatMap((pod) => {
+    const { name, namespace } = pod.metadata;
+    const own = podEvents.filter(({ involvedObject }) => involvedObject?.name === name);
+    const failed = lastEvent(own, ...MOUNT_EVENTS);
+    return failed === undefined ? [] : [eventProblem(failed, { chapter: "mount", object: `pod/${namespace}/${name}` })];
+  });
+}
+
+/** Reports whether a pod has a node, and does not run there yet. */
+function isWaiting(pod: Pod): boolean {
+  const isInitialized = conditionOf<{ type: string; status: string }>(
+    pod as { status?: { conditions?: { type: string; status: string }[] } },
+    "PodReadyToStartContainers",
+  )?.status === "True";
+  return pod.status?.phase === "Pending" && !!pod.spec?.nodeName && !isInitialized;
+}

@@ -1,0 +1,156 @@
+/**
+ * Why a claim stays Pending.
+ *
+ * @module
+ */
+
+import { formatBytes } from "../../lvm/size.ts";
+import type { PersistentVolumeClaim, Pod } from "../api/objects.ts";
+import { classNameOf, waitsForConsumer } from "../provisioner/claim.ts";
+import { capacityTexts, type ClaimState, requestedBytes } from "./claim_state.ts";
+import {
+  agentProblems,
+  eventProblem,
+  isHeld,
+  isLive,
+  lastEvent,
+  messageProblem,
+  noControllerProblem,
+} from "./evidence.ts";
+import type { Problem } from "./problem.ts";
+import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
+
+const RUNBOOK = SYMPTOM_CHAPTERS.pending;
+
+/** The words of the scheduler for a node without capacity (kube-scheduler, plugin VolumeBinding). */
+const NO_CAPACITY = "did not have enough free storage";
+
+/** Returns why a claim stays Pending, the cause first. */
+export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
+  const { storageClass, unread } = state;
+  const since = claim.metadata.creationTimestamp;
+  const isClassRead = !unread.some((what) => what.startsWith("storageclasses"));
+  if (storageClass === undefined && isClassRead) return [classProblem(claim, object)];
+  if (storageClass !== undefined && waitsForConsumer(claim, storageClass)) {
+    return consumerProblems(state, claim, object);
+  }
+  const failed = lastEvent(state.claimEvents, "ProvisioningFailed");
+  const problems = [
+    ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "pending", object })]),
+    ...volumeProblems(state, object, failed?.message),
+    ...agentProblems(state),
+    ...(isHeld(state.provisionerLease, state.now) || unread.some((what) => what.startsWith("leases"))
+      ? []
+      : [noControllerProblem(object, state.provisionerLease, "provisioner")]),
+  ];
+  if (problems.length > 0) return problems;
+  const announced = lastEvent(state.claimEvents, "Provisioning");
+  return [{
+    ...{ severity: "info", reason: "Provisioning", object },
+    message: announced?.message ?? "the controller has not said anything of the claim yet",
+    ...(since !== undefined && { since }),
+    ...{ remedy: "Wait. If it takes minutes, read the log of the controller.", runbook: RUNBOOK },
+  }];
+}
+
+function classProblem(claim: PersistentVolumeClaim, object: string): Problem {
+  const name = classNameOf(claim);
+  const since = claim.metadata.creationTimestamp;
+  const problem = { severity: "error", object, ...(since !== undefined && { since }), runbook: RUNBOOK } as const;
+  if (name !== "") {
+    const message = `storageClassName ${JSON.stringify(name)}: there is no such class`;
+    return messageProblem(message, { chapter: "pending", object, reason: "NoSuchClass", since });
+  }
+  return claim.spec?.storageClassName === ""
+    ? {
+      ...{ ...problem, reason: "NoClass" },
+      message: "the claim has no class, so it waits for a PersistentVolume that somebody creates",
+      remedy: "Create the PersistentVolume, or a claim with a class.",
+    }
+    : {
+      ...{ ...problem, reason: "NoDefaultClass" },
+      message: "the claim names no class, and the cluster has no default class",
+      remedy: "Create a claim with a class, or make a class the default.",
+    };
+}
+
+/** Returns why the scheduler has not chosen a node. */
+function consumerProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
+  const pods = state.pods.filter(isLive);
+  const since = claim.metadata.creationTimestamp;
+  // the controller refused the node that the scheduler chose, and lets it choose again
+  const failed = lastEvent(state.claimEvents, "ProvisioningFailed");
+  const refused = failed === undefined ? [] : [eventProblem(failed, { chapter: "pending", object })];
+  if (pods.length === 0) {
+    return [{
+      ...{ severity: "info", reason: "NoConsumer", object, ...(since !== undefined && { since }) },
+      message: "no pod uses the claim yet, and its class waits for the first one",
+      ...{ remedy: "Start a pod that uses the claim.", runbook: RUNBOOK },
+    }, ...refused];
+  }
+  const waiting = pods.map((pod) => podProblem(pod, state, claim));
+  return waiting.some(({ severity }) => severity === "error") ? [...waiting, ...refused] : [...refused, ...waiting];
+}
+
+function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): Problem {
+  const object = `pod/${pod.metadata.namespace}/${pod.metadata.name}`;
+  const condition = pod.status?.conditions?.find(({ type, status }) => type === "PodScheduled" && status === "False");
+  const about = lastEvent(
+    state.podEvents.filter(({ involvedObject }) => involvedObject?.name === pod.metadata.name),
+    "FailedScheduling",
+  );
+  const message = condition?.message ?? about?.message ?? "";
+  const since = condition?.lastTransitionTime ?? about?.firstTimestamp ?? pod.metadata.creationTimestamp;
+  const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
+  if (message.includes(NO_CAPACITY)) {
+    const capacities = capacityTexts(state);
+    const known = capacities.length === 0
+      ? "no node has a capacity for the class"
+      : `the largest volume that each node can take: ${capacities.join(", ")}`;
+    return {
+      ...{ severity: "error", reason: "NoCapacity", ...problem },
+      message: `the scheduler finds no node with ${
+        formatBytes(requestedBytes(claim))
+      } free for the class: ${message}; ${known}`,
+      remedy:
+        "Free space, or correct the class, if it names the wrong volume group. The pod is then scheduled by itself.",
+    };
+  }
+  if (message !== "") {
+    return {
+      ...{ severity: "error", reason: condition?.reason ?? "Unschedulable", ...problem },
+      message: `the pod cannot be scheduled: ${message}`,
+      remedy: "The scheduler's message names the obstacle; it is not the storage.",
+    };
+  }
+  if (pod.spec?.nodeName) {
+    return {
+      ...{ severity: "error", reason: "SchedulerSkipped", ...problem },
+      message: `the pod names its node, ${pod.spec.nodeName}, so the scheduler did not choose one for the claim`,
+      remedy: "Use a node selector in place of nodeName, or a class with Immediate.",
+    };
+  }
+  return {
+    ...{ severity: "info", reason: "NotScheduledYet", ...problem },
+    message: "the scheduler has not said anything of the pod yet",
+    remedy: "Wait. If it takes minutes, see whether the scheduler runs.",
+  };
+}
+
+/** Returns what the agent says of the volume that is being created. @param known what an event says already */
+function volumeProblems({ volume }: ClaimState, object: string, known = ""): Problem[] {
+  const { copy, error, conditions = [] } = volume?.status ?? {};
+  const since = conditions.find(({ type }) => type === "Ready")?.lastTransitionTime;
+  if (error !== undefined && !known.includes(error.message)) {
+    return [messageProblem(error.message, { chapter: "pending", object, reason: error.code, since })];
+  }
+  if (copy === undefined) return [];
+  const percent = copy.percent === undefined ? "" : `, ${copy.percent} %`;
+  const total = copy.total === undefined ? "" : ` of ${copy.total}`;
+  const failure = copy.lastError === undefined ? "" : `; the last attempt failed: ${copy.lastError}`;
+  return [{
+    ...{ severity: copy.lastError === undefined ? "info" : "warning", reason: "Copying", object },
+    message: `its data is being copied: ${copy.copied}${total}${percent}${failure}`,
+    remedy: "Wait: the claim is bound when the copy is complete.",
+  }];
+}

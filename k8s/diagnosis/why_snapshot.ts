@@ -1,0 +1,191 @@
+/**
+ * Why a VolumeSnapshot is not ready.
+ *
+ * @module
+ */
+
+import type { ApiClient } from "../client/client.ts";
+import { agentLeaseSelector } from "../api/agent_leases.ts";
+import { type LvmNode, lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
+import { type Event, type Lease, leases, type Node, nodes } from "../api/objects.ts";
+import {
+  snapshotHandleOf,
+  type VolumeSnapshot,
+  type VolumeSnapshotContent,
+  volumeSnapshotContents,
+  volumeSnapshots,
+} from "../api/snapshot_objects.ts";
+import { EvidenceReader } from "./claim_state.ts";
+import { agentProblems, eventProblem, isHeld, lastEvent, messageProblem, noControllerProblem } from "./evidence.ts";
+import type { Problem } from "./problem.ts";
+import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
+import { snapshotProblems, stateOf } from "./volumes.ts";
+import type { WhyAnswer } from "./why.ts";
+
+const RUNBOOK = SYMPTOM_CHAPTERS.snapshot;
+
+/** What is known of a VolumeSnapshot. */
+export interface SnapshotState {
+  /** The driver. */
+  readonly driver: string;
+  /** The time at which it was read. */
+  readonly now: Date;
+  /** Its name as `namespace/name`. */
+  readonly key: string;
+  /** The VolumeSnapshot; absent when it is gone. */
+  readonly volumeSnapshot?: VolumeSnapshot | undefined;
+  /** Its VolumeSnapshotContent. */
+  readonly content?: VolumeSnapshotContent | undefined;
+  /** The events about both. */
+  readonly events: readonly Event[];
+  /** Its LVMSnapshot. */
+  readonly snapshot?: LvmSnapshot | undefined;
+  /** The name of its node. */
+  readonly nodeName?: string | undefined;
+  /** Its Node. */
+  readonly node?: Node | undefined;
+  /** Its LVMNode. */
+  readonly lvmNode?: LvmNode | undefined;
+  /** The Leases of agents. */
+  readonly agentLeases: readonly Lease[];
+  /** The Lease of the snapshotter. */
+  readonly snapshotterLease?: Lease | undefined;
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Reads everything that has a part in a VolumeSnapshot. @throws {ApiError} */
+export async function readSnapshotState(
+  client: ApiClient,
+  { driver, namespace, name, now }: { driver: string; namespace: string; name: string; now: Date },
+): Promise<SnapshotState> {
+  const reader = new EvidenceReader(client);
+  const [volumeSnapshot, contents, ownEvents, snapshots, agentLeases, snapshotterLease] = await Promise.all([
+    reader.get(volumeSnapshots, { namespace, name }),
+    reader.list(volumeSnapshotContents),
+    reader.eventsAbout("VolumeSnapshot", name, namespace),
+    reader.list(lvmSnapshots),
+    reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
+    reader.leaseOf("csi-snapshotter", driver),
+  ]);
+  const content = contents.find(({ spec: { volumeSnapshotRef: ref } }) =>
+    ref.namespace === namespace && ref.name === name
+  );
+  const handle = content && snapshotHandleOf(content);
+  const snapshot = snapshots.find(({ metadata }) => metadata.name === handle);
+  const nodeName = snapshot?.spec.nodeName;
+  const [contentEvents, node, lvmNode] = await Promise.all([
+    content === undefined ? [] : reader.eventsAbout("VolumeSnapshotContent", content.metadata.name),
+    nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
+    nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
+  ]);
+  return {
+    ...{ driver, now, key: `${namespace}/${name}`, volumeSnapshot, content, events: [...ownEvents, ...contentEvents] },
+    ...{ snapshot, nodeName, node, lvmNode, agentLeases, snapshotterLease },
+    unread: [...new Set(reader.unread)].sort(),
+  };
+}
+
+/** Explains a VolumeSnapshot. */
+export function explainSnapshot(state: SnapshotState): WhyAnswer {
+  const { key, volumeSnapshot, content, snapshot, nodeName, unread } = state;
+  const object = `volumesnapshot/${key}`;
+  const facts: (readonly [string, string | undefined])[] = [
+    ["VolumeSnapshotContent", content?.metadata.name],
+    ["Snapshot", snapshot && `${snapshot.metadata.name} (${stateOf(snapshot)})`],
+    ["Node", nodeName],
+  ];
+  return {
+    object,
+    state: volumeSnapshot === undefined
+      ? "Deleted"
+      : volumeSnapshot.metadata.deletionTimestamp !== undefined
+      ? "Terminating"
+      : volumeSnapshot.status?.readyToUse === true
+      ? "Ready"
+      : "NotReady",
+    problems: problemsOf(state, object),
+    facts: facts.flatMap(([label, text]) => text === undefined ? [] : [[label, text] as const]),
+    unread,
+  };
+}
+
+function problemsOf(state: SnapshotState, object: string): Problem[] {
+  const { volumeSnapshot, content, events, snapshot, driver } = state;
+  if (content !== undefined && content.spec.driver !== driver) {
+    const message = `the snapshot is not of the driver ${driver}, but of ${content.spec.driver}`;
+    return [{ severity: "info", reason: "OtherDriver", object, message }];
+  }
+  if (content?.metadata.deletionTimestamp !== undefined) return deletionProblems(state, content);
+  const isReady = volumeSnapshot?.status?.readyToUse === true;
+  const failed = lastEvent(events, "SnapshotCreationFailed", "SnapshotContentCheckandUpdateFailed");
+  const error = content?.status?.error?.message;
+  const causes = isReady
+    ? []
+    : failed !== undefined
+    ? [eventProblem(failed, { chapter: "snapshot", object })]
+    : error !== undefined
+    ? [
+      messageProblem(error, {
+        chapter: "snapshot",
+        object,
+        reason: "SnapshotFailed",
+        since: content?.status?.error?.time,
+      }),
+    ]
+    : [];
+  const told = snapshot === undefined ? [] : snapshotProblems(snapshot, object);
+  const problems = [
+    ...causes,
+    ...told.filter(({ message }) => !causes.some((one) => message.includes(one.message))),
+    ...agentProblems(state),
+  ];
+  return problems.length > 0 || isReady ? problems : waitingProblems(state, object);
+}
+
+/** Returns who has not done what, while nobody says anything. */
+function waitingProblems(state: SnapshotState, object: string): Problem[] {
+  const { volumeSnapshot, content, events, snapshotterLease, now, unread } = state;
+  const since = volumeSnapshot?.metadata.creationTimestamp;
+  const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
+  const lastWords = lastEvent(events, ...new Set(events.map(({ reason = "" }) => reason)));
+  if (content === undefined && lastWords === undefined) {
+    return [{
+      ...{ severity: "error", reason: "NoSnapshotController", ...problem },
+      message: "nobody has taken the VolumeSnapshot: it has no content and no events, so no snapshot-controller runs",
+      ...{ remedy: "Install the snapshot-controller.", runbook: "../snapshots.md#install-the-snapshot-controller" },
+    }];
+  }
+  if (content !== undefined && !isHeld(snapshotterLease, now) && !unread.some((what) => what.startsWith("leases"))) {
+    return [noControllerProblem(object, snapshotterLease, "snapshotter")];
+  }
+  return [{
+    ...{ severity: "info", reason: "Creating", ...problem },
+    message: lastWords?.message ?? "the snapshot is being created",
+    remedy: "Wait. If it takes minutes, read the log of the controller.",
+  }];
+}
+
+/** Returns why a content that was deleted is still there. */
+function deletionProblems(
+  { volumeSnapshot, events, ...state }: SnapshotState,
+  content: VolumeSnapshotContent,
+): Problem[] {
+  const object = `volumesnapshotcontent/${content.metadata.name}`;
+  const since = content.metadata.deletionTimestamp!;
+  if (volumeSnapshot !== undefined && volumeSnapshot.metadata.deletionTimestamp === undefined) {
+    return [{
+      ...{ severity: "warning", reason: "KeptByVolumeSnapshot", object, since, runbook: RUNBOOK },
+      message: "the content was deleted, and its VolumeSnapshot still exists",
+      remedy: "Delete the VolumeSnapshot.",
+    }];
+  }
+  const failed = lastEvent(events, "SnapshotDeleteError");
+  const agents = agentProblems(state);
+  if (failed !== undefined) return [eventProblem(failed, { chapter: "snapshot", object }), ...agents];
+  if (agents.length > 0) return agents;
+  return [{
+    ...{ severity: "info", reason: "Deleting", object, since, runbook: RUNBOOK },
+    ...{ message: "the snapshot is being removed", remedy: "Wait." },
+  }];
+}
