@@ -19,6 +19,10 @@ export interface Flag {
   readonly default?: () => string;
   /** Checks a value, see {@linkcode Check}. Without it, any text is accepted. */
   readonly check?: Check;
+  /** One letter that stands for the flag after a single dash. */
+  readonly short?: string;
+  /** The values that it accepts, where they are few; for the completion of shells. */
+  readonly words?: readonly string[];
 }
 
 /**
@@ -37,13 +41,28 @@ export interface Argument {
   readonly help: string;
   /** Checks its value, see {@linkcode Check}. */
   readonly check?: Check;
+  /** The values that it accepts, where they are few; for the completion of shells. */
+  readonly words?: readonly string[];
+  /** The resource whose names it accepts, as of `kubectl get`; for the completion of shells. */
+  readonly resource?: string;
 }
 
 /** Values of the flags that are given or have a default, by name, and of the argument, by its placeholder. */
 export type Flags = Readonly<Record<string, string>>;
 
+/** A program with subcommands, for its help and its messages. */
+export interface Program {
+  /** Its name, as users type it. */
+  readonly name: string;
+  /** Description of one line. */
+  readonly summary: string;
+}
+
+/** The driver. */
+const DENOLITH: Program = { name: "denolith", summary: "denolith: a CSI driver for node-local LVM storage" };
+
 /** What the help says of a subcommand. */
-interface SubcommandHelp {
+export interface SubcommandHelp {
   /** Description of one line, for the list of subcommands. */
   readonly summary: string;
   /** Description for its own help: paragraphs, separated by empty lines. */
@@ -79,7 +98,7 @@ const MAX_COLUMNS = 100;
 const MAX_LEFT_COLUMNS = 30;
 
 /** Subcommands by name. */
-export type Subcommands = Readonly<Record<string, Subcommand>>;
+export type Subcommands<S extends SubcommandHelp = Subcommand> = Readonly<Record<string, S>>;
 
 /** An error in the command line, as opposed to a failure of the subcommand. */
 export class UsageError extends Error {}
@@ -90,11 +109,11 @@ export function messageOf(error: unknown): string {
 }
 
 /** Runs a function and prints its error, if any, on standard error. @returns the exit status */
-export async function exitStatusOf(body: () => Promise<number>): Promise<number> {
+export async function exitStatusOf(body: () => Promise<number>, { name }: Program = DENOLITH): Promise<number> {
   try {
     return await body();
   } catch (error) {
-    console.error(`denolith: ${messageOf(error)}`);
+    console.error(`${name}: ${messageOf(error)}`);
     if (error instanceof UsageError) return 2;
     return error instanceof StorageError && error.kind === "InvalidArgument" ? 2 : 1;
   }
@@ -112,16 +131,20 @@ export type Request =
  * @returns the request; that for the version is the subcommand `version`
  * @throws {UsageError} for an unknown subcommand or flag, a missing value, or an unexpected argument
  */
-export function parseCommandLine(subcommands: Subcommands, args: readonly string[]): Request {
+export function parseCommandLine(
+  subcommands: Subcommands<SubcommandHelp>,
+  args: readonly string[],
+  program: Program = DENOLITH,
+): Request {
   const [name, ...rest] = args;
-  if (name === undefined) return { kind: "help", text: commandsHelp(subcommands), isRequested: false };
-  if (HELP.includes(name)) return { kind: "help", text: helpText(subcommands, rest), isRequested: true };
+  if (name === undefined) return { kind: "help", text: commandsHelp(subcommands, program), isRequested: false };
+  if (HELP.includes(name)) return { kind: "help", text: helpText(subcommands, rest, program), isRequested: true };
   if (name === "--version" || name === "-V") return VERSION_REQUEST;
   const subcommand = requireSubcommand(subcommands, name);
   const flags = parseFlags(name, subcommand, rest);
   if (flags === "version") return VERSION_REQUEST;
   return flags === "help"
-    ? { kind: "help", text: subcommandHelp(name, subcommand), isRequested: true }
+    ? { kind: "help", text: subcommandHelp(name, subcommand, program), isRequested: true }
     : { kind: "run", name, flags };
 }
 
@@ -131,13 +154,17 @@ const HELP = ["help", "--help", "-h"];
 const VERSION_REQUEST: Request = { kind: "run", name: "version", flags: {} };
 
 /** Returns the help of a subcommand, or that of the program without one. */
-function helpText(subcommands: Subcommands, [topic, unexpected]: readonly string[]): string {
+function helpText(
+  subcommands: Subcommands<SubcommandHelp>,
+  [topic, unexpected]: readonly string[],
+  program: Program,
+): string {
   if (unexpected !== undefined) throw new UsageError(`help: unexpected argument ${JSON.stringify(unexpected)}`);
-  if (topic === undefined || HELP.includes(topic)) return commandsHelp(subcommands);
-  return subcommandHelp(topic, requireSubcommand(subcommands, topic));
+  if (topic === undefined || HELP.includes(topic)) return commandsHelp(subcommands, program);
+  return subcommandHelp(topic, requireSubcommand(subcommands, topic), program);
 }
 
-function requireSubcommand(subcommands: Subcommands, name: string): Subcommand {
+function requireSubcommand<S extends SubcommandHelp>(subcommands: Subcommands<S>, name: string): S {
   if (Object.hasOwn(subcommands, name)) return subcommands[name]!;
   throw new UsageError(
     `unknown command ${JSON.stringify(name)}; did you mean ${closestString(name, Object.keys(subcommands))}?`,
@@ -150,7 +177,11 @@ function requireSubcommand(subcommands: Subcommands, name: string): Subcommand {
  * @param name the name of the subcommand
  * @throws {UsageError} with every wrong value
  */
-export async function checkFlags(name: string, { argument, flags: known }: Subcommand, flags: Flags): Promise<void> {
+export async function checkFlags(
+  name: string,
+  { argument, flags: known }: SubcommandHelp,
+  flags: Flags,
+): Promise<void> {
   const checks = [
     ...(argument === undefined ? [] : [[argument.name, argument.name, argument.check] as const]),
     ...Object.entries(known).map(([flag, { check }]) => [flag, `--${flag}`, check] as const),
@@ -168,17 +199,32 @@ export async function checkFlags(name: string, { argument, flags: known }: Subco
   if (errors.flat().length > 0) throw new UsageError(`${name}: ${errors.flat().join("; ")}`);
 }
 
-function parseFlags(name: string, subcommand: Subcommand, args: readonly string[]): Flags | "help" | "version" {
+/** Returns the arguments with the value of a short flag in a word of its own: `-nshop` and `-n=shop` are `-n shop`. */
+function separateShortValues({ flags }: SubcommandHelp, args: readonly string[]): string[] {
+  const shorts = Object.values(flags).flatMap(({ short, value }) => value === undefined ? [] : short ?? []);
+  return args.flatMap((arg) => {
+    const [, short, text] = /^-([a-z])=?(.+)$/s.exec(arg) ?? [];
+    return short !== undefined && shorts.includes(short) ? [`-${short}`, text!] : [arg];
+  });
+}
+
+function parseFlags(name: string, subcommand: SubcommandHelp, args: readonly string[]): Flags | "help" | "version" {
   const known = Object.keys(subcommand.flags);
   const flagsWithValue = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
   const switches = known.filter((flag) => subcommand.flags[flag]!.value === undefined);
   requireSwitchValues(name, switches, args);
   const { argument } = subcommand;
-  const parsed = parseArgs(args, {
+  const parsed = parseArgs(separateShortValues(subcommand, args), {
     string: ["_", ...flagsWithValue],
     collect: flagsWithValue,
     boolean: ["help", "version", ...switches],
-    alias: { help: "h", version: "V" },
+    alias: {
+      ...{ help: "h", version: "V" },
+      ...Object.fromEntries(known.flatMap((flag) => {
+        const { short } = subcommand.flags[flag]!;
+        return short === undefined ? [] : [[flag, short]];
+      })),
+    },
     unknown: (arg) => {
       if (!arg.startsWith("-")) return; // positional arguments are counted below
       const flag = arg.replace(/=.*$/s, "");
@@ -217,15 +263,17 @@ function requireSwitchValues(name: string, switches: readonly string[], args: re
   }
 }
 
-function subcommandHelp(name: string, { about, argument, flags, example }: Subcommand): string {
-  const rows = Object.entries(flags).map(([flag, { value, help, default: byDefault }]) =>
+function subcommandHelp(name: string, { about, argument, flags, example }: SubcommandHelp, program: Program): string {
+  const rows = Object.entries(flags).map(([flag, { value, help, short, default: byDefault }]) =>
     [
-      `  --${flag}${value === undefined ? "" : " " + value}`,
+      `  ${short === undefined ? "" : `-${short}, `}--${flag}${value === undefined ? "" : " " + value}`,
       `${help}${byDefault === undefined ? "" : ` (default ${byDefault()})`}`,
     ] as const
   );
   return [
-    `Usage: denolith ${name}${argument === undefined ? "" : ` ${argument.name}`}${rows.length === 0 ? "" : " [flags]"}`,
+    `Usage: ${program.name} ${name}${argument === undefined ? "" : ` ${argument.name}`}${
+      rows.length === 0 ? "" : " [flags]"
+    }`,
     "",
     ...wrap(about, MAX_COLUMNS),
     "",
@@ -239,11 +287,11 @@ function subcommandHelp(name: string, { about, argument, flags, example }: Subco
 /** The flags that every subcommand has, as its help shows them. */
 const COMMON_ROWS = [["  -h, --help", "Show this help"], ["  -V, --version", "Print the version"]] as const;
 
-function commandsHelp(subcommands: Subcommands): string {
+function commandsHelp(subcommands: Subcommands<SubcommandHelp>, { name: program, summary }: Program): string {
   return [
-    "denolith: a CSI driver for node-local LVM storage",
+    summary,
     "",
-    "Usage: denolith COMMAND [flags]",
+    `Usage: ${program} COMMAND [flags]`,
     "",
     "Commands:",
     ...formatTable([
@@ -254,7 +302,7 @@ function commandsHelp(subcommands: Subcommands): string {
     "Flags:",
     ...formatTable(COMMON_ROWS),
     "",
-    'Use "denolith COMMAND --help" or "denolith help COMMAND" for more information about a command.',
+    `Use "${program} COMMAND --help" or "${program} help COMMAND" for more information about a command.`,
   ].join("\n");
 }
 

@@ -78,7 +78,8 @@ Deno.test("pods have a service account, and that has a role", () => {
 });
 
 Deno.test("roles name resources and verbs that there are, one by one", () => {
-  const rules = [...rulesOf("denolith-controller"), ...rulesOf("denolith-node")];
+  const names = ["denolith-controller", "denolith-node", "denolith-view", "denolith-operate"];
+  const rules = names.flatMap(rulesOf);
   assert(rules.length > 10, "the test sees the rules");
   for (const { apiGroups, resources, verbs } of rules) {
     assertEquals(apiGroups.length, 1);
@@ -102,6 +103,16 @@ Deno.test("an agent may not change claims, PersistentVolumes, pods or secrets, n
   }
   const deleting = rules.filter(({ verbs }) => verbs.includes("delete"));
   assertEquals(deleting, []);
+});
+
+Deno.test("the role of people who look reads alone, and both reach nothing that runs programs or has secrets", () => {
+  const [view, operate] = [rulesOf("denolith-view"), rulesOf("denolith-operate")];
+  assertEquals(view.filter(({ verbs }) => verbs.join() !== "get,list,watch"), []);
+  const resources = [...view, ...operate].flatMap(({ resources }) => resources);
+  assertEquals(
+    resources.filter((name) => /^secrets|\/(?:exec|attach|portforward|proxy|ephemeralcontainers)$/.test(name)),
+    [],
+  );
 });
 
 Deno.test("both roles run the image that deno task image makes, under its name", () => {
@@ -203,7 +214,7 @@ Deno.test("the driver has one name", () => {
 Deno.test("the scheduler uses published capacity, and the controller may publish it only in its own namespace", () => {
   assertEquals(object("CSIDriver", DRIVER).spec.storageCapacity, true);
   const granting = manifests.filter(({ rules }) =>
-    rules?.some(({ resources }: Rule) => resources.includes("csistoragecapacities"))
+    rules?.some(({ resources, verbs }: Rule) => resources.includes("csistoragecapacities") && verbs.includes("create"))
   );
   assertEquals(granting.map(({ kind, metadata }) => [kind, metadata.name, metadata.namespace]), [
     ["Role", "denolith-controller", NAMESPACE],

@@ -30,11 +30,14 @@ interface Rule {
   readonly isNamespaced: boolean;
 }
 
-/** A process of the driver in a cluster. */
-export type ProcessRole = "node" | "controller";
+/** A process of the driver in a cluster, or a person who uses the plugin. */
+export type ProcessRole = "node" | "controller" | "viewer" | "operator";
 
 /** The service accounts of the processes. */
-const ACCOUNTS: Readonly<Record<ProcessRole, string>> = { node: "denolith-node", controller: "denolith-controller" };
+const ACCOUNTS = { node: "denolith-node", controller: "denolith-controller" } as const;
+
+/** The ClusterRoles of people, which an administrator binds. */
+const CLUSTER_ROLES = { viewer: ["denolith-view"], operator: ["denolith-view", "denolith-operate"] } as const;
 
 /** Rules that an administrator adds for secrets (docs/guides/kubernetes.md). */
 const ADDED_RULES: readonly Rule[] = [
@@ -56,12 +59,23 @@ function rulesOf(account: string): Rule[] {
   );
 }
 
+/** Returns the rules of ClusterRoles in the manifests. */
+function rulesOfClusterRoles(names: readonly string[]): Rule[] {
+  return readObjects("manifests").filter(({ kind, metadata }) =>
+    kind === "ClusterRole" && names.includes(metadata.name)
+  )
+    .flatMap(({ rules }) => rules.map((rule: Omit<Rule, "isNamespaced">) => ({ ...rule, isNamespaced: false })));
+}
+
 /** The rules of the processes that were asked for. A bundle of tests for a guest has no manifests beside it. */
 const rules = new Map<ProcessRole, readonly Rule[]>();
 
 /** Returns the rules of a process. It reads the manifests once. */
 function rulesOfProcess(role: ProcessRole): readonly Rule[] {
-  const known = rules.get(role) ?? [...rulesOf(ACCOUNTS[role]), ...role === "controller" ? ADDED_RULES : []];
+  const known = rules.get(role) ??
+    (role === "viewer" || role === "operator"
+      ? rulesOfClusterRoles(CLUSTER_ROLES[role])
+      : [...rulesOf(ACCOUNTS[role]), ...role === "controller" ? ADDED_RULES : []]);
   rules.set(role, known);
   return known;
 }
@@ -84,5 +98,5 @@ export function missingPermission(role: ProcessRole, request: AuthorizedRequest)
 
 /** Returns the process in a user agent such as `denolith/1.2.3 (node)`; `undefined` for that of another client. */
 export function roleInUserAgent(userAgent: string): ProcessRole | undefined {
-  return /^denolith\/.* \((node|controller)\)$/.exec(userAgent)?.[1] as ProcessRole | undefined;
+  return /^denolith\/.* \((node|controller|viewer|operator)\)$/.exec(userAgent)?.[1] as ProcessRole | undefined;
 }

@@ -27,6 +27,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["snapshots", "staging", "status"],
     ["copies"],
   ],
+  cli: [["plugin"]],
   k8s: [
     ["api"],
     ["client"],
@@ -34,7 +35,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["agent", "sidecars"],
     ["scheduling", "snapshotter", "resizer", "node_removal"],
     ["provisioner"],
-    ["service"],
+    ["service", "diagnosis"],
   ],
 };
 
@@ -154,10 +155,12 @@ Deno.test("lvm/ knows neither gRPC nor Kubernetes, and imports no npm package", 
   assertEquals(outside, []);
 });
 
-Deno.test("one file runs commands, one starts the shell of lvm, one exits the process, one maps kinds of failure to codes", () => {
+Deno.test("one file runs commands, one starts the shell of lvm, one runs a user's kubectl, entry points exit, one maps kinds of failure to codes", () => {
   const having = (pattern: RegExp) => files.filter((file) => pattern.test(texts.get(file)!)).toSorted();
-  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["lvm/exec.ts", "lvm/shell/shell_process.ts"]);
-  assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["main.ts"]);
+  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), [
+    ...["cli/plugin/kubectl.ts", "lvm/exec.ts", "lvm/shell/shell_process.ts"],
+  ]);
+  assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["kubectl_denolith.ts", "main.ts"]);
   assertEquals(having(/\bstatus\.NOT_FOUND\b/), ["csi/status.ts"]);
 });
 

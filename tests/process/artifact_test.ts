@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { bundle, bundleDriver, type DriverModules, removeWhitespace } from "../../deploy/bundle.ts";
+import { bundle, bundleDriver, bundlePlugin, type DriverModules, removeWhitespace } from "../../deploy/bundle.ts";
 import { launchConfig, type Manifest } from "../../deploy/launch.ts";
 import { writeSelfExtracting } from "../../deploy/self_extracting.ts";
 
@@ -26,7 +26,9 @@ class Artifact implements AsyncDisposable {
     const runtime = artifact.path("runtime");
     await Deno.writeTextFile(runtime, `#!/bin/sh\nexec '${Deno.execPath()}' "$@"\n`);
     const parts = { version: "0", arch: Deno.build.arch, runtime, modules: await bundled(artifact.folder), config };
-    await writeSelfExtracting(artifact.path("denolith"), parts);
+    const plugin = await bundlePlugin(artifact.folder);
+    await writeSelfExtracting(artifact.path("denolith"), { ...parts, plugin });
+    await Deno.symlink("denolith", artifact.path("kubectl-denolith"));
     return artifact;
   }
 
@@ -34,10 +36,14 @@ class Artifact implements AsyncDisposable {
     return join(this.folder, name);
   }
 
-  async output(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-    const { code, stdout, stderr } = await new Deno.Command(this.path("denolith"), {
-      args,
-      env: { DENOLITH_CACHE: this.path("cache"), NO_COLOR: "1" },
+  output(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+    return this.outputOf("denolith", args);
+  }
+
+  async outputOf(name: string, args: readonly string[], env: Record<string, string> = {}) {
+    const { code, stdout, stderr } = await new Deno.Command(this.path(name), {
+      args: [...args],
+      env: { DENOLITH_CACHE: this.path("cache"), NO_COLOR: "1", ...env },
       cwd: this.folder,
     }).output();
     const decoder = new TextDecoder();
@@ -101,4 +107,19 @@ Deno.test("the artifact of the driver answers as the driver does", async () => {
   assertStringIncludes(mistake.stderr, "did you mean standalone?");
   const inWorker = await artifact.output("status", "--volume-groups", "a b");
   assertEquals(inWorker.code, 2);
+});
+
+Deno.test("the artifact under the name kubectl-denolith is the plugin, which may run the kubectl in PATH and nothing else", async () => {
+  await using artifact = await Artifact.create(bundleDriver, launchConfig({ moduleIsFile: true }));
+  const kubectl =
+    '#!/bin/sh\n[ "$1" = config ] && exit 1\necho "Error from server (Forbidden): no, $USER_SAYS" >&2\nexit 1\n';
+  await Deno.mkdir(artifact.path("bin"));
+  await Deno.writeTextFile(artifact.path("bin/kubectl"), kubectl, { mode: 0o755 });
+  const env = { PATH: `${artifact.path("bin")}:/usr/bin:/bin`, USER_SAYS: "hello" };
+  const denied = await artifact.outputOf("kubectl-denolith", ["status"], env);
+  assertEquals([denied.code, denied.stdout], [1, ""]);
+  assertStringIncludes(denied.stderr, "kubectl denolith: list lvmnodes: Forbidden: no, hello");
+  const version = await artifact.outputOf("kubectl-denolith", ["version"], env);
+  assertStringIncludes(version.stdout, "kubectl-denolith ");
+  assertEquals((await artifact.outputOf("kubectl-denolith", ["standalone"], env)).code, 2);
 });

@@ -1,0 +1,207 @@
+/**
+ * The subcommands of the plugin, with their flags and their help. The completion of shells comes from the same table.
+ *
+ * @module
+ */
+
+import { requireDriverName } from "../../csi/driver_options.ts";
+import { requireNodeId } from "../../csi/topology.ts";
+import { quote, StorageError } from "../../lvm/error.ts";
+import { type Flag, type Program, type SubcommandHelp, type Subcommands, UsageError } from "../command_line.ts";
+import { namespaceName, oneOf } from "../flags.ts";
+
+/** The plugin, as kubectl runs it. */
+export const PLUGIN: Program = {
+  name: "kubectl denolith",
+  summary: "kubectl denolith: what the denolith driver has in a cluster, and why something does not work",
+};
+
+/** The formats of `--output`. */
+export const OUTPUT_FORMATS = ["json", "yaml", "wide"] as const;
+
+/** The shells of `completion`; `kubectl` stands for the completion of `kubectl denolith` itself. */
+export const SHELLS = ["bash", "zsh", "fish", "kubectl"] as const;
+
+/** Flags that select the cluster; kubectl gets them as they are. */
+const CLUSTER_FLAGS = {
+  context: { value: "NAME", help: "Context of the kubeconfig (default: the current one)", check: word },
+  kubeconfig: { value: "PATH", help: "Path of the kubeconfig (default: as kubectl has it)" },
+  as: { value: "USER", help: "User to impersonate", check: word },
+  "driver-name": {
+    value: "NAME",
+    help: "Name of the driver",
+    default: () => "lvm.denolith.dev",
+    check: requireDriverName,
+  },
+} as const satisfies Record<string, Flag>;
+
+const NAMESPACE: Flag = {
+  value: "NAME",
+  short: "n",
+  help: "Namespace (default: that of the context)",
+  check: namespaceName,
+};
+
+const OUTPUT: Flag = {
+  value: "FORMAT",
+  short: "o",
+  help: "Format of the output: json, yaml or wide (default: a table)",
+  check: oneOf(OUTPUT_FORMATS),
+  words: OUTPUT_FORMATS,
+};
+
+const WATCH: Flag = { short: "w", help: "Show it again whenever it changes, until Ctrl-C" };
+
+const YES: Flag = { help: "Do not ask before anything is changed" };
+
+/** Flags of the subcommands that show a list. */
+const LIST_FLAGS = { output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
+
+/** A filter by node. */
+const NODE: Flag = { value: "NAME", help: "Only those of this node", check: requireNodeId };
+
+const EXIT_STATUS = "The exit status is 0 if the cluster answered, and 1 otherwise.";
+
+/** The subcommands by name, in the order of the help. */
+export const PLUGIN_COMMANDS = {
+  status: {
+    summary: "Show the whole cluster: how full it is, what is wrong, and since when",
+    about: "Shows the nodes with their volume groups and thin pools, how full they are, how many volumes, snapshots " +
+      "and orphans there are, and every problem, the worst first. With --output wide also what to do about each.\n\n" +
+      EXIT_STATUS,
+    flags: LIST_FLAGS,
+    example: "kubectl denolith status --output wide",
+  },
+  nodes: {
+    summary: "List the nodes, with their volume groups and thin pools",
+    about: `Lists the nodes that have storage, and whether their agents are alive.\n\n${EXIT_STATUS}`,
+    flags: LIST_FLAGS,
+    example: "kubectl denolith nodes",
+  },
+  volumes: {
+    summary: "List the volumes",
+    about: `Lists the volumes with their claims, nodes, sizes and states.\n\n${EXIT_STATUS}`,
+    flags: { node: NODE, namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" }, ...LIST_FLAGS },
+    example: "kubectl denolith volumes --node worker-1",
+  },
+  snapshots: {
+    summary: "List the snapshots",
+    about: `Lists the snapshots with their VolumeSnapshots, nodes, sizes and states.\n\n${EXIT_STATUS}`,
+    flags: {
+      node: NODE,
+      namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace" },
+      ...LIST_FLAGS,
+    },
+    example: "kubectl denolith snapshots --output wide",
+  },
+  why: {
+    summary: "Explain why a claim is Pending, does not grow, or is Lost",
+    about: "Reads a claim with everything that has a part in it: its class, pods, events, volume, node, and the " +
+      "capacities that the scheduler reads. It says in one answer what is wrong, since when, and what to do.\n\n" +
+      EXIT_STATUS,
+    argument: {
+      name: "CLAIM",
+      help: "Name of the claim; of a snapshot volumesnapshot/NAME",
+      check: requireTarget,
+      resource: "persistentvolumeclaims",
+    },
+    flags: { namespace: NAMESPACE, ...LIST_FLAGS },
+    example: "kubectl denolith why data-db-0 --namespace shop",
+  },
+  orphans: {
+    summary: "List the logical volumes without objects, and remove one of them",
+    about: "Lists the logical volumes of the driver that no object stands for, as their agents report them. With " +
+      "--remove, asks the agent to remove one, with its data. The agent refuses it if an object stands for it.\n\n" +
+      EXIT_STATUS,
+    flags: {
+      remove: { value: "UUID", help: "Remove the logical volume with this UUID, and its data", check: requireLvUuid },
+      "allow-empty": {
+        help:
+          "Confirm that the cluster has no volume, or no snapshot, of the node at all; without it, such a node is " +
+          "taken for one whose objects were lost",
+      },
+      yes: YES,
+      output: OUTPUT,
+      watch: WATCH,
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith orphans",
+  },
+  "forget-node": {
+    summary: "Give up a node that is gone for good, and its volumes",
+    about: "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, asks, and gives them up. The LVMNode is " +
+      "removed, and each LVMVolume without a PersistentVolume. Every other LVMVolume becomes Lost, and its deletion " +
+      "no longer waits for the node. The data on the disks of the node is not changed. A node that seems to be alive " +
+      "is refused.\n\nThe exit status is 1 if the node is refused, or the answer is no.",
+    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, resource: "lvmnodes" },
+    flags: {
+      yes: YES,
+      force: {
+        value: "REASON",
+        help: "Give up the node even if it seems to be alive; the reason is recorded in its volumes and snapshots",
+      },
+      output: OUTPUT,
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith forget-node worker-1",
+  },
+  completion: {
+    summary: "Print the completion script of a shell",
+    about:
+      "Prints a script that completes the subcommands, flags and names of kubectl-denolith. That of kubectl is a " +
+      "program: kubectl asks it when it completes kubectl denolith.",
+    argument: {
+      name: "SHELL",
+      help: "bash, zsh, fish or kubectl",
+      check: oneOf(SHELLS),
+      words: SHELLS,
+    },
+    flags: {},
+    example: "kubectl denolith completion bash > ~/.local/share/bash-completion/completions/kubectl-denolith",
+  },
+  version: {
+    summary: "Print the version",
+    about: "Prints the versions of denolith and of its runtime.",
+    flags: {},
+  },
+} as const satisfies Subcommands<SubcommandHelp>;
+
+/** The name of a subcommand. */
+export type PluginCommand = keyof typeof PLUGIN_COMMANDS;
+
+/** What `why` explains. */
+export interface Target {
+  /** The kind. */
+  readonly kind: "claim" | "volumesnapshot";
+  /** The name. */
+  readonly name: string;
+}
+
+/** The words for the kinds that `why` explains, as kubectl has them. */
+const KINDS: Readonly<Record<string, Target["kind"]>> = {
+  ...{ pvc: "claim", claim: "claim", persistentvolumeclaim: "claim", persistentvolumeclaims: "claim" },
+  ...{ vs: "volumesnapshot", volumesnapshot: "volumesnapshot", volumesnapshots: "volumesnapshot" },
+};
+
+/** Parses the argument of `why`. @throws {UsageError} for another kind, or an invalid name */
+export function requireTarget(text: string, field: string): Target {
+  const [, kindName = "claim", name = ""] = /^(?:([a-z]+)\/)?([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)$/.exec(text) ??
+    [];
+  const kind = KINDS[kindName];
+  if (kind !== undefined && name !== "") return { kind, name };
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a claim, pvc/NAME or volumesnapshot/NAME`);
+}
+
+/** Returns the UUID of a logical volume if it is one (lvs(8), lv_uuid). */
+export function requireLvUuid(text: string, field: string): string {
+  if (/^[A-Za-z0-9]{6}(?:-[A-Za-z0-9]{4}){5}-[A-Za-z0-9]{6}$/.test(text)) return text;
+  throw new UsageError(
+    `${field} ${quote(text)}: must be the UUID of a logical volume, as kubectl denolith orphans has it`,
+  );
+}
+
+/** Returns a word: anything that kubectl cannot take for a flag. */
+function word(text: string, field: string): string {
+  if (!/^-|[\0\n]/.test(text)) return text;
+  throw new StorageError("InvalidArgument", `${field} ${quote(text)}: must not begin with a dash`);
+}

@@ -1,0 +1,50 @@
+/**
+ * `kubectl denolith forget-node`: shows what the cluster has of a node, asks, and gives it up.
+ *
+ * @module
+ */
+
+import { requireNodeId } from "../../csi/topology.ts";
+import { forget } from "../../k8s/node_removal/forget_node.ts";
+import { type ForgetPlan, planForget, readNodeObjects } from "../../k8s/node_removal/plan.ts";
+import { forgetPlanText } from "../../k8s/node_removal/text.ts";
+import { EventRecorder } from "../../k8s/runtime/events.ts";
+import type { Answer } from "./output.ts";
+import type { Session } from "./session.ts";
+
+/** The time that pending events may take at the end, in milliseconds. */
+const EVENT_DRAIN_MS = 60_000;
+
+/** The number of events that may be sent at once. */
+const EVENT_BURST = 1_000;
+
+/** Gives up a node; with `--output` and without `--yes` only shows the plan. @returns 0; 1 if the answer is no */
+export async function forgetNode(session: Session): Promise<number> {
+  const { client, driver, flags, now, subject } = session;
+  const nodeName = requireNodeId(flags["NODE"]!);
+  const nodeObjects = await readNodeObjects(client, { driver, nodeName });
+  const plan = planForget(nodeObjects, now);
+  const isEmpty = !plan.lvmNode && plan.volumes.length === 0 && plan.snapshots.length === 0;
+  const isForProgram = flags.output !== undefined && flags.yes === undefined; // a program cannot be asked
+  if (isEmpty || isForProgram) {
+    session.print(planAnswer(plan, false));
+    return 0;
+  }
+  if (flags.yes === undefined) session.print(planAnswer(plan, false));
+  if (!session.confirm(`Give up node ${nodeName} of context ${subject.context}?`)) return 1;
+  const options = { component: `${driver}/forget-node`, instance: nodeName, burst: EVENT_BURST };
+  const events = new EventRecorder(client, options);
+  try {
+    session.print(planAnswer(await forget(client, nodeObjects, { events, reason: flags.force, now }), true));
+  } finally {
+    await events.stop(EVENT_DRAIN_MS);
+  }
+  return 0;
+}
+
+function planAnswer(plan: ForgetPlan, done: boolean): Answer {
+  return {
+    data: { ...plan, done },
+    text: () => forgetPlanText(plan, done, "kubectl denolith forget-node"),
+  };
+}

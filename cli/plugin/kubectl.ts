@@ -1,0 +1,176 @@
+/**
+ * The only code of the plugin that runs a program: the user's own kubectl, with a closed list of its subcommands. So
+ * contexts, logins and proxies are those of the user, and the plugin never sees a credential.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../lvm/error.ts";
+import { apiVersionOf, type ObjectName, type Resource } from "../../k8s/api/objects.ts";
+import { readLines } from "../../k8s/client/watch_lines.ts";
+
+/** A command of kubectl. There is none that runs a program in a pod, or that copies files. */
+export type KubectlCommand =
+  /** Reads a path of the API server. */
+  | { readonly verb: "get"; readonly path: string }
+  /** Posts an object to a path. */
+  | { readonly verb: "create"; readonly path: string; readonly body: unknown }
+  /** Puts an object at a path. */
+  | { readonly verb: "replace"; readonly path: string; readonly body: unknown }
+  /** Deletes the object of a path, under the preconditions of the body. */
+  | { readonly verb: "delete"; readonly path: string; readonly body: unknown }
+  /** Changes a part of an object, by a merge patch. */
+  | {
+    readonly verb: "patch";
+    readonly resource: Resource;
+    readonly at: ObjectName;
+    readonly subresource?: "status" | undefined;
+    readonly merge: unknown;
+  }
+  /** Shows the context that is used, without its credentials. */
+  | { readonly verb: "config" };
+
+/** The result of a command. */
+export interface KubectlOutput {
+  /** Its exit status. */
+  readonly code: number;
+  /** Its standard output. */
+  readonly stdout: string;
+  /** Its standard error. */
+  readonly stderr: string;
+}
+
+/** Runs kubectl. */
+export interface Kubectl {
+  /** Runs a command until it ends, whatever its exit status. @throws {StorageError} `Unavailable` without kubectl */
+  run(command: KubectlCommand, signal?: AbortSignal): Promise<KubectlOutput>;
+  /**
+   * Reads a path that answers line by line, until it ends or the signal is aborted.
+   *
+   * @returns the lines, and the exit status with what was written on standard error, after the last line
+   */
+  readLines(path: string, signal?: AbortSignal): KubectlLines;
+}
+
+/** The lines of an answer. */
+export interface KubectlLines {
+  /** The lines as they come. */
+  readonly lines: AsyncIterable<string>;
+  /** The result, without its standard output; settles after the last line. */
+  readonly output: Promise<KubectlOutput>;
+}
+
+/** What selects the cluster and the user; kubectl has the defaults. */
+export interface KubectlOptions {
+  /** Path of a kubeconfig file. */
+  readonly kubeconfig?: string | undefined;
+  /** Context of the kubeconfig. */
+  readonly context?: string | undefined;
+  /** User to impersonate. */
+  readonly as?: string | undefined;
+}
+
+/** The program. Deno finds it in PATH when the plugin starts, and permits no other one. */
+const PROGRAM = "kubectl";
+
+/** Returns the arguments of kubectl for a command. They are passed as they are, never through a shell. */
+export function kubectlArguments(command: KubectlCommand, options: KubectlOptions = {}): string[] {
+  const global = (["kubeconfig", "context", "as"] as const).flatMap((name) => {
+    const value = options[name];
+    return value === undefined ? [] : [`--${name}=${value}`];
+  });
+  return [...commandArguments(command), ...global];
+}
+
+function commandArguments(command: KubectlCommand): string[] {
+  switch (command.verb) {
+    case "get":
+      return ["get", "--raw", command.path];
+    case "create":
+    case "replace":
+    case "delete":
+      return [command.verb, "--raw", command.path, "--filename", "-"];
+    case "patch": {
+      const { resource, at: { name, namespace }, subresource, merge } = command;
+      return [
+        ...["patch", qualifiedName(resource), name],
+        ...["--type=merge", `--patch=${JSON.stringify(merge)}`, "--output=json"],
+        ...(namespace === undefined ? [] : [`--namespace=${namespace}`]),
+        ...(subresource === undefined ? [] : [`--subresource=${subresource}`]),
+      ];
+    }
+    case "config":
+      return ["config", "view", "--minify", "--output=json"];
+  }
+}
+
+/** Returns the name of a resource with its version and group, which kubectl takes for no other one. */
+function qualifiedName(resource: Resource): string {
+  return resource.group === ""
+    ? `${resource.plural}.${resource.version}.`
+    : `${resource.plural}.${apiVersionOf(resource).split("/").reverse().join(".")}`;
+}
+
+/** Runs the user's kubectl, with the user's environment. */
+export class HostKubectl implements Kubectl {
+  readonly #options: KubectlOptions;
+
+  /** Creates it; nothing runs before it is used. */
+  constructor(options: KubectlOptions) {
+    this.#options = options;
+  }
+
+  /** Implements {@linkcode Kubectl}. */
+  async run(command: KubectlCommand, signal?: AbortSignal): Promise<KubectlOutput> {
+    const body = "body" in command ? JSON.stringify(command.body) : undefined;
+    const child = this.#spawn(kubectlArguments(command, this.#options), body === undefined ? "null" : "piped", signal);
+    if (body !== undefined) await write(child.stdin, body);
+    const { code, stdout, stderr } = await child.output();
+    return { code, stdout: decode(stdout), stderr: decode(stderr) };
+  }
+
+  /** Implements {@linkcode Kubectl}. */
+  readLines(path: string, signal?: AbortSignal): KubectlLines {
+    const child = this.#spawn(kubectlArguments({ verb: "get", path }, this.#options), "null", signal);
+    const errors = new Response(child.stderr).text();
+    const output = Promise.all([child.status, errors]).then(([{ code }, stderr]) => ({ code, stdout: "", stderr }));
+    return { lines: readLines(child.stdout), output };
+  }
+
+  #spawn(args: readonly string[], stdin: "null" | "piped", signal?: AbortSignal): Deno.ChildProcess {
+    const streams = { stdin, stdout: "piped", stderr: "piped" } as const;
+    try {
+      return new Deno.Command(PROGRAM, { args: [...args], ...streams, ...(signal && { signal }) }).spawn();
+    } catch (cause) {
+      throw new StorageError("Unavailable", spawnFailure(cause), { cause });
+    }
+  }
+}
+
+/** Returns why kubectl does not start. Deno does not permit a program that it did not find in PATH. */
+export function spawnFailure(cause: unknown): string {
+  const message = cause instanceof Error ? cause.message : String(cause);
+  const [, variable] = /with (LD_\w+|DYLD_\w+) environment variable/.exec(message) ?? [];
+  if (variable !== undefined) {
+    return `${PROGRAM}: it is not run with the environment variable ${variable}, which may load other code; unset it`;
+  }
+  if (cause instanceof Deno.errors.NotFound || cause instanceof Deno.errors.NotCapable) {
+    return `${PROGRAM}: not found in PATH; install it, since the cluster is reached by it alone`;
+  }
+  return `${PROGRAM}: cannot be run: ${message}`;
+}
+
+/** Writes a text and closes the stream. Who does not read it has failed, and says so on standard error. */
+async function write(stream: WritableStream<Uint8Array>, text: string): Promise<void> {
+  const writer = stream.getWriter();
+  try {
+    await writer.write(new TextEncoder().encode(text));
+    await writer.close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+  }
+}
+
+function decode(bytes: Uint8Array): string {
+  return new TextDecoder().decode(bytes);
+}

@@ -1,0 +1,89 @@
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { ApiError, isConflict, isGone, isNotFound } from "../../k8s/client/client.ts";
+import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { events, leases } from "../../k8s/api/objects.ts";
+import { type Kubectl, kubectlArguments, type KubectlCommand, type KubectlOutput, spawnFailure } from "./kubectl.ts";
+import { KubectlClient } from "./kubectl_client.ts";
+
+Deno.test("kubectlArguments() has a closed list of subcommands, with values that kubectl cannot take for flags", () => {
+  const merge = { metadata: { annotations: { a: "'b' $c" } } };
+  const cases: [KubectlCommand, string[]][] = [
+    [{ verb: "get", path: "/api/v1/nodes?limit=1" }, ["get", "--raw", "/api/v1/nodes?limit=1"]],
+    [{ verb: "create", path: "/x", body: {} }, ["create", "--raw", "/x", "--filename", "-"]],
+    [{ verb: "replace", path: "/x", body: {} }, ["replace", "--raw", "/x", "--filename", "-"]],
+    [{ verb: "delete", path: "/x", body: {} }, ["delete", "--raw", "/x", "--filename", "-"]],
+    [{ verb: "patch", resource: lvmVolumes, at: { name: "v" }, subresource: "status", merge }, [
+      ...["patch", "lvmvolumes.v1alpha1.lvm.denolith.dev", "v", "--type=merge", `--patch=${JSON.stringify(merge)}`],
+      ...["--output=json", "--subresource=status"],
+    ]],
+    [{ verb: "patch", resource: events, at: { name: "e", namespace: "n" }, merge: {} }, [
+      ...["patch", "events.v1.", "e", "--type=merge", "--patch={}", "--output=json", "--namespace=n"],
+    ]],
+    [{ verb: "config" }, ["config", "view", "--minify", "--output=json"]],
+  ];
+  for (const [command, expected] of cases) assertEquals(kubectlArguments(command), expected);
+  assertEquals(kubectlArguments({ verb: "config" }, { context: "a b", as: "me", kubeconfig: "/k" }).slice(4), [
+    ...["--kubeconfig=/k", "--context=a b", "--as=me"],
+  ]);
+});
+
+Deno.test("spawnFailure() names what keeps kubectl from being run", () => {
+  const denied = new Deno.errors.NotCapable("Requires --allow-run ... with LD_PRELOAD environment variable. Al");
+  assertMatch(spawnFailure(denied), /the environment variable LD_PRELOAD, which may load other code; unset it/);
+  assertMatch(spawnFailure(new Deno.errors.NotFound("x")), /not found in PATH/);
+  assertMatch(spawnFailure(new Error("exec format error")), /cannot be run: exec format error/);
+});
+
+/** Returns a client whose commands all end like this. */
+function clientWith(
+  output: Partial<KubectlOutput>,
+  onRun: () => Promise<void> = () => Promise.resolve(),
+): KubectlClient {
+  const kubectl: Kubectl = {
+    run: async () => {
+      await onRun();
+      return { code: 0, stdout: "", stderr: "", ...output };
+    },
+    readLines: () => {
+      throw new Error("not asked for");
+    },
+  };
+  return new KubectlClient(kubectl);
+}
+
+Deno.test("KubectlClient: an error has the status and the reason of the API server, and its words", async () => {
+  const errorFor = async (stderr: string) => {
+    const client = clientWith({ code: 1, stderr });
+    return await assertRejects(() => client.get(leases, { name: "l", namespace: "n" }), ApiError);
+  };
+  const notFound = await errorFor('Error from server (NotFound): leases.coordination.k8s.io "l" not found\n');
+  assertEquals([isNotFound(notFound), notFound.message], [
+    ...[true, 'get leases l: NotFound: leases.coordination.k8s.io "l" not found'],
+  ]);
+  assertEquals(isConflict(await errorFor("Error from server (Conflict): changed")), true);
+  assertEquals(isGone(await errorFor("Error from server (Expired): too old")), true);
+  const forbidden = await errorFor('warning: x\nError from server (Forbidden): leases "l" is forbidden');
+  assertEquals([forbidden.status, forbidden.reason], [403, "Forbidden"]);
+  assertEquals((await errorFor("Error from server (Odd): what")).status, 500);
+  const unreachable = await errorFor("Unable to connect to the server: dial tcp: no such host");
+  assertEquals([unreachable.status, unreachable.message], [
+    ...[0, "get leases l: Unable to connect to the server: dial tcp: no such host"],
+  ]);
+  assertEquals((await errorFor("")).message, "get leases l: kubectl failed");
+});
+
+Deno.test("KubectlClient: runs six commands at once, and the others after them", async () => {
+  let [running, most] = [0, 0];
+  const release = Promise.withResolvers<void>();
+  const client = clientWith({ stdout: '{"metadata":{"name":"l"}}' }, async () => {
+    most = Math.max(most, ++running);
+    await release.promise;
+    running--;
+  });
+  const all = Array.from({ length: 20 }, (_, n) => client.get(leases, { name: `l${n}`, namespace: "n" }));
+  await Promise.resolve();
+  assertEquals([running, most], [6, 6]);
+  release.resolve();
+  assertEquals((await Promise.all(all)).length, 20);
+  assertEquals(most, 6);
+});

@@ -1,0 +1,118 @@
+/**
+ * The plugin `kubectl denolith`: parses its command line, and runs a subcommand.
+ *
+ * @module
+ */
+
+import manifest from "../../deno.json" with { type: "json" };
+import { checkFlags, exitStatusOf, type Flags, parseCommandLine } from "../command_line.ts";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { type ClusterState, readClusterState } from "../../k8s/diagnosis/cluster_state.ts";
+import { nodeViews } from "../../k8s/diagnosis/nodes.ts";
+import { overviewOf } from "../../k8s/diagnosis/overview.ts";
+import { snapshotViews, volumeViews } from "../../k8s/diagnosis/volumes.ts";
+import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "./commands.ts";
+import { completionScript } from "./completion.ts";
+import { forgetNode } from "./forget_node.ts";
+import { HostKubectl, type Kubectl, type KubectlOptions } from "./kubectl.ts";
+import { KubectlClient } from "./kubectl_client.ts";
+import { removeOrphan, showOrphans } from "./orphans.ts";
+import { type Answer, processTerminal, type Terminal } from "./output.ts";
+import { Session } from "./session.ts";
+import { nodesTable, overviewText, snapshotsTable, type TableOptions, volumesTable } from "./tables.ts";
+import { explain } from "./why.ts";
+
+/** Options of {@linkcode runPlugin}. */
+export interface PluginOptions {
+  /** Creates what runs kubectl. */
+  readonly kubectl?: (options: KubectlOptions) => Kubectl;
+  /** Where it prints. */
+  readonly terminal?: Terminal;
+  /** Aborted when it is asked to end. */
+  readonly signal?: AbortSignal;
+  /** Returns the time. */
+  readonly now?: () => Date;
+}
+
+/** Runs a subcommand that reads the cluster. */
+type Body = (session: Session) => Promise<number>;
+
+/** The kinds on which lists depend. */
+const LISTED = [lvmNodes, lvmVolumes, lvmSnapshots].map((resource) => ({ resource }));
+
+/** The subcommands that reach the cluster. */
+const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, Body>> = {
+  status: list((state) => {
+    const overview = overviewOf(state);
+    return { data: overview, text: (options) => overviewText(overview, options) };
+  }),
+  nodes: list((state) => {
+    const nodes = nodeViews(state);
+    return { data: { nodes, unread: state.unread }, text: (options) => nodesTable(nodes, options) };
+  }),
+  volumes: list((state, flags) => {
+    const volumes = volumeViews(state).filter(({ node, claim }) => isSelected({ node, owner: claim }, flags));
+    return { data: { volumes, unread: state.unread }, text: (options) => volumesTable(volumes, options) };
+  }),
+  snapshots: list((state, flags) => {
+    const snapshots = snapshotViews(state)
+      .filter(({ node, volumeSnapshot }) => isSelected({ node, owner: volumeSnapshot }, flags));
+    return { data: { snapshots, unread: state.unread }, text: (options) => snapshotsTable(snapshots, options) };
+  }),
+  why: explain,
+  orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
+  "forget-node": forgetNode,
+};
+
+/**
+ * Runs a command line.
+ *
+ * @returns the exit status: 0 when it succeeded, 1 when it failed, 2 when the command line is invalid
+ */
+export function runPlugin(args: readonly string[], options: PluginOptions = {}): Promise<number> {
+  const { kubectl = (options) => new HostKubectl(options), terminal = processTerminal, now = () => new Date() } =
+    options;
+  return exitStatusOf(async () => {
+    const request = parseCommandLine(PLUGIN_COMMANDS, args, PLUGIN);
+    if (request.kind === "help") {
+      terminal.print(request.text);
+      return request.isRequested ? 0 : 2;
+    }
+    const { flags } = request;
+    const name = request.name as PluginCommand;
+    await checkFlags(name, PLUGIN_COMMANDS[name], flags);
+    if (name === "completion" || name === "version") {
+      terminal.print(name === "version" ? versionText() : completionScript(flags["SHELL"] as typeof SHELLS[number]));
+      return 0;
+    }
+    const { kubeconfig, context, as } = flags;
+    const runner = kubectl({ kubeconfig, context, as });
+    const session = await Session.open({
+      ...{ flags, terminal, now, kubectl: runner, client: new KubectlClient(runner) },
+      signal: options.signal ?? new AbortController().signal,
+    });
+    return await BODIES[name](session);
+  }, PLUGIN);
+}
+
+/** Returns the body of a subcommand that shows what it makes of the state of the cluster. */
+function list(
+  view: (state: ClusterState, flags: Flags) => { data: object; text: (options: TableOptions) => string },
+): Body {
+  return (session) =>
+    session.show(LISTED, async (now): Promise<Answer> => {
+      const { client, driver, flags } = session;
+      const { data, text } = view(await readClusterState(client, driver, now), flags);
+      return { data, text: (options) => text({ ...options, now }) };
+    });
+}
+
+/** Reports whether an object is one that `--node` and `--namespace` select. @param owner its owner, `namespace/name` */
+function isSelected(one: { node: string; owner: string | undefined }, { node, namespace }: Flags): boolean {
+  return (node === undefined || one.node === node) &&
+    (namespace === undefined || one.owner?.startsWith(`${namespace}/`) === true);
+}
+
+function versionText(): string {
+  return `kubectl-denolith ${manifest.version} (deno ${Deno.version.deno}, V8 ${Deno.version.v8})`;
+}

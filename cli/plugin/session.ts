@@ -1,0 +1,141 @@
+/**
+ * A run of a subcommand: its flags, the cluster that they select, and the terminal.
+ *
+ * @module
+ */
+
+import { requireDriverName } from "../../csi/driver_options.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { type Flags, messageOf } from "../command_line.ts";
+import type { Kubectl } from "./kubectl.ts";
+import { type Answer, coloursOf, formatAnswer, type OutputFormat, type Subject, type Terminal } from "./output.ts";
+import { showWhenChanged, type Watched } from "./watch.ts";
+
+/** What a session consists of. */
+export interface SessionOptions {
+  /** The flags. */
+  readonly flags: Flags;
+  /** The terminal. */
+  readonly terminal: Terminal;
+  /** Returns the time. */
+  readonly now: () => Date;
+  /** Runs kubectl. */
+  readonly kubectl: Kubectl;
+  /** The API server. */
+  readonly client: ApiClient;
+  /** Aborted when the plugin is asked to end. */
+  readonly signal: AbortSignal;
+}
+
+/** The namespace of a context that names none. */
+const DEFAULT_NAMESPACE = "default";
+
+/** A run of a subcommand. */
+export class Session {
+  readonly #options: SessionOptions;
+  /** The cluster and the namespace. */
+  readonly subject: Subject;
+
+  private constructor(options: SessionOptions, subject: Subject) {
+    this.#options = options;
+    this.subject = subject;
+  }
+
+  /** Opens a session: reads the context that kubectl uses. @throws {StorageError} `Unavailable` without kubectl */
+  static async open(options: SessionOptions): Promise<Session> {
+    const { code, stdout } = await options.kubectl.run({ verb: "config" }, options.signal);
+    const current = code === 0 ? contextOf(stdout) : undefined; // in a pod there is no context, and kubectl works
+    return new Session(options, {
+      context: options.flags.context ?? current?.name ?? "",
+      namespace: options.flags.namespace ?? current?.namespace ?? DEFAULT_NAMESPACE,
+    });
+  }
+
+  /** The flags. */
+  get flags(): Flags {
+    return this.#options.flags;
+  }
+
+  /** The API server. */
+  get client(): ApiClient {
+    return this.#options.client;
+  }
+
+  /** The driver. */
+  get driver(): string {
+    return requireDriverName(this.flags["driver-name"]!);
+  }
+
+  /** The time. */
+  get now(): Date {
+    return this.#options.now();
+  }
+
+  /** Aborted when the plugin is asked to end. */
+  get signal(): AbortSignal {
+    return this.#options.signal;
+  }
+
+  /** Prints an answer in the format of `--output`. */
+  print(answer: Answer): void {
+    this.#options.terminal.print(this.#format(answer));
+  }
+
+  /**
+   * Prints an answer; with `--watch` again whenever one of the watched objects changes.
+   *
+   * @param read reads and decides
+   * @returns 0
+   */
+  async show(watched: readonly Watched[], read: (now: Date) => Promise<Answer>): Promise<number> {
+    const { flags, terminal, client, signal } = this.#options;
+    const text = this.#format(await read(this.now)); // what fails at once ends the subcommand
+    if (flags.watch === undefined) {
+      terminal.print(text);
+      return 0;
+    }
+    let first: string | undefined = text;
+    await showWhenChanged(async () => {
+      terminal.replace(first ?? await this.#readAgain(read));
+      first = undefined;
+    }, { client, watched, signal });
+    return 0;
+  }
+
+  /**
+   * Asks before something is changed, unless `--yes` is given.
+   *
+   * @returns whether it may be changed
+   */
+  confirm(question: string): boolean {
+    const { flags, terminal } = this.#options;
+    if (flags.yes !== undefined) return true;
+    if (terminal.confirm(question)) return true;
+    terminal.print(terminal.isInteractive ? "Nothing was changed." : "Nothing was changed: use --yes, or a terminal.");
+    return false;
+  }
+
+  async #readAgain(read: (now: Date) => Promise<Answer>): Promise<string> {
+    try {
+      return this.#format(await read(this.now));
+    } catch (error) {
+      return messageOf(error); // the next change, or the next half minute, may succeed
+    }
+  }
+
+  #format(answer: Answer): string {
+    const { flags, terminal } = this.#options;
+    const format = (flags.output ?? "table") as OutputFormat;
+    return formatAnswer(answer, this.subject, { format, colours: coloursOf(terminal) });
+  }
+}
+
+/** Returns the context in the output of `kubectl config view --minify`. */
+export function contextOf(json: string): { name: string; namespace?: string } | undefined {
+  const config = JSON.parse(json) as Record<string, unknown>;
+  const name = config["current-context"];
+  if (typeof name !== "string" || name === "") return undefined;
+  const contexts = Array.isArray(config["contexts"]) ? config["contexts"] : [];
+  const namespace = contexts.find((one) => one?.name === name)?.context?.namespace;
+  return { name, ...(typeof namespace === "string" && namespace !== "" && { namespace }) };
+}

@@ -1,0 +1,23 @@
+/**
+ * The entry point of the kubectl plugin, which the executable starts when its name is `kubectl-denolith`.
+ *
+ * It runs kubectl and nothing else, and has no right to read files, to write them, or to reach the network. So it needs no
+ * worker with fewer rights.
+ *
+ * @module
+ */
+
+import { runPlugin } from "./cli/plugin/plugin.ts";
+
+/** Returns a signal that is aborted by the first Ctrl-C; the second one ends the process. */
+function abortOnInterrupt(): AbortSignal {
+  const end = new AbortController();
+  const onSignal = () => {
+    Deno.removeSignalListener("SIGINT", onSignal);
+    end.abort();
+  };
+  Deno.addSignalListener("SIGINT", onSignal); // the one signal that all systems have
+  return end.signal;
+}
+
+if (import.meta.main) Deno.exit(await runPlugin(Deno.args, { signal: abortOnInterrupt() }));

@@ -1,0 +1,185 @@
+/**
+ * The kubectl plugin over a cluster of agents, each on a fake machine.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { parse } from "@std/yaml";
+import { lvmNodes, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { nodes, persistentVolumes } from "../../k8s/api/objects.ts";
+import { snapshotIdOf } from "../../lvm/ids.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { waitUntil } from "../fake/control_plane.ts";
+import { pluginOver } from "../fake/plugin_run.ts";
+import { machineWith, MiB, request } from "../fake/volume_cluster.ts";
+
+/** Starts two nodes, and creates a volume with a PersistentVolume on the first one. */
+async function setUp() {
+  const machines = { n1: machineWith({ data: 1024n * MiB }), n2: machineWith({ data: 512n * MiB, fast: 256n * MiB }) };
+  const cluster = await FakeCluster.start(machines);
+  const { id } = await cluster.volumes.create(request("claimed"), { preferred: ["n1"] });
+  cluster.api.put(persistentVolumes, {
+    metadata: { name: "pv" },
+    spec: {
+      csi: { driver: DRIVER, volumeHandle: id },
+      claimRef: { namespace: "shop", name: "db" },
+      persistentVolumeReclaimPolicy: "Delete",
+    },
+    status: { phase: "Bound" },
+  });
+  for (const name of ["n1", "n2"]) await cluster.agent(name).node.refresh();
+  return {
+    ...{ cluster, machines, id, api: cluster.api },
+    plugin: pluginOver(cluster.api),
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+Deno.test("kubectl denolith status: shows the nodes, how full they are, and that nothing is wrong", async () => {
+  await using s = await setUp();
+  const { status, output, errors } = await s.plugin(["status"], { role: "viewer" });
+  assertEquals([status, errors], [0, ""]);
+  assertMatch(output, /^context fake, namespace default\n\nDriver {6}lvm\.denolith\.dev\nNodes {7}2\n/);
+  assertMatch(output, /Space .* of .* free/);
+  assertMatch(output, /Volumes {5}1 \(1 Ready\)/);
+  assertMatch(output, /n1 +Alive .* data +1 GiB +992 MiB +3% +1\n/);
+  assertMatch(output, /Nothing is wrong\.$/);
+});
+
+Deno.test("kubectl denolith status: names what is wrong, the worst first, with its age and, wide, what to do", async () => {
+  await using s = await setUp();
+  await s.cluster.stopAgent("n2");
+  const silentSince = new Date(Date.now() + 400_000);
+  s.machines.n1.allLvs()[0]!.lv.tags.clear(); // somebody removed the tags of the volume's LV
+  await s.cluster.agent("n1").node.refresh();
+  await s.cluster.objects.waitFor(s.id, (volume) => volume?.status?.state === "Lost", { timeoutMs: 5_000 });
+  const { output } = await s.plugin(["status", "--output", "wide"], { now: silentSince });
+  assertMatch(output, /Nodes {7}2, 2 without a living agent/); // by a clock that is minutes ahead, both are silent
+  assertMatch(output, /ERROR AgentSilent node\/n2, for 6m/);
+  assertMatch(
+    output,
+    /ERROR Lost claim\/shop\/db, for 6m4?\d?s?\n {2}.*\n(.*\n)*? {2}docs\/guides\/runbooks\/storage\.md#lost-volume/,
+  );
+});
+
+Deno.test("kubectl denolith nodes, volumes, snapshots: are tables, JSON with sizes in bytes, and YAML", async () => {
+  await using s = await setUp();
+  await s.cluster.snapshots.create({ id: snapshotIdOf("cut"), name: "cut", source: s.id, cowSize: FULL_COW });
+  const [volumes, json, yaml, snapshots, nodesJson] = await Promise.all([
+    s.plugin(["volumes"]),
+    s.plugin(["volumes", "-o", "json"]),
+    s.plugin(["volumes", "--output=yaml"]),
+    s.plugin(["snapshots"]),
+    s.plugin(["nodes", "-o", "json"]),
+  ]);
+  const [, , title, row] = volumes.output.split("\n");
+  assertMatch(title!, /^CLAIM +NODE +GROUP +SIZE +STATE +LAYOUT +CONTENT +AGE +VOLUME$/);
+  assertMatch(row!, new RegExp(`^shop/db +n1 +data +32 MiB +Ready +linear +ext4 +\\d+s +${s.id}$`));
+  const parsed = JSON.parse(json.output);
+  assertEquals([parsed.context, parsed.namespace, parsed.volumes[0].size], ["fake", "default", Number(32n * MiB)]);
+  assertEquals(parse(yaml.output), parsed);
+  assertMatch(snapshots.output, /n1 +data .* Ready/);
+  assertEquals(
+    JSON.parse(nodesJson.output).nodes.map((node: { name: string; agent: string; groups: { name: string }[] }) => [
+      ...[node.name, node.agent],
+      ...node.groups.map(({ name }) => name),
+    ]),
+    [["n1", "Alive", "data"], ["n2", "Alive", "data", "fast"]],
+  );
+});
+
+Deno.test("kubectl denolith volumes: --node and --namespace select", async () => {
+  await using s = await setUp();
+  const count = async (...args: string[]) =>
+    JSON.parse((await s.plugin(["volumes", "-o", "json", ...args])).output).volumes.length;
+  assertEquals(await count("--node", "n1"), 1);
+  assertEquals(await count("--node", "n2"), 0);
+  assertEquals(await count("-n", "shop"), 1);
+  assertEquals(await count("-n", "sho"), 0);
+});
+
+Deno.test("kubectl denolith status --watch: shows it again when an object changes, until it is interrupted", async () => {
+  await using s = await setUp();
+  const end = new AbortController();
+  const texts: string[] = [];
+  const options = { signal: end.signal, onPrint: (text: string) => void texts.push(text) };
+  const running = s.plugin(["volumes", "--watch"], options);
+  await waitUntil(() => texts.length === 1);
+  await s.cluster.volumes.create(request("second"), { preferred: ["n2"] });
+  await waitUntil(() => texts.some((text) => / n2 +\w+ .*Ready/.test(text)));
+  end.abort();
+  assertEquals((await running).status, 0);
+});
+
+Deno.test("kubectl denolith: says what this user may not read, and what the driver's absence looks like", async () => {
+  await using s = await setUp();
+  s.api.removeResource(lvmNodes);
+  const { status, errors } = await s.plugin(["status"]);
+  assertEquals(status, 1);
+  assertMatch(errors, /^kubectl denolith: this cluster has no LVMNodes: the driver is not installed in it/);
+});
+
+Deno.test("kubectl denolith orphans: lists them, and asks before one is removed by its agent", async () => {
+  await using s = await setUp();
+  await s.cluster.client.patch(lvmVolumes, { name: s.id }, { merge: { metadata: { finalizers: null } } });
+  await s.cluster.client.delete(lvmVolumes, { name: s.id });
+  await s.cluster.volumes.create(request("other"), { preferred: ["n1"] });
+  const agent = s.cluster.agent("n1");
+  await agent.node.refresh();
+  await agent.clock.advance(60_000);
+  await agent.node.refresh();
+  const { output } = await s.plugin(["orphans"]);
+  const uuid = /([\w]{6}(?:-[\w]{4}){5}-[\w]{6})/.exec(output)![1]!;
+  assertMatch(output, new RegExp(`n1 +data/\\S+ +32 MiB +${uuid}`));
+
+  const refused = await s.plugin(["orphans", "--remove", uuid], { answer: false });
+  assertEquals([refused.status, refused.output], [1, "Nothing was changed."]);
+  assertMatch(refused.questions[0]!, /^Remove data\/\S+ \(32 MiB\) on node n1 of context fake, and its data\?$/);
+  assertEquals(s.api.objects(lvmNodes)[0]!.metadata.annotations, undefined);
+
+  const asked = await s.plugin(["orphans", "--remove", uuid], { answer: true });
+  assertEquals(asked.status, 0, asked.errors);
+  await waitUntil(() => s.machines.n1.allLvs().length === 1, "the removal of the orphan");
+  const unknown = await s.plugin(["orphans", "--remove", "aaaaaa-bbbb-cccc-dddd-eeee-ffff-gggggg", "--yes"]);
+  assertMatch(`${unknown.status} ${unknown.errors}`, /^1 .*no agent names an orphan with the UUID aaaaaa/);
+});
+
+Deno.test("kubectl denolith forget-node: shows the plan, asks, and refuses a node that lives", async () => {
+  await using s = await setUp();
+  const alive = await s.plugin(["forget-node", "n1"], { answer: true });
+  assertEquals(alive.status, 1);
+  assertMatch(alive.errors, /it seems to be alive: its agent reported \d+ s ago/);
+
+  await s.cluster.stopAgent("n1");
+  const later = new Date(Date.now() + 400_000);
+  const no = await s.plugin(["forget-node", "n1"], { answer: false, now: later });
+  assertEquals([no.status, no.questions], [1, ["Give up node n1 of context fake?"]]);
+  assertMatch(no.output, /Volumes of PersistentVolumes: would be marked as Lost\n(.*\n)*Nothing was changed\.$/);
+  assertEquals(s.api.objects(lvmNodes).length, 2);
+
+  const plan = await s.plugin(["forget-node", "n1", "-o", "json"], { now: later });
+  assertEquals([plan.questions, JSON.parse(plan.output).done], [[], false]);
+
+  const done = await s.plugin(["forget-node", "n1", "--yes"], { now: later });
+  assertEquals([done.status, done.questions, done.errors], [0, [], ""]);
+  assertMatch(done.output, /its LVMNode is removed/);
+  assertEquals(s.api.objects(lvmNodes).map(({ metadata }) => metadata.name), ["n2"]);
+  assertEquals(s.api.objects(lvmVolumes)[0]!.status?.state, "Lost");
+  const reasons = await s.plugin(["status", "-o", "json"], { now: new Date() });
+  assertEquals(JSON.parse(reasons.output).problems.map(({ reason }: { reason: string }) => reason), [
+    "NodeForgotten",
+    "NodeWithoutAgent",
+  ]);
+});
+
+Deno.test("kubectl denolith: colours are for terminals that have them", async () => {
+  await using s = await setUp();
+  s.api.put(nodes, { metadata: { name: "n3" } });
+  const plain = await s.plugin(["nodes"]);
+  const coloured = await s.plugin(["nodes"], { hasColours: true });
+  assert(!plain.output.includes("\x1b"));
+  assert(coloured.output.includes("\x1b[32mAlive\x1b[0m"));
+  assertEquals(coloured.output.split("\x1b").map((part) => part.replace(/^\[\d+m/, "")).join(""), plain.output);
+});

@@ -1,0 +1,149 @@
+/**
+ * `kubectl denolith why` in a whole cluster: the driver's own controller and agents do what they do, and the answer is read
+ * from what they left in the API server.
+ *
+ * @module
+ */
+
+import { assertEquals, assertMatch } from "@std/assert";
+import { persistentVolumeClaims, pods } from "../../k8s/api/objects.ts";
+import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
+import { pluginOver } from "../fake/plugin_run.ts";
+import { machineWith, MiB } from "../fake/volume_cluster.ts";
+import { type ClaimFixture, WholeCluster } from "../fake/whole_cluster.ts";
+
+interface Answer {
+  readonly state: string;
+  readonly problems: readonly { readonly reason: string; readonly message: string; readonly since?: string }[];
+}
+
+/** Starts a cluster of two nodes with 256 MiB each. */
+async function setUp(options: { withController?: boolean } = {}) {
+  const machines = { n1: machineWith({ data: 256n * MiB }), n2: machineWith({ data: 256n * MiB }) };
+  const cluster = await WholeCluster.start(machines, options);
+  const plugin = pluginOver(cluster.api, { role: "viewer" });
+  const why = async (...args: string[]): Promise<Answer> =>
+    JSON.parse((await plugin(["why", "-o", "json", ...(args.length === 0 ? ["data"] : args)])).output);
+  return {
+    ...{ cluster, machines, plugin, why },
+    /** Waits until the first cause of an answer is this one, or there is none. @returns the answer */
+    async waitFor(reason: string | undefined, ...args: string[]): Promise<Answer> {
+      for (const end = Date.now() + 20_000;;) {
+        const answer = await why(...args);
+        const isGone = reason === undefined && answer.state === "Bound";
+        if (answer.problems[0]?.reason === reason && (reason !== undefined || isGone)) return answer;
+        if (Date.now() > end) assertEquals(answer, { waiting: reason } as unknown);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    },
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+const PENDING: [reason: string, message: RegExp, claim: ClaimFixture, parameters?: Record<string, string>][] = [
+  ["NoSpace", /not enough free space in data \(.* free\)/, { size: "1Gi" }],
+  ["NoSuchVolumeGroup", /none matches .*; there are /, { className: "odd" }, { volumeGroup: "gone" }],
+  ["UnknownParameter", /parameter .*: unknown; did you mean/, { className: "odd" }, { volumeGrup: "data" }],
+  ["NoSuchClass", /storageClassName "none": there is no such class/, { className: "none" }],
+  ["AccessModeUnsupported", /a node-local volume is for one node/, { spec: { accessModes: ["ReadWriteMany"] } }],
+  ["SourceNotReady", /: does not exist/, {
+    spec: { dataSource: { kind: "PersistentVolumeClaim", name: "missing" } },
+  }],
+];
+
+for (const [reason, message, claim, parameters] of PENDING) {
+  Deno.test(`why: a claim that stays Pending by ${reason}, by a controller and agents`, async () => {
+    await using s = await setUp();
+    s.cluster.addClass("odd", { volumeBindingMode: "Immediate", ...(parameters && { parameters }) });
+    s.cluster.addClaim(claim);
+    const { state, problems } = await s.waitFor(reason);
+    assertEquals(state, "Pending");
+    assertMatch(problems[0]!.message, message);
+  });
+}
+
+Deno.test("why: a claim whose volume group got free space is Bound, and nothing is wrong any more", async () => {
+  await using s = await setUp();
+  s.cluster.addClaim({ name: "big", size: "200Mi" });
+  s.cluster.addClaim({ name: "big2", size: "200Mi" });
+  s.cluster.addClaim({ name: "data", size: "200Mi" });
+  const pending = async () => {
+    const answers = await Promise.all(["big", "big2", "data"].map(async (name) => [name, await s.why(name)] as const));
+    const waiting = answers.filter(([, { problems }]) => problems[0]?.reason === "NoSpace");
+    const bound = answers.filter(([, { state }]) => state === "Bound");
+    return bound.length === 2 && waiting.length === 1 ? { waiting: waiting[0]![0], bound: bound[0]![0] } : undefined;
+  };
+  let found: Awaited<ReturnType<typeof pending>>;
+  while ((found = await pending()) === undefined) await new Promise((resolve) => setTimeout(resolve, 50));
+  await s.cluster.agents.client.delete(persistentVolumeClaims, { namespace: "default", name: found.bound });
+  await s.waitFor(undefined, found.waiting);
+});
+
+Deno.test("why: a claim that waits for its first consumer, without a pod and with one that finds no capacity", async () => {
+  await using s = await setUp();
+  s.cluster.addClaim({ className: "later", size: "1Gi" });
+  await s.waitFor("NoConsumer");
+  const message = "0/2 nodes are available: 2 node(s) did not have enough free storage.";
+  s.cluster.api.put(pods, {
+    metadata: { name: "web", namespace: "default" },
+    spec: { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "data" } }] } as never,
+    status: {
+      phase: "Pending",
+      conditions: [{ type: "PodScheduled", status: "False", reason: "Unschedulable", message }],
+    },
+  });
+  const published = () => s.why().then(({ problems }) => /n1 \d+ MiB, n2 \d+ MiB/.test(problems[0]?.message ?? ""));
+  while (!await published()) await new Promise((resolve) => setTimeout(resolve, 50));
+  const { problems } = await s.waitFor("NoCapacity");
+  assertMatch(problems[0]!.message, /finds no node with 1 GiB free .*: 0\/2 nodes .* each node can take: n1 \d+ MiB/);
+});
+
+Deno.test("why: the scheduler chose a node that the class excludes, and chooses again", async () => {
+  await using s = await setUp();
+  const matchLabelExpressions = [{ key: "topology.lvm.denolith.dev/node", values: ["n2"] }];
+  s.cluster.addClass("only-n2", { allowedTopologies: [{ matchLabelExpressions }] });
+  s.cluster.addClaim({ className: "only-n2", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
+  const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "data" } }];
+  s.cluster.api.put(pods, { metadata: { name: "web", namespace: "default" }, spec: { volumes } as never });
+  const { problems } = await s.waitFor("NodeExcludedByClass");
+  assertMatch(problems[0]!.message, /not in the allowedTopologies of the class/);
+  assertEquals(problems.map(({ reason }) => reason), ["NodeExcludedByClass", "NotScheduledYet"]);
+});
+
+Deno.test("why: no controller is active", async () => {
+  await using s = await setUp({ withController: false });
+  s.cluster.addClaim();
+  const { problems } = await s.waitFor("NoController");
+  assertMatch(problems[0]!.message, /nobody holds its Lease/);
+});
+
+Deno.test("why: a claim does not grow, since its volume group is full", async () => {
+  await using s = await setUp();
+  s.cluster.addClaim();
+  await s.waitFor(undefined);
+  const merge = { spec: { resources: { requests: { storage: "1Gi" } } } };
+  await s.cluster.agents.client.patch(persistentVolumeClaims, { namespace: "default", name: "data" }, { merge });
+  const { state, problems } = await s.waitFor("NoSpace");
+  assertEquals(state, "Bound");
+  assertMatch(problems[0]!.message, /free/);
+});
+
+Deno.test("why: a Lost volume, and its deletion", async () => {
+  await using s = await setUp();
+  s.cluster.addClaim();
+  await s.waitFor(undefined);
+  for (const machine of Object.values(s.machines)) for (const { lv } of machine.allLvs()) lv.tags.clear();
+  for (const name of ["n1", "n2"]) await s.cluster.agents.agent(name).node.refresh();
+  const { problems } = await s.waitFor("Lost");
+  assertMatch(problems[0]!.message, /logical volume/);
+  const { output } = await s.plugin(["why", "data"]);
+  assertMatch(output, /claim\/default\/data is Bound\n\nERROR Lost claim\/default\/data/);
+  assertMatch(output, /docs\/guides\/runbooks\/storage\.md#lost-volume/);
+});
+
+Deno.test("why: there is no such claim, and nothing is left of one", async () => {
+  await using s = await setUp({ withController: false });
+  const { status, errors } = await s.plugin(["why", "nothing"]);
+  assertEquals(status, 1);
+  assertMatch(errors, /why: there is no claim nothing in namespace default, and nothing is left of one/);
+});

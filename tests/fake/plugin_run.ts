@@ -1,0 +1,72 @@
+/**
+ * Runs the plugin in this process, over a fake API server.
+ *
+ * @module
+ */
+
+import type { Terminal } from "../../cli/plugin/output.ts";
+import { runPlugin } from "../../cli/plugin/plugin.ts";
+import { FakeKubectl, type FakeKubectlOptions } from "./kubectl.ts";
+
+/** Options of {@linkcode pluginOver}. */
+export interface PluginRunOptions extends Partial<Pick<FakeKubectlOptions, "role" | "namespace">> {
+  /** What the user answers; a program is not asked. */
+  readonly answer?: boolean;
+  /** Whether the terminal has colours. */
+  readonly hasColours?: boolean;
+  /** The time. */
+  readonly now?: Date | undefined;
+  /** Aborted to end `--watch`. */
+  readonly signal?: AbortSignal;
+  /** Called with each text that is printed. */
+  readonly onPrint?: (text: string) => void;
+}
+
+/** What a run of the plugin did. */
+export interface PluginRun {
+  /** The exit status. */
+  readonly status: number;
+  /** What it printed. */
+  readonly output: string;
+  /** What it said on standard error. */
+  readonly errors: string;
+  /** The questions that it asked. */
+  readonly questions: readonly string[];
+  /** The arguments of the kubectl commands that it ran. */
+  readonly commands: readonly (readonly string[])[];
+}
+
+/** Returns a function that runs the plugin over a fake API server. */
+export function pluginOver({ url }: { readonly url: string }, defaults: PluginRunOptions = {}) {
+  return async (args: readonly string[], more: PluginRunOptions = {}): Promise<PluginRun> => {
+    const options = { ...defaults, ...more };
+    const { answer, hasColours = false, role = "operator", namespace = "default", now, signal, onPrint } = options;
+    const [printed, errors, questions]: [string[], string[], string[]] = [[], [], []];
+    const print = (text: string) => {
+      printed.push(text);
+      onPrint?.(text);
+    };
+    const terminal: Terminal = {
+      ...{ isInteractive: answer !== undefined, hasColours, print, replace: print },
+      confirm: (question) => {
+        questions.push(question);
+        return answer === true;
+      },
+    };
+    let kubectl: FakeKubectl | undefined;
+    const { error } = console;
+    console.error = (text: string) => void errors.push(text);
+    try {
+      const status = await runPlugin(args, {
+        terminal,
+        kubectl: (flags) => kubectl = new FakeKubectl({ url, role, namespace, flags }),
+        ...(now && { now: () => now }),
+        ...(signal && { signal }),
+      });
+      const commands = kubectl?.commands ?? [];
+      return { status, output: printed.join("\n"), errors: errors.join("\n"), questions, commands };
+    } finally {
+      console.error = error;
+    }
+  };
+}

@@ -1,0 +1,117 @@
+/**
+ * The kubectl plugin as a process of its own, under its permission set, with a kubectl in PATH.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { PLUGIN_COMMANDS } from "../../cli/plugin/commands.ts";
+import { FakeApiServer } from "../fake/api_server.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+
+/** The flags of `deno run` before the plugin's module. */
+const FLAGS = ["run", "--quiet", "--no-prompt", "--cached-only", "-P=kubectl-denolith", `--config=${ROOT}deno.json`];
+
+/** An API server, and a folder with a kubectl for it. */
+async function setUp() {
+  const api = FakeApiServer.start({ resources: [lvmNodes, lvmVolumes, lvmSnapshots] });
+  const folder = await Deno.makeTempDir({ prefix: "denolith-plugin-" });
+  const script =
+    `#!/bin/sh\necho "$*" >> "$SEEN"\nexec '${Deno.execPath()}' run -A --quiet --no-check --config=${ROOT}deno.json ` +
+    `${ROOT}tests/fake/kubectl.ts "$@"\n`;
+  await Deno.writeTextFile(`${folder}/kubectl`, script, { mode: 0o755 });
+  await Deno.writeTextFile(`${folder}/seen`, "");
+  return {
+    api,
+    /** Runs the plugin. @param env variables of the user beside those of this process */
+    async run(args: readonly string[], env: Record<string, string> = {}) {
+      const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+        args: [...FLAGS, `${ROOT}kubectl_denolith.ts`, ...args],
+        env: {
+          ...{
+            NO_COLOR: "1",
+            PATH: `${folder}:${Deno.env.get("PATH")}`,
+            SEEN: `${folder}/seen`,
+            FAKE_API_SERVER: api.url,
+          },
+          ...env,
+        },
+      }).output();
+      return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+    },
+    /** Returns the arguments of the kubectl commands so far. */
+    commands: async () => (await Deno.readTextFile(`${folder}/seen`)).trimEnd().split("\n"),
+    async [Symbol.asyncDispose]() {
+      await api[Symbol.asyncDispose]();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+Deno.test("kubectl denolith: reads the cluster by the kubectl in PATH, with the user's environment and nothing else", async () => {
+  await using s = await setUp();
+  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: "lvm.denolith.dev" } });
+  const { code, stdout, stderr } = await s.run(["status", "--context", "prod", "--kubeconfig", "/k"]);
+  assertEquals([code, stderr], [0, ""]);
+  assertMatch(stdout, /^context prod, namespace default\n/);
+  assertMatch(stdout, /n1 +NotReported/);
+  const commands = await s.commands();
+  assert(commands.includes("config view --minify --output=json --kubeconfig=/k --context=prod"), commands.join("\n"));
+  assert(commands.every((command) => / --kubeconfig=\/k --context=prod$/.test(command)), commands.join("\n"));
+  assertEquals(commands.filter((command) => !/^(?:config view|get --raw \/api)/.test(command)), []);
+});
+
+Deno.test("kubectl denolith: without kubectl it ends with status 1 and says so", async () => {
+  await using s = await setUp();
+  const { code, stderr } = await s.run(["status"], { PATH: "/nowhere" });
+  assertEquals(code, 1);
+  assertMatch(stderr, /^kubectl denolith: kubectl: not found in PATH; install it/m);
+});
+
+Deno.test("kubectl denolith: names the variable that keeps kubectl from being run", async () => {
+  await using s = await setUp();
+  const { code, stderr } = await s.run(["status"], { LD_LIBRARY_PATH: "/x" });
+  assertEquals(code, 1);
+  assertMatch(stderr, /environment variable LD_LIBRARY_PATH, which may load other code; unset it/);
+});
+
+Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong one ends with status 2", async () => {
+  await using s = await setUp();
+  const cases: [string[], RegExp][] = [
+    [["statu"], /unknown command "statu"; did you mean status\?/],
+    [["status", "--otput", "json"], /unknown flag --otput; did you mean --output\?/],
+    [["status", "-o", "xml"], /--output "xml": must be json, yaml or wide/],
+    [["volumes", "--node", "a/b"], /--node "a\/b": must be/],
+    [["why"], /why: CLAIM is missing/],
+    [["why", "deployment/x"], /CLAIM "deployment\/x": must be the name of a claim/],
+    [["why", "x", "-n", "_"], /--namespace "_": must be/],
+    [["status", "--context=--as=root"], /--context "--as=root": must not begin with a dash/],
+    [["orphans", "--remove", "x"], /--remove "x": must be the UUID/],
+    [["forget-node"], /NODE is missing/],
+    [["completion", "tcsh"], /SHELL "tcsh": must be bash, zsh, fish or kubectl/],
+    [["status", "--driver-name", "_"], /--driver-name "_": must be/],
+  ];
+  await Promise.all(cases.map(async ([args, expected]) => {
+    const { code, stderr } = await s.run(args, { PATH: "/nowhere" });
+    assertMatch(stderr, expected);
+    assertMatch(stderr, /^kubectl denolith: /m);
+    assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
+  }));
+});
+
+Deno.test("kubectl denolith: every subcommand has help that fits 100 columns and says what its exit status means", async () => {
+  await using s = await setUp();
+  const overview = await s.run(["--help"]);
+  await Promise.all(
+    Object.keys(PLUGIN_COMMANDS).map(async (name) => {
+      assert(overview.stdout.includes(`  ${name} `), name);
+      const { code, stdout, stderr } = await s.run([name, "-h"]);
+      assertEquals([code, stderr], [0, ""]);
+      assert(stdout.startsWith(`Usage: kubectl denolith ${name}`), stdout);
+      assertEquals(stdout.split("\n").filter((line) => line.length > 100), []);
+      if (!["completion", "version"].includes(name)) assertMatch(stdout, /The exit status is/);
+    }),
+  );
+});
