@@ -1,14 +1,19 @@
 import { join } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
-import { bundleDriver } from "./bundle.ts";
+import { bundleDriver, bundlePlugin } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";
-import { compileNative } from "./native.ts";
+import { compileNative, NATIVE_PLUGIN } from "./native.ts";
 import { type Architecture, DENO_VERSION, denoBinary, denortRuntime, denoRuntime, type Runtime } from "./runtime.ts";
 import { sbom } from "./sbom.ts";
 import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
 
 /** Names of the files that {@linkcode makeArtifact} writes. */
-export const ARTIFACT_FILES = { program: "denolith", sbom: "denolith.cdx.json", sums: "SHA256SUMS" } as const;
+export const ARTIFACT_FILES = {
+  program: "denolith",
+  plugin: "kubectl-denolith",
+  sbom: "denolith.cdx.json",
+  sums: "SHA256SUMS",
+} as const;
 
 /** Settings of {@linkcode makeArtifact}. */
 export interface ArtifactOptions {
@@ -35,7 +40,7 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
   try {
     const runtime = await makeProgram(arch, temp, log);
     await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sbom), await sbom(runtime));
-    const names = [ARTIFACT_FILES.program, ARTIFACT_FILES.sbom];
+    const names = [ARTIFACT_FILES.program, ARTIFACT_FILES.plugin, ARTIFACT_FILES.sbom];
     const lines = names.map(async (name) => `${await sha256OfFile(join(temp, name))}  ${name}\n`);
     await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sums), (await Promise.all(lines)).join(""));
     for (const name of [...names, ARTIFACT_FILES.sums]) await Deno.rename(join(temp, name), join(folder, name));
@@ -44,17 +49,23 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
   }
 }
 
-/** Builds the executable in `temp`. @returns the runtime in it */
+/** Builds the executables in `temp`: the driver, and the kubectl plugin. @returns the runtime in them */
 async function makeProgram(arch: Architecture, temp: string, log: (line: string) => void): Promise<Runtime> {
   const modules = await bundleDriver(temp);
-  const output = join(temp, ARTIFACT_FILES.program);
+  const plugin = await bundlePlugin(temp);
+  const [output, pluginOutput] = [join(temp, ARTIFACT_FILES.program), join(temp, ARTIFACT_FILES.plugin)];
   await Deno.writeTextFile(join(temp, "deno.json"), launchConfig({ moduleIsFile: false }));
-  if (await compileNative({ arch, folder: temp, output })) return denortRuntime();
+  if (await compileNative({ arch, folder: temp, output })) {
+    const isCompiled = await compileNative({ arch, folder: temp, output: pluginOutput, program: NATIVE_PLUGIN });
+    if (!isCompiled) throw new Error(`compile ${ARTIFACT_FILES.plugin}: the runtime is there no more`);
+    return denortRuntime();
+  }
   log(
     `The runtime of deno compile ${DENO_VERSION} could not be downloaded: the file contains the deno binary instead.`,
   );
   const binary = await denoBinary(arch, temp);
   const config = launchConfig({ moduleIsFile: true });
-  await writeSelfExtracting(output, { version: manifest.version, arch, runtime: binary, modules, config });
+  await writeSelfExtracting(output, { version: manifest.version, arch, runtime: binary, modules, plugin, config });
+  await Deno.symlink(ARTIFACT_FILES.program, pluginOutput); // the name decides what it starts
   return denoRuntime(arch, await sha256OfFile(binary));
 }

@@ -41,6 +41,19 @@ export async function bundleDriver(folder: string): Promise<DriverModules> {
   return { main, worker };
 }
 
+/**
+ * Bundles the kubectl plugin.
+ *
+ * @param folder folder for the file
+ * @returns the path of the module: {@linkcode PLUGIN_MODULE}
+ * @throws {Error} when it cannot be bundled
+ */
+export async function bundlePlugin(folder: string): Promise<string> {
+  const path = await bundle("kubectl_denolith.ts", folder);
+  await removeWhitespace(path);
+  return path;
+}
+
 /** Removes comments and needless blanks from a module. */
 export async function removeWhitespace(path: string): Promise<void> {
   // V8 keeps a text of one byte for each character if all of them are ASCII. Nothing else is minified: see bundle().

@@ -11,7 +11,8 @@ import { type Architecture, ARCHITECTURES } from "./runtime.ts";
 
 const HELP = `Usage: deno task compile [--arch ARCH]
 
-Builds dist/${ARTIFACT_FILES.program}, one executable file, with ${ARTIFACT_FILES.sums} and ${ARTIFACT_FILES.sbom}.
+Builds dist/${ARTIFACT_FILES.program}, one executable file, with ${ARTIFACT_FILES.sums} and ${ARTIFACT_FILES.sbom},
+and dist/${ARTIFACT_FILES.plugin}, the kubectl plugin: the same file under another name.
 
 Flags:
   --arch ARCH  ${ARCHITECTURES.join(" or ")} (default: this machine's)

@@ -1,9 +1,14 @@
 #!/bin/sh
 # denolith @VERSION@ for Linux on @ARCH@, in one file: this script, and after it the driver, its permissions, and the Deno
-# runtime. The first start unpacks them into the cache; each later one starts them there at once.
+# runtime. The first start unpacks them into the cache; each later one starts them there at once. Under the name kubectl-denolith,
+# as kubectl finds plugins, it starts the plugin, with a permission set of its own.
 set -uf
 app=denolith-@KEY@
 user=
+case ${0##*/} in
+kubectl-denolith) set=@PLUGIN_SET@ module=@PLUGIN_MODULE@ ;;
+*) set=@SET@ module=@MODULE@ ;;
+esac
 
 fail() {
   echo "denolith: $*" >&2
@@ -65,6 +70,7 @@ unpack() {
   {
     head -c @MAIN_END@ -- "$0" | tail -c @MAIN_BYTES@ >"$new/main.js" &&
       head -c @WORKER_END@ -- "$0" | tail -c @WORKER_BYTES@ >"$new/worker.js" &&
+      head -c @PLUGIN_END@ -- "$0" | tail -c @PLUGIN_BYTES@ >"$new/@PLUGIN_MODULE@" &&
       head -c @CONFIG_END@ -- "$0" | tail -c @CONFIG_BYTES@ >"$new/deno.json" &&
       dd if="$0" of="$new/deno" bs=@BLOCK_BYTES@ skip=@RUNTIME_BLOCK@ status=none
   } || fail "unpack into $cache: it could not be written whole"
@@ -73,7 +79,7 @@ unpack() {
   chmod 755 -- "$new" "$new/deno"
   # Deno's caches hold compiled code, so only this user may read and write them, whatever the umask.
   mkdir -m 700 -- "$new/deno_dir"
-  sync -- "$new/main.js" "$new/worker.js" "$new/deno.json" "$new/deno" "$new" || fail "unpack into $cache: sync failed"
+  sync -- "$new/main.js" "$new/worker.js" "$new/@PLUGIN_MODULE@" "$new/deno.json" "$new/deno" "$new" || fail "unpack into $cache: sync failed"
   # fails where another start was quicker, with the same files
   mv -T -- "$new" "$cache/$app" 2>/dev/null || [ -d "$cache/$app" ] || fail "unpack into $cache: mv failed"
   # left by earlier versions, which unpack again if they are still started, and by starts that were killed
@@ -89,8 +95,8 @@ cache=$(cd -P -- "$cache" && pwd) || fail "$cache cannot be entered"
   refuse_strangers
   unpack
 }
-refuse_strangers "$cache/$app/main.js" "$cache/$app/worker.js" "$cache/$app/deno.json" "$cache/$app/deno" \
-  "$cache/$app/deno_dir" "$cache/$app"
+refuse_strangers "$cache/$app/main.js" "$cache/$app/worker.js" "$cache/$app/@PLUGIN_MODULE@" "$cache/$app/deno.json" \
+  "$cache/$app/deno" "$cache/$app/deno_dir" "$cache/$app"
 export DENO_DIR="$cache/$app/deno_dir" @ENV@
-exec "$cache/$app/deno" @FLAGS@ \
-  --config "$cache/$app/deno.json" "$cache/$app/main.js" "$@"
+exec "$cache/$app/deno" @FLAGS@ "-P=$set" \
+  --config "$cache/$app/deno.json" "$cache/$app/$module" "$@"

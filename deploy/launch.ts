@@ -3,6 +3,12 @@ import manifest from "../deno.json" with { type: "json" };
 /** Name of the permission set in deno.json that the driver runs with. */
 export const PERMISSION_SET = "denolith";
 
+/** Name of the permission set in deno.json that the kubectl plugin runs with: it may run kubectl, and nothing else. */
+export const PLUGIN_PERMISSION_SET = "kubectl-denolith";
+
+/** File name of the bundled kubectl plugin, next to {@linkcode MODULE}. */
+export const PLUGIN_MODULE = "kubectl_denolith.js";
+
 /**
  * V8 flags of the driver (docs/adr/0002): without the two compilers between the interpreter and the optimizing one, whose code
  * takes memory. The chart gives the controller other ones.
@@ -21,19 +27,18 @@ export const MODULE = "main.js";
 /** File name of the bundled worker, next to {@linkcode MODULE}. */
 export const WORKER_MODULE = "worker.js";
 
-/**
- * Deno's flags for the driver, before `--config` and the module: with the permission set, without prompts, and without
- * downloads of code.
- */
-export const LAUNCH_FLAGS: readonly string[] = [
+/** Deno's flags before the permission set, `--config` and a module: without prompts, and without downloads of code. */
+export const RUN_FLAGS: readonly string[] = [
   "run",
   "--quiet",
   "--no-prompt",
   "--cached-only",
   "--no-remote",
   "--no-npm",
-  `-P=${PERMISSION_SET}`,
 ];
+
+/** Deno's flags for the driver, before `--config` and the module. */
+export const LAUNCH_FLAGS: readonly string[] = [...RUN_FLAGS, `-P=${PERMISSION_SET}`];
 
 /** Scope of a permission in deno.json: none, all, or a list. */
 type PermissionScope = boolean | readonly string[] | { readonly allow?: boolean | readonly string[] };
@@ -51,13 +56,13 @@ export interface LaunchOptions {
 }
 
 /**
- * Returns the configuration for starting the driver, as JSON: the permission set and the unstable features of deno.json, and
+ * Returns the configuration for starting the driver, as JSON: its permission set, that of the plugin, and the unstable features of deno.json, and
  * nothing from the folders around it.
  *
  * @throws {Error} when deno.json has no such set
  */
 export function launchConfig({ moduleIsFile }: LaunchOptions, from: Manifest = manifest): string {
-  const set = from.permissions[PERMISSION_SET];
+  const { [PERMISSION_SET]: set, [PLUGIN_PERMISSION_SET]: pluginSet } = from.permissions;
   if (set === undefined) {
     throw new Error(`make the launch configuration: deno.json has no permissions.${PERMISSION_SET}`);
   }
@@ -66,7 +71,10 @@ export function launchConfig({ moduleIsFile }: LaunchOptions, from: Manifest = m
     nodeModulesDir: "none",
     workspace: [], // a root: Deno does not look for one in the folders above
     unstable: from.unstable ?? [],
-    permissions: { [PERMISSION_SET]: moduleIsFile ? { ...set, read: withWorker(set.read) } : set },
+    permissions: {
+      [PERMISSION_SET]: moduleIsFile ? { ...set, read: withWorker(set.read) } : set,
+      ...(pluginSet === undefined ? {} : { [PLUGIN_PERMISSION_SET]: pluginSet }),
+    },
   };
   return JSON.stringify(config);
 }

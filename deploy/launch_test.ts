@@ -4,7 +4,7 @@ import { launchConfig } from "./launch.ts";
 
 Deno.test("launchConfig() has the permission set and the unstable features of deno.json", () => {
   const config = JSON.parse(launchConfig({ moduleIsFile: false }));
-  assertEquals(config.permissions, { denolith: manifest.permissions.denolith });
+  assertEquals(config.permissions, manifest.permissions);
   assertEquals(config.unstable, manifest.unstable);
 });
 

@@ -1,4 +1,4 @@
-import { MODULE, PERMISSION_SET, V8_FLAGS, WORKER_MODULE } from "./launch.ts";
+import { MODULE, PERMISSION_SET, PLUGIN_MODULE, PLUGIN_PERMISSION_SET, V8_FLAGS, WORKER_MODULE } from "./launch.ts";
 import { outcomeOf } from "./process.ts";
 import type { Architecture } from "./runtime.ts";
 
@@ -12,7 +12,25 @@ export interface CompileOptions {
   readonly folder: string;
   /** Path of the file to write. */
   readonly output: string;
+  /** What is compiled; the driver by default. A program of `deno compile` has one permission set. */
+  readonly program?: NativeProgram;
 }
+
+/** A program that is compiled: its module, those that it loads while it runs, and its permission set. */
+interface NativeProgram {
+  readonly module: string;
+  readonly includes: readonly string[];
+  readonly permissionSet: string;
+}
+
+const DRIVER: NativeProgram = { module: MODULE, includes: [WORKER_MODULE], permissionSet: PERMISSION_SET };
+
+/** The kubectl plugin. */
+export const NATIVE_PLUGIN: NativeProgram = {
+  module: PLUGIN_MODULE,
+  includes: [],
+  permissionSet: PLUGIN_PERMISSION_SET,
+};
 
 /**
  * Builds an executable with `deno compile`, which downloads its runtime on first use.
@@ -20,9 +38,10 @@ export interface CompileOptions {
  * @returns whether the runtime could be downloaded
  * @throws {Error} when `deno compile` fails for another reason; the message ends with its output
  */
-export async function compileNative({ arch, folder, output }: CompileOptions): Promise<boolean> {
+export async function compileNative({ arch, folder, output, program = DRIVER }: CompileOptions): Promise<boolean> {
+  const { module, includes, permissionSet } = program;
   // The modification times are part of the result, and the result must be reproducible.
-  for (const module of [MODULE, WORKER_MODULE]) await Deno.utime(`${folder}/${module}`, 0, 0);
+  for (const file of [module, ...includes]) await Deno.utime(`${folder}/${file}`, 0, 0);
   const signal = AbortSignal.timeout(COMPILE_MS);
   const action = `compile for ${arch}`;
   const { success, stderr } = await outcomeOf(action, Deno.execPath(), [
@@ -31,12 +50,12 @@ export async function compileNative({ arch, folder, output }: CompileOptions): P
     "--no-check",
     "--no-prompt",
     "--config=deno.json",
-    `--permission-set=${PERMISSION_SET}`,
+    `--permission-set=${permissionSet}`,
     `--v8-flags=${V8_FLAGS}`,
     `--target=${arch}-unknown-linux-gnu`,
-    `--include=${WORKER_MODULE}`,
+    ...includes.map((file) => `--include=${file}`),
     `--output=${output}`,
-    MODULE,
+    module,
   ], { cwd: folder, signal });
   if (success) return true;
   if (signal.aborted || isMissingRuntime(stderr)) return false;

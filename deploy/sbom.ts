@@ -21,7 +21,7 @@ export interface NpmPackage {
 const ROOT = new URL("..", import.meta.url).pathname;
 
 /** The modules that start the threads of the driver. */
-export const ENTRIES = ["main.ts", "cli/worker.ts"] as const;
+export const ENTRIES = ["main.ts", "cli/worker.ts", "kubectl_denolith.ts"] as const;
 
 /**
  * Returns the npm packages that the driver imports, and their dependencies, by their keys in deno.lock. The bundler removes

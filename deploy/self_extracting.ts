@@ -1,7 +1,15 @@
 import { createHash } from "node:crypto";
 import head from "./head.sh" with { type: "text" };
 import type { DriverModules } from "./bundle.ts";
-import { LAUNCH_ENV, LAUNCH_FLAGS, MODULE, WORKER_MODULE } from "./launch.ts";
+import {
+  LAUNCH_ENV,
+  MODULE,
+  PERMISSION_SET,
+  PLUGIN_MODULE,
+  PLUGIN_PERMISSION_SET,
+  RUN_FLAGS,
+  WORKER_MODULE,
+} from "./launch.ts";
 import type { Architecture } from "./runtime.ts";
 
 /** Parts of a self-extracting file. */
@@ -12,6 +20,8 @@ export interface SelfExtractingParts {
   readonly runtime: string;
   /** Paths of the bundled driver. */
   readonly modules: DriverModules;
+  /** Path of the bundled kubectl plugin. */
+  readonly plugin: string;
   /** Configuration for starting the driver, as JSON. */
   readonly config: string;
 }
@@ -34,14 +44,17 @@ export async function writeSelfExtracting(
 ): Promise<void> {
   const main = await Deno.readFile(parts.modules.main);
   const worker = await Deno.readFile(parts.modules.worker);
+  const plugin = await Deno.readFile(parts.plugin);
   const config = new TextEncoder().encode(parts.config);
   const mainEnd = HEAD_BYTES + main.length;
   const workerEnd = mainEnd + worker.length;
-  const configEnd = workerEnd + config.length;
+  const pluginEnd = workerEnd + plugin.length;
+  const configEnd = pluginEnd + config.length;
   const runtimeBlock = Math.ceil(configEnd / BLOCK_BYTES);
   const sums = [
     `${sha256(main)}  ${MODULE}`,
     `${sha256(worker)}  ${WORKER_MODULE}`,
+    `${sha256(plugin)}  ${PLUGIN_MODULE}`,
     `${sha256(config)}  deno.json`,
     `${await sha256OfFile(parts.runtime)}  deno`,
   ].join("\n");
@@ -54,16 +67,19 @@ export async function writeSelfExtracting(
     MAIN_END: mainEnd,
     WORKER_BYTES: worker.length,
     WORKER_END: workerEnd,
+    PLUGIN_BYTES: plugin.length,
+    PLUGIN_END: pluginEnd,
     CONFIG_BYTES: config.length,
     CONFIG_END: configEnd,
     BLOCK_BYTES,
     RUNTIME_BLOCK: runtimeBlock,
     SUMS: sums,
     ENV: LAUNCH_ENV.join(" "),
-    FLAGS: LAUNCH_FLAGS.join(" "),
+    FLAGS: RUN_FLAGS.join(" "),
+    ...{ SET: PERMISSION_SET, PLUGIN_SET: PLUGIN_PERMISSION_SET, MODULE, PLUGIN_MODULE },
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });
-  for (const part of [padScript(script), main, worker, config]) await writeAll(file, part);
+  for (const part of [padScript(script), main, worker, plugin, config]) await writeAll(file, part);
   await file.seek(runtimeBlock * BLOCK_BYTES, Deno.SeekMode.Start);
   using runtime = await Deno.open(parts.runtime);
   await runtime.readable.pipeTo(file.writable, { preventClose: true });

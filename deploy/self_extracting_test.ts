@@ -23,11 +23,13 @@ class Fixture implements AsyncDisposable {
     await Deno.writeTextFile(fixture.path("runtime"), FAKE_DENO);
     await Deno.writeTextFile(fixture.path("module"), "// the driver\n");
     await Deno.writeTextFile(fixture.path("worker"), "// its worker\n");
+    await Deno.writeTextFile(fixture.path("plugin"), "// the plugin\n");
     await writeSelfExtracting(fixture.path("denolith"), {
       version: "1.2.3",
       arch: Deno.build.arch,
       runtime: fixture.path("runtime"),
       modules: { main: fixture.path("module"), worker: fixture.path("worker") },
+      plugin: fixture.path("plugin"),
       config: "{}",
       ...parts,
     });
@@ -109,6 +111,20 @@ Deno.test("the artifact becomes deno with the driver: same process, under the se
   assert(flags.every((flag) => !/^(?:-A|--allow)/.test(flag)), `${flags}`);
 });
 
+Deno.test("the artifact under the name kubectl-denolith is the plugin: its module, under its set", async () => {
+  await using fixture = await Fixture.create();
+  await Deno.symlink("denolith", fixture.path("kubectl-denolith"));
+  const { success, stdout } = await new Deno.Command(fixture.path("kubectl-denolith"), {
+    args: ["why", "a b"],
+    env: { DENOLITH_CACHE: fixture.cache },
+  }).output();
+  assert(success);
+  const args = new TextDecoder().decode(stdout).trimEnd().split("\n");
+  assert(args.includes("-P=kubectl-denolith") && !args.includes("-P=denolith"), `${args}`);
+  assertEquals(args.slice(args.indexOf(join(fixture.app(), "kubectl_denolith.js")) + 1), ["why", "a b"]);
+  assertEquals(await Deno.readTextFile(join(fixture.app(), "kubectl_denolith.js")), "// the plugin\n");
+});
+
 Deno.test("the artifact unpacks once: a later start needs no more of the file than its script", async () => {
   await using fixture = await Fixture.create();
   await fixture.start();
@@ -127,10 +143,10 @@ Deno.test("the artifact unpacks for this user alone, whatever the umask, and kee
   const { umask } = await fixture.start([], {}, "/bin/sh", "-c", 'umask 0; exec "$0" "$@"');
   assertMatch(umask!, /^0+$/);
   const app = fixture.app();
-  const modes = ["", "deno", "main.js", "worker.js", "deno.json", "deno_dir"].map((name) =>
+  const modes = ["", "deno", "main.js", "worker.js", "kubectl_denolith.js", "deno.json", "deno_dir"].map((name) =>
     (Deno.statSync(join(app, name)).mode! & MODE).toString(8)
   );
-  assertEquals(modes, ["755", "755", "644", "644", "644", "700"]);
+  assertEquals(modes, ["755", "755", "644", "644", "644", "644", "700"]);
 });
 
 Deno.test("the artifact can be started twice at once: both run, from one folder", async () => {
@@ -149,7 +165,7 @@ Deno.test("the artifact can be started twice at once: both run, from one folder"
   const app = fixture.app();
   assertEquals(starts.map(({ denoDir }) => denoDir), Array(2).fill(join(app, "deno_dir")));
   const files = [...Deno.readDirSync(app)].map(({ name }) => name).sort();
-  assertEquals(files, ["deno", "deno.json", "deno_dir", "main.js", "worker.js"]);
+  assertEquals(files, ["deno", "deno.json", "deno_dir", "kubectl_denolith.js", "main.js", "worker.js"]);
 });
 
 Deno.test("the artifact refuses to start from a file that was damaged, and leaves nothing", async () => {
@@ -176,7 +192,7 @@ Deno.test("the artifact refuses a folder that others can change, before it unpac
   await Deno.chmod(fixture.folder, 0o1777); // as /tmp: what is not theirs they leave
   await fixture.start();
   const app = fixture.app();
-  for (const name of ["", "deno", "main.js", "worker.js", "deno.json", "deno_dir"]) {
+  for (const name of ["", "deno", "main.js", "worker.js", "kubectl_denolith.js", "deno.json", "deno_dir"]) {
     const path = join(app, name);
     const mode = (await Deno.stat(path)).mode! & MODE;
     await Deno.chmod(path, mode | 0o020);
@@ -199,7 +215,7 @@ Deno.test({
     assertStringIncludes(await fixture.startRefused(), `${fixture.cache} belongs to user ${somebody}`);
     await Deno.chown(fixture.cache, 0, 0);
     await fixture.start();
-    for (const name of ["", "deno", "main.js", "worker.js", "deno.json", "deno_dir"]) {
+    for (const name of ["", "deno", "main.js", "worker.js", "kubectl_denolith.js", "deno.json", "deno_dir"]) {
       const path = join(fixture.app(), name).replace(/\/$/, "");
       await Deno.chown(path, somebody, somebody);
       assertStringIncludes(await fixture.startRefused(), `${path} belongs to user ${somebody}`);
@@ -270,5 +286,12 @@ Deno.test("writeSelfExtracting() makes the same file of the same parts, and name
 
 function partsOf(fixture: Fixture): SelfExtractingParts {
   const modules = { main: fixture.path("module"), worker: fixture.path("worker") };
-  return { version: "1.2.3", arch: Deno.build.arch, runtime: fixture.path("runtime"), modules, config: "{}" };
+  return {
+    version: "1.2.3",
+    arch: Deno.build.arch,
+    runtime: fixture.path("runtime"),
+    modules,
+    plugin: fixture.path("plugin"),
+    config: "{}",
+  };
 }
