@@ -31,7 +31,7 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   cmp: inPackage("diffutils"),
   dd: inPackage("coreutils"),
   df: inPackage("coreutils"),
-  dmsetup: inPackage("dmsetup", "doctor", "device-mapper"),
+  dmsetup: inPackage("dmsetup", "volumes", "device-mapper"),
   e2fsck: inPackage("e2fsprogs"),
   findmnt: inPackage("util-linux"),
   fstrim: inPackage("util-linux"),

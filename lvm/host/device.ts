@@ -70,13 +70,38 @@ function parseBlockDevices(stdout: string): BlockDevice[] {
 }
 
 /**
+ * Makes the node at the path of an active LV, if there is none.
+ *
+ * A node gets lost where LVM runs without udev's rules, as in a container. The link of an LV that the host activated is
+ * udev's. A change by the container's LVM resumes the device, which tells udev to leave the link to LVM
+ * (DM_UDEV_DISABLE_DM_RULES_FLAG, 55-dm.rules). LVM still finds the link and makes nothing, and then udev removes it.
+ *
+ * @returns whether there was none
+ */
+export async function restoreDeviceNode(
+  exec: Exec,
+  { devicePath }: Pick<LogicalVolume, "devicePath">,
+): Promise<boolean> {
+  if ((await readBlockDevices(exec, [devicePath])).length > 0) return false;
+  await makeDeviceNode(exec, devicePath);
+  return true;
+}
+
+async function makeDeviceNode(exec: Exec, path: string): Promise<void> {
+  // When it fails, the node is still missing, and what needs it says so.
+  await exec.run({ program: "dmsetup", args: ["mknodes", path.replace(/^.*\//, "")], mutates: true });
+}
+
+/**
  * Checks that the node at the LV's path is the device that LVM has active for the LV, and has its size. The device
- * number and the UUID are from one report, so this ties the path to the UUID.
+ * number and the UUID are from one report, so this ties the path to the UUID. A missing node is made first.
  *
  * @throws {StorageError} `FailedPrecondition` when it is another device, or has another size
  */
 export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<BlockDevice> {
-  const device = await readBlockDevice(exec, lv.devicePath);
+  const [found] = await readBlockDevices(exec, [lv.devicePath]);
+  if (found === undefined) await makeDeviceNode(exec, lv.devicePath);
+  const device = found ?? await readBlockDevice(exec, lv.devicePath);
   if (device.number !== lv.deviceNumber || device.size !== lv.size) {
     throw new StorageError(
       "FailedPrecondition",

@@ -9,7 +9,7 @@
 
 import { activationArguments } from "../volumes/activation.ts";
 import { checkFilesystem, ensureFormatted } from "./formatting.ts";
-import { allowWrites, type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
+import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { commandError, type Exec } from "../exec.ts";
 import { setReadOnly } from "./read_only_device.ts";
@@ -331,7 +331,8 @@ export class Staging {
 
   async #resizeFilesystem(type: string, volume: Volume, path: string): Promise<void> {
     const command = resizeCommand(type, { device: volume.lv.devicePath, path });
-    const output = await this.#exec.run(command);
+    let output = await this.#exec.run(command);
+    if (output.code !== 0 && await restoreDeviceNode(this.#exec, volume.lv)) output = await this.#exec.run(command);
     if (output.code !== 0) throw commandError(command, output);
     this.#staged.setResized(volume, output.stdout + output.stderr);
   }

@@ -321,3 +321,21 @@ function readsLastBytes({ program, args }: Command, deviceBytes: bigint): boolea
   const start = values.get("iflag")?.split(",").includes("skip_bytes") ? skip : skip * block;
   return start < deviceBytes && start + block * count >= deviceBytes;
 }
+
+Deno.test("stage() and expand() make the node of an active device that has none", async () => {
+  await using folder = await createRoot();
+  const { machine, volumes, staging } = await setUpVolume(folder.root);
+  const path = `${folder.root}/staged`;
+  const stage = () => staging.stage(id, path, { kind: "mount", flags: [] });
+  const lv = machine.groups[0]!.lvs[0]!;
+  await stage();
+  await volumes.expand(id, { required: 48n << 20n });
+  machine.host.missingDeviceNodes.add(lv);
+  assertEquals(await staging.expand(id, path, 48n << 20n), 48n << 20n);
+  assertEquals(lv.content.filesystemBytes, 48n << 20n);
+
+  await staging.unstage(id, path);
+  machine.host.missingDeviceNodes.add(lv);
+  await stage();
+  assertEquals(machine.mounts.at(-1)?.target, path);
+});

@@ -299,7 +299,8 @@ export class FakeMachine implements Exec {
    */
   lvAt(path: string): FakeLv | undefined {
     const active = this.allLvs().filter(({ lv }) => lv.active);
-    const own = active.find(({ group, lv }) => devicePath(group, lv) === path);
+    const { missingDeviceNodes } = this.host;
+    const own = active.find(({ group, lv }) => devicePath(group, lv) === path && !missingDeviceNodes.has(lv));
     if (own?.lv.suspended) throw new Error(`touching ${path}, which is suspended, would hang`);
     const mount = this.mounts.findLast((mount) => mount.target === path && mount.root !== "/");
     const minor = /^\/dm-(\d+)/.exec(mount?.root ?? "")?.[1];

@@ -18,7 +18,7 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   const paths = args.slice(5);
   const rows = paths.map((path) => {
     const lv = machine.lvAt(path);
-    return lv === undefined || machine.host.missingDeviceNodes.has(lv) ? undefined : deviceRow(machine, lv);
+    return lv === undefined ? undefined : deviceRow(machine, lv);
   });
   const found = rows.filter((row) => row !== undefined);
   const stderr = paths.filter((_, index) => rows[index] === undefined)
@@ -92,7 +92,7 @@ function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
   );
 }
 
-/** Lists targets and devices, reports the status of thin pools, and suspends a device. */
+/** Lists targets and devices, reports the status of thin pools, suspends a device, and makes its node. */
 export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   const { root, targets, suspended, orphanDevices, orphanDevicesOn } = machine.host;
   if (!root) {
@@ -109,6 +109,11 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
     const lv = machine.lvAt(`/dev/mapper/${args[1]}`);
     if (lv === undefined) return failure(1, `Device ${args[1]} not found\nCommand failed.`);
     lv.suspended = true;
+    return ok();
+  }
+  if (args[0] === "mknodes") {
+    const missing = machine.host.missingDeviceNodes;
+    for (const lv of missing) if (lv.active && deviceName(machine, lv) === args[1]) missing.delete(lv);
     return ok();
   }
   expectArgs(args, /^info --columns --noheadings --separator \| --options name,uuid,devno,suspended,devnos_used$/);

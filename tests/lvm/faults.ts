@@ -114,6 +114,41 @@ Deno.test("a disk that refuses writes fails the call, and when it takes them aga
   assertEquals(await harness.lvs(), []);
 });
 
+Deno.test("a volume that the host activated grows and is staged, though its node is lost when it is extended [lvm]", async () => {
+  const lvmConfig = "activation/udev_sync=0 activation/udev_rules=0"; // as in a container
+  await using harness = await Harness.start(new HostExec({ lvmConfig }), GROUPS);
+  const { controller, node } = harness.csi;
+  const volumeId = await harness.create({ parameters: { volumeGroup: GROUPS[1] } });
+  const { path, devicePath, size } = await harness.singleLv();
+  const activateAsHost = async () => {
+    await harness.runAsAdmin("lvm", "lvchange", "-an", path);
+    await run("activate the LV", "lvchange", ["-ay", path]);
+    await run("wait for udev", "udevadm", ["settle"]);
+    assert((await Deno.lstat(devicePath)).isSymlink, "the node is not udev's");
+  };
+  const extend = async (bytes: bigint) => {
+    const capacityRange = { requiredBytes: bytes };
+    await controller.controllerExpandVolume({ volumeId, capacityRange });
+    await run("wait for udev", "udevadm", ["settle"]);
+    // Mostly udev removed it. Where udev was quicker than LVM, LVM made another.
+    await run("lose the node", "rm", ["-f", devicePath]);
+    return capacityRange;
+  };
+
+  await activateAsHost();
+  const stagingTargetPath = await harness.stage(volumeId);
+  const capacityRange = await extend(2n * size);
+  await node.nodeExpandVolume({ volumeId, volumePath: stagingTargetPath, capacityRange });
+  await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+
+  await activateAsHost();
+  await extend(3n * size);
+  await harness.stage(volumeId);
+  await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  await controller.deleteVolume({ volumeId });
+  assertEquals(await harness.lvs(), []);
+});
+
 faultsContract({
   name: "lvm",
   groups: GROUPS,
