@@ -4,6 +4,8 @@
 hostname "$NODE_NAME"
 busybox nc -ll -p "$EXEC_PORT" -e /work/node/answer.sh &
 
+# No pod's network outlives a power cut. What is cached of it may be cut short, and then containerd can never remove the sandbox.
+rm -rf /var/lib/cni
 mkdir -p /etc/cni/net.d /etc/containerd
 cp node/cni.conflist /etc/cni/net.d/10-rig.conflist
 cp node/containerd.toml /etc/containerd/config.toml
