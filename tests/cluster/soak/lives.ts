@@ -4,10 +4,13 @@
  * @module
  */
 
+import type { PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { pick, type RandomSource } from "../../rig/seeded_random.ts";
 import type { SnapshotTestNamespace } from "../suite/snapshot_test_namespace.ts";
+import { SYSTEM_NAMESPACE } from "../suite/driver_pods.ts";
 import type { ClaimSpec } from "../suite/objects.ts";
+import type { TestNamespace } from "../suite/test_namespace.ts";
 
 /** The time limit of a command while components die, in milliseconds: a node that lost its power takes minutes. */
 const COMMAND_TIMEOUT_MS = 900_000;
@@ -72,16 +75,29 @@ export class Lives {
    * @throws {Error} when a step fails, or data differ from what was written
    */
   async run(isOver: () => boolean): Promise<void> {
-    while (!isOver()) await this.#live(`life-${this.#started++}`);
+    while (!isOver()) await this.#live();
   }
 
   /** Runs one life of each class. */
   async warmUp(): Promise<void> {
-    for (const className of this.#classes.storage) await this.#live(`life-${this.#started++}`, className);
+    for (const className of this.#classes.storage) await this.#live(className);
   }
 
-  /** Runs one life: a claim and its pod, growth, a snapshot and a copy of it, or of the claim itself, and their end. */
-  async #live(name: string, className = pick(this.#random, this.#classes.storage)): Promise<void> {
+  /** Runs one life. @throws {Error} when a step fails, with what is known of its volume */
+  async #live(className = pick(this.#random, this.#classes.storage)): Promise<void> {
+    const name = `life-${this.#started++}`;
+    try {
+      await this.#runSteps(name, className);
+    } catch (error) {
+      // The cluster and its logs end with the soak.
+      const known = await describeLife(this.#snapshots.ns, name).catch((cause) => (cause as Error).message);
+      throw new Error(`${(error as Error).message}\n${known}`, { cause: error });
+    }
+    this.ended++;
+  }
+
+  /** A claim and its pod, growth, a snapshot and a copy of it, or of the claim itself, and their end. */
+  async #runSteps(name: string, className: string): Promise<void> {
     const { ns } = this.#snapshots;
     const size = className.endsWith("xfs") ? 320 : 32;
     await this.#startPod(name, { class: className, size: `${size}Mi` });
@@ -104,7 +120,6 @@ export class Lives {
     for (const claim of [name, ...copies]) await this.#request("PersistentVolumeClaim", claim);
     await this.#end("VolumeSnapshot", name);
     for (const claim of [name, ...copies]) await ns.waitForDeletion("PersistentVolumeClaim", claim);
-    this.ended++;
   }
 
   async #startPod(name: string, claim: Omit<ClaimSpec, "name">): Promise<void> {
@@ -144,6 +159,17 @@ export class Lives {
     await this.#request(kind, name);
     await this.#snapshots.ns.waitForDeletion(kind, name);
   }
+}
+
+/** Returns what is known of a life: its claim and its pod as the API has them now, their events, and the last lines about its volume in the logs. */
+async function describeLife(ns: TestNamespace, name: string): Promise<string> {
+  const [pod, claim] = await Promise.all(["pod", "persistentvolumeclaim"].map((kind) => {
+    return ns.kubectl("get", kind, name, "--ignore-not-found", "--output=json");
+  }));
+  const events = await ns.kubectl("get", "events", `--field-selector=involvedObject.name=${name}`, "--output=wide");
+  const volume = (JSON.parse(claim || "{}") as PersistentVolumeClaim).spec?.volumeName ?? name;
+  const logs = `grep -h ${volume} /var/log/kubelet.log /var/log/pods/${SYSTEM_NAMESPACE}_*/*/*.log | tail -n 60`;
+  return [pod, claim, events, await ns.runOnNode(logs)].join("\n");
 }
 
 /** Runs a command again while it fails because a component is dead or starts. */
