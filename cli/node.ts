@@ -35,6 +35,7 @@ import {
   type LvmVolume,
   lvmVolumes,
 } from "../k8s/api/lvm_objects.ts";
+import { DoctorReconciler } from "../k8s/agent/doctor_reconciler.ts";
 import { MachineEvents } from "../k8s/agent/machine_events.ts";
 import { NodeReconciler } from "../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../k8s/agent/node_limits.ts";
@@ -185,6 +186,8 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
     ...{ nodeName, driver, socket, registrationSocket, mountRoots, namespace: flags.namespace! },
     registers: flags["disable-registration"] === undefined,
     groups: flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]),
+    /** The groups that the doctor checks: those that are named, or else those that it finds in use. */
+    checkedGroups: flags["volume-groups"] === undefined ? undefined : parseGroupList(flags["volume-groups"]),
     defaultLimits: parseGroupLimits(flags),
     exec: await createExec({
       ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
@@ -199,7 +202,9 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
 
 /** Options of {@linkcode createAgent}. */
 interface AgentOptions
-  extends Pick<NodeOptions, "exec" | "driver" | "nodeName" | "namespace" | "groups" | "thin">, Pick<Seams, "clock"> {
+  extends
+    Pick<NodeOptions, "exec" | "driver" | "nodeName" | "namespace" | "groups" | "checkedGroups" | "thin">,
+    Pick<Seams, "clock"> {
   readonly client: ApiClient;
   readonly events: EventRecorder;
   readonly volumeObjects: Informer<LvmVolume>;
@@ -226,6 +231,21 @@ function createAgent(options: AgentOptions) {
   const snapshots = new SnapshotReconciler({
     ...{ ...shared, objects: snapshotObjects },
     requeue: (name) => machineEvents.receivers.snapshotController.wake(name),
+  });
+  new DoctorReconciler({
+    ...{
+      client,
+      driver,
+      nodeName: options.nodeName,
+      objects: options.nodeObjects,
+      end: options.end,
+      clock: options.clock,
+    },
+    // loaded when somebody asks for it
+    examine: async () =>
+      (await import("../lvm/doctor/doctor.ts")).examine({
+        ...{ exec: options.exec, driver, ...defined({ groups: options.checkedGroups }) },
+      }),
   });
   const node = new NodeReconciler({
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },

@@ -108,6 +108,25 @@ export const PLUGIN_COMMANDS = {
     flags: { namespace: NAMESPACE, ...LIST_FLAGS },
     example: "kubectl denolith why data-db-0 --namespace shop",
   },
+  doctor: {
+    summary: "Have a node checked by its agent, and show what it finds",
+    about: "Asks the agent of a node for what denolith doctor finds there: programs, kernel modules, locks, LVM " +
+      "filters, volume groups, metadata areas, thin pools, cgroups, udev, and what a crash left behind. The agent is " +
+      "asked by an annotation of the LVMNode, and changes nothing on the node. It also answers while LVM hangs.\n\n" +
+      "The exit status is 0 if no error is found, and 1 if one is found, or the agent does not answer.",
+    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, resource: "lvmnodes" },
+    flags: {
+      timeout: {
+        value: "SECONDS",
+        help: "Time to wait for the agent",
+        default: () => "90",
+        check: seconds,
+      },
+      output: OUTPUT,
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith doctor worker-1",
+  },
   orphans: {
     summary: "List the logical volumes without objects, and remove one of them",
     about: "Lists the logical volumes of the driver that no object stands for, as their agents report them. With " +
@@ -198,6 +217,12 @@ export function requireLvUuid(text: string, field: string): string {
   throw new UsageError(
     `${field} ${quote(text)}: must be the UUID of a logical volume, as kubectl denolith orphans has it`,
   );
+}
+
+/** Parses a number of seconds. */
+export function seconds(text: string, field: string): number {
+  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
+  throw new UsageError(`${field} ${quote(text)}: must be a whole number of seconds from 1 to 9999`);
 }
 
 /** Returns a word: anything that kubectl cannot take for a flag. */

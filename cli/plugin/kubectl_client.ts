@@ -112,11 +112,19 @@ export class KubectlClient implements ApiClient {
     }
     const path = `${pathOf(resource, { namespace: options.namespace })}?${query}`;
     const request = { verb: "watch", resource, name: "" };
-    const { lines, output } = this.#kubectl.readLines(path, signal);
-    for await (const line of lines) yield parseEvent<T>(request, line);
-    const ended = await output;
-    signal?.throwIfAborted();
-    if (ended.code !== 0) throw kubectlError(request, ended);
+    const stop = new AbortController(); // kubectl ends with the watch, also when its reader has seen enough
+    const onAbort = () => stop.abort();
+    signal?.addEventListener("abort", onAbort);
+    try {
+      const { lines, output } = this.#kubectl.readLines(path, stop.signal);
+      for await (const line of lines) yield parseEvent<T>(request, line);
+      const ended = await output;
+      signal?.throwIfAborted();
+      if (ended.code !== 0) throw kubectlError(request, ended);
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+      stop.abort();
+    }
   }
 
   /** Implements {@linkcode ApiClient}. */

@@ -13,6 +13,7 @@ import { overviewOf } from "../../k8s/diagnosis/overview.ts";
 import { snapshotViews, volumeViews } from "../../k8s/diagnosis/volumes.ts";
 import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "./commands.ts";
 import { completionScript } from "./completion.ts";
+import { diagnoseNode } from "./doctor.ts";
 import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions } from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
@@ -60,6 +61,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
     return { data: { snapshots, unread: state.unread }, text: (options) => snapshotsTable(snapshots, options) };
   }),
   why: explain,
+  doctor: diagnoseNode,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
   "forget-node": forgetNode,
 };

@@ -4,19 +4,29 @@
  * @module
  */
 
-import type { Flag, Subcommand } from "../../cli/command_line.ts";
+import type { Flag, SubcommandHelp, Subcommands } from "../../cli/command_line.ts";
 import { SUBCOMMANDS } from "../../cli/commands.ts";
+import { PLUGIN_COMMANDS } from "../../cli/plugin/commands.ts";
 import { code, paragraph, sentence, table } from "./markdown.ts";
 
-/** Returns a section for each subcommand that has flags. */
+/** Returns a section for each subcommand of the driver that has flags. */
 export function flagSections(): string {
-  return Object.entries(SUBCOMMANDS).filter(([, { flags }]) => Object.keys(flags).length > 0)
-    .map(([name, subcommand]) => section(name, subcommand)).join("\n\n");
+  return sections("denolith", SUBCOMMANDS);
 }
 
-function section(name: string, { summary, argument, flags, example }: Subcommand): string {
+/** Returns a section for each subcommand of the kubectl plugin that has flags. */
+export function pluginFlagSections(): string {
+  return sections("kubectl denolith", PLUGIN_COMMANDS);
+}
+
+function sections(program: string, subcommands: Subcommands<SubcommandHelp>): string {
+  return Object.entries(subcommands).filter(([, { flags }]) => Object.keys(flags).length > 0)
+    .map(([name, subcommand]) => section(`${program} ${name}`, subcommand)).join("\n\n");
+}
+
+function section(command: string, { summary, argument, flags, example }: SubcommandHelp): string {
   return [
-    `## denolith ${name}`,
+    `## ${command}`,
     paragraph(sentence(summary)),
     ...(argument === undefined ? [] : [paragraph(`${code(argument.name)}: ${argument.help}.`)]),
     table(["Flag", "Default", "Meaning"], Object.entries(flags).map(([flag, of]) => row(flag, of))),
@@ -24,8 +34,9 @@ function section(name: string, { summary, argument, flags, example }: Subcommand
   ].join("\n\n");
 }
 
-function row(name: string, { value, help, default: byDefault }: Flag): string[] {
-  return [code(`--${name}${value === undefined ? "" : ` ${value}`}`), defaultText(value, byDefault), sentence(help)];
+function row(name: string, { value, help, short, default: byDefault }: Flag): string[] {
+  const flag = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
+  return [code(flag), defaultText(value, byDefault), sentence(help)];
 }
 
 /** Returns the default of a flag. That of this machine is named, not shown. */

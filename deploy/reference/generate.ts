@@ -11,7 +11,7 @@ import { join } from "@std/path";
 import { chartValuesTable } from "./chart_values.ts";
 import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
-import { flagSections } from "./flags.ts";
+import { flagSections, pluginFlagSections } from "./flags.ts";
 import { metricsTable } from "./metrics.ts";
 import {
   ioLimitsTable,
@@ -36,6 +36,7 @@ const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   "docs/reference/crds.md": [crdSections],
   "docs/reference/events.md": [eventSections],
   "docs/reference/flags.md": [flagSections],
+  "docs/reference/kubectl-plugin.md": [pluginFlagSections],
   "docs/reference/metrics.md": [metricsTable],
   "docs/reference/parameters.md": [
     volumeParametersTable,

@@ -42,6 +42,12 @@ export const PENDING_ANNOTATION = `${LVM_GROUP}/pending-claim-uid`;
 /** The annotation with the id of the request that last asked for a change: it is in the log lines of the controller. */
 export const REQUEST_ANNOTATION = `${LVM_GROUP}/request-id`;
 
+/**
+ * The annotation of an LVMNode by which a person asks its agent for a diagnosis of the node: any id of the request. The
+ * agent answers each id once, in the status.
+ */
+export const DOCTOR_ANNOTATION = `${LVM_GROUP}/doctor`;
+
 /** Returns the annotation for the request that the running code works for; none when it works for no request. */
 export function requestAnnotations(): Record<string, string> {
   const id = currentRequestId();
@@ -207,6 +213,25 @@ export interface NodeThinPool {
   metadataPercent?: number;
 }
 
+/** The level of a check of the doctor, and of a finding. */
+type DoctorLevel = "ok" | "info" | "warning" | "error";
+
+/** What the doctor found on a node, for a request. All but the request is absent once the answer has expired. */
+export interface NodeDiagnosis {
+  /** The id of the request. */
+  request: string;
+  /** The time of the answer (RFC 3339). */
+  time?: string;
+  /** The highest level of the findings. */
+  level?: DoctorLevel;
+  /** The checks, each with its highest level. */
+  checks?: { check: string; level: DoctorLevel; summary: string }[];
+  /** The findings, the worst of them where there are many. */
+  findings?: { check: string; level: DoctorLevel; subject: string; message: string; remedy?: string }[];
+  /** The number of findings that are not listed. */
+  omitted?: number;
+}
+
 /** The storage of a node, as its agent reports it. */
 export interface LvmNodeStatus {
   total?: { volumeGroups: number; size: string; free: string };
@@ -215,6 +240,8 @@ export interface LvmNodeStatus {
   thinPoolOvercommit?: string;
   conditions?: Condition[];
   lastUpdateTime?: string;
+  /** The answer to a request for a diagnosis. */
+  doctor?: NodeDiagnosis;
 }
 
 /** The storage of a node. Its name is that of the node. */

@@ -7,6 +7,7 @@
 
 import { parseGroupList } from "../../csi/group_list.ts";
 import { nodeHandlers } from "../../csi/node.ts";
+import { examine } from "../../lvm/doctor/doctor.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
@@ -24,6 +25,7 @@ import {
   type LvmVolume,
   lvmVolumes,
 } from "../../k8s/api/lvm_objects.ts";
+import { DoctorReconciler } from "../../k8s/agent/doctor_reconciler.ts";
 import { NodeReconciler } from "../../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../../k8s/agent/node_limits.ts";
 import { recordedLvOf } from "../../k8s/agent/object_reconciler.ts";
@@ -65,6 +67,7 @@ export class FakeAgent implements AsyncDisposable {
   readonly volumes: VolumeReconciler;
   readonly snapshots: SnapshotReconciler;
   readonly orphans: OrphanReconciler;
+  readonly doctor: DoctorReconciler;
   /** The time of its orphans. */
   readonly clock = new FakeClock();
   readonly machine;
@@ -149,6 +152,10 @@ export class FakeAgent implements AsyncDisposable {
       nodeName: name,
       clock: this.clock,
     });
+    this.doctor = new DoctorReconciler({
+      ...{ client, driver: DRIVER, nodeName: name, objects: nodeObjects, end: signal, clock: this.clock },
+      examine: () => examine({ exec, driver: DRIVER }),
+    });
     this.volumes = new VolumeReconciler({
       ...{ ...sharedOptions, objects: volumeObjects, parseGroups: parseGroupList },
       requeue: (name) => volumeController.wake(name),
@@ -196,6 +203,7 @@ export class FakeAgent implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#running);
+    await this.doctor.idle();
     await this.events.stop(1_000);
     await this.machine.background.stop();
     this.client[Symbol.dispose]();

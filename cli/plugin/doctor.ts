@@ -1,0 +1,100 @@
+/**
+ * `kubectl denolith doctor`: asks the agent of a node for a diagnosis, by an annotation of its LVMNode, and waits for the
+ * answer in the status.
+ *
+ * @module
+ */
+
+import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
+import { diagnosisText } from "../../lvm/doctor/text.ts";
+import { sleep, systemClock } from "../../lvm/clock.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { type ApiClient, isNotFound, orAbsentOrChanged } from "../../k8s/client/client.ts";
+import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
+import { seconds } from "./commands.ts";
+import type { Session } from "./session.ts";
+
+/** The delay before a watch that ended is started again, in milliseconds. */
+const REWATCH_MS = 1_000;
+
+/** Shows what the agent of a node finds. @returns 1 when it is an error, and 0 otherwise */
+export async function diagnoseNode(session: Session): Promise<number> {
+  const { client, flags, signal } = session;
+  const name = flags["NODE"]!;
+  const waitSeconds = seconds(flags["timeout"]!, "--timeout");
+  const request = crypto.randomUUID();
+  const asked = await ask(session, { name, request });
+  let answer: NodeDiagnosis | undefined;
+  const timeout = new AbortController();
+  const timer = setTimeout(() => timeout.abort(), waitSeconds * 1_000);
+  const onEnd = () => timeout.abort();
+  signal.addEventListener("abort", onEnd);
+  try {
+    answer = await waitForAnswer(client, asked, { request, signal: timeout.signal });
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onEnd);
+    await withdraw(client, { name, request });
+  }
+  if (answer === undefined) {
+    throw new StorageError(
+      "Unavailable",
+      `doctor: the agent of node ${name} has not answered within ${waitSeconds} s: it is down, or of an older version, or ` +
+        `somebody else asked meanwhile; see kubectl denolith nodes`,
+    );
+  }
+  const { findings = [], omitted = 0, checks = [], level = "ok", time = "" } = answer;
+  const more = omitted === 0 ? "" : `\n${omitted} more findings are not shown: see denolith doctor on the node.`;
+  session.print({
+    data: { node: name, time, level, checks, findings, omitted },
+    text: () => `Node ${name}, by its agent\n\n${diagnosisText({ level, checks, findings } as Diagnosis)}${more}`,
+  });
+  return level === "error" ? 1 : 0;
+}
+
+/** Asks the agent. @returns the LVMNode as it is then @throws {StorageError} `NotFound` without an LVMNode */
+async function ask(
+  { client, driver }: Session,
+  { name, request }: { name: string; request: string },
+): Promise<LvmNode> {
+  try {
+    const merge = { metadata: { annotations: { [DOCTOR_ANNOTATION]: request } } };
+    const node = await client.patch(lvmNodes, { name }, { merge });
+    if (node.spec.driverName === driver) return node;
+    throw new StorageError("NotFound", `doctor: node ${name} is of the driver ${node.spec.driverName}`);
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    throw new StorageError(
+      "NotFound",
+      `doctor: node ${name} has no LVMNode: no agent of the driver has reported on it`,
+    );
+  }
+}
+
+/** Waits for the answer to a request. @returns the answer; `undefined` when the signal is aborted */
+async function waitForAnswer(
+  client: ApiClient,
+  { metadata: { name, resourceVersion = "0" } }: LvmNode,
+  { request, signal }: { readonly request: string; readonly signal: AbortSignal },
+): Promise<NodeDiagnosis | undefined> {
+  const selection = { fieldSelector: `metadata.name=${name}`, resourceVersion, signal };
+  while (!signal.aborted) {
+    try {
+      for await (const { object: { status } } of client.watch(lvmNodes, selection)) {
+        if (status?.doctor?.request === request && status.doctor.findings !== undefined) return status.doctor;
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+    await sleep(systemClock, REWATCH_MS, signal); // a server may end watches at once
+  }
+  return undefined;
+}
+
+/** Withdraws a request, unless somebody else has asked since. The agent then removes its answer. */
+async function withdraw(client: ApiClient, { name, request }: { name: string; request: string }): Promise<void> {
+  const node = await orAbsentOrChanged(client.get(lvmNodes, { name }));
+  if (node?.metadata.annotations?.[DOCTOR_ANNOTATION] !== request) return;
+  const merge = { metadata: { annotations: { [DOCTOR_ANNOTATION]: null } } };
+  await orAbsentOrChanged(client.patch(lvmNodes, { name }, { merge }));
+}

@@ -1,0 +1,54 @@
+import { assert, assertEquals } from "@std/assert";
+import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
+import { CHECKS, type Finding } from "../../lvm/doctor/finding.ts";
+import { readObjects } from "../../deploy/objects.ts";
+import { DOCTOR_ANNOTATION, type LvmNode, type NodeDiagnosis } from "../api/lvm_objects.ts";
+import { nextDoctorStep, toNodeDiagnosis } from "./doctor_reconciler.ts";
+
+const NOW = new Date("2026-02-03T04:05:06Z");
+
+function node(asked: string | undefined, doctor?: NodeDiagnosis): LvmNode {
+  return {
+    metadata: { name: "n1", ...(asked !== undefined && { annotations: { [DOCTOR_ANNOTATION]: asked } }) },
+    spec: { driverName: "lvm.denolith.dev" },
+    status: { ...(doctor && { doctor }) },
+  };
+}
+
+Deno.test("nextDoctorStep() answers a request once, and removes the answer with the request, or after ten minutes", () => {
+  const step = (...args: Parameters<typeof node>) => nextDoctorStep(node(...args), NOW);
+  assertEquals(step(undefined), { kind: "nothing" });
+  assertEquals(step("a"), { kind: "examine", request: "a" });
+  assertEquals(step("a", { request: "b", time: "2026-02-03T04:05:00Z" }), { kind: "examine", request: "a" });
+  const answer = { request: "a", time: "2026-02-03T04:05:00Z", findings: [] };
+  assertEquals(step("a", answer), { kind: "nothing", waitMs: 594_000 });
+  assertEquals(step("a", { ...answer, time: "2026-02-03T03:55:06Z" }), { kind: "remove", request: "a" });
+  assertEquals(step("a", { request: "a" }), { kind: "nothing" });
+  assertEquals(step(undefined, answer), { kind: "remove" });
+  assertEquals(step(undefined, { request: "a" }), { kind: "remove" });
+  for (const odd of ["", "a b", "x".repeat(65), "a\n", "<script>"]) assertEquals(step(odd), { kind: "nothing" });
+});
+
+Deno.test("toNodeDiagnosis() keeps the worst findings, and no more than the schema allows", () => {
+  const long = "ü".repeat(10_000);
+  const finding = (level: Finding["level"]): Finding => ({
+    ...{ check: "groups", level, subject: long, message: long, remedy: long },
+  });
+  const findings = [...Array.from({ length: 100 }, () => finding("info")), finding("error"), finding("warning")];
+  const checks = CHECKS.map((check) => ({ check, level: "ok" as const, summary: long }));
+  const diagnosis: Diagnosis = { level: "error", checks, findings };
+  const answer = toNodeDiagnosis(diagnosis, "a", NOW);
+  assertEquals([answer.findings!.length, answer.omitted], [50, 52]);
+  assertEquals(answer.findings!.slice(-2).map(({ level }) => level), ["error", "warning"], "they keep their order");
+  assert(JSON.stringify(answer).length < 100_000, "an object may have 1.5 MiB");
+  const crd = readObjects("crds").find(({ spec }) => spec.names.kind === "LVMNode")!;
+  const { properties } = crd.spec.versions[0].schema.openAPIV3Schema.properties.status.properties.doctor;
+  assert(answer.findings!.length <= properties.findings.maxItems && CHECKS.length <= properties.checks.maxItems);
+  for (const field of ["subject", "message", "remedy"] as const) {
+    assert(answer.findings![0]![field]!.length <= properties.findings.items.properties[field].maxLength);
+  }
+  for (const { summary } of answer.checks!) {
+    assert(summary.length <= properties.checks.items.properties.summary.maxLength);
+  }
+  assertEquals(Object.keys(answer).filter((field) => !(field in properties)), []);
+});
