@@ -8,6 +8,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
+import { Buffer } from "node:buffer";
 import { type Status, status, StatusError, statusOf } from "./status.ts";
 
 /** Listens on a socket, and makes the calls that come. */
@@ -96,7 +97,7 @@ async function readMessage(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array
     }
     chunks.push(chunk);
   }
-  const bytes = chunks.length === 1 ? chunks[0]! : concat(chunks, length);
+  const bytes = Buffer.concat(chunks);
   if (length < PREFIX_BYTES) throw new StatusError(status.INTERNAL, "the request has no message");
   if (bytes[0] !== 0) throw new StatusError(status.UNIMPLEMENTED, "the request is compressed, which is not supported");
   const messageLength = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
@@ -104,16 +105,6 @@ async function readMessage(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array
     throw new StatusError(status.INTERNAL, "the request is not one whole message, as a unary call needs");
   }
   return bytes.subarray(PREFIX_BYTES);
-}
-
-function concat(chunks: readonly Uint8Array[], length: number): Uint8Array {
-  const bytes = new Uint8Array(length);
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.length;
-  }
-  return bytes;
 }
 
 /** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */

@@ -69,7 +69,8 @@ async function openThroughMount(exec: Exec, directory: string): Promise<Deno.FsF
 /** Removes what processes left that were killed while they opened their tables. */
 async function removeLeftovers(exec: Exec, directory: string): Promise<void> {
   for await (const { name } of Deno.readDir(directory)) {
-    if (name.startsWith(FILE_PREFIX)) await removeMounted(exec, `${directory}/${name}`);
+    const isOurs = name.startsWith(FILE_PREFIX) && /^\d+$/.test(name.slice(FILE_PREFIX.length)); // a process id
+    if (isOurs) await removeMounted(exec, `${directory}/${name}`);
   }
 }
 

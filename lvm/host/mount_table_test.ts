@@ -47,6 +47,21 @@ async function end(s: Awaited<ReturnType<typeof setUp>>, read: () => Promise<str
   assertEquals(await read(), undefined);
 }
 
+Deno.test("openMountTable() removes what a driver that was killed left, and nothing else of a similar name", async () => {
+  await using s = await setUp();
+  await Deno.mkdir(`${s.folder}/own`);
+  for (const name of ["mountinfo.12", "mountinfo.old", "mountinfo.12.bak"]) {
+    await Deno.writeTextFile(`${s.folder}/own/${name}`, "");
+  }
+  const read = await s.open();
+  assertEquals(s.commands[0], "umount --lazy DIR/own/mountinfo.12");
+  assertEquals([...Deno.readDirSync(`${s.folder}/own`)].map(({ name }) => name).sort(), [
+    "mountinfo.12.bak",
+    "mountinfo.old",
+  ]);
+  await end(s, read);
+});
+
 Deno.test("openMountTable() mounts the table of this process for a moment, and leaves nothing", async () => {
   await using s = await setUp();
   const read = await s.open();
