@@ -239,11 +239,7 @@ export class HostExec implements Exec {
 
   #run(command: Command): Promise<Output> {
     const child = this.#spawn(command);
-    const output = child.output().then(({ code, stdout, stderr }) => ({
-      code,
-      stdout: new TextDecoder().decode(stdout),
-      stderr: new TextDecoder().decode(stderr),
-    }));
+    const output = outputOf(child);
     if (command.mutates) this.#changing.add(output);
     return awaitOutput(command, { output, kill: () => kill(child), detach: () => detach(child) }, this.#deadlines);
   }
@@ -380,6 +376,16 @@ function kill(child: Deno.ChildProcess): boolean {
     if (error instanceof TypeError || error instanceof Deno.errors.NotFound) return false;
     throw error;
   }
+}
+
+/**
+ * Waits for the end of a child process, and reads its output. `child.output()` of Deno leaves 130 KiB for each process until
+ * V8 collects garbage, which it does late: it does not count that memory.
+ */
+async function outputOf(child: Deno.ChildProcess): Promise<Output> {
+  const text = (stream: ReadableStream<Uint8Array<ArrayBuffer>>) => new Response(stream).text();
+  const [stdout, stderr, { code }] = await Promise.all([text(child.stdout), text(child.stderr), child.status]);
+  return { code, stdout, stderr };
 }
 
 /** Lets this process end before the child process. Some pipes may be closed already: Deno throws then. */

@@ -7,6 +7,8 @@ import { DRIVER_FLAGS } from "./driver_command.ts";
 
 const HTTP_SERVER = new URL("../../cli/http_server.ts", import.meta.url).href;
 
+const EXEC = new URL("../../lvm/exec.ts", import.meta.url).href;
+
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
 /** The memory that a connection may cost after it is closed, in KiB: node:http2 kept 20. */
@@ -16,6 +18,11 @@ const MAX_KIB = 6;
 const MAX_HTTP_KIB = 1;
 
 const CONNECTIONS = 1_500;
+
+/** The memory that a command may cost after its end, in KiB: `child.output()` kept 130. */
+const MAX_COMMAND_KIB = 20;
+
+const COMMANDS = 200;
 
 /** Returns the anonymous memory of a process, in KiB. */
 async function anonymousKib(pid: number): Promise<number> {
@@ -66,4 +73,21 @@ Deno.test("the HTTP server keeps nothing of connections that were closed: kubele
   } finally {
     await output.cancel();
   }
+});
+
+Deno.test("the driver keeps nothing of commands that ended: V8 does not count their buffers, and collects them late", async () => {
+  const code = `import { HostExec } from ${JSON.stringify(EXEC)};
+    const exec = new HostExec({ ownSessions: false });
+    const anonymousKib = () => Number(/RssAnon:\\s+(\\d+)/.exec(Deno.readTextFileSync("/proc/self/status"))[1]);
+    const run = async (count) => {
+      for (let n = 0; n < count; n++) await exec.run({ program: "df", args: ["--help"] });
+      return anonymousKib();
+    };
+    const before = await run(${COMMANDS / 4});
+    console.log((await run(${COMMANDS}) - before) / ${COMMANDS});`;
+  const flags = DRIVER_FLAGS.filter((flag) => flag.startsWith("--v8"));
+  const command = new Deno.Command(Deno.execPath(), { args: ["eval", ...flags, code], env: { MALLOC_ARENA_MAX: "1" } });
+  const { stdout, stderr } = await command.output();
+  const perCommand = Number.parseFloat(new TextDecoder().decode(stdout));
+  assert(perCommand < MAX_COMMAND_KIB, `each left ${perCommand} KiB ${new TextDecoder().decode(stderr)}`);
 });
