@@ -1,4 +1,4 @@
-import { connect, type CsiClient } from "../contract/csi_client.ts";
+import { connectByFetch, type CsiClient } from "../contract/csi_client.ts";
 import { pause } from "../demo/data.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { measureMs } from "./statistics.ts";
@@ -37,7 +37,7 @@ export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
     this.#group = paths.group;
     this.root = paths.root;
     this.start = start;
-    this.csi = connect(paths.socket);
+    this.csi = connectByFetch(paths.socket);
   }
 
   /**
@@ -64,7 +64,7 @@ export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
     await waitUntilReady(socket);
     const readyMs = performance.now() - startedAt;
     const firstCallMs = await measureMs(async () => {
-      using csi = connect(socket);
+      using csi = connectByFetch(socket);
       await csi.identity.getPluginInfo();
     });
     return new ArtifactDriver(process, paths, { socketMs, readyMs, firstCallMs });
@@ -90,6 +90,6 @@ export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
 
 /** Probes until the answer is yes. */
 async function waitUntilReady(socket: string): Promise<void> {
-  using csi = connect(socket);
+  using csi = connectByFetch(socket);
   while (!(await csi.identity.probe()).ready) await pause(POLL_MS);
 }

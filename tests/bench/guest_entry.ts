@@ -29,6 +29,9 @@ const IDLE_WAIT_MS = 5_000;
 
 const GROUP = "bench";
 
+/** The version that is measured, when it is an earlier one. */
+const EARLIER = Deno.env.get("EARLIER") || undefined;
+
 /** Says where the bench is. */
 function logProgress(line: string): void {
   console.log(`[${Math.round(performance.now() / 1000)} s] ${line}`);
@@ -57,13 +60,19 @@ async function measureStarts(paths: DriverPaths): Promise<{ start: BenchResult["
   let driver = await ArtifactDriver.start(paths);
   const first = driver.start;
   const later: Start[] = [];
+  const emptyFiles: number[] = [];
+  await Deno.writeTextFile("/work/empty.js", "");
   for (let number = 1; number <= RUNS.starts; number++) {
     await driver[Symbol.asyncDispose]();
     logProgress(`later start, ${number} of ${RUNS.starts}`);
+    emptyFiles.push(
+      await measureMs(() => run("run an empty file", Deno.execPath(), ["run", "--quiet", "/work/empty.js"])),
+    );
     driver = await ArtifactDriver.start(paths);
     later.push(driver.start);
   }
-  return { start: { first: summary([first]), later: { ...summary(later), runs: later.length } }, driver };
+  const emptyFileMs = round(median(emptyFiles));
+  return { start: { first: summary([first]), later: { ...summary(later), runs: later.length }, emptyFileMs }, driver };
 }
 
 function summary(starts: readonly Start[]): Start {
@@ -86,7 +95,7 @@ async function measureCalls({ csi: { identity, node } }: ArtifactDriver): Promis
 
 async function measureOperations(
   driver: ArtifactDriver,
-  commands: Record<Operation, number>,
+  commands: Partial<Record<Operation, number>>,
 ): Promise<Record<Operation, OperationResult>> {
   const admin = new Admin();
   logProgress(`operations, ${RUNS.lifecycles} times each`);
@@ -116,7 +125,7 @@ async function main(): Promise<void> {
   await run("make a group", "vgcreate", ["-qq", "--yes", GROUP, Deno.env.get("DATA_DISKS") ?? ""]);
   const root = "/work/mounts";
   await Deno.mkdir(root);
-  const commands = await countAllCommands(root);
+  const commands = EARLIER === undefined ? await countAllCommands(root) : {};
   const paths = { program: "/work/denolith", cache: "/work/cache", socket: "/run/bench/csi.sock", root, group: GROUP };
   const { start, driver } = await measureStarts(paths);
   await using _stopped = driver;
@@ -126,7 +135,7 @@ async function main(): Promise<void> {
   const afterCalls = await driver.memory();
   const operations = await measureOperations(driver, commands);
   const result: BenchResult = {
-    version: manifest.version,
+    version: EARLIER ?? manifest.version,
     machine: {
       cpus: navigator.hardwareConcurrency,
       kernel: Deno.osRelease(),

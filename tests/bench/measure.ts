@@ -71,13 +71,13 @@ async function prepareAll<O extends Operation>(sides: Sides<O>, sequence: Sequen
 }
 
 /** Returns the result of an operation from its times and its number of commands. */
-export function operationResult({ driver, plain, typedCommands }: Times, commands: number): OperationResult {
+export function operationResult({ driver, plain, typedCommands }: Times, commands?: number): OperationResult {
   const [driverMs, plainMs] = [median(driver), median(plain)];
   return {
     driverMs: round(driverMs),
     plainMs: round(plainMs),
     ratio: round(driverMs / plainMs, 2),
-    commands,
+    ...commands !== undefined && { commands },
     plain: typedCommands,
     runs: driver.length,
   };

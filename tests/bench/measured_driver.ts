@@ -1,4 +1,4 @@
-import { connect, type CsiClient } from "../contract/csi_client.ts";
+import { connectByFetch, type CsiClient } from "../contract/csi_client.ts";
 import { startStandalone } from "../../csi/standalone.ts";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.ts";
@@ -57,7 +57,7 @@ export async function startCountedDriver(
     mountRoots: [root],
     exec,
   });
-  const csi = connect(driver.socketPath);
+  const csi = connectByFetch(driver.socketPath);
   await driver.idle(); // the check for unfinished deletions at each start belongs to no call
   return {
     csi,

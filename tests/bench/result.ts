@@ -10,6 +10,8 @@ export interface BenchResult {
     readonly first: Start;
     /** The median of each time of the later ones, and how many they were. */
     readonly later: Start & { readonly runs: number };
+    /** The median time that the runtime takes to run an empty file, by turns with the later starts. */
+    readonly emptyFileMs: number;
   };
   /** The memory of the driver's process with all its descendants. */
   readonly memory: {
@@ -54,8 +56,8 @@ export interface OperationResult {
   readonly plainMs: number;
   /** The first divided by the second. */
   readonly ratio: number;
-  /** The number of commands that the driver ran. */
-  readonly commands: number;
+  /** The number of commands that the driver ran. They are not counted for an earlier version. */
+  readonly commands?: number;
   /** The commands that an administrator would type, in one of the runs. */
   readonly plain: readonly string[];
   /** Of how many runs the times are the medians. */
@@ -79,7 +81,7 @@ export const OPERATIONS = {
   stageAgain: "NodeStageVolume, later",
   deleteUsedVolume: "DeleteVolume, used, answered",
   removeUsedVolume: "… erased and removed",
-  clone: "CreateVolume, clone of 128 MiB",
+  clone: "CreateVolume, 128 MiB clone",
   createThin: "CreateVolume, thin",
   cloneThin: "CreateVolume, thin clone",
   listVolumes: "ListVolumes, 50 volumes",
