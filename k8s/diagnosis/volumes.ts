@@ -177,7 +177,11 @@ function managedProblems(
       ...problem,
       ...(forgotten === undefined
         ? { remedy: "Do not delete anything before you have read the runbook.", runbook: "storage.md#lost-volume" }
-        : { reason: "NodeForgotten", runbook: "../node-removal.md" }),
+        : {
+          reason: "NodeForgotten",
+          remedy: "Delete the claim and its pods to have a new volume. If the node comes back, so does this one.",
+          runbook: "../node-removal.md",
+        }),
     };
   });
   const { error } = status ?? {};

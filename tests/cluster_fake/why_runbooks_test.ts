@@ -100,6 +100,7 @@ Deno.test("why: the node of a Lost volume was forgotten", async () => {
   });
   const { problems } = await scene.why();
   assertEquals([problems[0]!.reason, problems[0]!.runbook], ["NodeForgotten", "../node-removal.md"]);
+  assertMatch(problems[0]!.remedy!, /^Delete the claim and its pods/);
 });
 
 Deno.test("why: a silent agent, a node that is down, a volume without an object, and a claim without a volume", async () => {

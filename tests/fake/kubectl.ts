@@ -104,6 +104,8 @@ export async function fakeKubectl(
       const path = patchPath(rest[0]!, rest[1]!, parsed.namespace as string | undefined);
       const subresource = parsed.subresource === undefined ? "" : `/${parsed.subresource}`;
       const type = "application/merge-patch+json";
+      const read = await send(options, "GET", path + subresource); // kubectl reads what it patches
+      if (read.code !== 0) return read;
       return await send(options, "PATCH", path + subresource, { body: parsed.patch as string, type });
     }
     default:
