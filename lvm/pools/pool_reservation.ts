@@ -34,6 +34,8 @@ export class PoolReservation {
   /** The UUIDs of the groups in which a command outlasted its deadline, and may still allocate. */
   readonly #allocating = new Set<string>();
 
+  /** The pools in which an LV was created, by the UUID of their group and their name. */
+  readonly #pools = new Set<string>();
   readonly #prepare: (group: VolumeGroup) => Promise<boolean>;
 
   /**
@@ -80,6 +82,16 @@ export class PoolReservation {
     this.#last.set(uuid, ended);
     void ended.then(() => this.#last.get(uuid) === ended && this.#last.delete(uuid));
     return result;
+  }
+
+  /** Records that this process has created an LV in a pool, and so LVM has sent the pool all messages before. */
+  recordCreation({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): void {
+    this.#pools.add(`${uuid}/${pool}`);
+  }
+
+  /** Reports whether this process has created an LV in a pool. */
+  hasCreatedIn({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): boolean {
+    return this.#pools.has(`${uuid}/${pool}`);
   }
 
   #requireNotAllocating(uuid: string, name: string): void {

@@ -252,6 +252,7 @@ export class Snapshots {
         lv.size,
       );
       await this.#lvcreate({ ...volume, group }, id, thinSnapshotOptions(this.#driver, group, lv));
+      reservation.recordCreation(group, lv.pool!);
     });
   }
 

@@ -27,6 +27,7 @@ import { BackgroundWorker } from "../worker.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
 import { isMissingThin, mayHavePendingThin, removeMissing } from "./missing_thin.ts";
+import { sendMessages } from "./pool_messages.ts";
 import { lvchange, lvchangeTags, lvextend, lvremove, type Selection, vgchange } from "../model/commands.ts";
 
 /** Options of {@linkcode Reaper}. */
@@ -277,6 +278,7 @@ export class Reaper {
       this.wake(); // The LV has another device now, so another report is needed.
       return;
     }
+    await this.#sendMessages(deleted);
     const listedAt = this.#clock.now();
     requireNoDependents(deleted); // an erasure would fill their COW space
     const emptied = await this.#extendLastOfPool(deleted);
@@ -297,6 +299,17 @@ export class Reaper {
     await changeIgnoring(["NotFound"], this.#lvm, group, command);
     if (emptied !== undefined) await this.#removePool(group, emptied.pool);
     this.#onRemoved();
+  }
+
+  /** Sends the pool of an LV what LVM has for it ({@linkcode sendMessages}). A full pool refuses, and needs the removal. */
+  async #sendMessages(deleted: DeletedLv): Promise<void> {
+    const context = { lvm: this.#lvm, driver: this.#driver, reservation: this.#reservation };
+    const isCreated = await sendMessages(context, deleted).catch((error) => {
+      if (!(error instanceof StorageError && ["CommandFailed", "NoSpace"].includes(error.kind))) throw error;
+      this.#onError(error);
+      return false;
+    });
+    if (isCreated) this.wake();
   }
 
   /**

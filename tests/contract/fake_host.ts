@@ -65,6 +65,12 @@ function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
       lv.pending = true;
       return Promise.resolve();
     },
+    keepMessage: (path) => {
+      const { group, lv } = machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)!;
+      for (const each of group.lvs) each.active = false;
+      group.lvs.find(({ name }) => name === lv.pool)!.thinPool!.hasOldMessage = true;
+      return Promise.resolve();
+    },
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }

@@ -54,6 +54,11 @@ export interface HostMachine {
    */
   makePending(path: string): Promise<void>;
   /**
+   * Keeps the message about the last LV of a thin pool in LVM's metadata, as a power cut right after the pool has made the
+   * LV does. The LVs of its group are inactive.
+   */
+  keepMessage(path: string): Promise<unknown>;
+  /**
    * Takes the first disk of a group away, which no active LV uses, and brings it back when it is disposed of. Only a
    * machine with several disks in a group has it.
    */

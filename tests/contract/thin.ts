@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { assertFails, contractTest, type Harness, type Host, type HostMachine } from "./host.ts";
+import { assertFails, blockCapability, contractTest, type Harness, type Host, type HostMachine } from "./host.ts";
 import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
@@ -246,6 +246,33 @@ function pendingThinContract(host: Host): void {
 
   contractTest(
     host,
+    "no thin volume gets the data of another one that was deleted after a power cut",
+    async (harness, machine) => {
+      const request = {
+        capacityRange: { requiredBytes: 32n * MiB },
+        parameters: { volumeGroup: harness.groups[0], thinProvision: "yes" },
+        volumeCapabilities: [blockCapability()],
+      };
+      const sourceVolumeId = await harness.create(request);
+      const [volume] = await volumeLvs(harness);
+      const ddArgs = ["if=/dev/urandom", `of=${volume!.devicePath}`, "bs=1048576", "count=4", "oflag=direct"];
+      await harness.runAsAdmin("dd", ...ddArgs, "status=none");
+      const { snapshot } = await harness.csi.controller.createSnapshot({ name: "cut", sourceVolumeId });
+      const { name } = await snapshotLv(harness);
+      await harness.stop();
+      await machine.keepMessage(`${harness.groups[0]}/${name}`);
+      await using next = await harness.restart();
+      await next.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
+      await next.waitUntilIdle();
+      await next.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await next.waitUntilIdle();
+      assert(await readsAsZeros(next, await next.create(request)));
+      await cleanUp(next);
+    },
+  );
+
+  contractTest(
+    host,
     "a thin snapshot that a power cut interrupted does not outlive its volume",
     async (harness, machine) => {
       const { request } = await scene(harness, machine);
@@ -256,6 +283,15 @@ function pendingThinContract(host: Host): void {
       await cleanUp(next);
     },
   );
+}
+
+/** Reports whether the device of a volume reads as zeros from end to end. */
+async function readsAsZeros(harness: Harness, volumeId: string): Promise<boolean> {
+  const lv = (await harness.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
+  const args = [`--bytes=${lv.size}`, "/dev/zero", lv.devicePath];
+  const { code, stderr } = await harness.exec.run({ program: "cmp", args, mutates: false });
+  assert(code <= 1, stderr);
+  return code === 0;
 }
 
 /** Creates a thin volume in the first group. */

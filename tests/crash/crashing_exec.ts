@@ -63,6 +63,11 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     partialLvChange("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
     // The pool makes a thin LV last. After a crash before that, the next change of the pool makes up for it.
     partialLvChange("made, not by its pool yet", (lv) => void (lv.pool !== undefined && setPending(lv))),
+    // After that, LVM forgets the message to the pool.
+    partialLvChange("made, the message to its pool kept", (lv, machine) => {
+      const pool = machine.allLvs().find((other) => other.lv.name === lv.pool)?.lv.thinPool;
+      if (pool !== undefined) pool.hasOldMessage = true;
+    }),
     // LVM creates the LV of a pool's metadata first.
     partialLvChange("made, no pool yet", (lv) => void delete lv.thinPool),
   ],
@@ -89,14 +94,14 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
   "mkfs.btrfs": partialMkfs(),
 };
 
-function partialLvChange(name: string, apply: (lv: FakeLv) => void): CrashMoment {
+function partialLvChange(name: string, apply: (lv: FakeLv, machine: FakeMachine) => void): CrashMoment {
   return {
     name,
     effect: async (machine, command, run) => {
       const before = new Set(machine.allLvs().map(({ lv }) => lv));
       await run();
       const lv = machine.allLvs().find(({ lv }) => !before.has(lv))?.lv ?? targetLv(machine, command);
-      if (lv !== undefined) apply(lv);
+      if (lv !== undefined) apply(lv, machine);
     },
   };
 }

@@ -168,8 +168,9 @@ function overallocatedPools({ lvs }: FakeGroup): string[] {
 function readableDeletedData({ lvs, residualData, residualSignatures }: FakeGroup): string[] {
   const pools = lvs.filter(({ thinPool }) => thinPool !== undefined && !thinPool.zeroes);
   const readable = [...residualData, ...pools.flatMap(({ thinPool }) => [...thinPool!.residualData])];
+  const leaked = lvs.flatMap(({ thinPool }) => [...thinPool?.leaked?.data ?? []]);
   const filesystems = residualSignatures.map(({ type, uuid }) => `${uuid}, ${type}`);
-  const found = [...readable, ...filesystems].filter((name) => !name.startsWith(KEPT));
+  const found = [...readable, ...leaked, ...filesystems].filter((name) => !name.startsWith(KEPT));
   return found.length > 0 ? [`the free space shows ${found}`] : [];
 }
 

@@ -121,7 +121,10 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   }
   const { group, lv } = found;
   if (group.missingPvs > 0) return missingPvsError(group);
-  if (lv.thinPool !== undefined) makePending(group, lv.name);
+  if (lv.thinPool !== undefined) {
+    makePending(group, lv.name);
+    delete lv.thinPool.hasOldMessage;
+  }
   if (options.has("--poolmetadatasize")) {
     return extendMetadata(group, lv, parseExtents(singleValue(options, "--poolmetadatasize"), group), freeBytes(group));
   }

@@ -64,7 +64,7 @@ export interface FakeLv {
   pool?: string;
   /** The numbers of the chunks of its pool that were allocated when it was written to, as a thin LV. */
   thinChunks?: Set<number>;
-  /** The number of the transaction of its pool before the one that made it, as a thin LV. */
+  /** As a thin LV, the number of its pool's transaction before its own. */
   transactionId?: number;
   /** True while its pool has not made it: `lvcreate` was interrupted after it had changed LVM's metadata. */
   pending?: boolean;
@@ -102,6 +102,9 @@ export interface FakePool {
   metadataSize: bigint;
   /** The number of its last transaction: a creation or a removal in it. */
   transactionId: number;
+  /** True while LVM keeps a message that it has followed, and sends none; the content of an LV that was not removed then. */
+  hasOldMessage?: boolean;
+  leaked?: DeviceContent;
   /** Usage of its data and its metadata, in percent. */
   dataPercent: number;
   metadataPercent: number;

@@ -72,9 +72,14 @@ export function createThin(
     );
   }
   makePending(group, newLv.pool);
-  const content = origin === undefined
+  delete pool.hasOldMessage;
+  const made = origin === undefined
     ? { ...blankContent(), data: pool.zeroes ? new Set<string>() : pool.residualData }
     : copyContent(origin);
+  // the first LV of a pool has the number that the first one before it had, and LVM does not mind that the pool knows it
+  const isFirst = group.lvs.every((lv) => lv.pool !== newLv.pool);
+  const content = isFirst ? pool.leaked ?? made : made;
+  if (isFirst) delete pool.leaked;
   if (monitored) pool.monitored = true;
   const transactionId = pool.transactionId++;
   const ofOrigin = origin && { origin: { name: origin.name, size: origin.size } };
@@ -146,7 +151,9 @@ export function removeThin(group: FakeGroup, lv: FakeLv): boolean {
   if (pool !== undefined) {
     // LVM adds the removal to a transaction that is pending, unless it makes the removed LV first
     const isPending = group.lvs.some((other) => other !== lv && other.pool === lv.pool && other.pending);
-    if (!isPending || lv.pending) pool.transactionId++;
+    if (pool.hasOldMessage) pool.leaked = lv.content;
+    else if (!isPending || lv.pending) pool.transactionId++;
+    delete pool.hasOldMessage;
     makePending(group, lv.pool!);
     pool.residualData = pool.residualData.union(lv.content.data);
     const poolBytes = Number(group.lvs.find(({ name }) => name === lv.pool)!.size);

@@ -12,7 +12,7 @@ import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
-import { lockGroup, makePending, realCgroups } from "./real_host.ts";
+import { keepMessage, lockGroup, makePending, realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
 
@@ -63,7 +63,15 @@ const host: Host = {
   name: "lvm",
   groups: GROUPS,
   setUp: () =>
-    Promise.resolve({ exec, lockGroup, openDevice: Deno.open, makePending, detachPv, [Symbol.asyncDispose]: cleanUp }),
+    Promise.resolve({
+      exec,
+      lockGroup,
+      openDevice: Deno.open,
+      makePending,
+      keepMessage,
+      detachPv,
+      [Symbol.asyncDispose]: cleanUp,
+    }),
   skips: isSkipped,
   cgroups: (root) => realCgroups(exec, root),
 };

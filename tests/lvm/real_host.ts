@@ -40,7 +40,14 @@ export async function realHost(name: string): Promise<Host> {
     name: "lvm",
     groups,
     setUp: () =>
-      Promise.resolve({ exec, lockGroup, openDevice: Deno.open, makePending, [Symbol.asyncDispose]: cleanUp }),
+      Promise.resolve({
+        exec,
+        lockGroup,
+        openDevice: Deno.open,
+        makePending,
+        keepMessage,
+        [Symbol.asyncDispose]: cleanUp,
+      }),
     skips: isSkipped,
     cgroups: (root) => realCgroups(exec, root),
   };
@@ -88,11 +95,8 @@ export async function realCgroups(exec: Exec, root: string): Promise<HostCgroups
   };
 }
 
-/**
- * Makes the last LV of a thin pool pending: LVM's metadata get back the message that it is to be made, and the pool has
- * neither its device nor the transaction.
- */
-export async function makePending(path: string): Promise<void> {
+/** Writes the message about the last LV of a thin pool to LVM's metadata again. @returns the pool and the LV in it */
+export async function keepMessage(path: string): Promise<{ pool: string; thinId: string; transaction: number }> {
   const [group, name] = path.split("/") as [string, string];
   const fieldsOf = async (path: string, fields: string) =>
     (await run("read thin LVs", "lvm", ["lvs", "--noheadings", "-o", fields, path])).trim().split(/\s+/) as [
@@ -109,14 +113,19 @@ export async function makePending(path: string): Promise<void> {
   const at = saved.indexOf(end, saved.indexOf('type = "thin-pool"')) + end.length;
   await Deno.writeTextFile(file, `${saved.slice(0, at)}message1 {\ncreate = "${name}"\n}\n${saved.slice(at)}`);
   await run("restore the metadata", "lvm", ["vgcfgrestore", "-qq", "--force", "--yes", "--file", file, group]);
-  await run("activate the pool", "lvm", ["lvchange", "-qq", "-ay", `${group}/${pool}`]);
+  await Deno.remove(file);
+  return { pool: `${group}/${pool}`, thinId, transaction };
+}
+
+/** Makes the last LV of a thin pool pending: LVM has a message about it, and the pool neither it nor the transaction. */
+export async function makePending(path: string): Promise<void> {
+  const { pool, thinId, transaction } = await keepMessage(path);
+  await run("activate the pool", "lvm", ["lvchange", "-qq", "-ay", pool]);
   const devices = (await run("list pools", "dmsetup", ["ls", "--target", "thin-pool"])).split("\n");
-  const device = devices.map((line) => line.split("\t")[0]!).find((line) =>
-    line.startsWith(group.replaceAll("-", "--"))
-  )!;
+  const prefix = pool.split("/")[0]!.replaceAll("-", "--");
+  const device = devices.map((line) => line.split("\t")[0]!).find((line) => line.startsWith(prefix))!;
   for (const message of [`delete ${thinId}`, `set_transaction_id ${transaction} ${transaction - 1}`]) {
     await run("change the pool", "dmsetup", ["message", device, "0", message]);
   }
-  await run("deactivate the pool", "lvm", ["lvchange", "-qq", "-an", `${group}/${pool}`]);
-  await Deno.remove(file);
+  await run("deactivate the pool", "lvm", ["lvchange", "-qq", "-an", pool]);
 }
