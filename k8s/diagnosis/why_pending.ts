@@ -16,6 +16,7 @@ import {
   lastEvent,
   messageProblem,
   noControllerProblem,
+  timeOfEvent,
 } from "./evidence.ts";
 import type { Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
@@ -39,9 +40,7 @@ export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim,
     ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "pending", object })]),
     ...volumeProblems(state, object, failed?.message),
     ...agentProblems(state),
-    ...(isHeld(state.provisionerLease, state.now) || unread.some((what) => what.startsWith("leases"))
-      ? []
-      : [noControllerProblem(object, state.provisionerLease, "provisioner")]),
+    ...(isProvisionerActive(state) ? [] : [noControllerProblem(object, state.provisionerLease, "provisioner")]),
   ];
   if (problems.length > 0) return problems;
   const announced = lastEvent(state.claimEvents, "Provisioning");
@@ -51,6 +50,16 @@ export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim,
     ...(since !== undefined && { since }),
     ...{ remedy: "Wait. If it takes minutes, read the log of the controller.", runbook: RUNBOOK },
   }];
+}
+
+/** The time within which a provisioner that is active says something of a claim again, in milliseconds. */
+const MAX_RETRY_MS = 360_000;
+
+/** Reports whether a provisioner works, as far as that is known. An official sidecar may work without a Lease. */
+function isProvisionerActive({ claimEvents, provisionerLease, now, unread }: ClaimState): boolean {
+  if (isHeld(provisionerLease, now) || unread.some((what) => what.startsWith("leases"))) return true;
+  const last = lastEvent(claimEvents, "Provisioning", "ProvisioningFailed");
+  return last !== undefined && now.getTime() - Date.parse(timeOfEvent(last)) < MAX_RETRY_MS;
 }
 
 function classProblem(claim: PersistentVolumeClaim, object: string): Problem {

@@ -91,6 +91,15 @@ Deno.test("why: a snapshot that is ready, and whose agent then says something", 
   assertEquals((await scene.why("vs/cut")).problems, []);
 });
 
+Deno.test("why: a provisioner that says something of the claim is active, also without a Lease", async () => {
+  await using scene = new ClaimScene({ hasController: false });
+  scene.addClaim();
+  scene.addEvent("ProvisioningFailed", "not enough free space in data (1 GiB free)");
+  assertEquals((await scene.why()).problems.map(({ reason }) => reason), ["NoSpace"]);
+  const later = await scene.why("data", new Date(Date.now() + 3_600_000));
+  assertEquals(later.problems.map(({ reason }) => reason), ["NoSpace", "NoController"]);
+});
+
 Deno.test("why: the node of a Lost volume was forgotten", async () => {
   await using scene = new ClaimScene();
   scene.addBound({

@@ -194,9 +194,9 @@ export class ClaimScene implements AsyncDisposable {
     await Promise.resolve();
   }
 
-  /** Returns what `why` answers. */
-  async why(target = "data"): Promise<WhyJson> {
-    const { output, errors } = await pluginOver(this.api, { role: "viewer" })(["why", target, "-o", "json"]);
+  /** Returns what `why` answers. @param now the time; by default that of this machine */
+  async why(target = "data", now?: Date): Promise<WhyJson> {
+    const { output, errors } = await pluginOver(this.api, { role: "viewer", now })(["why", target, "-o", "json"]);
     if (output === "") throw new Error(errors);
     return JSON.parse(output);
   }
