@@ -102,8 +102,9 @@ export interface FakePool {
   metadataSize: bigint;
   /** The number of its last transaction: a creation or a removal in it. */
   transactionId: number;
-  /** True while LVM keeps a message that it has followed, and sends none; the content of an LV that was not removed then. */
+  /** True while LVM keeps a message that it has followed, and sends none. */
   hasOldMessage?: boolean;
+  /** The content of an LV that was not removed then. */
   leaked?: DeviceContent;
   /** Usage of its data and its metadata, in percent. */
   dataPercent: number;
@@ -302,8 +303,7 @@ export class FakeMachine implements Exec {
    */
   lvAt(path: string): FakeLv | undefined {
     const active = this.allLvs().filter(({ lv }) => lv.active);
-    const { missingDeviceNodes } = this.host;
-    const own = active.find(({ group, lv }) => devicePath(group, lv) === path && !missingDeviceNodes.has(lv));
+    const own = active.find(({ group, lv }) => devicePath(group, lv) === path && !this.host.missingDeviceNodes.has(lv));
     if (own?.lv.suspended) throw new Error(`touching ${path}, which is suspended, would hang`);
     const mount = this.mounts.findLast((mount) => mount.target === path && mount.root !== "/");
     const minor = /^\/dm-(\d+)/.exec(mount?.root ?? "")?.[1];
@@ -394,8 +394,5 @@ export function newUuid(): string {
   const letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const random = crypto.getRandomValues(new Uint8Array(32));
   const text = Array.from(random, (byte) => letters[byte % letters.length]).join("");
-  return [6, 4, 4, 4, 4, 4, 6].reduce<[string[], number]>(
-    ([parts, at], length) => [[...parts, text.slice(at, at + length)], at + length],
-    [[], 0],
-  )[0].join("-");
+  return text.replace(/^(.{6})(.{4})(.{4})(.{4})(.{4})(.{4})(.{6})$/, "$1-$2-$3-$4-$5-$6-$7");
 }
