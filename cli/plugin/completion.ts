@@ -116,7 +116,8 @@ function zshScript(): string {
     '  [[ $command = help ]] && command=""',
     '  compadd -- ${(f)"$(_kubectl_denolith_candidates "$command" "$previous" "$current")"}',
     "}",
-    `compdef _kubectl_denolith ${EXECUTABLE}`,
+    "# as a file of $fpath, it is first run when it is to complete something",
+    `if [[ \${funcstack[1]} = _${EXECUTABLE} ]]; then _kubectl_denolith; else compdef _kubectl_denolith ${EXECUTABLE}; fi`,
   ].join("\n");
 }
 

@@ -99,7 +99,19 @@ export function formatAnswer(
     return stringify(JSON.parse(JSON.stringify({ context, namespace, ...data }, toJson)), { lineWidth: -1 }).trimEnd();
   }
   const cluster = context === "" ? "" : `context ${context}, `;
-  return `${colours.dim(`${cluster}namespace ${namespace}`)}\n\n${text({ wide: format === "wide", colours })}`;
+  const answer = `${colours.dim(`${cluster}namespace ${namespace}`)}\n\n${text({ wide: format === "wide", colours })}`;
+  return withoutControls(answer);
+}
+
+/** Control characters other than line feeds, and the escape sequences of {@linkcode coloursOf}, which come first. */
+const CONTROLS = new RegExp(
+  `(\\u001b\\[(?:0|${Object.values(CODES).join("|")})m)|[\\u0000-\\u0009\\u000b-\\u001f\\u007f-\\u009f]`,
+  "g",
+);
+
+/** Replaces control characters: whoever may write an event could else write anything on the terminal of its reader. */
+export function withoutControls(text: string): string {
+  return text.replace(CONTROLS, (_, colour?: string) => colour ?? "\ufffd");
 }
 
 /** Sizes are numbers of bytes. */

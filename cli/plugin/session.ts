@@ -8,7 +8,15 @@ import { requireDriverName } from "../../csi/driver_options.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { type Flags, messageOf } from "../command_line.ts";
 import type { Kubectl } from "./kubectl.ts";
-import { type Answer, coloursOf, formatAnswer, type OutputFormat, type Subject, type Terminal } from "./output.ts";
+import {
+  type Answer,
+  coloursOf,
+  formatAnswer,
+  type OutputFormat,
+  type Subject,
+  type Terminal,
+  withoutControls,
+} from "./output.ts";
 import { showWhenChanged, type Watched } from "./watch.ts";
 
 /** What a session consists of. */
@@ -110,7 +118,7 @@ export class Session {
   confirm(question: string): boolean {
     const { flags, terminal } = this.#options;
     if (flags.yes !== undefined) return true;
-    if (terminal.confirm(question)) return true;
+    if (terminal.confirm(withoutControls(question))) return true;
     terminal.print(terminal.isInteractive ? "Nothing was changed." : "Nothing was changed: use --yes, or a terminal.");
     return false;
   }

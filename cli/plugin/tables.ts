@@ -188,7 +188,7 @@ export function problemsText(problems: readonly Problem[], { wide, colours, now 
     const title = `${colours.severity(severity, severity.toUpperCase())} ${colours.bold(reason)} ${object}`;
     return [
       `${title}${age === "" ? "" : `, for ${age}`}`,
-      ...wrapText("  ", message),
+      ...wrapText("  ", message.trim().replace(/\s+/g, " ")), // a line feed could begin another problem
       ...(wide && remedy !== undefined ? wrapText("  ", remedy) : []),
       ...(wide && runbook !== undefined ? [`  ${runbookPath(runbook)}`] : []),
     ];
