@@ -1,0 +1,56 @@
+import { assert, assertEquals } from "@std/assert";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { Lvm } from "../model/client.ts";
+import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
+import { Reaper } from "./reaper.ts";
+import { Volumes } from "./volumes.ts";
+
+/** Creates a machine with a deleted thin volume, and a reaper of the same process or of another one. */
+async function scene({ isRestarted }: { isRestarted: boolean }) {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n);
+  const lvm = new Lvm(machine);
+  const reservation = new PoolReservation(lvm);
+  const volumes = new Volumes({
+    ...{ lvm, reservation, reaper: { wake: () => {} } },
+    finder: new VolumeFinder({ driver: "test" }),
+  });
+  const request = namedRequest("one", 32n << 20n, { format: { state: "raw" }, thin: { poolSize: DEFAULT_POOL_SIZE } });
+  await volumes.create(request);
+  await volumes.delete(request.id);
+  const created: string[] = [];
+  machine.fault = ({ args }) => void (args[0] === "lvcreate" && created.push(args[args.indexOf("--name") + 1]!));
+  const reap = async () => {
+    const errors: string[] = [];
+    const options = { lvm, driver: "test", onError: (error: unknown) => errors.push(String(error)) };
+    const reaper = new Reaper({ ...options, reservation: isRestarted ? new PoolReservation(lvm) : reservation });
+    reaper.start();
+    await reaper.idle();
+    await reaper.stop();
+    return errors;
+  };
+  const left = () => group.lvs.filter(({ thinPool }) => thinPool === undefined).map(({ name }) => name);
+  return { pool: group.lvs.find(({ thinPool }) => thinPool !== undefined)!.thinPool!, created, reap, left };
+}
+
+Deno.test("before its first removal from a pool, a driver creates an LV there, and removes it, too", async () => {
+  const { pool, created, reap, left } = await scene({ isRestarted: true });
+  pool.hasOldMessage = true;
+  assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);
+});
+
+Deno.test("a driver that has created an LV in a pool creates no other before a removal", async () => {
+  const { created, reap, left } = await scene({ isRestarted: false });
+  assertEquals([await reap(), created, left()], [[], [], []]);
+});
+
+Deno.test("an LV is removed from a pool that is too full for another one, and that is reported", async () => {
+  const { pool, reap, left } = await scene({ isRestarted: true });
+  pool.dataPercent = 100;
+  const errors = await reap();
+  assertEquals(left(), []);
+  assert(errors.length > 0 && errors[0]!.includes("reached threshold"), errors.join());
+});
