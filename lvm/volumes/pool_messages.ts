@@ -5,16 +5,22 @@
  * all of them for sent. Then the removed LV stays in the pool, with its data. The pool numbers its LVs, and LVM gives the
  * number to another LV later, and does not mind that the pool knows it: the new LV has the data of the removed one.
  *
+ * If the power failed after a pool has made a snapshot, and before the pool has got the number of the transaction, LVM
+ * sends the message again. The pool refuses it, and LVM cannot change the pool any more. Then the driver gives the pool the
+ * number, which is all that is missing.
+ *
  * LVM sends what it has before it creates an LV. So before the first removal from a pool, unless this process has created
  * an LV in it, the driver creates one, and deletes it like any other. LVM does not report whether it has messages.
  *
  * @module
  */
 
+import { runOk } from "../exec.ts";
 import { uniqueLvName } from "../ids.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Lvm } from "../model/client.ts";
 import { lvcreate } from "../model/commands.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { DELETED, ERASE, OWNER } from "../model/tag_text.ts";
 import { findPool } from "../pools/pool.ts";
 import { monitoringOptions } from "../pools/pool_commands.ts";
@@ -56,4 +62,40 @@ export async function sendMessages(
     reservation.recordCreation(current, pool.name);
     return true;
   });
+}
+
+/** The status of a thin pool in the kernel: its name, and the number of its transaction. */
+const POOL_STATUS = /^(\S+): \d+ \d+ thin-pool (\d+) /gm;
+
+/**
+ * Returns the pools of a group whose last transaction made a thin snapshot that is there, active: the pool has made it.
+ * Its transaction may be incomplete.
+ */
+export function poolsWithLastSnapshot(group: VolumeGroup): LogicalVolume[] {
+  return group.lvs.filter((pool) =>
+    pool.thinPool !== undefined &&
+    group.lvs.some((lv) => lv.active && lv.origin !== undefined && isLastOf(pool, lv))
+  );
+}
+
+/** Completes the last transactions of pools whose snapshots they have made. The pool compares the number that it has. */
+export async function completeTransactions(lvm: Lvm, pools: readonly LogicalVolume[]): Promise<void> {
+  if (pools.length === 0) return;
+  const status = await runOk(lvm.exec, {
+    program: "dmsetup",
+    args: ["status", "--target", "thin-pool", "--noflush"],
+    mutates: false,
+  });
+  const current = new Map([...status.matchAll(POOL_STATUS)].map(([, name, id]) => [name!, BigInt(id!)]));
+  for (const { devicePath, segment: { transactionId = 0n } } of pools) {
+    const device = `${devicePath}-tpool`;
+    const found = current.get(device.replace("/dev/mapper/", ""));
+    if (found === undefined || found + 1n !== transactionId) continue;
+    const args = ["message", device, "0", `set_transaction_id ${found} ${transactionId}`];
+    await runOk(lvm.exec, { program: "dmsetup", args, mutates: true });
+  }
+}
+
+function isLastOf(pool: LogicalVolume, { pool: name, segment: { transactionId } }: LogicalVolume): boolean {
+  return name === pool.name && transactionId !== undefined && pool.segment.transactionId === transactionId + 1n;
 }

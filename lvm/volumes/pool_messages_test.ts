@@ -33,12 +33,20 @@ async function scene({ isRestarted }: { isRestarted: boolean }) {
     return errors;
   };
   const left = () => group.lvs.filter(({ thinPool }) => thinPool === undefined).map(({ name }) => name);
-  return { pool: group.lvs.find(({ thinPool }) => thinPool !== undefined)!.thinPool!, created, reap, left };
+  const snapshot = group.lvs.at(-1)!;
+  return {
+    machine,
+    snapshot,
+    pool: group.lvs.find(({ thinPool }) => thinPool !== undefined)!.thinPool!,
+    created,
+    reap,
+    left,
+  };
 }
 
 Deno.test("before its first removal from a pool, a driver creates an LV there, and removes it, too", async () => {
   const { pool, created, reap, left } = await scene({ isRestarted: true });
-  pool.hasOldMessage = true;
+  pool.oldMessage = "followed";
   assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);
 });
 
@@ -53,4 +61,18 @@ Deno.test("an LV is removed from a pool that is too full for another one, and th
   const errors = await reap();
   assertEquals(left(), []);
   assert(errors.length > 0 && errors[0]!.includes("reached threshold"), errors.join());
+});
+
+Deno.test("a driver completes the transaction of a pool that has made a snapshot, and no other one", async () => {
+  for (const oldMessage of ["half-followed", "followed"] as const) {
+    const { machine, snapshot, pool, reap } = await scene({ isRestarted: true });
+    Object.assign(snapshot, { origin: { name: "one", size: snapshot.size } });
+    snapshot.tags.clear(); // so that nothing is removed
+    pool.oldMessage = oldMessage;
+    const sent: string[] = [];
+    machine.fault = ({ program, args }) => void (program === "dmsetup" && sent.push(args.join(" ")));
+    assertEquals([await reap(), pool.oldMessage], [[], "followed"]);
+    const message = "message /dev/mapper/data-data_thinpool-tpool 0 set_transaction_id 0 1";
+    assertEquals(sent.slice(1), oldMessage === "followed" ? [] : [message]);
+  }
 });

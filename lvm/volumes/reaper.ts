@@ -27,7 +27,7 @@ import { BackgroundWorker } from "../worker.ts";
 import { thinLvsOnOrigin } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
 import { isMissingThin, mayHavePendingThin, removeMissing } from "./missing_thin.ts";
-import { sendMessages } from "./pool_messages.ts";
+import { completeTransactions, poolsWithLastSnapshot, sendMessages } from "./pool_messages.ts";
 import { lvchange, lvchangeTags, lvextend, lvremove, type Selection, vgchange } from "../model/commands.ts";
 
 /** Options of {@linkcode Reaper}. */
@@ -169,6 +169,7 @@ export class Reaper {
     const unsure = this.#resumeDue ? groups.filter((group) => mayHavePendingThin(this.#driver, group)) : [];
     for (const group of unsure) await attempt(() => this.#removePending(group));
     if (unsure.length > 0) groups = await this.#report();
+    if (this.#resumeDue) await attempt(() => completeTransactions(this.#lvm, groups.flatMap(poolsWithLastSnapshot)));
     this.#onReport(groups);
     let isFresh = !this.#resumeDue;
     if (this.#resumeDue) await attempt(() => this.#resume(groups, attempt));

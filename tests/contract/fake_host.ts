@@ -68,7 +68,7 @@ function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
     keepMessage: (path) => {
       const { group, lv } = machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)!;
       for (const each of group.lvs) each.active = false;
-      group.lvs.find(({ name }) => name === lv.pool)!.thinPool!.hasOldMessage = true;
+      group.lvs.find(({ name }) => name === lv.pool)!.thinPool!.oldMessage = "followed";
       return Promise.resolve();
     },
     [Symbol.asyncDispose]: () => Promise.resolve(),

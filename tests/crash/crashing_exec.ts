@@ -64,10 +64,12 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     // The pool makes a thin LV last. After a crash before that, the next change of the pool makes up for it.
     partialLvChange("made, not by its pool yet", (lv) => void (lv.pool !== undefined && setPending(lv))),
     // After that, LVM forgets the message to the pool.
-    partialLvChange("made, the message to its pool kept", (lv, machine) => {
-      const pool = machine.allLvs().find((other) => other.lv.name === lv.pool)?.lv.thinPool;
-      if (pool !== undefined) pool.hasOldMessage = true;
-    }),
+    partialLvChange("made, the message to its pool kept", (lv, machine) => keepMessage(machine, lv, "followed")),
+    // The pool gets the number of the transaction after it has made the LV.
+    partialLvChange(
+      "made, the transaction of its pool incomplete",
+      (lv, machine) => lv.origin && keepMessage(machine, lv, "half-followed"),
+    ),
     // LVM creates the LV of a pool's metadata first.
     partialLvChange("made, no pool yet", (lv) => void delete lv.thinPool),
   ],
@@ -104,6 +106,11 @@ function partialLvChange(name: string, apply: (lv: FakeLv, machine: FakeMachine)
       if (lv !== undefined) apply(lv, machine);
     },
   };
+}
+
+function keepMessage(machine: FakeMachine, { pool }: FakeLv, state: "followed" | "half-followed"): void {
+  const thinPool = machine.allLvs().find(({ lv }) => lv.name === pool)?.lv.thinPool;
+  if (thinPool !== undefined) thinPool.oldMessage = state;
 }
 
 function setPending(lv: FakeLv): void {

@@ -6,7 +6,17 @@
  */
 
 import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
-import { COPY_SNAPSHOT, FORMAT, SNAPSHOT, SOURCE, tagValue, USED, VOLUME } from "../../lvm/model/tag_text.ts";
+import {
+  COPY_SNAPSHOT,
+  DELETED,
+  ERASE,
+  FORMAT,
+  SNAPSHOT,
+  SOURCE,
+  tagValue,
+  USED,
+  VOLUME,
+} from "../../lvm/model/tag_text.ts";
 import { type FakeGroup, type FakeLv, type FakeMachine, type FakeMount, isReadOnly } from "../fake/machine.ts";
 
 /** A mount that the driver has acknowledged. */
@@ -157,9 +167,12 @@ function danglingRecords(group: FakeGroup): string[] {
 }
 
 /** The LVs of a thin pool have no more virtual size than the pool, since no overcommitment is configured. */
-function overallocatedPools({ lvs }: FakeGroup): string[] {
+function overallocatedPools({ lvs, extentSize }: FakeGroup): string[] {
+  // nothing is written to an LV by which the driver makes LVM send messages to a pool
+  const isUnwritten = ({ tags, size }: FakeLv) =>
+    size === extentSize && tagValue([...tags], DELETED) !== undefined && tags.has(`${ERASE}none`);
   return lvs.filter(({ thinPool }) => thinPool !== undefined).flatMap(({ name, size }) => {
-    const allocated = lvs.reduce((sum, lv) => lv.pool === name ? sum + lv.size : sum, 0n);
+    const allocated = lvs.reduce((sum, lv) => lv.pool === name && !isUnwritten(lv) ? sum + lv.size : sum, 0n);
     return allocated > size ? [`the thin pool ${name} of ${size} bytes has allocated ${allocated}`] : [];
   });
 }

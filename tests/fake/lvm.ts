@@ -35,6 +35,7 @@ import {
   isCowSnapshot,
   isCowSnapshotOf,
   makePending,
+  refuseMessages,
   refusePending,
   removeThin,
 } from "./thin.ts";
@@ -95,7 +96,7 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     const { group, lv } = found;
     if (!isSelected(machine, options, found)) continue;
     if (isOpen(machine, lv)) return failure(5, `  ${inUseMessage(machine, group.name, lv)}`);
-    const refusal = confirmRemoval(group, lv, options.has("--yes"));
+    const refusal = confirmRemoval(group, lv, options.has("--yes")) ?? refuseMessages(group, lv.pool);
     if (refusal !== undefined) return refusal;
     const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
     for (const each of removed) machine.removeDevice(each);
@@ -123,7 +124,7 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   if (group.missingPvs > 0) return missingPvsError(group);
   if (lv.thinPool !== undefined) {
     makePending(group, lv.name);
-    delete lv.thinPool.hasOldMessage;
+    delete lv.thinPool.oldMessage;
   }
   if (options.has("--poolmetadatasize")) {
     return extendMetadata(group, lv, parseExtents(singleValue(options, "--poolmetadatasize"), group), freeBytes(group));

@@ -64,8 +64,7 @@ export interface FakeLv {
   pool?: string;
   /** The numbers of the chunks of its pool that were allocated when it was written to, as a thin LV. */
   thinChunks?: Set<number>;
-  /** As a thin LV, the number of its pool's transaction before its own. */
-  transactionId?: number;
+  transactionId?: number; // as a thin LV, that of its pool before its own
   /** True while its pool has not made it: `lvcreate` was interrupted after it had changed LVM's metadata. */
   pending?: boolean;
   /** Its state as a thin pool. */
@@ -102,10 +101,9 @@ export interface FakePool {
   metadataSize: bigint;
   /** The number of its last transaction: a creation or a removal in it. */
   transactionId: number;
-  /** True while LVM keeps a message that it has followed, and sends none. */
-  hasOldMessage?: boolean;
-  /** The content of an LV that was not removed then. */
-  leaked?: DeviceContent;
+  /** The state of a message that LVM keeps: the pool has followed it, or only the number of the transaction is missing. */
+  oldMessage?: "followed" | "half-followed";
+  leaked?: DeviceContent; // the content of an LV that was not removed
   /** Usage of its data and its metadata, in percent. */
   dataPercent: number;
   metadataPercent: number;

@@ -84,9 +84,9 @@ function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
       const usedBlocks = (all: bigint, percent: number) => Math.ceil(Number(all) * percent / 100);
       const status = health === "failed"
         ? "Fail"
-        : `1 ${usedBlocks(metadata, metadataPercent)}/${metadata} ${
-          usedBlocks(data, dataPercent)
-        }/${data} - rw discard_passdown queue_if_no_space - 1024 `;
+        : `${lv.thinPool!.transactionId - (lv.thinPool!.oldMessage === "half-followed" ? 1 : 0)} ${
+          usedBlocks(metadata, metadataPercent)
+        }/${metadata} ${usedBlocks(data, dataPercent)}/${data} - rw discard_passdown queue_if_no_space - 1024 `;
       return `${devicePath(group, lv).replace("/dev/mapper/", "")}-tpool: 0 ${lv.size / 512n} thin-pool ${status}\n`;
     }).join(""),
   );
@@ -109,6 +109,11 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
     const lv = machine.lvAt(`/dev/mapper/${args[1]}`);
     if (lv === undefined) return failure(1, `Device ${args[1]} not found\nCommand failed.`);
     lv.suspended = true;
+    return ok();
+  }
+  if (args[0] === "message") {
+    expectArgs(args, /^message \S+-tpool 0 set_transaction_id \d+ \d+$/);
+    machine.lvAt(args[1]!.replace(/-tpool$/, ""))!.thinPool!.oldMessage = "followed";
     return ok();
   }
   if (args[0] === "mknodes") {

@@ -71,8 +71,10 @@ export function createThin(
       `  Cannot create new thin volume, free space in thin pool ${group.name}/${newLv.pool} reached threshold.`,
     );
   }
+  const refusal = refuseMessages(group, newLv.pool);
+  if (refusal !== undefined) return refusal;
   makePending(group, newLv.pool);
-  delete pool.hasOldMessage;
+  delete pool.oldMessage;
   const made = origin === undefined
     ? { ...blankContent(), data: pool.zeroes ? new Set<string>() : pool.residualData }
     : copyContent(origin);
@@ -105,6 +107,14 @@ export function makePending(group: FakeGroup, pool: string): void {
     const origin = group.lvs.find(({ name }) => name === lv.origin?.name);
     if (origin !== undefined) lv.content = copyContent(origin);
   }
+}
+
+/** Returns the failure of a change of a pool that has made a snapshot already which LVM tells it to make. */
+export function refuseMessages(group: FakeGroup, pool: string | undefined): Output | undefined {
+  const lv = group.lvs.find(({ name }) => name === pool);
+  if (lv?.thinPool?.oldMessage !== "half-followed") return undefined;
+  const answer = `  device-mapper: message ioctl on  (253:${lv.minor}) failed: File exists`;
+  return failure(5, `${answer}\n  Failed to process message "create_snap 2 1".`);
 }
 
 /** Returns the failure of the activation of an LV that its pool has not made. */
@@ -151,9 +161,9 @@ export function removeThin(group: FakeGroup, lv: FakeLv): boolean {
   if (pool !== undefined) {
     // LVM adds the removal to a transaction that is pending, unless it makes the removed LV first
     const isPending = group.lvs.some((other) => other !== lv && other.pool === lv.pool && other.pending);
-    if (pool.hasOldMessage) pool.leaked = lv.content;
+    if (pool.oldMessage !== undefined) pool.leaked = lv.content;
     else if (!isPending || lv.pending) pool.transactionId++;
-    delete pool.hasOldMessage;
+    delete pool.oldMessage;
     makePending(group, lv.pool!);
     pool.residualData = pool.residualData.union(lv.content.data);
     const poolBytes = Number(group.lvs.find(({ name }) => name === lv.pool)!.size);
