@@ -43,6 +43,9 @@ Variables:
 /** The time limit of a suite, in milliseconds. */
 const TIMEOUT_MS = { uml: 40 * 60_000, qemu: 90 * 60_000 };
 
+/** How many times that limit a suite in full length has. */
+const FULL_LENGTH = 4;
+
 /** The time for which tests may print nothing, in milliseconds: the limit of a test. csi-sanity prints only at its end. */
 const SILENCE_MS = { uml: 15 * 60_000, qemu: 45 * 60_000 };
 
@@ -85,7 +88,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
   const status = await runGuest({
     machine,
     signal: silent.signal,
-    debian,
+    debian: suite.debian ?? debian,
     files: { deno: { host: Deno.execPath() }, denolith: { host: programs.driver }, ...tests },
     script: "PATH=$PATH:/work/bin\n" + script,
     env: {
@@ -107,7 +110,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
       lines.add(chunk);
     },
     log: (line) => console.log(line),
-    timeoutMs: TIMEOUT_MS[machine],
+    timeoutMs: TIMEOUT_MS[machine] * (programs.full ? FULL_LENGTH : 1),
   }).catch((error) => {
     lines.end();
     lines.print(`FAILED | 0 passed | 1 failed: ${(error as Error).message}`);

@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { DebianRelease } from "../rig/guest_image.ts";
 import type { MachineKind } from "../rig/machine.ts";
 
 /** A suite, or a part of one. */
@@ -16,6 +17,8 @@ export interface Suite {
   readonly disksGiB: readonly number[];
   /** Whether it runs with `--full`, when it is named, and otherwise by chance: CI has a limit of time. */
   readonly onlyFull?: true;
+  /** The Debian of its guest, whatever that of the others is. */
+  readonly debian?: DebianRelease;
   /** The part of the module's tests that runs, such as `1/4`; all by default. */
   readonly part?: string;
 }
@@ -55,6 +58,7 @@ export const SUITES: readonly Suite[] = [
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
   { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
   { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },
+  { name: "debian_13", module: "debian_13", disksGiB: [1, 3], debian: "trixie", onlyFull: true },
   { name: "shell", module: "shell", disksGiB: [1, 1, 1, 1] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
