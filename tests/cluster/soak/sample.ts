@@ -66,7 +66,7 @@ pid=$(pgrep -o -f "^/usr/bin/deno run .* /usr/bin/denolith $role ") || exit 3
 echo "pid $pid"
 grep -E '^(VmRSS|RssAnon|Threads):' /proc/$pid/status
 echo "descriptors $(ls /proc/$pid/fd | wc -l)"
-busybox wget -q -T 20 -O - "$url" | grep '^denolith_workqueue_depth' || true
+timeout 20 busybox wget -q -O - "$url" | grep '^denolith_workqueue_depth' || true
 `;
 
 /**
