@@ -17,6 +17,7 @@ import {
   type Selection,
   type WatchEvent,
 } from "../../k8s/client/client.ts";
+import { collectPages, readPages, selectionQuery } from "../../k8s/client/lists.ts";
 import { parseEvent, parseObject, parsePage } from "../../k8s/client/response.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../../k8s/api/objects.ts";
 import type { Kubectl, KubectlCommand, KubectlOutput } from "./kubectl.ts";
@@ -72,13 +73,7 @@ export class KubectlClient implements ApiClient {
     resource: Resource<T>,
     options: Selection & RequestOptions = {},
   ): Promise<ObjectList<T>> {
-    const items: T[] = [];
-    let resourceVersion = "";
-    for await (const page of this.listPages(resource, options)) {
-      items.push(...page.items);
-      ({ resourceVersion } = page);
-    }
-    return { items, resourceVersion };
+    return await collectPages(this.listPages(resource, options));
   }
 
   /** Implements {@linkcode ApiClient}. */
@@ -86,18 +81,13 @@ export class KubectlClient implements ApiClient {
     resource: Resource<T>,
     options: Selection & RequestOptions = {},
   ): AsyncGenerator<ObjectList<T>> {
-    const query = selectionQuery(options);
-    query.set("limit", `${PAGE_SIZE}`);
-    const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
     const request = { verb: "list", resource, name: "" };
-    while (true) {
-      const path = `${pathOf(resource, { namespace: options.namespace })}?${query}`;
-      const page = parsePage<T>(request, await this.#run(request, { verb: "get", path }, options));
-      const items = page.items.map((item) => Object.assign(item, kind));
-      yield { items, resourceVersion: page.resourceVersion };
-      if (page.continue === undefined) return;
-      query.set("continue", page.continue);
-    }
+    yield* readPages(
+      resource,
+      options,
+      PAGE_SIZE,
+      async (path) => parsePage<T>(request, await this.#run(request, { verb: "get", path }, options)),
+    );
   }
 
   /** Implements {@linkcode ApiClient}. */
@@ -195,11 +185,4 @@ export function kubectlError({ verb, resource, name }: Described, { stderr }: Ku
     return new ApiError(`${what}: ${said}`, { status: rest === "" ? 0 : 500, reason: reason || "Unreachable" });
   }
   return new ApiError(`${what}: ${reason}: ${rest}`, { status, reason });
-}
-
-function selectionQuery({ labelSelector, fieldSelector }: Selection): URLSearchParams {
-  const query = new URLSearchParams();
-  if (labelSelector !== undefined) query.set("labelSelector", labelSelector);
-  if (fieldSelector !== undefined) query.set("fieldSelector", fieldSelector);
-  return query;
 }

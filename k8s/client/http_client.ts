@@ -17,6 +17,7 @@ import { isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import type { ApiServer } from "./config.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../api/objects.ts";
+import { collectPages, readPages, selectionQuery } from "./lists.ts";
 import { errorFromResponse, parseEvent, parseObject, parsePage, unreachableError } from "./response.ts";
 import { Transport, type TransportOptions } from "./transport.ts";
 import { readLines } from "./watch_lines.ts";
@@ -99,13 +100,7 @@ export class HttpClient implements ApiClient, Disposable {
     resource: Resource<T>,
     options: Selection & RequestOptions = {},
   ): Promise<ObjectList<T>> {
-    const items: T[] = [];
-    let resourceVersion = "";
-    for await (const page of this.listPages(resource, options)) {
-      items.push(...page.items);
-      ({ resourceVersion } = page);
-    }
-    return { items, resourceVersion };
+    return await collectPages(this.listPages(resource, options));
   }
 
   /** Implements {@linkcode ApiClient}. */
@@ -113,19 +108,11 @@ export class HttpClient implements ApiClient, Disposable {
     resource: Resource<T>,
     { signal, timeoutMs, metadataOnly, ...selection }: Selection & RequestOptions = {},
   ): AsyncGenerator<ObjectList<T>> {
-    const query = selectionQuery(selection);
-    query.set("limit", `${this.#options.pageSize ?? 500}`);
-    // The server omits the kind from the items of a list.
-    const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
-    while (true) {
-      const path = `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
-      const accept = metadataOnly ? `${METADATA_ONLY};as=PartialObjectMetadataList` : JSON_TYPE;
+    const accept = metadataOnly ? `${METADATA_ONLY};as=PartialObjectMetadataList` : JSON_TYPE;
+    yield* readPages(resource, selection, this.#options.pageSize ?? 500, async (path) => {
       const call = { verb: "list", resource, name: "", method: "GET", path, accept, signal, timeoutMs };
-      const { items, resourceVersion, continue: next } = await this.#request(call, (body) => parsePage<T>(call, body));
-      yield { items: items.map((item) => Object.assign(item, kind)), resourceVersion };
-      if (next === undefined) return;
-      query.set("continue", next);
-    }
+      return await this.#request(call, (body) => parsePage<T>(call, body));
+    });
   }
 
   /** Implements {@linkcode ApiClient}. */
@@ -277,13 +264,6 @@ export class HttpClient implements ApiClient, Disposable {
 function canRetry({ method }: ApiCall, error: unknown): error is ApiError {
   return error instanceof ApiError && isTransient(error) &&
     (error.status === 429 || (method === "GET" && error.status !== 500));
-}
-
-function selectionQuery({ labelSelector, fieldSelector }: Selection): URLSearchParams {
-  const query = new URLSearchParams();
-  if (labelSelector !== undefined) query.set("labelSelector", labelSelector);
-  if (fieldSelector !== undefined) query.set("fieldSelector", fieldSelector);
-  return query;
 }
 
 function withSubresource(path: string, subresource: string | undefined): string {
