@@ -61,15 +61,9 @@ const listenByNode: Listen = async (path, methods) => {
   const { createServer } = await import("node:http2"); // other drivers do not load it
   const server = createServer();
   const sessions = new Set<ServerHttp2Session>();
-  let isIdle = Promise.withResolvers<void>();
-  isIdle.resolve();
   server.on("session", (session) => {
-    if (sessions.size === 0) isIdle = Promise.withResolvers();
     sessions.add(session);
-    session.on("close", () => {
-      sessions.delete(session);
-      if (sessions.size === 0) isIdle.resolve();
-    });
+    session.on("close", () => sessions.delete(session));
   });
   server.on("sessionError", () => {}); // a client that broke the connection
   server.on("stream", async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
@@ -95,8 +89,7 @@ const listenByNode: Listen = async (path, methods) => {
   };
   const shutdown = async () => {
     listener.close();
-    for (const session of sessions) session.close();
-    await isIdle.promise;
+    await Promise.all([...sessions].map((session) => new Promise<void>((resolve) => session.close(resolve))));
   };
   return { shutdown, abort };
 };
