@@ -1,5 +1,5 @@
 /**
- * Problems of a cluster, as they are told to people: what is wrong, since when, and what to do.
+ * Problems of a cluster, as people read them: what is wrong, since when, and what to do.
  *
  * @module
  */

@@ -30,11 +30,11 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
   if (volume === undefined) return [...missingVolume(state, object), ...mountProblems(state)];
   const isGrowing = requestedBytes(claim) > (quantityToBytes(claim.status?.capacity?.["storage"]) ?? 0n);
   const expansion = isGrowing ? expansionProblems(state, claim, object) : [];
-  const told = volumeProblems(volume, object).map((problem) => limitsProblem(problem));
+  const reported = volumeProblems(volume, object).map((problem) => limitsProblem(problem));
   const isKnown = ({ message }: Problem) => expansion.some((one) => one.message.includes(message));
-  const isLost = told.some(({ reason }) => reason === "Lost" || reason === "NodeForgotten");
+  const isLost = reported.some(({ reason }) => reason === "Lost" || reason === "NodeForgotten");
   const problems = [
-    ...told.filter((problem) => isLost || problem.reason !== "NoSpace" || !isKnown(problem)),
+    ...reported.filter((problem) => isLost || problem.reason !== "NoSpace" || !isKnown(problem)),
     ...(isLost ? [] : agentProblems(state)),
     ...expansion,
     ...modificationProblems(state, claim, object),

@@ -134,10 +134,10 @@ function problemsOf(state: SnapshotState, object: string): Problem[] {
       }),
     ]
     : [];
-  const told = snapshot === undefined ? [] : snapshotProblems(snapshot, object);
+  const reported = snapshot === undefined ? [] : snapshotProblems(snapshot, object);
   const problems = [
     ...causes,
-    ...told.filter(({ message }) => !causes.some((one) => message.includes(one.message))),
+    ...reported.filter(({ message }) => !causes.some((one) => message.includes(one.message))),
     ...agentProblems(state),
   ];
   return problems.length > 0 || isReady ? problems : waitingProblems(state, object);

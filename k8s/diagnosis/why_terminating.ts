@@ -58,7 +58,7 @@ function volumeProblems(state: ClaimState): Problem[] {
   }
   const { error, conditions = [] } = volume?.status ?? {};
   const failed = lastEvent(volumeEvents, "VolumeFailedDelete");
-  const told = lastEvent(volumeEvents, "Failed");
+  const reported = lastEvent(volumeEvents, "Failed");
   const problems = [
     ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "terminating", object })]),
     ...(error === undefined ? [] : [
@@ -67,9 +67,9 @@ function volumeProblems(state: ClaimState): Problem[] {
         since: conditions.find(({ type }) => type === "Ready")?.lastTransitionTime,
       }),
     ]),
-    ...(told === undefined ? [] : [eventProblem(told, { chapter: "terminating", object })]),
+    ...(reported === undefined ? [] : [eventProblem(reported, { chapter: "terminating", object })]),
   ];
-  // the same failure is told by several: one that the runbooks describe is enough
+  // several report the same failure: one that the runbooks describe is enough
   const described = problems.filter(({ message }) => symptomOf("terminating", message) !== undefined);
   const causes = described.length > 0 ? described.slice(0, 1) : problems.slice(0, 1);
   const agents = agentProblems(state);

@@ -41,13 +41,7 @@ export interface CsiClient extends Disposable {
 /** Connects to the driver on a Unix socket. The connection is closed when it is disposed of. */
 export function connect(path: string): CsiClient {
   const { client, [Symbol.dispose]: close } = grpcClient(path);
-  const send = sendByGrpcJs(client);
-  return {
-    identity: callsOf(send, Identity),
-    controller: callsOf(send, Controller),
-    node: callsOf(send, Node),
-    [Symbol.dispose]: close,
-  };
+  return { ...services(sendByGrpcJs(client)), [Symbol.dispose]: close };
 }
 
 /**
@@ -66,6 +60,10 @@ export function connectToService<S extends DescService>(
 
 /** Makes a call. @returns the bytes of the response */
 type SendCall = (path: string, request: Uint8Array<ArrayBuffer>) => Promise<Uint8Array>;
+
+function services(send: SendCall) {
+  return { identity: callsOf(send, Identity), controller: callsOf(send, Controller), node: callsOf(send, Node) };
+}
 
 function callsOf<S extends DescService>(send: SendCall, service: S): UnaryCalls<S> {
   const calls = unaryMethods(service).map((method) => {
@@ -91,13 +89,7 @@ function sendByGrpcJs(client: Client): SendCall {
  */
 export function connectByFetch(path: string): CsiClient {
   const client = fetchClient(path);
-  const send = sendByFetch(client);
-  return {
-    identity: callsOf(send, Identity),
-    controller: callsOf(send, Controller),
-    node: callsOf(send, Node),
-    [Symbol.dispose]: () => client.close(),
-  };
+  return { ...services(sendByFetch(client)), [Symbol.dispose]: () => client.close() };
 }
 
 function fetchClient(path: string): Deno.HttpClient {

@@ -39,7 +39,7 @@ export function grpcClient(path: string, authority = "localhost", options: Chann
       const pipe = (source: Deno.Conn, target: Deno.Conn) => source.readable.pipeTo(target.writable, open);
       await Promise.race([pipe(from, to), pipe(to, from)]).finally(() => close(to));
     } catch {
-      // nobody listens, or one side broke the connection: the client is told below
+      // nobody listens, or one side broke the connection: its end of the connection is closed below
     } finally {
       close(from);
     }
