@@ -65,7 +65,7 @@ export function answerText(
     "",
     ...(problems.length === 0 ? ["Nothing is wrong."] : problemsText(problems, { wide: true, colours, now })),
     "",
-    ...facts.flatMap(([label, text]) => wrapText(label.padEnd(width), text)),
+    ...facts.flatMap(([label, text]) => wrapText(label.padEnd(width), text.replace(/\s+/g, " "))),
     ...unread.map((what) => `Not read: ${what}`),
   ].join("\n");
 }

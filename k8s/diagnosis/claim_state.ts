@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ApiClient } from "../client/client.ts";
+import { type ApiClient, orAbsent } from "../client/client.ts";
 import { agentLeaseSelector } from "../api/agent_leases.ts";
 import { CLAIM_ANNOTATION, type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
@@ -12,6 +12,7 @@ import {
   type CsiStorageCapacity,
   type Event,
   events,
+  type KubeObject,
   type Lease,
   leases,
   type Node,
@@ -31,9 +32,10 @@ import { quantityToBytes } from "../api/quantity.ts";
 import { maximumVolumeSizeOf } from "../scheduling/capacity_object.ts";
 import { type Sidecar, sidecarLeaseName } from "../runtime/leader.ts";
 import { LenientReader } from "./cluster_state.ts";
+import { isLive } from "./evidence.ts";
 
-/** The number of pods whose events are read: the pods of a claim have the same cause. */
-const MAX_PODS = 5;
+/** The number of pods that are looked at: the pods of a claim have the same cause. */
+export const MAX_PODS = 5;
 
 /** The namespace of events about objects without one. */
 const CLUSTER_NAMESPACE = "default";
@@ -52,7 +54,7 @@ export interface ClaimState {
   readonly storageClass?: StorageClass | undefined;
   /** The events about the claim. */
   readonly claimEvents: readonly Event[];
-  /** The pods that use the claim. */
+  /** The pods that use the claim; those that wait come first, and those that have ended last. */
   readonly pods: readonly Pod[];
   /** The events about these pods. */
   readonly podEvents: readonly Event[];
@@ -82,12 +84,13 @@ export interface ClaimState {
 
 /** A reader of objects that belong to one that is explained. */
 export class EvidenceReader extends LenientReader {
-  /** Reads the events about an object. */
-  eventsAbout(kind: string, name: string, namespace: string = CLUSTER_NAMESPACE): Promise<Event[]> {
-    return this.list(events, {
-      namespace,
-      fieldSelector: `involvedObject.kind=${kind},involvedObject.name=${name}`,
-    });
+  /** Reads the events about an object, without those about an earlier one of the same name, which live for an hour. */
+  async eventsAbout(kind: string, object: KubeObject | undefined): Promise<Event[]> {
+    if (object === undefined) return [];
+    const { name, namespace = CLUSTER_NAMESPACE, uid } = object.metadata;
+    const fieldSelector = `involvedObject.kind=${kind},involvedObject.name=${name}`;
+    const found = await this.list(events, { namespace, fieldSelector });
+    return found.filter(({ involvedObject }) => !involvedObject?.uid || involvedObject.uid === uid);
   }
 
   /** Reads the Lease under which a group of controllers works, in whichever namespace. */
@@ -105,12 +108,12 @@ export async function readClaimState(
 ): Promise<ClaimState> {
   const reader = new EvidenceReader(client);
   const key = `${namespace}/${name}`;
-  const claim = await reader.get(persistentVolumeClaims, { namespace, name });
+  const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name })); // what it is all about
   const className = claim && classNameOf(claim);
   const [allPods, claimEvents, allVolumes, allPersistentVolumes, storageClass, capacities, agentLeases, ...held] =
     await Promise.all([
       reader.list(pods, { namespace }),
-      reader.eventsAbout("PersistentVolumeClaim", name, namespace),
+      reader.eventsAbout("PersistentVolumeClaim", claim),
       reader.list(lvmVolumes),
       reader.list(persistentVolumes),
       className ? reader.get(storageClasses, { name: className }) : undefined,
@@ -119,14 +122,14 @@ export async function readClaimState(
       reader.leaseOf("csi-provisioner", driver),
       reader.leaseOf("csi-resizer", driver),
     ]);
-  const ofClaim = allPods.filter((pod) => claimNamesOf(pod).includes(name));
+  const ofClaim = allPods.filter((pod) => claimNamesOf(pod).includes(name)).sort((a, b) => rankOf(a) - rankOf(b));
   const persistentVolume = findPersistentVolume(allPersistentVolumes, claim, { namespace, name, driver });
-  const volume = findVolume(allVolumes, persistentVolume, { key, driver });
-  const nodeName = volume?.spec.nodeName ?? (claim && selectedNodeOf(claim));
+  const volume = findVolume(allVolumes, persistentVolume, claim, { key, driver });
+  const nodeName = volume?.spec.nodeName ?? (claim && selectedNameOf(claim));
   const [podEvents, persistentVolumeEvents, lvmVolumeEvents, node, lvmNode] = await Promise.all([
-    Promise.all(ofClaim.slice(0, MAX_PODS).map(({ metadata }) => reader.eventsAbout("Pod", metadata.name, namespace))),
-    persistentVolume ? reader.eventsAbout("PersistentVolume", persistentVolume.metadata.name) : [],
-    volume ? reader.eventsAbout("LVMVolume", volume.metadata.name) : [],
+    Promise.all(ofClaim.slice(0, MAX_PODS).map((pod) => reader.eventsAbout("Pod", pod))),
+    reader.eventsAbout("PersistentVolume", persistentVolume),
+    reader.eventsAbout("LVMVolume", volume),
     nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
     nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
   ]);
@@ -140,11 +143,25 @@ export async function readClaimState(
   };
 }
 
+/** The name of a Node (Kubernetes docs, DNS subdomain names). */
+const NODE_NAME = /^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/;
+
+/** Returns the node that the scheduler chose. Whoever may write the claim may write anything else there. */
+function selectedNameOf(claim: PersistentVolumeClaim): string | undefined {
+  const name = selectedNodeOf(claim);
+  return name !== undefined && NODE_NAME.test(name) ? name : undefined;
+}
+
 /** Returns the names of the claims that a pod uses; those of its ephemeral volumes, too. */
 export function claimNamesOf({ metadata, spec }: Pod): string[] {
   return (spec?.volumes ?? []).flatMap(({ name, persistentVolumeClaim, ephemeral }) =>
     persistentVolumeClaim?.claimName ?? (ephemeral ? `${metadata.name}-${name}` : [])
   );
+}
+
+/** Returns the place of a pod: what is wrong with a claim is seen of the pods that wait. */
+function rankOf(pod: Pod): number {
+  return pod.status?.phase === "Pending" ? 0 : isLive(pod) ? 1 : 2;
 }
 
 function findPersistentVolume(
@@ -154,21 +171,32 @@ function findPersistentVolume(
 ): PersistentVolume | undefined {
   const bound = claim?.spec?.volumeName;
   if (bound) return all.find(({ metadata }) => metadata.name === bound);
-  return all.find(({ spec }) =>
+  const ofClaim = all.filter(({ spec }) =>
     spec?.csi?.driver === driver && spec.claimRef?.namespace === namespace && spec.claimRef.name === name &&
     (claim === undefined || spec.claimRef.uid === claim.metadata.uid)
   );
+  return ofClaim.sort((a, b) => createdAt(a) - createdAt(b)).at(-1);
+}
+
+/** Returns the time of an object's creation, in milliseconds. The API server has it in seconds. */
+function createdAt({ metadata: { creationTimestamp = "" } }: KubeObject): number {
+  return Date.parse(creationTimestamp) || 0;
 }
 
 function findVolume(
   all: readonly LvmVolume[],
   persistentVolume: PersistentVolume | undefined,
+  claim: PersistentVolumeClaim | undefined,
   { key, driver }: { key: string; driver: string },
 ): LvmVolume | undefined {
   const own = all.filter(({ spec }) => spec.driverName === driver);
   const handle = persistentVolume?.spec?.csi?.volumeHandle;
   if (handle !== undefined) return own.find(({ metadata }) => metadata.name === handle);
-  return own.find(({ metadata }) => metadata.annotations?.[CLAIM_ANNOTATION] === key);
+  // one that is older than the claim was made for another claim of the same name, and outlives it
+  return own.find((volume) =>
+    volume.metadata.annotations?.[CLAIM_ANNOTATION] === key &&
+    (claim === undefined || createdAt(volume) >= createdAt(claim))
+  );
 }
 
 /** Returns the size that a claim requests, in bytes. */

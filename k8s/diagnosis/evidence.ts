@@ -21,6 +21,25 @@ export function lastEvent(events: readonly Event[], ...reasons: readonly string[
     .sort((a, b) => Date.parse(timeOfEvent(a)) - Date.parse(timeOfEvent(b))).at(-1);
 }
 
+/**
+ * Returns the last event about a failure, unless the same work succeeded later: events live for an hour.
+ *
+ * @param ended the reasons of events that say that the work is over
+ */
+export function lastFailure(
+  events: readonly Event[],
+  failed: string,
+  ...ended: readonly string[]
+): Event | undefined {
+  const last = lastEvent(events, failed, ...ended);
+  return last?.reason === failed ? last : undefined;
+}
+
+/** Reports whether this person may not read some objects of a kind, by what could not be read. */
+export function isUnread({ unread }: { readonly unread: readonly string[] }, plural: string): boolean {
+  return unread.some((what) => what.startsWith(`${plural}:`));
+}
+
 /** Where a message comes from, for a problem. */
 export interface MessageSource {
   /** The chapter of the runbooks that describes such messages. */
@@ -104,15 +123,16 @@ export interface NodeEvidence {
 
 /** Returns what is wrong with the node of a claim or a snapshot. */
 export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unread }: NodeEvidence): Problem[] {
-  if (nodeName === undefined || unread.some((what) => what.startsWith("lvmnodes"))) return [];
+  if (nodeName === undefined || isUnread({ unread }, "lvmnodes")) return [];
   const object = `node/${nodeName}`;
   if (lvmNode === undefined) {
+    const isGone = node === undefined && !isUnread({ unread }, "nodes");
     return [{
-      ...{ severity: "error", reason: node === undefined ? "NodeGone" : "NodeWithoutAgent", object },
-      message: node === undefined
+      ...{ severity: "error", reason: isGone ? "NodeGone" : "NodeWithoutAgent", object },
+      message: isGone
         ? "the Node does not exist, nor its LVMNode"
         : "the node has no LVMNode: no agent of the driver has reported on it",
-      remedy: node === undefined
+      remedy: isGone
         ? `If the node is gone for good: kubectl denolith forget-node ${nodeName}`
         : "Find the pod of the node's agent in the driver's namespace, and read its log.",
       runbook: "nodes-and-controllers.md#node-does-not-come-back",

@@ -75,12 +75,24 @@ export interface NodeView {
 
 /** Returns the nodes with an LVMNode, in the order of their names. */
 export function nodeViews(state: ClusterState): NodeView[] {
-  return state.lvmNodes.map((lvmNode) => nodeView(lvmNode, state)).sort((a, b) => compareText(a.name, b.name));
+  const nodes = new Map(state.nodes.map((node) => [node.metadata.name, node]));
+  const leases = Map.groupBy(state.agentLeases, (lease) => nodeOfAgentLease(lease));
+  return state.lvmNodes.map((lvmNode) => {
+    const { name } = lvmNode.metadata;
+    return nodeView(lvmNode, { node: nodes.get(name), agentLeases: leases.get(name) ?? [], now: state.now });
+  }).sort((a, b) => compareText(a.name, b.name));
 }
 
-function nodeView(lvmNode: LvmNode, { nodes, agentLeases, now }: ClusterState): NodeView {
+/** Returns the view of a node. @param about its Node, if there is one, and the Leases of its agent */
+function nodeView(
+  lvmNode: LvmNode,
+  { node, agentLeases, now }: {
+    readonly node: Node | undefined;
+    readonly agentLeases: readonly Lease[];
+    readonly now: Date;
+  },
+): NodeView {
   const { name } = lvmNode.metadata;
-  const node = nodes.find(({ metadata }) => metadata.name === name);
   const seenMs = lastSignOfLife(lvmNode, agentLeases);
   return {
     name,
@@ -165,9 +177,8 @@ export function orphanViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): Orpha
   }).sort((a, b) => compareText(a.node, b.node) || compareText(a.logicalVolume, b.logicalVolume));
 }
 
-/** Returns the problems of the nodes. */
-export function nodeProblems(state: ClusterState): Problem[] {
-  const views = nodeViews(state);
+/** Returns the problems of the nodes. @param views what {@linkcode nodeViews} returns */
+export function nodeProblems(state: ClusterState, views: readonly NodeView[]): Problem[] {
   return [
     ...views.flatMap((view) => agentProblems(view)),
     ...state.lvmNodes.flatMap((lvmNode) =>

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { isForgotten } from "../api/lvm_objects.ts";
 import type { ClusterState } from "./cluster_state.ts";
 import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
 import { compareProblems, type Problem } from "./problem.ts";
@@ -52,7 +53,7 @@ export function overviewOf(state: ClusterState): Overview {
     snapshots: countBy(snapshots.map(({ state }) => state)),
     orphans: nodes.reduce((sum, { orphans }) => sum + orphans, 0),
     problems: [
-      ...nodeProblems(state),
+      ...nodeProblems(state, nodes),
       ...withoutAgent(state, nodes),
       ...state.volumes.flatMap((volume) => {
         const { name } = volume.metadata;
@@ -66,10 +67,10 @@ export function overviewOf(state: ClusterState): Overview {
   };
 }
 
-/** Returns a problem for each node that has volumes and no LVMNode. */
+/** Returns a problem for each node that has volumes and no LVMNode. That of a node that was given up is known. */
 function withoutAgent({ volumes }: ClusterState, nodes: readonly NodeView[]): Problem[] {
   const known = new Set(nodes.map(({ name }) => name));
-  const without = Map.groupBy(volumes, ({ spec }) => spec.nodeName);
+  const without = Map.groupBy(volumes.filter((volume) => !isForgotten(volume)), ({ spec }) => spec.nodeName);
   return [...without].filter(([name]) => !known.has(name)).map(([name, { length }]) => ({
     ...{ severity: "error", reason: "NodeWithoutAgent", object: `node/${name}` },
     message: `it has ${length} ${length === 1 ? "volume" : "volumes"}, and no LVMNode: the node is gone, or its agent`,

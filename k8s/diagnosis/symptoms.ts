@@ -129,7 +129,10 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
     {
       reason: "SourceUnsuitable",
-      quotes: ["dataSource: … is being deleted", "… is of the driver …", "… (requested: …)"],
+      quotes: [
+        ...["dataSource: … is being deleted", "… is of the driver …", "… volume (requested: …)"],
+        ...["the source has … (requested: …)", "the source is … (requested: …)"],
+      ],
       remedy: "The claim cannot be created from this source. Name another source, or ask for the same volume mode.",
     },
     {

@@ -5,13 +5,13 @@
  */
 
 import { quantityToBytes } from "../api/quantity.ts";
-import { classNameOf } from "../provisioner/claim.ts";
+import { classNameOf, provisionerOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
-import { capacityTexts, type ClaimState, requestedBytes } from "./claim_state.ts";
+import { capacityTexts, type ClaimState, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import { isSilent, lastSignOfLife } from "./nodes.ts";
 import type { Problem } from "./problem.ts";
 import { boundProblems } from "./why_bound.ts";
-import { pendingProblems } from "./why_pending.ts";
+import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
 import { stateOf } from "./volumes.ts";
 
@@ -73,12 +73,14 @@ function problemsOf(state: ClaimState, object: string): Problem[] {
 }
 
 /** Returns who serves the claim when it is not the driver. */
-function otherProvisioner({ persistentVolume, storageClass, driver }: ClaimState): string | undefined {
+function otherProvisioner({ claim, persistentVolume, storageClass, driver }: ClaimState): string | undefined {
   if (persistentVolume !== undefined) {
     const { csi } = persistentVolume.spec ?? {};
     return csi?.driver === driver ? undefined : csi?.driver ?? "another kind of volume";
   }
-  return storageClass === undefined || storageClass.provisioner === driver ? undefined : storageClass.provisioner;
+  const provisioner = storageClass?.provisioner ?? (claim && provisionerOf(claim));
+  // of a class without a provisioner, somebody creates the PersistentVolumes, maybe with volumes of the driver
+  return provisioner === driver || provisioner === NO_PROVISIONER ? undefined : provisioner;
 }
 
 /** The number of nodes whose capacity is shown. */
@@ -88,25 +90,31 @@ function factsOf(state: ClaimState): (readonly [string, string])[] {
   const { claim, storageClass, persistentVolume, volume, nodeName, pods } = state;
   const className = claim && classNameOf(claim);
   const capacities = capacityTexts(state);
-  const more = capacities.length > MAX_CAPACITIES ? `, and ${capacities.length - MAX_CAPACITIES} more nodes` : "";
   const bytes = claim && requestedBytes(claim);
   const actual = quantityToBytes(claim?.status?.capacity?.["storage"]);
   const binding = storageClass?.volumeBindingMode ?? "Immediate";
   const facts: (readonly [string, string | undefined])[] = [
     ["Class", className && (storageClass ? `${className} (${binding})` : className)],
     ["Size", bytes === undefined ? undefined : sizeText(bytes, actual)],
-    ["Pods", pods.length === 0 ? undefined : pods.map((pod) => pod.metadata.name).join(", ")],
+    ["Pods", listText(pods.map((pod) => pod.metadata.name), MAX_PODS)],
     ["Node", nodeName && `${nodeName} (${agentText(state)})`],
-    ["PersistentVolume", persistentVolume && `${persistentVolume.metadata.name} (${persistentVolume.status?.phase})`],
+    [
+      "PersistentVolume",
+      persistentVolume && `${persistentVolume.metadata.name} (${persistentVolume.status?.phase ?? "Pending"})`,
+    ],
     ["Volume", volume && `${volume.metadata.name} (${stateOf(volume)})`],
     [
       "Capacities",
-      claim?.status?.phase !== "Pending" || capacities.length === 0
-        ? undefined
-        : capacities.slice(0, MAX_CAPACITIES).join(", ") + more,
+      claim?.status?.phase === "Pending" ? listText(capacities, MAX_CAPACITIES, " nodes") : undefined,
     ],
   ];
   return facts.flatMap(([label, text]) => text === undefined || text === "" ? [] : [[label, text] as const]);
+}
+
+/** Lists texts, as many as fit. @param what the kind of those that are not listed, after a blank */
+function listText(texts: readonly string[], max: number, what = ""): string | undefined {
+  const more = texts.length > max ? `, and ${texts.length - max} more${what}` : "";
+  return texts.length === 0 ? undefined : texts.slice(0, max).join(", ") + more;
 }
 
 function sizeText(requested: bigint, actual: bigint | undefined): string {

@@ -14,7 +14,9 @@ import {
   eventProblem,
   isHeld,
   isLive,
+  isUnread,
   lastEvent,
+  lastFailure,
   messageProblem,
   noControllerProblem,
   timeOfEvent,
@@ -27,9 +29,12 @@ import { volumeProblems } from "./volumes.ts";
 export function boundProblems(state: ClaimState, object: string): Problem[] {
   const { volume } = state;
   const claim = state.claim!;
-  if (volume === undefined) return [...missingVolume(state, object), ...mountProblems(state)];
   const isGrowing = requestedBytes(claim) > (quantityToBytes(claim.status?.capacity?.["storage"]) ?? 0n);
   const expansion = isGrowing ? expansionProblems(state, claim, object) : [];
+  const modification = modificationProblems(state, claim, object);
+  if (volume === undefined) {
+    return [...missingVolume(state, object), ...expansion, ...modification, ...mountProblems(state)];
+  }
   const reported = volumeProblems(volume, object).map((problem) => limitsProblem(problem));
   const isKnown = ({ message }: Problem) => expansion.some((one) => one.message.includes(message));
   const isLost = reported.some(({ reason }) => reason === "Lost" || reason === "NodeForgotten");
@@ -37,7 +42,7 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
     ...reported.filter((problem) => isLost || problem.reason !== "NoSpace" || !isKnown(problem)),
     ...(isLost ? [] : agentProblems(state)),
     ...expansion,
-    ...modificationProblems(state, claim, object),
+    ...modification,
     ...mountProblems(state),
   ].filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
   return problems.length > 0 ? problems : fixedSizeNote(state, object);
@@ -54,8 +59,9 @@ function fixedSizeNote({ storageClass }: ClaimState, object: string): Problem[] 
   }];
 }
 
-function missingVolume({ persistentVolume, unread }: ClaimState, object: string): Problem[] {
-  if (persistentVolume === undefined || unread.some((what) => what.startsWith("lvmvolumes"))) return [];
+function missingVolume(state: ClaimState, object: string): Problem[] {
+  const { persistentVolume } = state;
+  if (persistentVolume === undefined || isUnread(state, "lvmvolumes")) return [];
   return [{
     ...{ severity: "error", reason: "NoLVMVolume", object },
     message: `PersistentVolume ${persistentVolume.metadata.name} names the volume ` +
@@ -73,13 +79,18 @@ function limitsProblem(problem: Problem): Problem {
 
 /** Returns why a claim does not have the size that it requests. */
 function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
-  const { resizerLease, now, unread, pods } = state;
+  const { resizerLease, now, pods } = state;
   const runbook = SYMPTOM_CHAPTERS.expansion;
   const conditions = (claim.status?.conditions ?? []) as { type: string; status: string; message?: string }[];
   const condition = (type: string) => conditions.find((one) => one.type === type && one.status === "True");
   const pending = condition("FileSystemResizePending");
-  const failed = lastEvent(state.claimEvents, "VolumeResizeFailed");
-  const onNode = condition("NodeResizeError")?.message ?? lastEvent(state.podEvents, "VolumeResizeFailed")?.message;
+  const failed = lastFailure(
+    state.claimEvents,
+    "VolumeResizeFailed",
+    ...["VolumeResizeSuccessful", "FileSystemResizeRequired", "FileSystemResizeSuccessful"],
+  );
+  const onNode = condition("NodeResizeError")?.message ??
+    lastFailure(state.podEvents, "VolumeResizeFailed", "FileSystemResizeSuccessful")?.message;
   if (onNode !== undefined) {
     return [{
       ...{ severity: "error", reason: "NodeResizeFailed", object, runbook },
@@ -105,7 +116,7 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
       : "Read the log of the controller, and of the node's agent. The request is repeated.";
     return [{ remedy, ...messageProblem(message, { chapter: "expansion", object, reason, since }) }];
   }
-  if (!isHeld(resizerLease, now) && !unread.some((what) => what.startsWith("leases"))) {
+  if (!isHeld(resizerLease, now) && !isUnread(state, "leases")) {
     return [noControllerProblem(object, resizerLease, "resizer")];
   }
   return [{
@@ -119,7 +130,11 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
 function modificationProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
   const wanted = claim.spec?.volumeAttributesClassName;
   const current = claim.status?.currentVolumeAttributesClassName;
-  const failed = lastEvent(state.claimEvents, "VolumeModifyFailed");
+  const failed = lastFailure(
+    state.claimEvents,
+    "VolumeModifyFailed",
+    ...["VolumeModifySuccessful", "VolumeModifyCanceled"],
+  );
   if (!wanted || wanted === current) return [];
   if (failed !== undefined) return [eventProblem(failed, { chapter: "limits", object })];
   return [{

@@ -6,13 +6,14 @@
 
 import { formatBytes } from "../../lvm/size.ts";
 import type { PersistentVolumeClaim, Pod } from "../api/objects.ts";
-import { classNameOf, waitsForConsumer } from "../provisioner/claim.ts";
-import { capacityTexts, type ClaimState, requestedBytes } from "./claim_state.ts";
+import { classNameOf, selectedNodeOf, waitsForConsumer } from "../provisioner/claim.ts";
+import { capacityTexts, type ClaimState, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import {
   agentProblems,
   eventProblem,
   isHeld,
   isLive,
+  isUnread,
   lastEvent,
   messageProblem,
   noControllerProblem,
@@ -26,15 +27,17 @@ const RUNBOOK = SYMPTOM_CHAPTERS.pending;
 /** The words of the scheduler for a node without capacity (kube-scheduler, plugin VolumeBinding). */
 const NO_CAPACITY = "did not have enough free storage";
 
+/** The provisioner of classes for PersistentVolumes that somebody creates (Kubernetes docs, storage classes, local). */
+export const NO_PROVISIONER = "kubernetes.io/no-provisioner";
+
 /** Returns why a claim stays Pending, the cause first. */
 export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
-  const { storageClass, unread } = state;
+  const { storageClass } = state;
   const since = claim.metadata.creationTimestamp;
-  const isClassRead = !unread.some((what) => what.startsWith("storageclasses"));
-  if (storageClass === undefined && isClassRead) return [classProblem(claim, object)];
-  if (storageClass !== undefined && waitsForConsumer(claim, storageClass)) {
-    return consumerProblems(state, claim, object);
-  }
+  if (claim.spec?.volumeName) return [namedVolumeProblem(state, claim, object)];
+  if (storageClass === undefined && !isUnread(state, "storageclasses")) return [classProblem(claim, object)];
+  if (isWaitingForConsumer(state, claim)) return consumerProblems(state, claim, object);
+  if (storageClass?.provisioner === NO_PROVISIONER) return [staticProblem(claim, object)];
   const failed = lastEvent(state.claimEvents, "ProvisioningFailed");
   const problems = [
     ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "pending", object })]),
@@ -52,12 +55,53 @@ export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim,
   }];
 }
 
+/** Reports whether a claim waits for a pod. Who may not read the class may read what Kubernetes says of the claim. */
+function isWaitingForConsumer({ storageClass, claimEvents }: ClaimState, claim: PersistentVolumeClaim): boolean {
+  if (storageClass !== undefined) return waitsForConsumer(claim, storageClass);
+  return selectedNodeOf(claim) === undefined &&
+    lastEvent(claimEvents, "WaitForFirstConsumer", "WaitForPodScheduled") !== undefined;
+}
+
+/** Returns why a claim is not bound to the PersistentVolume that it names. */
+function namedVolumeProblem(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem {
+  const { persistentVolume, claimEvents } = state;
+  const name = claim.spec!.volumeName!;
+  const since = claim.metadata.creationTimestamp;
+  const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
+  const refused = lastEvent(claimEvents, "FailedBinding", "VolumeMismatch");
+  if (persistentVolume === undefined && !isUnread(state, "persistentvolumes")) {
+    return {
+      ...{ severity: "error", reason: "NoSuchPersistentVolume", ...problem },
+      message: `the claim names PersistentVolume ${name}, which does not exist`,
+      remedy: "Create the PersistentVolume, or a claim that names none.",
+    };
+  }
+  if (refused !== undefined) {
+    const remedy = "Create the claim again, as the PersistentVolume is: its class, access modes, size, and claimRef.";
+    return { remedy, ...eventProblem(refused, { chapter: "pending", object }) };
+  }
+  return {
+    ...{ severity: "info", reason: "Binding", ...problem },
+    message: `the claim names PersistentVolume ${name}, and Kubernetes has not bound them yet`,
+    remedy: "Wait. If it takes minutes, compare their classes, access modes and sizes, and the volume's claimRef.",
+  };
+}
+
+/** Returns that nobody creates a volume for the claim. */
+function staticProblem({ metadata: { creationTimestamp: since } }: PersistentVolumeClaim, object: string): Problem {
+  return {
+    ...{ severity: "error", reason: "NoProvisioner", object, ...(since !== undefined && { since }), runbook: RUNBOOK },
+    message: "the class of the claim has no provisioner, so it waits for a PersistentVolume that somebody creates",
+    remedy: "Create the PersistentVolume, or a claim with a class of the driver.",
+  };
+}
+
 /** The time within which a provisioner that is active says something of a claim again, in milliseconds. */
 const MAX_RETRY_MS = 360_000;
 
 /** Reports whether a provisioner works, as far as that is known. An official sidecar may work without a Lease. */
 function isProvisionerActive({ claimEvents, provisionerLease, now, unread }: ClaimState): boolean {
-  if (isHeld(provisionerLease, now) || unread.some((what) => what.startsWith("leases"))) return true;
+  if (isHeld(provisionerLease, now) || isUnread({ unread }, "leases")) return true;
   const last = lastEvent(claimEvents, "Provisioning", "ProvisioningFailed");
   return last !== undefined && now.getTime() - Date.parse(timeOfEvent(last)) < MAX_RETRY_MS;
 }
@@ -85,11 +129,18 @@ function classProblem(claim: PersistentVolumeClaim, object: string): Problem {
 
 /** Returns why the scheduler has not chosen a node. */
 function consumerProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
-  const pods = state.pods.filter(isLive);
+  const pods = state.pods.filter(isLive).slice(0, MAX_PODS);
   const since = claim.metadata.creationTimestamp;
   // the controller refused the node that the scheduler chose, and lets it choose again
   const failed = lastEvent(state.claimEvents, "ProvisioningFailed");
   const refused = failed === undefined ? [] : [eventProblem(failed, { chapter: "pending", object })];
+  if (pods.length === 0 && isUnread(state, "pods")) {
+    return [{
+      ...{ severity: "info", reason: "WaitsForConsumer", object, ...(since !== undefined && { since }) },
+      message: "the class of the claim waits until the first pod that uses the claim has a node; pods are not read",
+      ...{ remedy: "Start a pod that uses the claim, or read its events.", runbook: RUNBOOK },
+    }, ...refused];
+  }
   if (pods.length === 0) {
     return [{
       ...{ severity: "info", reason: "NoConsumer", object, ...(since !== undefined && { since }) },
@@ -129,7 +180,9 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
     return {
       ...{ severity: "error", reason: condition?.reason ?? "Unschedulable", ...problem },
       message: `the pod cannot be scheduled: ${message}`,
-      remedy: "The scheduler's message names the obstacle; it is not the storage.",
+      remedy: /volume/i.test(message)
+        ? "The scheduler's message names the obstacle. It is about volumes: look at the other claims of the pod, too."
+        : "The scheduler's message names the obstacle; it is not the storage.",
     };
   }
   if (pod.spec?.nodeName) {

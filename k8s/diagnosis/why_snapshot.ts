@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ApiClient } from "../client/client.ts";
+import { type ApiClient, orAbsent } from "../client/client.ts";
 import { agentLeaseSelector } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
 import { type Event, type Lease, leases, type Node, nodes } from "../api/objects.ts";
@@ -16,7 +16,15 @@ import {
   volumeSnapshots,
 } from "../api/snapshot_objects.ts";
 import { EvidenceReader } from "./claim_state.ts";
-import { agentProblems, eventProblem, isHeld, lastEvent, messageProblem, noControllerProblem } from "./evidence.ts";
+import {
+  agentProblems,
+  eventProblem,
+  isHeld,
+  isUnread,
+  lastEvent,
+  messageProblem,
+  noControllerProblem,
+} from "./evidence.ts";
 import type { Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 import { snapshotProblems, stateOf } from "./volumes.ts";
@@ -60,22 +68,20 @@ export async function readSnapshotState(
   { driver, namespace, name, now }: { driver: string; namespace: string; name: string; now: Date },
 ): Promise<SnapshotState> {
   const reader = new EvidenceReader(client);
-  const [volumeSnapshot, contents, ownEvents, snapshots, agentLeases, snapshotterLease] = await Promise.all([
-    reader.get(volumeSnapshots, { namespace, name }),
+  const volumeSnapshot = await orAbsent(client.get(volumeSnapshots, { namespace, name }));
+  const [contents, ownEvents, snapshots, agentLeases, snapshotterLease] = await Promise.all([
     reader.list(volumeSnapshotContents),
-    reader.eventsAbout("VolumeSnapshot", name, namespace),
+    reader.eventsAbout("VolumeSnapshot", volumeSnapshot),
     reader.list(lvmSnapshots),
     reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
     reader.leaseOf("csi-snapshotter", driver),
   ]);
-  const content = contents.find(({ spec: { volumeSnapshotRef: ref } }) =>
-    ref.namespace === namespace && ref.name === name
-  );
+  const content = findContent(contents, volumeSnapshot, { namespace, name });
   const handle = content && snapshotHandleOf(content);
-  const snapshot = snapshots.find(({ metadata }) => metadata.name === handle);
+  const snapshot = snapshots.find(({ metadata, spec }) => metadata.name === handle && spec.driverName === driver);
   const nodeName = snapshot?.spec.nodeName;
   const [contentEvents, node, lvmNode] = await Promise.all([
-    content === undefined ? [] : reader.eventsAbout("VolumeSnapshotContent", content.metadata.name),
+    reader.eventsAbout("VolumeSnapshotContent", content),
     nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
     nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
   ]);
@@ -84,6 +90,20 @@ export async function readSnapshotState(
     ...{ snapshot, nodeName, node, lvmNode, agentLeases, snapshotterLease },
     unread: [...new Set(reader.unread)].sort(),
   };
+}
+
+/** Returns the content of a VolumeSnapshot, and not one that an earlier VolumeSnapshot of the same name has left. */
+function findContent(
+  contents: readonly VolumeSnapshotContent[],
+  volumeSnapshot: VolumeSnapshot | undefined,
+  { namespace, name }: { namespace: string; name: string },
+): VolumeSnapshotContent | undefined {
+  const uid = volumeSnapshot?.metadata.uid;
+  const ofName = contents.filter(({ spec: { volumeSnapshotRef: ref } }) =>
+    ref.namespace === namespace && ref.name === name && (uid === undefined || !ref.uid || ref.uid === uid)
+  );
+  const bound = volumeSnapshot?.status?.boundVolumeSnapshotContentName;
+  return ofName.find(({ metadata }) => metadata.name === bound) ?? ofName.at(-1);
 }
 
 /** Explains a VolumeSnapshot. */
@@ -117,7 +137,9 @@ function problemsOf(state: SnapshotState, object: string): Problem[] {
     return [{ severity: "info", reason: "OtherDriver", object, message }];
   }
   if (content?.metadata.deletionTimestamp !== undefined) return deletionProblems(state, content);
-  const isReady = volumeSnapshot?.status?.readyToUse === true;
+  if (volumeSnapshot === undefined) return content === undefined ? [] : [leftContentProblem(content)];
+  if (volumeSnapshot.metadata.deletionTimestamp !== undefined) return [terminatingProblem(volumeSnapshot, object)];
+  const isReady = volumeSnapshot.status?.readyToUse === true;
   const failed = lastEvent(events, "SnapshotCreationFailed", "SnapshotContentCheckandUpdateFailed");
   const error = content?.status?.error?.message;
   const causes = isReady
@@ -145,18 +167,19 @@ function problemsOf(state: SnapshotState, object: string): Problem[] {
 
 /** Returns who has not done what, while nobody says anything. */
 function waitingProblems(state: SnapshotState, object: string): Problem[] {
-  const { volumeSnapshot, content, events, snapshotterLease, now, unread } = state;
+  const { volumeSnapshot, content, events, snapshotterLease, now } = state;
   const since = volumeSnapshot?.metadata.creationTimestamp;
   const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
   const lastWords = lastEvent(events, ...new Set(events.map(({ reason = "" }) => reason)));
-  if (content === undefined && lastWords === undefined) {
+  const isContentRead = !isUnread(state, "volumesnapshotcontents") && !isUnread(state, "events");
+  if (content === undefined && lastWords === undefined && isContentRead) {
     return [{
       ...{ severity: "error", reason: "NoSnapshotController", ...problem },
       message: "nobody has taken the VolumeSnapshot: it has no content and no events, so no snapshot-controller runs",
       ...{ remedy: "Install the snapshot-controller.", runbook: "../snapshots.md#install-the-snapshot-controller" },
     }];
   }
-  if (content !== undefined && !isHeld(snapshotterLease, now) && !unread.some((what) => what.startsWith("leases"))) {
+  if (content !== undefined && !isHeld(snapshotterLease, now) && !isUnread(state, "leases")) {
     return [noControllerProblem(object, snapshotterLease, "snapshotter")];
   }
   return [{
@@ -164,6 +187,47 @@ function waitingProblems(state: SnapshotState, object: string): Problem[] {
     message: lastWords?.message ?? "the snapshot is being created",
     remedy: "Wait. If it takes minutes, read the log of the controller.",
   }];
+}
+
+/** The finalizer of a VolumeSnapshot from which a volume is being created (snapshot-controller). */
+const AS_SOURCE_PROTECTION = "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection";
+
+/** Returns why a VolumeSnapshot that was deleted is still there, while its content was not deleted. */
+function terminatingProblem({ metadata }: VolumeSnapshot, object: string): Problem {
+  const { finalizers = [], deletionTimestamp } = metadata;
+  const others = finalizers.filter((name) => !name.startsWith("snapshot.storage.kubernetes.io/"));
+  const problem = { object, ...(deletionTimestamp !== undefined && { since: deletionTimestamp }) };
+  if (others.length > 0) {
+    return {
+      ...{ severity: "warning", reason: "KeptByFinalizers", ...problem },
+      message: `the VolumeSnapshot has finalizers that are not the snapshot-controller's: ${others.join(", ")}`,
+      remedy: "Whoever added a finalizer removes it: see whether that program runs, and read its log.",
+    };
+  }
+  const isSource = finalizers.includes(AS_SOURCE_PROTECTION);
+  return {
+    ...{ severity: "info", reason: isSource ? "KeptByFinalizers" : "Deleting", ...problem },
+    message: isSource
+      ? `the finalizer ${AS_SOURCE_PROTECTION} keeps the VolumeSnapshot: a claim is being created from it`
+      : "the snapshot-controller is about to remove the VolumeSnapshot",
+    remedy: "Wait. If it takes minutes, see whether the snapshot-controller runs.",
+  };
+}
+
+/** Returns why a content is still there whose VolumeSnapshot is gone. */
+function leftContentProblem({ metadata: { name }, spec: { deletionPolicy } }: VolumeSnapshotContent): Problem {
+  const object = `volumesnapshotcontent/${name}`;
+  return deletionPolicy === "Retain"
+    ? {
+      ...{ severity: "info", reason: "Retained", object },
+      message: "the VolumeSnapshot is gone, and its content stays with the snapshot, by its deletion policy Retain",
+      remedy: "To remove the snapshot, set the policy to Delete, and delete the content.",
+    }
+    : {
+      ...{ severity: "info", reason: "Deleting", object },
+      message: "the VolumeSnapshot is gone, and the snapshot-controller has not deleted its content yet",
+      remedy: "Wait. If it takes minutes, see whether the snapshot-controller runs.",
+    };
 }
 
 /** Returns why a content that was deleted is still there. */

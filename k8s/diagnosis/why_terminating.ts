@@ -4,8 +4,9 @@
  * @module
  */
 
+import type { Event } from "../api/objects.ts";
 import type { ClaimState } from "./claim_state.ts";
-import { agentProblems, eventProblem, isLive, lastEvent, messageProblem } from "./evidence.ts";
+import { agentProblems, eventProblem, isLive, isUnread, lastEvent, messageProblem, timeOfEvent } from "./evidence.ts";
 import type { Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
 
@@ -14,13 +15,20 @@ const RUNBOOK = SYMPTOM_CHAPTERS.terminating;
 /** The finalizer by which Kubernetes keeps a claim that pods use. */
 const CLAIM_PROTECTION = "kubernetes.io/pvc-protection";
 
+/** Those by which the snapshot-controller and provisioners keep a claim that is the source of something. */
+const SOURCE_PROTECTIONS: readonly string[] = [
+  "snapshot.storage.kubernetes.io/pvc-as-source-protection",
+  "provisioner.storage.kubernetes.io/cloning-protection",
+];
+
 /** Returns why a claim, or its volume, is still there, the cause first. */
 export function terminatingProblems(state: ClaimState, object: string): Problem[] {
   const { claim } = state;
   return claim === undefined ? volumeProblems(state) : claimProblems(state, object);
 }
 
-function claimProblems({ claim, pods }: ClaimState, object: string): Problem[] {
+function claimProblems(state: ClaimState, object: string): Problem[] {
+  const { claim, pods } = state;
   const { finalizers = [], deletionTimestamp } = claim!.metadata;
   const since = deletionTimestamp === undefined ? {} : { since: deletionTimestamp };
   const users = pods.filter(isLive).map(({ metadata }) => metadata.name);
@@ -31,14 +39,34 @@ function claimProblems({ claim, pods }: ClaimState, object: string): Problem[] {
       remedy: "Delete the pods. The claim then goes by itself.",
     }];
   }
-  const others = finalizers.filter((name) => name !== CLAIM_PROTECTION);
+  if (finalizers.includes(CLAIM_PROTECTION) && isUnread(state, "pods")) {
+    return [{
+      ...{ severity: "info", reason: "KeptByFinalizers", object, ...since, runbook: RUNBOOK },
+      message: `the finalizer ${CLAIM_PROTECTION} keeps the claim: pods may use it, and pods are not read`,
+      remedy: "Delete the pods that use the claim, if there are any. The claim then goes by itself.",
+    }];
+  }
+  const sources = finalizers.filter((name) => SOURCE_PROTECTIONS.includes(name));
+  const others = finalizers.filter((name) => name !== CLAIM_PROTECTION && !SOURCE_PROTECTIONS.includes(name));
+  if (others.length > 0) {
+    return [{
+      ...{ severity: "warning", reason: "KeptByFinalizers", object, ...since, runbook: RUNBOOK },
+      message: `the claim has finalizers that are neither the driver's nor Kubernetes' own: ${others.join(", ")}`,
+      remedy: "Whoever added a finalizer removes it: see whether that program runs, and read its log.",
+    }];
+  }
   return [{
-    ...{ severity: "info", reason: others.length === 0 ? "Deleting" : "KeptByFinalizers", object, ...since },
-    message: others.length === 0
+    ...{ severity: "info", reason: sources.length === 0 ? "Deleting" : "KeptByFinalizers", object, ...since },
+    message: sources.length === 0
       ? "no pod uses the claim, and Kubernetes is about to remove it"
-      : `the finalizers ${others.join(", ")} keep the claim: a snapshot or a clone of it is being created`,
+      : `the finalizers ${sources.join(", ")} keep the claim: a snapshot or a clone of it is being created`,
     ...{ remedy: "Wait.", runbook: RUNBOOK },
   }];
+}
+
+/** Reports whether an event is of a time or later; one from before a deletion is about something else. */
+function isSince(event: Event, time: string | undefined): boolean {
+  return time === undefined || Date.parse(timeOfEvent(event)) >= Date.parse(time);
 }
 
 /** Returns why the volume of a claim that is gone is still there. */
@@ -58,7 +86,10 @@ function volumeProblems(state: ClaimState): Problem[] {
   }
   const { error, conditions = [] } = volume?.status ?? {};
   const failed = lastEvent(volumeEvents, "VolumeFailedDelete");
-  const reported = lastEvent(volumeEvents, "Failed");
+  const reported = lastEvent(
+    volumeEvents.filter((event) => isSince(event, volume?.metadata.deletionTimestamp)),
+    "Failed",
+  );
   const problems = [
     ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "terminating", object })]),
     ...(error === undefined ? [] : [

@@ -17,8 +17,12 @@ const PROVISIONER_ANNOTATIONS = [
 /** Reports whether a claim waits for a volume of the driver. */
 export function shouldProvision(claim: PersistentVolumeClaim, driverName: string): boolean {
   if (claim.spec?.volumeName || claim.metadata.deletionTimestamp !== undefined) return false;
-  const [provisioner] = PROVISIONER_ANNOTATIONS.flatMap((annotation) => claim.metadata.annotations?.[annotation] ?? []);
-  return provisioner === driverName;
+  return provisionerOf(claim) === driverName;
+}
+
+/** Returns the driver that Kubernetes asks for a claim's volume; `undefined` before it does, and for a static volume. */
+export function provisionerOf({ metadata: { annotations } }: PersistentVolumeClaim): string | undefined {
+  return PROVISIONER_ANNOTATIONS.flatMap((annotation) => annotations?.[annotation] ?? [])[0];
 }
 
 /** Returns the name of a claim's class; empty when there is none. The annotation is older than the field, and wins. */

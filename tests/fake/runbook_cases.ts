@@ -80,7 +80,7 @@ export const RUNBOOK_CASES: Readonly<Record<string, Chapter>> = {
       "parameter …: unknown; did you mean …?": { reason: "UnknownParameter" },
       "storageClassName …: there is no such class": { reason: "NoSuchClass" },
       "dataSource: … is not bound yet, … is not ready yet, …: does not exist": { reason: "SourceNotReady" },
-      "dataSource: … is being deleted, … is of the driver …, … (requested: …)": { reason: "SourceUnsuitable" },
+      "dataSource: … is being deleted, … is of the driver …, … volume (requested: …)": { reason: "SourceUnsuitable" },
       "…: the source is on node …, and volumes from it are created there": { reason: "SourceOnOtherNode" },
       "the controller may not read it": { reason: "SecretForbidden" },
     },

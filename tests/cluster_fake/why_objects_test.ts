@@ -1,0 +1,346 @@
+/**
+ * `kubectl denolith why` of objects that were made by hand: what earlier objects of the same name have left, what this
+ * person may not read, volumes that nobody provisions, and many pods.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { CLAIM_ANNOTATION, lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  csiStorageCapacities,
+  events,
+  type KubeObject,
+  leases,
+  nodes,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Pod,
+  pods,
+  type Resource,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
+import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import { ApiError } from "../../k8s/client/client.ts";
+import { readClaimState } from "../../k8s/diagnosis/claim_state.ts";
+import { explainClaim, type WhyAnswer } from "../../k8s/diagnosis/why.ts";
+import { KubectlClient } from "../../cli/plugin/kubectl_client.ts";
+import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
+import { ClaimScene } from "../fake/claim_scene.ts";
+import { FakeKubectl } from "../fake/kubectl.ts";
+import { DRIVER } from "../fake/node_cluster.ts";
+import { pluginOver } from "../fake/plugin_run.ts";
+
+const HOUR_AGO = new Date(Date.now() - 3_600_000).toISOString();
+const GROWING = { spec: { resources: { requests: { storage: "64Mi" } } } };
+const WAITS = { storageClass: { volumeBindingMode: "WaitForFirstConsumer" } };
+
+/** Returns the reasons of an answer. */
+async function reasons(scene: ClaimScene, target?: string): Promise<string[]> {
+  return (await scene.why(target)).problems.map(({ reason }) => reason);
+}
+
+/** Gives an object other metadata, also those that the API server sets. */
+function remake<T extends KubeObject>(
+  scene: ClaimScene,
+  resource: Resource<T>,
+  at: { name: string; namespace?: string },
+  metadata: Partial<KubeObject["metadata"]>,
+): void {
+  const { name, namespace } = at;
+  const collection = scene.api.collection(resource);
+  const object = collection.get(name, namespace);
+  collection.restore({ ...object, metadata: { ...object.metadata, ...metadata } as typeof object.metadata });
+}
+
+/** Adds an event about an object with a uid. */
+function addEventAbout(
+  scene: ClaimScene,
+  uid: string,
+  reason: string,
+  message: string,
+  kind = "PersistentVolumeClaim",
+) {
+  scene.api.put(events, {
+    metadata: { name: `e.${crypto.randomUUID()}`, namespace: "default" },
+    involvedObject: { kind, name: kind === "Pod" ? "web" : "data", namespace: "default", uid },
+    ...{ reason, message, type: "Warning", lastTimestamp: new Date().toISOString() },
+  } as never);
+}
+
+/** Explains the claim for somebody who may not read some kinds. */
+async function whyWithout(scene: ClaimScene, ...forbidden: Resource[]): Promise<WhyAnswer> {
+  const client = new KubectlClient(new FakeKubectl({ url: scene.api.url, role: "viewer" }));
+  const refuse = (name: "get" | "list") => {
+    const original = client[name].bind(client) as (resource: Resource, ...rest: unknown[]) => Promise<unknown>;
+    const refusing = async (resource: Resource, ...rest: unknown[]) => {
+      if (!forbidden.includes(resource)) return await original(resource, ...rest);
+      throw new ApiError(`${name} ${resource.plural}: Forbidden`, { status: 403, reason: "Forbidden" });
+    };
+    Object.assign(client, { [name]: refusing });
+  };
+  refuse("get");
+  refuse("list");
+  const at = { driver: DRIVER, namespace: "default", name: "data", now: new Date() };
+  return explainClaim(await readClaimState(client, at));
+}
+
+Deno.test("why: what was said of an earlier claim of the same name is not said of this one", async () => {
+  await using scene = new ClaimScene();
+  scene.addClaim();
+  addEventAbout(scene, crypto.randomUUID(), "ProvisioningFailed", "not enough free space in data (1 GiB free)");
+  assertEquals(await reasons(scene), ["Provisioning"]);
+  const { uid } = scene.api.objects(persistentVolumeClaims)[0]!.metadata;
+  addEventAbout(scene, uid!, "ProvisioningFailed", "none matches x; there are y");
+  assertEquals(await reasons(scene), ["NoSuchVolumeGroup"]);
+});
+
+Deno.test("why: what was said of an earlier pod of the same name is not said of this one", async () => {
+  await using scene = new ClaimScene();
+  scene.addBound();
+  scene.addPod({ spec: { nodeName: "n1" } });
+  addEventAbout(scene, crypto.randomUUID(), "FailedMount", "e2fsck -p: exit 4", "Pod");
+  assertEquals(await reasons(scene), []);
+});
+
+Deno.test("why: the volume of an earlier claim of the same name is not this claim's", async () => {
+  await using scene = new ClaimScene();
+  scene.addVolume({ status: { error: { code: "FailedPrecondition", message: "it is in use" } } as never });
+  scene.api.collection(persistentVolumes).delete({ name: "pv", namespace: undefined }, {});
+  remake(scene, lvmVolumes, { name: scene.id }, { creationTimestamp: HOUR_AGO });
+  scene.addClaim();
+  const { problems, state } = await scene.why();
+  assertEquals([state, problems.map(({ reason }) => reason)], ["Pending", ["Provisioning"]]);
+  remake(scene, lvmVolumes, { name: scene.id }, { creationTimestamp: new Date().toISOString() });
+  assertEquals((await scene.why()).problems[0]!.message, "it is in use");
+});
+
+Deno.test("why: the content of an earlier VolumeSnapshot of the same name is not this one's", async () => {
+  await using scene = new ClaimScene();
+  scene.addSnapshot({ boundVolumeSnapshotContentName: "z-content", readyToUse: false }, null);
+  const [{ metadata: { uid } }] = scene.api.objects(volumeSnapshots) as [KubeObject];
+  const put = (name: string, ref: object, message: string) =>
+    scene.api.put(volumeSnapshotContents, {
+      metadata: { name },
+      spec: {
+        ...{ driver: DRIVER, deletionPolicy: "Retain", source: { volumeHandle: scene.id } },
+        volumeSnapshotRef: { name: "cut", namespace: "default", ...ref },
+      },
+      status: { error: { message } },
+    });
+  put("a-content", { uid: crypto.randomUUID() }, "parameter snapSize 3: too small");
+  put("z-content", { uid }, "the COW space of data does not fit");
+  assertEquals(await reasons(scene, "vs/cut"), ["NoSpace"]);
+});
+
+Deno.test("why: a failure of an earlier expansion or modification, after which it succeeded, is over", async () => {
+  await using scene = new ClaimScene();
+  scene.addBound({ claim: { ...GROWING, spec: { ...GROWING.spec, volumeAttributesClassName: "gold" } } });
+  const { uid } = scene.api.objects(persistentVolumeClaims)[0]!.metadata;
+  for (const work of ["Resize", "Modify"]) {
+    addEventAbout(scene, uid!, `Volume${work}Failed`, "something that nobody foresaw");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    addEventAbout(scene, uid!, `Volume${work}Successful`, "done");
+  }
+  assertEquals(await reasons(scene), ["Resizing", "Modifying"]);
+});
+
+Deno.test("why: pods that have ended do not hide the one that waits", async () => {
+  await using scene = new ClaimScene();
+  scene.addBound();
+  const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "data" } }];
+  for (const name of ["a", "b", "c", "d", "e", "f"]) {
+    scene.api.put<Pod>(pods, {
+      metadata: { name, namespace: "default" },
+      ...{ spec: { volumes, nodeName: "n1" } as never, status: { phase: "Succeeded" } as never },
+    });
+  }
+  scene.addPod({ spec: { nodeName: "n1" } });
+  scene.addEvent("FailedMount", "e2fsck -p: exit 4", "Pod", "web");
+  assertEquals(await reasons(scene), ["FilesystemDamaged"]);
+});
+
+Deno.test("why: a hundred pods that wait for the same are not told one by one", async () => {
+  await using scene = new ClaimScene(WAITS);
+  scene.addClaim();
+  const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "data" } }];
+  for (let n = 0; n < 100; n++) {
+    scene.api.put<Pod>(pods, {
+      metadata: { name: `web-${n}`, namespace: "default" },
+      ...{ spec: { volumes } as never, status: { phase: "Pending" } as never },
+    });
+  }
+  const { problems, facts } = await scene.why() as unknown as WhyAnswer;
+  assertEquals(problems.length, 5);
+  assertMatch(new Map(facts).get("Pods")!, /^web-0, .*, and 95 more$/);
+});
+
+Deno.test("why: who may not read pods is not told that there are none", async () => {
+  {
+    await using scene = new ClaimScene(WAITS);
+    scene.addClaim();
+    const { problems } = await whyWithout(scene, pods);
+    assertEquals(problems.map(({ reason }) => reason), ["WaitsForConsumer"]);
+  }
+  await using scene = new ClaimScene();
+  scene.addBound({ claim: { metadata: { finalizers: ["kubernetes.io/pvc-protection"] } } });
+  await scene.delete(persistentVolumeClaims, "data", "default");
+  const { problems } = await whyWithout(scene, pods);
+  assertEquals(problems.map(({ reason }) => reason), ["KeptByFinalizers"]);
+  assertMatch(problems[0]!.message, /pods may use it, and pods are not read/);
+});
+
+Deno.test("why: who may read one namespace only is told what Kubernetes says of the claim", async () => {
+  const outside = [storageClasses, persistentVolumes, lvmVolumes, lvmNodes, nodes, leases, csiStorageCapacities];
+  {
+    await using scene = new ClaimScene();
+    scene.addBound({ claim: GROWING });
+    scene.addEvent("VolumeResizeFailed", "it is in use and has the snapshots a");
+    assertEquals((await whyWithout(scene, ...outside)).problems.map(({ reason }) => reason), ["OriginInUse"]);
+  }
+  {
+    await using scene = new ClaimScene(WAITS);
+    scene.addClaim();
+    scene.addEvent("WaitForFirstConsumer", "waiting for first consumer to be created before binding");
+    assertEquals((await whyWithout(scene, ...outside)).problems.map(({ reason }) => reason), ["NoConsumer"]);
+  }
+  await using scene = new ClaimScene();
+  scene.addClaim({ metadata: { annotations: { "volume.kubernetes.io/storage-provisioner": "ebs.csi.aws.com" } } });
+  assertEquals((await whyWithout(scene, ...outside)).problems.map(({ reason }) => reason), ["OtherDriver"]);
+});
+
+Deno.test("why: a Node that may not be read is not said to be gone", async () => {
+  await using scene = new ClaimScene({ hasAgent: false });
+  scene.addBound();
+  const { problems } = await whyWithout(scene, nodes);
+  assertEquals(problems.map(({ reason }) => reason), ["NodeWithoutAgent"]);
+});
+
+Deno.test("why: a claim that may not be read is not said to be deleted", async () => {
+  await using scene = new ClaimScene();
+  scene.addBound();
+  await assertRejects(
+    () => whyWithout(scene, persistentVolumeClaims),
+    ApiError,
+    "get persistentvolumeclaims: Forbidden",
+  );
+});
+
+Deno.test("why: a claim that names a PersistentVolume waits for that one, whatever its class", async () => {
+  for (const storageClassName of ["", "manual", "fast"]) {
+    await using scene = new ClaimScene();
+    scene.addClaim({ spec: { storageClassName, volumeName: "pv" } });
+    assertEquals(await reasons(scene), ["NoSuchPersistentVolume"]);
+    scene.addVolume({ phase: "Available" });
+    assertEquals(await reasons(scene), ["Binding"]);
+    scene.addEvent("VolumeMismatch", 'Cannot bind to requested volume "pv": requested PV is too small');
+    const { problems } = await scene.why();
+    assertEquals(problems.map(({ reason }) => reason), ["VolumeMismatch"]);
+    assertMatch(problems[0]!.remedy!, /^Create the claim again/);
+  }
+});
+
+Deno.test("why: of a class without a provisioner, nobody creates the volume", async () => {
+  await using scene = new ClaimScene({ storageClass: { provisioner: "kubernetes.io/no-provisioner" } });
+  scene.addClaim();
+  assertEquals(await reasons(scene), ["NoProvisioner"]);
+});
+
+Deno.test("why: finalizers of others are not taken for those of snapshots and clones", async () => {
+  for (
+    const [name, severity] of [["example.com/backup", "warning"], [
+      "snapshot.storage.kubernetes.io/pvc-as-source-protection",
+      "info",
+    ]]
+  ) {
+    await using scene = new ClaimScene();
+    scene.addBound({ claim: { metadata: { finalizers: [name] } } });
+    await scene.delete(persistentVolumeClaims, "data", "default");
+    const { problems } = await scene.why();
+    assertEquals(problems.map(({ reason, severity }) => [reason, severity]), [["KeptByFinalizers", severity]]);
+    assertEquals(/a snapshot or a clone/.test(problems[0]!.message), severity === "info");
+  }
+});
+
+Deno.test("why: a scheduler's message about volumes is not said to be about something else", async () => {
+  await using scene = new ClaimScene(WAITS);
+  scene.addClaim();
+  const message = "0/1 nodes are available: 1 node(s) had volume node affinity conflict.";
+  scene.addPod({
+    status: { conditions: [{ type: "PodScheduled", status: "False", reason: "Unschedulable", message }] },
+  });
+  const { problems } = await scene.why();
+  assertMatch(problems[0]!.remedy!, /look at the other claims of the pod/);
+});
+
+Deno.test("why: a volume that is other than requested, without a source, is not blamed on a source", async () => {
+  await using scene = new ClaimScene();
+  scene.addClaim();
+  scene.addEvent("ProvisioningFailed", "creating volume v1-x: it exists: it is on node n2 (requested: n1)");
+  assertEquals(await reasons(scene), ["ProvisioningFailed"]);
+});
+
+Deno.test("why: a failure of an LVMVolume from before its deletion does not keep it", async () => {
+  await using scene = new ClaimScene();
+  scene.addVolume({ metadata: { finalizers: ["x/y"], annotations: { [CLAIM_ANNOTATION]: "default/data" } } });
+  scene.addEvent("Failed", "expanding: it is the origin of the snapshots a; delete them first", "LVMVolume", scene.id);
+  await scene.delete(lvmVolumes, scene.id);
+  const later = new Date(Date.now() + 60_000).toISOString();
+  remake<LvmVolume>(scene, lvmVolumes, { name: scene.id }, { deletionTimestamp: later });
+  assertEquals(await reasons(scene), ["Deleting"]);
+});
+
+Deno.test("why: a VolumeSnapshot that is gone, and one that something keeps", async () => {
+  for (const [deletionPolicy, reason] of [["Retain", "Retained"], ["Delete", "Deleting"]]) {
+    await using scene = new ClaimScene();
+    scene.addSnapshot({ readyToUse: true }, {
+      spec: {
+        ...{ driver: DRIVER, deletionPolicy, source: { volumeHandle: scene.id } },
+        volumeSnapshotRef: { name: "cut", namespace: "default" },
+      },
+    });
+    await scene.delete(volumeSnapshots, "cut", "default");
+    const { state, problems } = await scene.why("vs/cut");
+    assertEquals([state, problems.map((one) => one.reason)], ["Deleted", [reason]]);
+  }
+  const cases = [
+    ["snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection", /a claim is being created from it/],
+    ["snapshot.storage.kubernetes.io/volumesnapshot-bound-protection", /is about to remove/],
+    ["velero.io/keep", /not the snapshot-controller's: velero\.io\/keep/],
+  ] as const;
+  for (const [finalizer, message] of cases) {
+    await using scene = new ClaimScene();
+    scene.addSnapshot({ readyToUse: true });
+    remake(scene, volumeSnapshots, { name: "cut", namespace: "default" }, { finalizers: [finalizer] });
+    await scene.delete(volumeSnapshots, "cut", "default");
+    const { state, problems } = await scene.why("vs/cut");
+    assertEquals(state, "Terminating");
+    assertMatch(problems[0]!.message, message);
+  }
+});
+
+Deno.test("why: a PersistentVolume without a status has a phase", async () => {
+  await using scene = new ClaimScene();
+  scene.addVolume({});
+  remake(scene, persistentVolumes, { name: "pv" }, {});
+  const collection = scene.api.collection(persistentVolumes);
+  const { status: _, ...rest } = collection.get("pv", undefined) as unknown as Record<string, unknown>;
+  collection.restore(rest as never);
+  scene.addClaim({ spec: { volumeName: "pv" } });
+  const { facts } = await scene.why() as unknown as WhyAnswer;
+  assertEquals(new Map(facts).get("PersistentVolume"), "pv (Pending)");
+});
+
+Deno.test("why: what the writer of a claim writes into annotations forges no line and no command", async () => {
+  await using scene = new ClaimScene();
+  const annotations = {
+    "volume.beta.kubernetes.io/storage-class": "x\n\nERROR Forged claim/other",
+    [SELECTED_NODE_ANNOTATION]: "n1; reboot",
+  };
+  scene.addBound({ claim: { metadata: { annotations } } });
+  scene.api.collection(lvmVolumes).patch({ metadata: { annotations: null } }, { name: scene.id, namespace: undefined });
+  scene.api.collection(lvmVolumes).delete({ name: scene.id, namespace: undefined }, {});
+  const { output } = await pluginOver(scene.api, { role: "viewer" })(["why", "data"]);
+  assertMatch(output, /^Class +x ERROR Forged claim\/other$/m);
+  assert(!output.includes("reboot"), output);
+});
