@@ -9,7 +9,8 @@ import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
 import { diagnosisText } from "../../lvm/doctor/text.ts";
 import { sleep, systemClock } from "../../lvm/clock.ts";
 import { StorageError } from "../../lvm/error.ts";
-import { type ApiClient, isNotFound, orAbsentOrChanged } from "../../k8s/client/client.ts";
+import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
+import { patchWithRetry } from "../../k8s/client/patch_with_retry.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
 import { seconds } from "./commands.ts";
 import type { Session } from "./session.ts";
@@ -29,12 +30,16 @@ export async function diagnoseNode(session: Session): Promise<number> {
   const timer = setTimeout(() => timeout.abort(), waitSeconds * 1_000);
   const onEnd = () => timeout.abort();
   signal.addEventListener("abort", onEnd);
+  if (signal.aborted) onEnd();
   try {
     answer = await waitForAnswer(client, asked, { request, signal: timeout.signal });
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", onEnd);
     await withdraw(client, { name, request });
+  }
+  if (answer === undefined && signal.aborted) {
+    throw new StorageError("Unavailable", `doctor: interrupted; the agent of node ${name} is no longer asked`);
   }
   if (answer === undefined) {
     throw new StorageError(
@@ -57,34 +62,48 @@ async function ask(
   { client, driver }: Session,
   { name, request }: { name: string; request: string },
 ): Promise<LvmNode> {
-  try {
-    const merge = { metadata: { annotations: { [DOCTOR_ANNOTATION]: request } } };
-    const node = await client.patch(lvmNodes, { name }, { merge });
-    if (node.spec.driverName === driver) return node;
-    throw new StorageError("NotFound", `doctor: node ${name} is of the driver ${node.spec.driverName}`);
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
+  const node = await orAbsent(client.get(lvmNodes, { name }));
+  if (node === undefined) {
     throw new StorageError(
       "NotFound",
       `doctor: node ${name} has no LVMNode: no agent of the driver has reported on it`,
     );
   }
+  if (node.spec.driverName !== driver) {
+    throw new StorageError("NotFound", `doctor: node ${name} is of the driver ${node.spec.driverName}`);
+  }
+  return await client.patch(lvmNodes, { name }, {
+    merge: { metadata: { annotations: { [DOCTOR_ANNOTATION]: request } } },
+  });
 }
 
 /** Waits for the answer to a request. @returns the answer; `undefined` when the signal is aborted */
 async function waitForAnswer(
   client: ApiClient,
-  { metadata: { name, resourceVersion = "0" } }: LvmNode,
+  { metadata: { name, resourceVersion: askedAt = "0" } }: LvmNode,
   { request, signal }: { readonly request: string; readonly signal: AbortSignal },
 ): Promise<NodeDiagnosis | undefined> {
-  const selection = { fieldSelector: `metadata.name=${name}`, resourceVersion, signal };
+  const selection = { fieldSelector: `metadata.name=${name}`, signal };
+  const answerOf = ({ status }: LvmNode) =>
+    status?.doctor?.request === request && status.doctor.findings !== undefined ? status.doctor : undefined;
+  let resourceVersion: string | undefined = askedAt;
   while (!signal.aborted) {
     try {
-      for await (const { object: { status } } of client.watch(lvmNodes, selection)) {
-        if (status?.doctor?.request === request && status.doctor.findings !== undefined) return status.doctor;
+      if (resourceVersion === undefined) {
+        const node: LvmNode = await client.get(lvmNodes, { name }, { signal });
+        const answer = answerOf(node);
+        if (answer !== undefined) return answer;
+        resourceVersion = node.metadata.resourceVersion ?? "0";
+      }
+      for await (const { object } of client.watch(lvmNodes, { ...selection, resourceVersion })) {
+        const answer = answerOf(object);
+        if (answer !== undefined) return answer;
+        resourceVersion = object.metadata.resourceVersion ?? resourceVersion;
       }
     } catch (error) {
-      if (!signal.aborted) throw error;
+      if (signal.aborted) return undefined;
+      if (!isGone(error)) throw error;
+      resourceVersion = undefined; // the server remembers changes for minutes only
     }
     await sleep(systemClock, REWATCH_MS, signal); // a server may end watches at once
   }
@@ -93,8 +112,11 @@ async function waitForAnswer(
 
 /** Withdraws a request, unless somebody else has asked since. The agent then removes its answer. */
 async function withdraw(client: ApiClient, { name, request }: { name: string; request: string }): Promise<void> {
-  const node = await orAbsentOrChanged(client.get(lvmNodes, { name }));
-  if (node?.metadata.annotations?.[DOCTOR_ANNOTATION] !== request) return;
-  const merge = { metadata: { annotations: { [DOCTOR_ANNOTATION]: null } } };
-  await orAbsentOrChanged(client.patch(lvmNodes, { name }, { merge }));
+  const node = await orAbsent(client.get(lvmNodes, { name }));
+  if (node === undefined) return;
+  const withdrawn = ({ metadata }: LvmNode) =>
+    metadata.annotations?.[DOCTOR_ANNOTATION] === request
+      ? { metadata: { annotations: { [DOCTOR_ANNOTATION]: null } } }
+      : undefined;
+  await orAbsentOrChanged(patchWithRetry(client, lvmNodes, node, withdrawn, {}));
 }

@@ -6,6 +6,7 @@
 
 import { requireDriverName } from "../../csi/driver_options.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
+import { StorageError } from "../../lvm/error.ts";
 import { type Flags, messageOf } from "../command_line.ts";
 import type { Kubectl } from "./kubectl.ts";
 import {
@@ -49,9 +50,10 @@ export class Session {
     this.subject = subject;
   }
 
-  /** Opens a session: reads the context that kubectl uses. @throws {StorageError} `Unavailable` without kubectl */
+  /** Opens a session: reads the context that kubectl uses. @throws {StorageError} `Unavailable` */
   static async open(options: SessionOptions): Promise<Session> {
     const { code, stdout } = await options.kubectl.run({ verb: "config" }, options.signal);
+    if (options.signal.aborted) throw new StorageError("Unavailable", "interrupted"); // kubectl was, too
     const current = code === 0 ? contextOf(stdout) : undefined; // in a pod there is no context, and kubectl works
     return new Session(options, {
       context: options.flags.context ?? current?.name ?? "",
@@ -127,7 +129,7 @@ export class Session {
     try {
       return this.#format(await read(this.now));
     } catch (error) {
-      return messageOf(error); // the next change, or the next half minute, may succeed
+      return withoutControls(messageOf(error)); // the next change, or the next half minute, may succeed
     }
   }
 

@@ -15,7 +15,7 @@ import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
 import { truncate } from "../../lvm/error.ts";
 import { BackgroundWorker } from "../../lvm/worker.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../api/lvm_objects.ts";
-import { type ApiClient, type MergePatch, orAbsent } from "../client/client.ts";
+import { type ApiClient, ApiError, type MergePatch, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 
 /** Options of {@linkcode DoctorReconciler}. */
@@ -90,6 +90,8 @@ export class DoctorReconciler {
   readonly #options: DoctorReconcilerOptions;
   readonly #clock: Clock;
   readonly #worker: BackgroundWorker;
+  /** The last answer: the node is not checked again for a request whose answer could not be written. */
+  #answer: NodeDiagnosis | undefined;
   /** The request that was answered last: the cache may not show the answer yet. */
   #answered: string | undefined;
 
@@ -127,10 +129,23 @@ export class DoctorReconciler {
         return await this.#write(step.request === undefined ? null : { request: step.request, ...NO_FINDINGS });
       case "examine": {
         if (step.request === this.#answered) return;
-        const answer = toNodeDiagnosis(await examine(), step.request, this.#clock.date());
-        await this.#write(answer);
+        if (this.#answer?.request !== step.request) {
+          this.#answer = toNodeDiagnosis(await examine(), step.request, this.#clock.date());
+        }
+        await this.#writeAnswer(this.#answer);
         this.#answered = step.request;
+        this.#answer = undefined;
       }
+    }
+  }
+
+  /** Writes an answer. One that the CRD does not allow, as that of an older version, is not written again. */
+  async #writeAnswer(answer: NodeDiagnosis): Promise<void> {
+    try {
+      await this.#write(answer);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.reason !== "Invalid") throw error;
+      log.warn("the API server refuses the answer to a request for a diagnosis", { error });
     }
   }
 

@@ -3,7 +3,10 @@ import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
 import { CHECKS, type Finding } from "../../lvm/doctor/finding.ts";
 import { readObjects } from "../../deploy/objects.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, type NodeDiagnosis } from "../api/lvm_objects.ts";
-import { nextDoctorStep, toNodeDiagnosis } from "./doctor_reconciler.ts";
+import { type ApiClient, ApiError } from "../client/client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { DoctorReconciler, nextDoctorStep, toNodeDiagnosis } from "./doctor_reconciler.ts";
 
 const NOW = new Date("2026-02-03T04:05:06Z");
 
@@ -51,4 +54,46 @@ Deno.test("toNodeDiagnosis() keeps the worst findings, and no more than the sche
     assert(summary.length <= properties.checks.items.properties.summary.maxLength);
   }
   assertEquals(Object.keys(answer).filter((field) => !(field in properties)), []);
+});
+
+/** Runs a reconciler whose answers meet these errors, one after the other. @returns what it did within a minute */
+async function answerWith(errors: ApiError[]) {
+  const clock = new FakeClock();
+  const counts = { examined: 0, written: 0 };
+  const end = new AbortController();
+  let wake = (_name: string) => {};
+  const reconciler = new DoctorReconciler({
+    ...{ driver: "lvm.denolith.dev", nodeName: "n1", end: end.signal, clock },
+    client: {
+      patch: () => {
+        counts.written++;
+        const error = errors.shift();
+        return error === undefined ? Promise.resolve({}) : Promise.reject(error);
+      },
+    } as unknown as ApiClient,
+    objects: {
+      get: () => node("a"),
+      subscribe: (listener: typeof wake) => void (wake = listener),
+    } as unknown as Informer<LvmNode>,
+    examine: () => {
+      counts.examined++;
+      return Promise.resolve({ level: "ok", checks: [], findings: [] });
+    },
+  });
+  wake("n1");
+  for (let second = 0; second < 60; second += 5) {
+    await reconciler.idle();
+    await clock.advance(5_000);
+  }
+  await reconciler.idle();
+  end.abort();
+  return counts;
+}
+
+Deno.test("DoctorReconciler: checks the node once for a request, also while the answer cannot be written", async () => {
+  const down = () => new ApiError("down", { status: 503, reason: "ServiceUnavailable" });
+  assertEquals(await answerWith([]), { examined: 1, written: 1 });
+  assertEquals(await answerWith([down(), down(), down()]), { examined: 1, written: 4 });
+  const refusals = Array.from({ length: 9 }, () => new ApiError("odd", { status: 422, reason: "Invalid" }));
+  assertEquals(await answerWith(refusals), { examined: 1, written: 1 });
 });

@@ -10,6 +10,9 @@ import { waitUntil } from "../fake/control_plane.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
+import { runPlugin } from "../../cli/plugin/plugin.ts";
+import type { Kubectl, KubectlCommand, KubectlLines, KubectlOutput } from "../../cli/plugin/kubectl.ts";
+import { FakeKubectl } from "../fake/kubectl.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { machineWith, MiB } from "../fake/volume_cluster.ts";
 
@@ -78,4 +81,74 @@ Deno.test("an answer that nobody removes expires, and the request is not answere
   await s.agent.node.refresh();
   await s.agent.doctor.idle();
   assertEquals([s.stored().status?.doctor, typeof answeredAt], [{ request: "left" }, "string"]);
+});
+
+Deno.test("kubectl denolith doctor: asks nobody when the node is of another driver", async () => {
+  await using s = await setUp();
+  const { status, errors } = await s.plugin(["doctor", "n1", "--driver-name", "other.example.com"]);
+  assertMatch(`${status} ${errors}`, /^1 .*node n1 is of the driver lvm\.denolith\.dev/);
+  assertEquals(s.stored().metadata.annotations?.[DOCTOR_ANNOTATION], undefined);
+});
+
+Deno.test("kubectl denolith doctor: an interrupted one says so at once, and withdraws its request", async () => {
+  await using s = await setUp();
+  await s.cluster.stopAgent("n1");
+  for (const delayMs of [0, 200]) {
+    const end = new AbortController();
+    const timer = setTimeout(() => end.abort(), delayMs);
+    if (delayMs === 0) end.abort();
+    const { status, errors } = await s.plugin(["doctor", "n1", "--timeout", "5"], { signal: end.signal });
+    clearTimeout(timer);
+    assertMatch(`${status} ${errors}`, /^1 .*: interrupted/);
+    assertEquals(s.stored().metadata.annotations?.[DOCTOR_ANNOTATION], undefined);
+  }
+});
+
+/** Runs `doctor n1` with a kubectl that does something else now and then. */
+async function doctorWith(url: string, odd: Partial<Kubectl>, timeout = "5") {
+  const real = new FakeKubectl({ url, role: "operator" });
+  const printed: string[] = [];
+  const print = (text: string) => void printed.push(text);
+  await runPlugin(["doctor", "n1", "--timeout", timeout], {
+    kubectl: () => ({ run: (command) => real.run(command), readLines: (...args) => real.readLines(...args), ...odd }),
+    terminal: { isInteractive: false, hasColours: false, print, replace: print, confirm: () => false },
+  });
+  return printed.join("\n");
+}
+
+Deno.test("kubectl denolith doctor: leaves the request of somebody else alone who asks while it withdraws its own", async () => {
+  await using s = await setUp();
+  await s.cluster.stopAgent("n1");
+  const real = new FakeKubectl({ url: s.cluster.api.url, role: "operator" });
+  const isAsked = () => s.stored().metadata.annotations?.[DOCTOR_ANNOTATION] !== undefined;
+  const run = async (command: KubectlCommand): Promise<KubectlOutput> => {
+    const isWithdrawal = command.verb === "get" && /lvmnodes\/n1$/.test(command.path) && isAsked();
+    const output = await real.run(command);
+    if (isWithdrawal) {
+      const merge = { metadata: { annotations: { [DOCTOR_ANNOTATION]: "other" } } };
+      await s.cluster.client.patch(lvmNodes, { name: "n1" }, { merge });
+    }
+    return output;
+  };
+  const { error } = console;
+  console.error = () => {};
+  try {
+    await doctorWith(s.cluster.api.url, { run }, "1");
+  } finally {
+    console.error = error;
+  }
+  assertEquals(s.stored().metadata.annotations?.[DOCTOR_ANNOTATION], "other");
+});
+
+Deno.test("kubectl denolith doctor: waits on when the server has forgotten the revision that it watches from", async () => {
+  await using s = await setUp();
+  const real = new FakeKubectl({ url: s.cluster.api.url, role: "operator" });
+  let watches = 0;
+  const readLines = (path: string, signal?: AbortSignal): KubectlLines => {
+    if (watches++ > 0) return real.readLines(path, signal);
+    const stderr = "Error from server (Expired): too old resource version";
+    return { lines: (async function* () {})(), output: Promise.resolve({ code: 1, stdout: "", stderr }) };
+  };
+  assertMatch(await doctorWith(s.cluster.api.url, { readLines }), /Node n1, by its agent/);
+  assertEquals(s.stored().metadata.annotations?.[DOCTOR_ANNOTATION], undefined);
 });
