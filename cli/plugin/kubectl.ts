@@ -8,6 +8,7 @@
 import { StorageError } from "../../lvm/error.ts";
 import { apiVersionOf, type ObjectName, type Resource } from "../../k8s/api/objects.ts";
 import { readLines } from "../../k8s/client/watch_lines.ts";
+import { withoutControls } from "./output.ts";
 
 /** A command of kubectl. There is none that runs a program in a pod, or that copies files. */
 export type KubectlCommand =
@@ -111,9 +112,14 @@ function qualifiedName(resource: Resource): string {
     : `${resource.plural}.${apiVersionOf(resource).split("/").reverse().join(".")}`;
 }
 
+/** The time after which the user sees what a command says that has not ended, in milliseconds. */
+const NOTICE_MS = 3_000;
+
 /** Runs the user's kubectl, with the user's environment. */
 export class HostKubectl implements Kubectl {
   readonly #options: KubectlOptions;
+  /** What was shown of commands that take long: several may say the same. */
+  readonly #shown = new Set<string>();
 
   /** Creates it; nothing runs before it is used. */
   constructor(options: KubectlOptions) {
@@ -125,8 +131,15 @@ export class HostKubectl implements Kubectl {
     const body = "body" in command ? JSON.stringify(command.body) : undefined;
     const child = this.#spawn(kubectlArguments(command, this.#options), body === undefined ? "null" : "piped", signal);
     if (body !== undefined) await write(child.stdin, body);
-    const { code, stdout, stderr } = await child.output();
-    return { code, stdout: decode(stdout), stderr: decode(stderr) };
+    const show = (text: string) => {
+      if (!this.#shown.has(text)) console.error(withoutControls(text.trimEnd()));
+      this.#shown.add(text);
+    };
+    const [{ code }, stdout, stderr] = await Promise.all([
+      ...[child.status, new Response(child.stdout).text()] as const,
+      readAndShow(child.stderr, { afterMs: NOTICE_MS, show }),
+    ]);
+    return { code, stdout, stderr };
   }
 
   /** Implements {@linkcode Kubectl}. */
@@ -145,6 +158,37 @@ export class HostKubectl implements Kubectl {
       throw new StorageError("Unavailable", spawnFailure(cause), { cause });
     }
   }
+}
+
+/**
+ * Reads a text to its end, and shows what there is of it after some time: a program that logs the user in may wait for what it
+ * asks for there.
+ *
+ * @param options.afterMs the time, in milliseconds
+ */
+export async function readAndShow(
+  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
+  { afterMs, show }: { readonly afterMs: number; readonly show: (text: string) => void },
+): Promise<string> {
+  let [text, shownLength, isLate] = ["", 0, false];
+  const showMore = () => {
+    if (!isLate || text.length === shownLength) return;
+    show(text.slice(shownLength));
+    shownLength = text.length;
+  };
+  const timer = setTimeout(() => {
+    isLate = true;
+    showMore();
+  }, afterMs);
+  try {
+    for await (const piece of stream.pipeThrough(new TextDecoderStream())) {
+      text += piece;
+      showMore();
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+  return text;
 }
 
 /** Returns why kubectl does not start. Deno does not permit a program that it did not find in PATH. */
@@ -169,8 +213,4 @@ async function write(stream: WritableStream<Uint8Array>, text: string): Promise<
   } catch (error) {
     if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
   }
-}
-
-function decode(bytes: Uint8Array): string {
-  return new TextDecoder().decode(bytes);
 }

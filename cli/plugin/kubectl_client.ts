@@ -21,6 +21,7 @@ import { collectPages, readPages, selectionQuery } from "../../k8s/client/lists.
 import { parseEvent, parseObject, parsePage } from "../../k8s/client/response.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../../k8s/api/objects.ts";
 import type { Kubectl, KubectlCommand, KubectlOutput } from "./kubectl.ts";
+import { withoutControls } from "./output.ts";
 
 /** The number of objects of a page. */
 const PAGE_SIZE = 500;
@@ -176,7 +177,7 @@ export class KubectlClient implements ApiClient {
 
 /** Returns the error of a command that failed. kubectl prints the reason of the API server in parentheses. */
 export function kubectlError({ verb, resource, name }: Described, { stderr }: KubectlOutput): ApiError {
-  const text = stderr.trim();
+  const text = withoutControls(stderr.replace(/\r\n/g, "\n").replaceAll("\t", " ")).trim();
   const [, reason = "", rest = ""] = /^Error from server(?: \((\w+)\))?: ([\s\S]*)$/m.exec(text) ?? [];
   const status = STATUS_OF_REASON[reason];
   const what = [verb, resource.plural, name].filter((part) => part !== "").join(" ");

@@ -2,7 +2,14 @@ import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ApiError, isConflict, isGone, isNotFound } from "../../k8s/client/client.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events, leases } from "../../k8s/api/objects.ts";
-import { type Kubectl, kubectlArguments, type KubectlCommand, type KubectlOutput, spawnFailure } from "./kubectl.ts";
+import {
+  type Kubectl,
+  kubectlArguments,
+  type KubectlCommand,
+  type KubectlOutput,
+  readAndShow,
+  spawnFailure,
+} from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
 
 Deno.test("kubectlArguments() has a closed list of subcommands, with values that kubectl cannot take for flags", () => {
@@ -70,6 +77,25 @@ Deno.test("KubectlClient: an error has the status and the reason of the API serv
     ...[0, "get leases l: Unable to connect to the server: dial tcp: no such host"],
   ]);
   assertEquals((await errorFor("")).message, "get leases l: kubectl failed");
+  const odd = await errorFor("Error from server (Forbidden): a\x1b[2J\tb\r\nc\x9b31m\n");
+  assertEquals(odd.message, "get leases l: Forbidden: a\ufffd[2J b\nc\ufffd31m");
+});
+
+Deno.test("readAndShow() shows what a command says that does not end, such as where to log in, and nothing else", async () => {
+  const shown: string[] = [];
+  const show = (text: string) => void shown.push(text);
+  const { readable, writable } = new TransformStream<Uint8Array<ArrayBuffer>>();
+  const writer = writable.getWriter();
+  const text = readAndShow(readable, { afterMs: 10, show });
+  await writer.write(new TextEncoder().encode("open https://login.example "));
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assertEquals(shown, ["open https://login.example "]);
+  await writer.write(new TextEncoder().encode("and enter 123"));
+  await writer.close();
+  assertEquals(await text, "open https://login.example and enter 123");
+  assertEquals(shown, ["open https://login.example ", "and enter 123"]);
+  const quick = await readAndShow(new Blob(["warning: x"]).stream(), { afterMs: 60_000, show });
+  assertEquals([quick, shown.length], ["warning: x", 2]);
 });
 
 Deno.test("KubectlClient: runs six commands at once, and the others after them", async () => {

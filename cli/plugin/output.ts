@@ -94,7 +94,7 @@ export function formatAnswer(
   options: { readonly format: OutputFormat; readonly colours: Colours },
 ): string {
   const { format, colours } = options;
-  if (format === "json") return JSON.stringify({ context, namespace, ...data }, toJson, 2);
+  if (format === "json") return escapeControls(JSON.stringify({ context, namespace, ...data }, toJson, 2));
   if (format === "yaml") {
     return stringify(JSON.parse(JSON.stringify({ context, namespace, ...data }, toJson)), { lineWidth: -1 }).trimEnd();
   }
@@ -112,6 +112,11 @@ const CONTROLS = new RegExp(
 /** Replaces control characters: whoever may write an event could else write anything on the terminal of its reader. */
 export function withoutControls(text: string): string {
   return text.replace(CONTROLS, (_, colour?: string) => colour ?? "\ufffd");
+}
+
+/** Escapes the control characters that JSON allows in texts, and some terminals obey (ECMA-48, C1). */
+function escapeControls(json: string): string {
+  return json.replace(/[\u007f-\u009f]/g, (one) => `\\u00${one.charCodeAt(0).toString(16)}`);
 }
 
 /** Sizes are numbers of bytes. */

@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { parse } from "@std/yaml";
 import { coloursOf, formatAnswer, withoutControls } from "./output.ts";
 import { problemsText } from "./tables.ts";
 
@@ -23,6 +24,17 @@ Deno.test("a message of an event cannot forge a line, or write on the terminal",
     colours: PLAIN,
   });
   assertEquals(output.split("\n").slice(2), ["ERROR NoSpace claim/a/c", "  no space ERROR Lost claim/a/b\ufffd[1A"]);
+});
+
+Deno.test("JSON and YAML have no control characters but line feeds, and mean the same", () => {
+  const data = { message: "a\x9b31m\x1b[2J\x7f\x85\u009d\u2028é" };
+  const subject = { context: "c", namespace: "n" };
+  for (const format of ["json", "yaml"] as const) {
+    const text = formatAnswer({ data, text: () => "" }, subject, { format, colours: PLAIN });
+    // deno-lint-ignore no-control-regex
+    assertEquals(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/.test(text), false, JSON.stringify(text));
+    assertEquals(parse(text), { ...subject, ...data });
+  }
 });
 
 Deno.test("JSON and YAML have the context, the namespace, and sizes as numbers", () => {
