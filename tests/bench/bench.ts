@@ -84,6 +84,9 @@ if (flags.help) {
   const result = await measure({ machine, runs, isEarlier }, (line) => console.error(line));
   const last = isEarlier ? undefined : await lastRelease();
   console.log(flags.json ? JSON.stringify(result, undefined, 2) : tables(result, last));
+  if (last !== undefined && last.machine.kind !== machine) {
+    console.error(`not compared with the last release, which was measured with --machine ${last.machine.kind}`);
+  }
   const worse = last === undefined ? [] : regressions(result, last);
   for (const line of worse) console.error(`worse than the last release: ${line}`);
   if (worse.length > 0) Deno.exitCode = 1;

@@ -17,8 +17,12 @@ export async function lastRelease(): Promise<BenchResult> {
   return JSON.parse(await Deno.readTextFile(LAST_RELEASE_FILE));
 }
 
-/** Returns what costs more than in the last release, by more than what is tolerated, in words. */
+/**
+ * Returns what costs more than in the last release, by more than what is tolerated, in words. The figures of one kind of
+ * guest tell nothing of another kind.
+ */
 export function regressions(now: BenchResult, last: BenchResult): string[] {
+  if (now.machine.kind !== last.machine.kind) return [];
   const slower = Object.entries(now.operations).flatMap(([name, { ratio }]) => {
     const before = last.operations[name as Operation]?.ratio;
     return before !== undefined && ratio > before * TOLERATED.ratio + TOLERATED.ratioMore

@@ -32,6 +32,11 @@ Deno.test("regressions() names an operation, memory, and a start that cost more 
   ]);
 });
 
+Deno.test("regressions() compares nothing with another kind of guest", () => {
+  const operations = mapOperations((name) => ({ ...BEFORE.operations[name], ratio: 50 }));
+  assertEquals(regressions({ ...BEFORE, operations, machine: { ...BEFORE.machine, kind: "qemu" } }, BEFORE), []);
+});
+
 Deno.test("the figures of the last release have every operation", async () => {
   const { operations } = await lastRelease();
   assertEquals(Object.keys(operations), Object.keys(BEFORE.operations));
