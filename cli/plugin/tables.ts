@@ -36,7 +36,9 @@ interface Column<T> {
 function formatColumns<T>(columns: readonly Column<T>[], rows: readonly T[], { wide }: { wide: boolean }): string[] {
   const shown = columns.filter((column) => wide || column.wide !== true);
   const texts = rows.map((row) => shown.map(({ text }) => text(row)));
-  const widths = shown.map(({ title }, index) => Math.max(title.length, ...texts.map((cells) => cells[index]!.length)));
+  const widths = shown.map(({ title }, index) =>
+    texts.reduce((width, cells) => Math.max(width, cells[index]!.length), title.length)
+  );
   const pad = (text: string, index: number) => {
     const blanks = " ".repeat(widths[index]! - text.length);
     return { before: shown[index]!.right === true ? blanks : "", after: shown[index]!.right === true ? "" : blanks };

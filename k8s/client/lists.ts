@@ -44,7 +44,7 @@ export async function collectPages<T>(pages: AsyncIterable<ObjectList<T>>): Prom
   const items: T[] = [];
   let resourceVersion = "";
   for await (const page of pages) {
-    items.push(...page.items);
+    for (const item of page.items) items.push(item); // a server may answer with all of them, whatever the limit
     ({ resourceVersion } = page);
   }
   return { items, resourceVersion };

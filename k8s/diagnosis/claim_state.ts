@@ -204,6 +204,9 @@ export function requestedBytes({ spec }: PersistentVolumeClaim): bigint {
   return quantityToBytes(spec?.resources?.requests?.["storage"]) ?? 0n;
 }
 
+/** The number of nodes whose capacity is shown. */
+export const MAX_CAPACITIES = 5;
+
 /** Returns what the scheduler reads, as `NODE SIZE`, the largest first. */
 export function capacityTexts({ capacities }: Pick<ClaimState, "capacities">): string[] {
   return capacities.map((capacity) => ({

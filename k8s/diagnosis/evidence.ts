@@ -105,6 +105,23 @@ export function isLive({ status }: Pod): boolean {
   return status?.phase !== "Succeeded" && status?.phase !== "Failed";
 }
 
+/** Returns what the scheduler says of a pod that has no node; an empty message when it says nothing. */
+export function schedulingOf(
+  { metadata, status }: Pod,
+  podEvents: readonly Event[],
+): { readonly message: string; readonly reason: string; readonly since?: string | undefined } {
+  const condition = status?.conditions?.find(({ type, status }) => type === "PodScheduled" && status === "False");
+  const about = lastEvent(
+    podEvents.filter(({ involvedObject }) => involvedObject?.name === metadata.name),
+    "FailedScheduling",
+  );
+  return {
+    message: condition?.message ?? about?.message ?? "",
+    reason: condition?.reason ?? "Unschedulable",
+    since: condition?.lastTransitionTime ?? about?.firstTimestamp ?? metadata.creationTimestamp,
+  };
+}
+
 /** What is known of the node of a claim or a snapshot. */
 export interface NodeEvidence {
   /** The name of the node; absent while none was chosen. */

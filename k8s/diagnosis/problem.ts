@@ -78,6 +78,12 @@ export function compareProblems(a: Problem, b: Problem): number {
     compareText(a.since ?? "9", b.since ?? "9") || compareText(a.object, b.object);
 }
 
+/** Lists texts, as many as fit; `undefined` when there are none. @param what the kind of the others, after a blank */
+export function listText(texts: readonly string[], max: number, what = ""): string | undefined {
+  const more = texts.length > max ? `, and ${texts.length - max} more${what}` : "";
+  return texts.length === 0 ? undefined : texts.slice(0, max).join(", ") + more;
+}
+
 /** Compares texts by their code units. */
 export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;

@@ -7,9 +7,9 @@
 import { quantityToBytes } from "../api/quantity.ts";
 import { classNameOf, provisionerOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
-import { capacityTexts, type ClaimState, MAX_PODS, requestedBytes } from "./claim_state.ts";
+import { capacityTexts, type ClaimState, MAX_CAPACITIES, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import { isSilent, lastSignOfLife } from "./nodes.ts";
-import type { Problem } from "./problem.ts";
+import { listText, type Problem } from "./problem.ts";
 import { boundProblems } from "./why_bound.ts";
 import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
@@ -83,9 +83,6 @@ function otherProvisioner({ claim, persistentVolume, storageClass, driver }: Cla
   return provisioner === driver || provisioner === NO_PROVISIONER ? undefined : provisioner;
 }
 
-/** The number of nodes whose capacity is shown. */
-const MAX_CAPACITIES = 5;
-
 function factsOf(state: ClaimState): (readonly [string, string])[] {
   const { claim, storageClass, persistentVolume, volume, nodeName, pods } = state;
   const className = claim && classNameOf(claim);
@@ -109,12 +106,6 @@ function factsOf(state: ClaimState): (readonly [string, string])[] {
     ],
   ];
   return facts.flatMap(([label, text]) => text === undefined || text === "" ? [] : [[label, text] as const]);
-}
-
-/** Lists texts, as many as fit. @param what the kind of those that are not listed, after a blank */
-function listText(texts: readonly string[], max: number, what = ""): string | undefined {
-  const more = texts.length > max ? `, and ${texts.length - max} more${what}` : "";
-  return texts.length === 0 ? undefined : texts.slice(0, max).join(", ") + more;
 }
 
 function sizeText(requested: bigint, actual: bigint | undefined): string {

@@ -8,7 +8,7 @@
 import { formatBytes } from "../../lvm/size.ts";
 import type { PersistentVolumeClaim, Pod } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
-import { type ClaimState, requestedBytes } from "./claim_state.ts";
+import { type ClaimState, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import {
   agentProblems,
   eventProblem,
@@ -19,6 +19,7 @@ import {
   lastFailure,
   messageProblem,
   noControllerProblem,
+  schedulingOf,
   timeOfEvent,
 } from "./evidence.ts";
 import { conditionOf, type Problem } from "./problem.ts";
@@ -33,7 +34,7 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
   const expansion = isGrowing ? expansionProblems(state, claim, object) : [];
   const modification = modificationProblems(state, claim, object);
   if (volume === undefined) {
-    return [...missingVolume(state, object), ...expansion, ...modification, ...mountProblems(state)];
+    return [...missingVolume(state, object), ...expansion, ...modification, ...podProblems(state)];
   }
   const reported = volumeProblems(volume, object).map((problem) => limitsProblem(problem));
   const isKnown = ({ message }: Problem) => expansion.some((one) => one.message.includes(message));
@@ -43,7 +44,7 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
     ...(isLost ? [] : agentProblems(state)),
     ...expansion,
     ...modification,
-    ...mountProblems(state),
+    ...podProblems(state),
   ].filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
   return problems.length > 0 ? problems : fixedSizeNote(state, object);
 }
@@ -142,6 +143,33 @@ function modificationProblems(state: ClaimState, claim: PersistentVolumeClaim, o
     message: `the volume is being changed to the VolumeAttributesClass ${wanted}`,
     remedy: "Wait. If it takes minutes, see whether the class exists, and read the log of the controller.",
   }];
+}
+
+/** Returns why pods do not start with the volume. */
+function podProblems(state: ClaimState): Problem[] {
+  return [...schedulingProblems(state), ...mountProblems(state)];
+}
+
+/** Returns why pods have no node: the volume is on one node, and all of its pods run there. */
+function schedulingProblems({ pods, podEvents, nodeName, node }: ClaimState): Problem[] {
+  const waiting = pods.filter((pod) => pod.status?.phase === "Pending" && !pod.spec?.nodeName).slice(0, MAX_PODS);
+  const isCordoned = node?.spec?.unschedulable === true;
+  return waiting.flatMap((pod): Problem[] => {
+    const { message, reason, since } = schedulingOf(pod, podEvents);
+    if (message === "") return [];
+    return [{
+      ...{ severity: "error", reason, object: `pod/${pod.metadata.namespace}/${pod.metadata.name}` },
+      message: `the pod cannot be scheduled: ${message}`,
+      ...(since !== undefined && { since }),
+      remedy: nodeName === undefined
+        ? "The volume is on one node, and the pod can only run there."
+        : isCordoned
+        ? `The volume is on node ${nodeName}, which is cordoned: kubectl uncordon ${nodeName}`
+        : `The volume is on node ${nodeName}, and the pod can only run there. See what keeps it from there: taints, ` +
+          `node selectors, or too little CPU or memory.`,
+      runbook: SYMPTOM_CHAPTERS.mount,
+    }];
+  });
 }
 
 /** The reasons of kubelet's events about volumes that a pod waits for. */

@@ -7,7 +7,7 @@
 import { formatBytes } from "../../lvm/size.ts";
 import type { PersistentVolumeClaim, Pod } from "../api/objects.ts";
 import { classNameOf, selectedNodeOf, waitsForConsumer } from "../provisioner/claim.ts";
-import { capacityTexts, type ClaimState, MAX_PODS, requestedBytes } from "./claim_state.ts";
+import { capacityTexts, type ClaimState, MAX_CAPACITIES, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import {
   agentProblems,
   eventProblem,
@@ -17,9 +17,10 @@ import {
   lastEvent,
   messageProblem,
   noControllerProblem,
+  schedulingOf,
   timeOfEvent,
 } from "./evidence.ts";
-import type { Problem } from "./problem.ts";
+import { listText, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.pending;
@@ -154,19 +155,13 @@ function consumerProblems(state: ClaimState, claim: PersistentVolumeClaim, objec
 
 function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): Problem {
   const object = `pod/${pod.metadata.namespace}/${pod.metadata.name}`;
-  const condition = pod.status?.conditions?.find(({ type, status }) => type === "PodScheduled" && status === "False");
-  const about = lastEvent(
-    state.podEvents.filter(({ involvedObject }) => involvedObject?.name === pod.metadata.name),
-    "FailedScheduling",
-  );
-  const message = condition?.message ?? about?.message ?? "";
-  const since = condition?.lastTransitionTime ?? about?.firstTimestamp ?? pod.metadata.creationTimestamp;
+  const { message, reason, since } = schedulingOf(pod, state.podEvents);
   const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
   if (message.includes(NO_CAPACITY)) {
-    const capacities = capacityTexts(state);
-    const known = capacities.length === 0
+    const capacities = listText(capacityTexts(state), MAX_CAPACITIES, " nodes");
+    const known = capacities === undefined
       ? "no node has a capacity for the class"
-      : `the largest volume that each node can take: ${capacities.join(", ")}`;
+      : `the largest volume that each node can take: ${capacities}`;
     return {
       ...{ severity: "error", reason: "NoCapacity", ...problem },
       message: `the scheduler finds no node with ${
@@ -178,7 +173,7 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
   }
   if (message !== "") {
     return {
-      ...{ severity: "error", reason: condition?.reason ?? "Unschedulable", ...problem },
+      ...{ severity: "error", reason, ...problem },
       message: `the pod cannot be scheduled: ${message}`,
       remedy: /volume/i.test(message)
         ? "The scheduler's message names the obstacle. It is about volumes: look at the other claims of the pod, too."

@@ -273,6 +273,33 @@ Deno.test("why: a scheduler's message about volumes is not said to be about some
   assertMatch(problems[0]!.remedy!, /look at the other claims of the pod/);
 });
 
+Deno.test("why: a pod of a Bound claim that has no node, since that of the volume is cordoned", async () => {
+  await using scene = new ClaimScene();
+  scene.addBound();
+  scene.api.collection(nodes).patch({ spec: { unschedulable: true } }, { name: "n1", namespace: undefined });
+  scene.addPod();
+  scene.addEvent("FailedScheduling", "1 node(s) were unschedulable, 2 had volume node affinity conflict", "Pod", "web");
+  const { problems } = await scene.why();
+  assertEquals(problems.map(({ reason, object }) => [reason, object]), [["Unschedulable", "pod/default/web"]]);
+  assertMatch(problems[0]!.remedy!, /kubectl uncordon n1$/);
+});
+
+Deno.test("why: of many nodes without capacity, some are named", async () => {
+  await using scene = new ClaimScene(WAITS);
+  scene.addClaim();
+  for (let n = 0; n < 50; n++) {
+    scene.api.put(csiStorageCapacities, {
+      metadata: { name: `c-${n}`, namespace: "denolith-system" },
+      ...{ storageClassName: "fast", capacity: "1Gi", nodeTopology: { matchLabels: { node: `worker-${n}` } } },
+    });
+  }
+  scene.addEvent("FailedScheduling", "0/50 nodes: 50 node(s) did not have enough free storage.", "Pod", "web");
+  scene.addPod();
+  const { problems } = await scene.why();
+  assertEquals(problems.map(({ reason }) => reason), ["NoCapacity"]);
+  assertMatch(problems[0]!.message, /worker-0 1 GiB, .*, and 45 more nodes$/);
+});
+
 Deno.test("why: a volume that is other than requested, without a source, is not blamed on a source", async () => {
   await using scene = new ClaimScene();
   scene.addClaim();

@@ -210,6 +210,15 @@ export const RUNBOOK_CASES: Readonly<Record<string, Chapter>> = {
       scene.addEvent("FailedMount", `MountVolume.SetUp failed for volume "pv": ${quote}`, "Pod", "web");
     },
     cases: {
+      "The pod has no node, and its event has had volume node affinity conflict": {
+        reason: "Unschedulable",
+        play: (scene) => {
+          const [condition] = UNSCHEDULABLE.conditions;
+          const message = "0/2 nodes are available: 1 node(s) had volume node affinity conflict.";
+          scene.addBound();
+          scene.addPod({ status: { conditions: [{ ...condition, message }] } });
+        },
+      },
       "kubelet reports driver name lvm.denolith.dev not found in the list of registered CSI drivers": {
         reason: "DriverNotRegistered",
       },

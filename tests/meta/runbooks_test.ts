@@ -21,7 +21,7 @@ const FOREIGN_MESSAGES = [
   "driver name lvm.denolith.dev not found in the list of registered CSI drivers",
   "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
   "field can not be less than status.capacity",
-  "did not have enough free storage",
+  ...["did not have enough free storage", "had volume node affinity conflict"],
 ];
 
 Deno.test("messages in the runbooks are those of the driver, with … for inserted values", () => {
