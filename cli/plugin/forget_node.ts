@@ -20,10 +20,10 @@ const EVENT_BURST = 1_000;
 
 /** Gives up a node; with `--output` and without `--yes` only shows the plan. @returns 0; 1 if the answer is no */
 export async function forgetNode(session: Session): Promise<number> {
-  const { client, driver, flags, now, subject } = session;
+  const { client, driver, flags, subject } = session;
   const nodeName = requireNodeId(flags["NODE"]!);
   const nodeObjects = await readNodeObjects(client, { driver, nodeName });
-  const plan = planForget(nodeObjects, now);
+  const plan = planForget(nodeObjects, session.now);
   const isEmpty = !plan.lvmNode && plan.volumes.length === 0 && plan.snapshots.length === 0;
   const isForProgram = flags.output !== undefined && flags.yes === undefined; // a program cannot be asked
   if (isEmpty || isForProgram) {
@@ -35,7 +35,10 @@ export async function forgetNode(session: Session): Promise<number> {
   const options = { component: `${driver}/forget-node`, instance: nodeName, burst: EVENT_BURST };
   const events = new EventRecorder(client, options);
   try {
-    session.print(planAnswer(await forget(client, nodeObjects, { events, reason: flags.force, now }), true));
+    // the question may have been open for long, and the node be back
+    const latest = flags.yes === undefined ? await readNodeObjects(client, { driver, nodeName }) : nodeObjects;
+    const done = await forget(client, latest, { events, reason: flags.force, now: session.now });
+    session.print(planAnswer(done, true));
   } finally {
     await events.stop(EVENT_DRAIN_MS);
   }

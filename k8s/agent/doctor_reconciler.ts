@@ -17,6 +17,7 @@ import { BackgroundWorker } from "../../lvm/worker.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../api/lvm_objects.ts";
 import { type ApiClient, ApiError, type MergePatch, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
+import { TokenBucket } from "../runtime/token_bucket.ts";
 
 /** Options of {@linkcode DoctorReconciler}. */
 export interface DoctorReconcilerOptions {
@@ -41,6 +42,9 @@ const EXPIRY_MS = 600_000;
 
 /** The delay after which a failed attempt is repeated, in milliseconds. */
 const RETRY_MS = 5_000;
+
+/** The number of requests that are answered at once, and the time after which there may be one more, in milliseconds. */
+const REQUESTS = { burst: 5, refillIntervalMs: 10_000 };
 
 /** The limits of an answer, which is part of an object that many read. */
 const MAX_FINDINGS = 50;
@@ -90,6 +94,7 @@ export class DoctorReconciler {
   readonly #options: DoctorReconcilerOptions;
   readonly #clock: Clock;
   readonly #worker: BackgroundWorker;
+  readonly #requests: TokenBucket;
   /** The last answer: the node is not checked again for a request whose answer could not be written. */
   #answer: NodeDiagnosis | undefined;
   /** The request that was answered last: the cache may not show the answer yet. */
@@ -99,6 +104,7 @@ export class DoctorReconciler {
   constructor(options: DoctorReconcilerOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#requests = new TokenBucket({ ...REQUESTS, clock: this.#clock });
     this.#worker = new BackgroundWorker({
       pass: () => this.#pass(),
       onError: (error) => log.warn("answering a request for a diagnosis failed", { error }),
@@ -130,6 +136,7 @@ export class DoctorReconciler {
       case "examine": {
         if (step.request === this.#answered) return;
         if (this.#answer?.request !== step.request) {
+          if (!this.#requests.tryTake()) return this.#worker.wakeAfter(this.#requests.waitMs());
           this.#answer = toNodeDiagnosis(await examine(), step.request, this.#clock.date());
         }
         await this.#writeAnswer(this.#answer);

@@ -57,7 +57,7 @@ Deno.test("toNodeDiagnosis() keeps the worst findings, and no more than the sche
 });
 
 /** Runs a reconciler whose answers meet these errors, one after the other. @returns what it did within a minute */
-async function answerWith(errors: ApiError[]) {
+async function answerWith(errors: ApiError[], isNewEachTime = false) {
   const clock = new FakeClock();
   const counts = { examined: 0, written: 0 };
   const end = new AbortController();
@@ -72,7 +72,7 @@ async function answerWith(errors: ApiError[]) {
       },
     } as unknown as ApiClient,
     objects: {
-      get: () => node("a"),
+      get: () => node(isNewEachTime ? crypto.randomUUID() : "a"),
       subscribe: (listener: typeof wake) => void (wake = listener),
     } as unknown as Informer<LvmNode>,
     examine: () => {
@@ -81,9 +81,11 @@ async function answerWith(errors: ApiError[]) {
     },
   });
   wake("n1");
-  for (let second = 0; second < 60; second += 5) {
+  for (let second = 0; second < 60; second++) {
     await reconciler.idle();
-    await clock.advance(5_000);
+    if (isNewEachTime) wake("n1");
+    await reconciler.idle();
+    await clock.advance(1_000);
   }
   await reconciler.idle();
   end.abort();
@@ -96,4 +98,9 @@ Deno.test("DoctorReconciler: checks the node once for a request, also while the 
   assertEquals(await answerWith([down(), down(), down()]), { examined: 1, written: 4 });
   const refusals = Array.from({ length: 9 }, () => new ApiError("odd", { status: 422, reason: "Invalid" }));
   assertEquals(await answerWith(refusals), { examined: 1, written: 1 });
+});
+
+Deno.test("DoctorReconciler: who asks all the time keeps the node from nothing else", async () => {
+  const { examined } = await answerWith([], true);
+  assert(examined >= 9 && examined <= 11, `${examined} times in a minute`);
 });

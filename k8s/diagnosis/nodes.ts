@@ -123,10 +123,11 @@ export function isSilent(seenMs: number, now: Date): boolean {
 }
 
 function groupView(group: NodeVolumeGroup): GroupView {
+  const { pvCount = 0, missingPVCount = 0, writeable = true } = group; // the CRD does not require them
   const [size, free] = [quantityToBytes(group.size) ?? 0n, quantityToBytes(group.free) ?? 0n];
   return {
     ...{ name: group.name, size, free, usedPercent: usedPercent(size, free) },
-    ...{ physicalVolumes: group.pvCount, missing: group.missingPVCount, writeable: group.writeable },
+    ...{ physicalVolumes: pvCount, missing: missingPVCount, writeable },
     volumes: group.volumes?.length ?? 0,
     pools: (group.thinPools ?? []).map(poolView).sort((a, b) => compareText(a.name, b.name)),
   };

@@ -12,6 +12,8 @@ import { snapshotIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
+import { runPlugin } from "../../cli/plugin/plugin.ts";
+import { FakeKubectl } from "../fake/kubectl.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { machineWith, MiB, request } from "../fake/volume_cluster.ts";
 
@@ -171,6 +173,40 @@ Deno.test("kubectl denolith forget-node: shows the plan, asks, and refuses a nod
   assertEquals(JSON.parse(reasons.output).problems.map(({ reason }: { reason: string }) => reason), [
     "NodeForgotten", // and not that its agent is missing, which is known
   ]);
+});
+
+Deno.test("kubectl denolith forget-node: a node that comes back while the question is open is left alone", async () => {
+  await using s = await setUp();
+  await s.cluster.stopAgent("n1");
+  const { uid } = s.api.objects(lvmNodes)[0]!.metadata;
+  const now = () => new Date(Date.now() + 400_000);
+  const confirm = () => {
+    const status = { lastUpdateTime: now().toISOString() };
+    s.api.collection(lvmNodes).patch({ status }, { name: "n1", namespace: undefined }, "status" as never);
+    return true;
+  };
+  const errors: string[] = [];
+  const { error } = console;
+  console.error = (text: string) => void errors.push(text);
+  try {
+    const terminal = { isInteractive: true, hasColours: false, print: () => {}, replace: () => {}, confirm };
+    const kubectl = () => new FakeKubectl({ url: s.api.url, role: "operator" });
+    assertEquals(await runPlugin(["forget-node", "n1"], { terminal, kubectl, now }), 1);
+  } finally {
+    console.error = error;
+  }
+  assertMatch(errors.join("\n"), /it seems to be alive: its agent reported 0 s ago/);
+  assertEquals(s.api.objects(lvmNodes)[0]!.metadata.uid, uid, "its LVMNode was not removed");
+});
+
+Deno.test("kubectl denolith status: a volume group of which little is known is not said to be broken", async () => {
+  await using s = await setUp();
+  const volumeGroups = [{ name: "data", uuid: "u", size: "1Gi", free: "1Gi" }];
+  const status = { lastUpdateTime: new Date().toISOString(), volumeGroups } as never;
+  s.api.put(lvmNodes, { metadata: { name: "n3" }, spec: { driverName: DRIVER }, status });
+  const { output } = await s.plugin(["status", "-o", "wide"]);
+  assertMatch(output, /^n3 .* data +1 GiB +1 GiB +0% +0 +0 /m);
+  assertMatch(output, /Nothing is wrong\.$/);
 });
 
 Deno.test("kubectl denolith: colours are for terminals that have them", async () => {
