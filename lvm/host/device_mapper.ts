@@ -6,6 +6,7 @@
 
 import { type Command, commandError, type Exec, runOk } from "../exec.ts";
 import { defined } from "../defined.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 /** A device-mapper device. */
 export interface MappedDevice {
@@ -72,21 +73,33 @@ export async function readModules(exec: Exec, modules: readonly string[]): Promi
  * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
  */
 export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
-  const answer = await runOk(exec, {
-    program: "dmsetup",
-    // no name contains '|': device-mapper writes it as \x7c
-    args: [
-      "info",
-      "--columns",
-      "--noheadings",
-      "--separator",
-      "|",
-      "--options",
-      "name,uuid,devno,suspended,devnos_used",
-    ],
-    mutates: false,
-  });
-  return answer.split("\n").map((line) => line.trim().split("|")).filter((fields) => fields.length === 5)
+  return parseDevices(await runOk(exec, listDevices([])));
+}
+
+/** Reads the device-mapper device of a name; `undefined` when the kernel has none. */
+export async function readMappedDevice(exec: Exec, name: string): Promise<MappedDevice | undefined> {
+  const { code, stdout } = await exec.run(listDevices([name]));
+  return code === 0 ? parseDevices(stdout)[0] : undefined;
+}
+
+/** Reports whether a device is that of an LV, not a hidden layer of it, nor another LV under its name. */
+export function isDeviceOf(
+  device: Pick<MappedDevice, "uuid">,
+  group: Pick<VolumeGroup, "uuid">,
+  lv: Pick<LogicalVolume, "uuid">,
+): boolean {
+  return device.uuid === `LVM-${`${group.uuid}${lv.uuid}`.replaceAll("-", "")}`;
+}
+
+function listDevices(names: readonly string[]): Command {
+  const options = ["--options", "name,uuid,devno,suspended,devnos_used"];
+  // no name contains '|': device-mapper writes it as \x7c
+  const args = ["info", "--columns", "--noheadings", "--separator", "|", ...options, ...names];
+  return { program: "dmsetup", args, mutates: false };
+}
+
+function parseDevices(stdout: string): MappedDevice[] {
+  return stdout.split("\n").map((line) => line.trim().split("|")).filter((fields) => fields.length === 5)
     .map(([name, uuid, number, suspended, uses]) => ({
       name: name!,
       uuid: uuid!,

@@ -169,6 +169,11 @@ export class Lvm {
     return this.#known.about(id.slice("v1-".length)); // which is in the names of its LVs, and in the tags with its id
   }
 
+  /** Returns what is known of a volume for a caller that asks the kernel, too ({@linkcode KnownGroups.toConfirm}). */
+  knownToConfirm(id: VolumeId): KnownReport | undefined {
+    return this.#known.toConfirm(id.slice("v1-".length));
+  }
+
   #startReport(): Promise<FreshReport> {
     const changeCount = this.#pendingChanges.size === 0 ? this.#changeCount : undefined;
     const report = this.#readGroups().then((groups) => {
@@ -242,6 +247,16 @@ export class Lvm {
       if (!(error instanceof StorageError && error.kind === "NotFound")) throw error;
     }
     return isChanged;
+  }
+
+  /**
+   * Runs an LVM command that changes what it selects, as {@linkcode Lvm.changeSelected} does.
+   *
+   * @throws {StorageError} `NotFound` when it selects nothing, so that a report must decide
+   */
+  async changeKnown(group: VolumeGroup, args: readonly string[]): Promise<void> {
+    if (await this.changeSelected(group, args)) return;
+    throw new StorageError("NotFound", `running lvm ${args.join(" ")}: LVM selected nothing`);
   }
 
   /** @param afterSuccess what belongs to the change, and is done before it counts as made */

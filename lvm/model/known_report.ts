@@ -31,8 +31,11 @@ export interface PendingChange {
   ended?: true;
 }
 
-/** The age at which a report is not used any more, in milliseconds: a disk may have failed, or hang, since. */
+/** The age at which no change depends on a report any more, in milliseconds: a disk may have failed, or hang, since. */
 const MAX_AGE_MS = 10_000;
+
+/** The age at which a report is not used any more even where the kernel confirms it, in milliseconds. Agents read one a minute. */
+const MAX_CONFIRMED_AGE_MS = 90_000;
 
 /** Keeps the last report, and the changes since. */
 export class KnownGroups {
@@ -84,9 +87,21 @@ export class KnownGroups {
    * a report before it would hang, and is never killed, when a disk of another group hangs (ADR 0008)
    */
   about(mark: string): KnownReport | undefined {
-    if (this.#last === undefined || this.#clock.now() - this.#last.startedAt > MAX_AGE_MS) return undefined;
+    return this.#last?.groups.length === 1 ? this.#youngerThan(MAX_AGE_MS, mark) : undefined;
+  }
+
+  /**
+   * Returns what is known as {@linkcode about} does, for a caller that lets LVM change nothing because of it, and asks the kernel
+   * for what it depends on. So there may be several groups, and the last report may be 90 seconds old.
+   */
+  toConfirm(mark: string): KnownReport | undefined {
+    return this.#youngerThan(MAX_CONFIRMED_AGE_MS, mark);
+  }
+
+  #youngerThan(ageMs: number, mark: string): KnownReport | undefined {
+    if (this.#last === undefined || this.#clock.now() - this.#last.startedAt > ageMs) return undefined;
     let { groups } = this.#last;
-    if (groups.length !== 1 || groups.some(({ responsive }) => !responsive)) return undefined;
+    if (groups.some(({ responsive }) => !responsive)) return undefined;
     for (const change of this.#changes) {
       if (change.changed === false) continue;
       const changedGroups = change.changed ? applyChange(groups, change) : undefined;

@@ -118,3 +118,19 @@ Deno.test("KnownGroups knows nothing before a report, after ten seconds, of seve
   known.clear();
   assertEquals(known.about("1"), undefined);
 });
+
+Deno.test("KnownGroups knows for 90 seconds, and of several groups, what the kernel is to confirm", async () => {
+  const clock = new FakeClock();
+  const known = new KnownGroups(clock);
+  assertEquals(known.toConfirm("1"), undefined);
+  known.startReport()([...report, ...report]);
+  assertEquals([known.about("1"), known.toConfirm("1")?.length], [undefined, 2]);
+  await clock.advance(90_000);
+  assertEquals(known.toConfirm("1")?.length, 2);
+  end(known.startChange("data", ["lvextend", "--size", "8b", "data/vol-2"]), true);
+  assertEquals([known.toConfirm("1")?.length, known.toConfirm("2")], [2, undefined]);
+  await clock.advance(1);
+  assertEquals(known.toConfirm("1"), undefined);
+  known.startReport()([...report, { ...report[0]!, responsive: false }]);
+  assertEquals(known.toConfirm("1"), undefined);
+});

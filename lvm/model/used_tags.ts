@@ -14,14 +14,22 @@ import type { VolumeGroup } from "./report.ts";
 import { usedTag } from "./tags.ts";
 import { vgchange } from "./commands.ts";
 
-/** Records that a volume is in use, and which LV it has. */
+/**
+ * Records that a volume is in use, and which LV it has.
+ *
+ * @param isKnown whether the volume is known from an earlier report: then LVM makes sure that the LV is in the group
+ * @throws {StorageError} `NotFound` when it is not
+ */
 export async function addUsedTag(
   lvm: Lvm,
   driver: string,
   volume: { readonly id: VolumeId; readonly group: VolumeGroup; readonly lv: { readonly uuid: string } },
+  isKnown = false,
 ): Promise<void> {
-  const tag = usedTag(driver, volume.id, volume.lv.uuid);
-  await lvm.change(volume.group, vgchange({ addtag: [tag] }, volume.group.name));
+  const { id, group, lv: { uuid } } = volume;
+  const addtag = [usedTag(driver, id, uuid)];
+  if (isKnown) await lvm.changeKnown(group, vgchange({ addtag, select: { uuid } }, group.name));
+  else await lvm.change(group, vgchange({ addtag }, group.name));
 }
 
 /** Returns the records of an LV in a group. */

@@ -25,26 +25,35 @@ import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
 import type { Lvm } from "../model/client.ts";
-import { type FormatState, markFormatState } from "../model/tags.ts";
+import { type FormatState, formatStateTag, markFormatState } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { lvchangeTags } from "../model/commands.ts";
 
-type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
+/** A filesystem that is recorded: as created, or as one that is being created. */
+export type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
+
+/** Options of {@linkcode prepareFilesystem}. */
+export interface PrepareOptions {
+  /** The volume's device. */
+  readonly device: BlockDevice;
+  /** Whether the volume is known from an earlier report: then LVM makes sure that it is still so. */
+  readonly isKnown: boolean;
+  /** Records that the volume is in use, which is done before anything else is recorded. */
+  readonly recordUse: () => Promise<void>;
+}
 
 /**
- * Checks that the recorded filesystem is on the volume's device, and creates it if it was never created.
+ * Checks that a volume's device holds the recorded filesystem, or that it may be created: then this is recorded.
  *
- * @param recordUse records that the volume is in use, which is done before anything else is recorded
- * @returns whether it was created by this call: then it has no errors, and fills the device
- * @throws {StorageError} those of `recordUse`; `ForeignData` when the device holds something else, or nothing where a filesystem is recorded;
- * `FailedPrecondition` when mkfs creates another filesystem than the requested one
+ * @returns the volume as it is recorded then, whose filesystem {@linkcode makeFilesystem} is to create if its state is `formatting`
+ * @throws {StorageError} those of {@linkcode PrepareOptions.recordUse}; `ForeignData` when the device holds something else, or nothing where a filesystem is
+ * recorded; `NotFound` when the volume is known and LVM finds that it is not so any more
  */
-export async function ensureFormatted(
+export async function prepareFilesystem(
   lvm: Lvm,
   volume: Volume,
-  device: BlockDevice,
-  recordUse: () => Promise<void>,
-): Promise<boolean> {
+  { device, isKnown, recordUse }: PrepareOptions,
+): Promise<RecordedFilesystem> {
   const { exec } = lvm;
   const { format } = volume.tags;
   const path = volume.lv.devicePath;
@@ -52,7 +61,7 @@ export async function ensureFormatted(
     case "formatted":
       await recordUse();
       requireRecordedFilesystem(format, await readSignatures(exec, path), path);
-      return false;
+      return format;
     case "formatting": {
       await recordUse();
       const signatures = await readSignatures(exec, path);
@@ -60,15 +69,14 @@ export async function ensureFormatted(
         requireOwnWork(format, signatures, path);
         await wipeSignatures(exec, path);
       }
-      await makeFilesystem(lvm, volume, format);
-      return true;
+      return format;
     }
     case "unformatted": {
       await allDone([recordUse(), requireBlank(exec, device, path)]);
       const formatting = { state: "formatting", type: format.type, uuid: crypto.randomUUID() } as const;
-      await recordFormatState(lvm, volume, format, formatting);
-      await makeFilesystem(lvm, volume, formatting);
-      return true;
+      if (isKnown) await recordKnownFormatState(lvm, volume, format, formatting);
+      else await recordFormatState(lvm, volume, format, formatting);
+      return formatting;
     }
     case "raw":
       throw new StorageError(
@@ -102,7 +110,12 @@ async function allDone(steps: readonly Promise<void>[]): Promise<void> {
   if (errors.length > 0) throw errors.find((error) => lateCompletion(error) !== undefined) ?? errors[0];
 }
 
-async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {
+/**
+ * Creates the filesystem of a volume whose recorded state is `formatting`, and records that it is there.
+ *
+ * @throws {StorageError} `FailedPrecondition` when mkfs creates another filesystem than the requested one
+ */
+export async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {
   const { type, uuid } = formatting;
   const options = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
   const command = mkfsCommand(type, volume.lv.devicePath, uuid, options);
@@ -118,6 +131,13 @@ async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFile
 async function recordFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {
   const path = `${volume.group.name}/${volume.lv.name}`;
   await lvm.change(volume.group, lvchangeTags(markFormatState(from, to), path));
+}
+
+/** Records the state if the LV still has the one that is known. */
+async function recordKnownFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {
+  const { group, lv } = volume;
+  const selection = { uuid: lv.uuid, tags: [formatStateTag(from)] };
+  await lvm.changeKnown(group, lvchangeTags(markFormatState(from, to), `${group.name}/${lv.name}`, selection));
 }
 
 function requireRecordedFilesystem(recorded: RecordedFilesystem, found: readonly Signature[], path: string): void {

@@ -8,7 +8,7 @@
  */
 
 import { activationArguments } from "../volumes/activation.ts";
-import { checkFilesystem, ensureFormatted } from "./formatting.ts";
+import { checkFilesystem, makeFilesystem } from "./formatting.ts";
 import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { commandError, type Exec } from "../exec.ts";
@@ -38,7 +38,6 @@ import {
 } from "../host/mounts.ts";
 import {
   type Access,
-  isStaged,
   type Publication,
   publishedMount,
   publishedOtherwiseError,
@@ -46,9 +45,9 @@ import {
   refuseWhileReached,
   resolveFilesystemType,
 } from "./publication.ts";
-import { addUsedTag } from "../model/used_tags.ts";
 import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
 import { withDiscardFlag } from "../spec/trim.ts";
+import { prepare, prepareKnown } from "./preparation.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -105,36 +104,32 @@ export class Staging {
   async stage(id: VolumeId, stagingPath: string, access: Access): Promise<void> {
     const path = await canonicalizePath(stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
-    const volume = await this.#activate(await this.#require(id));
-    const type = resolveFilesystemType(volume, access);
-    if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
+    const use = { lvm: this.#lvm, driver: this.#volumes.driver, mounts, path, access };
+    const { volume, type, format, isStaged } = await prepareKnown(use, this.#volumes, id) ??
+      await prepare(use, await this.#activate(await this.#require(id)));
+    if (access.kind === "block" || type === undefined) return;
+    const isWritable = !access.flags.includes("ro");
+    if (isStaged) {
       // an earlier attempt may have ended between the mount and the resize
       const isOnly = filesystemMounts(mounts, volume.lv).length === 1;
-      if (!access.flags.includes("ro")) await this.#resizeStaged(volume, { type, path, unmounts: isOnly });
+      if (isWritable) await this.#resizeStaged(volume, { type, path, unmounts: isOnly });
       return this.#staged.setStaged(volume, path);
     }
 
-    refuseWhileReached(volume, mounts);
-    const device = await verifyDevice(this.#exec, volume.lv);
-    const recordUse = async () => {
-      if (!volume.used) await addUsedTag(this.#lvm, this.#volumes.driver, volume);
-    };
-    if (access.kind === "block" || type === undefined) return await recordUse();
-
     let isFilled = false;
-    if (filesystemMounts(mounts, volume.lv).length > 0) await recordUse();
-    else {
-      if (device.readOnly) await allowWrites(this.#exec, volume.lv.devicePath);
-      isFilled = await ensureFormatted(this.#lvm, volume, device, recordUse);
-      if (isFilled) this.#staged.setCreated(volume);
-      else isFilled = this.#staged.isFilled(volume, await checkFilesystem(this.#exec, type, volume.lv.devicePath));
+    if (format?.state === "formatting") {
+      await makeFilesystem(this.#lvm, volume, format);
+      this.#staged.setCreated(volume);
+      isFilled = true;
+    } else if (format !== undefined) {
+      isFilled = this.#staged.isFilled(volume, await checkFilesystem(this.#exec, type, volume.lv.devicePath));
     }
     await Deno.mkdir(path, { recursive: true });
     await mountDevice(this.#exec, volume.lv.devicePath, path, {
       type,
       flags: withDiscardFlag(volume.tags.trim, access.flags),
     });
-    if (!access.flags.includes("ro") && !isFilled) await this.#resizeStaged(volume, { type, path, unmounts: true });
+    if (isWritable && !isFilled) await this.#resizeStaged(volume, { type, path, unmounts: true });
     this.#staged.setStaged(volume, path);
   }
 

@@ -55,7 +55,7 @@ export function programsContract(host: Host): void {
     const unpublish = () => node.nodeUnpublishVolume({ volumeId, targetPath });
     const format = "cmp dd lvchange lvchange mke2fs vgchange wipefs wipefs";
     await assertPrograms(harness, `${format} lsblk mount report`, stage);
-    await assertPrograms(harness, "report resize2fs", stage);
+    await assertPrograms(harness, "dmsetup lsblk resize2fs", stage);
     await assertPrograms(harness, "mount", publish);
     await assertPrograms(harness, "", publish);
     await assertPrograms(harness, "df", () => node.nodeGetVolumeStats({ volumeId, volumePath: targetPath }));
@@ -66,7 +66,7 @@ export function programsContract(host: Host): void {
     await assertPrograms(harness, "umount", unpublish);
     await assertPrograms(harness, "umount", unstage);
     await assertPrograms(harness, "", unstage);
-    await assertPrograms(harness, "e2fsck lsblk mount report wipefs", stage);
+    await assertPrograms(harness, "dmsetup e2fsck lsblk mount wipefs", stage);
     await unstage();
     const remove = "blkdiscard lsblk lvremove report vgchange";
     await assertPrograms(harness, `lvchange report ${remove}`, async () => {
@@ -89,7 +89,7 @@ export function programsContract(host: Host): void {
       await assertPrograms(harness, `${format} lsblk mount report`, stage);
       await unstage();
       const resize = type === "xfs" ? "xfs_growfs" : "btrfs";
-      await assertPrograms(harness, `lsblk mount report wipefs ${resize}`, stage);
+      await assertPrograms(harness, `dmsetup lsblk mount wipefs ${resize}`, stage);
       await unstage();
       await harness.csi.controller.deleteVolume({ volumeId });
     });
@@ -102,7 +102,7 @@ export function programsContract(host: Host): void {
     const stage = () => harness.stage(volumeId, block);
     const publish = () => harness.publish(volumeId, "device", { volumeCapability: block });
     await assertPrograms(harness, "lsblk report vgchange", stage);
-    await assertPrograms(harness, "lsblk report", stage);
+    await assertPrograms(harness, "dmsetup lsblk", stage);
     await assertPrograms(harness, "lsblk mount report", publish);
     await assertPrograms(harness, "lsblk report", publish);
     const stats = () => node.nodeGetVolumeStats({ volumeId, volumePath: targetPath });

@@ -223,14 +223,15 @@ export function safetyContract(host: Host): void {
         const formatting = formatted.replace("formatted", "formatting");
         await harness.runAsAdmin("lvm", "lvchange", "--deltag", formatted, "--addtag", formatting, path);
 
-        const commands = await harness.exec.recordCommands(() => harness.stage(volumeId, capability));
+        await using restarted = await harness.restart(); // which knows nothing of the volume, as after a crash
+        const commands = await restarted.exec.recordCommands(() => restarted.stage(volumeId, capability));
         assert(
           commands.some((command) => /^mk/.test(command) && command.includes(formatted.split(":").at(-1)!)),
           commands.join("\n"),
         );
-        assert((await harness.singleLv()).tags.includes(formatted));
-        await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
-        await harness.csi.controller.deleteVolume({ volumeId });
+        assert((await restarted.singleLv()).tags.includes(formatted));
+        await restarted.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${restarted.folder}/staging` });
+        await restarted.csi.controller.deleteVolume({ volumeId });
       },
     );
   }
@@ -356,5 +357,7 @@ function destructiveCommands(commands: readonly string[]): string[] {
 
 /** Commands that change anything. */
 function changingCommands(commands: readonly string[]): string[] {
-  return commands.filter((command) => !/^(?:lvm fullreport|findmnt|lsblk|wipefs --no-act|cmp|df)/.test(command));
+  return commands.filter((command) =>
+    !/^(?:lvm fullreport|findmnt|lsblk|wipefs --no-act|cmp|df|dmsetup info)/.test(command)
+  );
 }

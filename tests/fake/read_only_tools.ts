@@ -121,7 +121,10 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
     for (const lv of missing) if (lv.active && deviceName(machine, lv) === args[1]) missing.delete(lv);
     return ok();
   }
-  expectArgs(args, /^info --columns --noheadings --separator \| --options name,uuid,devno,suspended,devnos_used$/);
+  expectArgs(
+    args,
+    /^info --columns --noheadings --separator \| --options name,uuid,devno,suspended,devnos_used(?: \S+)?$/,
+  );
   const uuid = (text: string) => text.replaceAll("-", "");
   const state = (name: string, lv?: FakeLv) => suspended.has(name) || lv?.suspended ? "Suspended" : "Active";
   const devices = machine.allLvs().filter(({ lv }) => lv.active).map(({ group, lv }) => {
@@ -136,7 +139,10 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
       index,
     ) => [name, uuid, `253:${900 + index}`, state(name), orphanDevicesOn]),
   ];
-  return ok(all.length === 0 ? "No devices found\n" : all.map((fields) => fields.join("|") + "\n").join(""));
+  const named = args[7];
+  const listed = all.filter(([name]) => named === undefined || name === named);
+  if (named !== undefined && listed.length === 0) return failure(1, `Device ${named} not found\nCommand failed.`);
+  return ok(listed.length === 0 ? "No devices found\n" : listed.map((fields) => fields.join("|") + "\n").join(""));
 }
 
 /** Returns the number of a disk as the kernel numbers virtio disks: 16 for each. */
