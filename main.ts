@@ -6,8 +6,13 @@
  */
 
 import { pathToFileURL } from "node:url";
-import { checkFlags, exitStatusOf, parseCommandLine } from "./cli/command_line.ts";
+import manifest from "./deno.json" with { type: "json" };
+import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "./cli/command_line.ts";
 import { SUBCOMMANDS } from "./cli/commands.ts";
+import { COMPLETE, completionLines } from "./cli/help/completion.ts";
+import { DENOLITH } from "./cli/help/denolith.ts";
+import { completionScript, type Shell } from "./cli/help/scripts.ts";
+import { helpColumns, helpText } from "./cli/help/text.ts";
 import { permissionsFor } from "./cli/permissions.ts";
 import { abortOnSignals, runSandboxed } from "./cli/sandbox.ts";
 
@@ -24,29 +29,40 @@ const WORKER = new URL(MODULE.endsWith(".ts") ? "./cli/worker.ts" : "./worker.js
  *
  * @param options `runInSandbox` runs a subcommand that has permissions of its own; `waitForSignals` returns what is aborted
  * when the process is asked to end
- * @returns the exit status: 0 when it succeeded, 1 when it failed, 2 when the command line is invalid
+ * @returns the exit status, see {@linkcode EXIT}
  */
 export function main(
   args: readonly string[],
   { runInSandbox = runSandboxed, waitForSignals = (): AbortSignal => abortOnSignals() } = {},
 ): Promise<number> {
   return exitStatusOf(async () => {
-    const request = parseCommandLine(SUBCOMMANDS, args);
+    if (args[0] === COMPLETE) {
+      console.log(await completionLines(DENOLITH, args.slice(1)));
+      return EXIT.success;
+    }
+    const request = parseCommandLine(DENOLITH, args);
     if (request.kind === "help") {
-      console.log(request.text);
-      return request.isRequested ? 0 : 2;
+      console.log(helpText(DENOLITH, request.topic, helpColumns()));
+      return request.isRequested ? EXIT.success : EXIT.usage;
     }
     const { name, flags } = request;
     const subcommand = SUBCOMMANDS[name]!;
     await checkFlags(name, subcommand, flags);
     if (subcommand.access === undefined) {
-      console.log(subcommand.text());
-      return 0;
+      console.log(name === "version" ? versionText(flags) : completionScript(DENOLITH, flags["SHELL"] as Shell));
+      return EXIT.success;
     }
     const end = waitForSignals();
     const permissions = permissionsFor(await subcommand.access(flags), decodeURIComponent(new URL(WORKER).pathname));
     return await runInSandbox({ name, flags }, { module: WORKER, permissions, end });
   });
+}
+
+function versionText({ json }: Flags): string {
+  const versions = { denolith: manifest.version, deno: Deno.version.deno, v8: Deno.version.v8 };
+  return json !== undefined
+    ? JSON.stringify(versions, null, 2)
+    : `denolith ${versions.denolith} (deno ${versions.deno}, V8 ${versions.v8})`;
 }
 
 if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -4,7 +4,7 @@ import { UsageError } from "./cli/command_line.ts";
 import { StorageError } from "./lvm/error.ts";
 import { execute } from "./cli/worker.ts";
 import { main } from "./main.ts";
-import { collectPrinted } from "./tests/fake/subcommand.ts";
+import { collectPrinted, SubcommandFolder } from "./tests/fake/subcommand.ts";
 
 /** Runs a command line, with the bodies of subcommands in this process. */
 async function run(...args: string[]) {
@@ -35,32 +35,32 @@ Deno.test("main() runs a subcommand that accesses nothing without a sandbox", as
   const { status, output, sandboxed } = await run("version");
   assertEquals([status, sandboxed], [0, []]);
   assertMatch(output, /^denolith \d+\.\d+\.\d+ \(deno \d+\.\d+\.\d+, V8 /);
+  assertEquals(Object.keys(JSON.parse((await run("--version", "--json")).output)), ["denolith", "deno", "v8"]);
 });
 
 Deno.test("main() runs other subcommands in the sandbox, and prints their errors", async () => {
   const { status, log, sandboxed } = await run("status", "--node-name", "n1", "--kubeconfig", "/nowhere");
   assertMatch(log, /^denolith: reading \/nowhere: /);
   assertEquals([status, sandboxed], [1, []], "it cannot tell the permissions");
-  const refused = await run("standalone", "--node-id", "n1");
-  assertEquals(refused.sandboxed.map(({ name, flags }) => [name, flags["node-id"]]), [["standalone", "n1"]]);
-  assertMatch(refused.log, /^denolith: --volume-groups is required; /);
-  assertEquals(refused.status, 2);
+  await using folder = await SubcommandFolder.create("http://127.0.0.1:1");
+  const failed = await run("status", "--node-name", "n1", "--kubeconfig", folder.kubeconfig);
+  assertEquals(failed.sandboxed.map(({ name, flags }) => [name, flags["node-name"]]), [["status", "n1"]]);
+  assertEquals(failed.status, 1);
 });
 
 Deno.test("main() checks all flags first, and ends with status 2 for a wrong one, wherever it is found", async () => {
   const wrong = await run("standalone", "--volume-groups", "/(/", "--log-level", "loud");
   assertMatch(wrong.log, /^denolith: standalone: .*--volume-groups "\/\(\/"[^]*--log-level "loud"/);
   assertEquals([wrong.status, wrong.sandboxed], [2, []]);
-  await using _printed = collectPrinted();
-  const flags = { "log-level": "info", "log-format": "text", "volume-groups": "data", endpoint: "csi" };
-  const end = AbortSignal.abort();
-  assertEquals(await execute({ name: "standalone", flags }, end), 2, "a StorageError InvalidArgument");
+  const missing = await run("standalone", "--log-level", "loud");
+  assertMatch(missing.log, /--volume-groups is required; "denolith status" lists .*; --log-level "loud": must be/);
+  assertEquals([missing.status, missing.sandboxed], [2, []]);
 });
 
 Deno.test("main() ends with status 2 for what the user asked wrongly, and with status 1 for what failed", async () => {
   const errors: [unknown, number][] = [
     [new UsageError("no such flag"), 2],
-    [new StorageError("InvalidArgument", "endpoint: must be a path"), 2],
+    [new StorageError("InvalidArgument", "no flag is to blame"), 1],
     [new StorageError("Unavailable", "lvm: not found"), 1],
     [Object.assign(new Error("it broke"), { kind: "InvalidArgument" }), 1],
     ["a text", 1],

@@ -1,12 +1,13 @@
 /**
- * The command line: parses subcommands and their flags, and formats the help.
+ * The command line: what a table of subcommands consists of, and the parser of subcommands and their flags. The help, the man
+ * page and the completion of shells in `help/` come from the same table.
  *
  * @module
  */
 
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
-import { StorageError } from "../lvm/error.ts";
+import { levenshteinDistance } from "@std/text/levenshtein-distance";
 import type { AccessScope } from "./permissions.ts";
 
 /** A flag of a subcommand. */
@@ -17,12 +18,22 @@ export interface Flag {
   readonly help: string;
   /** Returns the value of a flag that is not given. */
   readonly default?: () => string;
-  /** Checks a value, see {@linkcode Check}. Without it, any text is accepted. */
+  /** What the help says of a default that depends on the machine or the environment. */
+  readonly defaultName?: string;
+  /** Environment variable that changes the default. */
+  readonly variable?: string;
+  /** What a user can do who does not know a value; makes the flag required. */
+  readonly required?: string;
+  /** Flag without which this one has no effect, so that it is refused. */
+  readonly needs?: string;
+  /** Flag that cannot be given together with this one. */
+  readonly excludes?: string;
+  /** Checks a value, see {@linkcode Check}. A flag with a value has one. */
   readonly check?: Check;
   /** One letter that stands for the flag after a single dash. */
   readonly short?: string;
-  /** The values that it accepts, where they are few; for the completion of shells. */
-  readonly words?: readonly string[];
+  /** The values that shells propose. */
+  readonly candidates?: Candidates;
 }
 
 /**
@@ -33,6 +44,15 @@ export interface Flag {
  */
 export type Check = (value: string, field: string) => unknown;
 
+/** Values that shells propose: words, files, directories, contexts of the kubeconfig, or names of a kind of object. */
+export type Candidates =
+  | readonly string[]
+  | { readonly list: readonly string[] }
+  | { readonly resource: "lvmnodes" | "namespaces" | "persistentvolumeclaims" }
+  | "files"
+  | "directories"
+  | "contexts";
+
 /** The positional argument of a subcommand. */
 export interface Argument {
   /** Placeholder in the help, in capitals. */
@@ -41,25 +61,12 @@ export interface Argument {
   readonly help: string;
   /** Checks its value, see {@linkcode Check}. */
   readonly check?: Check;
-  /** The values that it accepts, where they are few; for the completion of shells. */
-  readonly words?: readonly string[];
-  /** The resource whose names it accepts, as of `kubectl get`; for the completion of shells. */
-  readonly resource?: string;
+  /** The values that shells propose. */
+  readonly candidates?: Candidates;
 }
 
 /** Values of the flags that are given or have a default, by name, and of the argument, by its placeholder. */
 export type Flags = Readonly<Record<string, string>>;
-
-/** A program with subcommands, for its help and its messages. */
-export interface Program {
-  /** Its name, as users type it. */
-  readonly name: string;
-  /** Description of one line. */
-  readonly summary: string;
-}
-
-/** The driver. */
-const DENOLITH: Program = { name: "denolith", summary: "denolith: a CSI driver for node-local LVM storage" };
 
 /** What the help says of a subcommand. */
 export interface SubcommandHelp {
@@ -67,6 +74,8 @@ export interface SubcommandHelp {
   readonly summary: string;
   /** Description for its own help: paragraphs, separated by empty lines. */
   readonly about: string;
+  /** When the exit status is 0 and when 1, as ends of a sentence; absent if it only prints a text. */
+  readonly exit?: { readonly success: string; readonly failure: string };
   /** Positional argument, which is required. */
   readonly argument?: Argument;
   /** Flags by name. */
@@ -75,30 +84,64 @@ export interface SubcommandHelp {
   readonly example?: string;
 }
 
-/** A subcommand whose body runs in the worker. */
-interface WorkingSubcommand extends SubcommandHelp {
-  /** Returns what its body may access. The worker is permitted no more. */
-  access(flags: Flags): Promise<AccessScope>;
-}
-
-/** A subcommand that only prints a text. */
-interface PrintingSubcommand extends SubcommandHelp {
-  readonly access?: undefined;
-  /** Returns the text. */
-  text(): string;
-}
-
 /** A subcommand. */
-export type Subcommand = WorkingSubcommand | PrintingSubcommand;
-
-/** Width of the help, in columns. */
-const MAX_COLUMNS = 100;
-
-/** Width of the left column of a table in the help, in columns. */
-const MAX_LEFT_COLUMNS = 30;
+export interface Subcommand extends SubcommandHelp {
+  /** Returns what its body may access, and the worker is permitted no more. Without it, the subcommand prints a text. */
+  access?(flags: Flags): Promise<AccessScope>;
+  /** Checks flags together. It reads nothing. @throws {Error} for values that do not fit each other */
+  check?(flags: Flags): unknown;
+}
 
 /** Subcommands by name. */
 export type Subcommands<S extends SubcommandHelp = Subcommand> = Readonly<Record<string, S>>;
+
+/** A subject of the help. */
+export interface Topic {
+  /** Description of one line, for the list of topics. */
+  readonly summary: string;
+  /** Paragraphs, separated by empty lines. */
+  readonly about: string;
+  /** Words with their meanings, after the paragraphs. */
+  readonly rows?: readonly (readonly [word: string, meaning: string])[];
+}
+
+/** A program with subcommands. */
+export interface Program {
+  /** Its name, as users type it. */
+  readonly name: string;
+  /** Its file. */
+  readonly executable: string;
+  /** Description of one line. */
+  readonly summary: string;
+  /** Its subcommands by name, in the order of the help. */
+  readonly commands: Subcommands<SubcommandHelp & Pick<Subcommand, "check">>;
+  /** Further subjects of the help, by name. */
+  readonly topics: Readonly<Record<string, Topic>>;
+}
+
+/** The exit statuses. All that names or explains one has it from here. */
+export const EXIT = { success: 0, failure: 1, usage: 2 } as const;
+
+/** The meanings of the exit statuses, for documents. Those of signals are the shell's. */
+export const EXIT_MEANINGS: readonly (readonly [status: string, meaning: string])[] = [
+  [`${EXIT.success}`, "The command did what it was asked to do. What that is, the help of the command says."],
+  [`${EXIT.failure}`, "It did not. Standard error says why, unless the output itself does."],
+  [
+    `${EXIT.usage}`,
+    "The command line is wrong. No file, socket, API server or other program was reached for. Standard error names " +
+    "each wrong flag, its value, and what is accepted.",
+  ],
+  [
+    "128 + N",
+    "Signal N ended it at once, such as 2, by a second Ctrl-C: 130. Processes that serve wait for their calls.",
+  ],
+];
+
+/** The flags that every subcommand has. */
+export const STANDARD_FLAGS: Readonly<Record<"help" | "version", Flag>> = {
+  help: { short: "h", help: "Show this help" },
+  version: { short: "V", help: "Print the version" },
+};
 
 /** An error in the command line, as opposed to a failure of the subcommand. */
 export class UsageError extends Error {}
@@ -108,21 +151,25 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Runs a function and prints its error, if any, on standard error. @returns the exit status */
-export async function exitStatusOf(body: () => Promise<number>, { name }: Program = DENOLITH): Promise<number> {
+/**
+ * Runs a function and prints its error, if any, on standard error.
+ *
+ * @param program its name, with which the message begins
+ * @returns the exit status
+ */
+export async function exitStatusOf(body: () => Promise<number>, program = "denolith"): Promise<number> {
   try {
     return await body();
   } catch (error) {
-    console.error(`${name}: ${messageOf(error)}`);
-    if (error instanceof UsageError) return 2;
-    return error instanceof StorageError && error.kind === "InvalidArgument" ? 2 : 1;
+    console.error(`${program}: ${messageOf(error)}`);
+    return error instanceof UsageError ? EXIT.usage : EXIT.failure;
   }
 }
 
-/** A parsed command line: a subcommand with its flags, or the help. */
+/** A parsed command line: a subcommand with its flags, or the help of a subcommand, a topic, or the program. */
 export type Request =
   | { readonly kind: "run"; readonly name: string; readonly flags: Flags }
-  | { readonly kind: "help"; readonly text: string; readonly isRequested: boolean };
+  | { readonly kind: "help"; readonly topic?: string; readonly isRequested: boolean };
 
 /**
  * Parses a command line.
@@ -131,72 +178,98 @@ export type Request =
  * @returns the request; that for the version is the subcommand `version`
  * @throws {UsageError} for an unknown subcommand or flag, a missing value, or an unexpected argument
  */
-export function parseCommandLine(
-  subcommands: Subcommands<SubcommandHelp>,
-  args: readonly string[],
-  program: Program = DENOLITH,
-): Request {
+export function parseCommandLine(program: Program, args: readonly string[]): Request {
   const [name, ...rest] = args;
-  if (name === undefined) return { kind: "help", text: commandsHelp(subcommands, program), isRequested: false };
-  if (HELP.includes(name)) return { kind: "help", text: helpText(subcommands, rest, program), isRequested: true };
-  if (name === "--version" || name === "-V") return VERSION_REQUEST;
-  const subcommand = requireSubcommand(subcommands, name);
-  const flags = parseFlags(name, subcommand, rest);
-  if (flags === "version") return VERSION_REQUEST;
-  return flags === "help"
-    ? { kind: "help", text: subcommandHelp(name, subcommand, program), isRequested: true }
-    : { kind: "run", name, flags };
+  if (name === undefined) return { kind: "help", isRequested: false };
+  if (HELP.includes(name)) return parseHelp(program, rest);
+  if (name === "--version" || name === "-V") return parseCommandLine(program, ["version", ...rest]);
+  if (name.startsWith("-")) {
+    throw new UsageError(
+      `unknown flag ${name} in the place of a command; its flags stand behind it: ${program.name} COMMAND [flags]`,
+    );
+  }
+  const { commands } = program;
+  if (!Object.hasOwn(commands, name)) throw unknownCommand(program, name, [...Object.keys(commands), "help"]);
+  const flags = parseFlags(program, name, rest);
+  if (flags === "help") return { kind: "help", topic: name, isRequested: true };
+  return flags === "version" ? { kind: "run", name: "version", flags: {} } : { kind: "run", name, flags };
 }
 
-/** The words that ask for help, alone or followed by a subcommand. */
-const HELP = ["help", "--help", "-h"];
+/** The words that ask for help, alone or followed by a subcommand or a topic. */
+export const HELP: readonly string[] = ["help", "--help", "-h"];
 
-const VERSION_REQUEST: Request = { kind: "run", name: "version", flags: {} };
-
-/** Returns the help of a subcommand, or that of the program without one. */
-function helpText(
-  subcommands: Subcommands<SubcommandHelp>,
-  [topic, unexpected]: readonly string[],
-  program: Program,
-): string {
+function parseHelp(program: Program, [topic, unexpected]: readonly string[]): Request {
   if (unexpected !== undefined) throw new UsageError(`help: unexpected argument ${JSON.stringify(unexpected)}`);
-  if (topic === undefined || HELP.includes(topic)) return commandsHelp(subcommands, program);
-  return subcommandHelp(topic, requireSubcommand(subcommands, topic), program);
+  if (topic === undefined || HELP.includes(topic)) return { kind: "help", isRequested: true };
+  const known = [...Object.keys(program.commands), ...Object.keys(program.topics)];
+  if (!known.includes(topic)) throw unknownCommand(program, topic, known);
+  return { kind: "help", topic, isRequested: true };
 }
 
-function requireSubcommand<S extends SubcommandHelp>(subcommands: Subcommands<S>, name: string): S {
-  if (Object.hasOwn(subcommands, name)) return subcommands[name]!;
-  throw new UsageError(
-    `unknown command ${JSON.stringify(name)}; did you mean ${closestString(name, Object.keys(subcommands))}?`,
+function unknownCommand({ name }: Program, word: string, known: readonly string[]): UsageError {
+  return new UsageError(
+    `unknown command ${JSON.stringify(word)}; ${didYouMean(word, known) ?? `see "${name} help"`}`,
   );
+}
+
+/** Returns a question about the nearest of several words, if one is near. */
+function didYouMean(word: string, known: readonly string[], prefix = ""): string | undefined {
+  const longer = known.find((one) => word.length >= 3 && one.startsWith(word));
+  const near = longer ?? closestString(word, [...known]);
+  const maxDistance = word.length < 4 ? 1 : Math.max(2, Math.floor(word.length / 3)); // two letters that are swapped are 2
+  const isNear = longer !== undefined || levenshteinDistance(word, near) <= maxDistance;
+  return word !== "" && isNear ? `did you mean ${prefix}${near}?` : undefined;
 }
 
 /**
  * Checks the values of all flags and of the argument, before anything else is done with them.
  *
  * @param name the name of the subcommand
- * @throws {UsageError} with every wrong value
+ * @throws {UsageError} with everything that is wrong
  */
 export async function checkFlags(
   name: string,
-  { argument, flags: known }: SubcommandHelp,
+  subcommand: SubcommandHelp & Pick<Subcommand, "check">,
   flags: Flags,
 ): Promise<void> {
+  const { argument, flags: known, check } = subcommand;
   const checks = [
-    ...(argument === undefined ? [] : [[argument.name, argument.name, argument.check] as const]),
-    ...Object.entries(known).map(([flag, { check }]) => [flag, `--${flag}`, check] as const),
+    ...(argument === undefined ? [] : [[argument.name, argument.name, argument] as const]),
+    ...Object.entries(known).map(([key, flag]) => [key, `--${key}`, flag] as const),
   ];
-  const errors = await Promise.all(checks.map(async ([key, field, check]) => {
+  const wrong = (await Promise.all(checks.map(async ([key, field, flag]) => {
     const value = flags[key];
-    if (value === undefined) return [];
-    try {
-      await check?.(value, field);
-      return [];
-    } catch (error) {
-      return [messageOf(error)];
-    }
-  }));
-  if (errors.flat().length > 0) throw new UsageError(`${name}: ${errors.flat().join("; ")}`);
+    const together = wrongTogether(field, flag, flags, value !== undefined);
+    if (value === undefined) return together;
+    const message = await messageOfFailure(() => flag.check?.(value, field));
+    return message === undefined ? together : [message + originOf(flag, value), ...together];
+  }))).flat();
+  const all = wrong.length > 0 ? wrong : [await messageOfFailure(() => check?.(flags)) ?? []].flat();
+  if (all.length > 0) throw new UsageError(`${name}: ${all.join("; ")}`);
+}
+
+/** Returns what is wrong about a flag beside its value: whether it, and which other ones, are given. */
+function wrongTogether(field: string, flag: Partial<Flag>, flags: Flags, isGiven: boolean): string[] {
+  const { required, needs, excludes } = flag;
+  if (!isGiven) return required === undefined ? [] : [`${field} is required; ${required}`];
+  return [
+    ...(needs === undefined || flags[needs] !== undefined ? [] : [`${field} has no effect without --${needs}`]),
+    ...(excludes === undefined || flags[excludes] === undefined ? [] : [`${field} excludes --${excludes}`]),
+  ];
+}
+
+/** Returns where a value comes from that the user did not give as a flag. */
+function originOf({ variable }: Partial<Flag>, value: string): string {
+  return variable !== undefined && Deno.env.get(variable) === value ? ` (from the environment: ${variable})` : "";
+}
+
+async function messageOfFailure(run: () => unknown): Promise<string | undefined> {
+  try {
+    await run();
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
 }
 
 /** Returns the arguments with the value of a short flag in a word of its own: `-nshop` and `-n=shop` are `-n shop`. */
@@ -208,11 +281,13 @@ function separateShortValues({ flags }: SubcommandHelp, args: readonly string[])
   });
 }
 
-function parseFlags(name: string, subcommand: SubcommandHelp, args: readonly string[]): Flags | "help" | "version" {
+function parseFlags(program: Program, name: string, args: readonly string[]): Flags | "help" | "version" {
+  const subcommand = program.commands[name]!;
   const known = Object.keys(subcommand.flags);
   const flagsWithValue = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
   const switches = known.filter((flag) => subcommand.flags[flag]!.value === undefined);
   requireSwitchValues(name, switches, args);
+  requireValues(name, subcommand, args);
   const { argument } = subcommand;
   const parsed = parseArgs(separateShortValues(subcommand, args), {
     string: ["_", ...flagsWithValue],
@@ -228,9 +303,8 @@ function parseFlags(name: string, subcommand: SubcommandHelp, args: readonly str
     unknown: (arg) => {
       if (!arg.startsWith("-")) return; // positional arguments are counted below
       const flag = arg.replace(/=.*$/s, "");
-      throw new UsageError(
-        `${name}: unknown flag ${flag}; did you mean --${closestString(flag.replace(/^-+/, ""), [...known, "help"])}?`,
-      );
+      const near = didYouMean(flag.replace(/^-+/, ""), [...known, "help"], "--");
+      throw new UsageError(`${name}: unknown flag ${flag}; ${near ?? `see "${program.name} help ${name}"`}`);
     },
   });
   if (parsed.help === true) return "help";
@@ -254,6 +328,16 @@ function parseFlags(name: string, subcommand: SubcommandHelp, args: readonly str
   ]);
 }
 
+/** Refuses a flag with an empty value in a word of its own, which parseArgs() takes for an argument. */
+function requireValues(name: string, { flags }: SubcommandHelp, args: readonly string[]): void {
+  for (const [flag, { short, value }] of Object.entries(flags)) {
+    const isFlag = (arg: string) => arg === `--${flag}` || (short !== undefined && arg === `-${short}`);
+    if (value !== undefined && args.some((arg, index) => isFlag(arg) && args[index + 1] === "")) {
+      throw new UsageError(`${name}: --${flag} needs a value`);
+    }
+  }
+}
+
 /** Refuses a switch with a value, of which parseArgs() takes any but `false` for `true`. */
 function requireSwitchValues(name: string, switches: readonly string[], args: readonly string[]): void {
   for (const arg of args) {
@@ -261,71 +345,4 @@ function requireSwitchValues(name: string, switches: readonly string[], args: re
     if (flag === undefined || !switches.includes(flag) || value === "true" || value === "false") continue;
     throw new UsageError(`${name}: --${flag} ${JSON.stringify(value)}: is a switch, and takes no value`);
   }
-}
-
-function subcommandHelp(name: string, { about, argument, flags, example }: SubcommandHelp, program: Program): string {
-  const rows = Object.entries(flags).map(([flag, { value, help, short, default: byDefault }]) =>
-    [
-      `  ${short === undefined ? "" : `-${short}, `}--${flag}${value === undefined ? "" : " " + value}`,
-      `${help}${byDefault === undefined ? "" : ` (default ${byDefault()})`}`,
-    ] as const
-  );
-  return [
-    `Usage: ${program.name} ${name}${argument === undefined ? "" : ` ${argument.name}`}${
-      rows.length === 0 ? "" : " [flags]"
-    }`,
-    "",
-    ...wrap(about, MAX_COLUMNS),
-    "",
-    ...(argument === undefined ? [] : [...formatTable([[`  ${argument.name}`, argument.help]]), ""]),
-    "Flags:",
-    ...formatTable([...rows, ...COMMON_ROWS]),
-    ...(example === undefined ? [] : ["", "Example:", `  ${example}`]),
-  ].join("\n");
-}
-
-/** The flags that every subcommand has, as its help shows them. */
-const COMMON_ROWS = [["  -h, --help", "Show this help"], ["  -V, --version", "Print the version"]] as const;
-
-function commandsHelp(subcommands: Subcommands<SubcommandHelp>, { name: program, summary }: Program): string {
-  return [
-    summary,
-    "",
-    `Usage: ${program} COMMAND [flags]`,
-    "",
-    "Commands:",
-    ...formatTable([
-      ...Object.entries(subcommands).map(([name, { summary }]) => [`  ${name}`, summary] as const),
-      ["  help", "Show the help of a command"],
-    ]),
-    "",
-    "Flags:",
-    ...formatTable(COMMON_ROWS),
-    "",
-    `Use "${program} COMMAND --help" or "${program} help COMMAND" for more information about a command.`,
-  ].join("\n");
-}
-
-/** Formats rows in two columns. A left cell that is wider than its column stands on a line of its own. */
-function formatTable(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.min(Math.max(...rows.map(([left]) => left.length)), MAX_LEFT_COLUMNS) + 2;
-  const indent = " ".repeat(width);
-  return rows.flatMap(([left, right]) => {
-    const [first = "", ...rest] = wrap(right, MAX_COLUMNS - width);
-    const firstLines = left.length + 2 > width ? [left, indent + first] : [left.padEnd(width) + first];
-    return [...firstLines, ...rest.map((line) => indent + line)];
-  });
-}
-
-/** Breaks a text into lines of at most so many columns. Line feeds of the text stay. */
-function wrap(text: string, columns: number): string[] {
-  return text.split("\n").flatMap((paragraph) => {
-    const lines: string[] = [];
-    for (const word of paragraph.split(" ")) {
-      const line = lines.at(-1);
-      if (line === undefined || line.length + 1 + word.length > columns) lines.push(word);
-      else lines[lines.length - 1] = `${line} ${word}`;
-    }
-    return lines;
-  });
 }

@@ -1,5 +1,5 @@
-import { assertEquals, assertThrows } from "@std/assert";
-import { parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { checkFlags, EXIT, parseCommandLine, type Program, type Subcommands, UsageError } from "./command_line.ts";
 
 const SUBCOMMANDS: Subcommands = {
   serve: {
@@ -11,19 +11,25 @@ const SUBCOMMANDS: Subcommands = {
       quiet: { help: "say less" },
     },
     example: "x serve --quiet",
-    text: () => "",
   },
   look: {
     summary: "look",
     about: "Looks.",
     argument: { name: "PLACE", help: "where to look" },
     flags: { long: { help: "for long" } },
-    text: () => "",
   },
 };
 
+const X: Program = {
+  name: "x",
+  executable: "x",
+  summary: "x: a program",
+  commands: { ...SUBCOMMANDS, version: { summary: "", about: "", flags: { json: { help: "" } } } },
+  topics: { places: { summary: "", about: "" } },
+};
+
 function flagsOf(...args: string[]): unknown {
-  const request = parseCommandLine(SUBCOMMANDS, ["serve", ...args]);
+  const request = parseCommandLine(X, ["serve", ...args]);
   return request.kind === "run" ? request.flags : request.kind;
 }
 
@@ -38,46 +44,65 @@ Deno.test("parseCommandLine(): a flag that is not given is absent, or has its de
 });
 
 Deno.test("parseCommandLine(): an argument has to be named, once, before flags or after them", () => {
-  const parse = (...args: string[]) => parseCommandLine(SUBCOMMANDS, ["look", ...args]);
+  const parse = (...args: string[]) => parseCommandLine(X, ["look", ...args]);
   const here = { kind: "run", name: "look", flags: { PLACE: "here", long: "true" } };
   assertEquals([parse("here", "--long"), parse("--long", "here")], [here, here]);
   assertEquals(parse("007"), { kind: "run", name: "look", flags: { PLACE: "007" } });
   assertThrows(() => parse("--long"), UsageError, "look: PLACE is missing");
   assertThrows(() => parse("here", "there"), UsageError, 'look: unexpected argument "there"');
   assertThrows(() => parse("here", "--lang"), UsageError, "unknown flag --lang");
-  const help = parse("--help");
-  assertEquals(
-    help.kind === "help" && help.text.split("\n").slice(0, 5),
-    ["Usage: denolith look PLACE [flags]", "", "Looks.", "", "  PLACE  where to look"],
-  );
+  assertEquals(parse("--help"), { kind: "help", topic: "look", isRequested: true });
 });
 
 Deno.test("parseCommandLine(): refuses unknown commands and flags, and suggests the nearest one", () => {
   const cases: [string[], string][] = [
     [["--config"], "serve: --config needs a value"],
     [["--config="], "serve: --config needs a value"],
+    [["--config", ""], "serve: --config needs a value"],
     [["--config", "a", "--config", "b"], "serve: --config is given more than once"],
     [["more"], `serve: unexpected argument "more"`],
     [["--quite"], "serve: unknown flag --quite; did you mean --quiet?"],
     [["--adress=x"], "serve: unknown flag --adress; did you mean --address?"],
-    [["-q"], "serve: unknown flag -q"],
+    [["-q"], 'serve: unknown flag -q; see "x help serve"'],
+    [["--frobnicate"], 'serve: unknown flag --frobnicate; see "x help serve"'],
+    [["--con", "a"], "serve: unknown flag --con; did you mean --config?"],
   ];
   for (const [args, words] of cases) assertThrows(() => flagsOf(...args), UsageError, words);
-  assertThrows(() => parseCommandLine(SUBCOMMANDS, ["toString"]), UsageError, "did you mean serve?");
+  for (
+    const [word, words] of [["toString", 'see "x help"'], ["serv", "did you mean serve?"], [
+      "hlep",
+      "did you mean help?",
+    ], ["", 'see "x help"']]
+  ) {
+    assertThrows(() => parseCommandLine(X, [word!]), UsageError, `unknown command ${JSON.stringify(word)}; ${words}`);
+  }
+  assertThrows(
+    () => parseCommandLine(X, ["--quiet", "serve"]),
+    UsageError,
+    "unknown flag --quiet in the place of a command",
+  );
 });
 
-Deno.test("parseCommandLine(): help of a subcommand, and the version, can be asked for in every usual way", () => {
-  const parse = (...args: string[]) => parseCommandLine(SUBCOMMANDS, args);
-  const help = parse("serve", "--help");
-  for (const args of [["help", "serve"], ["--help", "serve"], ["-h", "serve"], ["serve", "-h"]]) {
+Deno.test("parseCommandLine(): help of a subcommand or a topic, and the version, can be asked for in every usual way", () => {
+  const parse = (...args: string[]) => parseCommandLine(X, args);
+  const help = { kind: "help" as const, topic: "serve", isRequested: true };
+  for (const args of [["help", "serve"], ["--help", "serve"], ["-h", "serve"], ["serve", "-h"], ["serve", "--help"]]) {
     assertEquals(parse(...args), help, args.join(" "));
   }
-  for (const args of [["help"], ["--help"], ["help", "help"]]) assertEquals(parse(...args), parse("-h"));
+  assertEquals(parse("help", "places"), { ...help, topic: "places" });
+  for (const args of [["help"], ["--help"], ["-h"], ["help", "help"]]) {
+    assertEquals(parse(...args), { kind: "help", isRequested: true });
+  }
+  assertEquals(parse(), { kind: "help", isRequested: false });
   const version = { kind: "run" as const, name: "version", flags: {} };
   for (const args of [["--version"], ["-V"], ["serve", "--version"], ["look", "-V"]]) {
     assertEquals(parse(...args), version, args.join(" "));
   }
+  assertEquals(parse("--version", "--json"), { ...version, flags: { json: "true" } });
+  assertThrows(() => parse("--version", "now"), UsageError, 'version: unexpected argument "now"');
   assertThrows(() => parse("help", "serv"), UsageError, 'unknown command "serv"; did you mean serve?');
+  assertThrows(() => parse("help", "plases"), UsageError, 'unknown command "plases"; did you mean places?');
+  assertThrows(() => parse("help", "nonsense"), UsageError, 'unknown command "nonsense"; see "x help"');
   assertThrows(() => parse("help", "serve", "now"), UsageError, 'help: unexpected argument "now"');
 });
 
@@ -87,41 +112,26 @@ Deno.test("parseCommandLine(): a switch takes no value but true or false", () =>
   assertThrows(() => flagsOf("--quiet=much"), UsageError, 'serve: --quiet "much": is a switch, and takes no value');
 });
 
-Deno.test("parseCommandLine(): help shows each flag with its default", () => {
-  assertEquals(parseCommandLine(SUBCOMMANDS, ["serve", "--help"]), {
-    kind: "help",
-    isRequested: true,
-    text: `Usage: denolith serve [flags]
-
-Serves.
-
-Flags:
-  --address ADDRESS  where (default :1)
-  --config PATH      how
-  --quiet            say less
-  -h, --help         Show this help
-  -V, --version      Print the version
-
-Example:
-  x serve --quiet`,
-  });
-});
-
-Deno.test("parseCommandLine(): help is wrapped at 100 columns, and a long flag has a line of its own", () => {
-  const help = "word ".repeat(40).trim();
-  const subcommands: Subcommands = {
-    serve: {
-      summary: help,
-      about: `${help}\n\n${help}`,
-      flags: { "a-flag-with-a-long-name": { value: "PERCENTAGE", help, default: () => "1" }, short: { help } },
-      text: () => "",
+Deno.test("checkFlags(): a required flag, one that has no effect alone, and two that exclude each other are judged", async () => {
+  const command = {
+    ...{ summary: "", about: "" },
+    flags: {
+      place: { value: "PLACE", help: "", required: '"x look" lists some' },
+      force: { help: "", needs: "place" },
+      watch: { help: "", excludes: "force" },
     },
   };
-  for (const args of [["--help"], ["serve", "--help"]]) {
-    const request = parseCommandLine(subcommands, args);
-    const lines = request.kind === "help" ? request.text.split("\n") : [];
-    assertEquals(lines.filter((line) => line.length > 100), []);
-    assertEquals(lines.join(" ").split(/\s+/).filter((word) => word === "word").length, args.length === 1 ? 40 : 160);
-    assertEquals(lines.includes("  --a-flag-with-a-long-name PERCENTAGE"), args.length === 2);
+  await checkFlags("go", command, { place: "here", force: "true" });
+  const cases: [Record<string, string>, string][] = [
+    [{}, 'go: --place is required; "x look" lists some'],
+    [{ force: "true" }, 'go: --place is required; "x look" lists some; --force has no effect without --place'],
+    [{ place: "here", force: "true", watch: "true" }, "go: --watch excludes --force"],
+  ];
+  for (const [flags, words] of cases) {
+    assertEquals((await assertRejects(() => checkFlags("go", command, flags), UsageError)).message, words);
   }
+});
+
+Deno.test("the exit statuses are those of the documents", () => {
+  assertEquals(EXIT, { success: 0, failure: 1, usage: 2 });
 });

@@ -4,7 +4,6 @@
  * @module
  */
 
-import manifest from "../deno.json" with { type: "json" };
 import { parseMountRoots, socketPath } from "../csi/driver_options.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
@@ -12,37 +11,51 @@ import { apiAccess, clusterAccess } from "./api_access.ts";
 import type { Flag, Flags, Subcommand, Subcommands } from "./command_line.ts";
 import {
   checkGroupList,
+  choice,
   CLUSTER_FLAGS,
   COMMON_FLAGS,
+  CONTROLLER_NAMES,
   controllerNames,
+  HOST_NAME,
   httpFlag,
+  inWords,
   labelNames,
   LOG_FLAGS,
   lvmSettings,
   MACHINE_FLAGS,
   namespaceName,
   processName,
+  reasonText,
+  SHELLS,
   THIN_POOL_FLAGS,
 } from "./flags.ts";
 import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
 import { type AccessScope, SHELL_ENVIRONMENT } from "./permissions.ts";
+
+/** When a process that serves ends well. */
+const SERVES = {
+  success: "it was asked to end, and completed the calls in progress",
+  failure: "it could not start or go on, or calls did not complete in time",
+};
 
 const standalone: Subcommand = {
   summary: "Serve all CSI services on one socket, for a plain host or any orchestrator",
   about: "Serves the CSI Identity, Controller and Node services on a Unix socket. All state is in LVM tags, so the " +
     "driver can be stopped, replaced and started at any time. On SIGTERM or SIGINT, it completes the calls in " +
     "progress and exits.",
+  exit: SERVES,
   flags: {
     endpoint: COMMON_FLAGS.endpoint,
     "node-id": {
       value: "NAME",
       help: "Name of this node in CSI topologies",
-      default: () => Deno.hostname(),
+      ...HOST_NAME,
       check: requireNodeId,
     },
     "volume-groups": {
       value: "LIST",
       help: "Volume groups to create volumes in: names, or /patterns/, separated by commas (required)",
+      required: '"denolith status" lists those of this host',
       check: checkGroupList,
     },
     "mount-roots": {
@@ -50,6 +63,7 @@ const standalone: Subcommand = {
       help: "Directories below which volumes may be staged and published, separated by commas",
       default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
       check: parseMountRoots,
+      candidates: "directories",
     },
     ...MACHINE_FLAGS,
     "driver-name": COMMON_FLAGS["driver-name"],
@@ -68,11 +82,12 @@ const node: Subcommand = {
   about: "Serves the CSI Identity and Node services and registers with kubelet. Creates, extends and removes the " +
     "logical volumes that the LVMVolumes and LVMSnapshots of this node ask for, and reports the volume groups of the " +
     "node in its LVMNode.",
+  exit: SERVES,
   flags: {
     "node-name": {
       value: "NAME",
       help: "Name of the Node object of this node",
-      default: () => Deno.hostname(),
+      ...HOST_NAME,
       check: requireNodeId,
     },
     namespace: {
@@ -86,6 +101,7 @@ const node: Subcommand = {
       help: "Root directory of kubelet, as its --root-dir",
       default: () => "/var/lib/kubelet",
       check: parseKubeletDir,
+      candidates: "directories",
     },
     "volume-groups": {
       value: "LIST",
@@ -115,6 +131,7 @@ const node: Subcommand = {
     "http-address": httpFlag(":9808"),
   },
   example: "denolith node --node-name worker-1 --kubeconfig /etc/denolith/kubeconfig",
+  check: kubeletPaths, // both flags of it are part of the socket's path, which has a maximum length
   access: nodeAccess,
 };
 
@@ -125,6 +142,7 @@ const controller: Subcommand = {
     "and capacity. The first three do the work of csi-provisioner, csi-resizer and csi-snapshotter, under the same " +
     "Leases, so that either can replace the other. The last one publishes CSIStorageCapacities for the " +
     "scheduler. Needs no privileges on the host.",
+  exit: SERVES,
   flags: {
     endpoint: COMMON_FLAGS.endpoint,
     namespace: {
@@ -136,7 +154,7 @@ const controller: Subcommand = {
     identity: {
       value: "NAME",
       help: "Name of this process in Leases and events",
-      default: () => Deno.hostname(),
+      ...HOST_NAME,
       check: processName,
     },
     "disable-controllers": {
@@ -144,6 +162,7 @@ const controller: Subcommand = {
       help: "Controllers to leave to the official sidecars, separated by commas: provisioner, resizer, snapshotter, " +
         "capacity",
       check: controllerNames,
+      candidates: { list: CONTROLLER_NAMES },
     },
     ...CLUSTER_FLAGS,
     "http-address": httpFlag(":9809"),
@@ -156,8 +175,8 @@ const doctor: Subcommand = {
   summary: "Check this host for problems, and suggest remedies",
   about:
     "Checks the programs, kernel modules, locks, LVM filters, volume groups, metadata areas, thin pools, cgroups " +
-    "and udev of this host, and looks for what a crash left behind. Changes nothing.\n\n" +
-    "The exit status is 0 if no error is found, and 1 otherwise.",
+    "and udev of this host, and looks for what a crash left behind. Changes nothing.",
+  exit: { success: "no error is found", failure: "one is found" },
   flags: {
     "volume-groups": {
       value: "LIST",
@@ -176,8 +195,8 @@ const status: Subcommand = {
   summary: "Show the volume groups, thin pools, volumes and snapshots of this host",
   about:
     "Shows the volumes and snapshots of the driver on this host, the space that they use, and inconsistencies. With " +
-    "--node-name, compares them with the LVMVolumes and LVMSnapshots of the node. Changes nothing.\n\n" +
-    "The exit status is 0 if the state can be read, and 1 otherwise.",
+    "--node-name, compares them with the LVMVolumes and LVMSnapshots of the node. Changes nothing.",
+  exit: { success: "the state can be read", failure: "it cannot" },
   flags: {
     "volume-groups": {
       value: "LIST",
@@ -189,7 +208,7 @@ const status: Subcommand = {
       help: "Name of the Node object of this node; compare with its LVMVolumes",
       check: requireNodeId,
     },
-    kubeconfig: COMMON_FLAGS.kubeconfig,
+    kubeconfig: { ...COMMON_FLAGS.kubeconfig, needs: "node-name" },
     "thin-pool-overcommit": THIN_POOL_FLAGS["thin-pool-overcommit"],
     "driver-name": COMMON_FLAGS["driver-name"],
     json: { help: "Print JSON, with sizes in bytes" },
@@ -204,13 +223,18 @@ const forgetNode: Subcommand = {
     "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, and with --yes gives them up. The LVMNode is removed, " +
     "and each LVMVolume without a PersistentVolume. Every other LVMVolume becomes Lost, and its deletion no longer " +
     "waits for the node. The data on the disks of the node is not changed. A node that seems to be alive is refused.\n\n" +
-    "Run it as a cluster administrator, on any machine. The exit status is 1 if the node is refused.",
+    "Run it as a cluster administrator, on any machine.",
+  exit: {
+    success: "the node is given up, or shown without --yes",
+    failure: "the node is refused, or the cluster cannot be reached",
+  },
   argument: { name: "NODE", help: "Name of the node", check: requireNodeId },
   flags: {
     yes: { help: "Give up the node; without this flag, only show what is affected" },
     force: {
       value: "REASON",
       help: "Give up the node even if it seems to be alive; the reason is recorded in its volumes and snapshots",
+      check: reasonText,
     },
     kubeconfig: COMMON_FLAGS.kubeconfig,
     "driver-name": COMMON_FLAGS["driver-name"],
@@ -220,18 +244,27 @@ const forgetNode: Subcommand = {
   access: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiAccess(flags) }),
 };
 
+const completion: Subcommand = {
+  summary: "Print the completion script of a shell",
+  about:
+    "Prints a script that completes the commands of denolith, their flags, and the values of flags. The packaged " +
+    "files have it, too.",
+  argument: { name: "SHELL", help: inWords(SHELLS), ...choice(SHELLS) },
+  flags: {},
+  example: "denolith completion bash > /usr/local/share/bash-completion/completions/denolith",
+};
+
 const version: Subcommand = {
   summary: "Print the version",
   about: "Prints the versions of denolith and of its runtime.",
-  flags: {},
-  text: () => `denolith ${manifest.version} (deno ${Deno.version.deno}, V8 ${Deno.version.v8})`,
+  flags: { json: { help: "Print JSON" } },
 };
 
 /** The subcommands by name, in the order of the help. */
 export const SUBCOMMANDS: Subcommands = {
   ...{ standalone, node, controller, doctor, status },
   "forget-node": forgetNode,
-  version,
+  ...{ completion, version },
 };
 
 /** Returns a flag of the default IO limits by volume group. */

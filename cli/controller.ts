@@ -8,7 +8,7 @@ import manifest from "../deno.json" with { type: "json" };
 import { inProcessCsi } from "./in_process_csi.ts";
 import { apiClient } from "./api_client.ts";
 import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
-import type { Flags } from "./command_line.ts";
+import { EXIT, type Flags } from "./command_line.ts";
 import { type ControllerHandlers, controllerHandlers } from "../csi/controller.ts";
 import { Controller, Identity } from "../csi/proto/csi_pb.ts";
 import { requireDriverName, socketPath } from "../csi/driver_options.ts";
@@ -191,7 +191,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
   await events.stop(GRACE_MS);
-  return drained ? 0 : 1;
+  return drained ? EXIT.success : EXIT.failure;
 }
 
 function leaseNameOf(name: ControllerName, driver: string): string {

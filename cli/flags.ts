@@ -23,6 +23,9 @@ export const LOG_FORMATS = ["text", "json"] as const;
 /** The groups of controllers of `denolith controller`. */
 export const CONTROLLER_NAMES = ["provisioner", "resizer", "snapshotter", "capacity"] as const;
 
+/** The shells that have a completion script. */
+export const SHELLS = ["bash", "zsh", "fish"] as const;
+
 /** The name of a group of controllers. */
 export type ControllerName = (typeof CONTROLLER_NAMES)[number];
 
@@ -30,12 +33,19 @@ export type ControllerName = (typeof CONTROLLER_NAMES)[number];
 export const checkGroupList: Check = async (list, field) =>
   (await import("../csi/group_list.ts")).parseGroupList(list, field);
 
+/** The socket without `--endpoint` and CSI_ENDPOINT. */
+const DEFAULT_ENDPOINT = "unix:///run/denolith/csi.sock";
+
+/** Default of a flag for a name of this machine. */
+export const HOST_NAME = { default: () => Deno.hostname(), defaultName: "the host name" } as const;
+
 /** Flags that name the driver, its socket and the API server. */
 export const COMMON_FLAGS = {
   endpoint: {
     value: "unix:///PATH.sock",
     help: "Unix socket of the driver; the environment variable CSI_ENDPOINT changes the default",
-    default: () => Deno.env.get("CSI_ENDPOINT") ?? "unix:///run/denolith/csi.sock",
+    default: () => Deno.env.get("CSI_ENDPOINT") || DEFAULT_ENDPOINT,
+    ...{ defaultName: DEFAULT_ENDPOINT, variable: "CSI_ENDPOINT" },
     check: socketPath,
   },
   "driver-name": {
@@ -47,6 +57,8 @@ export const COMMON_FLAGS = {
   kubeconfig: {
     value: "PATH",
     help: "Path to a kubeconfig file; only required outside of a pod",
+    check: path,
+    candidates: "files",
   },
 } as const satisfies Record<string, Flag>;
 
@@ -56,13 +68,13 @@ export const LOG_FLAGS = {
     value: "LEVEL",
     help: "Lowest level to log: debug, info, warning or error",
     default: () => "info",
-    check: oneOf(LOG_LEVELS),
+    ...choice(LOG_LEVELS),
   },
   "log-format": {
     value: "FORMAT",
     help: "Format of the log on standard error: text or json",
     default: () => "text",
-    check: oneOf(LOG_FORMATS),
+    ...choice(LOG_FORMATS),
   },
 } as const satisfies Record<string, Flag>;
 
@@ -102,6 +114,7 @@ export const MACHINE_FLAGS = {
     value: "PATH",
     help: "Directory outside of /sys where cgroup v2 is mounted; without it, IO limits are recorded and not applied",
     check: (path) => cgroupRoot({ "cgroup-root": path }),
+    candidates: "directories",
   },
   "snapshot-autoextend": {
     value: "THRESHOLD:PERCENT",
@@ -184,6 +197,28 @@ export function oneOf<T extends string>(words: readonly T[]): (text: string, fie
   };
 }
 
+/** Returns the properties of a flag whose value is one of several words. */
+export function choice<T extends readonly string[]>(words: T): { check: Check; candidates: T } {
+  return { check: oneOf(words), candidates: words };
+}
+
+/** Returns the path of a file if it can be one. Whether there is a file, who reads it finds out. */
+export function path(text: string, field: string): string {
+  if (/^(?!-)\P{Cc}{1,4095}$/u.test(text)) return text;
+  throw new UsageError(
+    `${field} ${
+      quote(text)
+    }: must be a path of at most 4095 characters, without control characters and a dash at its ` +
+      "beginning",
+  );
+}
+
+/** Returns a reason if it can be recorded in objects, in one line of a few. */
+export function reasonText(text: string, field: string): string {
+  if (/\S/.test(text) && /^\P{Cc}{1,500}$/u.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be 1 to 500 characters on one line`);
+}
+
 /** Returns a parser of a whole number of percent. */
 export function percent(range: { readonly min: number; readonly max: number }) {
   return (text: string, field: string): number => {
@@ -241,6 +276,7 @@ function listOf(text: string): string[] {
   return text.split(",").map((name) => name.trim()).filter((name) => name !== "");
 }
 
-function inWords(words: readonly string[]): string {
+/** Returns words as a list of alternatives. */
+export function inWords(words: readonly string[]): string {
   return words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 }

@@ -1,86 +1,88 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { checkFlags, parseCommandLine, UsageError } from "./command_line.ts";
-import { SUBCOMMANDS } from "./commands.ts";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { stub } from "@std/testing/mock";
+import { checkFlags, type Flags, parseCommandLine, type Program, UsageError } from "./command_line.ts";
+import { DENOLITH } from "./help/denolith.ts";
+import { PLUGIN } from "./plugin/commands.ts";
 
-/** Flags whose value is any text: paths that are only known when they are read, and words for people. */
-const ANY_TEXT = ["kubeconfig", "force"];
-
-/**
- * Values that a flag refuses, each with words of the message about what it accepts, and with the entry that the message
- * shows, if it is a list.
- */
-const REFUSED: Readonly<Record<string, readonly (readonly [value: string, allowed: string, shown?: string])[]>> = {
-  endpoint: [["tcp://x", "must be unix:///PATH.sock"], ["/a.sock", "a directory of its own"], ["/a/b", ".sock"]],
-  "node-id": [["_x", "must be 1 to 63 letters"]],
-  "node-name": [["a/b", "must be 1 to 63 letters"]],
-  NODE: [["a/b", "must be 1 to 63 letters"]],
-  namespace: [["Denolith", "must be 1 to 63 lowercase letters"], ["a.b", "lowercase"], ["-a", "lowercase"]],
-  identity: [["a b", "must be 1 to 128 letters"], ["x".repeat(129), "must be 1 to 128"]],
-  "volume-groups": [[",", "must be names"], ["a,/(/", "must be a pattern", "/(/"], [
-    "a b,c",
-    "not a name that a volume group",
-    "a b",
-  ]],
-  "mount-roots": [["/", "must be absolute paths"], ["/mnt,mnt", "must be absolute paths", "mnt"], [
-    ",",
-    "must be absolute",
-  ]],
-  "kubelet-dir": [["kubelet", "must be absolute"], ["/a,/b", "must be the absolute path of one"], ["/", "must be abs"]],
-  "driver-name": [["_", "must be a domain name"]],
-  "cgroup-root": [["/sys/fs/cgroup", "must be an absolute path"]],
-  "snapshot-autoextend": [["70", "must be off or a threshold"]],
-  "thin-pool-overcommit": [["0.5", "must be a number from 1 to 1000"]],
-  "thin-pool-autoextend-threshold": [["20", "must be a whole number from 50 to 100"]],
-  "thin-pool-autoextend-percent": [["0", "must be a whole number from 1 to 100"]],
-  "topology-labels": [["a b", "must be names of labels"], [",", "must be names of labels"]],
-  "lvm-config": [["udev_sync", "must be settings of lvm.conf"]],
-  "disable-controllers": [["resize", "must be provisioner, resizer, snapshotter or capacity"], [",", "must be"]],
-  "log-level": [["loud", "must be debug, info, warning or error"]],
-  "log-format": [["xml", "must be text or json"]],
-  "http-address": [["banana", "must be HOST:PORT, :PORT or off"]],
-  "read-iops-per-gib": [["data", "must be GROUP=RATE"], [",", "must be GROUP=RATE"]],
-  "write-iops-per-gib": [["data=fast", "must be a number"]],
-  "read-bps-per-gib": [["data=-1", "must be a quantity"]],
-  "write-bps-per-gib": [["/(/=1Mi", "must be a pattern"]],
-};
-
-/** Returns the flags of a command line of a subcommand, with the argument that it requires, if it does. */
-function flagsOf(name: string, given: Readonly<Record<string, string>>) {
-  const { argument } = SUBCOMMANDS[name]!;
-  const { NODE = "n1", ...flags } = given;
-  const args = Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`);
-  const request = parseCommandLine(SUBCOMMANDS, [name, ...argument === undefined ? [] : [NODE], ...args]);
+/** Returns the flags of a command line of a program. */
+function flagsOf(program: Program, ...args: string[]): Flags {
+  const request = parseCommandLine(program, args);
   assert(request.kind === "run");
   return request.flags;
 }
 
-for (const [name, subcommand] of Object.entries(SUBCOMMANDS)) {
-  const flags = Object.entries(subcommand.flags).filter(([, { value }]) => value !== undefined).map(([flag]) => flag);
-  const judged = [...flags, ...subcommand.argument === undefined ? [] : [subcommand.argument.name]];
-  for (const flag of judged.filter((flag) => !ANY_TEXT.includes(flag))) {
-    Deno.test(`denolith ${name}: a wrong value of ${flag} is refused with the flag, the value and what is accepted`, async () => {
-      for (const [value, allowed, entry = value] of REFUSED[flag]!) {
-        const check = () => checkFlags(name, subcommand, flagsOf(name, { [flag]: value }));
-        const { message } = await assertRejects(check, UsageError);
-        const shown = JSON.stringify(entry.length > 80 ? entry.slice(0, 79) + "…" : entry);
-        const field = flag === "NODE" ? flag : `--${flag}`;
-        assertEquals(message.slice(0, `${name}: ${field} ${shown}: `.length), `${name}: ${field} ${shown}: `, message);
-        assertStringIncludes(message, allowed);
+/** What subcommands require. */
+const REQUIRED: Readonly<Record<string, readonly string[]>> = {
+  standalone: ["--volume-groups=data"],
+  "forget-node": ["n1"],
+  doctor: ["n1"],
+  why: ["c1"],
+  completion: ["bash"],
+};
+
+for (const program of [DENOLITH, PLUGIN]) {
+  for (const [name, subcommand] of Object.entries(program.commands)) {
+    Deno.test(`${program.name} ${name}: every flag with a value has a check, which accepts its default`, async () => {
+      const unchecked = Object.entries(subcommand.flags).filter(([, { value, check }]) =>
+        value !== undefined && !check
+      );
+      assertEquals(unchecked, []);
+      const required = program === DENOLITH && name === "doctor" ? [] : REQUIRED[name] ?? [];
+      await checkFlags(name, subcommand, flagsOf(program, name, ...required));
+    });
+
+    Deno.test(`${program.name} ${name}: flags name others that it has`, () => {
+      for (const [flag, { needs, excludes, variable, defaultName }] of Object.entries(subcommand.flags)) {
+        for (const other of [needs, excludes]) assert(other === undefined || other in subcommand.flags, flag);
+        assert(variable === undefined || defaultName !== undefined, "documents do not depend on the environment");
       }
     });
   }
-
-  Deno.test(`denolith ${name}: the defaults of all flags are accepted`, async () => {
-    await checkFlags(name, subcommand, flagsOf(name, {}));
-  });
 }
 
 Deno.test("checkFlags() names every flag with a wrong value", async () => {
-  const flags = flagsOf("node", { "http-address": "banana", "log-level": "loud", "kubelet-dir": "/var/lib/kubelet" });
-  const { message } = await assertRejects(() => checkFlags("node", SUBCOMMANDS.node!, flags), UsageError);
+  const args = ["--http-address=banana", "--log-level=loud", "--kubelet-dir=/var/lib/kubelet"];
+  const check = () => checkFlags("node", DENOLITH.commands.node!, flagsOf(DENOLITH, "node", ...args));
+  const { message } = await assertRejects(check, UsageError);
   assertEquals(
     message,
     'node: --log-level "loud": must be debug, info, warning or error; ' +
       '--http-address "banana": must be HOST:PORT, :PORT or off',
   );
+});
+
+Deno.test("a wrong value from the environment is refused with the name of the variable; an empty one is none", async () => {
+  let value = "tcp://x";
+  using _env = stub(Deno.env, "get", (name: string) => name === "CSI_ENDPOINT" ? value : undefined);
+  const check = () => checkFlags("doctor", DENOLITH.commands.doctor!, flagsOf(DENOLITH, "doctor"));
+  const { message } = await assertRejects(check, UsageError);
+  assertEquals(
+    message,
+    'doctor: --endpoint "tcp://x": must be unix:///PATH.sock, with an absolute path (from the environment: CSI_ENDPOINT)',
+  );
+  value = "";
+  await check();
+});
+
+Deno.test("flags that are wrong together are refused", async () => {
+  const long = "x".repeat(60);
+  const cases: [Program, string[], string][] = [
+    [DENOLITH, ["status", "--kubeconfig", "/k"], "status: --kubeconfig has no effect without --node-name"],
+    [
+      DENOLITH,
+      ["node", "--kubelet-dir", `/${long}`, "--driver-name", long],
+      `node: --kubelet-dir "/${long}": its socket`,
+    ],
+    [PLUGIN, ["orphans", "--yes"], "orphans: --yes has no effect without --remove"],
+    [PLUGIN, ["orphans", "--allow-empty"], "orphans: --allow-empty has no effect without --remove"],
+    [
+      PLUGIN,
+      ["orphans", "-w", "--remove", "abcdef-abcd-abcd-abcd-abcd-abcd-abcdef"],
+      "orphans: --watch excludes --remove",
+    ],
+  ];
+  for (const [program, [name = "", ...args], words] of cases) {
+    const check = () => checkFlags(name, program.commands[name]!, flagsOf(program, name, ...args));
+    assertEquals((await assertRejects(check, UsageError)).message.slice(0, words.length), words);
+  }
 });

@@ -5,7 +5,7 @@
  */
 
 import { apiClient } from "./api_client.ts";
-import type { Flags } from "./command_line.ts";
+import { EXIT, type Flags } from "./command_line.ts";
 import { requireDriverName } from "../csi/driver_options.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
@@ -30,7 +30,7 @@ export async function forgetNode(flags: Flags): Promise<number> {
   const format = flags.json === undefined ? forgetPlanText : forgetPlanJson;
   if (!isConfirmed) {
     console.log(format(planForget(nodeObjects, now), isConfirmed));
-    return 0;
+    return EXIT.success;
   }
   const events = new EventRecorder(client, {
     component: `${driver}/forget-node`,
@@ -42,5 +42,5 @@ export async function forgetNode(flags: Flags): Promise<number> {
   } finally {
     await events.stop(EVENT_DRAIN_MS);
   }
-  return 0;
+  return EXIT.success;
 }

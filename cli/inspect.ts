@@ -5,7 +5,7 @@
  */
 
 import { apiClient } from "./api_client.ts";
-import type { Flags } from "./command_line.ts";
+import { EXIT, type Flags } from "./command_line.ts";
 import { requireDriverName, socketPath } from "../csi/driver_options.ts";
 import { parseGroupList } from "../csi/group_list.ts";
 import { probeSocket } from "../csi/server.ts";
@@ -33,7 +33,7 @@ export async function doctor(flags: Flags, exec: Exec = readingExec()): Promise<
     ...(state === undefined ? {} : { socket: { path, state } }),
   });
   console.log(flags.json === "true" ? diagnosisJson(diagnosis) : diagnosisText(diagnosis));
-  return diagnosis.level === "error" ? 1 : 0;
+  return diagnosis.level === "error" ? EXIT.failure : EXIT.success;
 }
 
 /**
@@ -46,7 +46,7 @@ export async function status(flags: Flags, exec: Exec = readingExec()): Promise<
   const overcommit = overcommitOption(flags);
   const report = await readStatus({ ...hostOptions(flags, exec), ...await clusterOptions(flags), overcommit });
   console.log(flags.json === "true" ? statusJson(report) : statusText(report));
-  return 0;
+  return EXIT.success;
 }
 
 /** Creates an exec for commands that only read, which a signal may end. */

@@ -7,7 +7,7 @@
 import { dirname } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
 import { startClusterProcess } from "./cluster_process.ts";
-import type { Flags } from "./command_line.ts";
+import { EXIT, type Flags } from "./command_line.ts";
 import { loggingListener, lvmReadiness } from "../csi/standalone.ts";
 import { type Machine, openMachine } from "../lvm/machine.ts";
 import { parseGroupLimits } from "../csi/group_limits.ts";
@@ -171,7 +171,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   await events.stop(EVENT_DRAIN_MS);
   await machine.background.stop();
   await exec.idle();
-  return drained ? 0 : 1;
+  return drained ? EXIT.success : EXIT.failure;
 }
 
 type NodeOptions = Awaited<ReturnType<typeof parseNodeFlags>>;

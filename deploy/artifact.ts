@@ -1,5 +1,9 @@
-import { join } from "@std/path";
+import { dirname, join } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
+import { DENOLITH } from "../cli/help/denolith.ts";
+import { installedFiles } from "../cli/help/installed.ts";
+import { completionScript } from "../cli/help/scripts.ts";
+import { PLUGIN } from "../cli/plugin/commands.ts";
 import { bundleDriver, bundlePlugin } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";
 import { compileNative, NATIVE_PLUGIN } from "./native.ts";
@@ -11,6 +15,10 @@ import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
 export const ARTIFACT_FILES = {
   program: "denolith",
   plugin: "kubectl-denolith",
+  /** What kubectl runs to complete `kubectl denolith`. */
+  pluginCompletion: "kubectl_complete-denolith",
+  /** Manual pages and completion scripts, for /usr/local/share. */
+  share: "share",
   sbom: "denolith.cdx.json",
   sums: "SHA256SUMS",
 } as const;
@@ -25,8 +33,8 @@ export interface ArtifactOptions {
 }
 
 /**
- * Builds the driver as one executable file, its software bill of materials and the checksums of both. Each file is replaced
- * only when the new one is complete.
+ * Builds the driver as one executable file, its manual pages, completion scripts and software bill of materials, and the
+ * checksums of all. They are replaced only when the new ones are complete.
  *
  * `deno compile` builds the file. If its runtime cannot be downloaded, the file contains the deno binary instead, and unpacks
  * it on the first start.
@@ -40,13 +48,28 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
   try {
     const runtime = await makeProgram(arch, temp, log);
     await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sbom), await sbom(runtime));
-    const names = [ARTIFACT_FILES.program, ARTIFACT_FILES.plugin, ARTIFACT_FILES.sbom];
+    const texts = [...installedFiles(DENOLITH, manifest.version), ...installedFiles(PLUGIN, manifest.version)];
+    for (const [name, text] of texts) {
+      await Deno.mkdir(dirname(join(temp, name)), { recursive: true });
+      await Deno.writeTextFile(join(temp, name), text);
+    }
+    const { program, plugin, pluginCompletion, sbom: bill, share, sums } = ARTIFACT_FILES;
+    await Deno.writeTextFile(join(temp, pluginCompletion), `${completionScript(PLUGIN, "kubectl")}\n`);
+    await Deno.chmod(join(temp, pluginCompletion), 0o755); // whatever the umask
+    const names = [program, plugin, pluginCompletion, bill, ...texts.map(([name]) => name)];
     const lines = names.map(async (name) => `${await sha256OfFile(join(temp, name))}  ${name}\n`);
-    await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sums), (await Promise.all(lines)).join(""));
-    for (const name of [...names, ARTIFACT_FILES.sums]) await Deno.rename(join(temp, name), join(folder, name));
+    await Deno.writeTextFile(join(temp, sums), (await Promise.all(lines)).join(""));
+    await Deno.remove(join(folder, share), { recursive: true }).catch(ignoreNotFound);
+    for (const name of [share, program, plugin, pluginCompletion, bill, sums]) {
+      await Deno.rename(join(temp, name), join(folder, name));
+    }
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
+}
+
+function ignoreNotFound(error: unknown): void {
+  if (!(error instanceof Deno.errors.NotFound)) throw error;
 }
 
 /** Builds the executables in `temp`: the driver, and the kubectl plugin. @returns the runtime in them */

@@ -12,7 +12,8 @@ import { type Architecture, ARCHITECTURES } from "./runtime.ts";
 const HELP = `Usage: deno task compile [--arch ARCH]
 
 Builds dist/${ARTIFACT_FILES.program}, one executable file, with ${ARTIFACT_FILES.sums} and ${ARTIFACT_FILES.sbom},
-and dist/${ARTIFACT_FILES.plugin}, the kubectl plugin: the same file under another name.
+and dist/${ARTIFACT_FILES.plugin}, the kubectl plugin: the same file under another name. dist/${ARTIFACT_FILES.share}
+has manual pages and completion scripts, dist/${ARTIFACT_FILES.pluginCompletion} the completion of kubectl.
 
 Flags:
   --arch ARCH  ${ARCHITECTURES.join(" or ")} (default: this machine's)

@@ -6,26 +6,34 @@
 
 import { requireDriverName } from "../../csi/driver_options.ts";
 import { requireNodeId } from "../../csi/topology.ts";
-import { quote, StorageError } from "../../lvm/error.ts";
+import { quote } from "../../lvm/error.ts";
 import { type Flag, type Program, type SubcommandHelp, type Subcommands, UsageError } from "../command_line.ts";
-import { namespaceName, oneOf } from "../flags.ts";
-
-/** The plugin, as kubectl runs it. */
-export const PLUGIN: Program = {
-  name: "kubectl denolith",
-  summary: "kubectl denolith: what the denolith driver has in a cluster, and why something does not work",
-};
+import { CACHE_VARIABLES, EXIT_STATUS_TOPIC } from "../help/topics.ts";
+import { choice, inWords, namespaceName, path, reasonText, SHELLS as SHELLS_OF_ALL } from "../flags.ts";
 
 /** The formats of `--output`. */
 export const OUTPUT_FORMATS = ["json", "yaml", "wide"] as const;
 
+/** The formats of `version --output`. */
+const VERSION_FORMATS = ["json", "yaml"] as const;
+
 /** The shells of `completion`; `kubectl` stands for the completion of `kubectl denolith` itself. */
-export const SHELLS = ["bash", "zsh", "fish", "kubectl"] as const;
+export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
 
 /** Flags that select the cluster; kubectl gets them as they are. */
 const CLUSTER_FLAGS = {
-  context: { value: "NAME", help: "Context of the kubeconfig (default: the current one)", check: word },
-  kubeconfig: { value: "PATH", help: "Path of the kubeconfig (default: as kubectl has it)" },
+  context: {
+    value: "NAME",
+    help: "Context of the kubeconfig (default: the current one)",
+    check: word,
+    candidates: "contexts",
+  },
+  kubeconfig: {
+    value: "PATH",
+    help: "Path of the kubeconfig (default: as kubectl has it)",
+    check: path,
+    candidates: "files",
+  },
   as: { value: "USER", help: "User to impersonate", check: word },
   "driver-name": {
     value: "NAME",
@@ -40,14 +48,14 @@ const NAMESPACE: Flag = {
   short: "n",
   help: "Namespace (default: that of the context)",
   check: namespaceName,
+  candidates: { resource: "namespaces" },
 };
 
 const OUTPUT: Flag = {
   value: "FORMAT",
   short: "o",
   help: "Format of the output: json, yaml or wide (default: a table)",
-  check: oneOf(OUTPUT_FORMATS),
-  words: OUTPUT_FORMATS,
+  ...choice(OUTPUT_FORMATS),
 };
 
 const WATCH: Flag = { short: "w", help: "Show it again whenever it changes, until Ctrl-C" };
@@ -58,35 +66,44 @@ const YES: Flag = { help: "Do not ask before anything is changed" };
 const LIST_FLAGS = { output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
 
 /** A filter by node. */
-const NODE: Flag = { value: "NAME", help: "Only those of this node", check: requireNodeId };
+const NODE: Flag = {
+  value: "NAME",
+  help: "Only those of this node",
+  check: requireNodeId,
+  candidates: { resource: "lvmnodes" },
+};
 
-const EXIT_STATUS = "The exit status is 0 if the cluster answered, and 1 otherwise.";
+/** When a subcommand that reads the cluster ends well. */
+const READS = { success: "the cluster answered", failure: "it did not, or refused" };
 
 /** The subcommands by name, in the order of the help. */
 export const PLUGIN_COMMANDS = {
   status: {
     summary: "Show the whole cluster: how full it is, what is wrong, and since when",
     about: "Shows the nodes with their volume groups and thin pools, how full they are, how many volumes, snapshots " +
-      "and orphans there are, and every problem, the worst first. With --output wide also what to do about each.\n\n" +
-      EXIT_STATUS,
+      "and orphans there are, and every problem, the worst first. With --output wide also what to do about each.",
+    exit: READS,
     flags: LIST_FLAGS,
     example: "kubectl denolith status --output wide",
   },
   nodes: {
     summary: "List the nodes, with their volume groups and thin pools",
-    about: `Lists the nodes that have storage, and whether their agents are alive.\n\n${EXIT_STATUS}`,
+    about: "Lists the nodes that have storage, and whether their agents are alive.",
+    exit: READS,
     flags: LIST_FLAGS,
     example: "kubectl denolith nodes",
   },
   volumes: {
     summary: "List the volumes",
-    about: `Lists the volumes with their claims, nodes, sizes and states.\n\n${EXIT_STATUS}`,
+    about: "Lists the volumes with their claims, nodes, sizes and states.",
+    exit: READS,
     flags: { node: NODE, namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" }, ...LIST_FLAGS },
     example: "kubectl denolith volumes --node worker-1",
   },
   snapshots: {
     summary: "List the snapshots",
-    about: `Lists the snapshots with their VolumeSnapshots, nodes, sizes and states.\n\n${EXIT_STATUS}`,
+    about: "Lists the snapshots with their VolumeSnapshots, nodes, sizes and states.",
+    exit: READS,
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace" },
@@ -97,13 +114,13 @@ export const PLUGIN_COMMANDS = {
   why: {
     summary: "Explain why a claim is Pending, does not grow, or is Lost",
     about: "Reads a claim with everything that has a part in it: its class, pods, events, volume, node, and the " +
-      "capacities that the scheduler reads. It says in one answer what is wrong, since when, and what to do.\n\n" +
-      EXIT_STATUS,
+      "capacities that the scheduler reads. It says in one answer what is wrong, since when, and what to do.",
+    exit: READS,
     argument: {
       name: "CLAIM",
       help: "Name of the claim; of a snapshot volumesnapshot/NAME",
       check: requireTarget,
-      resource: "persistentvolumeclaims",
+      candidates: { resource: "persistentvolumeclaims" },
     },
     flags: { namespace: NAMESPACE, ...LIST_FLAGS },
     example: "kubectl denolith why data-db-0 --namespace shop",
@@ -112,9 +129,9 @@ export const PLUGIN_COMMANDS = {
     summary: "Have a node checked by its agent, and show what it finds",
     about: "Asks the agent of a node for what denolith doctor finds there: programs, kernel modules, locks, LVM " +
       "filters, volume groups, metadata areas, thin pools, cgroups, udev, and what a crash left behind. The agent is " +
-      "asked by an annotation of the LVMNode, and changes nothing on the node. It also answers while LVM hangs.\n\n" +
-      "The exit status is 0 if no error is found, and 1 if one is found, or the agent does not answer.",
-    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, resource: "lvmnodes" },
+      "asked by an annotation of the LVMNode, and changes nothing on the node. It also answers while LVM hangs.",
+    exit: { success: "no error is found", failure: "one is found, or the agent does not answer" },
+    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, candidates: { resource: "lvmnodes" } },
     flags: {
       timeout: {
         value: "SECONDS",
@@ -130,18 +147,22 @@ export const PLUGIN_COMMANDS = {
   orphans: {
     summary: "List the logical volumes without objects, and remove one of them",
     about: "Lists the logical volumes of the driver that no object stands for, as their agents report them. With " +
-      "--remove, asks the agent to remove one, with its data. The agent refuses it if an object stands for it.\n\n" +
-      EXIT_STATUS,
+      "--remove, asks the agent to remove one, with its data. The agent refuses it if an object stands for it.",
+    exit: {
+      success: "the orphans are listed, or the agent is asked",
+      failure: "the cluster does not answer or refuses, no agent names the orphan, or you said no",
+    },
     flags: {
       remove: { value: "UUID", help: "Remove the logical volume with this UUID, and its data", check: requireLvUuid },
       "allow-empty": {
         help:
           "Confirm that the cluster has no volume, or no snapshot, of the node at all; without it, such a node is " +
           "taken for one whose objects were lost",
+        needs: "remove",
       },
-      yes: YES,
+      yes: { ...YES, needs: "remove" },
       output: OUTPUT,
-      watch: WATCH,
+      watch: { ...WATCH, excludes: "remove" },
       ...CLUSTER_FLAGS,
     },
     example: "kubectl denolith orphans",
@@ -151,13 +172,18 @@ export const PLUGIN_COMMANDS = {
     about: "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, asks, and gives them up. The LVMNode is " +
       "removed, and each LVMVolume without a PersistentVolume. Every other LVMVolume becomes Lost, and its deletion " +
       "no longer waits for the node. The data on the disks of the node is not changed. A node that seems to be alive " +
-      "is refused.\n\nThe exit status is 1 if the node is refused, or the answer is no.",
-    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, resource: "lvmnodes" },
+      "is refused.",
+    exit: {
+      success: "the node is given up, or only shown",
+      failure: "it is refused, the cluster does not answer, or you said no",
+    },
+    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, candidates: { resource: "lvmnodes" } },
     flags: {
       yes: YES,
       force: {
         value: "REASON",
         help: "Give up the node even if it seems to be alive; the reason is recorded in its volumes and snapshots",
+        check: reasonText,
       },
       output: OUTPUT,
       ...CLUSTER_FLAGS,
@@ -171,9 +197,8 @@ export const PLUGIN_COMMANDS = {
       "program: kubectl asks it when it completes kubectl denolith.",
     argument: {
       name: "SHELL",
-      help: "bash, zsh, fish or kubectl",
-      check: oneOf(SHELLS),
-      words: SHELLS,
+      help: inWords(SHELLS),
+      ...choice(SHELLS),
     },
     flags: {},
     example: "kubectl denolith completion bash > ~/.local/share/bash-completion/completions/kubectl-denolith",
@@ -181,9 +206,45 @@ export const PLUGIN_COMMANDS = {
   version: {
     summary: "Print the version",
     about: "Prints the versions of denolith and of its runtime.",
-    flags: {},
+    flags: {
+      output: { ...OUTPUT, help: `Format of the output: ${inWords(VERSION_FORMATS)}`, ...choice(VERSION_FORMATS) },
+    },
   },
 } as const satisfies Subcommands<SubcommandHelp>;
+
+/** The plugin, as kubectl runs it. */
+export const PLUGIN: Program = {
+  name: "kubectl denolith",
+  executable: "kubectl-denolith",
+  summary: "kubectl denolith: what the denolith driver has in a cluster, and why something does not work",
+  commands: PLUGIN_COMMANDS,
+  topics: {
+    "exit-status": EXIT_STATUS_TOPIC,
+    environment: {
+      summary: "The environment variables that have an effect",
+      about: "The plugin passes its environment on to kubectl, and reads none of it but these.",
+      rows: [
+        ["KUBECONFIG, HTTPS_PROXY, and others", "Those of kubectl, and of the programs by which it logs in."],
+        ["NO_COLOR", "If it is set, there are no colours on terminals."],
+        [
+          "LD_LIBRARY_PATH, and others that load code",
+          "With them, the plugin refuses to run kubectl: unset them for the call.",
+        ],
+        ...CACHE_VARIABLES,
+      ],
+    },
+    filters: {
+      summary: "How flags select what is shown",
+      about: "Without these flags, a command shows what the driver has in the cluster of the current context.",
+      rows: [
+        ["--context, --kubeconfig, --as", "The cluster and the user. kubectl gets them as they are."],
+        ["--driver-name", "The driver, where a cluster has several."],
+        ["--node", "Volumes and snapshots on this node."],
+        ["-n, --namespace", "Volumes of claims, and snapshots of VolumeSnapshots, in this namespace."],
+      ],
+    },
+  },
+};
 
 /** The name of a subcommand. */
 export type PluginCommand = keyof typeof PLUGIN_COMMANDS;
@@ -227,6 +288,8 @@ export function seconds(text: string, field: string): number {
 
 /** Returns a word: anything that kubectl cannot take for a flag. */
 function word(text: string, field: string): string {
-  if (!/^-|[\0\n]/.test(text)) return text;
-  throw new StorageError("InvalidArgument", `${field} ${quote(text)}: must not begin with a dash`);
+  if (/^(?!-)\P{Cc}{1,1024}$/u.test(text)) return text;
+  throw new UsageError(
+    `${field} ${quote(text)}: must not begin with a dash, have control characters, or more than 1024 characters`,
+  );
 }

@@ -12,6 +12,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { patchWithRetry } from "../../k8s/client/patch_with_retry.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
+import { EXIT } from "../command_line.ts";
 import { seconds } from "./commands.ts";
 import type { Session } from "./session.ts";
 
@@ -54,7 +55,7 @@ export async function diagnoseNode(session: Session): Promise<number> {
     data: { node: name, time, level, checks, findings, omitted },
     text: () => `Node ${name}, by its agent\n\n${diagnosisText({ level, checks, findings } as Diagnosis)}${more}`,
   });
-  return level === "error" ? 1 : 0;
+  return level === "error" ? EXIT.failure : EXIT.success;
 }
 
 /** Asks the agent. @returns the LVMNode as it is then @throws {StorageError} `NotFound` without an LVMNode */

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { EXIT } from "../command_line.ts";
 import { requireNodeId } from "../../csi/topology.ts";
 import { forget } from "../../k8s/node_removal/forget_node.ts";
 import { type ForgetPlan, planForget, readNodeObjects } from "../../k8s/node_removal/plan.ts";
@@ -28,10 +29,10 @@ export async function forgetNode(session: Session): Promise<number> {
   const isForProgram = flags.output !== undefined && flags.yes === undefined; // a program cannot be asked
   if (isEmpty || isForProgram) {
     session.print(planAnswer(plan, false));
-    return 0;
+    return EXIT.success;
   }
   if (flags.yes === undefined) session.print(planAnswer(plan, false));
-  if (!session.confirm(`Give up node ${nodeName} of context ${subject.context}?`)) return 1;
+  if (!session.confirm(`Give up node ${nodeName} of context ${subject.context}?`)) return EXIT.failure;
   const options = { component: `${driver}/forget-node`, instance: nodeName, burst: EVENT_BURST };
   const events = new EventRecorder(client, options);
   try {
@@ -42,7 +43,7 @@ export async function forgetNode(session: Session): Promise<number> {
   } finally {
     await events.stop(EVENT_DRAIN_MS);
   }
-  return 0;
+  return EXIT.success;
 }
 
 function planAnswer(plan: ForgetPlan, done: boolean): Answer {

@@ -29,7 +29,9 @@ export type KubectlCommand =
     readonly merge: unknown;
   }
   /** Shows the context that is used, without its credentials. */
-  | { readonly verb: "config" };
+  | { readonly verb: "config" }
+  /** Lists the names of all contexts. */
+  | { readonly verb: "contexts" };
 
 /** The result of a command. */
 export interface KubectlOutput {
@@ -102,6 +104,8 @@ function commandArguments(command: KubectlCommand): string[] {
     }
     case "config":
       return ["config", "view", "--minify", "--output=json"];
+    case "contexts":
+      return ["config", "get-contexts", "--output=name"];
   }
 }
 

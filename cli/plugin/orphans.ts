@@ -9,6 +9,7 @@ import { formatTable } from "../../lvm/text_table.ts";
 import { NONE_KNOWN, REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { type OrphanView, orphanViews } from "../../k8s/diagnosis/nodes.ts";
+import { EXIT } from "../command_line.ts";
 import type { Answer } from "./output.ts";
 import type { Session } from "./session.ts";
 import { formatAge } from "./tables.ts";
@@ -58,12 +59,12 @@ export async function removeOrphan(session: Session): Promise<number> {
   const { node, logicalVolume, size } = orphan;
   const { context } = session.subject;
   const question = `Remove ${logicalVolume} (${size}) on node ${node} of context ${context}, and its data?`;
-  if (!session.confirm(question)) return 1;
+  if (!session.confirm(question)) return EXIT.failure;
   const words = session.flags["allow-empty"] === undefined ? uuid : `${NONE_KNOWN},${uuid}`;
   const merge = { metadata: { annotations: { [REMOVE_ORPHANS_ANNOTATION]: words } } };
   await session.client.patch(lvmNodes, { name: node }, { merge });
   const text = `The agent of node ${node} is asked to remove ${logicalVolume}. Its event tells the outcome: ` +
     `kubectl get events --field-selector involvedObject.name=${node}`;
   session.print({ data: { requested: orphan }, text: () => text });
-  return 0;
+  return EXIT.success;
 }

@@ -4,15 +4,19 @@
  * @module
  */
 
+import { stringify } from "@std/yaml";
 import manifest from "../../deno.json" with { type: "json" };
-import { checkFlags, exitStatusOf, type Flags, parseCommandLine } from "../command_line.ts";
+import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "../command_line.ts";
+import { COMPLETE, completionLines } from "../help/completion.ts";
+import { completionScript } from "../help/scripts.ts";
+import { helpColumns, helpText } from "../help/text.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type ClusterState, readClusterState } from "../../k8s/diagnosis/cluster_state.ts";
 import { nodeViews } from "../../k8s/diagnosis/nodes.ts";
 import { overviewOf } from "../../k8s/diagnosis/overview.ts";
 import { snapshotViews, volumeViews } from "../../k8s/diagnosis/volumes.ts";
 import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "./commands.ts";
-import { completionScript } from "./completion.ts";
+import { clusterNames } from "./completion.ts";
 import { diagnoseNode } from "./doctor.ts";
 import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions } from "./kubectl.ts";
@@ -69,23 +73,28 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
 /**
  * Runs a command line.
  *
- * @returns the exit status: 0 when it succeeded, 1 when it failed, 2 when the command line is invalid
+ * @returns the exit status, see {@linkcode EXIT}
  */
 export function runPlugin(args: readonly string[], options: PluginOptions = {}): Promise<number> {
   const { kubectl = (options) => new HostKubectl(options), terminal = processTerminal, now = () => new Date() } =
     options;
   return exitStatusOf(async () => {
-    const request = parseCommandLine(PLUGIN_COMMANDS, args, PLUGIN);
+    if (args[0] === COMPLETE) {
+      terminal.print(await completionLines(PLUGIN, args.slice(1), clusterNames(kubectl)));
+      return EXIT.success;
+    }
+    const request = parseCommandLine(PLUGIN, args);
     if (request.kind === "help") {
-      terminal.print(request.text);
-      return request.isRequested ? 0 : 2;
+      terminal.print(helpText(PLUGIN, request.topic, helpColumns()));
+      return request.isRequested ? EXIT.success : EXIT.usage;
     }
     const { flags } = request;
     const name = request.name as PluginCommand;
     await checkFlags(name, PLUGIN_COMMANDS[name], flags);
     if (name === "completion" || name === "version") {
-      terminal.print(name === "version" ? versionText() : completionScript(flags["SHELL"] as typeof SHELLS[number]));
-      return 0;
+      const shell = flags["SHELL"] as typeof SHELLS[number];
+      terminal.print(name === "version" ? versionText(flags) : completionScript(PLUGIN, shell));
+      return EXIT.success;
     }
     const { kubeconfig, context, as } = flags;
     const runner = kubectl({ kubeconfig, context, as });
@@ -94,7 +103,7 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
       signal: options.signal ?? new AbortController().signal,
     });
     return await BODIES[name](session);
-  }, PLUGIN);
+  }, PLUGIN.name);
 }
 
 /** Returns the body of a subcommand that shows what it makes of the state of the cluster. */
@@ -115,6 +124,8 @@ function isSelected(one: { node: string; owner: string | undefined }, { node, na
     (namespace === undefined || one.owner?.startsWith(`${namespace}/`) === true);
 }
 
-function versionText(): string {
-  return `kubectl-denolith ${manifest.version} (deno ${Deno.version.deno}, V8 ${Deno.version.v8})`;
+function versionText({ output }: Flags): string {
+  const versions = { "kubectl-denolith": manifest.version, deno: Deno.version.deno, v8: Deno.version.v8 };
+  if (output === undefined) return `kubectl-denolith ${manifest.version} (deno ${versions.deno}, V8 ${versions.v8})`;
+  return output === "json" ? JSON.stringify(versions, null, 2) : stringify(versions).trimEnd();
 }

@@ -7,7 +7,7 @@
 import { requireDriverName } from "../../csi/driver_options.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { StorageError } from "../../lvm/error.ts";
-import { type Flags, messageOf } from "../command_line.ts";
+import { EXIT, type Flags, messageOf } from "../command_line.ts";
 import type { Kubectl } from "./kubectl.ts";
 import {
   type Answer,
@@ -37,7 +37,7 @@ export interface SessionOptions {
 }
 
 /** The namespace of a context that names none. */
-const DEFAULT_NAMESPACE = "default";
+export const DEFAULT_NAMESPACE = "default";
 
 /** A run of a subcommand. */
 export class Session {
@@ -102,14 +102,14 @@ export class Session {
     const text = this.#format(await read(this.now)); // what fails at once ends the subcommand
     if (flags.watch === undefined) {
       terminal.print(text);
-      return 0;
+      return EXIT.success;
     }
     let first: string | undefined = text;
     await showWhenChanged(async () => {
       terminal.replace(first ?? await this.#readAgain(read));
       first = undefined;
     }, { client, watched, signal });
-    return 0;
+    return EXIT.success;
   }
 
   /**

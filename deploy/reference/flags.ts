@@ -4,44 +4,60 @@
  * @module
  */
 
-import type { Flag, SubcommandHelp, Subcommands } from "../../cli/command_line.ts";
-import { SUBCOMMANDS } from "../../cli/commands.ts";
-import { PLUGIN_COMMANDS } from "../../cli/plugin/commands.ts";
+import type { Flag, Program, SubcommandHelp } from "../../cli/command_line.ts";
+import { DENOLITH } from "../../cli/help/denolith.ts";
+import { defaultText, exitSentence, flagSyntax } from "../../cli/help/text.ts";
+import { PLUGIN } from "../../cli/plugin/commands.ts";
 import { code, paragraph, sentence, table } from "./markdown.ts";
 
 /** Returns a section for each subcommand of the driver that has flags. */
 export function flagSections(): string {
-  return sections("denolith", SUBCOMMANDS);
+  return sections(DENOLITH);
 }
 
 /** Returns a section for each subcommand of the kubectl plugin that has flags. */
 export function pluginFlagSections(): string {
-  return sections("kubectl denolith", PLUGIN_COMMANDS);
+  return sections(PLUGIN);
 }
 
-function sections(program: string, subcommands: Subcommands<SubcommandHelp>): string {
-  return Object.entries(subcommands).filter(([, { flags }]) => Object.keys(flags).length > 0)
+/** Returns the exit statuses. */
+export function exitStatusTable(): string {
+  return topicTable(DENOLITH, "exit-status", "Exit status");
+}
+
+/** Returns the environment variables of the driver. */
+export function environmentTable(): string {
+  return topicTable(DENOLITH, "environment", "Variable");
+}
+
+/** Returns the environment variables of the kubectl plugin. */
+export function pluginEnvironmentTable(): string {
+  return topicTable(PLUGIN, "environment", "Variable");
+}
+
+function topicTable({ topics }: Program, topic: string, word: string): string {
+  return table([word, "Meaning"], topics[topic]!.rows!.map(([name, meaning]) => [code(name), meaning]));
+}
+
+function sections({ name: program, commands }: Program): string {
+  return Object.entries(commands).filter(([, { flags }]) => Object.keys(flags).length > 0)
     .map(([name, subcommand]) => section(`${program} ${name}`, subcommand)).join("\n\n");
 }
 
-function section(command: string, { summary, argument, flags, example }: SubcommandHelp): string {
+function section(command: string, subcommand: SubcommandHelp): string {
+  const { summary, argument, flags, example } = subcommand;
+  const exit = exitSentence(subcommand);
   return [
     `## ${command}`,
-    paragraph(sentence(summary)),
+    paragraph([sentence(summary), exit ?? ""].join(" ").trim()),
     ...(argument === undefined ? [] : [paragraph(`${code(argument.name)}: ${argument.help}.`)]),
     table(["Flag", "Default", "Meaning"], Object.entries(flags).map(([flag, of]) => row(flag, of))),
     ...(example === undefined ? [] : ["```sh\n" + example + "\n```"]),
   ].join("\n\n");
 }
 
-function row(name: string, { value, help, short, default: byDefault }: Flag): string[] {
-  const flag = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
-  return [code(flag), defaultText(value, byDefault), sentence(help)];
-}
-
-/** Returns the default of a flag. That of this machine is named, not shown. */
-function defaultText(value: string | undefined, byDefault: (() => string) | undefined): string {
-  if (byDefault === undefined) return value === undefined ? "off" : "";
-  const text = byDefault();
-  return text === Deno.hostname() ? "the host name" : code(text);
+function row(name: string, flag: Flag): string[] {
+  const text = defaultText(flag) ?? (flag.value === undefined ? "off" : "");
+  const isValue = flag.value !== undefined && text !== "" && !text.includes(" ");
+  return [code(flagSyntax(name, flag)), isValue ? code(text) : text, sentence(flag.help)];
 }

@@ -11,7 +11,13 @@ import { join } from "@std/path";
 import { chartValuesTable } from "./chart_values.ts";
 import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
-import { flagSections, pluginFlagSections } from "./flags.ts";
+import {
+  environmentTable,
+  exitStatusTable,
+  flagSections,
+  pluginEnvironmentTable,
+  pluginFlagSections,
+} from "./flags.ts";
 import { metricsTable } from "./metrics.ts";
 import {
   ioLimitsTable,
@@ -35,8 +41,8 @@ const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   "docs/reference/conditions.md": [conditionSections],
   "docs/reference/crds.md": [crdSections],
   "docs/reference/events.md": [eventSections],
-  "docs/reference/flags.md": [flagSections],
-  "docs/reference/kubectl-plugin.md": [pluginFlagSections],
+  "docs/reference/flags.md": [exitStatusTable, environmentTable, flagSections],
+  "docs/reference/kubectl-plugin.md": [pluginEnvironmentTable, pluginFlagSections],
   "docs/reference/metrics.md": [metricsTable],
   "docs/reference/parameters.md": [
     volumeParametersTable,

@@ -89,6 +89,7 @@ export async function fakeKubectl(
   const { context = "fake", raw } = parsed as Record<string, string | undefined>;
   switch (verb) {
     case "config": {
+      if (rest[0] === "get-contexts") return { code: 0, stdout: "fake\nother\n", stderr: "" };
       const contexts = [{ name: context, context: { namespace: options.namespace ?? "default" } }];
       return { code: 0, stdout: JSON.stringify({ "current-context": context, contexts }), stderr: "" };
     }

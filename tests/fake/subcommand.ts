@@ -6,13 +6,13 @@
 
 import { reset } from "@logtape/logtape";
 import { type Flags, parseCommandLine } from "../../cli/command_line.ts";
-import { SUBCOMMANDS } from "../../cli/commands.ts";
+import { DENOLITH } from "../../cli/help/denolith.ts";
 import { waitUntil } from "./control_plane.ts";
 import { kubeconfigOf } from "./kubeconfig.ts";
 
 /** Returns the flags of a command line, with the defaults of those that are not given. */
 export function flagsOf(...args: readonly string[]): Flags {
-  const request = parseCommandLine(SUBCOMMANDS, args);
+  const request = parseCommandLine(DENOLITH, args);
   if (request.kind !== "run") throw new Error(`${args.join(" ")}: asks for help`);
   return request.flags;
 }

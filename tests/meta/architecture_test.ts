@@ -27,7 +27,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["snapshots", "staging", "status"],
     ["copies"],
   ],
-  cli: [["plugin"]],
+  cli: [["help"], ["plugin"]],
   k8s: [
     ["api"],
     ["client"],

@@ -15,7 +15,9 @@ async function runDenolith(...args: string[]): Promise<{ code: number; stdout: s
 Deno.test("denolith: help names every command, and every command has help of its own", async () => {
   const overview = await runDenolith("--help");
   assertEquals(overview.code, 0);
-  for (const command of ["standalone", "node", "controller", "doctor", "status", "forget-node", "version"]) {
+  for (
+    const command of ["standalone", "node", "controller", "doctor", "status", "forget-node", "completion", "version"]
+  ) {
     assert(overview.stdout.includes(`  ${command} `), overview.stdout);
     const help = await runDenolith(command, "--help");
     assertEquals([help.code, help.stderr], [0, ""]);
@@ -35,7 +37,7 @@ Deno.test("denolith: a command line that is not understood ends with status 2 an
   const cases: [string[], RegExp][] = [
     [["standalon"], /unknown command "standalon"; did you mean standalone\?/],
     [["standalone", "--endpont", "x"], /unknown flag --endpont; did you mean --endpoint\?/],
-    [["standalone"], /--volume-groups is required/],
+    [["standalone"], /--volume-groups is required; "denolith status" lists those of this host/],
     [["standalone", "--volume-groups", "a", "--endpoint", "tcp://x"], /endpoint/],
     [["standalone", "--volume-groups", "a", "--endpoint", "/a.sock"], /a directory of its own/],
     [
@@ -49,6 +51,8 @@ Deno.test("denolith: a command line that is not understood ends with status 2 an
     [["status", "--driver-name", "_"], /--driver-name "_": must be/],
     [["forget-node"], /forget-node: NODE is missing/],
     [["help", "standalon"], /unknown command "standalon"; did you mean standalone\?/],
+    [["help", "nonsense"], /unknown command "nonsense"; see "denolith help"/],
+    [["status", "--kubeconfig", "/k"], /--kubeconfig has no effect without --node-name/],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
     const { code, stderr } = await runDenolith(...args);

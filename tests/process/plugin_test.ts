@@ -88,6 +88,7 @@ Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong
     [["why", "deployment/x"], /CLAIM "deployment\/x": must be the name of a claim/],
     [["why", "x", "-n", "_"], /--namespace "_": must be/],
     [["status", "--context=--as=root"], /--context "--as=root": must not begin with a dash/],
+    [["orphans", "--yes"], /orphans: --yes has no effect without --remove/],
     [["orphans", "--remove", "x"], /--remove "x": must be the UUID/],
     [["forget-node"], /NODE is missing/],
     [["completion", "tcsh"], /SHELL "tcsh": must be bash, zsh, fish or kubectl/],

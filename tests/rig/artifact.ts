@@ -28,7 +28,7 @@ export async function ensureArtifact(log: (line: string) => void): Promise<strin
   return join(folder, ARTIFACT_FILES.program);
 }
 
-/** Returns the inputs of the artifact: the driver as two modules, and the code and tools that pack it. */
+/** Returns the inputs of the artifact: the driver as two modules, the plugin, and the code and tools that pack it. */
 async function inputs(): Promise<string[]> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-inputs-");
   const packing = [...Deno.readDirSync(join(ROOT, "deploy"))].filter(({ isFile }) => isFile)
@@ -36,6 +36,7 @@ async function inputs(): Promise<string[]> {
   const files = [
     await bundle("main.ts", temp.path),
     await bundle("cli/worker.ts", temp.path),
+    await bundle("kubectl_denolith.ts", temp.path),
     ...["deno.json", "deno.lock", ...packing].map((f) => join(ROOT, f)),
   ];
   return [Deno.build.arch, DENO_VERSION, ...await Promise.all(files.map((file) => Deno.readTextFile(file)))];

@@ -1,0 +1,160 @@
+/**
+ * What shells propose for the last word of a command line. Their scripts ask for it by the hidden subcommand
+ * {@linkcode COMPLETE}, in the protocol of cobra, which kubectl has for its plugins, too.
+ *
+ * @module
+ */
+
+import { type Candidates, type Flag, type Flags, HELP, type Program, STANDARD_FLAGS } from "../command_line.ts";
+
+/** The subcommand that shells call. Its arguments are the words of the command line, of which the last is completed. */
+export const COMPLETE = "__complete";
+
+/** What a shell may do beside proposing the candidates (cobra, ShellCompDirective). */
+const DIRECTIVES = { files: 0, nothing: 4, directories: 16 } as const;
+
+/** Where names come from that are not in the table of subcommands. An error means that there are none. */
+export interface NameSource {
+  /** Returns the names of the objects of a kind. @param flags the flags of the command line, unchecked */
+  names(resource: string, flags: Flags): Promise<readonly string[]>;
+  /** Returns the names of the contexts of the kubeconfig. */
+  contexts(flags: Flags): Promise<readonly string[]>;
+}
+
+const NO_NAMES: NameSource = { names: () => Promise.resolve([]), contexts: () => Promise.resolve([]) };
+
+/** A word that is proposed, with its description. */
+type Candidate = readonly [word: string, description?: string];
+
+/** What is proposed: candidates, and what else the shell may do. */
+interface Proposal {
+  readonly candidates: readonly Candidate[];
+  readonly directive: keyof typeof DIRECTIVES;
+  /** What the candidates begin with; by default the last word. Of `--flag=value`, they are the value alone. */
+  readonly typed?: string;
+}
+
+const NOTHING: Proposal = { candidates: [], directive: "nothing" };
+
+/**
+ * Returns what a shell reads: a line for each candidate, with its description after a tabulator, and as the last line a
+ * colon and a number, which says whether files are meant.
+ *
+ * @param words the words after the name of the program; the last one is incomplete, and may be empty
+ */
+export async function completionLines(
+  program: Program,
+  words: readonly string[],
+  source: NameSource = NO_NAMES,
+): Promise<string> {
+  const { candidates, directive, typed = words.at(-1) ?? "" } = await propose(program, words, source);
+  return [
+    ...candidates.filter(([word]) => word.startsWith(typed) && isPrintable(word))
+      .map(([word, description]) => description === undefined ? word : `${word}\t${description}`),
+    `:${DIRECTIVES[directive]}`,
+  ].join("\n");
+}
+
+/** Reports whether a word can be a line of its own. Who writes a kubeconfig may have named a context in any way. */
+function isPrintable(word: string): boolean {
+  return /^[^\p{C}]+$/u.test(word);
+}
+
+async function propose(program: Program, words: readonly string[], source: NameSource): Promise<Proposal> {
+  const [name = "", ...rest] = words;
+  const { commands, topics } = program;
+  if (rest.length === 0) {
+    return proposeWords([...summaries(commands), ["help", "Show the help"], ...flagWords(STANDARD_FLAGS)], name);
+  }
+  if (HELP.includes(name)) {
+    return rest.length > 1 ? NOTHING : proposeWords([...summaries(commands), ...summaries(topics)], rest[0]!);
+  }
+  const subcommand = Object.hasOwn(commands, name) ? commands[name]! : undefined;
+  if (subcommand === undefined) return NOTHING;
+  const flags: Readonly<Record<string, Flag>> = { ...subcommand.flags, ...STANDARD_FLAGS };
+  const line = readLine(flags, rest.slice(0, -1));
+  const current = rest.at(-1)!;
+  const context = { flags: line.given, source };
+  if (line.pending !== undefined) return await values(flags[line.pending]!.candidates, current, context);
+  const [, assigned, typed = ""] = line.isAfterFlags ? [] : /^--([^=]+)=(.*)$/s.exec(current) ?? [];
+  if (assigned !== undefined) return { ...await values(flags[assigned]?.candidates, typed, context), typed };
+  if (current.startsWith("-") && !line.isAfterFlags) {
+    return { ...NOTHING, candidates: flagWords(flags).filter(([word]) => line.given[word.slice(2)] === undefined) };
+  }
+  if (line.positionals > 0 || subcommand.argument === undefined) return NOTHING;
+  return await values(subcommand.argument.candidates, current, context);
+}
+
+/** Proposes words, of which those that begin with a dash only to who has typed one. */
+function proposeWords(candidates: readonly Candidate[], current: string): Proposal {
+  return { ...NOTHING, candidates: candidates.filter(([word]) => word.startsWith("-") === current.startsWith("-")) };
+}
+
+function summaries(of: Readonly<Record<string, { readonly summary: string }>>): Candidate[] {
+  return Object.entries(of).map(([word, { summary }]) => [word, summary]);
+}
+
+function flagWords(flags: Readonly<Record<string, Flag>>): Candidate[] {
+  return Object.entries(flags).map(([name, { help }]) => [`--${name}`, help]);
+}
+
+/** What the words before the last one are. */
+interface Line {
+  /** The flags that are given. */
+  readonly given: Flags;
+  /** The flag whose value the last word is. */
+  readonly pending: string | undefined;
+  /** The number of arguments that are not flags. */
+  readonly positionals: number;
+  /** True after `--`, which ends the flags. */
+  readonly isAfterFlags: boolean;
+}
+
+/** Reads a command line that may be wrong. */
+function readLine(flags: Readonly<Record<string, Flag>>, words: readonly string[]): Line {
+  const given: Record<string, string> = {};
+  let [pending, positionals, isAfterFlags]: [string | undefined, number, boolean] = [undefined, 0, false];
+  for (const word of words) {
+    if (pending !== undefined) {
+      given[pending] = word;
+      pending = undefined;
+    } else if (isAfterFlags || !word.startsWith("-") || word === "-") positionals++;
+    else if (word === "--") isAfterFlags = true;
+    else {
+      const [, name = "", value] = /^--?([^=]*)(?:=(.*))?$/s.exec(word) ?? [];
+      const flag = Object.hasOwn(flags, name)
+        ? name
+        : Object.keys(flags).find((one) => flags[one]!.short === name.slice(0, 1)) ?? name;
+      const attached = value ?? (flag !== name && name.length > 1 ? name.slice(1) : undefined); // -nshop
+      if (flags[flag]?.value === undefined) given[flag] = "true";
+      else if (attached === undefined) pending = flag;
+      else given[flag] = attached;
+    }
+  }
+  return { given, pending, positionals, isAfterFlags };
+}
+
+/** What values depend on. */
+interface Context {
+  /** The flags of the line. */
+  readonly flags: Flags;
+  readonly source: NameSource;
+}
+
+async function values(candidates: Candidates | undefined, typed: string, context: Context): Promise<Proposal> {
+  if (candidates === undefined) return NOTHING;
+  if (candidates === "files" || candidates === "directories") return { candidates: [], directive: candidates };
+  return { ...NOTHING, candidates: (await valueWords(candidates, typed, context)).map((word) => [word]) };
+}
+
+async function valueWords(
+  candidates: Exclude<Candidates, "files" | "directories">,
+  typed: string,
+  { flags, source }: Context,
+): Promise<readonly string[]> {
+  if (candidates === "contexts") return await source.contexts(flags).catch(() => []);
+  if ("resource" in candidates) return await source.names(candidates.resource, flags).catch(() => []);
+  if (!("list" in candidates)) return candidates;
+  const before = typed.replace(/[^,]*$/, "");
+  return candidates.list.filter((word) => !before.split(",").includes(word)).map((word) => before + word);
+}
