@@ -239,9 +239,10 @@ export class HostExec implements Exec {
 
   #run(command: Command): Promise<Output> {
     const child = this.#spawn(command);
-    const output = outputOf(child);
+    const output = outputOf(command, child, this.#deadlines);
     if (command.mutates) this.#changing.add(output);
-    return awaitOutput(command, { output, kill: () => kill(child), detach: () => detach(child) }, this.#deadlines);
+    const detach = () => void attempt(() => child.unref());
+    return awaitOutput(command, { output, kill: () => attempt(() => child.kill("SIGKILL")), detach }, this.#deadlines);
   }
 
   /** Waits for the changing commands that are running, and for those that start meanwhile. */
@@ -367,13 +368,13 @@ export function describeCommand(command: Command): string {
   return [command.program, ...command.args].join(" ");
 }
 
-/** Kills a process. Returns false when it has just ended by itself: Deno throws then. */
-function kill(child: Deno.ChildProcess): boolean {
+/** Does something to a process. Returns false when it, or a pipe of it, has just ended: Deno throws then. */
+function attempt(action: () => void): boolean {
   try {
-    child.kill("SIGKILL");
+    action();
     return true;
   } catch (error) {
-    if (error instanceof TypeError || error instanceof Deno.errors.NotFound) return false;
+    if ([TypeError, Deno.errors.NotFound, Deno.errors.BadResource].some((type) => error instanceof type)) return false;
     throw error;
   }
 }
@@ -381,18 +382,17 @@ function kill(child: Deno.ChildProcess): boolean {
 /**
  * Waits for the end of a child process, and reads its output. `child.output()` of Deno leaves 130 KiB for each process until
  * V8 collects garbage, which it does late: it does not count that memory.
+ *
+ * @throws {StorageError} `CommandFailed` when the output does not end, after the process, in the time to read something: what
+ * the process started may keep it open
  */
-async function outputOf(child: Deno.ChildProcess): Promise<Output> {
+async function outputOf(command: Command, child: Deno.ChildProcess, { readMs }: Deadlines): Promise<Output> {
   const text = (stream: ReadableStream<Uint8Array<ArrayBuffer>>) => new Response(stream).text();
-  const [stdout, stderr, { code }] = await Promise.all([text(child.stdout), text(child.stderr), child.status]);
-  return { code, stdout, stderr };
-}
-
-/** Lets this process end before the child process. Some pipes may be closed already: Deno throws then. */
-function detach(child: Deno.ChildProcess): void {
-  try {
-    child.unref();
-  } catch (error) {
-    if (!(error instanceof Deno.errors.BadResource)) throw error;
-  }
+  const texts = Promise.all([text(child.stdout), text(child.stderr)]);
+  texts.catch(() => {}); // thrown below, after the end of the process
+  const { code } = await child.status;
+  const [stdout, stderr] = await withinDeadline(texts, readMs) ?? [];
+  if (stdout !== undefined && stderr !== undefined) return { code, stdout, stderr };
+  const reason = `exit ${code}, but a process that it started keeps its output open`;
+  throw new StorageError("CommandFailed", `${describeCommand(command)}: ${reason}`);
 }

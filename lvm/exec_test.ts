@@ -87,6 +87,31 @@ Deno.test("HostExec: a changing command is never killed: only the wait ends, and
   }
 });
 
+Deno.test("HostExec: a command ends although a process that it started keeps its output open", async () => {
+  const exec = new HostExec({ readMs: 100 });
+  const folder = await Deno.makeTempDir();
+  try {
+    await new Deno.Command("mkfifo", { args: [`${folder}/pipe`] }).output();
+    using writer = await Deno.open(`${folder}/pipe`, { read: true, write: true });
+    const args = ["-c", `read line <${folder}/pipe & exit 3`];
+    const command = { program: "bash" as "lvm", args };
+    const changed = await assertRejects(
+      () => exec.run({ ...command, mutates: true }),
+      StorageError,
+      "keeps its output",
+    );
+    assertEquals(changed.kind, "CommandFailed");
+    await exec.idle();
+    const read = await assertRejects(() => exec.run({ ...command, mutates: false, deadlineMs: 10 }), StorageError);
+    assertEquals(read.kind, "Unavailable");
+    await assertRejects(() => read.completion!, StorageError, "keeps its output");
+    await writer.write(new TextEncoder().encode("end\nend\n"));
+    await new Promise((resolve) => setTimeout(resolve, 500)); // until the outputs end
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
 Deno.test("HostExec: a missing program is Unavailable and named", async () => {
   const exec = new HostExec();
   const missing = { program: "no-such-program" as "lvm", args: [], mutates: false };
