@@ -8,6 +8,7 @@
 import { getLogger } from "@logtape/logtape";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
+import { sleep, systemClock } from "../lvm/clock.ts";
 import { call, failureHeaders, HEADERS, type Listen, prefixOf } from "./grpc.ts";
 import { type RunningServer, serve } from "./server.ts";
 import { Registration } from "./proto/registration_pb.ts";
@@ -25,6 +26,9 @@ export interface RegistrationOptions {
 
 /** The supported versions of CSI, in the notation of kubelet. */
 const SUPPORTED_VERSIONS = ["1.0.0"];
+
+/** Milliseconds until the driver takes connections again after it could not take one. */
+const ACCEPT_RETRY_MS = 1_000;
 
 const log = getLogger(["denolith", "registration"]);
 
@@ -79,16 +83,29 @@ const listenByNode: Listen = async (path, methods) => {
     stream.end(answer.message);
   });
   const listener = Deno.listen({ transport: "unix", path });
+  const end = new AbortController();
   const accept = async () => {
-    for await (const connection of listener) server.emit("connection", await streamOf(connection));
+    while (!end.signal.aborted) {
+      try {
+        server.emit("connection", await streamOf(await listener.accept()));
+      } catch (error) {
+        if (end.signal.aborted) return;
+        log.error("error", { error }); // as while the process has as many files open as it may have
+        await sleep(systemClock, ACCEPT_RETRY_MS, end.signal);
+      }
+    }
   };
-  accept().catch((error) => log.error("error", { error }));
-  const abort = () => {
+  void accept();
+  const stopListening = () => {
+    end.abort();
     listener.close();
+  };
+  const abort = () => {
+    stopListening();
     for (const session of sessions) session.destroy();
   };
   const shutdown = async () => {
-    listener.close();
+    stopListening();
     await Promise.all([...sessions].map((session) => new Promise<void>((resolve) => session.close(resolve))));
   };
   return { shutdown, abort };
