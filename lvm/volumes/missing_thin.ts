@@ -14,7 +14,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { type ErrorKind, StorageError } from "../error.ts";
 import type { Lvm } from "../model/client.ts";
 import { lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -27,6 +27,9 @@ import { changeIgnoring } from "./snapshot_split.ts";
 
 /** What the kernel answers when the pool has no such device (ENODATA). */
 const NOT_IN_POOL = /device-mapper: reload ioctl on .* failed: No data available/;
+
+/** The kinds of failure of an activation that say nothing about the pool: LVM refused it, or the device could not be read. */
+const OTHER_REASONS: readonly ErrorKind[] = ["CommandFailed", "FailedPrecondition", "InUse"];
 
 /**
  * Reports whether a thin LV is missing in its pool. To find that out, it activates an inactive LV: after its creation an
@@ -104,7 +107,8 @@ export async function removePendingThin(lvm: Lvm, driver: string, group: VolumeG
   let isChanged = false;
   for (const lv of removableIfMissing(driver, group)) {
     const isMissing = await isMissingThin(lvm, driver, { lv, group }).catch((error) => {
-      if (error instanceof StorageError && error.kind === "CommandFailed") return false; // whoever needs it learns why
+      // an LV that cannot be activated for another reason keeps nobody from the pools; whoever needs it learns why
+      if (error instanceof StorageError && OTHER_REASONS.includes(error.kind)) return false;
       throw error;
     });
     if (!isMissing) continue;
