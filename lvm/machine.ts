@@ -140,10 +140,11 @@ export interface Machine {
 export function openMachine(options: MachineOptions): Machine {
   const { exec, driver, groups, mountRoots, recorded, thin = {}, listener = {} } = options;
   const onErrorOf = (action: string) => (error: unknown) => listener.onFailure?.(action, error);
-  const lvm = new Lvm(exec, (groups) => {
+  const onReport = (groups: readonly VolumeGroup[]) => {
     cowMonitor.observe(groups);
     trimmer.observe(groups);
-  });
+  };
+  const lvm = new Lvm(exec, onReport, () => reaper.repairSoon());
   const locks = new Locks();
   const reservation = new PoolReservation(
     lvm,
@@ -171,7 +172,7 @@ export function openMachine(options: MachineOptions): Machine {
     onTrimUnsupported: (volume) => listener.onTrimUnsupported?.(volume),
     onError: onErrorOf("trimming"),
   });
-  const reaper = new Reaper({
+  const reaper: Reaper = new Reaper({
     lvm,
     driver,
     onError: onErrorOf("reaper"),

@@ -53,8 +53,12 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
 /** What LVM prints about each LV or group that a command changed, with LC_ALL=C. */
 const CHANGED = /^\s*(?:Logical volume \S+ (?:successfully removed|changed)|Volume group \S+ successfully changed)/m;
 
-/** Returns the kind of error for the output of a failed command of LVM. */
+/** The highest exit status of a command that no signal has ended. Above it, the rest is the number of the signal. */
+const MAX_EXIT_STATUS = 128;
+
+/** Returns the kind of error for the output of a failed command of LVM. One that a signal has ended has refused nothing. */
 export function classifyRefusal(output: Output): ErrorKind {
+  if (output.code > MAX_EXIT_STATUS) return "CommandFailed";
   return REFUSALS.find(([pattern]) => pattern.test(output.stderr))?.[1] ?? "CommandFailed";
 }
 
@@ -103,6 +107,7 @@ export class Lvm {
   /** Runs the commands; other programs than lvm use it directly. */
   readonly exec: Exec;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
+  readonly #onKilled: () => void;
   #knownGroups: KnownGroup[] = [];
   #readsPerGroup = false;
   /**
@@ -115,6 +120,8 @@ export class Lvm {
   readonly #known = new KnownGroups();
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
+  /** The number of changes of each group that may have ended halfway, by the group's UUID. */
+  readonly #interrupted = new Map<string, number>();
   /**
    * The number of changes that had ended when each report started. Reports that started during a change are not in it.
    */
@@ -125,10 +132,16 @@ export class Lvm {
    * Creates a client.
    *
    * @param onReport called with every report that was read
+   * @param onKilled called after a change that a signal has ended
    */
-  constructor(exec: Exec, onReport: (groups: readonly VolumeGroup[]) => void = () => {}) {
+  constructor(
+    exec: Exec,
+    onReport: (groups: readonly VolumeGroup[]) => void = () => {},
+    onKilled: () => void = () => {},
+  ) {
     this.exec = exec;
     this.#onReport = onReport;
+    this.#onKilled = onKilled;
   }
 
   /**
@@ -162,6 +175,14 @@ export class Lvm {
   /** Reports whether nothing was changed with this client since the report started. */
   isCurrent(groups: readonly VolumeGroup[]): boolean {
     return this.#changeCountAtStart.get(groups) === this.#changeCount && this.#pendingChanges.size === 0;
+  }
+
+  /**
+   * Returns how many changes of a group have ended, perhaps halfway: not as LVM refuses a command, but since it was killed, or
+   * a disk failed. LVM writes its metadata several times in a command.
+   */
+  interruptedChanges({ uuid }: Pick<VolumeGroup, "uuid">): number {
+    return this.#interrupted.get(uuid) ?? 0;
   }
 
   /** Returns what is known without a new report, as far as it concerns a volume or snapshot ({@linkcode KnownGroups.about}). */
@@ -269,15 +290,18 @@ export class Lvm {
     const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
     const noted = this.#known.startChange(group.name, args);
     const change = runThen(this.exec, command, async (output) => {
+      if (output.code > MAX_EXIT_STATUS) this.#onKilled();
       if (output.code !== 0) throw commandError(command, output, classifyRefusal(output));
       noted.changed = !args.includes("--select") || CHANGED.test(output.stdout);
       await afterSuccess(output);
     });
     this.#pendingChanges.add(change);
-    const end = () => {
+    const end = (error?: unknown) => {
       noted.ended = true;
       this.#changeCount++;
       this.#pendingChanges.delete(change);
+      const isInterrupted = error instanceof StorageError && error.kind === "CommandFailed";
+      if (isInterrupted) this.#interrupted.set(group.uuid, this.interruptedChanges(group) + 1);
     };
     try {
       await change;
@@ -286,8 +310,8 @@ export class Lvm {
       // a command that outlasted its deadline still changes something: no report is current before it has ended
       const completion = lateCompletion(error);
       if (completion !== undefined) this.#known.clear();
-      if (completion === undefined) end();
-      else void completion.then(() => {}, () => {}).then(end);
+      if (completion === undefined) end(error);
+      else void completion.then(() => end(), end);
       throw error;
     }
   }

@@ -33,9 +33,10 @@ export class PoolReservation {
   readonly #last = new Map<string, Promise<unknown>>();
   /** The UUIDs of the groups in which a command outlasted its deadline, and may still allocate. */
   readonly #allocating = new Set<string>();
-
-  /** The pools in which an LV was created, by the UUID of their group and their name. */
-  readonly #pools = new Set<string>();
+  /** The number of interrupted changes of each group before its last body, by the group's UUID. */
+  readonly #interruptedBefore = new Map<string, number>();
+  /** The same number before the last creation in each pool, by the UUID of its group and its name. */
+  readonly #pools = new Map<string, number>();
   readonly #prepare: (group: VolumeGroup) => Promise<boolean>;
 
   /**
@@ -72,6 +73,7 @@ export class PoolReservation {
       const find = (current: readonly VolumeGroup[]) => current.find((group) => group.uuid === uuid);
       let group = find(this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report());
       if (group !== undefined && await this.#prepare(group)) group = find(await this.#lvm.report());
+      this.#interruptedBefore.set(uuid, this.#lvm.interruptedChanges({ uuid }));
       if (group !== undefined) return await body(group);
       throw new StorageError(
         "Unavailable",
@@ -84,14 +86,17 @@ export class PoolReservation {
     return result;
   }
 
-  /** Records that this process has created an LV in a pool, and so LVM has sent the pool all messages before. */
+  /**
+   * Records that a body has created an LV in a pool, and so LVM has sent the pool all messages that it had when the body
+   * began.
+   */
   recordCreation({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): void {
-    this.#pools.add(`${uuid}/${pool}`);
+    this.#pools.set(`${uuid}/${pool}`, this.#interruptedBefore.get(uuid) ?? 0);
   }
 
-  /** Reports whether this process has created an LV in a pool. */
+  /** Reports whether this process has created an LV in a pool, and no change of the group was interrupted since. */
   hasCreatedIn({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): boolean {
-    return this.#pools.has(`${uuid}/${pool}`);
+    return this.#pools.get(`${uuid}/${pool}`) === this.#lvm.interruptedChanges({ uuid });
   }
 
   #requireNotAllocating(uuid: string, name: string): void {

@@ -8,7 +8,7 @@
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
-import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { cowSnapshotsOn, isThin } from "../pools/pool.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
@@ -40,6 +40,26 @@ export function cowSnapshotsOf(
  */
 export function thinLvsOnOrigin({ lv, group }: LocatedLv): LogicalVolume[] {
   return group.lvs.filter((other) => other.origin === lv.name && isThin(other) && other.pool !== lv.pool);
+}
+
+/**
+ * Requires that no other LV depends on an LV: no COW snapshot, such as that of a backup tool, and no thin LV whose external
+ * origin it is. lvremove removes an LV with those that depend on it.
+ *
+ * @throws {StorageError} `InUse` with their names
+ */
+export function requireNoDependents({ lv, group }: LocatedLv): void {
+  const snapshots = cowSnapshotsOn({ lv, group });
+  const names = [...snapshots, ...thinLvsOnOrigin({ lv, group })].map(({ name }) => name);
+  if (names.length === 0) return;
+  const kind = snapshots.length > 0 ? "the origin of the snapshots" : "the external origin of the thin volumes";
+  throw new StorageError(
+    "InUse",
+    `removing ${lvPath({ lv, group })}: it is ${kind} ${
+      names.join(", ")
+    }, which LVM would remove with it; remove them ` +
+      "first (lvremove)",
+  );
 }
 
 /**

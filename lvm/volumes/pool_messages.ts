@@ -10,7 +10,8 @@
  * number, which is all that is missing.
  *
  * LVM sends what it has before it creates an LV. So before the first removal from a pool, unless this process has created
- * an LV in it, the driver creates one, and deletes it like any other. LVM does not report whether it has messages.
+ * an LV in it, the driver creates one, and deletes it like any other. It does so again after a command was killed in the
+ * pool's group. LVM does not report whether it has messages.
  *
  * @module
  */

@@ -1,6 +1,8 @@
-import { assert, assertEquals } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { StorageError } from "../error.ts";
+import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../model/client.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
@@ -23,22 +25,28 @@ async function scene({ isRestarted }: { isRestarted: boolean }) {
   await volumes.delete(request.id);
   const created: string[] = [];
   machine.fault = ({ args }) => void (args[0] === "lvcreate" && created.push(args[args.indexOf("--name") + 1]!));
+  const reaper = (errors: string[]) => {
+    const options = { lvm, driver: "test", onError: (error: unknown) => errors.push(String(error)) };
+    return new Reaper({ ...options, reservation: isRestarted ? new PoolReservation(lvm) : reservation });
+  };
   const reap = async () => {
     const errors: string[] = [];
-    const options = { lvm, driver: "test", onError: (error: unknown) => errors.push(String(error)) };
-    const reaper = new Reaper({ ...options, reservation: isRestarted ? new PoolReservation(lvm) : reservation });
-    reaper.start();
-    await reaper.idle();
-    await reaper.stop();
+    const started = reaper(errors);
+    started.start();
+    await started.idle();
+    await started.stop();
     return errors;
   };
   const left = () => group.lvs.filter(({ thinPool }) => thinPool === undefined).map(({ name }) => name);
   const snapshot = group.lvs.at(-1)!;
   return {
     machine,
+    volumes,
+    request,
     snapshot,
     pool: group.lvs.find(({ thinPool }) => thinPool !== undefined)!.thinPool!,
     created,
+    reaper,
     reap,
     left,
   };
@@ -53,6 +61,34 @@ Deno.test("before its first removal from a pool, a driver creates an LV there, a
 Deno.test("a driver that has created an LV in a pool creates no other before a removal", async () => {
   const { created, reap, left } = await scene({ isRestarted: false });
   assertEquals([await reap(), created, left()], [[], [], []]);
+});
+
+Deno.test("before a removal from a pool in which a command was killed, a driver creates another LV there", async () => {
+  const { machine, volumes, request, pool, created, reap, left } = await scene({ isRestarted: false });
+  const { fault } = machine;
+  machine.fault = ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    pool.oldMessage = "followed"; // the pool has made the LV, and LVM has not forgotten the message
+    machine.fault = fault;
+    return failure(137, "");
+  };
+  await assertRejects(() => volumes.create({ ...request, id: volumeIdOf("two") }), StorageError, "exit 137");
+  assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);
+});
+
+Deno.test("nothing is removed from a pool after the first creation in it was killed, until one succeeds", async () => {
+  const { machine, pool, created, reap, left } = await scene({ isRestarted: true });
+  const { fault } = machine;
+  machine.fault = ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    pool.oldMessage = "followed";
+    machine.fault = fault;
+    return failure(137, "");
+  };
+  const [error] = await reap();
+  assert(error!.includes("exit 137"), error);
+  assertEquals([left().length, pool.leaked], [1, undefined]);
+  assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);
 });
 
 Deno.test("an LV is removed from a pool that is too full for another one, and that is reported", async () => {
@@ -75,4 +111,22 @@ Deno.test("a driver completes the transaction of a pool that has made a snapshot
     const message = "message /dev/mapper/data-data_thinpool-tpool 0 set_transaction_id 0 1";
     assertEquals(sent.slice(1), oldMessage === "followed" ? [] : [message]);
   }
+});
+
+Deno.test("a driver tries again to complete the transaction of a pool, until it succeeds", async () => {
+  const { machine, snapshot, pool, reaper } = await scene({ isRestarted: true });
+  Object.assign(snapshot, { origin: { name: "one", size: snapshot.size } });
+  snapshot.tags.clear();
+  pool.oldMessage = "half-followed";
+  machine.fault = ({ program }) => program === "dmsetup" ? failure(1, "  no answer") : undefined;
+  const errors: string[] = [];
+  const started = reaper(errors);
+  started.start();
+  await started.idle();
+  assertEquals([errors.length, pool.oldMessage], [1, "half-followed"]);
+  machine.fault = undefined;
+  started.wake();
+  await started.idle();
+  await started.stop();
+  assertEquals([errors.length, pool.oldMessage], [1, "followed"]);
 });

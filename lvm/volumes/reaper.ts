@@ -22,9 +22,9 @@ import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
-import { cowSnapshotsOn, findPool, isCowSnapshot, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
+import { findPool, isCowSnapshot, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
-import { thinLvsOnOrigin } from "./cow_origin.ts";
+import { requireNoDependents } from "./cow_origin.ts";
 import { Eraser, requireErasable } from "./eraser.ts";
 import { isMissingThin, mayHavePendingThin, removeMissing } from "./missing_thin.ts";
 import { completeTransactions, poolsWithLastSnapshot, sendMessages } from "./pool_messages.ts";
@@ -57,6 +57,9 @@ export interface ReaperOptions {
 /** The delay until a failed pass is repeated, in milliseconds. */
 const RETRY_MS = 60_000;
 
+/** The delay until what a killed command left is repaired, in milliseconds: each command may be killed, those of a repair, too. */
+const REPAIR_MS = 5_000;
+
 /** The time since a report in which an LV is removed without another one, in milliseconds: later, a disk may hang. */
 const RECENT_MS = 10_000;
 
@@ -68,25 +71,8 @@ function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
   return erase === "discard" || (erase === "zero" && !isThin(lv));
 }
 
-/**
- * Requires that no other LV depends on an LV: no COW snapshot, such as that of a backup tool, and no thin LV whose external
- * origin it is. lvremove removes an LV with those that depend on it.
- *
- * @throws {StorageError} `InUse` with their names
- */
-function requireNoDependents({ lv, group }: LocatedLv): void {
-  const snapshots = cowSnapshotsOn({ lv, group });
-  const names = [...snapshots, ...thinLvsOnOrigin({ lv, group })].map(({ name }) => name);
-  if (names.length === 0) return;
-  const kind = snapshots.length > 0 ? "the origin of the snapshots" : "the external origin of the thin volumes";
-  throw new StorageError(
-    "InUse",
-    `removing ${lvPath({ lv, group })}: it is ${kind} ${
-      names.join(", ")
-    }, which LVM would remove with it; remove them ` +
-      "first (lvremove)",
-  );
-}
+/** Runs a step of a pass, and reports its error. The steps after it run, and another pass follows later. */
+type Attempt = (step: () => Promise<void>) => Promise<void>;
 
 /** A thin pool whose last LV is deleted. */
 interface EmptiedPool {
@@ -143,6 +129,16 @@ export class Reaper {
     this.#worker.wake();
   }
 
+  /**
+   * Repairs soon what a command of LVM left that was killed while this process lives, as where memory is short: a suspended
+   * device blocks every program that uses it.
+   */
+  repairSoon(): void {
+    if (this.#resumeDue) return;
+    this.#resumeDue = true;
+    this.#worker.wakeAfter(REPAIR_MS);
+  }
+
   /** Waits until no pass is running. */
   idle(): Promise<void> {
     return this.#worker.idle();
@@ -155,24 +151,28 @@ export class Reaper {
 
   async #pass(): Promise<void> {
     let failed = false;
-    const attempt = async (step: () => Promise<void>) => {
+    const attempt: Attempt = async (step) => {
       try {
         await step();
-        return true;
       } catch (error) {
         failed = true;
         this.#onError(error);
-        return false;
       }
     };
     let groups = await this.#report();
-    const unsure = this.#resumeDue ? groups.filter((group) => mayHavePendingThin(this.#driver, group)) : [];
-    for (const group of unsure) await attempt(() => this.#removePending(group));
-    if (unsure.length > 0) groups = await this.#report();
-    if (this.#resumeDue) await attempt(() => completeTransactions(this.#lvm, groups.flatMap(poolsWithLastSnapshot)));
-    this.#onReport(groups);
-    let isFresh = !this.#resumeDue;
-    if (this.#resumeDue) await attempt(() => this.#resume(groups, attempt));
+    const isDue = this.#resumeDue;
+    this.#resumeDue = false; // a command that is killed meanwhile sets it again
+    try {
+      if (isDue) groups = await this.#repairPools(groups, attempt);
+      this.#onReport(groups);
+      if (isDue) await this.#resume(groups, attempt);
+    } catch (error) {
+      failed = true;
+      throw error;
+    } finally {
+      if (isDue && failed) this.#resumeDue = true;
+    }
+    let isFresh = !isDue;
     const deleted = deletedLvs(this.#driver, groups);
     const deletedUuids = new Set(deleted.map(({ lv }) => lv.uuid));
     this.#eraser.forget(
@@ -199,35 +199,36 @@ export class Reaper {
   }
 
   /**
-   * Removes what interrupted creations left in the thin pools of a group, before anything changes the pools: LVM would
-   * complete it then, with another content. The reservation does that before each allocation.
+   * Removes what interrupted creations left in thin pools, before anything changes the pools: LVM would complete it then,
+   * with another content. The reservation does that before each allocation. Then completes the transactions of the pools.
+   *
+   * @returns the report, or a new one after a removal
    */
-  async #removePending(group: VolumeGroup): Promise<void> {
-    await this.#reservation.runExclusive([group], group, () => Promise.resolve());
+  async #repairPools(report: FreshReport, attempt: Attempt): Promise<FreshReport> {
+    const unsure = report.filter((group) => mayHavePendingThin(this.#driver, group));
+    for (const group of unsure) {
+      await attempt(() => this.#reservation.runExclusive([group], group, () => Promise.resolve()));
+    }
+    const groups = unsure.length > 0 ? await this.#report() : report;
+    await attempt(() => completeTransactions(this.#lvm, groups.flatMap(poolsWithLastSnapshot)));
+    return groups;
   }
 
   /**
    * Repairs what killed commands of LVM left. Suspended devices are resumed by a refresh, which also loads the right
    * tables. Incomplete RAID LVs and incomplete pools are removed. COW space that never became a snapshot is marked as
    * deleted. What fails for one LV does not keep the others from being repaired, and is repeated by the next pass.
-   *
-   * @param attempt runs a step, and reports its error; returns whether it succeeded
    */
-  async #resume(groups: FreshReport, attempt: (step: () => Promise<void>) => Promise<boolean>): Promise<void> {
-    let isComplete = true;
-    const repair = async (step: () => Promise<void>) => {
-      if (!await attempt(step)) isComplete = false;
-    };
+  async #resume(groups: FreshReport, attempt: Attempt): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
-      await repair(() => this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }))));
+      await attempt(() => this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }))));
     }
     const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
     for (const located of suspended) {
-      await repair(() => this.#lvm.change(located.group, lvchange({ refresh: true }, lvPath(located))));
+      await attempt(() => this.#lvm.change(located.group, lvchange({ refresh: true }, lvPath(located))));
     }
     const current = suspended.length > 0 ? await this.#report() : groups; // a refresh takes up to minutes
-    for (const located of this.#ownLvs(current)) await repair(() => this.#removeIncomplete(located));
-    this.#resumeDue = !isComplete;
+    for (const located of this.#ownLvs(current)) await attempt(() => this.#removeIncomplete(located));
     const stuck = new Set(this.#ownLvs(current).filter(({ lv }) => lv.suspended).map(({ group }) => group.uuid));
     this.#onResumed(current.filter(({ uuid }) => !stuck.has(uuid)));
   }
@@ -306,7 +307,7 @@ export class Reaper {
   async #sendMessages(deleted: DeletedLv): Promise<void> {
     const context = { lvm: this.#lvm, driver: this.#driver, reservation: this.#reservation };
     const isCreated = await sendMessages(context, deleted).catch((error) => {
-      if (!(error instanceof StorageError && ["CommandFailed", "NoSpace"].includes(error.kind))) throw error;
+      if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error; // it may have left a message itself
       this.#onError(error);
       return false;
     });

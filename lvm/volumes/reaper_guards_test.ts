@@ -1,6 +1,8 @@
-import { assert, assertEquals } from "@std/assert";
-import { FakeMachine, type Fault } from "../../tests/fake/machine.ts";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { failure, FakeMachine, type Fault } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { StorageError } from "../error.ts";
 import { describeCommand } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
@@ -21,11 +23,13 @@ const noReaper = { wake: () => {} };
 async function setUp({ isThin = false, pvCount = 1 } = {}) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 8n * GIB, 4n << 20n, pvCount);
-  const lvm = new Lvm(machine);
+  const clock = new FakeClock();
+  const lvm: Lvm = new Lvm(machine, undefined, () => reaper.repairSoon());
   const errors: string[] = [];
   const reservation = new PoolReservation(lvm);
   const onError = (error: unknown) => errors.push(String(error));
-  const reaper = new Reaper({ lvm, driver: "test", reservation, onError, retryMs: 60_000, removeEmptyPools: true });
+  const options = { lvm, driver: "test", reservation, onError, clock };
+  const reaper = new Reaper({ ...options, retryMs: 60_000, removeEmptyPools: true });
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper: noReaper });
   const thin = isThin ? { thin: { poolSize: DEFAULT_POOL_SIZE } } : {};
@@ -39,8 +43,34 @@ async function setUp({ isThin = false, pvCount = 1 } = {}) {
     await reaper.stop();
     return errors;
   };
-  return { machine, group, reaper, volumes, snapshots, finish };
+  return { machine, group, clock, reaper, volumes, snapshots, finish };
 }
+
+Deno.test("a device that a killed command left suspended is resumed while the driver lives", async () => {
+  const { machine, group, clock, reaper, volumes, finish } = await setUp();
+  reaper.start();
+  await reaper.idle();
+  const [lv] = group.lvs;
+  const refreshes: string[] = [];
+  const kill = (subcommand: string): Fault => ({ args }) => {
+    if (args[0] !== subcommand) return undefined;
+    if (subcommand === "lvchange") refreshes.push(args.join(" "));
+    lv!.suspended = true;
+    return failure(137, "");
+  };
+  machine.fault = kill("lvextend");
+  await assertRejects(() => volumes.expand(id, { required: 2n * GIB }), StorageError, "exit 137");
+  machine.fault = kill("lvchange");
+  await clock.advance(5_000);
+  await reaper.idle();
+  await clock.advance(59_000);
+  assertEquals([lv!.suspended, refreshes.length], [true, 1], "a repair that is killed is repeated later");
+  machine.fault = undefined;
+  await clock.advance(1_000);
+  await reaper.idle();
+  const errors = await finish();
+  assertEquals([lv!.suspended, errors.length], [false, 1], errors.join());
+});
 
 Deno.test("Reaper removes COW space that never became a snapshot at the start, without another call", async () => {
   const { group, reaper, snapshots, finish } = await setUp();
