@@ -377,8 +377,11 @@ export class Staging {
       const isPublished = mounts.some((other) =>
         other !== layer && isDeviceNodeMount(other) && other.root === layer.root
       );
+      if (!device?.readOnly || isPublished) continue;
       // whoever uses the device next, an administrator as well, can write to it again
-      if (device?.readOnly && !isPublished) await allowWrites(this.#exec, `/dev/mapper/${device.name}`);
+      const devicePath = `/dev/mapper/${device.name}`;
+      await restoreDeviceNode(this.#exec, { devicePath });
+      await allowWrites(this.#exec, devicePath);
     }
   }
 }

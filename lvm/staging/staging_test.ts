@@ -339,3 +339,19 @@ Deno.test("stage() and expand() make the node of an active device that has none"
   await stage();
   assertEquals(machine.mounts.at(-1)?.target, path);
 });
+
+Deno.test("unpublish() lets a device without node be written to again that was published read-only", async () => {
+  await using folder = await createRoot();
+  const { machine, volumes, staging } = await setUpVolume(folder.root);
+  const block = volumeIdOf("block");
+  await volumes.create(namedRequest("block", 32n << 20n, { format: { state: "raw" } }));
+  const lv = machine.groups[0]!.lvs[1]!;
+  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  const access = { kind: "block" } as const;
+  await staging.stage(block, stagingPath, access);
+  await staging.publish(block, { stagingPath, target, access, readOnly: true, exclusive: false });
+  assertEquals(lv.setReadOnly, true);
+  machine.host.missingDeviceNodes.add(lv);
+  await staging.unpublish(block, target);
+  assertEquals([lv.setReadOnly, machine.mounts.some((mount) => mount.target === target)], [false, false]);
+});
