@@ -18,7 +18,7 @@ import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../model/client.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
-import { markSnapshotDeleted, snapshotTags } from "../model/tags.ts";
+import { markSnapshotDeleted, ownedVolumeId, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { formatBytes } from "../size.ts";
@@ -203,7 +203,7 @@ export class Snapshots {
   /**
    * Returns a snapshot that was just created, as a report shows it: the time of creation of an id never changes, so it is not
    * guessed. LVM takes the volume by its name. So a snapshot of another LV is deleted, and so is one of the volume with another
-   * size, whose COW space may be too small.
+   * size, whose COW space may be too small, or of the volume after its deletion, which may be erased already.
    *
    * @returns `undefined` when there is no snapshot of that id
    * @throws {StorageError} `Busy` when it was deleted
@@ -213,11 +213,13 @@ export class Snapshots {
     if (created === undefined || created.incomplete) return undefined;
     const origin = created.group.lvs.find(({ name }) => name === created.lv.origin);
     const { originSize = volume.lv.size } = created.lv;
-    if (origin === undefined || (origin.uuid === volume.lv.uuid && originSize === volume.lv.size)) return created;
+    const isOfVolume = origin === undefined ||
+      (origin.uuid === volume.lv.uuid && ownedVolumeId(this.#driver, origin.tags) === volume.id);
+    if (isOfVolume && originSize === volume.lv.size) return created;
     await this.#markDeleted(created);
     throw new StorageError(
       "Busy",
-      `snapshotting volume ${volume.id}: ${lvPath(volume)} was renamed or extended meanwhile; try again`,
+      `snapshotting volume ${volume.id}: ${lvPath(volume)} was renamed, extended or deleted meanwhile; try again`,
     );
   }
 

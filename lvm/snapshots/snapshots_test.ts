@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeMachine, newUuid, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { defined } from "../defined.ts";
 import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
@@ -10,6 +11,7 @@ import { FULL_COW } from "../spec/cow_size.ts";
 import type { RecordedLv } from "../inventory/volume_state.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
+import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
@@ -31,7 +33,16 @@ async function scene() {
   await snapshots.create(request);
   const cow = machine.groups[0]!.lvs[1]!;
   const record = () => void (records.recordedLv = { lvUuid: cow.uuid, groupName: "data" });
-  return { machine, snapshots, finder, cow, record, state: async () => finder.stateOf(await lvm.report(), request) };
+  return {
+    machine,
+    lvm,
+    volumes,
+    snapshots,
+    finder,
+    cow,
+    record,
+    state: async () => finder.stateOf(await lvm.report(), request),
+  };
 }
 
 Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and COW space without an origin is none", async () => {
@@ -110,3 +121,19 @@ Deno.test("stateOf() fails while the group of the volume, or of the record, is u
   const error = await assertRejects(() => Promise.try(() => s.finder.stateOf(unresponsive, request)), StorageError);
   assertEquals(error.kind, "Unavailable");
 });
+
+for (const thin of [undefined, { poolSize: DEFAULT_POOL_SIZE }]) {
+  Deno.test(`createNew() takes no snapshot of a volume that was deleted since the report: ${thin ? "thin" : "thick"}`, async () => {
+    const { machine, lvm, volumes, snapshots } = await scene();
+    const source = volumeIdOf("two");
+    await volumes.create(namedRequest("two", 32n * MiB, { format: { state: "raw" }, ...defined({ thin }) }));
+    const groups = await lvm.report();
+    await volumes.delete(source);
+    const create = () => snapshots.createNew(groups, { ...request, source, id: snapshotIdOf("late") });
+    assertEquals((await assertRejects(create, StorageError, "deleted meanwhile")).kind, "Busy");
+    const tags = [...machine.groups[0]!.lvs.at(-1)!.tags];
+    assertEquals(tags.filter((tag) => /^denolith.(?:snapshot|deleted)=/.test(tag)), [
+      `denolith.deleted=${snapshotIdOf("late")}`,
+    ]);
+  });
+}
