@@ -16,7 +16,7 @@ import {
   removeIncompletePool,
 } from "../pools/pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { volumeTags } from "../model/tags.ts";
+import { isDeleted, volumeTags } from "../model/tags.ts";
 import { findPool, poolNameIn, type ThinSpec } from "../pools/pool.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
@@ -77,16 +77,25 @@ export function thinSnapshotOptions(
  * @param groups the report in which the source was found
  * @param source the LV to clone, and its group
  * @param request the volume to create, with its size in bytes
- * @throws {StorageError} `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool.
+ * @throws {StorageError} `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool; `Busy` when the source was
+ * deleted since the report: it may be discarded already.
  */
 export async function createThinClone(
   context: ThinContext,
   groups: FreshReport,
-  { lv, group }: Pick<Volume, "lv" | "group">,
+  { lv: { uuid, name: sourceName }, group }: Pick<Volume, "lv" | "group">,
   { size, ...request }: VolumeRequest & { readonly thin: ThinSpec; readonly size: bigint },
 ): Promise<void> {
   const { lvm, driver, reservation } = context;
   await reservation.runExclusive(groups, group, async (current) => {
+    const lv = current.lvs.find((lv) => lv.uuid === uuid);
+    if (lv === undefined || isDeleted(lv.tags)) {
+      const path = `${current.name}/${sourceName}`;
+      throw new StorageError(
+        "Busy",
+        `creating volume ${request.id}: its source ${path} was deleted meanwhile; try again`,
+      );
+    }
     requirePoolSpace(context, current, size, request);
     const name = uniqueLvName(volumeLvName(request.id), deletedLvs(driver, [current]).map(({ lv }) => lv.name));
     const options: LvcreateOptions = {
