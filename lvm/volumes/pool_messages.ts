@@ -16,6 +16,7 @@
  * @module
  */
 
+import { lateCompletion } from "../error.ts";
 import { runOk } from "../exec.ts";
 import { uniqueLvName } from "../ids.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
@@ -59,8 +60,14 @@ export async function sendMessages(
       ...monitoringOptions(driver, current, lv),
       addtag: [OWNER + driver, DELETED + tags.id, `${ERASE}none`],
     } as const;
-    await lvm.change(current, lvcreate(options, current.name));
-    reservation.recordCreation(current, pool.name);
+    const record = () => reservation.recordCreation(current, pool.name);
+    try {
+      await lvm.change(current, lvcreate(options, current.name));
+    } catch (error) {
+      lateCompletion(error)?.then(record, () => {}); // or each pass would create one more, where LVM is slow
+      throw error;
+    }
+    record();
     return true;
   });
 }

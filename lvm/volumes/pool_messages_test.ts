@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { nextTurn } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -129,4 +130,27 @@ Deno.test("a driver tries again to complete the transaction of a pool, until it 
   await started.idle();
   await started.stop();
   assertEquals([errors.length, pool.oldMessage], [1, "followed"]);
+});
+
+Deno.test("a creation before a removal that outlasts its deadline is not repeated when it has succeeded", async () => {
+  const { machine, created, reaper, left } = await scene({ isRestarted: true });
+  const { fault } = machine;
+  machine.fault = async (command) => {
+    await fault?.(command);
+    if (command.args[0] !== "lvcreate") return undefined;
+    const completion = nextTurn().then(() => machine.run(command));
+    machine.fault = fault;
+    throw new StorageError("StillRunning", "lvm lvcreate: still running", { completion });
+  };
+  const errors: string[] = [];
+  const started = reaper(errors);
+  started.start();
+  await started.idle();
+  assertEquals([errors.length, left().length], [1, 1]);
+  await nextTurn();
+  created.length = 0;
+  started.wake();
+  await started.idle();
+  await started.stop();
+  assertEquals([errors.length, created, left()], [1, [], []]);
 });
