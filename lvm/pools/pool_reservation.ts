@@ -8,7 +8,7 @@
  */
 
 import { lateCompletion, StorageError } from "../error.ts";
-import type { Lvm } from "../model/client.ts";
+import { type Lvm, requireResponsive } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import {
@@ -60,7 +60,7 @@ export class PoolReservation {
    *
    * @param groups a report; a new one is read if anything was changed since
    * @param body called with the current group
-   * @throws {StorageError} `Unavailable` when the group does not exist any more; `Busy` while a command of an earlier body,
+   * @throws {StorageError} `Unavailable` when the group does not exist any more, or does not respond; `Busy` while a command of an earlier body,
    * which outlasted its deadline, is still running in the group; besides what the body throws
    */
   runExclusive<T>(
@@ -70,15 +70,17 @@ export class PoolReservation {
   ): Promise<T> {
     const result = Promise.resolve(this.#last.get(uuid)).then(async () => {
       this.#requireNotAllocating(uuid, name);
-      const find = (current: readonly VolumeGroup[]) => current.find((group) => group.uuid === uuid);
+      const operation = `reading the thin pools of volume group ${name}`;
+      const find = (current: readonly VolumeGroup[]) => {
+        const group = current.find((group) => group.uuid === uuid);
+        if (group === undefined) throw new StorageError("Unavailable", `${operation}: it does not exist any more`);
+        requireResponsive(operation, group); // what changes it would not end
+        return group;
+      };
       let group = find(this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report());
-      if (group !== undefined && await this.#prepare(group)) group = find(await this.#lvm.report());
-      this.#interruptedBefore.set(uuid, this.#lvm.interruptedChanges({ uuid }));
-      if (group !== undefined) return await body(group);
-      throw new StorageError(
-        "Unavailable",
-        `reading the thin pools of volume group ${name}: it does not exist any more`,
-      );
+      if (await this.#prepare(group)) group = find(await this.#lvm.report());
+      this.#interruptedBefore.set(uuid, this.#lvm.interruptedChanges(group));
+      return await body(group);
     });
     const ended = result.then(() => {}, (error) => this.#waitForCommand(uuid, error)); // its own caller gets the error
     this.#last.set(uuid, ended);

@@ -22,3 +22,23 @@ Deno.test("nothing is allocated in a group's pools while an lvcreate that outlas
   await new Promise((resolve) => setTimeout(resolve));
   assertEquals(await reservation.runExclusive(groups, data!, () => Promise.resolve("allocated")), "allocated");
 });
+
+Deno.test("nothing is changed in the pools of a group that does not respond since the report, or is gone", async () => {
+  const machine = new FakeMachine();
+  for (const name of ["data", "other"]) machine.addGroup(name, 1n << 30n);
+  const lvm = new Lvm(machine);
+  const changes: string[] = [];
+  const prepare = () => Promise.resolve(changes.push("prepared") > 0);
+  const reservation = new PoolReservation(lvm, undefined, prepare);
+  const [data] = await lvm.report();
+  const hung = Promise.withResolvers<void>();
+  machine.hungPvs.set("/dev/vdb", hung);
+  const run = () => reservation.runExclusive([data!], data!, () => Promise.resolve(changes.push("changed")));
+  assertEquals((await assertRejects(run, StorageError, "data does not respond")).kind, "Unavailable");
+  machine.hungPvs.clear();
+  hung.resolve();
+  machine.groups.shift();
+  await lvm.report();
+  assertEquals((await assertRejects(run, StorageError)).kind, "Unavailable");
+  assertEquals(changes, []);
+});
