@@ -148,6 +148,9 @@ Deno.test("removePendingThin() leaves everything else, and does not mind what ca
       pool.thinPool!.transactionId--;
       s.restart(failure(5, "  device-mapper: reload ioctl on  (254:4) failed: Input/output error"));
     },
+    "one of a pool that another device uses": () => {
+      s.restart(failure(5, "  Logical volume data/x is used by another device."));
+    },
     "one of a pool with a missing PV": () => {
       s.restart(failure(5, "  Refusing activation of partial LV data/x.  Use '--activationmode partial' to override."));
     },
