@@ -59,6 +59,38 @@ Deno.test("classifyRefusal() distinguishes LVM's refusals", () => {
   for (const [kind, stderr] of CAPTURED) assertEquals(classifyRefusal({ code: 5, stdout: "", stderr }), kind, stderr);
 });
 
+Deno.test("classifyRefusal() takes nothing for a refusal that a killed command has printed", () => {
+  const stderr = "  Volume group has insufficient free space";
+  for (const [code, kind] of [[128, "NoSpace"], [129, "CommandFailed"], [137, "CommandFailed"]] as const) {
+    assertEquals(classifyRefusal({ code, stdout: "", stderr }), kind);
+  }
+});
+
+Deno.test("interruptedChanges() counts the changes of a group that were killed or failed, also late, and no refusals", async () => {
+  const [group, other] = ["data", "other"].map((uuid) => ({ name: uuid, uuid, pvPaths: [] }) as unknown as VolumeGroup);
+  const late = Promise.withResolvers<Output>();
+  const outputOf = (code: number, stderr = ""): Output => ({ code, stdout: "", stderr });
+  const outputs: Record<string, () => Promise<Output>> = {
+    killed: () => Promise.resolve(outputOf(137)),
+    failed: () => Promise.resolve(outputOf(5, "  Failed to write VG data.")),
+    refused: () => Promise.resolve(outputOf(5, "  Logical volume data/one in use.")),
+    succeeded: () => Promise.resolve(outputOf(0)),
+    late: () => Promise.reject(new StorageError("StillRunning", "lvm late", { completion: late.promise })),
+  };
+  let killed = 0;
+  const exec = { run: ({ args }: Command) => outputs[args[0]!]!(), idle: () => Promise.resolve() };
+  const lvm = new Lvm(exec, undefined, () => killed++);
+  const counts: number[] = [];
+  for (const name of Object.keys(outputs)) {
+    await lvm.change(group!, [name]).catch(() => {});
+    counts.push(lvm.interruptedChanges(group!));
+  }
+  late.resolve(outputOf(139));
+  await new Promise((resolve) => setTimeout(resolve));
+  counts.push(lvm.interruptedChanges(group!));
+  assertEquals([counts, killed, lvm.interruptedChanges(other!)], [[1, 2, 2, 2, 2, 3], 2, 0]);
+});
+
 Deno.test("report() returns a report that started after the call, and waiting callers share it", async () => {
   const answers: PromiseWithResolvers<Output>[] = [];
   const run = () => {

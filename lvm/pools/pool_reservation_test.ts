@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
 import { Lvm } from "../model/client.ts";
 import { PoolReservation } from "./pool_reservation.ts";
@@ -41,4 +41,28 @@ Deno.test("nothing is changed in the pools of a group that does not respond sinc
   await lvm.report();
   assertEquals((await assertRejects(run, StorageError)).kind, "Unavailable");
   assertEquals(changes, []);
+});
+
+Deno.test("hasCreatedIn() reports no creation during which, or after which, a command was killed in the group", async () => {
+  const machine = new FakeMachine();
+  for (const name of ["data", "other"]) machine.addGroup(name, 1n << 30n);
+  const lvm = new Lvm(machine);
+  const reservation = new PoolReservation(lvm);
+  const groups = await lvm.report();
+  const [data, other] = groups;
+  const create = (group = data!, during = () => Promise.resolve()) =>
+    reservation.runExclusive(groups, group, async (current) => {
+      await during();
+      reservation.recordCreation(current, "pool");
+    });
+  const has = () => [reservation.hasCreatedIn(data!, "pool"), reservation.hasCreatedIn(other!, "pool")];
+  machine.fault = ({ mutates, program }) => mutates && program === "lvm" ? failure(137, "") : undefined;
+  const kill = () => assertRejects(() => lvm.change(data!, ["lvremove", "data/x"]), StorageError).then(() => {});
+  const all = [has()];
+  for (const step of [create, () => create(other), kill, create, () => create(data, kill), create]) {
+    await step();
+    all.push(has());
+  }
+  assertEquals(all.map(([inData]) => inData), [false, true, true, false, true, false, true]);
+  assertEquals(all.map(([, inOther]) => inOther), [false, false, true, true, true, true, true]);
 });
