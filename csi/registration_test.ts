@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { assertSpyCallArgs, assertSpyCalls, spy, stub } from "@std/testing/mock";
 import { connectToService } from "../tests/contract/csi_client.ts";
+import { encodeFrames, frame, grpcMessage, headerBlock, PREFACE } from "../tests/fuzz/http2.ts";
 import { serveRegistration } from "./registration.ts";
 import { Registration } from "./proto/registration_pb.ts";
 
@@ -55,6 +56,68 @@ Deno.test("the driver takes connections again after it could not take one, since
     using kubelet = connectToService(path, Registration);
     assertEquals((await kubelet.calls.getInfo()).name, "lvm.denolith.dev");
     assert(accepts > 2);
+  } finally {
+    await server.close(1_000);
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+const GET_INFO = headerBlock("/pluginregistration.Registration/GetInfo").toBase64();
+
+/** What clients send that never end a call. */
+const BEGINNINGS: Readonly<Record<string, Uint8Array>> = {
+  nothing: new Uint8Array(),
+  "half a preface": new TextEncoder().encode(PREFACE.slice(0, 10)),
+  "another protocol": new TextEncoder().encode("GET / HTTP/1.1\r\n\r\n"),
+  "a preface": Uint8Array.of(...new TextEncoder().encode(PREFACE), ...encodeFrames([frame("SETTINGS")])),
+  "half a call": Uint8Array.of(
+    ...new TextEncoder().encode(PREFACE),
+    ...encodeFrames([frame("SETTINGS"), frame("HEADERS", { flags: 4, stream: -1, payload: GET_INFO })]),
+  ),
+};
+
+/** Reads until the other side ends the connection. */
+async function readToEnd(connection: Deno.Conn): Promise<void> {
+  while (await connection.read(new Uint8Array(1_000)).catch(() => null) !== null);
+}
+
+Deno.test("the connections of clients that say no more are ended, and so are all that are idle when the driver stops", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/reg.sock`;
+  const server = await serveRegistration(path, { driver: "lvm.denolith.dev", endpoint: "/csi.sock" });
+  try {
+    for (const bytes of Object.values(BEGINNINGS)) {
+      using connection = await Deno.connect({ transport: "unix", path });
+      if (bytes.length > 0) await connection.write(bytes);
+      await connection.closeWrite();
+      await readToEnd(connection);
+    }
+    using idle = await Deno.connect({ transport: "unix", path });
+    await idle.write(BEGINNINGS["a preface"]!);
+    await idle.read(new Uint8Array(1_000));
+    const ended = readToEnd(idle);
+    await server.close(1_000);
+    await ended;
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("kubelet may cancel a call before it is answered", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/reg.sock`;
+  const server = await serveRegistration(path, { driver: "lvm.denolith.dev", endpoint: "/csi.sock" });
+  try {
+    const message = frame("DATA", { flags: 1, stream: 1, payload: grpcMessage(new Uint8Array()).toBase64() });
+    const cancel = frame("RST_STREAM", { stream: 1, payload: Uint8Array.of(0, 0, 0, 8).toBase64() });
+    for (const frames of [[cancel], [message, cancel]]) {
+      using connection = await Deno.connect({ transport: "unix", path });
+      await connection.write(Uint8Array.of(...BEGINNINGS["half a call"]!, ...encodeFrames(frames)));
+      await connection.closeWrite();
+      await readToEnd(connection);
+    }
+    using kubelet = connectToService(path, Registration);
+    assertEquals((await kubelet.calls.getInfo()).name, "lvm.denolith.dev");
   } finally {
     await server.close(1_000);
     await Deno.remove(folder, { recursive: true });
