@@ -57,7 +57,7 @@ export const PINNED_SEEDS: readonly PinnedSeed[] = [
   { lost: "of a volume that is staged", seed: 1, runs: 5 },
   { lost: "of a volume that is unstaged", seed: 1, runs: 7 },
   { lost: "of a volume that is published", seed: 3, runs: 1 },
-  { lost: "of a volume that is unpublished", seed: 5, runs: 11 },
+  { lost: "of a volume that is unpublished", seed: 6, runs: 14 },
   { lost: "of a volume that is snapshotted", seed: 7, runs: 11 },
   { lost: "of a snapshot that is created", seed: 6, runs: 12 },
   { lost: "of a snapshot that is deleted", seed: 6, runs: 2 },
