@@ -8,6 +8,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
 import { levenshteinDistance } from "@std/text/levenshtein-distance";
+import { quote } from "../lvm/error.ts";
 import type { AccessScope } from "./permissions.ts";
 
 /** A flag of a subcommand. */
@@ -185,7 +186,9 @@ export function parseCommandLine(program: Program, args: readonly string[]): Req
   if (name === "--version" || name === "-V") return parseCommandLine(program, ["version", ...rest]);
   if (name.startsWith("-")) {
     throw new UsageError(
-      `unknown flag ${name} in the place of a command; its flags stand behind it: ${program.name} COMMAND [flags]`,
+      `unknown flag ${
+        quote(name)
+      } in the place of a command; its flags stand behind it: ${program.name} COMMAND [flags]`,
     );
   }
   const { commands } = program;
@@ -199,7 +202,7 @@ export function parseCommandLine(program: Program, args: readonly string[]): Req
 export const HELP: readonly string[] = ["help", "--help", "-h"];
 
 function parseHelp(program: Program, [topic, unexpected]: readonly string[]): Request {
-  if (unexpected !== undefined) throw new UsageError(`help: unexpected argument ${JSON.stringify(unexpected)}`);
+  if (unexpected !== undefined) throw new UsageError(`help: unexpected argument ${quote(unexpected)}`);
   if (topic === undefined || HELP.includes(topic)) return { kind: "help", isRequested: true };
   const known = [...Object.keys(program.commands), ...Object.keys(program.topics)];
   if (!known.includes(topic)) throw unknownCommand(program, topic, known);
@@ -208,7 +211,7 @@ function parseHelp(program: Program, [topic, unexpected]: readonly string[]): Re
 
 function unknownCommand({ name }: Program, word: string, known: readonly string[]): UsageError {
   return new UsageError(
-    `unknown command ${JSON.stringify(word)}; ${didYouMean(word, known) ?? `see "${name} help"`}`,
+    `unknown command ${quote(word)}; ${didYouMean(word, known) ?? `see "${name} help"`}`,
   );
 }
 
@@ -304,7 +307,7 @@ function parseFlags(program: Program, name: string, args: readonly string[]): Fl
       if (!arg.startsWith("-")) return; // positional arguments are counted below
       const flag = arg.replace(/=.*$/s, "");
       const near = didYouMean(flag.replace(/^-+/, ""), [...known, "help"], "--");
-      throw new UsageError(`${name}: unknown flag ${flag}; ${near ?? `see "${program.name} help ${name}"`}`);
+      throw new UsageError(`${name}: unknown flag ${quote(flag)}; ${near ?? `see "${program.name} help ${name}"`}`);
     },
   });
   if (parsed.help === true) return "help";
@@ -312,7 +315,7 @@ function parseFlags(program: Program, name: string, args: readonly string[]): Fl
   const positionals = parsed._.map(String);
   if (argument !== undefined && positionals.length === 0) throw new UsageError(`${name}: ${argument.name} is missing`);
   const unexpected = positionals[argument === undefined ? 0 : 1];
-  if (unexpected !== undefined) throw new UsageError(`${name}: unexpected argument ${JSON.stringify(unexpected)}`);
+  if (unexpected !== undefined) throw new UsageError(`${name}: unexpected argument ${quote(unexpected)}`);
   const argumentEntries = argument === undefined ? [] : [[argument.name, positionals[0]!]];
   return Object.fromEntries([
     ...argumentEntries,
@@ -343,6 +346,6 @@ function requireSwitchValues(name: string, switches: readonly string[], args: re
   for (const arg of args) {
     const [, flag, value] = /^--([^=]+)=(.*)$/s.exec(arg) ?? [];
     if (flag === undefined || !switches.includes(flag) || value === "true" || value === "false") continue;
-    throw new UsageError(`${name}: --${flag} ${JSON.stringify(value)}: is a switch, and takes no value`);
+    throw new UsageError(`${name}: --${flag} ${quote(value ?? "")}: is a switch, and takes no value`);
   }
 }

@@ -50,7 +50,7 @@ Deno.test("parseCommandLine(): an argument has to be named, once, before flags o
   assertEquals(parse("007"), { kind: "run", name: "look", flags: { PLACE: "007" } });
   assertThrows(() => parse("--long"), UsageError, "look: PLACE is missing");
   assertThrows(() => parse("here", "there"), UsageError, 'look: unexpected argument "there"');
-  assertThrows(() => parse("here", "--lang"), UsageError, "unknown flag --lang");
+  assertThrows(() => parse("here", "--lang"), UsageError, 'unknown flag "--lang"');
   assertEquals(parse("--help"), { kind: "help", topic: "look", isRequested: true });
 });
 
@@ -61,11 +61,12 @@ Deno.test("parseCommandLine(): refuses unknown commands and flags, and suggests 
     [["--config", ""], "serve: --config needs a value"],
     [["--config", "a", "--config", "b"], "serve: --config is given more than once"],
     [["more"], `serve: unexpected argument "more"`],
-    [["--quite"], "serve: unknown flag --quite; did you mean --quiet?"],
-    [["--adress=x"], "serve: unknown flag --adress; did you mean --address?"],
-    [["-q"], 'serve: unknown flag -q; see "x help serve"'],
-    [["--frobnicate"], 'serve: unknown flag --frobnicate; see "x help serve"'],
-    [["--con", "a"], "serve: unknown flag --con; did you mean --config?"],
+    [["\x1b[2J" + "x".repeat(200)], `serve: unexpected argument "\\u001b[2Jxxx`],
+    [["--quite"], 'serve: unknown flag "--quite"; did you mean --quiet?'],
+    [["--adress=x"], 'serve: unknown flag "--adress"; did you mean --address?'],
+    [["-q"], 'serve: unknown flag "-q"; see "x help serve"'],
+    [["--frobnicate"], 'serve: unknown flag "--frobnicate"; see "x help serve"'],
+    [["--con", "a"], 'serve: unknown flag "--con"; did you mean --config?'],
   ];
   for (const [args, words] of cases) assertThrows(() => flagsOf(...args), UsageError, words);
   for (
@@ -79,7 +80,7 @@ Deno.test("parseCommandLine(): refuses unknown commands and flags, and suggests 
   assertThrows(
     () => parseCommandLine(X, ["--quiet", "serve"]),
     UsageError,
-    "unknown flag --quiet in the place of a command",
+    'unknown flag "--quiet" in the place of a command',
   );
 });
 

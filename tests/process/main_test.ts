@@ -36,7 +36,7 @@ Deno.test("denolith: the process that parses the command line does not load the 
 Deno.test("denolith: a command line that is not understood ends with status 2 and suggests a similar word", async () => {
   const cases: [string[], RegExp][] = [
     [["standalon"], /unknown command "standalon"; did you mean standalone\?/],
-    [["standalone", "--endpont", "x"], /unknown flag --endpont; did you mean --endpoint\?/],
+    [["standalone", "--endpont", "x"], /unknown flag "--endpont"; did you mean --endpoint\?/],
     [["standalone"], /--volume-groups is required; "denolith status" lists those of this host/],
     [["standalone", "--volume-groups", "a", "--endpoint", "tcp://x"], /endpoint/],
     [["standalone", "--volume-groups", "a", "--endpoint", "/a.sock"], /a directory of its own/],

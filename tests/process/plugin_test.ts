@@ -81,7 +81,7 @@ Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong
   await using s = await setUp();
   const cases: [string[], RegExp][] = [
     [["statu"], /unknown command "statu"; did you mean status\?/],
-    [["status", "--otput", "json"], /unknown flag --otput; did you mean --output\?/],
+    [["status", "--otput", "json"], /unknown flag "--otput"; did you mean --output\?/],
     [["status", "-o", "xml"], /--output "xml": must be json, yaml or wide/],
     [["volumes", "--node", "a/b"], /--node "a\/b": must be/],
     [["why"], /why: CLAIM is missing/],
