@@ -49,7 +49,7 @@ const SEVERITY_COLOURS = { error: "red", warning: "yellow", info: "cyan" } as co
 /** The colours of states; others have none. */
 const STATE_COLOURS: Readonly<Record<string, keyof typeof CODES>> = {
   ...{ Ready: "green", Alive: "green" },
-  ...{ Pending: "yellow", Deleting: "yellow", NotReported: "yellow" },
+  ...{ Pending: "yellow", Deleting: "yellow", NotReported: "yellow", Unknown: "yellow" },
   ...{ Failed: "red", Lost: "red", Overflowed: "red", Silent: "red" },
 };
 

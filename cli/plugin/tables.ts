@@ -167,7 +167,7 @@ export function snapshotsTable(snapshots: readonly SnapshotView[], { wide, colou
 export function overviewText(overview: Overview, options: TableOptions): string {
   const { nodes, size, free, usedPercent, volumes, snapshots, orphans, problems, unread, driver } = overview;
   const { colours } = options;
-  const silent = nodes.filter(({ agent }) => agent !== "Alive").length;
+  const silent = nodes.filter(({ agent }) => agent === "Silent" || agent === "NotReported").length;
   return [
     `${colours.bold("Driver")}      ${driver}`,
     `${colours.bold("Nodes")}       ${nodes.length}${silent === 0 ? "" : `, ${silent} without a living agent`}`,

@@ -5,7 +5,7 @@
  */
 
 import { type ApiClient, orAbsent } from "../client/client.ts";
-import { agentLeaseSelector } from "../api/agent_leases.ts";
+import { agentLeaseName, agentLeaseSelector } from "../api/agent_leases.ts";
 import { CLAIM_ANNOTATION, type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
   csiStorageCapacities,
@@ -70,7 +70,7 @@ export interface ClaimState {
   readonly node?: Node | undefined;
   /** Its LVMNode. */
   readonly lvmNode?: LvmNode | undefined;
-  /** The Leases of agents. */
+  /** The Lease of the agent of its node. */
   readonly agentLeases: readonly Lease[];
   /** What the scheduler reads of the class, for each node. */
   readonly capacities: readonly CsiStorageCapacity[];
@@ -93,6 +93,13 @@ export class EvidenceReader extends LenientReader {
     return found.filter(({ involvedObject }) => !involvedObject?.uid || involvedObject.uid === uid);
   }
 
+  /** Reads the Lease of a node's agent, in whichever namespace. */
+  async agentLeasesOf(nodeName: string | undefined, driver: string): Promise<Lease[]> {
+    if (nodeName === undefined) return [];
+    const fieldSelector = `metadata.name=${agentLeaseName(nodeName)}`;
+    return await this.list(leases, { labelSelector: agentLeaseSelector(driver), fieldSelector });
+  }
+
   /** Reads the Lease under which a group of controllers works, in whichever namespace. */
   async leaseOf(sidecar: Sidecar, driver: string): Promise<Lease | undefined> {
     const found = await this.list(leases, { fieldSelector: `metadata.name=${sidecarLeaseName(sidecar, driver)}` });
@@ -101,7 +108,11 @@ export class EvidenceReader extends LenientReader {
   }
 }
 
-/** Reads everything that has a part in a claim. @throws {ApiError} */
+/**
+ * Reads everything that has a part in a claim. A volume that is known is got by its name: a cluster may have very many.
+ *
+ * @throws {ApiError}
+ */
 export async function readClaimState(
   client: ApiClient,
   { driver, namespace, name, now }: { driver: string; namespace: string; name: string; now: Date },
@@ -110,30 +121,28 @@ export async function readClaimState(
   const key = `${namespace}/${name}`;
   const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name })); // what it is all about
   const className = claim && classNameOf(claim);
-  const [allPods, claimEvents, allVolumes, allPersistentVolumes, storageClass, capacities, agentLeases, ...held] =
+  const isWaiting = claim !== undefined && claim.status?.phase !== "Bound" && claim.status?.phase !== "Lost";
+  const [allPods, claimEvents, persistentVolume, storageClass, capacities, provisionerLease, resizerLease] =
     await Promise.all([
       reader.list(pods, { namespace }),
       reader.eventsAbout("PersistentVolumeClaim", claim),
-      reader.list(lvmVolumes),
-      reader.list(persistentVolumes),
+      findPersistentVolume(reader, claim, { namespace, name, driver }),
       className ? reader.get(storageClasses, { name: className }) : undefined,
-      reader.list(csiStorageCapacities),
-      reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
+      isWaiting ? reader.list(csiStorageCapacities) : [],
       reader.leaseOf("csi-provisioner", driver),
       reader.leaseOf("csi-resizer", driver),
     ]);
+  const volume = await findVolume(reader, persistentVolume, claim, { key, driver });
   const ofClaim = allPods.filter((pod) => claimNamesOf(pod).includes(name)).sort((a, b) => rankOf(a) - rankOf(b));
-  const persistentVolume = findPersistentVolume(allPersistentVolumes, claim, { namespace, name, driver });
-  const volume = findVolume(allVolumes, persistentVolume, claim, { key, driver });
   const nodeName = volume?.spec.nodeName ?? (claim && selectedNameOf(claim));
-  const [podEvents, persistentVolumeEvents, lvmVolumeEvents, node, lvmNode] = await Promise.all([
+  const [podEvents, persistentVolumeEvents, lvmVolumeEvents, node, lvmNode, agentLeases] = await Promise.all([
     Promise.all(ofClaim.slice(0, MAX_PODS).map((pod) => reader.eventsAbout("Pod", pod))),
     reader.eventsAbout("PersistentVolume", persistentVolume),
     reader.eventsAbout("LVMVolume", volume),
     nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
     nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
+    reader.agentLeasesOf(nodeName, driver),
   ]);
-  const [provisionerLease, resizerLease] = held;
   return {
     ...{ driver, now, key, claim, storageClass, claimEvents, pods: ofClaim, podEvents: podEvents.flat() },
     ...{ persistentVolume, volume, volumeEvents: [...persistentVolumeEvents, ...lvmVolumeEvents] },
@@ -164,14 +173,15 @@ function rankOf(pod: Pod): number {
   return pod.status?.phase === "Pending" ? 0 : isLive(pod) ? 1 : 2;
 }
 
-function findPersistentVolume(
-  all: readonly PersistentVolume[],
+/** Returns the PersistentVolume that a claim is bound to, or else the last one that was made for it. */
+async function findPersistentVolume(
+  reader: EvidenceReader,
   claim: PersistentVolumeClaim | undefined,
   { namespace, name, driver }: { namespace: string; name: string; driver: string },
-): PersistentVolume | undefined {
+): Promise<PersistentVolume | undefined> {
   const bound = claim?.spec?.volumeName;
-  if (bound) return all.find(({ metadata }) => metadata.name === bound);
-  const ofClaim = all.filter(({ spec }) =>
+  if (bound) return await reader.get(persistentVolumes, { name: bound });
+  const ofClaim = (await reader.list(persistentVolumes)).filter(({ spec }) =>
     spec?.csi?.driver === driver && spec.claimRef?.namespace === namespace && spec.claimRef.name === name &&
     (claim === undefined || spec.claimRef.uid === claim.metadata.uid)
   );
@@ -183,18 +193,22 @@ function createdAt({ metadata: { creationTimestamp = "" } }: KubeObject): number
   return Date.parse(creationTimestamp) || 0;
 }
 
-function findVolume(
-  all: readonly LvmVolume[],
+/** Returns the LVMVolume of a PersistentVolume, or else the one that was made for a claim. */
+async function findVolume(
+  reader: EvidenceReader,
   persistentVolume: PersistentVolume | undefined,
   claim: PersistentVolumeClaim | undefined,
   { key, driver }: { key: string; driver: string },
-): LvmVolume | undefined {
-  const own = all.filter(({ spec }) => spec.driverName === driver);
-  const handle = persistentVolume?.spec?.csi?.volumeHandle;
-  if (handle !== undefined) return own.find(({ metadata }) => metadata.name === handle);
+): Promise<LvmVolume | undefined> {
+  if (persistentVolume !== undefined) {
+    const { csi } = persistentVolume.spec ?? {};
+    if (csi?.driver !== driver) return undefined;
+    const volume = await reader.get(lvmVolumes, { name: csi.volumeHandle });
+    return volume?.spec.driverName === driver ? volume : undefined;
+  }
   // one that is older than the claim was made for another claim of the same name, and outlives it
-  return own.find((volume) =>
-    volume.metadata.annotations?.[CLAIM_ANNOTATION] === key &&
+  return (await reader.list(lvmVolumes)).find((volume) =>
+    volume.spec.driverName === driver && volume.metadata.annotations?.[CLAIM_ANNOTATION] === key &&
     (claim === undefined || createdAt(volume) >= createdAt(claim))
   );
 }

@@ -6,8 +6,8 @@
 
 import type { LvmNode } from "../api/lvm_objects.ts";
 import type { Event, Lease, Node, Pod } from "../api/objects.ts";
-import { isReady, isSilent, lastSignOfLife } from "./nodes.ts";
-import type { Problem, Severity } from "./problem.ts";
+import { type AgentEvidence, agentStateOf, isReady, lastSignOfLife } from "./nodes.ts";
+import { isUnread, type Problem, type Severity } from "./problem.ts";
 import { SYMPTOM_CHAPTERS, type SymptomChapter, symptomOf } from "./symptoms.ts";
 
 /** Returns the time of an event's last occurrence (RFC 3339). */
@@ -33,11 +33,6 @@ export function lastFailure(
 ): Event | undefined {
   const last = lastEvent(events, failed, ...ended);
   return last?.reason === failed ? last : undefined;
-}
-
-/** Reports whether this person may not read some objects of a kind, by what could not be read. */
-export function isUnread({ unread }: { readonly unread: readonly string[] }, plural: string): boolean {
-  return unread.some((what) => what.startsWith(`${plural}:`));
 }
 
 /** Where a message comes from, for a problem. */
@@ -123,19 +118,13 @@ export function schedulingOf(
 }
 
 /** What is known of the node of a claim or a snapshot. */
-export interface NodeEvidence {
+export interface NodeEvidence extends AgentEvidence {
   /** The name of the node; absent while none was chosen. */
   readonly nodeName?: string | undefined;
   /** Its Node. */
   readonly node?: Node | undefined;
   /** Its LVMNode. */
   readonly lvmNode?: LvmNode | undefined;
-  /** The Leases of agents. */
-  readonly agentLeases: readonly Lease[];
-  /** The time at which it was read. */
-  readonly now: Date;
-  /** Kinds that could not be read, with the cause. */
-  readonly unread: readonly string[];
 }
 
 /** Returns what is wrong with the node of a claim or a snapshot. */
@@ -155,8 +144,8 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
       runbook: "nodes-and-controllers.md#node-does-not-come-back",
     }];
   }
-  const seenMs = lastSignOfLife(lvmNode, agentLeases);
-  if (seenMs === undefined || !isSilent(seenMs, now)) return [];
+  if (agentStateOf(lvmNode, { agentLeases, now, unread }) !== "Silent") return [];
+  const seenMs = lastSignOfLife(lvmNode, agentLeases)!;
   const isDown = node !== undefined && !isReady(node);
   return [{
     ...{ severity: "error", reason: isDown ? "NodeDown" : "AgentSilent", object },

@@ -12,10 +12,10 @@ import type { LvmNode, NodeThinPool, NodeVolumeGroup } from "../api/lvm_objects.
 import type { Lease, Node } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import type { ClusterState } from "./cluster_state.ts";
-import { compareText, conditionOf, conditionProblem, type Problem } from "./problem.ts";
+import { compareText, conditionOf, conditionProblem, isUnread, type Problem } from "./problem.ts";
 
-/** The agent of a node: `NotReported` before its first report. */
-export type AgentState = "Alive" | "Silent" | "NotReported";
+/** The agent of a node: `NotReported` before its first report, `Unknown` to somebody who may not read its Lease. */
+export type AgentState = "Alive" | "Silent" | "NotReported" | "Unknown";
 
 /** A thin pool. Sizes are in bytes. */
 export interface PoolView {
@@ -79,25 +79,21 @@ export function nodeViews(state: ClusterState): NodeView[] {
   const leases = Map.groupBy(state.agentLeases, (lease) => nodeOfAgentLease(lease));
   return state.lvmNodes.map((lvmNode) => {
     const { name } = lvmNode.metadata;
-    return nodeView(lvmNode, { node: nodes.get(name), agentLeases: leases.get(name) ?? [], now: state.now });
+    return nodeView(lvmNode, { ...state, node: nodes.get(name), agentLeases: leases.get(name) ?? [] });
   }).sort((a, b) => compareText(a.name, b.name));
 }
 
 /** Returns the view of a node. @param about its Node, if there is one, and the Leases of its agent */
 function nodeView(
   lvmNode: LvmNode,
-  { node, agentLeases, now }: {
-    readonly node: Node | undefined;
-    readonly agentLeases: readonly Lease[];
-    readonly now: Date;
-  },
+  { node, ...about }: AgentEvidence & { readonly node: Node | undefined },
 ): NodeView {
   const { name } = lvmNode.metadata;
-  const seenMs = lastSignOfLife(lvmNode, agentLeases);
+  const seenMs = lastSignOfLife(lvmNode, about.agentLeases);
   return {
     name,
     ...(node && { ready: isReady(node) }),
-    agent: seenMs === undefined ? "NotReported" : isSilent(seenMs, now) ? "Silent" : "Alive",
+    agent: agentStateOf(lvmNode, about),
     ...(seenMs !== undefined && { seen: new Date(seenMs).toISOString() }),
     groups: (lvmNode.status?.volumeGroups ?? []).map(groupView).sort((a, b) => compareText(a.name, b.name)),
     orphans: orphanCount(lvmNode),
@@ -117,9 +113,22 @@ export function lastSignOfLife({ metadata: { name }, status }: LvmNode, leases: 
   return known.length === 0 ? undefined : Math.max(...known);
 }
 
-/** Reports whether an agent with such a last sign of life is silent, by the clock of this machine. */
-export function isSilent(seenMs: number, now: Date): boolean {
-  return now.getTime() - seenMs >= SILENT_AFTER_MS;
+/** What is known of an agent beside its LVMNode. */
+export interface AgentEvidence {
+  /** The Leases of agents. */
+  readonly agentLeases: readonly Lease[];
+  /** The time at which they were read. */
+  readonly now: Date;
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Returns the state of the agent of a node, by the clock of this machine. Without its Lease, silence proves nothing. */
+export function agentStateOf(lvmNode: LvmNode, { agentLeases, now, unread }: AgentEvidence): AgentState {
+  const seenMs = lastSignOfLife(lvmNode, agentLeases);
+  if (seenMs === undefined) return "NotReported";
+  if (now.getTime() - seenMs < SILENT_AFTER_MS) return "Alive";
+  return isUnread({ unread }, "leases") ? "Unknown" : "Silent";
 }
 
 function groupView(group: NodeVolumeGroup): GroupView {
@@ -201,7 +210,7 @@ export function nodeProblems(state: ClusterState, views: readonly NodeView[]): P
 }
 
 function agentProblems({ name, ready, agent, seen }: NodeView): Problem[] {
-  if (agent === "Alive") return [];
+  if (agent === "Alive" || agent === "Unknown") return [];
   const isDown = ready === false;
   return [{
     severity: "error",

@@ -84,6 +84,11 @@ export function listText(texts: readonly string[], max: number, what = ""): stri
   return texts.length === 0 ? undefined : texts.slice(0, max).join(", ") + more;
 }
 
+/** Reports whether this person may not read some objects of a kind, by what could not be read. */
+export function isUnread({ unread }: { readonly unread: readonly string[] }, plural: string): boolean {
+  return unread.some((what) => what.startsWith(`${plural}:`));
+}
+
 /** Compares texts by their code units. */
 export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;

@@ -4,12 +4,13 @@
  * @module
  */
 
+import { lvmNodes } from "../api/lvm_objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { classNameOf, provisionerOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { capacityTexts, type ClaimState, MAX_CAPACITIES, MAX_PODS, requestedBytes } from "./claim_state.ts";
-import { isSilent, lastSignOfLife } from "./nodes.ts";
-import { listText, type Problem } from "./problem.ts";
+import { agentStateOf } from "./nodes.ts";
+import { isUnread, listText, type Problem } from "./problem.ts";
 import { boundProblems } from "./why_bound.ts";
 import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
@@ -113,8 +114,8 @@ function sizeText(requested: bigint, actual: bigint | undefined): string {
   return actual >= requested ? formatBytes(actual) : `${formatBytes(actual)}, ${formatBytes(requested)} requested`;
 }
 
-function agentText({ lvmNode, agentLeases, now }: ClaimState): string {
-  const seenMs = lvmNode && lastSignOfLife(lvmNode, agentLeases);
-  if (lvmNode === undefined) return "no LVMNode";
-  return seenMs === undefined ? "its agent has not reported" : `agent ${isSilent(seenMs, now) ? "Silent" : "Alive"}`;
+function agentText(state: ClaimState): string {
+  if (state.lvmNode === undefined) return isUnread(state, lvmNodes.plural) ? "its LVMNode is not read" : "no LVMNode";
+  const agent = agentStateOf(state.lvmNode, state);
+  return agent === "NotReported" ? "its agent has not reported" : `agent ${agent}`;
 }

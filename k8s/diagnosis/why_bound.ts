@@ -14,7 +14,6 @@ import {
   eventProblem,
   isHeld,
   isLive,
-  isUnread,
   lastEvent,
   lastFailure,
   messageProblem,
@@ -22,7 +21,7 @@ import {
   schedulingOf,
   timeOfEvent,
 } from "./evidence.ts";
-import { conditionOf, type Problem } from "./problem.ts";
+import { conditionOf, isUnread, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
 import { volumeProblems } from "./volumes.ts";
 

@@ -13,14 +13,13 @@ import {
   eventProblem,
   isHeld,
   isLive,
-  isUnread,
   lastEvent,
   messageProblem,
   noControllerProblem,
   schedulingOf,
   timeOfEvent,
 } from "./evidence.ts";
-import { listText, type Problem } from "./problem.ts";
+import { isUnread, listText, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.pending;

@@ -5,9 +5,8 @@
  */
 
 import { type ApiClient, orAbsent } from "../client/client.ts";
-import { agentLeaseSelector } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
-import { type Event, type Lease, leases, type Node, nodes } from "../api/objects.ts";
+import { type Event, type Lease, type Node, nodes } from "../api/objects.ts";
 import {
   snapshotHandleOf,
   type VolumeSnapshot,
@@ -16,16 +15,8 @@ import {
   volumeSnapshots,
 } from "../api/snapshot_objects.ts";
 import { EvidenceReader } from "./claim_state.ts";
-import {
-  agentProblems,
-  eventProblem,
-  isHeld,
-  isUnread,
-  lastEvent,
-  messageProblem,
-  noControllerProblem,
-} from "./evidence.ts";
-import type { Problem } from "./problem.ts";
+import { agentProblems, eventProblem, isHeld, lastEvent, messageProblem, noControllerProblem } from "./evidence.ts";
+import { isUnread, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 import { snapshotProblems, stateOf } from "./volumes.ts";
 import type { WhyAnswer } from "./why.ts";
@@ -54,7 +45,7 @@ export interface SnapshotState {
   readonly node?: Node | undefined;
   /** Its LVMNode. */
   readonly lvmNode?: LvmNode | undefined;
-  /** The Leases of agents. */
+  /** The Lease of the agent of its node. */
   readonly agentLeases: readonly Lease[];
   /** The Lease of the snapshotter. */
   readonly snapshotterLease?: Lease | undefined;
@@ -69,21 +60,26 @@ export async function readSnapshotState(
 ): Promise<SnapshotState> {
   const reader = new EvidenceReader(client);
   const volumeSnapshot = await orAbsent(client.get(volumeSnapshots, { namespace, name }));
-  const [contents, ownEvents, snapshots, agentLeases, snapshotterLease] = await Promise.all([
-    reader.list(volumeSnapshotContents),
+  const bound = volumeSnapshot?.status?.boundVolumeSnapshotContentName;
+  const [contents, ownEvents, snapshotterLease] = await Promise.all([
+    bound
+      ? reader.get(volumeSnapshotContents, { name: bound }).then((content) => content === undefined ? [] : [content])
+      : reader.list(volumeSnapshotContents),
     reader.eventsAbout("VolumeSnapshot", volumeSnapshot),
-    reader.list(lvmSnapshots),
-    reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
     reader.leaseOf("csi-snapshotter", driver),
   ]);
   const content = findContent(contents, volumeSnapshot, { namespace, name });
-  const handle = content && snapshotHandleOf(content);
-  const snapshot = snapshots.find(({ metadata, spec }) => metadata.name === handle && spec.driverName === driver);
-  const nodeName = snapshot?.spec.nodeName;
-  const [contentEvents, node, lvmNode] = await Promise.all([
+  const handle = content?.spec.driver === driver ? snapshotHandleOf(content) : undefined;
+  const [found, contentEvents] = await Promise.all([
+    handle === undefined ? undefined : reader.get(lvmSnapshots, { name: handle }),
     reader.eventsAbout("VolumeSnapshotContent", content),
+  ]);
+  const snapshot = found?.spec.driverName === driver ? found : undefined;
+  const nodeName = snapshot?.spec.nodeName;
+  const [node, lvmNode, agentLeases] = await Promise.all([
     nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
     nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
+    reader.agentLeasesOf(nodeName, driver),
   ]);
   return {
     ...{ driver, now, key: `${namespace}/${name}`, volumeSnapshot, content, events: [...ownEvents, ...contentEvents] },
@@ -102,8 +98,7 @@ function findContent(
   const ofName = contents.filter(({ spec: { volumeSnapshotRef: ref } }) =>
     ref.namespace === namespace && ref.name === name && (uid === undefined || !ref.uid || ref.uid === uid)
   );
-  const bound = volumeSnapshot?.status?.boundVolumeSnapshotContentName;
-  return ofName.find(({ metadata }) => metadata.name === bound) ?? ofName.at(-1);
+  return ofName.at(-1);
 }
 
 /** Explains a VolumeSnapshot. */

@@ -6,8 +6,8 @@
 
 import type { Event } from "../api/objects.ts";
 import type { ClaimState } from "./claim_state.ts";
-import { agentProblems, eventProblem, isLive, isUnread, lastEvent, messageProblem, timeOfEvent } from "./evidence.ts";
-import type { Problem } from "./problem.ts";
+import { agentProblems, eventProblem, isLive, lastEvent, messageProblem, timeOfEvent } from "./evidence.ts";
+import { isUnread, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.terminating;

@@ -216,6 +216,24 @@ Deno.test("why: a Node that may not be read is not said to be gone", async () =>
   assertEquals(problems.map(({ reason }) => reason), ["NodeWithoutAgent"]);
 });
 
+Deno.test("why: an agent whose Lease may not be read is not said to be silent", async () => {
+  await using scene = new ClaimScene({ seenAt: new Date(HOUR_AGO) });
+  scene.addBound();
+  assertEquals(await reasons(scene), ["AgentSilent"]);
+  const { problems, facts } = await whyWithout(scene, leases);
+  assertEquals([problems, new Map(facts).get("Node")], [[], "n1 (agent Unknown)"]);
+});
+
+Deno.test("why: a Bound claim is explained without lists of what a large cluster has much of", async () => {
+  await using scene = new ClaimScene();
+  scene.addBound();
+  const { commands } = await pluginOver(scene.api, { role: "viewer" })(["why", "data"]);
+  const lists = commands.map((args) => args.join(" ")).filter((text) => text.includes("limit="));
+  for (const large of [persistentVolumes, lvmVolumes, csiStorageCapacities]) {
+    assertEquals(lists.filter((text) => text.includes(large.plural)), []);
+  }
+});
+
 Deno.test("why: a claim that may not be read is not said to be deleted", async () => {
   await using scene = new ClaimScene();
   scene.addBound();
