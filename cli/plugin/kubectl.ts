@@ -116,7 +116,7 @@ function qualifiedName(resource: Resource): string {
     : `${resource.plural}.${apiVersionOf(resource).split("/").reverse().join(".")}`;
 }
 
-/** The time after which the user sees what a command says that has not ended, in milliseconds. */
+/** The time after which the user sees what a command has said that goes on, in milliseconds. */
 const NOTICE_MS = 3_000;
 
 /** Runs the user's kubectl, with the user's environment. */
@@ -165,8 +165,8 @@ export class HostKubectl implements Kubectl {
 }
 
 /**
- * Reads a text to its end, and shows what there is of it after some time: a program that logs the user in may wait for what it
- * asks for there.
+ * Reads a text to its end, and shows what came of it some time ago: a program that logs the user in may wait for what it asks
+ * for there. What a command says at its end is not shown.
  *
  * @param options.afterMs the time, in milliseconds
  */
@@ -174,20 +174,17 @@ export async function readAndShow(
   stream: ReadableStream<Uint8Array<ArrayBuffer>>,
   { afterMs, show }: { readonly afterMs: number; readonly show: (text: string) => void },
 ): Promise<string> {
-  let [text, shownLength, isLate] = ["", 0, false];
+  let [text, shownLength] = ["", 0];
+  let timer: ReturnType<typeof setTimeout> | undefined;
   const showMore = () => {
-    if (!isLate || text.length === shownLength) return;
     show(text.slice(shownLength));
     shownLength = text.length;
   };
-  const timer = setTimeout(() => {
-    isLate = true;
-    showMore();
-  }, afterMs);
   try {
     for await (const piece of stream.pipeThrough(new TextDecoderStream())) {
       text += piece;
-      showMore();
+      clearTimeout(timer);
+      timer = setTimeout(showMore, afterMs);
     }
   } finally {
     clearTimeout(timer);
