@@ -309,19 +309,20 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
   ],
 };
 
-const PATTERNS = new Map<string, RegExp>();
-
-/** Returns the pattern of a quote: `…` stands for anything. */
-function patternOf(quote: string): RegExp {
-  const known = PATTERNS.get(quote);
-  if (known !== undefined) return known;
-  const pieces = quote.split("…").map((piece) => piece.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"));
-  const pattern = new RegExp(pieces.join("[^]{0,2000}?"));
-  PATTERNS.set(quote, pattern);
-  return pattern;
+/**
+ * Reports whether a message has the pieces of a quote in their order: `…` stands for anything. It takes one pass, since
+ * whoever may write events chooses the message.
+ */
+function hasQuote(message: string, quote: string): boolean {
+  let end = 0;
+  return quote.split("…").every((piece) => {
+    const start = message.indexOf(piece, end);
+    end = start + piece.length;
+    return start >= 0;
+  });
 }
 
 /** Returns the symptom that a message has; `undefined` for a message that the runbooks do not describe. */
 export function symptomOf(chapter: SymptomChapter, message: string): Symptom | undefined {
-  return SYMPTOMS[chapter].find(({ quotes }) => quotes.some((quote) => patternOf(quote).test(message)));
+  return SYMPTOMS[chapter].find(({ quotes }) => quotes.some((quote) => hasQuote(message, quote)));
 }
