@@ -130,8 +130,12 @@ Deno.test("removePendingThin() leaves everything else, and does not mind what ca
       lv.pending = true;
       s.group.tags.add(`denolith.used=test:${volumeRequest.id}:${lv.uuid}`);
     },
-    "one with a filesystem": () => {
+    "one with data of its source": () => {
       s.group.tags.clear();
+      lv.tags.add(`denolith.source=snapshot:${snapshotRequest.id}`);
+    },
+    "one with a filesystem": () => {
+      lv.tags.delete(`denolith.source=snapshot:${snapshotRequest.id}`);
       lv.tags.delete("denolith.fs=wanted:ext4");
       lv.tags.add(`denolith.fs=formatting:ext4:${crypto.randomUUID()}`);
     },

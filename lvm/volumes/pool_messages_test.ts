@@ -6,8 +6,10 @@ import { StorageError } from "../error.ts";
 import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../model/client.ts";
+import type { VolumeGroup } from "../model/report.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
+import { poolsWithLastSnapshot } from "./pool_messages.ts";
 import { Reaper } from "./reaper.ts";
 import { Volumes } from "./volumes.ts";
 
@@ -54,9 +56,37 @@ async function scene({ isRestarted }: { isRestarted: boolean }) {
 }
 
 Deno.test("before its first removal from a pool, a driver creates an LV there, and removes it, too", async () => {
-  const { pool, created, reap, left } = await scene({ isRestarted: true });
+  const { machine, request, pool, created, reap, left } = await scene({ isRestarted: true });
   pool.oldMessage = "followed";
+  const { fault } = machine;
+  const options: string[] = [];
+  machine.fault = (command) => {
+    if (command.args[0] === "lvcreate") options.push(command.args.join(" ").replace(/ --name \S+/, ""));
+    return fault?.(command);
+  };
   assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);
+  const tags = `--addtag denolith=test --addtag denolith.deleted=${request.id} --addtag denolith.erase=none`;
+  const size = `--virtualsize ${4 << 20}b`; // the least that there can be
+  assertEquals(options, [
+    `lvcreate --yes --type thin --thinpool data_thinpool ${size} --config activation/monitoring=0 ${tags} data`,
+  ]);
+});
+
+Deno.test("poolsWithLastSnapshot() returns a pool only if the last LV that it has made is a snapshot, and active", () => {
+  const pool = { name: "pool", thinPool: {}, segment: { transactionId: 3n } };
+  const last = { name: "last", active: true, origin: "one", pool: "pool", segment: { transactionId: 2n } };
+  const poolsOf = (lv: object) =>
+    poolsWithLastSnapshot({ lvs: [pool, { ...last, ...lv }] } as unknown as VolumeGroup).map(({ name }) => name);
+  assertEquals(poolsOf({}), ["pool"]);
+  for (
+    const other of [
+      { active: false }, // the pool may not have made it
+      { origin: undefined },
+      { pool: "another" },
+      { segment: { transactionId: 1n } },
+      { segment: {} },
+    ]
+  ) assertEquals(poolsOf(other), [], JSON.stringify(Object.keys(other)));
 });
 
 Deno.test("a driver that has created an LV in a pool creates no other before a removal", async () => {
