@@ -1,8 +1,8 @@
 /**
  * The entry point of the kubectl plugin, which the executable starts when its name is `kubectl-denolith`.
  *
- * It runs kubectl and nothing else, and has no right to read files, to write them, or to reach the network. So it needs no
- * worker with fewer rights.
+ * It runs kubectl and nothing else, and has no right to read files or to write them. Of the network it has the loopback
+ * address, for `ui` to listen on, and gives that up before it shows anything. So it needs no worker with fewer rights.
  *
  * @module
  */
@@ -20,4 +20,9 @@ function abortOnInterrupt(): AbortSignal {
   return end.signal;
 }
 
-if (import.meta.main) Deno.exit(await runPlugin(Deno.args, { signal: abortOnInterrupt() }));
+/** Gives up the permission to listen and to connect. What listens goes on. */
+export async function dropNetwork(): Promise<void> {
+  await Deno.permissions.revoke({ name: "net" });
+}
+
+if (import.meta.main) Deno.exit(await runPlugin(Deno.args, { signal: abortOnInterrupt(), dropNetwork }));

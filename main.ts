@@ -15,6 +15,7 @@ import { completionScript, type Shell } from "./cli/help/scripts.ts";
 import { helpColumns, helpText } from "./cli/help/text.ts";
 import { permissionsFor } from "./cli/permissions.ts";
 import { abortOnSignals, runSandboxed } from "./cli/sandbox.ts";
+import { StorageError } from "./lvm/error.ts";
 
 /** The URL of this module. In the image, a link leads to it, which Deno does not follow. */
 const MODULE = /\.[jt]s$/.test(import.meta.url)
@@ -23,6 +24,9 @@ const MODULE = /\.[jt]s$/.test(import.meta.url)
 
 /** The module of the worker. In the bundled driver, it is next to this one. */
 const WORKER = new URL(MODULE.endsWith(".ts") ? "./cli/worker.ts" : "./worker.js", MODULE).href;
+
+/** Where `ui` is when this module is started for it: head.sh of the executable starts the plugin instead. */
+const OTHER_FILE = "ui: this build has it in another file: run kubectl denolith ui";
 
 /**
  * Runs a command line.
@@ -48,6 +52,7 @@ export function main(
     const { name, flags } = request;
     const subcommand = SUBCOMMANDS[name]!;
     await checkFlags(name, subcommand, flags);
+    if (name === "ui") throw new StorageError("FailedPrecondition", OTHER_FILE);
     if (subcommand.access === undefined) {
       console.log(name === "version" ? versionText(flags) : completionScript(DENOLITH, flags["SHELL"] as Shell));
       return EXIT.success;

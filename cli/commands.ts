@@ -254,6 +254,13 @@ const completion: Subcommand = {
   example: "denolith completion bash > /usr/local/share/bash-completion/completions/denolith",
 };
 
+const ui: Subcommand = {
+  summary: "Show a cluster as a page in a browser on this machine",
+  about: "The same as kubectl denolith ui, which the executable starts for it, with the permissions of the kubectl " +
+    "plugin. Its flags are those of the plugin: see kubectl denolith ui --help.",
+  flags: {},
+};
+
 const version: Subcommand = {
   summary: "Print the version",
   about: "Prints the versions of denolith and of its runtime.",
@@ -264,7 +271,7 @@ const version: Subcommand = {
 export const SUBCOMMANDS: Subcommands = {
   ...{ standalone, node, controller, doctor, status },
   "forget-node": forgetNode,
-  ...{ completion, version },
+  ...{ ui, completion, version },
 };
 
 /** Returns a flag of the default IO limits by volume group. */

@@ -125,6 +125,18 @@ Deno.test("the artifact under the name kubectl-denolith is the plugin: its modul
   assertEquals(await Deno.readTextFile(join(fixture.app(), "kubectl_denolith.js")), "// the plugin\n");
 });
 
+Deno.test("the artifact with the subcommand ui is the plugin, too", async () => {
+  await using fixture = await Fixture.create();
+  const { success, stdout } = await new Deno.Command(fixture.path("denolith"), {
+    args: ["ui", "--port", "8080"],
+    env: { DENOLITH_CACHE: fixture.cache },
+  }).output();
+  assert(success);
+  const args = new TextDecoder().decode(stdout).trimEnd().split("\n");
+  assert(args.includes("-P=kubectl-denolith") && !args.includes("-P=denolith"), `${args}`);
+  assertEquals(args.slice(args.indexOf(join(fixture.app(), "kubectl_denolith.js")) + 1), ["ui", "--port", "8080"]);
+});
+
 Deno.test("the artifact unpacks once: a later start needs no more of the file than its script", async () => {
   await using fixture = await Fixture.create();
   await fixture.start();

@@ -190,6 +190,24 @@ export const PLUGIN_COMMANDS = {
     },
     example: "kubectl denolith forget-node worker-1",
   },
+  ui: {
+    summary: "Show the cluster as a page in a browser on this machine",
+    about:
+      "Serves a page on a loopback address: nodes with their volume groups, thin pools and volumes as bars, what is " +
+      "wrong, and all there is to know of a volume. It changes nothing, and follows the cluster until Ctrl-C. The address " +
+      "that it prints has a token, opens the page once, and is of no use to anybody else after that.",
+    exit: { success: "it was ended", failure: "the cluster did not answer, or the port is not free" },
+    flags: {
+      port: {
+        value: "PORT",
+        help: "Port of the loopback address; 0 for a free one",
+        default: () => "0",
+        check: portNumber,
+      },
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith ui --port 8080",
+  },
   completion: {
     summary: "Print the completion script of a shell",
     about:
@@ -284,6 +302,12 @@ export function requireLvUuid(text: string, field: string): string {
 export function seconds(text: string, field: string): number {
   if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
   throw new UsageError(`${field} ${quote(text)}: must be a whole number of seconds from 1 to 9999`);
+}
+
+/** Parses a TCP port; 0 stands for a free one. */
+export function portNumber(text: string, field: string): number {
+  if (/^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535) return Number(text);
+  throw new UsageError(`${field} ${quote(text)}: must be a port from 0 to 65535`);
 }
 
 /** Returns a word: anything that kubectl cannot take for a flag. */

@@ -48,7 +48,7 @@ const STATUS_OF_REASON: Readonly<Record<string, number>> = {
 /** What a request is for, for messages. */
 interface Described {
   readonly verb: string;
-  readonly resource: Resource;
+  readonly resource: Pick<Resource, "plural">;
   readonly name: string;
 }
 
@@ -67,6 +67,11 @@ export class KubectlClient implements ApiClient {
   async get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: RequestOptions = {}): Promise<T> {
     const request = { verb: "get", resource, name: at.name };
     return parseObject<T>(request, await this.#run(request, { verb: "get", path: pathOf(resource, at) }, options));
+  }
+
+  /** Reads a path that has no object, as text. @throws {ApiError} */
+  readPath(path: string, options: RequestOptions = {}): Promise<string> {
+    return this.#run({ verb: "get", resource: { plural: path }, name: "" }, { verb: "get", path }, options);
   }
 
   /** Implements {@linkcode ApiClient}. */

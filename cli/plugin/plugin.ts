@@ -10,7 +10,6 @@ import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "..
 import { COMPLETE, completionLines } from "../help/completion.ts";
 import { completionScript } from "../help/scripts.ts";
 import { helpColumns, helpText } from "../help/text.ts";
-import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type ClusterState, readClusterState } from "../../k8s/diagnosis/cluster_state.ts";
 import { nodeViews } from "../../k8s/diagnosis/nodes.ts";
 import { overviewOf } from "../../k8s/diagnosis/overview.ts";
@@ -25,6 +24,8 @@ import { removeOrphan, showOrphans } from "./orphans.ts";
 import { type Answer, processTerminal, type Terminal } from "./output.ts";
 import { Session } from "./session.ts";
 import { nodesTable, overviewText, snapshotsTable, type TableOptions, volumesTable } from "./tables.ts";
+import { serveUi } from "./ui.ts";
+import { LISTED } from "./watch.ts";
 import { explain } from "./why.ts";
 
 /** Options of {@linkcode runPlugin}. */
@@ -37,13 +38,12 @@ export interface PluginOptions {
   readonly signal?: AbortSignal;
   /** Returns the time. */
   readonly now?: () => Date;
+  /** Gives up the right to reach the network, which `ui` needs until it listens, and nothing else. */
+  readonly dropNetwork?: () => Promise<void>;
 }
 
 /** Runs a subcommand that reads the cluster. */
 type Body = (session: Session) => Promise<number>;
-
-/** The kinds on which lists depend. */
-const LISTED = [lvmNodes, lvmVolumes, lvmSnapshots].map((resource) => ({ resource }));
 
 /** The subcommands that reach the cluster. */
 const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, Body>> = {
@@ -68,6 +68,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   doctor: diagnoseNode,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
   "forget-node": forgetNode,
+  ui: serveUi,
 };
 
 /**
@@ -78,7 +79,9 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
 export function runPlugin(args: readonly string[], options: PluginOptions = {}): Promise<number> {
   const { kubectl = (options) => new HostKubectl(options), terminal = processTerminal, now = () => new Date() } =
     options;
+  const { dropNetwork = () => Promise.resolve() } = options;
   return exitStatusOf(async () => {
+    if (args[0] !== "ui") await dropNetwork();
     if (args[0] === COMPLETE) {
       terminal.print(await completionLines(PLUGIN, args.slice(1), clusterNames(kubectl)));
       return EXIT.success;
@@ -99,7 +102,7 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
     const { kubeconfig, context, as } = flags;
     const runner = kubectl({ kubeconfig, context, as });
     const session = await Session.open({
-      ...{ flags, terminal, now, kubectl: runner, client: new KubectlClient(runner) },
+      ...{ flags, terminal, now, dropNetwork, kubectl: runner, client: new KubectlClient(runner) },
       signal: options.signal ?? new AbortController().signal,
     });
     return await BODIES[name](session);

@@ -5,10 +5,10 @@
  */
 
 import { requireDriverName } from "../../csi/driver_options.ts";
-import type { ApiClient } from "../../k8s/client/client.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { EXIT, type Flags, messageOf } from "../command_line.ts";
 import type { Kubectl } from "./kubectl.ts";
+import type { KubectlClient } from "./kubectl_client.ts";
 import {
   type Answer,
   coloursOf,
@@ -31,9 +31,11 @@ export interface SessionOptions {
   /** Runs kubectl. */
   readonly kubectl: Kubectl;
   /** The API server. */
-  readonly client: ApiClient;
+  readonly client: KubectlClient;
   /** Aborted when the plugin is asked to end. */
   readonly signal: AbortSignal;
+  /** Gives up the right to reach the network. */
+  readonly dropNetwork: () => Promise<void>;
 }
 
 /** The namespace of a context that names none. */
@@ -67,7 +69,7 @@ export class Session {
   }
 
   /** The API server. */
-  get client(): ApiClient {
+  get client(): KubectlClient {
     return this.#options.client;
   }
 
@@ -84,6 +86,16 @@ export class Session {
   /** Aborted when the plugin is asked to end. */
   get signal(): AbortSignal {
     return this.#options.signal;
+  }
+
+  /** Gives up the right to reach the network. */
+  dropNetwork(): Promise<void> {
+    return this.#options.dropNetwork();
+  }
+
+  /** Prints a text for people. */
+  say(text: string): void {
+    this.#options.terminal.print(withoutControls(text));
   }
 
   /** Prints an answer in the format of `--output`. */

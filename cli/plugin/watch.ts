@@ -5,6 +5,7 @@
  */
 
 import { type Clock, nextTurn, sleep, systemClock } from "../../lvm/clock.ts";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import type { ApiClient, Selection } from "../../k8s/client/client.ts";
 import type { KubeObject, Resource } from "../../k8s/api/objects.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
@@ -28,6 +29,9 @@ export interface WatchOptions {
   /** Time. */
   readonly clock?: Clock;
 }
+
+/** The kinds on which lists depend. */
+export const LISTED: readonly Watched[] = [lvmNodes, lvmVolumes, lvmSnapshots].map((resource) => ({ resource }));
 
 /** The time during which changes are gathered, in milliseconds: each answer is some ten requests. */
 const BATCH_MS = 1_000;

@@ -92,6 +92,27 @@ Deno.test("kubectl denolith nodes, volumes, snapshots: are tables, JSON with siz
   );
 });
 
+Deno.test("kubectl denolith: gives up the network before it reads, and ui once it listens", async () => {
+  await using s = await setUp();
+  const order: string[] = [];
+  const note = (what: string) => () => void order.push(what);
+  const reads = s.api.requests.length;
+  await s.plugin(["nodes"], {
+    onDropNetwork: () => assertEquals(s.api.requests.length, reads),
+    onPrint: note("nodes"),
+  });
+  const end = new AbortController();
+  await s.plugin(["ui"], {
+    signal: end.signal,
+    onDropNetwork: note("dropped"),
+    onPrint: (text) => {
+      order.push(text.slice(0, 4));
+      end.abort();
+    },
+  });
+  assertEquals(order, ["nodes", "dropped", "Open"]);
+});
+
 Deno.test("kubectl denolith volumes: --node and --namespace select", async () => {
   await using s = await setUp();
   const count = async (...args: string[]) =>

@@ -94,6 +94,8 @@ export async function fakeKubectl(
       return { code: 0, stdout: JSON.stringify({ "current-context": context, contexts }), stderr: "" };
     }
     case "get":
+      // what kubelet measures: a right that none of the roles has
+      if (raw!.endsWith("/proxy/stats/summary") && options.role !== undefined) return forbidden("nodes/proxy");
       return await send(options, "GET", raw!);
     case "create":
       return await send(options, "POST", raw!, { body: stdin });
@@ -124,6 +126,11 @@ async function send(
   const response = await fetch(options.url + path, { method, headers, ...(body === undefined ? {} : { body }) });
   const text = await response.text();
   return response.ok ? { code: 0, stdout: text, stderr: "" } : { code: 1, stdout: "", stderr: errorText(text) };
+}
+
+function forbidden(resource: string): KubectlOutput {
+  const stderr = `Error from server (Forbidden): User "fake" cannot get resource "${resource}" at the cluster scope\n`;
+  return { code: 1, stdout: "", stderr };
 }
 
 /** Returns what kubectl prints for a Status. */

@@ -20,6 +20,8 @@ export interface PluginRunOptions extends Partial<Pick<FakeKubectlOptions, "role
   readonly signal?: AbortSignal;
   /** Called with each text that is printed. */
   readonly onPrint?: (text: string) => void;
+  /** Called when the plugin gives up the network. */
+  readonly onDropNetwork?: () => void;
 }
 
 /** What a run of the plugin did. */
@@ -40,7 +42,16 @@ export interface PluginRun {
 export function pluginOver({ url }: { readonly url: string }, defaults: PluginRunOptions = {}) {
   return async (args: readonly string[], more: PluginRunOptions = {}): Promise<PluginRun> => {
     const options = { ...defaults, ...more };
-    const { answer, hasColours = false, role = "operator", namespace = "default", now, signal, onPrint } = options;
+    const {
+      answer,
+      hasColours = false,
+      role = "operator",
+      namespace = "default",
+      now,
+      signal,
+      onPrint,
+      onDropNetwork,
+    } = options;
     const [printed, errors, questions]: [string[], string[], string[]] = [[], [], []];
     const print = (text: string) => {
       printed.push(text);
@@ -62,6 +73,7 @@ export function pluginOver({ url }: { readonly url: string }, defaults: PluginRu
         kubectl: (flags) => kubectl = new FakeKubectl({ url, role, namespace, flags }),
         ...(now && { now: () => now }),
         ...(signal && { signal }),
+        dropNetwork: () => Promise.resolve(onDropNetwork?.()),
       });
       const commands = kubectl?.commands ?? [];
       return { status, output: printed.join("\n"), errors: errors.join("\n"), questions, commands };

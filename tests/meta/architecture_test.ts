@@ -27,7 +27,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["snapshots", "staging", "status"],
     ["copies"],
   ],
-  cli: [["help"], ["plugin"]],
+  cli: [["help", "ui"], ["plugin"]],
   k8s: [
     ["api"],
     ["client"],
@@ -63,12 +63,12 @@ const files = ["cli", "csi", "lvm", "k8s"].flatMap((module) => [...sources(modul
 
 const texts = new Map(files.map((file) => [file, Deno.readTextFileSync(join(ROOT, file))]));
 
-/** Yields the tests of a module of the product, or all TypeScript files of another folder, with their text. */
+/** Yields the tests of a module of the product, or all files of another folder, with their text. */
 function* testsBelow(folder: string): Generator<[file: string, text: string]> {
   for (const { name, isDirectory } of Deno.readDirSync(join(ROOT, folder))) {
     const path = join(folder, name);
     if (isDirectory) yield* testsBelow(path);
-    else if (name.endsWith(".ts") && !texts.has(path) && !name.endsWith("_pb.ts")) {
+    else if (/\.(?:ts|js|css)$/.test(name) && !texts.has(path) && !name.endsWith("_pb.ts")) {
       yield [path, Deno.readTextFileSync(join(ROOT, path))];
     }
   }
@@ -81,9 +81,9 @@ function specifiers(file: string): string[] {
   ) => match[1] ?? match[2]!);
 }
 
-/** Returns the project's files that a file imports, as paths below the root. */
+/** Returns the modules of the project that a file imports, as paths below the root. What browsers get is text to it. */
 function imports(file: string): string[] {
-  return specifiers(file).filter((specifier) => specifier.startsWith(".")).map((specifier) =>
+  return specifiers(file).filter((specifier) => /^\..*\.(?:ts|json)$/.test(specifier)).map((specifier) =>
     relative(ROOT, join(ROOT, dirname(file), specifier))
   );
 }

@@ -23,24 +23,30 @@ async function setUp() {
     `${ROOT}tests/fake/kubectl.ts "$@"\n`;
   await Deno.writeTextFile(`${folder}/kubectl`, script, { mode: 0o755 });
   await Deno.writeTextFile(`${folder}/seen`, "");
+  const command = (args: readonly string[], env: Record<string, string> = {}) =>
+    new Deno.Command(Deno.execPath(), {
+      args: [...FLAGS, `${ROOT}kubectl_denolith.ts`, ...args],
+      ...{ stdout: "piped", stderr: "piped" },
+      env: {
+        ...{
+          NO_COLOR: "1",
+          PATH: `${folder}:${Deno.env.get("PATH")}`,
+          SEEN: `${folder}/seen`,
+          FAKE_API_SERVER: api.url,
+        },
+        ...env,
+      },
+    });
   return {
     api,
     /** Runs the plugin. @param env variables of the user beside those of this process */
     async run(args: readonly string[], env: Record<string, string> = {}) {
-      const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-        args: [...FLAGS, `${ROOT}kubectl_denolith.ts`, ...args],
-        env: {
-          ...{
-            NO_COLOR: "1",
-            PATH: `${folder}:${Deno.env.get("PATH")}`,
-            SEEN: `${folder}/seen`,
-            FAKE_API_SERVER: api.url,
-          },
-          ...env,
-        },
-      }).output();
+      const { code, stdout, stderr } = await command(args, env).output();
       return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
     },
+    /** Starts the plugin. */
+    start: (args: readonly string[]) => command(args).spawn(),
+    folder,
     /** Returns the arguments of the kubectl commands so far. */
     commands: async () => (await Deno.readTextFile(`${folder}/seen`)).trimEnd().split("\n"),
     async [Symbol.asyncDispose]() {
@@ -75,6 +81,43 @@ Deno.test("kubectl denolith: names the variable that keeps kubectl from being ru
   const { code, stderr } = await s.run(["status"], { LD_LIBRARY_PATH: "/x" });
   assertEquals(code, 1);
   assertMatch(stderr, /environment variable LD_LIBRARY_PATH, which may load other code; unset it/);
+});
+
+Deno.test("kubectl denolith ui: listens on loopback under its permission set, reads by kubectl, and ends on Ctrl-C", async () => {
+  await using s = await setUp();
+  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: "lvm.denolith.dev" } });
+  await using child = s.start(["ui"]);
+  const lines = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  let printed = "";
+  while (!printed.includes("Ctrl-C")) printed += (await lines.read()).value;
+  const address = new URL(/http:\S+/.exec(printed)![0]);
+  const opened = await fetch(address, { redirect: "manual" });
+  await opened.body?.cancel();
+  const headers = { cookie: opened.headers.get("set-cookie")!.split(";")[0]! };
+  assertMatch(await (await fetch(address.origin, { headers })).text(), /<title>denolith<\/title>/);
+  const stream = (await fetch(`${address.origin}/live/cluster`, { headers })).body!.getReader();
+  assertMatch(new TextDecoder().decode((await stream.read()).value), /"n1":\{/);
+  await stream.cancel();
+  child.kill("SIGINT");
+  await lines.cancel();
+  assertEquals([(await child.status).code, await new Response(child.stderr).text()], [0, ""]);
+});
+
+Deno.test("kubectl denolith: gives up the loopback address: ui as soon as it listens, everything else at once", async () => {
+  await using s = await setUp();
+  const probe = `${s.folder}/probe.ts`;
+  await Deno.writeTextFile(
+    probe,
+    `import { dropNetwork } from "${ROOT}kubectl_denolith.ts";
+    const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response("served"));
+    await dropNetwork();
+    const refused = await fetch("http://127.0.0.1:" + server.addr.port).then(() => "sent", ({ name }) => name);
+    const states = ["127.0.0.1", "127.0.0.1:443"].map((host) => Deno.permissions.querySync({ name: "net", host }).state);
+    console.log(refused, ...states);
+    await server.shutdown();`,
+  );
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: [...FLAGS, probe] }).output();
+  assertEquals(new TextDecoder().decode(stdout), "NotCapable prompt prompt\n");
 });
 
 Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong one ends with status 2", async () => {

@@ -1,0 +1,198 @@
+/**
+ * The page of `denolith ui`: reads streams of the cluster and of the open volume, and shows them.
+ *
+ * @module
+ */
+
+import { legend } from "./bars.js";
+import { byId, element, focusOn, updateAges, updateChildren } from "./dom.js";
+import { formatBytes, formatCount } from "./format.js";
+import { nodeItem, openNode, selectNodes } from "./nodes.js";
+import { problemCounts, problemGroups, showProblemGroups } from "./problems.js";
+import { showNoVolume, showVolume } from "./volume.js";
+
+/** @typedef {import("../cluster_page.ts").Sent<import("../cluster_page.ts").ClusterMessage>} ClusterMessage */
+/** @typedef {import("../cluster_page.ts").Sent<import("../volume_page.ts").VolumeMessage>} VolumeMessage */
+/** @typedef {NonNullable<ClusterMessage["cluster"]>} Cluster */
+
+/** The number of kinds of problems that are shown at first. */
+const FIRST_PROBLEMS = 4;
+
+/** The time between two writings of the ages, in milliseconds. */
+const AGES_MS = 10_000;
+
+/** What the page knows. */
+const known = {
+  /** @type {Cluster | undefined} */
+  cluster: undefined,
+  /** @type {Map<string, NonNullable<ClusterMessage["nodes"][string]>>} */
+  nodes: new Map(),
+  showsAllProblems: false,
+};
+
+const search = /** @type {HTMLInputElement} */ (byId("search"));
+const order = /** @type {HTMLSelectElement} */ (byId("order"));
+const dialog = /** @type {HTMLDialogElement} */ (byId("volume"));
+
+/** Takes what has changed in the cluster. @param {ClusterMessage} message */
+function takeCluster({ whole, cluster, nodes }) {
+  if (whole) known.nodes.clear();
+  known.cluster = cluster ?? known.cluster;
+  for (const [name, node] of Object.entries(nodes)) {
+    if (node === null) known.nodes.delete(name);
+    else known.nodes.set(name, node);
+  }
+  showCluster();
+}
+
+function showCluster() {
+  const { cluster } = known;
+  if (cluster === undefined) return;
+  const { context, driver, problems, unread } = cluster;
+  byId("context").textContent = context === "" ? driver : `context ${context}, driver ${driver}`;
+  const groups = problemGroups(problems);
+  const shown = known.showsAllProblems ? groups : groups.slice(0, FIRST_PROBLEMS);
+  setText("problems-summary", problemCounts(problems));
+  showProblemGroups(byId("problems"), shown);
+  const more = byId("all-problems");
+  more.hidden = shown.length === groups.length;
+  more.textContent = `Show all ${groups.length} kinds`;
+  showSpace(cluster);
+  showNodes(cluster);
+  document.title = problems.length === 0 ? "denolith" : `(${problems.length}) denolith`;
+  byId("space").classList.toggle("partial", unread.length > 0);
+}
+
+/** @param {Cluster} cluster */
+function showSpace({ size, free, usedPercent, nodes, volumes, snapshots, orphans, unread }) {
+  const tiles = [
+    ["Free", `${formatBytes(free)} of ${formatBytes(size)}`, `${usedPercent}% used`],
+    ["Nodes", `${nodes}`, ""],
+    ["Volumes", ...countTexts(volumes)],
+    ["Snapshots", ...countTexts(snapshots)],
+    ["Orphans", `${orphans}`, orphans === 0 ? "" : "kubectl denolith orphans"],
+    ...(unread.length === 0 ? [] : [["Not read", `${unread.length}`, unread.join("; ")]]),
+  ];
+  updateChildren(byId("space"), tiles, {
+    key: ([title = ""]) => title,
+    make: ([title = "", value = "", note = ""]) =>
+      element("div", {}, element("dt", {}, title), element("dd", {}, value, element("small", {}, note))),
+  });
+}
+
+/** @param {Readonly<Record<string, number>>} counts */
+function countTexts(counts) {
+  const entries = Object.entries(counts);
+  const total = entries.reduce((sum, [, count]) => sum + count, 0);
+  return [`${total}`, entries.map(([state, count]) => `${count} ${state}`).join(", ")];
+}
+
+/** @param {Cluster} cluster */
+function showNodes({ largestNode }) {
+  const selected = selectNodes(known.nodes.values(), { search: search.value, order: order.value });
+  const total = formatCount(known.nodes.size, "node");
+  setText(
+    "found",
+    search.value === "" ? `${total}; the whole width is ${formatBytes(largestNode)}` : `${selected.length} of ${total}`,
+  );
+  updateChildren(byId("nodes"), selected.map((node) => ({ node, scale: largestNode })), {
+    key: ({ node }) => node.name,
+    make: ({ node, scale }) => nodeItem(node, scale),
+  });
+}
+
+/** Writes a text, if it is another one: screen readers say what changes. @param {string} id @param {string} text */
+function setText(id, text) {
+  const found = byId(id);
+  if (found.textContent !== text) found.textContent = text;
+}
+
+/**
+ * Reads a stream. The browser opens it again when it breaks off.
+ *
+ * @param {string} path
+ * @param {{ take: (message: any) => void, say: (state: "live" | "failed", text: string) => void }} options
+ */
+function openStream(path, { take, say }) {
+  const stream = new EventSource(path);
+  stream.addEventListener("message", ({ data }) => {
+    const message = JSON.parse(data);
+    if (message.error !== undefined) return say("failed", message.error);
+    say("live", "Live");
+    take(message);
+  });
+  stream.addEventListener("error", () => {
+    const isOver = stream.readyState === EventSource.CLOSED;
+    say("failed", isOver ? "Ended: start denolith ui again, and open its new address." : "No answer from denolith ui.");
+  });
+  return stream;
+}
+
+/** The stream of the volume that is open. @type {EventSource | undefined} */
+let volumeStream;
+
+/** Opens what the address names after its `#`. */
+function followHash() {
+  const [, kind, encoded = ""] = /^#\/(volume|node)\/(.+)$/.exec(location.hash) ?? [];
+  const name = decodeURIComponent(encoded);
+  volumeStream?.close();
+  volumeStream = undefined;
+  if (kind !== "volume") dialog.close();
+  if (kind === "node") {
+    search.value = known.nodes.has(name) ? "" : search.value;
+    showCluster();
+    openNode(name);
+    history.replaceState(null, "", "/"); // so that the same link leads there again
+  }
+  if (kind !== "volume") return;
+  showNoVolume(name, "Reading …");
+  if (!dialog.open) openDialog();
+  byId("volume-title").focus();
+  dialog.scrollTop = 0;
+  volumeStream = openStream(`/live/volumes/${encodeURIComponent(name)}`, {
+    take: (/** @type {VolumeMessage} */ { volume }) => {
+      if (volume === undefined) showNoVolume(name, "There is no such volume any more.");
+      else showVolume(volume);
+    },
+    say: (state, text) => {
+      if (state === "failed") setText("volume-state", text);
+    },
+  });
+}
+
+/** Opens the dialog. When it is closed, the focus goes back, also to an element that was replaced meanwhile. */
+function openDialog() {
+  const opener = document.activeElement;
+  const focus = opener instanceof HTMLElement ? opener.dataset["focus"] : undefined;
+  dialog.showModal();
+  dialog.addEventListener("close", () => {
+    if (opener?.isConnected !== true && focus !== undefined) focusOn(document.body, focus);
+  }, { once: true });
+}
+
+search.addEventListener("input", showCluster);
+order.addEventListener("change", showCluster);
+byId("all-problems").addEventListener("click", () => {
+  known.showsAllProblems = true;
+  showCluster();
+});
+byId("close").addEventListener("click", () => dialog.close());
+dialog.addEventListener("click", (event) => {
+  if (event.target === dialog) dialog.close(); // beside it
+});
+dialog.addEventListener("close", () => {
+  if (location.hash.startsWith("#/volume/")) history.replaceState(null, "", "/");
+  volumeStream?.close();
+  volumeStream = undefined;
+});
+addEventListener("hashchange", followHash);
+setInterval(updateAges, AGES_MS);
+byId("legend").append(...legend());
+openStream("/live/cluster", {
+  take: takeCluster,
+  say: (state, text) => {
+    byId("connection").className = state;
+    setText("connection", text);
+  },
+});
+followHash();
