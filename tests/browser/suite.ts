@@ -1,0 +1,228 @@
+/**
+ * The page in a real Chromium, over a cluster of 200 nodes.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import axe from "axe-core";
+import { lvmNodes, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { events, pathOf } from "../../k8s/api/objects.ts";
+import { Chromium, type View } from "./chromium.ts";
+import { SHOWN_CLAIM } from "./large_cluster.ts";
+import { ServedPage } from "./served_page.ts";
+
+const DESKTOP: View = { width: 1280, height: 900 };
+/** Text of somebody who may write events, and would rather write a page. */
+const HOSTILE = `<img src=x onerror="document.title='owned'"><script>alert(1)</script>`;
+const PHONE: View = { width: 360, height: 740 };
+
+/** Opens the page of a cluster, as somebody does who has the printed address. */
+async function setUp({ view = DESKTOP, trouble = false, nodes = 200 } = {}) {
+  const page = await ServedPage.start({ nodes, trouble });
+  const browser = await Chromium.start();
+  await browser.view(view);
+  await browser.open(page.address);
+  await browser.until(`document.querySelectorAll("#nodes > li").length === ${nodes}`);
+  return {
+    ...{ page, browser },
+    text: (selector: string) =>
+      browser.evaluate<string>(`document.querySelector(${JSON.stringify(selector)}).innerText`),
+    /** Opens the volume with everything, as the mouse does. */
+    async openShown() {
+      await browser.evaluate(`document.querySelector('[data-focus="node worker-000"]').click()`);
+      const link = `[...document.querySelectorAll("#nodes td a")].find((a) => a.textContent === "${SHOWN_CLAIM}")`;
+      await browser.until(link);
+      await browser.evaluate(`${link}.click()`);
+      await browser.until(`document.querySelector("dialog .events")`);
+    },
+    /** Returns what axe finds, and that nothing is wider than the window. */
+    async check() {
+      const width = await browser.evaluate<string>(
+        `document.documentElement.scrollWidth > innerWidth || document.querySelector("dialog").scrollWidth > innerWidth ? "too wide" : ""`,
+      );
+      if (!await browser.evaluate("'axe' in globalThis")) await browser.evaluate(`${axe.source}; undefined`);
+      const rules = { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
+      const found = await browser.evaluate<{ id: string; html: string }[]>(
+        `axe.run(document, ${JSON.stringify(rules)}).then(({ violations }) =>
+          violations.flatMap(({ id, nodes }) => nodes.slice(0, 2).map(({ html, failureSummary }) => ({ id, html: html.slice(0, 200), failureSummary }))))`,
+      );
+      return [...found.map((one) => JSON.stringify(one)), ...(width === "" ? [] : [width])];
+    },
+    async [Symbol.asyncDispose]() {
+      await browser[Symbol.asyncDispose]();
+      await page[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("the page shows 200 nodes to scale, and what is wrong first", async () => {
+  await using s = await setUp();
+  const { browser } = s;
+  assertMatch(await s.text("#problems-summary"), /^\d+ errors, \d+ warnings$/);
+  assertMatch(await s.text("#problems > li:first-child"), /^Error /);
+  assert(
+    await browser.evaluate(
+      `document.querySelector("#problems").compareDocumentPosition(document.querySelector("#nodes")) & 4`,
+    ),
+  );
+  // the bars of two groups differ as their sizes do
+  const ratios = await browser.evaluate<number[]>(`(() => {
+    const groups = [...document.querySelectorAll("#nodes .bars")].flatMap((bars) => [...bars.children]);
+    const widths = groups.map((bar) => bar.getBoundingClientRect().width);
+    return widths.map((width) => Math.round(10 * width / Math.min(...widths)) / 10);
+  })()`);
+  assertEquals(new Set(ratios), new Set([1, 2, 4]));
+  // a volume of half the size has half the width
+  await browser.evaluate(`document.querySelector('[data-focus="node worker-000"]').click()`);
+  await browser.until(`document.querySelector(".bar.large")`);
+  const perByte = await browser.evaluate<number[]>(
+    `[...document.querySelectorAll(".bar.large")].slice(0, 1).flatMap((bar) =>
+    [...bar.children].map((part) => part.getBoundingClientRect().width / parseFloat(part.style.width)))`,
+  );
+  assert(Math.max(...perByte) - Math.min(...perByte) < 0.5, `${perByte}`);
+  assertEquals(browser.complaints, []);
+});
+
+Deno.test("a volume's page has its claim, pod, node, layout and images, filesystem, usage, snapshots, limits and events", async () => {
+  await using s = await setUp({ nodes: 3 });
+  await s.openShown();
+  const text = await s.text("dialog");
+  for (
+    const expected of [
+      ...[/^shop\/db-0\n/, /Pods\s+db-0/, /Node\s+worker-000 \(agent Alive\)/, /Class\s+fast/],
+      ...[/Layout\s+raid1 with 1 mirror/, /Images\s+2, each on a physical volume of its own; redundant/],
+      ...[/Filesystem\s+(ext4|xfs)/, /67 GiB of 98 GiB, 68%; 41,200 of 6,553,600 inodes/],
+      ...[/readIops\s+4000/, /writeBps\s+200Mi/, /FileSystemResizeSuccessful/],
+    ]
+  ) assertMatch(text, expected);
+  const tree = await s.browser.evaluate<string[]>(
+    `[...document.querySelectorAll(".tree li")].map((li) => li.parentElement.closest("li")?.querySelector("a, strong").textContent + " > " + li.querySelector("a, strong").textContent)`,
+  );
+  assertEquals(
+    new Set(tree),
+    new Set([
+      ...["undefined > shop/db-0", "shop/db-0 > shop/db-0-monday", "shop/db-0 > shop/db-0-tuesday"],
+      ...[
+        "shop/db-0-tuesday > shop/db-restored",
+        "shop/db-restored > shop/db-restored-check",
+        "shop/db-0 > shop/db-staging",
+      ],
+    ]),
+  );
+});
+
+Deno.test("names and messages from objects are text, never HTML", async () => {
+  await using s = await setUp({ nodes: 3 });
+  const [node] = s.page.api.objects(lvmNodes);
+  const name = `<b id="owned">x</b>`;
+  s.page.api.restore(lvmNodes, { ...node!, metadata: { ...node!.metadata, name } });
+  await s.browser.until(`document.querySelector("#nodes").innerText.includes('<b id="owned">')`);
+  const [event] = s.page.api.objects(events);
+  s.page.api.restore(events, { ...event!, message: HOSTILE });
+  await s.openShown();
+  assert((await s.text("dialog .events")).includes(HOSTILE));
+  assertEquals(await s.browser.evaluate(`document.querySelectorAll("#owned, dialog img, dialog script").length`), 0);
+  assert(await s.browser.evaluate(`document.title !== "owned"`));
+  // and the browser would refuse to make HTML of text
+  const refused =
+    `(() => { try { document.body.innerHTML = "<i>x</i>"; return "" } catch (error) { return error.message } })()`;
+  assertMatch(await s.browser.evaluate<string>(refused), /TrustedHTML/);
+});
+
+Deno.test("the page asks its own address only, keeps no token, and runs nothing else", async () => {
+  await using s = await setUp({ nodes: 3 });
+  await s.openShown();
+  const origin = new URL(s.page.address).origin;
+  const asked = s.browser.requests.filter((url) => url !== "about:blank");
+  assert(asked.length > 5 && asked.every((url) => url.startsWith(`${origin}/`)), asked.join("\n"));
+  assertEquals(await s.browser.evaluate("location.search + document.cookie"), "");
+  assertEquals(await s.browser.evaluate("history.length"), 3); // about:blank, the page, the volume: no address with a token
+  assertEquals(
+    await s.browser.evaluate(`fetch("https://example.com/").then(() => "sent", () => "refused")`),
+    "refused",
+  );
+  await s.browser.open(s.page.address);
+  assertEquals(await s.browser.evaluate("location.pathname + location.search"), "/"); // this browser knows the cookie
+  await using other = await Chromium.start();
+  await other.open(s.page.address);
+  assertMatch(await other.evaluate<string>("document.body.innerText"), /This address was used already/);
+});
+
+Deno.test("the page follows the cluster by itself, keeps what is open, and the focus", async () => {
+  await using s = await setUp({ nodes: 3 });
+  const { browser, page } = s;
+  await browser.evaluate(`document.querySelector('[data-focus="node worker-001"]').click()`);
+  await browser.until(`document.querySelector("#nodes td a")`);
+  const first = `document.querySelector("#nodes td a")`;
+  const claim = await browser.evaluate<string>(`${first}.focus(), ${first}.textContent`);
+  const volume = page.api.objects(lvmVolumes).find(({ metadata }) =>
+    Object.values(metadata.annotations ?? {}).includes(claim)
+  )!;
+  page.api.restore(lvmVolumes, { ...volume, status: { ...volume.status, state: "Failed" } });
+  await browser.until(`document.querySelector("#nodes table").innerText.includes("Failed")`);
+  assertEquals(await browser.evaluate("document.activeElement.textContent"), claim);
+  // an LVMNode that goes leaves a node that has volumes, and no agent
+  const deleted = await fetch(page.api.url + pathOf(lvmNodes, { name: "worker-002" }), { method: "DELETE" });
+  await deleted.body?.cancel();
+  await browser.until(`document.querySelector("#nodes").innerText.includes("NodeWithoutAgent")`);
+});
+
+Deno.test("everything can be reached and left by keyboard", async () => {
+  await using s = await setUp({ nodes: 3 });
+  const { browser } = s;
+  const focused = () =>
+    browser.evaluate<string>(`document.activeElement.dataset.focus ?? document.activeElement.id ?? ""`);
+  const tabTo = async (wanted: RegExp) => {
+    for (let tabs = 0; tabs < 60; tabs++) {
+      await browser.press("Tab");
+      if (wanted.test(await focused())) return await focused();
+    }
+    throw new Error(`no Tab leads to ${wanted}`);
+  };
+  await browser.press("Tab");
+  assertEquals(await browser.evaluate("document.activeElement.className"), "skip");
+  await tabTo(/^search$/);
+  await browser.type("db-0");
+  await browser.until(`document.querySelectorAll("#nodes > li").length < 3`);
+  await tabTo(/^node worker-000$/);
+  await browser.press("Enter");
+  const link = await tabTo(/^volume /);
+  await browser.press("Enter");
+  await browser.until(`document.querySelector("dialog[open] h3")`);
+  assertEquals(await focused(), "volume-title");
+  await browser.press("Escape");
+  await browser.until(`!document.querySelector("dialog[open]")`);
+  assertEquals([await focused(), await browser.evaluate("location.hash")], [link, ""]);
+  await browser.press("Tab", { shift: true });
+});
+
+for (const scheme of ["light", "dark"] as const) {
+  for (const [device, size] of [["desktop", DESKTOP], ["phone", PHONE]] as const) {
+    Deno.test(`axe finds nothing, and nothing is wider than the window: ${device}, ${scheme}`, async () => {
+      await using s = await setUp({ view: { ...size, scheme }, trouble: true, nodes: 9 });
+      await s.browser.evaluate(`document.querySelectorAll("#problems summary").forEach((summary) => summary.click())`);
+      await s.browser.evaluate(`document.querySelector("#all-problems").click()`);
+      await s.browser.evaluate(
+        `document.querySelectorAll("#nodes summary").forEach((summary, index) => index > 3 || summary.click())`,
+      );
+      await s.browser.until(`document.querySelectorAll("#nodes .body").length > 3`);
+      assertEquals(await s.check(), []);
+      await s.browser.evaluate(`document.querySelector('[data-focus^="node "]').scrollIntoView()`);
+      const isOpen = await s.browser.evaluate(`document.querySelector('details[data-mark="node worker-000"]').open`);
+      if (isOpen) await s.browser.evaluate(`document.querySelector('[data-focus="node worker-000"]').click()`);
+      await s.openShown();
+      assertEquals(await s.check(), []);
+    });
+  }
+}
+
+Deno.test("the page says that denolith ui has ended", async () => {
+  await using browser = await Chromium.start();
+  {
+    await using page = await ServedPage.start({ nodes: 1, trouble: false });
+    await browser.open(page.address);
+    await browser.until(`document.querySelector("#connection").textContent === "Live"`);
+  }
+  await browser.until(`/No answer from denolith ui/.test(document.querySelector("#connection").textContent)`);
+});
