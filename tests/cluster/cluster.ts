@@ -83,6 +83,7 @@ function printUsage(now: Status): void {
 
   export KUBECONFIG=${now.kubeconfig} PATH=${now.kubectl?.replace(/\/kubectl$/, "")}:$PATH
   kubectl get nodes
+  deno task ui          # nodes, volumes, and what is wrong, as a page in your browser
 
 Stop it by: deno task cluster down`);
 }

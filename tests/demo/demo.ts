@@ -50,17 +50,23 @@ async function main(args: readonly string[]): Promise<number> {
   const tempDir = Deno.env.get("TMPDIR") ?? "/tmp";
   reporter.title("denolith: the lifecycle of a volume");
   const { signal } = end;
+  const conclude = (passed: boolean) => {
+    if (passed) {
+      reporter.say("In a cluster, a page in your browser shows all of this: deno task cluster up, then deno task ui");
+    }
+    return passed ? 0 : 1;
+  };
   try {
     if (guestReason !== undefined) {
       reporter.say(`In a small virtual machine with a kernel of its own: ${guestReason}. Ctrl-C ends it.`);
       const { runInGuest } = await import("./in_guest.ts");
-      return await runInGuest({ output, signal, tempDir }) ? 0 : 1;
+      return conclude(await runInGuest({ output, signal, tempDir }));
     }
     reporter.say("On this machine, on a volume group of its own, removed afterwards. Ctrl-C ends it.");
     const { runLifecycle } = await import("./lifecycle.ts");
     const { ensureArtifact } = await import("../rig/artifact.ts");
     const driver = await ensureArtifact((line) => reporter.say(line));
-    return await runLifecycle({ output, signal, driver, tempDir }) ? 0 : 1;
+    return conclude(await runLifecycle({ output, signal, driver, tempDir }));
   } catch (error) {
     if (!(error instanceof Interruption)) throw error;
     reporter.say(`${error.message}; nothing is left behind`);
