@@ -3,6 +3,8 @@ import { join } from "@std/path";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { subcommandFlags } from "../tests/process/driver_command.ts";
 import { IMAGE } from "./image/archive.ts";
+import { DRIVER_FOLDER, IMAGE_START } from "./image/driver.ts";
+import { MODULE, WORKER_MODULE } from "./launch.ts";
 import { type KubernetesObject, readObjects } from "./objects.ts";
 
 const NAMESPACE = "denolith-system";
@@ -117,13 +119,22 @@ Deno.test("the role of people who look reads alone, and both reach nothing that 
 
 Deno.test("both roles run the image that deno task image makes, under its name", () => {
   assertEquals(
-    [controller, node].flatMap(({ containers }) => containers.map(({ image }: { image: string }) => image)),
-    [
-      IMAGE,
-      IMAGE,
-    ],
+    [controller, node].flatMap(({ initContainers = [], containers }) =>
+      [...initContainers, ...containers].map(({ image }: { image: string }) => image)
+    ),
+    [IMAGE, IMAGE, IMAGE],
   );
   for (const { containers } of [controller, node]) assertEquals(containers[0].imagePullPolicy, "IfNotPresent");
+});
+
+Deno.test("the modules of the image are cached before the controller starts, where it looks for them", () => {
+  const [{ command, args, volumeMounts }] = controller.initContainers;
+  assertEquals(command, ["/usr/bin/deno", "cache", "--quiet", "--no-remote", "--no-npm"]);
+  const files = ["deno.json", MODULE, WORKER_MODULE].map((name) => `${DRIVER_FOLDER}/${name}`);
+  assertEquals(args, [`--config=${files[0]}`, ...files.slice(1)]);
+  const env: readonly string[] = IMAGE_START.Env;
+  assert(env.includes(`DENO_DIR=${volumeMounts[0].mountPath}`));
+  assert(controller.containers[0].volumeMounts.some(({ name }: { name: string }) => name === volumeMounts[0].name));
 });
 
 Deno.test("the flags are those of the subcommands", async () => {
@@ -178,12 +189,14 @@ Deno.test("the agent has the host's paths that LVM needs, kubelet's for its moun
 });
 
 Deno.test("the controller runs as `restricted` demands, with its socket in a folder of its own", () => {
-  const [{ securityContext, args, volumeMounts }] = controller.containers;
-  assertEquals(securityContext, {
-    allowPrivilegeEscalation: false,
-    readOnlyRootFilesystem: true,
-    capabilities: { drop: ["ALL"] },
-  });
+  const [{ args, volumeMounts }] = controller.containers;
+  for (const { securityContext } of [...controller.initContainers, ...controller.containers]) {
+    assertEquals(securityContext, {
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    });
+  }
   assertEquals(controller.securityContext.runAsNonRoot, true);
   assertEquals(controller.securityContext.seccompProfile, { type: "RuntimeDefault" });
   assert(controller.volumes.every((volume: { emptyDir?: unknown }) => volume.emptyDir !== undefined));
