@@ -11,7 +11,7 @@ import type { Flags } from "./command_line.ts";
 import { serveHttp } from "./http_server.ts";
 import type { Clock } from "../lvm/clock.ts";
 import type { HttpClient } from "../k8s/client/http_client.ts";
-import { Metrics } from "./metrics.ts";
+import { Metrics } from "./metrics/metrics.ts";
 
 /** A process of the cluster. */
 export interface ClusterProcess extends AsyncDisposable {

@@ -53,7 +53,7 @@ import { withRealPaths } from "../lvm/host/mounts.ts";
 import { type CreateExec, openExec } from "../lvm/shell/open.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { logCommand, logNoMountTable, logShellLost, startLogging } from "./logging.ts";
-import type { Metrics } from "./metrics.ts";
+import type { Metrics } from "./metrics/metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { labelNames, thinPoolOptions } from "./flags.ts";
@@ -277,7 +277,7 @@ function registerMetrics(
     & { readonly orphans: OrphanReconciler },
 ): void {
   const isLost = ({ spec, status }: LvmVolume) => spec.driverName === driver && status?.state === "Lost";
-  metrics.registerGroups(() => state.survey ?? []);
+  metrics.registerGroups(() => state.survey ?? [], driver);
   metrics.registerPools(() => state.survey ?? [], thin.overcommit);
   metrics.registerInconsistencies({
     orphans: () => orphans.orphans.length,

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type MetricDescription, Metrics } from "../../cli/metrics.ts";
+import { type MetricDescription, Metrics } from "../../cli/metrics/metrics.ts";
 import { code, sentence, table } from "./markdown.ts";
 
 /** Returns the table of all metrics, in alphabetical order. */
@@ -26,7 +26,7 @@ export function metricsTable(): string {
 /** Returns the descriptions of the metrics of a node agent, which has all that there are. */
 export function allMetrics(): MetricDescription[] {
   const metrics = new Metrics();
-  metrics.registerGroups(() => []);
+  metrics.registerGroups(() => [], "lvm.denolith.dev");
   metrics.registerPools(() => [], 100n);
   metrics.registerInconsistencies({ orphans: () => 0, lost: () => 0 });
   metrics.registerLimits(() => []);

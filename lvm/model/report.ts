@@ -116,6 +116,8 @@ export interface LogicalVolume {
   readonly snapshotPercent?: number;
   /** For a thin LV, the name of its pool. */
   readonly pool?: string;
+  /** For a thin LV, the part of its size that takes space of its pool, in percent; `undefined` while it is inactive. */
+  readonly thinPercent?: number;
   /** For a thin pool, its state. The LV's size is that of the pool's data. */
   readonly thinPool?: ThinPoolState;
   /** The time of its creation, in seconds since 1970. */
@@ -136,6 +138,8 @@ export interface ThinPoolState {
   readonly needsCheck: boolean;
   /** True if new blocks read as zeros (the eighth character of lv_attr). */
   readonly zeroes: boolean;
+  /** True if writes to the full pool wait for its extension (lvs(8), lv_when_full); absent where a report lacks it. */
+  readonly queuesWhenFull?: boolean;
 }
 
 /** A volume group as LVM reports it (vgs(8)), with its logical volumes; sizes in bytes. */
@@ -334,9 +338,14 @@ function parseLv(
 }
 
 /** Returns the fields that only a thin LV or a thin pool has. */
-function parseThin(row: ReportRow, layout: readonly string[]): Pick<LogicalVolume, "pool" | "thinPool"> {
-  if (!layout.includes("pool")) return { pool: asString(row.pool_lv) };
+function parseThin(
+  row: ReportRow,
+  layout: readonly string[],
+): Pick<LogicalVolume, "pool" | "thinPercent" | "thinPool"> {
   const [data, metadata] = [asString(row.data_percent), asString(row.metadata_percent)];
+  if (!layout.includes("pool")) {
+    return { pool: asString(row.pool_lv), ...(data === "" ? {} : { thinPercent: asPercent(data) }) };
+  }
   const attributes = asString(row.lv_attr);
   const thinPool = {
     ...(data === "" ? {} : { dataPercent: asPercent(data) }),
@@ -345,6 +354,7 @@ function parseThin(row: ReportRow, layout: readonly string[]): Pick<LogicalVolum
     health: asString(row.lv_health_status),
     needsCheck: /^.{4}[cC]/.test(attributes),
     zeroes: attributes[7] === "z",
+    ...(row.lv_when_full === undefined ? {} : { queuesWhenFull: row.lv_when_full === "queue" }),
   };
   return { thinPool };
 }

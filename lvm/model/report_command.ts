@@ -65,10 +65,12 @@ export interface ReportExtras {
   readonly vg: readonly string[];
   /** Fields of each LV (lvs(8)). */
   readonly lv: readonly string[];
+  /** Fields of each physical volume (pvs(8)). */
+  readonly pv: readonly string[];
 }
 
 /** The command whose output {@linkcode parseReport} reads. */
-export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [] });
+export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [], pv: [] });
 
 /** Returns the command of a report with further fields, which {@linkcode parseReport} reads, too. */
 export function reportCommand(extras: ReportExtras): Command {
@@ -96,7 +98,7 @@ export function reportCommand(extras: ReportExtras): Command {
       "--configreport",
       "pv",
       "--options",
-      PV_FIELDS.join(","),
+      [...PV_FIELDS, ...extras.pv].join(","),
       "--configreport",
       "seg",
       "--options",

@@ -14,20 +14,45 @@ import {
   parsePvs,
   parseReport,
   type PhysicalVolume,
+  type ReportRow,
   unassignedPvEntry,
   vgEntries,
   type VolumeGroup,
 } from "./report.ts";
 import { reportCommand } from "./report_command.ts";
 
+/** A physical volume with more of its properties; sizes in bytes. */
+export interface SurveyedPv extends PhysicalVolume {
+  /** The space of its extents that is allocated to LVs. */
+  readonly used: bigint;
+  /** True if LVM may allocate space on it (pvchange(8), `--allocatable`). */
+  readonly allocatable: boolean;
+  /** The size of its device; absent while LVM cannot find it. */
+  readonly deviceSize?: bigint;
+  /** The size of its smallest metadata area; 0 without one. */
+  readonly metadataSize: bigint;
+  /** The free space of its metadata area with the least free space; 0 without one. */
+  readonly metadataFree: bigint;
+}
+
 /** A volume group with more of its properties; sizes in bytes. */
 export interface SurveyedGroup extends VolumeGroup {
+  /** All its physical volumes. */
+  readonly pvs: readonly SurveyedPv[];
   /** True if it is exported (vgexport(8)): no host uses it. */
   readonly exported: boolean;
   /** The size of its smallest metadata area. */
   readonly metadataSize: bigint;
   /** The free space of the metadata area with the least free space. */
   readonly metadataFree: bigint;
+  /** The number of its metadata areas. */
+  readonly metadataAreas: number;
+  /** The number of its metadata areas that LVM writes (vgchange(8), `--vgmetadatacopies`). */
+  readonly metadataAreasUsed: number;
+  /** The maximum number of its LVs (vgchange(8), `--maxlogicalvolumes`); 0 for no limit. */
+  readonly lvsLimit: number;
+  /** The maximum number of its physical volumes (vgchange(8), `--maxphysicalvolumes`); 0 for no limit. */
+  readonly pvsLimit: number;
   /** Its allocation policy, such as `normal` (lvm(8), `--alloc`). */
   readonly allocationPolicy: string;
   /** The system id of the host that owns it (lvmsystemid(7)); empty for none. */
@@ -47,8 +72,20 @@ export interface Survey {
 }
 
 const SURVEY_FIELDS = {
-  vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered", "vg_allocation_policy"],
-  lv: [],
+  vg: [
+    "vg_mda_size",
+    "vg_mda_free",
+    "vg_mda_count",
+    "vg_mda_used_count",
+    "max_lv",
+    "max_pv",
+    "vg_systemid",
+    "vg_lock_type",
+    "vg_clustered",
+    "vg_allocation_policy",
+  ],
+  lv: ["lv_when_full"],
+  pv: ["dev_size", "pv_mda_size", "pv_mda_free"],
 };
 
 /** LVM's message to every user but root. It then reports nothing at all, with exit status 0. */
@@ -88,16 +125,36 @@ export function parseSurvey(stdout: string): SurveyedGroup[] {
   const groups = parseReport(stdout);
   return vgEntries(stdout).map((entry, index) => {
     const vg = asObject(asArray(entry.vg)[0]);
+    const group = groups[index]!;
+    const pvRows = asArray(entry.pv).map(asObject);
     return {
-      ...groups[index]!,
+      ...group,
+      pvs: group.pvs.map((pv, index) => surveyedPv(pv, pvRows[index]!, group.extentSize)),
       exported: asInteger(vg.vg_exported) === 1n,
       metadataSize: asUnsignedInteger(vg.vg_mda_size),
       metadataFree: asUnsignedInteger(vg.vg_mda_free),
+      metadataAreas: Number(asUnsignedInteger(vg.vg_mda_count ?? "0")),
+      metadataAreasUsed: Number(asUnsignedInteger(vg.vg_mda_used_count ?? "0")),
+      lvsLimit: Number(asUnsignedInteger(vg.max_lv ?? "0")),
+      pvsLimit: Number(asUnsignedInteger(vg.max_pv ?? "0")),
       allocationPolicy: asString(vg.vg_allocation_policy ?? ""),
       systemId: asString(vg.vg_systemid),
       lockType: asInteger(vg.vg_clustered) === 1n ? "clvm" : asString(vg.vg_lock_type).replace(/^none$/, ""),
     };
   });
+}
+
+/** Returns a physical volume with what its row of the report says beyond {@linkcode PhysicalVolume}. */
+function surveyedPv(pv: PhysicalVolume, row: ReportRow, extentSize: bigint): SurveyedPv {
+  const deviceSize = asUnsignedInteger(row.dev_size ?? "0");
+  return {
+    ...pv,
+    used: asUnsignedInteger(row.pv_pe_alloc_count) * extentSize,
+    allocatable: asInteger(row.pv_allocatable) === 1n,
+    ...(deviceSize === 0n ? {} : { deviceSize }),
+    metadataSize: asUnsignedInteger(row.pv_mda_size ?? "0"),
+    metadataFree: asUnsignedInteger(row.pv_mda_free ?? "0"),
+  };
 }
 
 /**

@@ -7,6 +7,10 @@
 import type { Output } from "../../lvm/exec.ts";
 import type { Segment } from "../../lvm/model/report.ts";
 import { failure, type FakeGroup, type FakeLv } from "./machine.ts";
+import { METADATA_AREA_BYTES, metadataFree } from "./metadata_area.ts";
+
+/** The bytes of a device before its first extent, which pvcreate(8) leaves for the label and the metadata area. */
+const DATA_OFFSET_BYTES = 1n << 20n;
 
 /** A disk of a group. */
 export interface FakePv {
@@ -196,6 +200,9 @@ export function pvRow(group: FakeGroup, pv: FakePv): Record<string, string> {
     pv_allocatable: pv.notAllocatable ? "0" : "1",
     pv_pe_count: `${size / group.extentSize}`,
     pv_pe_alloc_count: `${(size - free) / group.extentSize}`,
+    dev_size: missing ? "0" : `${size + DATA_OFFSET_BYTES}`,
+    pv_mda_size: missing ? "0" : `${METADATA_AREA_BYTES}`,
+    pv_mda_free: missing ? "0" : `${metadataFree(group)}`,
   };
 }
 

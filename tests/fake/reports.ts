@@ -74,6 +74,10 @@ function vgRow(group: FakeGroup): Record<string, string> {
     vg_tags: [...group.tags].join(","),
     vg_mda_size: `${METADATA_AREA_BYTES}`,
     vg_mda_free: `${metadataFree(group)}`,
+    vg_mda_count: `${group.pvs.length}`,
+    vg_mda_used_count: `${group.pvs.length}`,
+    max_lv: "0",
+    max_pv: "0",
     vg_systemid: group.systemId,
     vg_lock_type: group.lockType,
     vg_clustered: "0",
@@ -122,6 +126,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     data_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.cowPercent).toFixed(2),
     metadata_percent: "",
     lv_metadata_size: "",
+    lv_when_full: "",
     ...thinFields(lv),
   };
 }

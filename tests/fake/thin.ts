@@ -244,6 +244,7 @@ export function thinFields(lv: FakeLv): Record<string, string> {
     data_percent: active ? thinPool.dataPercent.toFixed(2) : "",
     metadata_percent: active ? thinPool.metadataPercent.toFixed(2) : "",
     lv_metadata_size: `${thinPool.metadataSize}`,
+    lv_when_full: "queue",
     lv_health_status: thinPool.health || full,
   };
 }

@@ -27,7 +27,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["snapshots", "staging", "status"],
     ["copies"],
   ],
-  cli: [["help", "ui"], ["plugin"]],
+  cli: [["help", "metrics", "ui"], ["plugin"]],
   k8s: [
     ["api"],
     ["client"],
@@ -40,7 +40,10 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
 };
 
 /** Files of a module itself that put its folders together, so that they are above all of them. */
-const ON_TOP: readonly string[] = ["lvm/machine.ts", "lvm/volume_service.ts"];
+const ON_TOP: readonly string[] = [
+  ...["lvm/machine.ts", "lvm/volume_service.ts"],
+  ...["cli/cluster_process.ts", "cli/node.ts"],
+];
 
 /** The limit of files in a folder, without tests. */
 const MAX_FILES: Readonly<Record<string, number>> = { cli: 20, csi: 20 };

@@ -1,8 +1,12 @@
 import { assert, assertEquals } from "@std/assert";
-import type { ReadOnlyFilesystem } from "../lvm/health/read_only_filesystems.ts";
-import { readSurvey, type SurveyedGroup } from "../lvm/model/survey.ts";
+import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import type { LogicalVolume, Segment } from "../../lvm/model/report.ts";
+import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { Metrics } from "./metrics.ts";
-import { FakeMachine } from "../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+
+const DRIVER = "lvm.denolith.dev";
 
 /** Returns the lines of the metrics with a prefix, without buckets and sums, which depend on the duration of calls. */
 async function lines(metrics: Metrics, prefix: string): Promise<string[]> {
@@ -49,22 +53,35 @@ Deno.test("Metrics: queues and groups are read at each scrape, and removed ones 
   await create(["--yes", "--wipesignatures", "n", "--size", `${64 << 20}b`, "--name", "one", "data"]);
   let { groups } = await readSurvey(machine);
   const metrics = new Metrics();
-  metrics.registerGroups(() => groups);
+  metrics.registerGroups(() => groups, DRIVER);
   metrics.onDepth("lvmvolume", 3);
   metrics.onEventDropped();
   assertEquals(await lines(metrics, "denolith_events"), ["denolith_events_dropped_total 1"]);
   assertEquals(await lines(metrics, "denolith_workqueue"), ['denolith_workqueue_depth{controller="lvmvolume"} 3']);
-  assertEquals((await lines(metrics, "denolith_volume_group")).length, 12);
+  const before = await lines(metrics, "denolith_volume_group");
   groups = groups.filter(({ name }) => name === "data");
+  assertEquals((await lines(metrics, "denolith_volume_group")).length, before.length / 2);
   assertEquals(await lines(metrics, "denolith_volume_group"), [
     'denolith_volume_group_free_bytes{group="data"} 1006632960',
+    `denolith_volume_group_info{group="data",uuid="${groups[0]!.uuid}",allocation_policy="normal"} 1`,
+    'denolith_volume_group_logical_volumes_limit{group="data"} 0',
     'denolith_volume_group_logical_volumes{group="data"} 1',
+    'denolith_volume_group_metadata_areas_used{group="data"} 1',
+    'denolith_volume_group_metadata_areas{group="data"} 1',
     'denolith_volume_group_metadata_free_bytes{group="data"} 519789',
+    'denolith_volume_group_metadata_size_bytes{group="data"} 1044480',
     'denolith_volume_group_missing_physical_volumes{group="data"} 0',
+    'denolith_volume_group_physical_volumes_limit{group="data"} 0',
     'denolith_volume_group_physical_volumes{group="data"} 1',
     'denolith_volume_group_size_bytes{group="data"} 1073741824',
+    'denolith_volume_group_snapshots{group="data"} 0',
+    'denolith_volume_group_writeable{group="data"} 1',
   ]);
   assertEquals(await lines(metrics, "denolith_logical"), [
+    'denolith_logical_volume_active{group="data",lv="one"} 1',
+    'denolith_logical_volume_health_status{group="data",lv="one",status="ok"} 1',
+    'denolith_logical_volume_info{group="data",lv="one",type="linear",device="dm-0"} 1',
+    'denolith_logical_volume_readonly{group="data",lv="one"} 0',
     'denolith_logical_volume_size_bytes{group="data",lv="one"} 67108864',
   ]);
   assertEquals(await lines(metrics, "denolith_snapshot"), []);
@@ -81,19 +98,97 @@ Deno.test("Metrics: each physical volume has its size, its free space, and wheth
   const { groups: [survey] } = await readSurvey(machine);
   const [first, second] = survey!.pvs;
   const metrics = new Metrics();
-  const lost = { ...second!, path: "[unknown]", missing: true, free: 0n };
-  metrics.registerGroups(() => [{ ...survey!, pvs: [first!, lost] }]);
+  const { deviceSize: _, ...lost } = { ...second!, path: "[unknown]", missing: true, free: 0n, used: 4n << 20n };
+  metrics.registerGroups(() => [{ ...survey!, pvs: [{ ...first!, allocatable: false }, lost] }], DRIVER);
   const labels = (path: string, uuid: string) => `{group="data",device="${path}",uuid="${uuid}"}`;
   const [a, b] = [labels(group.pvs[0]!.path, first!.uuid), labels("[unknown]", second!.uuid)];
   const expected = [
+    `denolith_physical_volume_allocatable${a} 0`,
+    `denolith_physical_volume_allocatable${b} 1`,
+    `denolith_physical_volume_device_size_bytes${a} 537919488`,
     `denolith_physical_volume_free_bytes${a} 536870912`,
     `denolith_physical_volume_free_bytes${b} 0`,
+    `denolith_physical_volume_metadata_free_bytes${a} 520192`,
+    `denolith_physical_volume_metadata_free_bytes${b} 520192`,
+    `denolith_physical_volume_metadata_size_bytes${a} 1044480`,
+    `denolith_physical_volume_metadata_size_bytes${b} 1044480`,
     `denolith_physical_volume_missing${a} 0`,
     `denolith_physical_volume_missing${b} 1`,
     `denolith_physical_volume_size_bytes${a} 536870912`,
     `denolith_physical_volume_size_bytes${b} 536870912`,
+    `denolith_physical_volume_used_bytes${a} 0`,
+    `denolith_physical_volume_used_bytes${b} 4194304`,
   ];
   assertEquals(await lines(metrics, "denolith_physical"), expected.sort());
+});
+
+Deno.test("Metrics: a logical volume says what it is, and whether it is active, read-only and healthy", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const { groups: [group] } = await readSurvey(machine);
+  const lv = (name: string, more: Partial<LogicalVolume>) =>
+    ({
+      name,
+      size: 1n,
+      tags: [],
+      segment: { type: "linear" },
+      health: "",
+      active: true,
+      pvSegments: [],
+      ...more,
+    }) as LogicalVolume;
+  const tags = (kind: string, id: string) => [`denolith=${DRIVER}`, `denolith.${kind}=${id}`];
+  const [volume, snapshot] = [volumeIdOf("one"), snapshotIdOf("two")];
+  const lvs = [
+    lv("vol-1", { tags: tags("volume", volume), deviceNumber: "253:7", segment: { type: "raid1" } as Segment }),
+    lv("vol-2", { tags: tags("volume", volume).with(0, "denolith=other.example.com"), active: false }),
+    lv("snap-1", { tags: tags("snapshot", snapshot), readOnly: true, health: "refresh needed" }),
+    lv("vol-3", { pool: "pool", thinPercent: 12.5, segment: { type: "thin" } as Segment }),
+    lv("vol-4", { pool: "pool" }),
+  ];
+  const metrics = new Metrics();
+  metrics.registerGroups(() => [{ ...group!, lvs }], DRIVER);
+  assertEquals(await lines(metrics, "denolith_logical_volume_info"), [
+    `denolith_logical_volume_info{group="data",lv="snap-1",type="linear",snapshot="${snapshot}"} 1`,
+    `denolith_logical_volume_info{group="data",lv="vol-1",type="raid1",device="dm-7",volume="${volume}"} 1`,
+    'denolith_logical_volume_info{group="data",lv="vol-2",type="linear"} 1',
+    'denolith_logical_volume_info{group="data",lv="vol-3",type="thin",pool="pool"} 1',
+    'denolith_logical_volume_info{group="data",lv="vol-4",type="linear",pool="pool"} 1',
+  ]);
+  const of = (prefix: string, lv: string) =>
+    lines(metrics, prefix).then((all) => all.filter((line) => line.includes(`lv="${lv}"`)));
+  assertEquals(await of("denolith_logical_volume_health", "vol-1"), [
+    'denolith_logical_volume_health_status{group="data",lv="vol-1",status="ok"} 1',
+  ]);
+  assertEquals(await of("denolith_logical_volume_health", "snap-1"), [
+    'denolith_logical_volume_health_status{group="data",lv="snap-1",status="refresh_needed"} 1',
+  ]);
+  assertEquals(await of("denolith_logical_volume_active", "vol-2"), [
+    'denolith_logical_volume_active{group="data",lv="vol-2"} 0',
+  ]);
+  assertEquals(await of("denolith_logical_volume_readonly", "snap-1"), [
+    'denolith_logical_volume_readonly{group="data",lv="snap-1"} 1',
+  ]);
+  assertEquals(await lines(metrics, "denolith_thin_volume"), [
+    'denolith_thin_volume_used_ratio{group="data",lv="vol-3"} 0.125',
+  ]);
+});
+
+Deno.test("Metrics: another volume adds the same number of series each time, and a scrape reads the report only", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const metrics = new Metrics();
+  let { groups } = await readSurvey(machine);
+  metrics.registerGroups(() => groups, DRIVER);
+  metrics.registerPools(() => groups, 100n);
+  const counts = [(await lines(metrics, "denolith_")).length];
+  for (const name of ["one", "two", "three"]) {
+    const args = ["lvcreate", "--yes", "--wipesignatures", "n", "--size", `${64 << 20}b`, "--name", name, "data"];
+    await machine.run({ program: "lvm", args, mutates: true });
+    ({ groups } = await readSurvey(machine));
+    counts.push((await lines(metrics, "denolith_")).length);
+  }
+  assertEquals(counts.map((count) => count - counts[0]!), [0, 5, 10, 15]);
 });
 
 Deno.test("Metrics: orphans and lost volumes are counted at each scrape", async () => {
@@ -112,7 +207,14 @@ Deno.test("Metrics: orphans and lost volumes are counted at each scrape", async 
 });
 
 Deno.test("Metrics: a thin pool that is broken says so, since it does not say how full it is", async () => {
-  const thinPool = { dataPercent: 50, metadataPercent: 10, metadataSize: 4n, health: "", needsCheck: false };
+  const thinPool = {
+    dataPercent: 50,
+    metadataPercent: 10,
+    metadataSize: 4n,
+    health: "",
+    needsCheck: false,
+    queuesWhenFull: true,
+  };
   const broken = { metadataSize: 4n, health: "failed", needsCheck: false };
   const lvs = [
     { name: "pool", size: 100n, tags: [], thinPool },
@@ -125,7 +227,10 @@ Deno.test("Metrics: a thin pool that is broken says so, since it does not say ho
     'denolith_thin_pool_damaged{group="data",pool="broken"} 1',
     'denolith_thin_pool_damaged{group="data",pool="pool"} 0',
     'denolith_thin_pool_data_used_ratio{group="data",pool="pool"} 0.5',
+    'denolith_thin_pool_metadata_size_bytes{group="data",pool="broken"} 4',
+    'denolith_thin_pool_metadata_size_bytes{group="data",pool="pool"} 4',
     'denolith_thin_pool_metadata_used_ratio{group="data",pool="pool"} 0.1',
+    'denolith_thin_pool_queues_when_full{group="data",pool="pool"} 1',
     'denolith_thin_pool_size_bytes{group="data",pool="broken"} 100',
     'denolith_thin_pool_size_bytes{group="data",pool="pool"} 100',
     'denolith_thin_pool_virtual_allocated_bytes{group="data",pool="broken"} 0',
@@ -167,12 +272,13 @@ Deno.test("Metrics: the limits of a volume in use are reported, and a rate witho
   const metrics = new Metrics();
   metrics.registerLimits(() => [
     { group: "data", lv: "one", rates: { readIops: 500n, writeIops: "max" }, applied: true },
-    { group: "data", lv: "two", rates: { readBps: 1_048_576n }, applied: false },
+    { group: "data", lv: "two", rates: { readBps: 1_048_576n, writeBps: 2_097_152n }, applied: false },
   ]);
   assertEquals(await lines(metrics, "denolith_io_limit"), [
+    'denolith_io_limit_bytes_per_second{group="data",lv="two",direction="read"} 1048576',
+    'denolith_io_limit_bytes_per_second{group="data",lv="two",direction="write"} 2097152',
+    'denolith_io_limit_operations_per_second{group="data",lv="one",direction="read"} 500',
     "denolith_io_limits_unapplied_volumes 1",
-    'denolith_io_limit{group="data",lv="one",limit="readIops"} 500',
-    'denolith_io_limit{group="data",lv="two",limit="readBps"} 1048576',
   ]);
 });
 
@@ -198,13 +304,23 @@ Deno.test("Metrics: a RAID volume says whether it survives the loss of a disk, h
   await lvcreate("plain");
   const metrics = new Metrics();
   let { groups } = await readSurvey(machine);
-  metrics.registerGroups(() => groups);
+  metrics.registerGroups(() => groups, DRIVER);
   const raid = async () => {
     ({ groups } = await readSurvey(machine));
     return (await lines(metrics, "denolith_raid")).map((line) => line.replace('{group="data",lv="mirrored"}', ""));
   };
   Object.assign(group.lvs[0]!.raid!, { action: "idle", syncPercent: 100, mismatches: 8 });
-  assertEquals(await raid(), ["denolith_raid_mismatches 8", "denolith_raid_redundant 1", "denolith_raid_sync_ratio 1"]);
+  const action = (word: string) => `denolith_raid_sync_action{group="data",lv="mirrored",action="${word}"} 1`;
+  assertEquals(await raid(), [
+    "denolith_raid_mismatches 8",
+    "denolith_raid_redundant 1",
+    action("idle"),
+    "denolith_raid_sync_ratio 1",
+  ]);
   Object.assign(group.lvs[0]!.raid!, { action: "resync", syncPercent: 25, mismatches: 0 });
-  assertEquals((await raid()).slice(1), ["denolith_raid_redundant 0", "denolith_raid_sync_ratio 0.25"]);
+  assertEquals((await raid()).slice(1), [
+    "denolith_raid_redundant 0",
+    action("resync"),
+    "denolith_raid_sync_ratio 0.25",
+  ]);
 });

@@ -1,0 +1,268 @@
+/**
+ * The metrics of a process, in the text format of Prometheus.
+ *
+ * @module
+ */
+
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { CompletedCall } from "../../csi/service.ts";
+import type { ReconcileResult } from "../../k8s/runtime/controller.ts";
+import type { LimitedVolume } from "../../lvm/staging/io_limiter.ts";
+import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
+import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
+import { defined } from "../../lvm/defined.ts";
+import { type LastSurvey, lvmGauges, poolGauges } from "./lvm_metrics.ts";
+import type { ReadAtScrape } from "./sample.ts";
+import manifest from "../../deno.json" with { type: "json" };
+
+/** Buckets in seconds: calls that only read take some milliseconds, an LVM command tenths of a second. */
+const DURATION_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
+
+/** Counters of fstrim. */
+export interface TrimCounters {
+  /** Counts the bytes that a successful fstrim discarded. */
+  readonly succeeded: (bytes: number) => void;
+  /** Counts a failed fstrim. */
+  readonly failed: () => void;
+}
+
+/** A metric, as it is registered. */
+export interface MetricDescription {
+  readonly name: string;
+  /** Its type in the format of Prometheus, such as `gauge`. */
+  readonly type: string;
+  readonly labels: readonly string[];
+  readonly help: string;
+}
+
+/** The metrics of a process. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #calls: Histogram<"method" | "code">;
+  readonly #reconciles: Histogram<"controller" | "result">;
+  readonly #requests: Counter<"verb" | "resource" | "code">;
+  readonly #queueDepths: Gauge;
+  readonly #droppedEvents: Counter;
+
+  /**
+   * Creates the metrics that every process has.
+   *
+   * @param options.process whether to include the metrics of the process itself, `process_*`
+   */
+  constructor({ process = true } = {}) {
+    const registers = [this.#registry];
+    this.#calls = new Histogram({
+      name: "denolith_csi_operation_duration_seconds",
+      help: "Duration of CSI calls, by method and gRPC status code",
+      labelNames: ["method", "code"],
+      buckets: DURATION_BUCKETS,
+      registers,
+    });
+    this.#reconciles = new Histogram({
+      name: "denolith_reconcile_duration_seconds",
+      help: "Duration of reconciles, by controller and result",
+      labelNames: ["controller", "result"],
+      buckets: DURATION_BUCKETS,
+      registers,
+    });
+    this.#requests = new Counter({
+      name: "denolith_api_requests_total",
+      help: "Requests to the API server, by HTTP status; 0 without a response",
+      labelNames: ["verb", "resource", "code"],
+      registers,
+    });
+    this.#queueDepths = this.#gauge("denolith_workqueue_depth", "Keys that wait for a worker of the controller", [
+      "controller",
+    ]);
+    this.#droppedEvents = new Counter({
+      name: "denolith_events_dropped_total",
+      help: "Kubernetes events that were not written, because too many were recorded",
+      registers,
+    });
+    this.#gauge("denolith_build_info", "1, with the version of the driver", ["version"]).set(
+      { version: manifest.version },
+      1,
+    );
+    if (process) this.#registerProcess();
+  }
+
+  /** Called after a CSI call was answered. */
+  readonly onCallCompleted = ({ method, code, durationMs }: CompletedCall): void => {
+    this.#calls.observe({ method, code: String(code) }, durationMs / 1000);
+  };
+
+  /** Called after a controller reconciled a key. */
+  readonly onReconciled = ({ controller, ms, error }: ReconcileResult): void => {
+    this.#reconciles.observe({ controller, result: error === undefined ? "success" : "error" }, ms / 1000);
+  };
+
+  /** Called after the API server answered a request. @param status the HTTP status, 0 without a response */
+  readonly onRequest = (verb: string, resource: string, status: number): void => {
+    this.#requests.inc({ verb, resource, code: String(status) });
+  };
+
+  /** Called for each Kubernetes event that is not written, because it would exceed a limit. */
+  readonly onEventDropped = (): void => {
+    this.#droppedEvents.inc();
+  };
+
+  /** Called after the number of keys that wait for a worker of a controller changed. */
+  readonly onDepth = (controller: string, depth: number): void => {
+    this.#queueDepths.set({ controller }, depth);
+  };
+
+  /**
+   * Registers the metrics of volume groups, and of what is in them.
+   *
+   * @param lastSurvey called on each scrape
+   * @param driver the name of the driver whose volumes and snapshots are named
+   */
+  registerGroups(lastSurvey: LastSurvey, driver: string): void {
+    for (const gauge of lvmGauges(lastSurvey, driver)) this.#readAtScrape(gauge);
+  }
+
+  /** Registers the extensions of the COW space of snapshots. @returns a function that counts an extension */
+  registerCowExtensions(): () => void {
+    const extensions = new Counter({
+      name: "denolith_snapshot_extensions_total",
+      help: "Extensions of the COW space of snapshots",
+      registers: [this.#registry],
+    });
+    return () => extensions.inc();
+  }
+
+  /**
+   * Registers the metrics of thin pools.
+   *
+   * @param lastSurvey called on each scrape
+   * @param overcommit virtual size that a pool without a tag may allocate, in percent of its size
+   */
+  registerPools(lastSurvey: LastSurvey, overcommit: bigint): void {
+    for (const gauge of poolGauges(lastSurvey, overcommit)) this.#readAtScrape(gauge);
+  }
+
+  /** Registers the metrics of fstrim. @param lastSuccesses called on each scrape @returns the counters of fstrim */
+  registerTrimming(lastSuccesses: () => readonly { volume: TrimmedVolume; at: number }[]): TrimCounters {
+    this.#readAtScrape({
+      name: "denolith_trim_last_success_timestamp_seconds",
+      help: "Time of the last successful fstrim of the volume",
+      labels: ["group", "lv"],
+      samples: () =>
+        lastSuccesses().map(({ volume: { group, lv }, at }) => ({
+          labels: { group: group.name, lv: lv.name },
+          value: at,
+        })),
+    });
+    const registers = [this.#registry];
+    const bytes = new Counter({
+      name: "denolith_trimmed_bytes_total",
+      help: "Bytes that fstrim discarded",
+      registers,
+    });
+    const failures = new Counter({ name: "denolith_trim_failures_total", help: "Failed runs of fstrim", registers });
+    return { succeeded: (count) => bytes.inc(count), failed: () => failures.inc() };
+  }
+
+  /** Registers the differences between the LVs and the objects of the node. @param counts called on each scrape */
+  registerInconsistencies(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
+    const gauges = [
+      [
+        "denolith_orphan_logical_volumes",
+        "Logical volumes of the driver without an LVMVolume or LVMSnapshot",
+        counts.orphans,
+      ],
+      ["denolith_lost_volumes", "LVMVolumes whose logical volume is missing", counts.lost],
+    ] as const;
+    for (const [name, help, count] of gauges) {
+      this.#readAtScrape({ name, help, labels: [], samples: () => [{ labels: {}, value: count() }] });
+    }
+  }
+
+  /** Registers the progress of copies. @param copiesUnderWay called on each scrape; progress from 0 to 1 */
+  registerCopies(copiesUnderWay: () => Iterable<readonly [volume: string, done: number]>): void {
+    this.#readAtScrape({
+      name: "denolith_copy_progress_ratio",
+      help: "Progress of copying the volume from a snapshot or from another volume",
+      labels: ["volume"],
+      samples: () => [...copiesUnderWay()].map(([volume, value]) => ({ labels: { volume }, value })),
+    });
+  }
+
+  /** Registers the IO limits of volumes in use. @param inUse called on each scrape */
+  registerLimits(inUse: () => readonly LimitedVolume[]): void {
+    const units = [
+      ["operations_per_second", "operations", { readIops: "read", writeIops: "write" }],
+      ["bytes_per_second", "bytes", { readBps: "read", writeBps: "write" }],
+    ] as const;
+    for (const [unit, what, directions] of units) {
+      this.#readAtScrape({
+        name: `denolith_io_limit_${unit}`,
+        help: `Limit of each pod that uses the volume, in ${what} per second`,
+        labels: ["group", "lv", "direction"],
+        samples: () =>
+          inUse().flatMap(({ group, lv, rates }) =>
+            Object.entries(directions).flatMap(([limit, direction]) => {
+              const rate = rates[limit as keyof typeof rates];
+              return rate === undefined || rate === "max"
+                ? []
+                : [{ labels: { group, lv, direction }, value: Number(rate) }];
+            })
+          ),
+      });
+    }
+    this.#readAtScrape({
+      name: "denolith_io_limits_unapplied_volumes",
+      help: "Volumes in use whose IO limits cannot be applied",
+      labels: [],
+      samples: () => [{ labels: {}, value: inUse().filter(({ applied }) => !applied).length }],
+    });
+  }
+
+  /** Registers the filesystems that the kernel made read-only. @param readOnlyFilesystems called on each scrape */
+  registerReadOnlyFilesystems(readOnlyFilesystems: () => readonly ReadOnlyFilesystem[]): void {
+    this.#readAtScrape({
+      name: "denolith_filesystem_readonly",
+      help: "1 for a volume in use whose filesystem the kernel made read-only after an error",
+      labels: ["group", "lv"],
+      samples: () =>
+        readOnlyFilesystems().map(({ group, lv }) => ({ labels: { group: group.name, lv: lv.name }, value: 1 })),
+    });
+  }
+
+  /** Returns all metrics as text. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  /** Returns the descriptions of the metrics that are registered. */
+  describe(): MetricDescription[] {
+    return this.#registry.getMetricsAsArray().map((metric) => {
+      const { name, help, labelNames } = metric as unknown as { name: string; help: string; labelNames: string[] };
+      const type = metric instanceof Histogram ? "histogram" : metric instanceof Counter ? "counter" : "gauge";
+      return { name, type, help, labels: labelNames };
+    });
+  }
+
+  #registerProcess(): void {
+    this.#readAtScrape({
+      name: "process_resident_memory_bytes",
+      help: "Resident memory of the process",
+      labels: [],
+      samples: () => [{ labels: {}, value: Deno.memoryUsage().rss }],
+    });
+    this.#gauge("process_start_time_seconds", "Start time of the process", []).set(
+      Math.floor(performance.timeOrigin / 1000),
+    );
+  }
+
+  #readAtScrape({ name, help, labels, samples }: ReadAtScrape): void {
+    const gauge = this.#gauge(name, help, [...labels], () => {
+      gauge.reset();
+      for (const { labels, value } of samples()) gauge.set(labels, value);
+    });
+  }
+
+  #gauge(name: string, help: string, labelNames: string[], collect?: () => void): Gauge {
+    return new Gauge({ name, help, labelNames, registers: [this.#registry], ...defined({ collect }) });
+  }
+}
