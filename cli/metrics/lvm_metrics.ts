@@ -123,8 +123,7 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string): ReadAtScrape[
     })),
     {
       name: "denolith_logical_volume_info",
-      help:
-        "1 for each logical volume, with its segment type, its thin pool, its device, and the volume or snapshot that it is",
+      help: "1 for each logical volume, with its segment type, pool, device, and volume or snapshot",
       labels: ["group", "lv", "type", "pool", "device", "volume", "snapshot"],
       samples: () => lvs().flatMap((at) => sample({ ...lvLabels(at), ...infoLabels(driver, at.lv) }, 1)),
     },

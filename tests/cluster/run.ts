@@ -7,6 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { Cluster } from "../rig/cluster.ts";
 import { ensureHelm, ensureSnapshotController, type KubernetesRelease, kubernetesReleases } from "../rig/kubernetes.ts";
+import { ensurePrometheus } from "../rig/prometheus.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
 import { SuiteLines } from "../rig/test_output.ts";
 import { runTestProcess } from "../rig/test_process.ts";
@@ -30,7 +31,7 @@ const DEFAULT_SUITES = [
 ];
 
 /** The suites that run by chance without names and without --full: CI has a limit of time. Each takes up to three minutes. */
-const DRAWN_SUITES = ["copies", "io_limits", "observability", "pending_claim", "raid"];
+const DRAWN_SUITES = ["copies", "io_limits", "monitoring", "observability", "pending_claim", "raid"];
 
 const HELP =
   `Usage: deno task test:cluster [--full] [--keep | --use] [--kubernetes RELEASE] [--kubelet-dir DIR] [SUITE...]
@@ -67,6 +68,7 @@ const SILENCE_MS = 30 * 60_000;
 /** Programs that suites need beside the cluster. They are built before the cluster starts and takes the processors. */
 const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
   chart: ensureHelm,
+  monitoring: ensurePrometheus,
   snapshots: ensureSnapshotController,
   chaos_snapshots: ensureSnapshotController,
   upgrade: async (log) => {

@@ -1,0 +1,283 @@
+/**
+ * What each alert must do: when it does not fire, when it fires and with which words, and when it clears.
+ *
+ * @module
+ */
+
+import type { AlertCase, Series } from "./rule_tests.ts";
+
+/** The labels of a target, as the PodMonitor and the discovery of pods add them. */
+export const TARGET = { namespace: "denolith-system", pod: "denolith-node-x", node: "n1" } as const;
+
+/** Returns the name of a series of an agent. */
+function series(metric: string, labels: Readonly<Record<string, string>> = {}): string {
+  const texts = Object.entries({ ...TARGET, ...labels }).map(([name, value]) => `${name}="${value}"`);
+  return `denolith_${metric}{${texts.join(",")}}`;
+}
+
+/** Returns a value for some minutes. */
+const hold = (value: number, minutes: number): string => `${value}+0x${minutes - 1}`;
+
+/** Returns values that grow by a step each minute. */
+const grow = (from: number, step: number, minutes: number): string => `${from}+${step}x${minutes - 1}`;
+
+/** Returns values that grow by 1 every so many minutes. */
+function growEvery(period: number, minutes: number, from = 0): string {
+  return Array.from({ length: minutes }, (_, minute) => from + Math.floor((minute + 1) / period)).join(" ");
+}
+
+const GROUP = { group: "data" };
+const LV = { group: "data", lv: "vol-1" };
+const SNAPSHOT = { group: "data", lv: "snap-1" };
+const POOL = { group: "data", pool: "pool" };
+
+/** The group `data` has a volume of the driver. */
+const WITH_VOLUME: Series = { [series("logical_volume_size_bytes", LV)]: hold(1, 120) };
+
+/** The group `data` has the LV of an operating system only, and another group has volumes. */
+const WITHOUT_VOLUME: Series = {
+  [series("logical_volume_size_bytes", { group: "data", lv: "root" })]: hold(1, 120),
+  [series("logical_volume_size_bytes", { group: "other", lv: "vol-1" })]: hold(1, 120),
+};
+
+/** Returns the case of a gauge that is 0, then 1, then 0, each for 20 minutes, and of its alert. */
+function flag(
+  metric: string,
+  { labels = {}, summary, for: minutes, neverFires }: {
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly summary: string;
+    readonly for: number;
+    readonly neverFires?: Readonly<Record<string, Series>>;
+  },
+): AlertCase {
+  return {
+    series: { [series(metric, labels)]: `${hold(0, 20)} ${hold(1, 20)} ${hold(0, 20)}` },
+    doesNotFire: minutes === 0 ? [1, 19] : [1, 19, 20 + minutes - 1],
+    fires: Object.fromEntries([20 + minutes, 39].map((at) => [at, [{ labels: { ...TARGET, ...labels }, summary }]])),
+    clears: [40, 59],
+    ...(neverFires && { neverFires }),
+  };
+}
+
+/** The cases, by the name of the alert. */
+export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
+  DenolithPhysicalVolumeMissing: flag("volume_group_missing_physical_volumes", {
+    ...{ labels: GROUP, for: 1 },
+    summary: "Volume group data on node n1 has 1 missing physical volumes",
+  }),
+  DenolithVolumeDegraded: {
+    series: {
+      [series("raid_redundant", LV)]: `${hold(1, 40)} ${hold(0, 60)} ${hold(1, 20)}`,
+      [series("raid_sync_ratio", LV)]: `${hold(1, 40)} ${hold(0.5, 60)} ${hold(1, 20)}`,
+    },
+    doesNotFire: [1, 39, 40, 69],
+    fires: Object.fromEntries([70, 99].map((at) => [at, [{
+      labels: { ...TARGET, ...LV },
+      summary: "RAID volume data/vol-1 on node n1 has no redundancy",
+    }]])),
+    clears: [100, 119],
+    neverFires: {
+      "a repair makes progress": {
+        [series("raid_redundant", LV)]: `${hold(1, 40)} ${hold(0, 80)}`,
+        [series("raid_sync_ratio", LV)]: `${hold(1, 40)} ${grow(0, 0.0001, 80)}`,
+      },
+      "a new volume is synchronized": {
+        [series("raid_redundant", LV)]: hold(0, 120),
+        [series("raid_sync_ratio", LV)]: grow(0, 0.005, 120),
+      },
+    },
+  },
+  DenolithVolumeGroupNearFull: {
+    series: {
+      [series("volume_group_size_bytes", GROUP)]: hold(100, 120),
+      [series("volume_group_free_bytes", GROUP)]: `${hold(10, 20)} ${hold(9, 40)} ${hold(10, 20)}`,
+      ...WITH_VOLUME,
+    },
+    doesNotFire: [1, 19, 20, 34],
+    fires: Object.fromEntries([35, 59].map((at) => [at, [{
+      labels: { ...TARGET, ...GROUP },
+      summary: "Volume group data on node n1 has only 9% free",
+    }]])),
+    clears: [60, 79],
+    neverFires: {
+      "the group has no volumes of the driver": {
+        [series("volume_group_size_bytes", GROUP)]: hold(100, 120),
+        [series("volume_group_free_bytes", GROUP)]: hold(0, 120),
+        ...WITHOUT_VOLUME,
+      },
+    },
+  },
+  DenolithMetadataAreaNearFull: {
+    series: {
+      [series("volume_group_metadata_free_bytes", GROUP)]: `${hold(30_500, 20)} ${hold(30_499, 40)} ${
+        hold(30_500, 20)
+      }`,
+      ...WITH_VOLUME,
+    },
+    doesNotFire: [1, 19, 20, 34],
+    fires: Object.fromEntries([35, 59].map((at) => [at, [{
+      labels: { ...TARGET, ...GROUP },
+      summary: "The metadata area of volume group data on node n1 has only 29.78kiB free",
+    }]])),
+    clears: [60, 79],
+    neverFires: {
+      "the group has no volumes of the driver": {
+        [series("volume_group_metadata_free_bytes", GROUP)]: hold(0, 120),
+        ...WITHOUT_VOLUME,
+      },
+    },
+  },
+  DenolithSnapshotNearFull: {
+    series: { [series("snapshot_cow_used_ratio", SNAPSHOT)]: `${hold(0.8, 20)} ${hold(0.81, 20)} ${hold(0.8, 20)}` },
+    doesNotFire: [1, 19, 20],
+    fires: Object.fromEntries([21, 39].map((at) => [at, [{
+      labels: { ...TARGET, ...SNAPSHOT },
+      summary: "The COW space of snapshot data/snap-1 on node n1 is 81% full",
+    }]])),
+    clears: [40, 59],
+    neverFires: {
+      "the snapshot is not the driver's": {
+        [series("snapshot_cow_used_ratio", { group: "data", lv: "s" })]: hold(1, 120),
+      },
+    },
+  },
+  DenolithSnapshotOverflowed: flag("snapshot_overflowed", {
+    ...{ labels: SNAPSHOT, for: 1 },
+    summary: "Snapshot data/snap-1 on node n1 overflowed",
+    neverFires: {
+      "the snapshot is not the driver's": { [series("snapshot_overflowed", { group: "data", lv: "s" })]: hold(1, 120) },
+    },
+  }),
+  DenolithThinPoolNearFull: {
+    series: {
+      [series("thin_pool_data_used_ratio", POOL)]: `${hold(0.8, 20)} ${hold(0.81, 20)} ${hold(0.8, 20)}`,
+      [series("thin_pool_metadata_used_ratio", POOL)]: hold(0.1, 60),
+      [series("thin_pool_data_used_ratio", { group: "data", pool: "other" })]: hold(0.1, 60),
+      [series("thin_pool_metadata_used_ratio", { group: "data", pool: "other" })]: `${hold(0.8, 20)} ${
+        hold(0.81, 20)
+      } ${hold(0.8, 20)}`,
+    },
+    doesNotFire: [1, 19, 20, 24],
+    fires: Object.fromEntries([25, 39].map((at) => [
+      at,
+      ["pool", "other"].map((pool) => ({
+        labels: { ...TARGET, group: "data", pool },
+        summary: `Thin pool data/${pool} on node n1 is 81% full and was not extended`,
+      })),
+    ])),
+    clears: [40, 59],
+  },
+  DenolithThinPoolFull: {
+    series: {
+      [series("thin_pool_data_used_ratio", POOL)]: `${hold(0.95, 20)} ${hold(0.96, 20)} ${hold(0.95, 20)}`,
+      [series("thin_pool_metadata_used_ratio", POOL)]: hold(0.1, 60),
+      [series("thin_pool_data_used_ratio", { group: "data", pool: "other" })]: hold(0.1, 60),
+      [series("thin_pool_metadata_used_ratio", { group: "data", pool: "other" })]: `${hold(0.95, 20)} ${
+        hold(0.96, 20)
+      } ${hold(0.95, 20)}`,
+    },
+    doesNotFire: [1, 19],
+    fires: Object.fromEntries([20, 39].map((at) => [
+      at,
+      ["pool", "other"].map((pool) => ({
+        labels: { ...TARGET, group: "data", pool },
+        summary: `Thin pool data/${pool} on node n1 is 96% full`,
+      })),
+    ])),
+    clears: [40, 59],
+  },
+  DenolithThinPoolDamaged: flag("thin_pool_damaged", {
+    ...{ labels: POOL, for: 1 },
+    summary: "The metadata of thin pool data/pool on node n1 is damaged",
+  }),
+  DenolithFilesystemReadOnly: flag("filesystem_readonly", {
+    ...{ labels: LV, for: 0 },
+    summary: "The filesystem of data/vol-1 on node n1 is read-only",
+  }),
+  DenolithIOLimitsNotApplied: flag("io_limits_unapplied_volumes", {
+    for: 10,
+    summary: "The IO limits of 1 volumes in use on node n1 are not applied",
+  }),
+  DenolithReconcileFailing: {
+    series: {
+      // an error every six minutes, from minute 35 to minute 89: three or four in twenty minutes
+      [series("reconcile_duration_seconds_count", { controller: "lvmvolume", result: "error" })]: `${hold(0, 30)} ${
+        growEvery(6, 60)
+      } ${hold(10, 60)}`,
+    },
+    doesNotFire: [1, 29, 46, 66],
+    fires: Object.fromEntries([68, 86].map((at) => [at, [{
+      labels: { ...TARGET, controller: "lvmvolume" },
+      summary: "Controller lvmvolume of pod denolith-node-x on node n1 keeps failing",
+    }]])),
+    clears: [105, 149],
+    neverFires: {
+      "an error every ten minutes": {
+        [series("reconcile_duration_seconds_count", { controller: "lvmvolume", result: "error" })]: growEvery(10, 120),
+      },
+      "reconciles succeed": {
+        [series("reconcile_duration_seconds_count", { controller: "lvmvolume", result: "success" })]: grow(0, 1, 120),
+      },
+      "different controllers fail now and then": Object.fromEntries(
+        ["lvmvolume", "lvmsnapshot"].map((controller) => [
+          series("reconcile_duration_seconds_count", { controller, result: "error" }),
+          growEvery(10, 120),
+        ]),
+      ),
+    },
+  },
+  DenolithWorkqueueStuck: {
+    series: {
+      [series("workqueue_depth", { controller: "lvmvolume" })]: `${hold(0, 30)} ${hold(1, 40)} ${hold(0, 20)}`,
+    },
+    doesNotFire: [1, 29, 30, 48],
+    fires: Object.fromEntries([51, 69].map((at) => [at, [{
+      labels: { ...TARGET, controller: "lvmvolume" },
+      summary: "The workqueue of controller lvmvolume of pod denolith-node-x on node n1 is stuck",
+    }]])),
+    clears: [70, 89],
+    neverFires: {
+      "the queue is empty now and then": {
+        [series("workqueue_depth", { controller: "lvmvolume" })]: `${hold(5, 15)} 0 ${hold(5, 15)} 0 ${hold(5, 15)}`,
+      },
+      "the process has just started, and has all objects to reconcile": {
+        [series("workqueue_depth", { controller: "lvmvolume" })]: `${hold(100, 12)} ${hold(0, 100)}`,
+      },
+    },
+  },
+  DenolithMountsFailing: {
+    series: {
+      [series("csi_operation_duration_seconds_count", { method: "NodeStageVolume", code: "13" })]: `${hold(0, 30)} ${
+        growEvery(6, 60)
+      } ${hold(10, 60)}`,
+    },
+    doesNotFire: [1, 29, 46, 56],
+    fires: Object.fromEntries([58, 86].map((at) => [at, [{
+      labels: { ...TARGET, method: "NodeStageVolume" },
+      summary: "NodeStageVolume keeps failing on node n1",
+    }]])),
+    clears: [105, 149],
+    neverFires: {
+      "it succeeds": Object.fromEntries(
+        ["0", "10"].map((code) => [
+          series("csi_operation_duration_seconds_count", { method: "NodePublishVolume", code }),
+          grow(0, 1, 120),
+        ]),
+      ),
+      "another call fails": {
+        [series("csi_operation_duration_seconds_count", { method: "NodeGetVolumeStats", code: "5" })]: grow(0, 1, 120),
+      },
+      "an error every ten minutes": {
+        [series("csi_operation_duration_seconds_count", { method: "NodeStageVolume", code: "13" })]: growEvery(10, 120),
+      },
+    },
+  },
+  DenolithOrphanLogicalVolumes: flag("orphan_logical_volumes", {
+    for: 5,
+    summary: "Node n1 has 1 orphan logical volumes",
+  }),
+  DenolithVolumesLost: flag("lost_volumes", {
+    for: 1,
+    summary: "The logical volumes of 1 volumes on node n1 are lost",
+  }),
+};
