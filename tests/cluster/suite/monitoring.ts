@@ -68,6 +68,40 @@ async function forwardToPods(ns: TestNamespace) {
   };
 }
 
+/** Compares the metrics of the only physical volume and of the thin LVs of a group with what LVM reports. */
+async function compareWithLvm(ns: TestNamespace, prometheus: Prometheus, group: string): Promise<void> {
+  const options = "--noheadings --binary --units b --nosuffix --separator ,";
+  const cells = async (command: string) => (await ns.runOnNode(command)).trim().split(",");
+  const valueOf = async (metric: string, labels = "") =>
+    (await prometheus.query(`denolith_${metric}{group="${group}"${labels}}`)).map(({ value }) => String(value)).join();
+  const pvFields = "dev_size,pv_size,pv_used,pv_mda_size,pv_mda_free,pv_allocatable";
+  const pvMetrics = ["device_size_bytes", "size_bytes", "used_bytes", "metadata_size_bytes", "metadata_free_bytes"];
+  const pool = `${group}/${group}_thinpool`;
+  const compare = async () => {
+    const expected = {
+      pv: await cells(`pvs ${options} -o ${pvFields} -S vg_name=${group}`),
+      whenFull: await cells(`lvs ${options} -o lv_when_full,lv_metadata_size ${pool}`),
+      thin: Number((await cells(`lvs ${options} -o data_percent -S 'segtype=thin' ${group}`))[0]) / 100,
+    };
+    const actual = {
+      pv: await Promise.all([...pvMetrics, "allocatable"].map((name) => valueOf(`physical_volume_${name}`))),
+      whenFull: [
+        await valueOf("thin_pool_queues_when_full") === "1" ? "queue" : "error",
+        await valueOf("thin_pool_metadata_size_bytes"),
+      ],
+      thin: Number(await valueOf("thin_volume_used_ratio")),
+    };
+    return { expected, actual };
+  };
+  const wait = { action: "compare with LVM", timeoutMs: 90_000, intervalMs: INTERVAL_MS };
+  await pollUntil(async () => {
+    const { expected, actual } = await compare();
+    return JSON.stringify(expected) === JSON.stringify(actual);
+  }, wait).catch(() => {});
+  const { expected, actual } = await compare();
+  assertEquals(actual, expected);
+}
+
 Deno.test("Prometheus scrapes the pods: the queries of the dashboard return data, and the rules are evaluated", async () => {
   await using ns = await TestNamespace.open("metrics");
   await using group = await createTestGroup(ns, 200);
@@ -103,6 +137,7 @@ Deno.test("Prometheus scrapes the pods: the queries of the dashboard return data
     await pollUntil(async () => (await missing()).length === 0, wait).catch(() => {});
     assertEquals([...(await prometheus.targetErrors()).values()].filter((error) => error !== ""), []);
     assertEquals(await missing(), []);
+    await compareWithLvm(ns, prometheus, group.name);
     const rules = await prometheus.rules();
     assertEquals(rules.length, RULES.length);
     assertEquals(rules.filter(({ health }) => health !== "ok").map(({ name, lastError }) => [name, lastError]), []);
