@@ -54,7 +54,7 @@ export const PINNED_SEEDS: readonly PinnedSeed[] = [
   { lost: "of the source snapshot of a copy", seed: 6, runs: 2 },
   { lost: "of a volume that is deleted", seed: 1, runs: 5 },
   { lost: "of a volume that is expanded", seed: 1, runs: 10 },
-  { lost: "of a volume that is staged", seed: 1, runs: 5 },
+  { lost: "of a volume that is staged", seed: 1, runs: 10 },
   { lost: "of a volume that is unstaged", seed: 1, runs: 7 },
   { lost: "of a volume that is published", seed: 3, runs: 1 },
   { lost: "of a volume that is unpublished", seed: 6, runs: 14 },
