@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { FILES } from "./files.ts";
 import { type Follow, SECURITY_HEADERS, servePage } from "./server.ts";
@@ -51,6 +51,10 @@ Deno.test("servePage(): every answer, also a refusal, has the headers that shut 
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) assertEquals(headers.get(name), value, name);
     await body?.cancel();
   }
+  assertEquals(Object.keys(SECURITY_HEADERS), [
+    ...["content-security-policy", "cross-origin-embedder-policy", "cross-origin-opener-policy"],
+    ...["cross-origin-resource-policy", "referrer-policy", "x-content-type-options", "cache-control"],
+  ]);
   const policy = SECURITY_HEADERS["content-security-policy"]!;
   assertMatch(policy, /^default-src 'none'; /);
   assert(!/unsafe|\*|http|data:/.test(policy), policy);
@@ -62,6 +66,12 @@ Deno.test("servePage(): the Host header of a connection decides, not the address
   using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(new URL(s.origin).port) });
   await connection.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"));
   assertMatch(await new Response(connection.readable).text(), /^HTTP\/1\.1 421 /);
+});
+
+Deno.test("servePage(): another address of this machine leads nowhere", async () => {
+  await using s = await setUp();
+  const elsewhere = { hostname: "127.0.0.2", port: Number(new URL(s.origin).port) };
+  await assertRejects(() => Deno.connect(elsewhere), Deno.errors.ConnectionRefused);
 });
 
 Deno.test("servePage(): a stream has one line for each message, sizes as numbers, and ends with its reader", async () => {

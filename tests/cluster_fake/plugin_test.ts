@@ -96,11 +96,9 @@ Deno.test("kubectl denolith: gives up the network before it reads, and ui once i
   await using s = await setUp();
   const order: string[] = [];
   const note = (what: string) => () => void order.push(what);
-  const reads = s.api.requests.length;
-  await s.plugin(["nodes"], {
-    onDropNetwork: () => assertEquals(s.api.requests.length, reads),
-    onPrint: note("nodes"),
-  });
+  const before = s.api.requests.length;
+  const onDropNetwork = () => void order.push(`dropped after ${s.api.requests.length - before} requests`);
+  await s.plugin(["orphans"], { onDropNetwork, onPrint: note("orphans") });
   const end = new AbortController();
   await s.plugin(["ui"], {
     signal: end.signal,
@@ -110,7 +108,7 @@ Deno.test("kubectl denolith: gives up the network before it reads, and ui once i
       end.abort();
     },
   });
-  assertEquals(order, ["nodes", "dropped", "Open"]);
+  assertEquals(order, ["dropped after 0 requests", "orphans", "dropped", "Open"]);
 });
 
 Deno.test("kubectl denolith volumes: --node and --namespace select", async () => {
