@@ -137,11 +137,9 @@ export class Chromium implements AsyncDisposable {
   }
 
   /** Waits until an expression is true in the page. @throws {Error} when it does not become so */
-  async until(expression: string): Promise<void> {
-    await waitFor(
-      expression,
-      async () => await this.evaluate(`Boolean(${expression})`).catch(() => false) || undefined,
-    );
+  async until(expression: string, waitMs: number = WAIT_MS): Promise<void> {
+    const isTrue = () => this.evaluate<boolean>(`Boolean(${expression})`).catch(() => false);
+    await waitFor(expression, async () => await isTrue() || undefined, waitMs);
   }
 
   /** Presses a key, as a person does. */
@@ -183,12 +181,12 @@ export class Chromium implements AsyncDisposable {
   }
 }
 
-/** Waits until a function returns something. @throws {Error} when it does not within {@linkcode WAIT_MS} */
-async function waitFor<R>(what: string, look: () => Promise<R | undefined>): Promise<R> {
-  for (const end = Date.now() + WAIT_MS; Date.now() < end;) {
+/** Waits until a function returns something. @throws {Error} when it does not in that time */
+async function waitFor<R>(what: string, look: () => Promise<R | undefined>, waitMs: number = WAIT_MS): Promise<R> {
+  for (const end = Date.now() + waitMs; Date.now() < end;) {
     const found = await look();
     if (found !== undefined) return found;
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
-  throw new Error(`wait for ${what}: it did not happen within ${WAIT_MS / 1_000} s`);
+  throw new Error(`wait for ${what}: it did not happen within ${waitMs / 1_000} s`);
 }

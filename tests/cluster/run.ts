@@ -5,6 +5,7 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
+import { ensureChromium } from "../browser/install.ts";
 import { Cluster } from "../rig/cluster.ts";
 import { ensureHelm, ensureSnapshotController, type KubernetesRelease, kubernetesReleases } from "../rig/kubernetes.ts";
 import { ensurePrometheus } from "../rig/prometheus.ts";
@@ -70,6 +71,7 @@ const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Pr
   chart: ensureHelm,
   monitoring: ensurePrometheus,
   snapshots: ensureSnapshotController,
+  ui: () => ensureChromium(),
   chaos_snapshots: ensureSnapshotController,
   upgrade: async (log) => {
     await ensureSnapshotController(log);
