@@ -76,6 +76,16 @@ export function copySnapshotLvName(copy: VolumeId): string {
 }
 
 /**
+ * Returns the name of the LV whose creation sends the messages of a thin pool. It is a name of its own, so that no creation
+ * of a volume or a snapshot outside the pool takes it at the same time.
+ *
+ * @param deleted the volume or snapshot that is removed after that
+ */
+export function messageLvName(deleted: VolumeId | SnapshotId): string {
+  return "msg-" + deleted.slice("v1-".length);
+}
+
+/**
  * Returns a name for a new LV: the name itself, or the name with a number while deleted LVs still have it. Other LVs
  * with the name are not considered: LVM refuses to create a second one.
  *
@@ -90,7 +100,7 @@ export function uniqueLvName(name: string, deleted: readonly string[]): string {
 
 /** Reports whether a name has the form of the driver's LV names. */
 export function isDriverLvName(name: string): boolean {
-  return /^(?:vol|snap|cut)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
+  return /^(?:vol|snap|cut|msg)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
 }
 
 /**
@@ -99,7 +109,7 @@ export function isDriverLvName(name: string): boolean {
  * a COW space (lvm's lv_layer).
  */
 export function isDriverDeviceName(name: string): boolean {
-  return /[^-]-(?:--)*(?:vol|snap|cut)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
+  return /[^-]-(?:--)*(?:vol|snap|cut|msg)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
 }
 
 function idOf(requestName: string): string {

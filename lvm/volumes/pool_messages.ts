@@ -18,7 +18,7 @@
 
 import { lateCompletion } from "../error.ts";
 import { runOk } from "../exec.ts";
-import { uniqueLvName } from "../ids.ts";
+import { messageLvName, uniqueLvName } from "../ids.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Lvm } from "../model/client.ts";
 import { lvcreate } from "../model/commands.ts";
@@ -54,7 +54,7 @@ export async function sendMessages(
     const options = {
       yes: true,
       type: "thin",
-      name: uniqueLvName(lv.name.replace(/\.\d+$/, ""), current.lvs.map(({ name }) => name)),
+      name: uniqueLvName(messageLvName(tags.id), current.lvs.map(({ name }) => name)),
       thinpool: pool.name,
       virtualsize: current.extentSize,
       ...monitoringOptions(driver, current, lv),

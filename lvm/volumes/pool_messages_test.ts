@@ -65,6 +65,8 @@ Deno.test("before its first removal from a pool, a driver creates an LV there, a
     return fault?.(command);
   };
   assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);
+  // a name that no volume takes at the same time, as one that is restored under the deleted id does outside the pool
+  assertEquals(created, [`msg-${request.id.slice("v1-".length)}`]);
   const tags = `--addtag denolith=test --addtag denolith.deleted=${request.id} --addtag denolith.erase=none`;
   const size = `--virtualsize ${4 << 20}b`; // the least that there can be
   assertEquals(options, [
