@@ -46,17 +46,29 @@ const RUNTIME_PACKAGES: Readonly<Record<Architecture, RuntimePackage>> = {
  */
 export async function denoBinary(arch: Architecture, folder: string): Promise<string> {
   if (arch === Deno.build.arch && Deno.version.deno === DENO_VERSION) return Deno.execPath();
+  return await fetchDeno(arch, folder);
+}
+
+/**
+ * Fetches the deno binary of npm's package for an architecture to `folder`, also where the running one would fit: there are
+ * others of the same version. npm checks the package's checksum.
+ *
+ * @returns the path of the binary
+ * @throws {Error} when the download fails, or has another checksum or architecture
+ */
+export async function fetchDeno(arch: Architecture, folder: string, version: string = DENO_VERSION): Promise<string> {
   const { name, integrity } = RUNTIME_PACKAGES[arch];
-  const action = `fetch deno ${DENO_VERSION} for ${arch}`;
+  const action = `fetch deno ${version} for ${arch}`;
   const packed = await run(action, "npm", [
     "pack",
     "--loglevel=error",
     "--pack-destination",
     folder,
-    `${name}@${DENO_VERSION}`,
+    `${name}@${version}`,
   ]);
   const archive = join(folder, packed.trim());
-  if (integrity !== undefined) await requireIntegrity(await Deno.readFile(archive), integrity, action);
+  const isPinned = integrity !== undefined && version === DENO_VERSION;
+  if (isPinned) await requireIntegrity(await Deno.readFile(archive), integrity, action);
   await run(action, "tar", ["-C", folder, "-xzf", archive, "package/deno"]);
   const binary = join(folder, "package/deno");
   requireMachine(await Deno.readFile(binary), arch, action);
@@ -82,9 +94,9 @@ export function requireMachine(bytes: Uint8Array<ArrayBuffer>, arch: Architectur
 }
 
 /** Returns the deno binary as a part of the artifact. */
-export function denoRuntime(arch: Architecture, sha256: string): Runtime {
-  const purl = `pkg:npm/${RUNTIME_PACKAGES[arch].name.replace("@", "%40")}@${DENO_VERSION}`;
-  return { name: "deno", version: DENO_VERSION, purl, sha256 };
+export function denoRuntime(arch: Architecture, sha256: string, version: string = DENO_VERSION): Runtime {
+  const purl = `pkg:npm/${RUNTIME_PACKAGES[arch].name.replace("@", "%40")}@${version}`;
+  return { name: "deno", version, purl, sha256 };
 }
 
 /** Returns the runtime of `deno compile` as a part of the artifact. */

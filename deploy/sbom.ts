@@ -17,6 +17,14 @@ export interface NpmPackage {
   readonly dependencies: readonly string[];
 }
 
+/** A Debian package in an image. */
+export interface DebianPackage {
+  readonly name: string;
+  readonly version: string;
+  /** Debian's name of the architecture, or `all`. */
+  readonly architecture: string;
+}
+
 /** The root of the checkout. */
 const ROOT = new URL("..", import.meta.url).pathname;
 
@@ -59,14 +67,18 @@ export async function npmPackages(): Promise<{ roots: string[]; packages: Map<st
   return { roots, packages };
 }
 
+/** What {@linkcode npmPackages} returned: a release asks for several documents. */
+let driverPackages: ReturnType<typeof npmPackages> | undefined;
+
 /**
  * Returns the software bill of materials of the artifact, as a CycloneDX document: the npm packages of the driver, and the
  * runtime. It has neither a date nor a serial number, so the same content gives the same document.
  *
+ * @param debian the Debian packages beside the driver, in an image
  * @throws {Error} when the driver's packages cannot be determined
  */
-export async function sbom(runtime: Runtime): Promise<string> {
-  const { roots, packages } = await npmPackages();
+export async function sbom(runtime: Runtime, debian: readonly DebianPackage[] = []): Promise<string> {
+  const { roots, packages } = await (driverPackages ??= npmPackages());
   const components = new Map([...packages].map(([key, found]) => [key, npmComponent(found)]));
   for (const [key, { dependencies }] of packages) addDependencies(components.get(key)!, dependencies, components);
   const driver = new Models.Component(Enums.ComponentType.Application, "denolith", {
@@ -77,8 +89,10 @@ export async function sbom(runtime: Runtime): Promise<string> {
   addDependencies(driver, roots, components);
   const platform = runtimeComponent(runtime);
   driver.dependencies.add(platform.bomRef);
+  const system = debian.map(debianComponent);
+  for (const { bomRef } of system) driver.dependencies.add(bomRef);
   const bom = new Models.Bom({ metadata: new Models.Metadata({ component: driver }) });
-  for (const component of [...components.values(), platform]) bom.components.add(component);
+  for (const component of [...components.values(), platform, ...system]) bom.components.add(component);
   const normalizers = new Serialize.JSON.Normalize.Factory(Spec.Spec1dot6);
   return new Serialize.JsonSerializer(normalizers).serialize(bom, { sortLists: true, space: 2 }) + "\n";
 }
@@ -94,6 +108,11 @@ function npmComponent({ name, version, integrity, license }: NpmPackage): Models
     hashes: new Models.HashDictionary([[Enums.HashAlgorithm["SHA-512"], hexadecimal(integrity)]]),
     licenses: licensesOf(license),
   });
+}
+
+function debianComponent({ name, version, architecture }: DebianPackage): Models.Component {
+  const purl = `pkg:deb/debian/${encodeURIComponent(name)}@${encodeURIComponent(version)}?arch=${architecture}`;
+  return new Models.Component(Enums.ComponentType.Library, name, { version, purl, bomRef: purl });
 }
 
 function runtimeComponent({ name, version, purl, sha256 }: Runtime): Models.Component {

@@ -17,7 +17,10 @@ import { makeTar } from "./tar.ts";
 export const IMAGE = `denolith:${manifest.version}`;
 
 /** The machines as images name them. */
-const IMAGE_ARCHITECTURES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<Architecture, string>;
+export const IMAGE_ARCHITECTURES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<
+  Architecture,
+  string
+>;
 
 /** Settings of {@linkcode makeImageArchive}. */
 export interface ImageArchiveOptions {
@@ -44,7 +47,8 @@ export async function makeImageArchive({ output, cache, name = IMAGE, log }: Ima
   const temp = await Deno.makeTempDir({ dir: dirname(output), prefix: ".making-" });
   try {
     const archive = join(temp, "whole.tar");
-    await writeArchive(temp, { name, layers: [system, await driverLayer(temp)], output: archive });
+    const driver = await driverLayer(temp, await denoBinary(Deno.build.arch as Architecture, temp));
+    await writeArchive(temp, { name, layers: [system, driver], output: archive });
     await Deno.rename(archive, output);
   } finally {
     await Deno.remove(temp, { recursive: true });
@@ -70,7 +74,7 @@ async function writeArchive(temp: string, { name, layers, output }: ArchiveConte
     // large: tar follows the link
     await Deno.symlink(await Deno.realPath(layer), join(folder, `${sum}.tar`));
   }
-  const config = imageConfig(sums);
+  const config = imageConfig(sums, Deno.build.arch as Architecture);
   const configName = `${sha256(new TextEncoder().encode(config))}.json`;
   await Deno.writeTextFile(join(folder, configName), config);
   const imageManifest = [{ Config: configName, RepoTags: [name], Layers: sums.map((sum) => `${sum}.tar`) }];
@@ -79,10 +83,16 @@ async function writeArchive(temp: string, { name, layers, output }: ArchiveConte
   await makeTar(folder, output, { names, options: ["--dereference"] });
 }
 
-/** Returns the image's configuration (OCI image specification, config.md). */
-function imageConfig(layers: readonly string[]): string {
+/**
+ * Returns the image's configuration (OCI image specification, config.md).
+ *
+ * @param layers the checksums of the layers' tar files
+ * @param created the time of what the image is made of (RFC 3339); an archive has none
+ */
+export function imageConfig(layers: readonly string[], arch: Architecture, created?: string): string {
   return JSON.stringify({
-    architecture: IMAGE_ARCHITECTURES[Deno.build.arch as Architecture],
+    ...(created === undefined ? {} : { created }),
+    architecture: IMAGE_ARCHITECTURES[arch],
     os: "linux",
     config: {
       ...IMAGE_START,
@@ -96,11 +106,13 @@ function imageConfig(layers: readonly string[]): string {
   });
 }
 
-/** Makes the layer with Deno and the driver in the folder, and answers its path. */
-async function driverLayer(temp: string): Promise<string> {
+/**
+ * Makes the layer with the driver and this deno binary in the folder, and answers its path. The driver is written on the first
+ * call: further ones, for other kinds of machines, take the same.
+ */
+export async function driverLayer(temp: string, deno: string): Promise<string> {
   const root = join(temp, "driver");
-  await writeDriver(root);
-  const deno = await denoBinary(Deno.build.arch as Architecture, temp);
+  if (!await Deno.stat(root).then(() => true, () => false)) await writeDriver(root);
   await Deno.copyFile(deno, join(root, "usr/bin/deno"));
   await Deno.chmod(join(root, "usr/bin/deno"), 0o755);
   const output = join(temp, "driver.tar");

@@ -13,7 +13,7 @@ Makes dist/denolith-image.tar, an archive of the image ${IMAGE} for this kind of
 debootstrap; what it makes then is kept in $XDG_CACHE_HOME/denolith, or ~/.cache/denolith.`;
 
 /** Returns the path of the cache folder. */
-function cacheFolder(): string {
+export function cacheFolder(): string {
   const cache = Deno.env.get("XDG_CACHE_HOME") ?? join(Deno.env.get("HOME") ?? "/root", ".cache");
   return join(cache, "denolith");
 }

@@ -1,5 +1,6 @@
 /**
- * `deno task reference`: writes the generated parts of the pages in docs/reference.
+ * `deno task reference`: writes the generated parts of the pages in docs/reference, and of the chart's README. With `--check`,
+ * it only checks that they are up to date.
  *
  * A generated part is between the lines {@linkcode BEGIN} and {@linkcode END}. A page can have several. All other text of
  * a page is written by hand.
@@ -37,6 +38,7 @@ export const END = "<!-- generated: end -->";
 
 /** The generators of the pages' generated parts, in the order of the page, by the page's path from the root. */
 const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
+  "deploy/chart/README.md": [chartValuesTable],
   "docs/reference/chart-values.md": [chartValuesTable],
   "docs/reference/conditions.md": [conditionSections],
   "docs/reference/crds.md": [crdSections],
@@ -105,5 +107,16 @@ function splitPage(page: string): { texts: string[]; parts: string[] } {
 }
 
 if (import.meta.main) {
-  for (const [path, text] of referencePages()) await Deno.writeTextFile(join(ROOT, path), text);
+  const pages = [...referencePages()];
+  if (Deno.args.includes("--check")) {
+    const stale = pages.filter(([path, text]) => Deno.readTextFileSync(join(ROOT, path)) !== text).map(([path]) =>
+      path
+    );
+    if (stale.length > 0) {
+      console.error(`not up to date: ${stale.join(", ")}; run: deno task reference`);
+      Deno.exit(1);
+    }
+  } else {
+    for (const [path, text] of pages) await Deno.writeTextFile(join(ROOT, path), text);
+  }
 }

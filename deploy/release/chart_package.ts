@@ -1,0 +1,86 @@
+/**
+ * The chart as a package: a file for `helm install`, and an OCI artifact for `helm install oci://…`.
+ *
+ * @module
+ */
+
+import { join } from "@std/path";
+import { parse, stringify } from "@std/yaml";
+import { CHART } from "../chart.ts";
+import { makeTar } from "../image/tar.ts";
+import { run } from "../process.ts";
+import type { ChangeKind, ChangelogEntry } from "./changelog.ts";
+import { type Descriptor, gzip, type OciLayout } from "./oci.ts";
+
+/** The chart's description of itself, Chart.yaml. */
+export interface ChartMetadata {
+  readonly name: string;
+  readonly version: string;
+  readonly description: string;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** Artifact Hub's names of the kinds of changes. */
+const HUB_KINDS: Readonly<Record<ChangeKind, string>> = {
+  Added: "added",
+  Changed: "changed",
+  Deprecated: "deprecated",
+  Removed: "removed",
+  Fixed: "fixed",
+  Security: "security",
+};
+
+/** Reads Chart.yaml, with the changes of the version as an annotation (Artifact Hub, annotations). */
+export async function chartMetadata({ changes }: ChangelogEntry): Promise<ChartMetadata> {
+  const metadata = parse(await Deno.readTextFile(join(CHART, "Chart.yaml"))) as ChartMetadata;
+  const list = [...changes].flatMap(([kind, text]) =>
+    listItems(text).map((description) => ({ kind: HUB_KINDS[kind], description }))
+  );
+  if (list.length === 0) return metadata;
+  const annotations = { ...metadata.annotations, "artifacthub.io/changes": stringify(list, { lineWidth: -1 }) };
+  return { ...metadata, annotations };
+}
+
+/** Returns the items of a Markdown list, each as one line. */
+function listItems(text: string): string[] {
+  return [...text.matchAll(/^- (.*(?:\n {2}.*)*)/gm)].map(([, item]) => item!.replace(/\s+/g, " "));
+}
+
+/**
+ * Packs the chart into a file, as `helm package` does. The same chart gives the same file.
+ *
+ * @param temp a folder for what is made on the way
+ */
+export async function packChart(metadata: ChartMetadata, temp: string, output: string): Promise<void> {
+  const folder = join(temp, metadata.name);
+  await run("copy the chart", "cp", ["-r", CHART, folder]);
+  await Deno.writeTextFile(join(folder, "Chart.yaml"), stringify({ ...metadata }, { lineWidth: -1 }));
+  const tar = join(temp, "chart.tar");
+  await makeTar(temp, tar, { names: [metadata.name], options: ["--mode=u=rwX,go=rX"] }); // whatever the umask
+  await gzip(tar, output);
+  await Deno.remove(tar);
+  await Deno.remove(folder, { recursive: true });
+}
+
+/**
+ * Adds a packed chart to a layout, in the form of Helm (HIP 6).
+ *
+ * @param created time of the commit (RFC 3339)
+ */
+export async function addChart(
+  layout: OciLayout,
+  path: string,
+  { metadata, created }: { readonly metadata: ChartMetadata; readonly created: string },
+): Promise<Descriptor> {
+  return await layout.addManifest({
+    config: await layout.add({ ...metadata }, "application/vnd.cncf.helm.config.v1+json"),
+    layers: [await layout.addFile(path, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")],
+    annotations: {
+      ...metadata.annotations,
+      "org.opencontainers.image.title": metadata.name,
+      "org.opencontainers.image.version": metadata.version,
+      "org.opencontainers.image.description": metadata.description,
+      "org.opencontainers.image.created": created,
+    },
+  });
+}

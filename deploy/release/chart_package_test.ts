@@ -1,0 +1,45 @@
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { parse } from "@std/yaml";
+import manifest from "../../deno.json" with { type: "json" };
+import { CHART } from "../chart.ts";
+import { chartMetadata } from "./chart_package.ts";
+
+const metadata = await chartMetadata({
+  version: manifest.version,
+  date: undefined,
+  changes: new Map([["Added", "- A thing\n  on two lines: with a colon.\n- Another."], ["Fixed", "No list."]]),
+});
+
+Deno.test("the chart's icon is icon.svg", async () => {
+  const [, icon] = (metadata as unknown as { icon: string }).icon.split("data:image/svg+xml;base64,");
+  assertEquals(
+    new TextDecoder().decode(Uint8Array.fromBase64(icon!)),
+    await Deno.readTextFile(join(CHART, "icon.svg")),
+  );
+});
+
+Deno.test("the chart's annotations name its CRDs", async () => {
+  const listed = parse(metadata.annotations["artifacthub.io/crds"]!) as {
+    name: string;
+    kind: string;
+    version: string;
+  }[];
+  const names = await Promise.all([...Deno.readDirSync(join(CHART, "crds"))].map(async ({ name }) => {
+    const crd = parse(await Deno.readTextFile(join(CHART, "crds", name))) as {
+      metadata: { name: string };
+      spec: { names: { kind: string }; versions: { name: string }[] };
+    };
+    return `${crd.metadata.name} ${crd.spec.names.kind} ${crd.spec.versions[0]!.name}`;
+  }));
+  assertEquals(listed.map(({ name, kind, version }) => `${name} ${kind} ${version}`).sort(), names.sort());
+  assertEquals(metadata.annotations["artifacthub.io/license"], manifest.license);
+});
+
+Deno.test("chartMetadata() lists the changes of the version", () => {
+  assertEquals(parse(metadata.annotations["artifacthub.io/changes"]!), [
+    { kind: "added", description: "A thing on two lines: with a colon." },
+    { kind: "added", description: "Another." },
+  ]);
+  assert(metadata.version === manifest.version);
+});

@@ -1,0 +1,104 @@
+/**
+ * `deno task release`: makes all that a release has. See {@linkcode HELP}.
+ *
+ * @module
+ */
+
+import { parseArgs } from "@std/cli/parse-args";
+import { join } from "@std/path";
+import manifest from "../../deno.json" with { type: "json" };
+import { cacheFolder } from "../image/make.ts";
+import { systemLayer } from "../image/system.ts";
+import { type Architecture, DENO_VERSION, fetchDeno } from "../runtime.ts";
+import { changelogEntry } from "./changelog.ts";
+import { makeRelease, type Platform } from "./release.ts";
+import { addTag, readSource, requireTaggable } from "./source.ts";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+
+const HELP = `Usage: deno task release [flags]
+
+Makes a release of this commit in dist/release: the executable with its SBOM, the image and the chart as OCI layouts,
+checksums and digests. With a key also signatures and provenance. docs/release.md explains how to check and publish
+them. The first time takes root and debootstrap.
+
+The same commit and the same Debian packages give the same files, but for signatures and provenance.
+
+Flags:
+  --arm64-deno VERSION  make the release for arm64, too, with this version of Deno: npm has none in ${DENO_VERSION}
+  --key FILE            sign with this private key: ECDSA P-256 in PEM, without a password
+  --builder URI         say in the provenance who made the release (default: ${"https://lvm.denolith.dev/builder/local"})
+  --tag                 tag the commit as v${manifest.version} at the end; it must have all changes
+  -h, --help            show this help`;
+
+/** A mistake in the command line. */
+class UsageError extends Error {}
+
+async function main(args: readonly string[]): Promise<void> {
+  const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
+    string: ["arm64-deno", "key", "builder"],
+    boolean: ["help", "tag"],
+    alias: { help: "h" },
+    default: { builder: "https://lvm.denolith.dev/builder/local" },
+    unknown: (arg) => {
+      throw new UsageError(`${arg} is not understood; see --help`);
+    },
+  });
+  if (parsed.help === true) return console.log(HELP);
+  const arm64 = parsed["arm64-deno"] as string | undefined;
+  if (arm64 !== undefined && !/^\d+\.\d+\.\d+$/.test(arm64)) {
+    throw new UsageError(`--arm64-deno ${arm64}: must be a version such as ${DENO_VERSION}`);
+  }
+  const builder = parsed.builder as string;
+  if (!URL.canParse(builder)) throw new UsageError(`--builder ${builder}: must be a URI`);
+  await release({ arm64, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true });
+}
+
+/** What the command line asks for. */
+interface Request {
+  readonly arm64: string | undefined;
+  readonly builder: string;
+  readonly keyFile: string | undefined;
+  readonly isTagged: boolean;
+}
+
+async function release({ arm64, builder, keyFile, isTagged }: Request): Promise<void> {
+  const tag = `v${manifest.version}`;
+  const source = await readSource();
+  if (isTagged) await requireTaggable(source, tag);
+  const changelog = await Deno.readTextFile(join(ROOT, "CHANGELOG.md"));
+  const changes = changelogEntry(changelog, manifest.version, { isDated: isTagged });
+  const key = keyFile === undefined ? undefined : await Deno.readTextFile(keyFile);
+  if (source.isChanged) console.error("release: the checkout has changes that are not committed");
+  const dist = join(ROOT, "dist");
+  await Deno.mkdir(dist, { recursive: true });
+  const folder = join(dist, "release");
+  const temp = await Deno.makeTempDir({ dir: dist, prefix: ".deno-" });
+  try {
+    const platforms = [await platform("x86_64", DENO_VERSION, temp)];
+    if (arm64 !== undefined) platforms.push(await platform("aarch64", arm64, temp));
+    const options = { folder, platforms, source, changes, builder, log: console.error };
+    const digests = await makeRelease(key === undefined ? options : { ...options, key });
+    for (const [name, digest] of Object.entries(digests)) console.log(`${name} ${digest}`);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+  if (isTagged) await addTag(source, tag, `denolith ${manifest.version}`);
+}
+
+/** Fetches what the release for an architecture is made of. */
+async function platform(arch: Architecture, denoVersion: string, temp: string): Promise<Platform> {
+  const folder = join(temp, arch);
+  await Deno.mkdir(folder);
+  const system = await systemLayer(cacheFolder(), console.error);
+  return { arch, denoVersion, deno: await fetchDeno(arch, folder, denoVersion), system };
+}
+
+if (import.meta.main) {
+  try {
+    await main(Deno.args);
+  } catch (error) {
+    console.error(`release: ${error instanceof Error ? error.message : String(error)}`);
+    Deno.exit(error instanceof UsageError ? 2 : 1);
+  }
+}

@@ -1,0 +1,167 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { generateKeyPairSync, verify } from "node:crypto";
+import { join } from "@std/path";
+import manifest from "../../deno.json" with { type: "json" };
+import { makeTar } from "../image/tar.ts";
+import { sha256OfFile } from "../self_extracting.ts";
+import { changelogEntry } from "./changelog.ts";
+import { makeRelease, type Platform, RELEASE_FILES, type ReleaseOptions } from "./release.ts";
+import { Signer } from "./sign.ts";
+
+/** A file of dpkg with one package. */
+const STATUS = "Package: lvm2\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.03.16-2\n\n";
+
+const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+const KEY = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
+
+/** A release of this checkout with small files in the places of Deno and Debian. */
+async function smallRelease(temp: string, options: Partial<ReleaseOptions> = {}) {
+  const deno = join(temp, "deno");
+  await Deno.writeTextFile(deno, "a program");
+  const root = join(temp, "system");
+  await Deno.mkdir(join(root, "var/lib/dpkg"), { recursive: true });
+  await Deno.writeTextFile(join(root, "var/lib/dpkg/status"), STATUS);
+  await makeTar(root, join(temp, "system.tar"));
+  const platforms: Platform[] = (["x86_64", "aarch64"] as const).map((arch) => ({
+    ...{ arch, deno, denoVersion: "2.9.5", system: join(temp, "system.tar") },
+  }));
+  const changelog = await Deno.readTextFile(new URL("../../CHANGELOG.md", import.meta.url));
+  return await makeRelease({
+    ...{ folder: join(temp, "release"), platforms, builder: "https://example.org/me", log: () => {} },
+    source: { commit: "ab".repeat(20), time: "2026-11-24T12:00:00Z", isChanged: false },
+    changes: changelogEntry(changelog, manifest.version, { isDated: false }),
+    ...options,
+  });
+}
+
+/** Returns the checksums of all files below a folder, by path. */
+async function checksums(folder: string, under = ""): Promise<Map<string, string>> {
+  const sums = new Map<string, string>();
+  for (const { name, isDirectory } of [...Deno.readDirSync(join(folder, under))]) {
+    const path = join(under, name);
+    if (isDirectory) { for (const [key, sum] of await checksums(folder, path)) sums.set(key, sum); }
+    else sums.set(path, await sha256OfFile(join(folder, path)));
+  }
+  return sums;
+}
+
+/** Returns the JSON of the blob with a digest. */
+async function blob(layout: string, digest: string) {
+  return JSON.parse(await Deno.readTextFile(join(layout, "blobs/sha256", digest.replace("sha256:", ""))));
+}
+
+/** Returns the only entry of a layout. */
+async function entry(layout: string) {
+  const { manifests } = JSON.parse(await Deno.readTextFile(join(layout, "index.json")));
+  assertEquals(manifests.length, 1);
+  return manifests[0];
+}
+
+const shared = await Deno.makeTempDir();
+globalThis.addEventListener("unload", () => Deno.removeSync(shared, { recursive: true }));
+const digests = await smallRelease(shared, { key: KEY });
+const folder = join(shared, "release");
+
+Deno.test("the release of the same commit has the same files twice, and without a key neither signature nor provenance", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    await Deno.mkdir(join(temp, "release"));
+    await Deno.writeTextFile(join(temp, "release/old"), "of an older release");
+    assertEquals(await smallRelease(temp), digests);
+    const before = await checksums(folder);
+    const after = await checksums(join(temp, "release"));
+    const isOfKey = (path: string) => /^(?:image|chart)\.(?:sig|att)\/|\.sig$|^provenance|\.pub$/.test(path);
+    assertEquals([...before].filter(([path]) => !isOfKey(path)).sort(), [...after].sort());
+    assert(after.size > 15 && before.size > after.size + 12, "the test sees the files");
+    assertEquals([...Deno.readDirSync(temp)].map(({ name }) => name).sort(), [
+      "deno",
+      "release",
+      "system",
+      "system.tar",
+    ]);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+});
+
+Deno.test("the release has executables, SBOMs, image and chart, and each checksum and signature is right", async () => {
+  const { version } = manifest;
+  const text = (name: string) => Deno.readTextFile(join(folder, name));
+  const sums = await text(RELEASE_FILES.sums);
+  const listed = sums.trimEnd().split("\n").map((line) => line.split("  ") as [string, string]);
+  assertEquals(
+    listed.map(([, name]) => name),
+    [
+      ...["amd64", "amd64.cdx.json", "arm64", "arm64.cdx.json"].map((end) => `denolith-${version}-linux-${end}`),
+      ...[`denolith-${version}-share.tar.gz`, `denolith-${version}.tgz`],
+      ...["amd64", "arm64"].map((arch) => `denolith-image-${version}-linux-${arch}.cdx.json`),
+      "digests.json",
+    ].sort(),
+  );
+  for (const [sum, name] of listed) assertEquals(await sha256OfFile(join(folder, name)), sum);
+  assertEquals(JSON.parse(await text("digests.json")), digests);
+  const isSigned = (bytes: string, signature: string) =>
+    verify("sha256", new TextEncoder().encode(bytes), publicKey, Uint8Array.fromBase64(signature));
+  assert(isSigned(sums, await text(RELEASE_FILES.signature)));
+
+  const image = join(folder, RELEASE_FILES.image);
+  assertEquals((await entry(image)).digest, digests.image);
+  const { manifests } = await blob(image, digests.image);
+  assertEquals(manifests.map(({ platform }: { platform: unknown }) => platform), [
+    ...["amd64", "arm64"].map((architecture) => ({ architecture, os: "linux" })),
+  ]);
+  const arm64 = await blob(image, manifests[1].digest);
+  assertEquals(arm64.layers.length, 2);
+  const config = await blob(image, arm64.config.digest);
+  assertEquals([config.architecture, config.config.Entrypoint], ["arm64", ["/usr/bin/denolith"]]);
+  assertStringIncludes(await text(`denolith-image-${version}-linux-arm64.cdx.json`), "pkg:deb/debian/lvm2@2.03.16-2");
+
+  const chart = await blob(join(folder, RELEASE_FILES.chart), digests.chart);
+  assertEquals(chart.config.mediaType, "application/vnd.cncf.helm.config.v1+json");
+
+  for (const [name, digest] of Object.entries(digests)) {
+    const signature = await entry(join(folder, `${name}.sig`));
+    const tag = signature.annotations["org.opencontainers.image.ref.name"];
+    assertEquals(tag, `${digest.replace(":", "-")}.sig`);
+    const { layers: [layer] } = await blob(join(folder, `${name}.sig`), signature.digest);
+    const payload = await blob(join(folder, `${name}.sig`), layer.digest);
+    assertEquals(payload.critical.image, { "docker-manifest-digest": digest });
+    assert(isSigned(JSON.stringify(payload), layer.annotations["dev.cosignproject.cosign/signature"]));
+  }
+});
+
+Deno.test("the provenance names commit, runtimes and all parts of the release", async () => {
+  const envelope = JSON.parse(await Deno.readTextFile(join(folder, RELEASE_FILES.provenance)));
+  const body = Uint8Array.fromBase64(envelope.payload);
+  const head = `DSSEv1 ${envelope.payloadType.length} ${envelope.payloadType} ${body.length} `;
+  const signed = new Uint8Array([...new TextEncoder().encode(head), ...body]);
+  assert(verify("sha256", signed, publicKey, Uint8Array.fromBase64(envelope.signatures[0].sig)));
+  const { _type, subject, predicateType, predicate } = JSON.parse(new TextDecoder().decode(body));
+  assertEquals([_type, predicateType], ["https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"]);
+  const sums = (await Deno.readTextFile(join(folder, RELEASE_FILES.sums))).trimEnd().split("\n");
+  const subjects = subject.map(({ name, digest }: { name: string; digest: { sha256: string } }) =>
+    `${digest.sha256}  ${name}`
+  );
+  assertEquals(subjects, [
+    ...sums,
+    ...Object.entries(digests).map(([name, digest]) => `${digest.slice(7)}  ${name}:${manifest.version}`),
+  ]);
+  const { resolvedDependencies } = predicate.buildDefinition;
+  assertEquals(resolvedDependencies[0].digest, { gitCommit: "ab".repeat(20) });
+  assertEquals(resolvedDependencies[3].uri, "pkg:npm/%40deno/linux-arm64-glibc@2.9.5");
+  assertEquals(predicate.runDetails.builder, { id: "https://example.org/me" });
+});
+
+Deno.test("Signer refuses what is no ECDSA key on P-256", async () => {
+  assertThrows(() => new Signer("no key"), Error, "no private key in PEM");
+  const { privateKey: ed } = generateKeyPairSync("ed25519");
+  const pem = ed.export({ type: "pkcs8", format: "pem" }) as string;
+  assertThrows(() => new Signer(pem), Error, "must be an ECDSA key on the curve P-256");
+  const temp = await Deno.makeTempDir();
+  try {
+    await assertRejects(() => smallRelease(temp, { key: pem }), Error, "P-256");
+    assertEquals([...Deno.readDirSync(temp)].map(({ name }) => name).sort(), ["deno", "system", "system.tar"]);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+});
