@@ -69,7 +69,11 @@ Deno.test("README.md is short", async () => {
 });
 
 Deno.test("links of the documents lead to files and headings that exist", async () => {
-  const documents = ["README.md", "CHANGELOG.md", ...markdownFiles("docs"), ...markdownFiles("deploy/examples")];
+  const documents = [
+    ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/chart/README.md"],
+    ...markdownFiles("docs"),
+    ...markdownFiles("deploy/examples"),
+  ];
   assert(documents.length > 40, "the test sees them");
   const broken: string[] = [];
   for (const document of documents) {
