@@ -11,7 +11,7 @@ import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import type { LimitsState } from "../lvm/staging/io_limiter.ts";
-import type { Lvm } from "../lvm/model/client.ts";
+import type { Lvm } from "../lvm/client/client.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import type { SnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { type ControllerHandlers, controllerHandlers } from "./controller.ts";

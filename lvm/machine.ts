@@ -11,7 +11,7 @@ import { HealthCheck } from "./health/health_check.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
 import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";
 import { Locks } from "./locks.ts";
-import { Lvm } from "./model/client.ts";
+import { Lvm } from "./client/client.ts";
 import { PoolReservation } from "./pools/pool_reservation.ts";
 import type { PoolAutoextend } from "./pools/pool_autoextend.ts";
 import { PoolMonitor } from "./pools/pool_monitor.ts";

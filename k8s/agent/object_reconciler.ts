@@ -12,7 +12,7 @@ import { getLogger } from "@logtape/logtape";
 import { defined } from "../../lvm/defined.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import { currentRequestId, withRequestId } from "../../lvm/request_id.ts";
-import type { Lvm } from "../../lvm/model/client.ts";
+import type { Lvm } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
 import { type ApiClient, ApiError, isTransient, orAbsent, orAbsentOrChanged } from "../client/client.ts";

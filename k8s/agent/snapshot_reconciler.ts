@@ -6,7 +6,7 @@
 
 import type { SnapshotId } from "../../lvm/ids.ts";
 import { type Locks, snapshotCreationLocks, snapshotLock } from "../../lvm/locks.ts";
-import type { FreshReport } from "../../lvm/model/client.ts";
+import type { FreshReport } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { cowState, type LocatedSnapshot, type SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";

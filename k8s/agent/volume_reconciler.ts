@@ -12,7 +12,7 @@ import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
 import type { IoLimiter, LimitsState } from "../../lvm/staging/io_limiter.ts";
 import { type Locks, volumeCreationLocks, volumeLock } from "../../lvm/locks.ts";
-import type { FreshReport } from "../../lvm/model/client.ts";
+import type { FreshReport } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes, formatQuantity } from "../../lvm/size.ts";
 import { describeSource } from "../../lvm/model/tags.ts";

@@ -31,7 +31,7 @@ import { StorageError } from "../error.ts";
 import { newWork, recordBusy, recordFailure, recordSuccess, RETRY_MS, type Work } from "./work.ts";
 import type { VolumeId } from "../ids.ts";
 import { unmountLeftovers } from "./filesystem_uuid.ts";
-import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
+import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { ContentSource } from "../model/tags.ts";
 import { isThin, type ThinSpec } from "../pools/pool.ts";

@@ -12,7 +12,7 @@ import { StorageError } from "../error.ts";
 import { runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
-import type { FreshReport, Lvm } from "../model/client.ts";
+import type { FreshReport, Lvm } from "../client/client.ts";
 import { type LocatedLv, type LogicalVolume, lvPath } from "../model/report.ts";
 import {
   copySnapshotOf,

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { volumeIdOf, volumeLvName } from "../ids.ts";
 import { createFinders } from "../inventory/inventory.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { volumeTags } from "../model/tags.ts";
 import { CopySources } from "./sources.ts";
 

@@ -8,7 +8,7 @@ import { StorageError } from "../error.ts";
 import { problemOf, type StorageProblem, storageProblems, type VolumeHealth, volumeProblems } from "./health.ts";
 import type { VolumeId } from "../ids.ts";
 import { takeInventory } from "../inventory/inventory.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { type Mount, readMounts } from "../host/mounts.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";

@@ -4,7 +4,7 @@ import { namedRequest } from "../../tests/fake/request.ts";
 import { volumeIdOf } from "../ids.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 import { HealthCheck } from "./health_check.ts";

@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
 import { DRIVER } from "../../tests/fake/status_machine.ts";
 import { StorageError } from "../error.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { createFinders, takeInventory } from "./inventory.ts";
 
 Deno.test("takeInventory() fails while a group is unresponsive, instead of reporting its volumes as foreign", async () => {

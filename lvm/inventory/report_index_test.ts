@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { blankContent, FakeMachine, newUuid } from "../../tests/fake/machine.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { snapshotTags, usedTag, volumeTags } from "../model/tags.ts";
 import { SnapshotFinder } from "./snapshot_finder.ts";

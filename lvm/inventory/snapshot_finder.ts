@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
-import { requireResponsive } from "../model/client.ts";
+import { requireResponsive } from "../client/client.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { type Erasure, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts";
 import { fullCowBytes } from "../spec/cow_size.ts";

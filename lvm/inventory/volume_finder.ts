@@ -9,7 +9,7 @@
 
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
-import { requireResponsive } from "../model/client.ts";
+import { requireResponsive } from "../client/client.ts";
 import { ANY_GROUP, type GroupMatcher } from "../model/groups.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeSource, parseVolumeTags } from "../model/tags.ts";

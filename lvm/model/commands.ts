@@ -167,6 +167,21 @@ export function lvremove({ yes, ...selection }: LvremoveOptions, lv: string): st
 }
 
 /**
+ * Builds the command that removes several LVs of a group, each if it is as selected; `closed` aside: LVM 2.03.16 evaluates
+ * `lv_device_open` for the first LV only. LVM removes none of them while a program has one open, and does not wait until it is
+ * closed.
+ */
+export function lvremoveTogether(
+  removals: readonly { readonly options: LvremoveOptions; readonly lv: string }[],
+): string[] {
+  const selections = removals.map(({ options: { yes: _yes, closed: _closed, ...selection } }) =>
+    `(${selectionText(selection)})`
+  );
+  const options = { yes: true, config: "activation/retry_deactivation=0", select: selections.join(" || ") };
+  return ["lvremove", ...optionArguments(options), ...removals.map(({ lv }) => lv)];
+}
+
+/**
  * Builds the command that changes the tags of a volume group.
  *
  * @param vg The volume group.
@@ -179,6 +194,7 @@ export function vgchange({ select, ...options }: VgchangeOptions, vg: string): s
 function selectionText(
   { uuid, tags = [], withoutTags = [], withoutDependents, healthy, closed, withoutGroupTag }: Selection,
 ): string {
+  if (uuid === "") throw new RangeError("a selection without UUID would match each LV");
   return [
     `lv_uuid=${uuid}`,
     ...tags.map((tag) => `lv_tags="${tag}"`),

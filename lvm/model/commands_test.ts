@@ -1,5 +1,14 @@
-import { assertEquals } from "@std/assert";
-import { lvchange, lvchangeTags, lvconvert, lvcreate, lvextend, lvremove, vgchange } from "./commands.ts";
+import { assertEquals, assertThrows } from "@std/assert";
+import {
+  lvchange,
+  lvchangeTags,
+  lvconvert,
+  lvcreate,
+  lvextend,
+  lvremove,
+  lvremoveTogether,
+  vgchange,
+} from "./commands.ts";
 
 const addtag = ["denolith=test", "denolith.volume=v"];
 const config = "activation/monitoring=0";
@@ -55,6 +64,14 @@ const COMMANDS: readonly (readonly [args: string[], line: string])[] = [
     "lvextend --poolmetadatasize 4b --config activation/monitoring=0 data/pool",
   ],
   [lvremove({ uuid: "a-b" }, "data/pool"), "lvremove --select lv_uuid=a-b data/pool"],
+  [
+    lvremoveTogether([
+      { options: { yes: true, uuid: "a-b", tags: ["c"], closed: true }, lv: "data/v" },
+      { options: { uuid: "c-d", withoutGroupTag: "e" }, lv: "data/w" },
+    ]),
+    'lvremove --yes --config activation/retry_deactivation=0 --select (lv_uuid=a-b && lv_tags="c") || ' +
+    '(lv_uuid=c-d && vg_tags!="e") data/v data/w',
+  ],
   // groups
   [vgchange({ addtag: ["a"] }, "data"), "vgchange --addtag a data"],
   [
@@ -74,4 +91,8 @@ for (const [args, line] of COMMANDS) {
 
 Deno.test("a value with spaces is one argument", () => {
   assertEquals(lvextend({ config: "a b" }, "data/v"), ["lvextend", "--config", "a b", "data/v"]);
+});
+
+Deno.test("a command that selects has a UUID: an empty selection would match each LV", () => {
+  assertThrows(() => lvremove({ yes: true, uuid: "" }, "data/v"), RangeError, "without UUID");
 });

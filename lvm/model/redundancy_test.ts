@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import { endSync } from "../../tests/fake/pvs.ts";
-import { Lvm } from "./client.ts";
+import { Lvm } from "../client/client.ts";
 import { redundancyOf } from "./redundancy.ts";
 
 /** Returns the redundancy of an LV with a type and a number of disks, after something happened to it. */

@@ -6,7 +6,7 @@
  */
 
 import { StorageError } from "../error.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { hasPoolTag, poolTags } from "../model/tags.ts";
 import { findPool, isDriverPool } from "./pool.ts";

@@ -11,7 +11,7 @@
 
 import type { Clock } from "../clock.ts";
 import { readPoolUsage } from "../host/device_mapper.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { DEFAULT_AUTOEXTEND, isExtensionDue, planPoolExtension, type PoolAutoextend } from "./pool_autoextend.ts";
 import { extendPool } from "./pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";

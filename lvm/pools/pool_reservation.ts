@@ -8,7 +8,7 @@
  */
 
 import { lateCompletion, StorageError } from "../error.ts";
-import { type Lvm, requireResponsive } from "../model/client.ts";
+import { type Lvm, requireResponsive } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import {

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { PoolReservation } from "./pool_reservation.ts";
 
 Deno.test("nothing is allocated in a group's pools while an lvcreate that outlasted its deadline may still allocate", async () => {

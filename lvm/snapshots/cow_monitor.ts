@@ -13,7 +13,7 @@
 import { readConfiguration, snapshotAutoextendThreshold } from "../model/configuration.ts";
 import { StorageError } from "../error.ts";
 import { type Locks, snapshotLock, volumeLock } from "../locks.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import {

@@ -6,7 +6,7 @@ import { type Command, describeCommand } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import type { StorageError } from "../error.ts";
 import { Locks, snapshotLock, volumeLock } from "../locks.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { Snapshots } from "./snapshots.ts";
 import { CowMonitor } from "./cow_monitor.ts";
 import type { SizeOrPercent } from "../spec/cow_size.ts";

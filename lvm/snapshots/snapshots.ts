@@ -16,7 +16,7 @@ import { deletedLvs } from "../inventory/leftovers.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import type { FreshReport, Lvm } from "../model/client.ts";
+import type { FreshReport, Lvm } from "../client/client.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { markSnapshotDeleted, ownedVolumeId, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";

@@ -4,7 +4,7 @@ import { namedRequest } from "../../tests/fake/request.ts";
 import { defined } from "../defined.ts";
 import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type ContentSource, volumeTags } from "../model/tags.ts";
 import { FULL_COW } from "../spec/cow_size.ts";

@@ -24,7 +24,7 @@ import {
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { type FormatState, formatStateTag, markFormatState } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { lvchangeTags } from "../model/commands.ts";

@@ -13,7 +13,7 @@ import { type LimitResult, type LimitsReason, PodCgroups } from "./cgroups.ts";
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
 import { describeRates, hasLimits, type IoLimits, type IoRates, ratesFor } from "../spec/io_limits.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";

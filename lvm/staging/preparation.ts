@@ -18,8 +18,8 @@ import type { FilesystemType } from "../spec/filesystem.ts";
 import type { VolumeId } from "../ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import type { Lvm } from "../model/client.ts";
-import { addUsedTag } from "../model/used_tags.ts";
+import type { Lvm } from "../client/client.ts";
+import { addUsedTag } from "../client/used_tags.ts";
 import { prepareFilesystem, type RecordedFilesystem } from "./formatting.ts";
 import { type Access, isStaged, refuseWhileReached, resolveFilesystemType } from "./publication.ts";
 

@@ -16,7 +16,7 @@ import { setReadOnly } from "./read_only_device.ts";
 import { bindMountFlags, missingMountFlags, resizeCommand } from "../spec/filesystem.ts";
 import { type VolumeId, volumeLvName } from "../ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import {
   bindMount,
   canonicalizePath,

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { volumeIdOf } from "../ids.ts";
 import { Reaper } from "../volumes/reaper.ts";
 import { StorageError } from "../error.ts";

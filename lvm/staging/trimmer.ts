@@ -14,7 +14,7 @@
 
 import { type Command, commandError, type Exec } from "../exec.ts";
 import type { VolumeId } from "../ids.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { cowSnapshotsOn } from "../pools/pool.ts";

@@ -3,7 +3,7 @@ import { FakeClock } from "../../tests/fake/clock.ts";
 import { failure, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import { type Command, describeCommand, type Output } from "../exec.ts";
 import { volumeIdOf, volumeLvName } from "../ids.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { volumeTags } from "../model/tags.ts";
 import { nextTrimTime, type TrimPolicy } from "../spec/trim.ts";
 import { Trimmer } from "./trimmer.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { activationArguments } from "./activation.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { parseReport } from "../model/report.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { poolTags } from "../model/tags.ts";

@@ -2,7 +2,7 @@ import { sleep, systemClock } from "../clock.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { VolumeId } from "../ids.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import type { FreshReport, Lvm } from "../model/client.ts";
+import type { FreshReport, Lvm } from "../client/client.ts";
 
 /** The waits for a device to be closed, in milliseconds. */
 const WAITS_MS = [100, 300, 600] as const;

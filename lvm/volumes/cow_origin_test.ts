@@ -5,7 +5,7 @@ import { StorageError } from "../error.ts";
 import { describeCommand } from "../exec.ts";
 import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { markVolumeDeleted } from "../model/tags.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Reaper } from "./reaper.ts";

@@ -12,7 +12,7 @@ import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { allowWrites, verifyDevice } from "../host/device.ts";
 import { flushDisks } from "../disk_cache.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { lvchange, lvchangeTags } from "../model/commands.ts";
 import { type LocatedLv, lvPath } from "../model/report.ts";
 import { eraseNoneArguments, markErased } from "../model/tags.ts";

@@ -5,7 +5,7 @@ import { StorageError } from "../error.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { type Erasure, markVolumeDeleted } from "../model/tags.ts";
 import type { Layout } from "../model/layout.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";

@@ -13,10 +13,10 @@ import { copiesInProgress } from "../inventory/copying.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { VolumeState } from "../inventory/volume_state.ts";
-import type { Lvm } from "../model/client.ts";
-import { lvchangeTags, lvremove, type Selection } from "../model/commands.ts";
+import type { Lvm } from "../client/client.ts";
+import { lvchangeTags, type Selection } from "../model/commands.ts";
 import { type Candidate, selectCandidates } from "../model/groups.ts";
-import type { KnownReport } from "../model/known_report.ts";
+import type { KnownReport } from "../client/known_report.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { OWNER, VOLUME } from "../model/tag_text.ts";
 import { formatStateTag, markVolumeDeleted, usedTag } from "../model/tags.ts";
@@ -83,7 +83,7 @@ export async function deleteKnown(
     return isMarked ? "marked" : undefined;
   }
   const withoutGroupTag = usedTag(finder.driver, id, lv.uuid);
-  const isRemoved = await lvm.changeSelected(group, lvremove({ yes: true, ...selection, withoutGroupTag }, path));
+  const isRemoved = await lvm.remove(group, { yes: true, ...selection, withoutGroupTag }, path);
   return isRemoved ? "removed" : undefined;
 }
 

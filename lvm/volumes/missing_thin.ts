@@ -15,7 +15,7 @@
  */
 
 import { type ErrorKind, StorageError } from "../error.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { hasRecordedFilesystem } from "../model/tag_text.ts";

@@ -20,7 +20,7 @@ import { lateCompletion } from "../error.ts";
 import { runOk } from "../exec.ts";
 import { messageLvName, uniqueLvName } from "../ids.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
-import type { Lvm } from "../model/client.ts";
+import type { Lvm } from "../client/client.ts";
 import { lvcreate } from "../model/commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { DELETED, ERASE, OWNER } from "../model/tag_text.ts";

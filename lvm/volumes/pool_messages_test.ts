@@ -5,7 +5,7 @@ import { nextTurn } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";

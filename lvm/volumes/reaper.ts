@@ -13,12 +13,12 @@
 import { type Clock, systemClock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
 import { StorageError } from "../error.ts";
-import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
+import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
 import { DELETED, OWNER, SNAPSHOT, VOLUME } from "../model/tag_text.ts";
 import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
-import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
+import { removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
@@ -336,7 +336,7 @@ export class Reaper {
       const removeRecords = vgchange({ deltag, select: selection }, group.name);
       if (!await this.#lvm.changeSelected(group, removeRecords, { isLast: false })) return false;
     }
-    return await this.#lvm.changeSelected(group, lvremove({ yes: true, ...selection }, lvPath({ lv, group })));
+    return await this.#lvm.remove(group, { yes: true, ...selection }, lvPath({ lv, group }));
   }
 
   /** Removes a thin LV that its pool lacks, and so cannot be erased; its pool stays. Returns whether it was removed. */

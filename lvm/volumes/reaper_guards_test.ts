@@ -7,7 +7,7 @@ import { describeCommand } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";

@@ -3,7 +3,7 @@ import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { describeCommand } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
 import { type Erasure, markErased, markVolumeDeleted } from "../model/tags.ts";

@@ -5,7 +5,7 @@
  */
 
 import { type ErrorKind, StorageError } from "../error.ts";
-import { type Lvm, requirePvs } from "../model/client.ts";
+import { type Lvm, requirePvs } from "../client/client.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { lvconvert } from "../model/commands.ts";
 

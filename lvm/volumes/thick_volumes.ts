@@ -7,7 +7,7 @@
 import { activationArguments } from "./activation.ts";
 import { StorageError } from "../error.ts";
 import { planExtension } from "../model/extension.ts";
-import type { FreshReport, Lvm } from "../model/client.ts";
+import type { FreshReport, Lvm } from "../client/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "./cow_origin.ts";
 import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "./snapshot_split.ts";

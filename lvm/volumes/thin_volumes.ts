@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import { uniqueLvName, volumeLvName } from "../ids.ts";
-import type { FreshReport, Lvm } from "../model/client.ts";
+import type { FreshReport, Lvm } from "../client/client.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import {
   createPool,

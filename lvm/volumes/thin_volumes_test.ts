@@ -4,7 +4,7 @@ import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../error.ts";
 import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { createThinClone } from "./thin_volumes.ts";

@@ -12,11 +12,11 @@ import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } f
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
-import { type FreshReport, type Lvm, requirePvs } from "../model/client.ts";
+import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "./cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import { removeUsedTags } from "../model/used_tags.ts";
+import { removeUsedTags } from "../client/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
 import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
@@ -173,12 +173,12 @@ export class Volumes {
     // Without the split, LVM would remove the deleted snapshots with their origin, before their COW space is erased.
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
     if (isEmpty) {
-      const command = lvremove({ yes: true, uuid: lv.uuid }, lvPath(found.volume));
-      return await this.#lvm.change(group, command).catch((cause) => {
+      await this.#lvm.remove(group, { yes: true, uuid: lv.uuid }, lvPath(found.volume)).catch((cause) => {
         throw cause instanceof StorageError && cause.kind === "InUse"
           ? inUseError(id, lv.devicePath, { cause })
           : cause;
       });
+      return;
     }
     await this.#markDeleted(found.volume);
   }

@@ -3,7 +3,7 @@ import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
-import { Lvm } from "../model/client.ts";
+import { Lvm } from "../client/client.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";

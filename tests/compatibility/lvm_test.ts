@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { createFinders, takeInventory } from "../../lvm/inventory/inventory.ts";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import {
   copySnapshotOf,

@@ -16,7 +16,7 @@ import {
 import { connect, type CsiClient } from "./csi_client.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 
 /** A request for a volume, or the parts of it that matter. */

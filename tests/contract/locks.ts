@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import { contractTest, type Host } from "./host.ts";
 
 /** Registers the tests. */

@@ -7,7 +7,9 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import { classifyRefusal } from "../../lvm/model/client.ts";
+import { lvremoveTogether } from "../../lvm/model/commands.ts";
+import type { LogicalVolume } from "../../lvm/model/report.ts";
+import { classifyRefusal } from "../../lvm/client/refusals.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 
 const MiB = 1n << 20n;
@@ -30,6 +32,52 @@ export function toolsContract(host: Host): void {
         }
       }
       await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "lvremove removes the selected of several LVs, also when one is not there, and none when one is open",
+    async (harness, machine) => {
+      const [volumeGroup] = harness.groups;
+      for (let count = 0; count < 4; count++) await harness.create({ parameters: { volumeGroup } });
+      await harness.runAsAdmin("udevadm", "settle");
+      const lvs = await harness.lvs();
+      const removal = (lv: LogicalVolume, tags: string[] = []) => ({
+        options: { yes: true, uuid: lv.uuid, tags, withoutDependents: true, closed: true } as const,
+        lv: `${volumeGroup}/${lv.name}`,
+      });
+      const remove = async (...removals: readonly ReturnType<typeof removal>[]) => {
+        const command = { program: "lvm", args: lvremoveTogether(removals), mutates: true } as const;
+        const { code, stdout } = await harness.exec.run(command);
+        const removed = [...stdout.matchAll(/Logical volume "(\S+)" successfully removed/g)].map(([, name]) => name);
+        const left = (await harness.lvs()).map(({ name }) => name);
+        assertEquals(left, lvs.map(({ name }) => name).filter((name) => left.includes(name)));
+        return {
+          code,
+          removed: lvs.map(({ name }) => removed.includes(name)),
+          isLeft: lvs.map(({ name }) => left.includes(name)),
+        };
+      };
+      const [first, second, third, fourth] = lvs as [LogicalVolume, LogicalVolume, LogicalVolume, LogicalVolume];
+      {
+        using _open = await machine.openDevice(second.devicePath);
+        assertEquals(await remove(removal(first), removal(second)), {
+          code: 5,
+          removed: [false, false, false, false],
+          isLeft: [true, true, true, true],
+        });
+      }
+      assertEquals(await remove(removal(first), removal(second, ["other"]), removal(third)), {
+        code: 0,
+        removed: [true, false, true, false],
+        isLeft: [false, true, false, true],
+      });
+      assertEquals(await remove(removal(first), removal(second), removal(fourth)), {
+        code: 5,
+        removed: [false, true, false, true],
+        isLeft: [false, false, false, false],
+      });
     },
   );
 

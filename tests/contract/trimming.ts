@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import { Trimmer } from "../../lvm/staging/trimmer.ts";
 import { FakeClock } from "../fake/clock.ts";
 import { assertFails, contractTest, type Harness, type Host, mountCapability } from "./host.ts";

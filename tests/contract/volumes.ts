@@ -39,6 +39,27 @@ export function volumesContract(host: Host): void {
     assertEquals(remove.map(subcommand), ["lvm fullreport", "lvm lvremove", "sync"]);
   });
 
+  contractTest(
+    host,
+    "deleteVolume() removes volumes together that are deleted at the same time",
+    async (harness, machine) => {
+      const [volumeGroup] = harness.groups;
+      const volumeIds: string[] = [];
+      for (let count = 0; count < 6; count++) volumeIds.push(await harness.create({ parameters: { volumeGroup } }));
+      await harness.runAsAdmin("udevadm", "settle");
+      const commands = await harness.exec.recordCommands(async () => {
+        const lock = await machine.lockGroup(volumeGroup, "shared"); // until all calls have a report
+        const deletions = volumeIds.map((volumeId) => harness.csi.controller.deleteVolume({ volumeId }));
+        await new Promise((resolve) => setTimeout(resolve, host.name === "lvm" ? 5_000 : 200));
+        lock[Symbol.dispose]();
+        await Promise.all(deletions);
+      });
+      const removals = commands.map(subcommand).filter((command) => command === "lvm lvremove");
+      assert(removals.length <= 3, commands.join("\n"));
+      assertEquals(await harness.lvs(), []);
+    },
+  );
+
   contractTest(host, "createVolume() answers the existing volume when the request is compatible", async (harness) => {
     const request = volumeRequest();
     const first = await harness.create(request);

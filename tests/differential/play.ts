@@ -8,7 +8,8 @@
 import { assertEquals } from "@std/assert";
 import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import { classifyRefusal, Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
+import { classifyRefusal } from "../../lvm/client/refusals.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import type { FakeHost } from "../fake/machine_host.ts";

@@ -88,14 +88,16 @@ function inUseMessage(machine: FakeMachine, group: string, lv: FakeLv): string {
 }
 
 function lvremove(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional } = parseOptions(args, { "--yes": 0, "--select": 1 });
-  let printed = "";
-  for (const path of positional) {
-    const found = findLv(machine, path);
-    if ("code" in found) return found;
-    const { group, lv } = found;
-    if (!isSelected(machine, options, found)) continue;
+  const { options, positional } = parseOptions(args, { "--yes": 0, "--select": 1, "--config": 1 });
+  checkConfig(options, "activation/retry_deactivation=0");
+  const results = positional.map((path) => findLv(machine, path));
+  const missing = results.find((result) => "code" in result);
+  const selected = results.filter((result) => "group" in result).filter((found) => isSelected(machine, options, found));
+  for (const { group, lv } of selected) {
     if (isOpen(machine, lv)) return failure(5, `  ${inUseMessage(machine, group.name, lv)}`);
+  }
+  let printed = "";
+  for (const { group, lv } of selected) {
     const refusal = confirmRemoval(group, lv, options.has("--yes")) ?? refuseMessages(group, lv.pool);
     if (refusal !== undefined) return refusal;
     const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
@@ -108,6 +110,7 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     }
     group.lvs = group.lvs.filter((other) => !removed.includes(other));
   }
+  if (missing !== undefined) return { ...missing, stdout: printed };
   return ok(printed);
 }
 

@@ -46,9 +46,12 @@ export const LVCREATE_OPTIONS = {
 };
 
 /** Checks that the only setting of `--config` is the one for commands about thin pools. @throws {Error} otherwise */
-export function checkConfig(options: ReadonlyMap<string, string[]>): void {
-  const [config = "activation/monitoring=0"] = options.get("--config") ?? [];
-  if (config !== "activation/monitoring=0") throw new Error(`the fake lvm has no setting ${config}`);
+export function checkConfig(
+  options: ReadonlyMap<string, string[]>,
+  known: string = "activation/monitoring=0",
+): void {
+  const [config = known] = options.get("--config") ?? [];
+  if (config !== known) throw new Error(`the fake lvm has no setting ${config}`);
 }
 
 /**

@@ -31,6 +31,22 @@ export function isSelected(
 ): boolean {
   const [text] = options.get("--select") ?? [];
   if (text === undefined) return true;
+  if (!text.startsWith("(")) return isInSelection(text, { group, lv }, machine);
+  // LVM 2.03.16 evaluates this one for the first LV only, and then takes what it knows for the others
+  if (text.includes("lv_device_open")) throw new Error(`an odd selection: ${text}`);
+  const results = text.split(" || ").map((selection) => {
+    const [, inner] = /^\((.+)\)$/.exec(selection) ?? [];
+    if (inner === undefined) throw new Error(`an odd selection: ${text}`);
+    return isInSelection(inner, { group, lv }, machine);
+  });
+  return results.some(Boolean);
+}
+
+function isInSelection(
+  text: string,
+  { group, lv }: { readonly group: FakeGroup; readonly lv: FakeLv },
+  machine: FakeMachine,
+): boolean {
   if (!text.startsWith("lv_uuid=")) throw new Error(`an odd selection: ${text}`);
   const results = text.split(" && ").map((term) => {
     for (const [form, matches] of TERMS) {

@@ -8,7 +8,7 @@
 
 import fc from "fast-check";
 import { HostExec } from "../../lvm/exec.ts";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import { run } from "../demo/command.ts";
 import { type Action, GROUP, plays } from "../differential/actions.ts";

@@ -6,7 +6,7 @@
  */
 
 import { HostExec } from "../../lvm/exec.ts";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";

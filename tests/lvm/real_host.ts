@@ -6,7 +6,7 @@
 
 import type { Exec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import { openExec } from "../../lvm/shell/open.ts";
 import { run } from "../demo/command.ts";
 import type { Host, HostCgroups } from "../contract/host.ts";

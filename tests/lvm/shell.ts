@@ -8,7 +8,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { defined } from "../../lvm/defined.ts";
 import { HostExec, type Output } from "../../lvm/exec.ts";
-import { classifyRefusal, Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
+import { classifyRefusal } from "../../lvm/client/refusals.ts";
 import { type Clock, systemClock } from "../../lvm/clock.ts";
 import { lvchangeTags, lvcreate, lvextend, vgchange } from "../../lvm/model/commands.ts";
 import type { LogicalVolume, PvSegment, VolumeGroup } from "../../lvm/model/report.ts";

@@ -8,7 +8,7 @@
 import { assertEquals } from "@std/assert";
 import { connect, type CsiClient } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
-import { Lvm } from "../../lvm/model/client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";

@@ -20,6 +20,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   lvm: [
     ["spec"],
     ["model"],
+    ["client"],
     ["host"],
     ["pools", "shell"],
     ["inventory"],

@@ -9,7 +9,7 @@
  */
 
 import { type Clock, systemClock } from "../clock.ts";
-import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 declare const known: unique symbol;
 

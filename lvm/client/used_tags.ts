@@ -10,9 +10,9 @@
 
 import type { SnapshotId, VolumeId } from "../ids.ts";
 import type { Lvm } from "./client.ts";
-import type { VolumeGroup } from "./report.ts";
-import { usedTag } from "./tags.ts";
-import { vgchange } from "./commands.ts";
+import type { VolumeGroup } from "../model/report.ts";
+import { usedTag } from "../model/tags.ts";
+import { vgchange } from "../model/commands.ts";
 
 /**
  * Records that a volume is in use, and which LV it has.

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { KnownGroups, type PendingChange } from "./known_report.ts";
-import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 const [A, B] = ["a", "b"].map((letter) => `${letter}`.repeat(6) + "-1234-1234-1234-1234-1234-123456") as [
   string,

@@ -9,58 +9,23 @@
  * @module
  */
 
-import { type ErrorKind, lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, describeCommand, type Exec, type Output, runOk, runThen } from "../exec.ts";
 import { flushDisks } from "../disk_cache.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
-import { parseReport, type VolumeGroup } from "./report.ts";
-import { REPORT_COMMAND } from "./report_command.ts";
+import { Removals } from "./removals.ts";
+import type { LvremoveOptions } from "../model/commands.ts";
+import { classifyRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
+import { parseReport, type VolumeGroup } from "../model/report.ts";
+import { REPORT_COMMAND } from "../model/report_command.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
 import { withinDeadline } from "../clock.ts";
-
-/**
- * LVM's messages in English (LC_ALL=C) when it refuses a command, and the kind of error of each. Its exit status is 5
- * for all of them (lvm(8)). Captured from LVM 2.03; any other message is `CommandFailed`.
- */
-const REFUSALS: readonly [RegExp, ErrorKind][] = [
-  [/insufficient free space/i, "NoSpace"],
-  [/insufficient suitable .*allocatable extents/i, "NoSpace"],
-  [/no specified PVs have space available|couldn't allocate areas array/i, "NoSpace"],
-  [/number of stripes .* must not exceed number of physical volumes/i, "NoSpace"],
-  [/too large for circular buffer|metadata .*(?:is too large|exceeds maximum metadata size)/i, "NoSpace"],
-  [/free space in thin pool .* reached threshold/i, "NoSpace"],
-  [/maximum number of logical volumes .* reached/i, "NoSpace"],
-  [/already exists in volume group/i, "AlreadyExists"],
-  [/contains a filesystem in use/i, "InUse"],
-  [/is used by another device|in use: not deactivating|is in use|logical volume \S+ in use\./i, "InUse"],
-  [/only while inactive/i, "InUse"],
-  [/does not accept LV type/i, "FailedPrecondition"],
-  [/refusing (?:activation|refresh) of partial LV/i, "FailedPrecondition"],
-  [/cannot change VG .* while PVs are missing/i, "FailedPrecondition"],
-  [/volume group \S+ is (?:exported|read-only)/i, "FailedPrecondition"],
-  [/multiple VGs found with the same name/i, "FailedPrecondition"],
-  // an LV that pvmove, a merge or a conversion works on
-  [
-    /locked (?:logical volume|devices)|invalid on LV with properties|merging snapshot logical volume/i,
-    "FailedPrecondition",
-  ],
-  [/can't resize (?:reshaping LV|logical volume \S+ while lvconvert in progress)/i, "FailedPrecondition"],
-  [/required device-mapper target\(s\) not detected/i, "FailedPrecondition"],
-  [/failed to find logical volume|volume group ".*" not found/i, "NotFound"],
-  [/(?:logical volume|LV) \S+ not found in volume group/i, "NotFound"],
-];
 
 /** What LVM prints about each LV or group that a command changed, with LC_ALL=C. */
 const CHANGED = /^\s*(?:Logical volume \S+ (?:successfully removed|changed)|Volume group \S+ successfully changed)/m;
 
-/** The highest exit status of a command that no signal has ended. Above it, the rest is the number of the signal. */
-const MAX_EXIT_STATUS = 128;
-
-/** Returns the kind of error for the output of a failed command of LVM. One that a signal has ended has refused nothing. */
-export function classifyRefusal(output: Output): ErrorKind {
-  if (output.code > MAX_EXIT_STATUS) return "CommandFailed";
-  return REFUSALS.find(([pattern]) => pattern.test(output.stderr))?.[1] ?? "CommandFailed";
-}
+/** What LVM prints about each LV that it removed, with the LV's name. */
+const REMOVED = /^\s*Logical volume "(\S+)" successfully removed/gm;
 
 /**
  * Deadline of a report on a single group, in milliseconds. It is read only after a complete report has passed its
@@ -82,6 +47,13 @@ interface KnownGroup {
    * True if the last report on the group is still running after its deadline. Until it ends, no further one starts.
    */
   unresponsive: boolean;
+}
+
+/** Commands that together do what one command does. */
+interface Parts {
+  readonly args: readonly (readonly string[])[];
+  /** Returns of each part whether it would have changed something, by what the command printed. */
+  readonly areChanged: (output: Output) => readonly boolean[];
 }
 
 declare const fresh: unique symbol;
@@ -118,6 +90,10 @@ export class Lvm {
   #currentReport: Promise<FreshReport> | undefined;
   #nextReport: Promise<FreshReport> | undefined;
   readonly #known = new KnownGroups();
+  readonly #removals = new Removals({
+    removeOne: (group, args) => this.changeSelected(group, args),
+    removeTogether: (group, args, parts) => this.#removeTogether(group, args, parts),
+  });
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
   /** The number of changes of each group that may have ended halfway, by the group's UUID. */
@@ -280,24 +256,57 @@ export class Lvm {
     throw new StorageError("NotFound", `running lvm ${args.join(" ")}: LVM selected nothing`);
   }
 
-  /** @param afterSuccess what belongs to the change, and is done before it counts as made */
+  /**
+   * Removes an LV, if it is as selected, as {@linkcode Lvm.changeSelected} does. While another removal from the group runs, it
+   * waits, and one command then removes all that wait ({@linkcode Removals}).
+   *
+   * @param lv the LV, as `vg/lv`. Not for an LV that others depend on, or of a thin pool
+   * @returns whether the LV was removed, by what LVM printed
+   */
+  async remove(group: VolumeGroup, options: LvremoveOptions, lv: string): Promise<boolean> {
+    return await this.#removals.remove(group, options, lv);
+  }
+
+  async #removeTogether(
+    group: VolumeGroup,
+    args: readonly string[],
+    parts: readonly (readonly string[])[],
+  ): Promise<readonly boolean[]> {
+    let areRemoved: readonly boolean[] = [];
+    const areRemovedBy = ({ stdout }: Output) => {
+      const names = new Set([...stdout.matchAll(REMOVED)].map(([, name]) => `${group.name}/${name}`));
+      areRemoved = parts.map((part) => names.has(part.at(-1)!));
+      return areRemoved;
+    };
+    await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), {
+      args: parts,
+      areChanged: areRemovedBy,
+    });
+    return areRemoved;
+  }
+
+  /**
+   * @param afterSuccess what belongs to the change, and is done before it counts as made
+   * @param parts commands that would do the same, and which of them would have changed something
+   */
   async #change(
     group: VolumeGroup,
     args: readonly string[],
     afterSuccess: (output: Output) => Promise<void>,
+    parts: Parts = { args: [args], areChanged: ({ stdout }) => [!args.includes("--select") || CHANGED.test(stdout)] },
   ): Promise<void> {
     const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
     const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
-    const noted = this.#known.startChange(group.name, args);
+    const noted = parts.args.map((part) => this.#known.startChange(group.name, part));
     const change = runThen(this.exec, command, async (output) => {
       if (output.code > MAX_EXIT_STATUS) this.#onKilled();
       if (output.code !== 0) throw commandError(command, output, classifyRefusal(output));
-      noted.changed = !args.includes("--select") || CHANGED.test(output.stdout);
+      for (const [index, isChanged] of parts.areChanged(output).entries()) noted[index]!.changed = isChanged;
       await afterSuccess(output);
     });
     this.#pendingChanges.add(change);
     const end = (error?: unknown) => {
-      noted.ended = true;
+      for (const each of noted) each.ended = true;
       this.#changeCount++;
       this.#pendingChanges.delete(change);
       const isInterrupted = error instanceof StorageError && error.kind === "CommandFailed";
