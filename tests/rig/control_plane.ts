@@ -6,6 +6,7 @@ import {
   AUDIT_POLICY,
   controllerManagerFlags,
   type ControlPlanePorts,
+  egressSelector,
   etcdFlags,
   FILES,
   HOST_FROM_GUEST,
@@ -64,7 +65,10 @@ export interface AuditEvent {
 /** The time limit for the API server to answer after its start, in milliseconds. */
 const READY_MS = 60_000;
 
+const ROOT = new URL("../../", import.meta.url).pathname;
+
 const API = "kube-apiserver";
+const KUBELET_PROXY = "kubelet-proxy";
 
 /** The components that call the API server with a certificate. */
 const COMPONENTS = {
@@ -109,6 +113,7 @@ export class ControlPlane {
     };
     await folder.start("etcd", programs.etcd, etcdFlags(folder, settings.ports));
     await writeFiles(folder, settings);
+    await startKubeletProxy(folder);
     const plane = await ControlPlane.open(folder);
     await plane.startApi();
     await folder.start("kube-controller-manager", programs.controllerManager, [
@@ -204,14 +209,6 @@ export class ControlPlane {
     return path;
   }
 
-  /** Sets the address of this machine at which the API server, and no other process, reaches a node's kubelet. */
-  async setHost(name: string, address: string): Promise<void> {
-    const hosts = this.folder.file(FILES.hosts);
-    const others = (await Deno.readTextFile(hosts)).split("\n").filter((line) => line && !line.endsWith(` ${name}`));
-    // Written in place: the API server has this very file mounted over its own.
-    await Deno.writeTextFile(hosts, [...others, `${address} ${name}`, ""].join("\n"));
-  }
-
   /** Kills the API server: all connections to it are reset, and new ones refused. The other components keep running. */
   async stopApi(): Promise<void> {
     await this.folder.stop(API);
@@ -220,16 +217,14 @@ export class ControlPlane {
   /** Starts the API server and waits until it answers. */
   async startApi(): Promise<void> {
     const flags = [...apiserverFlags(this.folder, this.ports), ...this.#settings.apiserverFlags];
-    const mount = 'mount --bind "$0" /etc/hosts && exec "$@"';
-    const ownHosts = ["/bin/sh", "-c", mount, this.folder.file(FILES.hosts), this.programs.apiserver, ...flags];
-    const asUser = Deno.uid() === 0 ? [] : ["--user", "--map-root-user"];
-    await this.folder.start(API, "unshare", [...asUser, "--mount", ...ownHosts]);
+    await this.folder.start(API, this.programs.apiserver, flags);
     await pollUntil(() => this.#isReady(), {
       action: "start kube-apiserver",
       timeoutMs: READY_MS,
       failFast: async () => {
         await this.#requireRunning("etcd");
         await this.#requireRunning(API);
+        await this.#requireRunning(KUBELET_PROXY);
       },
     });
   }
@@ -279,6 +274,16 @@ export function auditEventsFrom(log: string): AuditEvent[] {
   return [...events.values()];
 }
 
+/** Starts what leads the API server to kubelets. */
+async function startKubeletProxy(folder: RunFolder): Promise<void> {
+  const socket = folder.file(FILES.kubelets);
+  await folder.start(KUBELET_PROXY, Deno.execPath(), [
+    ...["run", "--quiet", "--no-prompt", "--cached-only", `--config=${ROOT}deno.json`],
+    ...[`--allow-net=127.0.0.1,unix:${socket}`, `--allow-read=${socket}`, `--allow-write=${socket}`],
+    ...[`${ROOT}tests/rig/kubelet_proxy.ts`, socket],
+  ]);
+}
+
 /** Writes what the components read: certificates, tokens, kubeconfigs, the audit policy. */
 async function writeFiles(folder: RunFolder, settings: Settings): Promise<void> {
   await Deno.writeTextFile(folder.file(FILES.settings), JSON.stringify(settings), { mode: 0o600 });
@@ -286,7 +291,7 @@ async function writeFiles(folder: RunFolder, settings: Settings): Promise<void> 
   await Deno.writeTextFile(folder.file(FILES.tokens), `${settings.token},admin,admin,system:masters\n`, {
     mode: 0o600,
   });
-  await Deno.writeTextFile(folder.file(FILES.hosts), "127.0.0.1 localhost\n");
+  await Deno.writeTextFile(folder.file(FILES.egress), egressSelector(folder));
   await certificates.makeAuthority(folder);
   await certificates.makeServerCertificate(folder, "apiserver", API_HOSTS);
   const kubeletClient = { user: "kube-apiserver-kubelet-client", groups: ["system:masters"] };

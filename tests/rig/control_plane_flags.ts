@@ -30,11 +30,22 @@ export const AUDIT_POLICY = JSON.stringify({
   rules: [{ level: "Metadata" }],
 });
 
+/** Returns the setting of the API server that leads its connections to nodes through a proxy. */
+export function egressSelector(folder: RunFolder): string {
+  const transport = { uds: { udsName: folder.file(FILES.kubelets) } };
+  return JSON.stringify({
+    apiVersion: "apiserver.k8s.io/v1beta1",
+    kind: "EgressSelectorConfiguration",
+    egressSelections: [{ name: "cluster", connection: { proxyProtocol: "HTTPConnect", transport } }],
+  });
+}
+
 /** Names of files in the folder. */
 export const FILES = {
   audit: "audit.log",
   auditPolicy: "audit-policy.json",
-  hosts: "hosts",
+  egress: "egress.json",
+  kubelets: "kubelets.sock",
   kubeconfig: "kubeconfig",
   settings: "control-plane.json",
   tokens: "tokens.csv",
@@ -63,7 +74,7 @@ export function apiserverFlags(folder: RunFolder, ports: ControlPlanePorts): str
     ...["--service-account-issuer", "https://kubernetes.default.svc"],
     ...["--service-account-key-file", cert("sa.key"), "--service-account-signing-key-file", cert("sa.key")],
     ...["--kubelet-client-certificate", cert("kubelet-client.crt"), "--kubelet-client-key", cert("kubelet-client.key")],
-    ...["--kubelet-preferred-address-types", "Hostname"],
+    ...["--kubelet-preferred-address-types", "InternalIP", "--egress-selector-config-file", folder.file(FILES.egress)],
     "--allow-privileged=true",
     ...["--audit-policy-file", folder.file(FILES.auditPolicy), "--audit-log-path", folder.file(FILES.audit)],
   ];

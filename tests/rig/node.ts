@@ -100,7 +100,6 @@ export class Node {
       kubeconfig: await plane.kubeconfigFor(processName(options.name), identity, "guest"),
       ca: plane.folder.file("certs/ca.crt"),
     });
-    await plane.setHost(options.name, "127.0.0.1");
     const machine = await makeMachine(folder, { image, files, options, ports, log });
     await Deno.writeTextFile(`${folder}/settings.json`, JSON.stringify({ options, ports, machine }));
     const node = await Node.open(plane, options.name);

@@ -5,7 +5,7 @@
  */
 
 import { dirname } from "@std/path";
-import { assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { Chromium } from "../../browser/chromium.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 import { QUICK } from "./objects.ts";
@@ -67,7 +67,11 @@ Deno.test("the page shows a pod's volume with its node, filesystem and usage, an
     assertMatch(text, fact);
   }
   assertMatch(text, new RegExp(`Node\\s+${ns.node.name} \\(agent Alive\\)`));
-  await browser.until(`document.querySelector("dialog .gauge")`, MEASURED_MS);
+  const usage =
+    `[...document.querySelectorAll("dialog h3")].find((one) => one.textContent === "How full").parentElement`;
+  await browser.until(`!/no running pod has it mounted/.test(${usage}.textContent)`, MEASURED_MS);
+  assertMatch(await browser.evaluate<string>(`${usage}.innerText`), /\d KiB of [\d.]+ MiB, \d%; \d+ of [\d,]+ inodes/);
+  assert(await browser.evaluate(`${usage}.querySelector(".gauge")`));
   await ns.deleteAndWait("Pod", "user");
   await ns.deleteAndWait("PersistentVolumeClaim", "data");
   await browser.until(
