@@ -32,7 +32,7 @@ function volume(
   return {
     metadata: { name },
     spec: {
-      ...{ driverName: DRIVER, requestName: name, nodeName: "n1", size: "10Gi", volumeGroupPreference: "most-free" },
+      ...{ driverName: DRIVER, requestName: name, nodeName: "n1", size: "10Gi", volumeGroupPreference: "mostFree" },
       ...{ volumeMode: "Filesystem", fsType: "ext4", shared: false, erase: "zero", ...spec },
     },
     status: { state: "Ready", volumeGroup: "data", size: "10Gi", ...status },

@@ -77,11 +77,15 @@ export function volumePage(
   const volume = state.volumes.find(({ metadata }) => metadata.name === id);
   if (view === undefined || volume === undefined) return undefined;
   const why = claim && explainClaim(claim);
+  const explained = why?.problems ?? [];
+  const isExplained = ({ message }: Problem) => explained.some((one) => one.message.includes(message));
   const all = claim ? [...claim.claimEvents, ...claim.podEvents, ...claim.volumeEvents] : events;
   return {
     ...view,
     problems: [
-      ...why?.problems ?? volumeProblems(volume, `lvmvolume/${id}`),
+      ...explained,
+      // of a claim that is gone, the explanation is about its deletion; the list of the cluster has the agent's words
+      ...volumeProblems(volume, `lvmvolume/${id}`).filter((problem) => !isExplained(problem)),
       ...state.snapshots.filter(({ spec }) => spec.sourceVolume === id)
         .flatMap((snapshot) => snapshotProblems(snapshot, `lvmsnapshot/${snapshot.metadata.name}`)),
     ].sort(compareProblems),
