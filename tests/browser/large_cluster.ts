@@ -193,7 +193,7 @@ class Filling {
     }
   }
 
-  /** Creates a volume with its PersistentVolume, for a claim. */
+  /** Creates a volume with its PersistentVolume and its claim. */
   putVolume(
     { node, group, size, claim, layout, thin = false, source, ioLimits }: VolumeFixture,
     { lost = false, degraded = false } = {},
@@ -208,6 +208,14 @@ class Filling {
         claimRef: { namespace: namespace!, name: name!, uid: `uid-${claim}` },
       },
       status: { phase: "Bound" },
+    });
+    this.api.put(persistentVolumeClaims, {
+      metadata: { name: name!, namespace: namespace!, uid: `uid-${claim}` },
+      spec: {
+        ...{ storageClassName: "fast", volumeName: `pvc-${id.slice(3, 11)}` },
+        resources: { requests: { storage: formatQuantity(size) } },
+      },
+      status: { phase: "Bound", capacity: { storage: formatQuantity(size) } },
     });
     const redundant = degraded
       ? this.condition("Redundant", "False", "Degraded", "it works without a physical volume that is missing", 5_000)
@@ -296,15 +304,6 @@ class Filling {
     this.api.put(storageClasses, {
       metadata: { name: "fast" },
       ...{ provisioner: DRIVER, allowVolumeExpansion: true, volumeBindingMode: "WaitForFirstConsumer" },
-    });
-    this.api.put(persistentVolumeClaims, {
-      metadata: { name, namespace, uid: `uid-${SHOWN_CLAIM}` },
-      spec: {
-        storageClassName: "fast",
-        volumeName: `pvc-${id.slice(3, 11)}`,
-        resources: { requests: { storage: "100Gi" } },
-      },
-      status: { phase: "Bound", capacity: { storage: "100Gi" } },
     });
     this.api.put(pods, {
       metadata: { name, namespace },

@@ -15,7 +15,7 @@ const FOLDER = new URL("../../docs/pictures/", import.meta.url);
 const MAX_BYTES = 1_000_000;
 
 const DESKTOP = { width: 1280, height: 860 };
-const PHONE = { width: 360, height: 780 };
+const PHONE = { width: 390, height: 844 };
 
 /** The pictures: what is shown, how, and what is done before. */
 const PICTURES: readonly { name: string; view: View; trouble?: boolean; before?: string }[] = [
@@ -25,6 +25,7 @@ const PICTURES: readonly { name: string; view: View; trouble?: boolean; before?:
   { name: "ui-volume", view: { width: 900, height: 1250 }, before: `openShown()` },
   { name: "ui-trouble", view: { ...DESKTOP, scheme: "dark" }, trouble: true },
   { name: "ui-phone", view: PHONE },
+  { name: "ui-phone-node", view: PHONE, before: `location.hash = "#/node/worker-000"` },
   { name: "ui-phone-volume", view: PHONE, before: `openShown()` },
 ];
 

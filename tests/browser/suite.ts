@@ -36,10 +36,16 @@ async function setUp({ view = DESKTOP, trouble = false, nodes = 200 } = {}) {
       await browser.evaluate(`${link}.click()`);
       await browser.until(`document.querySelector("dialog .events")`);
     },
-    /** Returns what axe finds, and that nothing is wider than the window. */
+    /** Returns what axe finds, that something is wider than the window, and headings of one word on two lines. */
     async check() {
       const width = await browser.evaluate<string>(
         `document.documentElement.scrollWidth > innerWidth || document.querySelector("dialog").scrollWidth > innerWidth ? "too wide" : ""`,
+      );
+      const broken = await browser.evaluate<string[]>(
+        `[...document.querySelectorAll("h1, h2, h3, h4, h5")].filter((heading) =>
+          /^[\\w/]+$/.test(heading.textContent) && heading.checkVisibility() &&
+          heading.getBoundingClientRect().height > 1.6 * parseFloat(getComputedStyle(heading).lineHeight))
+          .map((heading) => heading.textContent + " is broken")`,
       );
       if (!await browser.evaluate("'axe' in globalThis")) await browser.evaluate(`${axe.source}; undefined`);
       const rules = { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
@@ -47,7 +53,7 @@ async function setUp({ view = DESKTOP, trouble = false, nodes = 200 } = {}) {
         `axe.run(document, ${JSON.stringify(rules)}).then(({ violations }) =>
           violations.flatMap(({ id, nodes }) => nodes.slice(0, 2).map(({ html, failureSummary }) => ({ id, html: html.slice(0, 200), failureSummary }))))`,
       );
-      return [...found.map((one) => JSON.stringify(one)), ...(width === "" ? [] : [width])];
+      return [...found.map((one) => JSON.stringify(one)), ...(width === "" ? [] : [width]), ...broken];
     },
     async [Symbol.asyncDispose]() {
       await browser[Symbol.asyncDispose]();

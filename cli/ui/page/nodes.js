@@ -118,11 +118,8 @@ function poolPart({ name, size, owned, dataPercent, metadataPercent, availableVi
   const virtual = segments.reduce((sum, { bytes }) => sum + bytes, 0);
   const facts = [
     formatBytes(size),
-    ...(dataPercent === undefined ? [] : [`data ${dataPercent}% full`]),
     ...(metadataPercent === undefined ? [] : [`metadata ${metadataPercent}% full`]),
-    `${formatBytes(virtual)} allocated`,
-    ...(availableVirtual === undefined ? [] : [`${formatBytes(availableVirtual)} can still be`]),
-    ...(overcommit === undefined ? [] : [`overcommit ${overcommit}`]),
+    ...(overcommit === undefined ? [] : [`overcommit ratio ${overcommit}`]),
     ...(owned ? [] : ["not created by the driver"]),
   ];
   const used = size * (dataPercent ?? 0) / 100;
@@ -136,7 +133,18 @@ function poolPart({ name, size, owned, dataPercent, metadataPercent, availableVi
     { class: "pool-part" },
     element("h5", {}, `Thin pool ${name}`),
     element("p", { class: "muted" }, facts.join("; ")),
+    element(
+      "p",
+      { class: "caption" },
+      dataPercent === undefined ? "Written data: not known" : `Written data: ${formatBytes(used)}, ${dataPercent}%`,
+    ),
     bar(data, { of: scale }),
+    element(
+      "p",
+      { class: "caption" },
+      `Virtual sizes: ${formatBytes(virtual)} allocated`,
+      availableVirtual !== undefined && `, ${formatBytes(availableVirtual)} available`,
+    ),
     bar(segments, { of: scale, links: true }),
   );
 }
