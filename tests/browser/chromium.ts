@@ -40,7 +40,7 @@ export async function findChromium(): Promise<string> {
   );
 }
 
-/** A browser with one page. It ends, with its folder, when it is disposed of. */
+/** A browser with one visible page. It ends, with its folder, when it is disposed of. */
 export class Chromium implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;
   readonly #folder: string;
@@ -80,11 +80,13 @@ export class Chromium implements AsyncDisposable {
       socket.onerror = () => reject(new Error("connect to Chromium: failed"));
     });
     const browser = new Chromium(process, folder, socket);
-    await browser.#attach();
+    await browser.newTab();
     return browser;
   }
 
-  async #attach(): Promise<void> {
+  /** Opens a tab before those that there are: everything goes to it. */
+  async newTab(): Promise<void> {
+    this.#session = "";
     const { targetId } = await this.#send<{ targetId: string }>("Target.createTarget", { url: "about:blank" });
     const { sessionId } = await this.#send<{ sessionId: string }>("Target.attachToTarget", { targetId, flatten: true });
     this.#session = sessionId;

@@ -174,6 +174,24 @@ Deno.test("the page follows the cluster by itself, keeps what is open, and the f
   await browser.until(`document.querySelector("#nodes").innerText.includes("NodeWithoutAgent")`);
 });
 
+Deno.test("there may be more tabs than a browser has connections to one host: hidden ones have none", async () => {
+  await using s = await setUp({ nodes: 3 });
+  await s.openShown();
+  const volume = await s.browser.evaluate<string>("location.href");
+  for (const _ of Array(4)) {
+    await s.browser.newTab();
+    await s.browser.open(volume);
+    await s.browser.until(`document.querySelector("dialog .events") && document.querySelector("#nodes > li")`);
+  }
+  const hidden = `Object.defineProperty(document, "hidden", { value: true, configurable: true })`;
+  await s.browser.evaluate(`${hidden}; document.dispatchEvent(new Event("visibilitychange"))`);
+  const [node] = s.page.api.objects(lvmNodes);
+  s.page.api.restore(lvmNodes, { ...node!, metadata: { ...node!.metadata, name: "worker-new" } });
+  await s.browser.evaluate(`delete document.hidden; document.dispatchEvent(new Event("visibilitychange"))`);
+  await s.browser.until(`document.querySelector("#nodes").innerText.includes("worker-new")`);
+  assertEquals(s.browser.complaints, []);
+});
+
 Deno.test("everything can be reached and left by keyboard", async () => {
   await using s = await setUp({ nodes: 3 });
   const { browser } = s;

@@ -107,13 +107,38 @@ function setText(id, text) {
   if (found.textContent !== text) found.textContent = text;
 }
 
-/**
- * Reads a stream. The browser opens it again when it breaks off.
- *
- * @param {string} path
- * @param {{ take: (message: any) => void, say: (state: "live" | "failed", text: string) => void }} options
- */
-function openStream(path, { take, say }) {
+/** The streams that are read, by their paths. @type {Map<string, { options: StreamOptions, stream?: EventSource }>} */
+const streams = new Map();
+
+/** @typedef {{ take: (message: any) => void, say: (state: "live" | "failed", text: string) => void }} StreamOptions */
+
+/** Reads a stream while the page is visible. @param {string} path @param {StreamOptions} options */
+function openStream(path, options) {
+  streams.set(path, { options });
+  updateStreams();
+}
+
+/** Ends a stream. @param {string} path */
+function closeStream(path) {
+  streams.get(path)?.stream?.close();
+  streams.delete(path);
+}
+
+/** Ends the streams of a page that is hidden: a browser has six connections to a host, for all of its tabs. */
+function updateStreams() {
+  if (document.hidden) document.title = "denolith"; // without a number that nobody keeps true
+  for (const [path, { options, stream }] of streams) {
+    if (document.hidden) {
+      stream?.close();
+      streams.set(path, { options });
+    } else if (stream === undefined) {
+      streams.set(path, { options, stream: connect(path, options) });
+    }
+  }
+}
+
+/** Connects to a stream. The browser does so again when it breaks off. @param {string} path @param {StreamOptions} options */
+function connect(path, { take, say }) {
   const stream = new EventSource(path);
   stream.addEventListener("message", ({ data }) => {
     const message = JSON.parse(data);
@@ -128,15 +153,14 @@ function openStream(path, { take, say }) {
   return stream;
 }
 
-/** The stream of the volume that is open. @type {EventSource | undefined} */
-let volumeStream;
+/** The path of the stream of the volume that is open; empty when none is. */
+let volumePath = "";
 
 /** Opens what the address names after its `#`. */
 function followHash() {
   const [, kind, encoded = ""] = /^#\/(volume|node)\/(.+)$/.exec(location.hash) ?? [];
   const name = decodeURIComponent(encoded);
-  volumeStream?.close();
-  volumeStream = undefined;
+  closeStream(volumePath);
   if (kind !== "volume") dialog.close();
   if (kind === "node") {
     search.value = known.nodes.has(name) ? "" : search.value;
@@ -149,7 +173,8 @@ function followHash() {
   if (!dialog.open) openDialog();
   byId("volume-title").focus();
   dialog.scrollTop = 0;
-  volumeStream = openStream(`/live/volumes/${encodeURIComponent(name)}`, {
+  volumePath = `/live/volumes/${encodeURIComponent(name)}`;
+  openStream(volumePath, {
     take: (/** @type {VolumeMessage} */ { volume }) => {
       if (volume === undefined) showNoVolume(name, "There is no such volume any more.");
       else showVolume(volume);
@@ -182,10 +207,10 @@ dialog.addEventListener("click", (event) => {
 });
 dialog.addEventListener("close", () => {
   if (location.hash.startsWith("#/volume/")) history.replaceState(null, "", "/");
-  volumeStream?.close();
-  volumeStream = undefined;
+  closeStream(volumePath);
 });
 addEventListener("hashchange", followHash);
+document.addEventListener("visibilitychange", updateStreams);
 setInterval(updateAges, AGES_MS);
 byId("legend").append(...legend());
 openStream("/live/cluster", {
