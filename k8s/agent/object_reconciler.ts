@@ -117,6 +117,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       try {
         await reconcileObject(object);
       } catch (error) {
+        this.#recordWait(object, error);
         if (!(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind)) throw error;
         await this.#recordFailure(object, error);
       }
@@ -163,6 +164,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     try {
       await this.#remove(object);
     } catch (error) {
+      this.#recordWait(object, error);
       if (error instanceof StorageError && !TRANSIENT_KINDS.includes(error.kind)) {
         await this.#recordFailure(object, error); // it waits only when the status says for what
       }
@@ -252,6 +254,12 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const { name, resourceVersion } = object.metadata;
     await this.#waitForCache(name, (now) => now?.metadata.resourceVersion !== resourceVersion);
     this.#options.onChange();
+  }
+
+  /** Records an event while LVM does not respond: the status says nothing of it, and the caller only that it waits. */
+  #recordWait(object: T, error: unknown): void {
+    if (!(error instanceof StorageError) || error.kind !== "Unavailable") return;
+    this.#options.events.record(object, "Warning", "Waiting", error.message);
   }
 
   #recordError(object: T, { state, error }: S): void {

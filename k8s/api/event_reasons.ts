@@ -23,6 +23,11 @@ const DEGRADED = `[runbook](${RUNBOOKS}/storage.md#degraded-raid-volume)`;
 /** The events of LVMVolumes and LVMSnapshots alike. */
 const OBJECT_EVENTS = {
   Failed: { type: "Warning", meaning: "An operation of the agent failed. The message quotes LVM." },
+  Waiting: {
+    type: "Warning",
+    meaning: "LVM does not respond, for example because of a disk. The agent tries again: " +
+      `[runbook](${RUNBOOKS}/nodes-and-controllers.md#lvm-commands-do-not-complete).`,
+  },
   Lost: {
     type: "Warning",
     meaning: "Its logical volume is missing: [repair](../guides/volume-repair.md#lost-volume).",

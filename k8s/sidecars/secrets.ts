@@ -27,7 +27,7 @@ export const secrets: Resource<Secret> = {
 /**
  * Reads the values of a secret, decoded; none when no secret is named.
  *
- * @throws {ApiError} with a remedy when reading is forbidden
+ * @throws {ApiError} with a remedy when reading is forbidden, or there is no such secret
  */
 export async function readSecret(
   client: ApiClient,
@@ -36,22 +36,23 @@ export async function readSecret(
 ): Promise<Record<string, string>> {
   if (reference === undefined) return {};
   const { data = {} } = await client.get(secrets, reference, options).catch((error) => {
-    throw isForbidden(error) ? withRemedy(error, reference) : error;
+    throw error instanceof ApiError ? withRemedy(error, reference) : error;
   });
   const decodeBase64 = (base64: string) =>
     new TextDecoder().decode(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
   return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, decodeBase64(value)]));
 }
 
-function isForbidden(error: unknown): error is ApiError {
-  return error instanceof ApiError && error.status === 403;
-}
-
 function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiError {
   const { status, reason, message } = cause;
-  return new ApiError(
-    `${message}. A class names this secret, but the controller may not read it: allow it to get ${name} by a Role in ` +
-      `namespace ${namespace} (docs/explanation/security.md, "Secrets"), or remove it from the class, since the driver uses none`,
-    { status, reason, cause },
-  );
+  const remedy = status === 403
+    ? `the controller may not read it: allow it to get ${name} by a Role in namespace ${namespace} ` +
+      '(docs/explanation/security.md, "Secrets"), or'
+    : status === 404
+    ? `it does not exist: create ${name} in namespace ${namespace}, or`
+    : undefined;
+  if (remedy === undefined) return cause;
+  const text =
+    `${message}. A class names this secret, but ${remedy} remove it from the class, since the driver uses none`;
+  return new ApiError(text, { status, reason, cause });
 }

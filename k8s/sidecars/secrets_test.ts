@@ -30,7 +30,7 @@ Deno.test("readSecret() reads only the named secret, and sends no request if non
   ]);
 });
 
-Deno.test("readSecret() names the remedy when it is forbidden, and passes on that the secret does not exist", async () => {
+Deno.test("readSecret() names the remedy when it is forbidden, and when it does not exist", async () => {
   await using s = scene();
   const missing = await assertRejects(() => readSecret(s.client, KEY, { signal }));
   assert(isNotFound(missing) && !missing.message.includes("Role"));
