@@ -214,7 +214,7 @@ function agentProblems({ name, ready, agent, seen }: NodeView): Problem[] {
   const isDown = ready === false;
   return [{
     severity: "error",
-    reason: agent === "Silent" ? "AgentSilent" : "AgentNotReported",
+    reason: agent === "NotReported" ? "AgentNotReported" : isDown ? "NodeDown" : "AgentSilent",
     object: `node/${name}`,
     message: agent === "NotReported"
       ? "its agent has not reported yet"
@@ -224,7 +224,8 @@ function agentProblems({ name, ready, agent, seen }: NodeView): Problem[] {
     ...(seen !== undefined && { since: seen }),
     remedy: isDown
       ? "Wait for the node. If it is gone for good: kubectl denolith forget-node " + name
-      : "Read the log of the agent's pod. Until the agent reports, its node gets no new volumes.",
+      : `kubectl denolith doctor ${name} shows whether LVM waits for a disk. If it gets no answer, read the log of the agent's ` +
+        "pod. Until the agent reports, its node gets no new volumes.",
     runbook: isDown ? "nodes-and-controllers.md#node-does-not-come-back" : "nodes-and-controllers.md#reconcile-failing",
   }];
 }
