@@ -36,8 +36,8 @@ export function conditionSections(): string {
       ([kind, conditions]) => {
         const rows = Object.entries(conditions).flatMap(([type, reasons]) =>
           Object.entries(reasons).map((
-            [reason, { status, meaning }],
-          ) => [code(type), code(status), code(reason), meaning])
+            [reason, { status, meaning, remedy }],
+          ) => [code(type), code(status), code(reason), remedy === undefined ? meaning : `${meaning} ${remedy}`])
         );
         return `## Conditions of ${kind}s\n\n${
           table(["Condition", "Status", "Reason", "Meaning, and what to do"], rows)

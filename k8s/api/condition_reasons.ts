@@ -14,8 +14,10 @@ import type { LimitsReason } from "../../lvm/staging/cgroups.ts";
 export interface ReasonDescription {
   /** Status of the condition with this reason. */
   readonly status: "True" | "False";
-  /** The meaning of the reason, and the remedy, in Markdown; links are relative to docs/reference. */
+  /** The meaning of the reason, in Markdown; links are relative to docs/reference. */
   readonly meaning: string;
+  /** What to do, in a sentence without markup; absent where nothing is wrong, or the meaning says it. */
+  readonly remedy?: string;
 }
 
 /** The reasons of a condition. */
@@ -26,12 +28,20 @@ const GROUP_REASONS = {
   PhysicalVolumesPresent: { status: "True", meaning: "The volume group has all its physical volumes." },
   PhysicalVolumesMissing: {
     status: "False",
-    meaning: "A physical volume of the volume group is missing. `denolith doctor` on the node names it.",
+    meaning: "A physical volume of the volume group is missing. `denolith doctor` on the node names it: " +
+      "[runbook](../guides/runbooks/storage.md#missing-physical-volume).",
+    remedy: "Attach the disk again, or remove it from the volume group. See kubectl denolith doctor NODE.",
   },
-  VolumeGroupReadOnly: { status: "False", meaning: "The volume group is read-only or exported." },
+  VolumeGroupReadOnly: {
+    status: "False",
+    meaning: "The volume group is read-only or exported.",
+    remedy: "LVM changes nothing in it. kubectl denolith doctor NODE names the remedy.",
+  },
   VolumeGroupUnresponsive: {
     status: "False",
-    meaning: "The disks of the volume group do not respond, or LVM cannot read it.",
+    meaning: "The disks of the volume group do not respond, or LVM cannot read it: " +
+      "[runbook](../guides/runbooks/nodes-and-controllers.md#lvm-commands-do-not-complete).",
+    remedy: "Find the disk with kubectl denolith doctor NODE, and dmesg on the node.",
   },
 } as const satisfies Reasons;
 
@@ -47,24 +57,29 @@ export const VOLUME_CONDITIONS = {
       status: "False",
       meaning: "A physical volume with data of the volume is missing, and the volume is not redundant: " +
         "[runbook](../guides/runbooks/storage.md#missing-physical-volume).",
+      remedy: "Attach the disk again. If it is lost, so is the data on it: restore it from a backup.",
     },
     ThinPoolNearFull: {
       status: "False",
       meaning: "Its thin pool is nearly full: [runbook](../guides/runbooks/storage.md#thin-pool-near-full).",
+      remedy: "Extend the pool, or add a disk to its volume group. Deleted volumes and fstrim free space, too.",
     },
     ThinPoolFull: {
       status: "False",
       meaning: "Its thin pool is full: [runbook](../guides/runbooks/storage.md#thin-pool-near-full).",
+      remedy: "Extend the pool, or add a disk to its volume group. Then restart pods whose filesystems are read-only.",
     },
     ThinPoolDamaged: {
       status: "False",
       meaning:
         "The metadata of its thin pool needs repair: [runbook](../guides/runbooks/storage.md#thin-pool-near-full).",
+      remedy: "Stop the pods that use the pool, and have LVM check its metadata, as the runbook describes.",
     },
     FilesystemReadOnly: {
       status: "False",
       meaning: "The kernel made its filesystem read-only after an error: " +
         "[runbook](../guides/runbooks/storage.md#filesystem-read-only).",
+      remedy: "Read the cause in dmesg on the node, and then delete the pods: the next mount checks the filesystem.",
     },
   } satisfies Reasons<
     Exclude<HealthReason, RedundancyState | "Lost" | "ForeignData" | "NodeNotFound"> | "PhysicalVolumesPresent"
@@ -95,28 +110,41 @@ export const VOLUME_CONDITIONS = {
     InSync: { status: "True", meaning: "It survives the loss of a disk." },
     Mismatches: {
       status: "True",
-      meaning: "The last check (`lvchange --syncaction check`) found RAID images that differ.",
+      meaning: "The last check (`lvchange --syncaction check`) found RAID images that differ: " +
+        "[runbook](../guides/runbooks/storage.md#degraded-raid-volume).",
+      remedy:
+        "Compare the data with a backup before you let LVM make the images equal: it does not know which is right.",
     },
-    Rebuilding: { status: "False", meaning: "Its RAID images are being synchronized. Wait." },
+    Rebuilding: {
+      status: "False",
+      meaning: "Its RAID images are being synchronized: " +
+        "[runbook](../guides/runbooks/storage.md#degraded-raid-volume).",
+      remedy: "Wait. It takes as long as a copy of the volume.",
+    },
     Degraded: {
       status: "False",
       meaning:
         "It works without a missing physical volume: [runbook](../guides/runbooks/storage.md#degraded-raid-volume).",
+      remedy: "Attach the disk again and refresh the volume, or add another disk and repair the volume.",
     },
     RefreshNeeded: {
       status: "False",
       meaning: "It works without a physical volume that is present: " +
         "[runbook](../guides/runbooks/storage.md#degraded-raid-volume).",
+      remedy: "If the disk is sound: lvchange --refresh on the node. If not, move the volume to another disk.",
     },
     SharedPhysicalVolume: {
       status: "False",
       meaning: "Several of its RAID images are on one physical volume, because it was extended or changed by hand: " +
         "[runbook](../guides/runbooks/storage.md#degraded-raid-volume).",
+      remedy: "Move one of the images to a disk of its own: lvconvert --replace on the node.",
     },
     RaidFailed: {
       status: "False",
       meaning: "More physical volumes are missing than it tolerates: " +
         "[runbook](../guides/runbooks/storage.md#degraded-raid-volume).",
+      remedy:
+        "Attach the missing disks again: the volume cannot be mounted before. If they are lost, restore a backup.",
     },
   } satisfies Reasons<RedundancyState>,
 } as const satisfies Readonly<Record<string, Reasons>>;
@@ -125,7 +153,12 @@ export const VOLUME_CONDITIONS = {
 export const SNAPSHOT_CONDITIONS = {
   Ready: {
     Created: { status: "True", meaning: "The snapshot exists." },
-    Overflowed: { status: "False", meaning: "Its COW space was too small and its content is lost. Delete it." },
+    Overflowed: {
+      status: "False",
+      meaning: "Its COW space was too small and its content is lost: " +
+        "[runbook](../guides/runbooks/storage.md#snapshot-near-full).",
+      remedy: "Delete it: it still slows down its volume. A larger snapSize prevents it.",
+    },
     Lost: {
       status: "False",
       meaning: "Its logical volume is missing, was replaced, or was split off its volume.",
@@ -142,8 +175,14 @@ export const SNAPSHOT_CONDITIONS = {
       status: "False",
       meaning: "80 % of its COW space are used, and its volume group has no free space to extend it: " +
         "[runbook](../guides/runbooks/storage.md#snapshot-near-full).",
+      remedy: "Free space in the volume group, or delete snapshots. The agent then extends the COW space by itself.",
     },
-    Overflowed: { status: "False", meaning: "Its COW space was too small and its content is lost. Delete it." },
+    Overflowed: {
+      status: "False",
+      meaning: "Its COW space was too small and its content is lost: " +
+        "[runbook](../guides/runbooks/storage.md#snapshot-near-full).",
+      remedy: "Delete it: it still slows down its volume. A larger snapSize prevents it.",
+    },
   },
 } as const satisfies Readonly<Record<string, Reasons>>;
 
@@ -151,7 +190,11 @@ export const SNAPSHOT_CONDITIONS = {
 export const NODE_CONDITIONS = {
   Orphans: {
     NoOrphans: { status: "False", meaning: "Each logical volume of the driver has its object." },
-    OrphansFound: { status: "True", meaning: "Some have none: [orphans](../guides/orphans.md)." },
+    OrphansFound: {
+      status: "True",
+      meaning: "Some have none: [orphans](../guides/orphans.md).",
+      remedy: "kubectl denolith orphans lists them. Use their data again, or remove them.",
+    },
   },
   PhysicalVolumesMissing: {
     PhysicalVolumesPresent: { status: "False", meaning: "LVM finds all physical volumes of the volume groups." },
@@ -159,6 +202,7 @@ export const NODE_CONDITIONS = {
       status: "True",
       meaning: "LVM does not find some. The message names the volume groups and the UUIDs: " +
         "[runbook](../guides/runbooks/storage.md#missing-physical-volume).",
+      remedy: "Attach the disk again, or remove it from the volume group. See kubectl denolith doctor NODE.",
     },
   },
   ThinPoolsNearFull: {
@@ -167,11 +211,13 @@ export const NODE_CONDITIONS = {
       status: "True",
       meaning: "A thin pool is nearly full. The message names it: " +
         "[runbook](../guides/runbooks/storage.md#thin-pool-near-full).",
+      remedy: "Extend the pool, or add a disk to its volume group. Deleted volumes and fstrim free space, too.",
     },
     ThinPoolFull: {
       status: "True",
       meaning: "A thin pool is full or damaged. The message names it: " +
         "[runbook](../guides/runbooks/storage.md#thin-pool-near-full).",
+      remedy: "Extend the pool, or add a disk to its volume group. Then restart pods whose filesystems are read-only.",
     },
   },
 } as const satisfies Readonly<Record<string, Reasons>>;

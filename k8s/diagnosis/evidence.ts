@@ -47,16 +47,24 @@ export interface MessageSource {
   readonly since?: string | undefined;
   /** How bad it is; an error by default. */
   readonly severity?: Severity;
+  /** What to do when the runbooks do not describe the message. */
+  readonly remedy?: string;
 }
 
+/** What to do of a message that the runbooks do not describe. */
+const DEFAULT_REMEDY =
+  "The message says what was tried. It is tried again; the logs of the controller and of the node's agent " +
+  "say more.";
+
 /** Returns the problem that a message tells about, with what the runbooks say of it. */
-export function messageProblem(message: string, { chapter, object, reason, since, severity }: MessageSource): Problem {
+export function messageProblem(message: string, source: MessageSource): Problem {
+  const { chapter, object, reason, since, severity, remedy = DEFAULT_REMEDY } = source;
   const symptom = symptomOf(chapter, message);
   return {
     severity: symptom?.isWait === true ? "info" : severity ?? "error",
     ...{ reason: symptom?.reason ?? reason, object, message },
     ...(since !== undefined && since !== "" && { since }),
-    ...(symptom && { remedy: symptom.remedy }),
+    remedy: symptom?.remedy ?? remedy,
     runbook: SYMPTOM_CHAPTERS[chapter],
   };
 }
@@ -81,9 +89,36 @@ export function isHeld(lease: Lease | undefined, now: Date): boolean {
   return now.getTime() - Date.parse(renewTime ?? "") < durationMs + CLOCK_SKEW_MS;
 }
 
-/** Returns the problem that no controller holds the Lease of what should do the work. */
-export function noControllerProblem(object: string, lease: Lease | undefined, what: string): Problem {
-  const { holderIdentity, renewTime } = lease?.spec ?? {};
+/** The time within which a component says again what it waits for, or why it fails, in milliseconds. */
+export const MAX_RETRY_MS = 360_000;
+
+/**
+ * Returns for what the agent waits, while LVM does not respond: it says so in an event of the LVMVolume or LVMSnapshot, again at
+ * each attempt.
+ */
+export function waitProblems(
+  events: readonly Event[],
+  now: Date,
+  source: Omit<MessageSource, "reason" | "since">,
+): Problem[] {
+  const last = lastEvent(events, "Waiting");
+  if (last === undefined || now.getTime() - Date.parse(timeOfEvent(last)) > MAX_RETRY_MS) return [];
+  return [
+    eventProblem(last, { ...source, remedy: "LVM does not answer the agent. See kubectl denolith doctor NODE." }),
+  ];
+}
+
+/**
+ * Returns the problem that no controller holds the Lease of what should do the work.
+ *
+ * @param since since when it is to be done (RFC 3339), where the Lease does not tell
+ */
+export function noControllerProblem(
+  object: string,
+  lease: Lease | undefined,
+  { what, since }: { readonly what: string; readonly since?: string | undefined },
+): Problem {
+  const { holderIdentity, renewTime = since } = lease?.spec ?? {};
   return {
     ...{ severity: "error", reason: "NoController", object },
     message: holderIdentity
@@ -155,7 +190,9 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
     since: new Date(seenMs).toISOString(),
     remedy: isDown
       ? `Wait for the node. If it is gone for good: kubectl denolith forget-node ${nodeName}`
-      : "Read the log of the node's agent, and restart it.",
+      : "kubectl denolith doctor " + nodeName +
+        " shows whether LVM waits for a disk. If it gets no answer, read the log of the " +
+        "node's agent, and restart it.",
     runbook: "nodes-and-controllers.md#node-does-not-come-back",
   }];
 }

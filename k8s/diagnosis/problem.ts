@@ -48,13 +48,14 @@ export function conditionProblem(
   about: { readonly object: string; readonly severity: Severity },
   reasons: Readonly<Record<string, ReasonDescription>> = {},
 ): Problem {
-  const meaning = reasons[reason]?.meaning;
+  const { meaning, remedy = meaning && plainText(meaning) } = reasons[reason] ?? {};
   return {
     ...about,
     reason: reason || type,
     message,
     ...(lastTransitionTime !== undefined && { since: lastTransitionTime }),
-    ...(meaning !== undefined && { remedy: plainText(meaning), ...linkOf(meaning) }),
+    ...(remedy !== undefined && { remedy }),
+    ...(meaning !== undefined && linkOf(meaning)),
   };
 }
 

@@ -33,13 +33,45 @@ export const SYMPTOM_CHAPTERS: Readonly<Record<SymptomChapter, string>> = {
 const AGENT_DOES_NOT_ANSWER: Symptom = {
   reason: "AgentDoesNotAnswer",
   quotes: ["the agent of node … has not answered within … s"],
-  remedy: "Read the log of the node's agent, and run denolith doctor on the node. The request is repeated.",
+  remedy:
+    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, the agent is down: read its " +
+    "log. The request is repeated.",
 };
 
 const AGENT_SILENT: Symptom = {
   reason: "AgentSilent",
-  quotes: ["the agent of node … has not reported for minutes; see its log"],
-  remedy: "Restart the agent of the node. Until it reports, the node gets no new volumes.",
+  quotes: [
+    "the agent of node … has not reported for minutes; see its log",
+    "the agents of nodes … have not reported for minutes; see their logs",
+  ],
+  remedy:
+    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, restart the agent. Until it " +
+    "reports, the node gets no new volumes.",
+};
+
+const VOLUME_GROUP_UNRESPONSIVE: Symptom = {
+  reason: "VolumeGroupUnresponsive",
+  quotes: ["volume group … does not respond; look for a disk among …"],
+  remedy: "LVM waits for a disk. Find it with kubectl denolith doctor NODE, and dmesg on the node.",
+};
+
+const VOLUME_GROUP_UNREADABLE: Symptom = {
+  reason: "VolumeGroupUnreadable",
+  quotes: ["volume group … cannot be read: …; look at its disks … (dmesg)"],
+  remedy: "LVM does not find the volume group on its disks, or refuses to read it. See kubectl denolith doctor NODE.",
+};
+
+/** What LVM says when the metadata of a volume group does not fit (LVM 2.03, lib/format_text/format-text.c). */
+const METADATA_AREA_FULL: Symptom = {
+  reason: "MetadataAreaFull",
+  quotes: ["too large for circular buffer"],
+  remedy: "The metadata area of the volume group is full. Add a disk with a larger one: vgextend --metadatasize 16m.",
+};
+
+const NO_SUCH_SECRET: Symptom = {
+  reason: "NoSuchSecret",
+  quotes: ["A class names this secret, but it does not exist"],
+  remedy: "Remove the secret from the class, since the driver needs none, or create it.",
 };
 
 const SECRET_FORBIDDEN: Symptom = {
@@ -69,24 +101,27 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
       quotes: ["not enough free space in … (… of its physical volumes are missing)"],
       remedy: "Attach the missing disk, or remove it from the volume group: until then LVM creates nothing in it.",
     },
-    {
-      reason: "VolumeGroupUnresponsive",
-      quotes: ["not enough free space in … (it does not respond)"],
-      remedy: "LVM waits for a disk of the volume group. Find it with denolith doctor and dmesg on the node.",
-    },
-    {
-      reason: "VolumeGroupUnreadable",
-      quotes: ["not enough free space in … (it cannot be read: …)"],
-      remedy: "LVM does not find the volume group on its disks. Run denolith doctor on the node.",
-    },
+    VOLUME_GROUP_UNRESPONSIVE,
+    VOLUME_GROUP_UNREADABLE,
     {
       reason: "VolumeGroupReadOnly",
       quotes: ["not enough free space in … (read-only or exported)"],
       remedy: "The volume group accepts no changes. Run denolith doctor on the node, which names the remedy.",
     },
+    METADATA_AREA_FULL,
+    {
+      reason: "SizeUnsuitable",
+      quotes: ["not enough free space in … (no number of its extents of … is in the requested range)"],
+      remedy: "A size is a multiple of the volume group's extents. Request another size, or a range that has one.",
+    },
+    {
+      reason: "VolumeGroupAmbiguous",
+      quotes: ["not enough free space in … (several volume groups have this name)"],
+      remedy: "Rename one of the volume groups on the node, by its UUID: vgrename(8).",
+    },
     {
       reason: "NoSpace",
-      quotes: ["not enough free space in … (… free)"],
+      quotes: ["not enough free space in … (… free"],
       remedy: "Free space in the volume group, add a disk to it, or correct the class, if it names the wrong one.",
     },
     {
@@ -137,16 +172,20 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
     {
       reason: "SourceNotReady",
-      quotes: ["dataSource: … is not bound yet", "… is not ready yet", "…: does not exist"],
+      quotes: ["dataSource: … is not bound yet", "… is not ready yet", "…: does not exist", "… has no handle yet"],
       remedy: "Wait for the source of the claim, or create it. The request is repeated.",
       isWait: true,
     },
     {
       reason: "SourceOnOtherNode",
-      quotes: ["…: the source is on node …, and volumes from it are created there"],
+      quotes: [
+        "…: the source is on node …, and volumes from it are created there",
+        "the source of the volume is on node …, and the volume is created there",
+      ],
       remedy: "The scheduler chooses again. Bind the pod to the source's node, or use a class with Immediate.",
     },
     SECRET_FORBIDDEN,
+    NO_SUCH_SECRET,
   ],
   expansion: [
     {
@@ -161,6 +200,8 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
     AGENT_DOES_NOT_ANSWER,
     AGENT_SILENT,
+    VOLUME_GROUP_UNRESPONSIVE,
+    VOLUME_GROUP_UNREADABLE,
     {
       reason: "NoSpace",
       quotes: ["not enough free space", "Insufficient free space", "does not fit"],
@@ -217,12 +258,15 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
     AGENT_DOES_NOT_ANSWER,
     AGENT_SILENT,
+    VOLUME_GROUP_UNRESPONSIVE,
+    VOLUME_GROUP_UNREADABLE,
     {
       reason: "NoSuchSnapshot",
       quotes: ["looking for snapshot …: … has none of that handle"],
       remedy: "The id in source.snapshotHandle is wrong, or the snapshot is gone: see kubectl denolith snapshots.",
     },
     SECRET_FORBIDDEN,
+    NO_SUCH_SECRET,
   ],
   mount: [
     {
@@ -257,16 +301,8 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
       quotes: ["e2fsck …: exit …"],
       remedy: "Run e2fsck -f on the node while no pod uses the volume. The pod then starts by itself.",
     },
-    {
-      reason: "VolumeGroupUnresponsive",
-      quotes: ["volume group … does not respond; look for a disk among …"],
-      remedy: "LVM waits for a disk. Find it with denolith doctor and dmesg on the node.",
-    },
-    {
-      reason: "VolumeGroupUnreadable",
-      quotes: ["volume group … cannot be read: …; look at its disks … (dmesg)"],
-      remedy: "LVM does not find the volume group on its disks. Run denolith doctor on the node.",
-    },
+    VOLUME_GROUP_UNRESPONSIVE,
+    VOLUME_GROUP_UNREADABLE,
     {
       reason: "WrongMkfsOptions",
       quotes: ["… created …, but … was requested, and it would not be mounted as that again; …"],
@@ -296,6 +332,8 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
     AGENT_DOES_NOT_ANSWER,
     AGENT_SILENT,
+    VOLUME_GROUP_UNRESPONSIVE,
+    VOLUME_GROUP_UNREADABLE,
     {
       reason: "DeletedByOthers",
       quotes: ["its … was deleted, but not by the driver"],

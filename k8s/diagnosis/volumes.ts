@@ -145,8 +145,19 @@ const PROBLEM_CONDITIONS: Readonly<Record<string, Severity>> = {
   IOLimitsApplied: "warning",
 };
 
-/** Reasons of these conditions that end by themselves. */
-const WAITING_REASONS: readonly string[] = ["Rebuilding"];
+/** Reasons that are problems, though the condition is True. */
+const PROBLEM_REASONS: readonly string[] = ["Mismatches"];
+
+/** The severity of reasons that are not as bad as their conditions, or worse. */
+const REASON_SEVERITIES: Readonly<Record<string, Severity>> = {
+  Rebuilding: "info",
+  PhysicalVolumesMissing: "warning",
+  VolumeGroupReadOnly: "warning",
+  ThinPoolNearFull: "warning",
+  SnapshotNearFull: "warning",
+  SnapshotCannotExtend: "warning",
+  RaidFailed: "error",
+};
 
 /** Returns the problems that the agent reports of a volume: its own words. */
 export function volumeProblems(volume: LvmVolume, object: string): Problem[] {
@@ -158,6 +169,13 @@ export function snapshotProblems(snapshot: LvmSnapshot, object: string): Problem
   return managedProblems(snapshot, object, SNAPSHOT_CONDITIONS);
 }
 
+/** Reasons that all volumes of a volume group share. What is wrong with the volume itself comes before them. */
+const GROUP_REASONS: readonly string[] = ["PhysicalVolumesMissing", "VolumeGroupReadOnly"];
+
+function compareCauses(a: { readonly reason: string }, b: { readonly reason: string }): number {
+  return Number(GROUP_REASONS.includes(a.reason)) - Number(GROUP_REASONS.includes(b.reason));
+}
+
 function managedProblems(
   one: AgentManaged<AgentManagedStatus>,
   object: string,
@@ -165,12 +183,12 @@ function managedProblems(
 ): Problem[] {
   const { metadata: { annotations }, status } = one;
   const forgotten = annotations?.[FORGOTTEN_ANNOTATION];
-  const conditions = conditionsOf(one).filter(({ type, status }) =>
-    status === "False" && PROBLEM_CONDITIONS[type] !== undefined
+  const conditions = conditionsOf(one).filter(({ type, status, reason }) =>
+    PROBLEM_CONDITIONS[type] !== undefined && (status === "False" || PROBLEM_REASONS.includes(reason))
   );
-  const problems = conditions.map((condition): Problem => {
+  const problems = conditions.sort(compareCauses).map((condition): Problem => {
     const { type, reason } = condition;
-    const severity = WAITING_REASONS.includes(reason) ? "info" : PROBLEM_CONDITIONS[type]!;
+    const severity = REASON_SEVERITIES[reason] ?? PROBLEM_CONDITIONS[type]!;
     const problem = conditionProblem(condition, { object, severity }, descriptions[type]);
     if (type !== "Ready" || reason !== "Lost") return problem;
     return {

@@ -20,6 +20,7 @@ import {
   noControllerProblem,
   schedulingOf,
   timeOfEvent,
+  waitProblems,
 } from "./evidence.ts";
 import { conditionOf, isUnread, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
@@ -35,7 +36,7 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
   if (volume === undefined) {
     return [...missingVolume(state, object), ...expansion, ...modification, ...podProblems(state)];
   }
-  const reported = volumeProblems(volume, object).map((problem) => limitsProblem(problem));
+  const reported = volumeProblems(volume, object).map((problem) => describedProblem(problem, state));
   const isKnown = ({ message }: Problem) => expansion.some((one) => one.message.includes(message));
   const isLost = reported.some(({ reason }) => reason === "Lost" || reason === "NodeForgotten");
   const problems = [
@@ -70,18 +71,34 @@ function missingVolume(state: ClaimState, object: string): Problem[] {
   }];
 }
 
-/** Adds what the runbooks say of IO limits that do not apply. */
-function limitsProblem(problem: Problem): Problem {
-  const symptom = symptomOf("limits", problem.message);
-  if (symptom === undefined) return problem;
-  return { ...problem, reason: symptom.reason, remedy: symptom.remedy, runbook: SYMPTOM_CHAPTERS.limits };
+/** Adds what the runbooks say of IO limits that do not apply, and of an object that somebody else deleted. */
+function describedProblem(problem: Problem, { volumeEvents }: ClaimState): Problem {
+  const reported = lastEvent(volumeEvents.filter(({ message }) => message === problem.message), "Failed");
+  const since = problem.since ?? reported?.firstTimestamp ?? (reported && timeOfEvent(reported));
+  for (const chapter of ["limits", "terminating"] as const) {
+    const symptom = symptomOf(chapter, problem.message);
+    if (symptom === undefined) continue;
+    return {
+      ...{ ...problem, reason: symptom.reason, remedy: symptom.remedy, runbook: SYMPTOM_CHAPTERS[chapter] },
+      ...(since !== undefined && { since }),
+    };
+  }
+  return problem;
+}
+
+/** A condition of a claim. */
+interface ClaimCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly message?: string;
+  readonly lastTransitionTime?: string;
 }
 
 /** Returns why a claim does not have the size that it requests. */
 function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, object: string): Problem[] {
   const { resizerLease, now, pods } = state;
   const runbook = SYMPTOM_CHAPTERS.expansion;
-  const conditions = (claim.status?.conditions ?? []) as { type: string; status: string; message?: string }[];
+  const conditions = (claim.status?.conditions ?? []) as ClaimCondition[];
   const condition = (type: string) => conditions.find((one) => one.type === type && one.status === "True");
   const pending = condition("FileSystemResizePending");
   const failed = lastFailure(
@@ -89,12 +106,15 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
     "VolumeResizeFailed",
     ...["VolumeResizeSuccessful", "FileSystemResizeRequired", "FileSystemResizeSuccessful"],
   );
-  const onNode = condition("NodeResizeError")?.message ??
-    lastFailure(state.podEvents, "VolumeResizeFailed", "FileSystemResizeSuccessful")?.message;
-  if (onNode !== undefined) {
+  const onNode = condition("NodeResizeError");
+  const onNodeEvent = lastFailure(state.podEvents, "VolumeResizeFailed", "FileSystemResizeSuccessful");
+  const said = onNode?.message ?? onNodeEvent?.message;
+  if (said !== undefined) {
+    const since = onNode?.lastTransitionTime ?? onNodeEvent?.firstTimestamp ??
+      (onNodeEvent && timeOfEvent(onNodeEvent));
     return [{
-      ...{ severity: "error", reason: "NodeResizeFailed", object, runbook },
-      message: `resizing the filesystem failed on the node: ${onNode}`,
+      ...{ severity: "error", reason: "NodeResizeFailed", object, runbook, ...(since !== undefined && { since }) },
+      message: `resizing the filesystem failed on the node: ${said}`,
       remedy: "Read the message and the log of the node's agent. The filesystem is unchanged.",
     }];
   }
@@ -106,6 +126,7 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
       remedy: isUsed ? "Wait: kubelet resizes it within minutes." : "Start a pod that uses the claim.",
     }];
   }
+  const waits = waitProblems(state.volumeEvents, now, { chapter: "expansion", object });
   const isInfeasible = claim.status?.allocatedResourceStatuses?.["storage"] === "ControllerResizeInfeasible";
   const message = failed?.message ?? condition("ControllerResizeError")?.message;
   if (message !== undefined) {
@@ -114,10 +135,11 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
     const remedy = isInfeasible
       ? "Ask for less, down to the current size, or extend the volume group."
       : "Read the log of the controller, and of the node's agent. The request is repeated.";
-    return [{ remedy, ...messageProblem(message, { chapter: "expansion", object, reason, since }) }];
+    return [...waits, messageProblem(message, { chapter: "expansion", object, reason, since, remedy })];
   }
+  if (waits.length > 0) return waits;
   if (!isHeld(resizerLease, now) && !isUnread(state, "leases")) {
-    return [noControllerProblem(object, resizerLease, "resizer")];
+    return [noControllerProblem(object, resizerLease, { what: "resizer" })];
   }
   return [{
     ...{ severity: "info", reason: "Resizing", object, runbook },

@@ -14,10 +14,12 @@ import {
   isHeld,
   isLive,
   lastEvent,
+  MAX_RETRY_MS,
   messageProblem,
   noControllerProblem,
   schedulingOf,
   timeOfEvent,
+  waitProblems,
 } from "./evidence.ts";
 import { isUnread, listText, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
@@ -40,10 +42,13 @@ export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim,
   if (storageClass?.provisioner === NO_PROVISIONER) return [staticProblem(claim, object)];
   const failed = lastEvent(state.claimEvents, "ProvisioningFailed");
   const problems = [
+    ...waitProblems(state.volumeEvents, state.now, { chapter: "pending", object }),
     ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "pending", object })]),
     ...volumeProblems(state, object, failed?.message),
     ...agentProblems(state),
-    ...(isProvisionerActive(state) ? [] : [noControllerProblem(object, state.provisionerLease, "provisioner")]),
+    ...(isProvisionerActive(state)
+      ? []
+      : [noControllerProblem(object, state.provisionerLease, { what: "provisioner", since })]),
   ];
   if (problems.length > 0) return problems;
   const announced = lastEvent(state.claimEvents, "Provisioning");
@@ -78,7 +83,7 @@ function namedVolumeProblem(state: ClaimState, claim: PersistentVolumeClaim, obj
   }
   if (refused !== undefined) {
     const remedy = "Create the claim again, as the PersistentVolume is: its class, access modes, size, and claimRef.";
-    return { remedy, ...eventProblem(refused, { chapter: "pending", object }) };
+    return eventProblem(refused, { chapter: "pending", object, remedy });
   }
   return {
     ...{ severity: "info", reason: "Binding", ...problem },
@@ -95,9 +100,6 @@ function staticProblem({ metadata: { creationTimestamp: since } }: PersistentVol
     remedy: "Create the PersistentVolume, or a claim with a class of the driver.",
   };
 }
-
-/** The time within which a provisioner that is active says something of a claim again, in milliseconds. */
-const MAX_RETRY_MS = 360_000;
 
 /** Reports whether a provisioner works, as far as that is known. An official sidecar may work without a Lease. */
 function isProvisionerActive({ claimEvents, provisionerLease, now, unread }: ClaimState): boolean {

@@ -14,8 +14,18 @@ import {
   volumeSnapshotContents,
   volumeSnapshots,
 } from "../api/snapshot_objects.ts";
+import { snapshotIdOf } from "../../lvm/ids.ts";
+import { snapshotNameOf } from "../snapshotter/snapshot_content.ts";
 import { EvidenceReader } from "./claim_state.ts";
-import { agentProblems, eventProblem, isHeld, lastEvent, messageProblem, noControllerProblem } from "./evidence.ts";
+import {
+  agentProblems,
+  eventProblem,
+  isHeld,
+  lastEvent,
+  messageProblem,
+  noControllerProblem,
+  waitProblems,
+} from "./evidence.ts";
 import { isUnread, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 import { snapshotProblems, stateOf } from "./volumes.ts";
@@ -37,6 +47,8 @@ export interface SnapshotState {
   readonly content?: VolumeSnapshotContent | undefined;
   /** The events about both. */
   readonly events: readonly Event[];
+  /** The events about its LVMSnapshot. */
+  readonly snapshotEvents: readonly Event[];
   /** Its LVMSnapshot. */
   readonly snapshot?: LvmSnapshot | undefined;
   /** The name of its node. */
@@ -69,23 +81,29 @@ export async function readSnapshotState(
     reader.leaseOf("csi-snapshotter", driver),
   ]);
   const content = findContent(contents, volumeSnapshot, { namespace, name });
-  const handle = content?.spec.driver === driver ? snapshotHandleOf(content) : undefined;
+  const handle = content?.spec.driver === driver ? snapshotHandleOf(content) ?? requestedHandleOf(content) : undefined;
   const [found, contentEvents] = await Promise.all([
     handle === undefined ? undefined : reader.get(lvmSnapshots, { name: handle }),
     reader.eventsAbout("VolumeSnapshotContent", content),
   ]);
   const snapshot = found?.spec.driverName === driver ? found : undefined;
   const nodeName = snapshot?.spec.nodeName;
-  const [node, lvmNode, agentLeases] = await Promise.all([
+  const [node, lvmNode, agentLeases, snapshotEvents] = await Promise.all([
     nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
     nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
     reader.agentLeasesOf(nodeName, driver),
+    reader.eventsAbout("LVMSnapshot", snapshot),
   ]);
   return {
     ...{ driver, now, key: `${namespace}/${name}`, volumeSnapshot, content, events: [...ownEvents, ...contentEvents] },
-    ...{ snapshot, nodeName, node, lvmNode, agentLeases, snapshotterLease },
+    ...{ snapshotEvents, snapshot, nodeName, node, lvmNode, agentLeases, snapshotterLease },
     unread: [...new Set(reader.unread)].sort(),
   };
+}
+
+/** Returns the handle of a snapshot that is being created, before its content has it. */
+function requestedHandleOf({ spec: { volumeSnapshotRef: { uid } } }: VolumeSnapshotContent): string | undefined {
+  return uid === undefined ? undefined : snapshotIdOf(snapshotNameOf(uid));
 }
 
 /** Returns the content of a VolumeSnapshot, and not one that an earlier VolumeSnapshot of the same name has left. */
@@ -153,6 +171,7 @@ function problemsOf(state: SnapshotState, object: string): Problem[] {
     : [];
   const reported = snapshot === undefined ? [] : snapshotProblems(snapshot, object);
   const problems = [
+    ...(isReady ? [] : waitProblems(state.snapshotEvents, state.now, { chapter: "snapshot", object })),
     ...causes,
     ...reported.filter(({ message }) => !causes.some((one) => message.includes(one.message))),
     ...agentProblems(state),
@@ -175,7 +194,7 @@ function waitingProblems(state: SnapshotState, object: string): Problem[] {
     }];
   }
   if (content !== undefined && !isHeld(snapshotterLease, now) && !isUnread(state, "leases")) {
-    return [noControllerProblem(object, snapshotterLease, "snapshotter")];
+    return [noControllerProblem(object, snapshotterLease, { what: "snapshotter", since })];
   }
   return [{
     ...{ severity: "info", reason: "Creating", ...problem },
@@ -214,7 +233,7 @@ function leftContentProblem({ metadata: { name }, spec: { deletionPolicy } }: Vo
   const object = `volumesnapshotcontent/${name}`;
   return deletionPolicy === "Retain"
     ? {
-      ...{ severity: "info", reason: "Retained", object },
+      ...{ severity: "info", reason: "Retained", object, runbook: RUNBOOK },
       message: "the VolumeSnapshot is gone, and its content stays with the snapshot, by its deletion policy Retain",
       remedy: "To remove the snapshot, set the policy to Delete, and delete the content.",
     }
@@ -240,7 +259,10 @@ function deletionProblems(
     }];
   }
   const failed = lastEvent(events, "SnapshotDeleteError");
-  const agents = agentProblems(state);
+  const agents = [
+    ...waitProblems(state.snapshotEvents, state.now, { chapter: "snapshot", object }),
+    ...agentProblems(state),
+  ];
   if (failed !== undefined) return [eventProblem(failed, { chapter: "snapshot", object }), ...agents];
   if (agents.length > 0) return agents;
   return [{

@@ -6,7 +6,15 @@
 
 import type { Event } from "../api/objects.ts";
 import type { ClaimState } from "./claim_state.ts";
-import { agentProblems, eventProblem, isLive, lastEvent, messageProblem, timeOfEvent } from "./evidence.ts";
+import {
+  agentProblems,
+  eventProblem,
+  isLive,
+  lastEvent,
+  messageProblem,
+  timeOfEvent,
+  waitProblems,
+} from "./evidence.ts";
 import { isUnread, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
 
@@ -77,7 +85,7 @@ function volumeProblems(state: ClaimState): Problem[] {
     : `lvmvolume/${volume.metadata.name}`;
   if (persistentVolume?.spec?.persistentVolumeReclaimPolicy === "Retain") {
     return [{
-      ...{ severity: "info", reason: "Retained", object },
+      ...{ severity: "info", reason: "Retained", object, runbook: RUNBOOK },
       message:
         `the claim is gone, and PersistentVolume ${persistentVolume.metadata.name} stays with its data, by its ` +
         "reclaim policy Retain",
@@ -90,7 +98,9 @@ function volumeProblems(state: ClaimState): Problem[] {
     volumeEvents.filter((event) => isSince(event, volume?.metadata.deletionTimestamp)),
     "Failed",
   );
+  const waits = waitProblems(volumeEvents, state.now, { chapter: "terminating", object });
   const problems = [
+    ...waits,
     ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "terminating", object })]),
     ...(error === undefined ? [] : [
       messageProblem(error.message, {

@@ -10,7 +10,7 @@ import { persistentVolumeClaims, pods } from "../../k8s/api/objects.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { machineWith, MiB } from "../fake/volume_cluster.ts";
-import { type ClaimFixture, WholeCluster } from "../fake/whole_cluster.ts";
+import { WholeCluster } from "../fake/whole_cluster.ts";
 
 interface Answer {
   readonly state: string;
@@ -38,28 +38,6 @@ async function setUp(options: { withController?: boolean } = {}) {
     },
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
-}
-
-const PENDING: [reason: string, message: RegExp, claim: ClaimFixture, parameters?: Record<string, string>][] = [
-  ["NoSpace", /not enough free space in data \(.* free\)/, { size: "1Gi" }],
-  ["NoSuchVolumeGroup", /none matches .*; there are /, { className: "odd" }, { volumeGroup: "gone" }],
-  ["UnknownParameter", /parameter .*: unknown; did you mean/, { className: "odd" }, { volumeGrup: "data" }],
-  ["NoSuchClass", /storageClassName "none": there is no such class/, { className: "none" }],
-  ["AccessModeUnsupported", /a node-local volume is for one node/, { spec: { accessModes: ["ReadWriteMany"] } }],
-  ["SourceNotReady", /: does not exist/, {
-    spec: { dataSource: { kind: "PersistentVolumeClaim", name: "missing" } },
-  }],
-];
-
-for (const [reason, message, claim, parameters] of PENDING) {
-  Deno.test(`why: a claim that stays Pending by ${reason}, by a controller and agents`, async () => {
-    await using s = await setUp();
-    s.cluster.addClass("odd", { volumeBindingMode: "Immediate", ...(parameters && { parameters }) });
-    s.cluster.addClaim(claim);
-    const { state, problems } = await s.waitFor(reason);
-    assertEquals(state, "Pending");
-    assertMatch(problems[0]!.message, message);
-  });
 }
 
 Deno.test("why: a claim whose volume group got free space is Bound, and nothing is wrong any more", async () => {
@@ -110,24 +88,6 @@ Deno.test("why: the scheduler chose a node that the class excludes, and chooses 
   const reasons = async () => (await s.why()).problems.map(({ reason }) => reason).join();
   // the event comes before the choice is withdrawn
   while (await reasons() !== "NodeExcludedByClass,NotScheduledYet") await new Promise((done) => setTimeout(done, 50));
-});
-
-Deno.test("why: no controller is active", async () => {
-  await using s = await setUp({ withController: false });
-  s.cluster.addClaim();
-  const { problems } = await s.waitFor("NoController");
-  assertMatch(problems[0]!.message, /nobody holds its Lease/);
-});
-
-Deno.test("why: a claim does not grow, since its volume group is full", async () => {
-  await using s = await setUp();
-  s.cluster.addClaim();
-  await s.waitFor(undefined);
-  const merge = { spec: { resources: { requests: { storage: "1Gi" } } } };
-  await s.cluster.agents.client.patch(persistentVolumeClaims, { namespace: "default", name: "data" }, { merge });
-  const { state, problems } = await s.waitFor("NoSpace");
-  assertEquals(state, "Bound");
-  assertMatch(problems[0]!.message, /free/);
 });
 
 Deno.test("why: a Lost volume, and its deletion", async () => {

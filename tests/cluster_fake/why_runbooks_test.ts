@@ -1,69 +1,15 @@
 /**
- * `kubectl denolith why` in each case of the troubleshooting pages: every symptom that they list is played, and the answer must
- * be the cause that they name.
+ * `kubectl denolith why` of each condition, and of objects that were lost or belong to others.
  *
  * @module
  */
 
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import { SNAPSHOT_CONDITIONS, VOLUME_CONDITIONS } from "../../k8s/api/condition_reasons.ts";
 import { FORGOTTEN_ANNOTATION, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { SYMPTOM_CHAPTERS } from "../../k8s/diagnosis/symptoms.ts";
 import { ClaimScene } from "../fake/claim_scene.ts";
-import { RUNBOOK_CASES } from "../fake/runbook_cases.ts";
-import { inlineCode } from "../meta/messages.ts";
-import { anchors } from "../meta/markdown.ts";
-import { runbookChapter } from "../meta/runbooks.ts";
 
 const DAY_AGO = new Date(Date.now() - 86_400_000);
-
-/** Returns the list items of a chapter that begin with bold text: that text, without markup. */
-function items(title: string): string[] {
-  return [...runbookChapter(title).matchAll(/^- \*\*([^]*?)\*\*/gm)].map(([, bold]) => bold!.replace(/\s+/g, " "));
-}
-
-/** Returns the messages that an item quotes, with values for `…`; none where it quotes none of the driver's. */
-function messagesOf(item: string): string[] {
-  const quotes = inlineCode(item).filter((quote) => / /.test(quote));
-  const values = ["data", "pvc-1", "n1", "7"];
-  return quotes.map((quote) => {
-    let index = 0;
-    return quote.replace(/…/g, () => values[index++ % values.length]!);
-  });
-}
-
-for (const [title, { cases, play, target }] of Object.entries(RUNBOOK_CASES)) {
-  Deno.test(`why: the test plays every case of the chapter "${title}"`, () => {
-    assertEquals(Object.keys(cases), items(title).map((item) => item.replaceAll("`", "")));
-  });
-
-  for (const item of items(title)) {
-    const one = cases[item.replaceAll("`", "")];
-    const messages = messagesOf(item);
-    for (const message of one?.play === undefined || messages.length > 0 ? messages : [""]) {
-      Deno.test(`why: ${title}: ${message || item.replaceAll("`", "")}`, async () => {
-        assert(one !== undefined, "the case has no row");
-        await using scene = new ClaimScene(one.options);
-        await (one.play ?? play)(scene, message);
-        const { problems } = await scene.why(target);
-        assertEquals(problems[0]?.reason, one.reason, JSON.stringify(problems, null, 2));
-        if (one.reason === undefined) return;
-        assert(problems[0]!.remedy !== undefined, "it says what to do");
-        const runbook = problems[0]!.runbook!;
-        const path = new URL(`../../docs/guides/runbooks/${runbook}`, import.meta.url);
-        if (path.hash !== "") assert(anchors(await Deno.readTextFile(path.pathname)).includes(path.hash), runbook);
-      });
-    }
-  }
-}
-
-Deno.test("why: each chapter that describes messages is played", () => {
-  const played = Object.keys(RUNBOOK_CASES).map((title) => title.toLowerCase().replaceAll(" ", "-"));
-  assertEquals(
-    Object.values(SYMPTOM_CHAPTERS).map((chapter) => chapter.split("#")[1]!).filter((one) => !played.includes(one)),
-    [],
-  );
-});
 
 const CONDITIONS = Object.entries(VOLUME_CONDITIONS).flatMap(([type, reasons]) =>
   Object.entries(reasons).filter(([, { status }]) => status === "False").map(([reason]) => [type, reason] as const)

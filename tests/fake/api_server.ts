@@ -38,6 +38,8 @@ export interface LoggedRequest {
 export interface Faults {
   /** Answers the next so many requests, other than pings, with this status. */
   refuse: { status: number; times: number; retryAfter?: number };
+  /** The plurals of kinds that nobody may read. */
+  readonly forbidden: Set<string>;
   /** Refuses the next so many replacements and patches as if someone else had been faster. */
   conflicts: number;
   /** Accepts watches and sends no events on them. */
@@ -64,7 +66,7 @@ export class FakeApiServer implements AsyncDisposable {
   readonly url: string;
   /** The failures that are switched on. */
   readonly faults: Faults = {
-    ...{ refuse: { status: 0, times: 0 }, conflicts: 0 },
+    ...{ refuse: { status: 0, times: 0 }, forbidden: new Set<string>(), conflicts: 0 },
     ...{ stalledWatches: false, unansweredWatches: false },
   };
   /** All requests so far. */
@@ -198,6 +200,10 @@ export class FakeApiServer implements AsyncDisposable {
     this.#checkPermission(request, path, query);
     try {
       this.#refuse(request);
+      const { resource } = parsePath(path);
+      if (request.method === "GET" && this.faults.forbidden.has(resource)) {
+        throw new StatusError(403, "Forbidden", `${resource} is forbidden: the user cannot read it`);
+      }
       if (this.faults.unansweredWatches && query.has("watch")) await waitForAbort(this.#abort.signal);
       const type = request.headers.get("content-type") ?? "";
       const metadataOnly = /;as=PartialObjectMetadata/.test(request.headers.get("accept") ?? "");

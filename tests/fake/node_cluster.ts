@@ -8,6 +8,7 @@
 import { parseGroupList } from "../../csi/group_list.ts";
 import { nodeHandlers } from "../../csi/node.ts";
 import { examine } from "../../lvm/doctor/doctor.ts";
+import { defined } from "../../lvm/defined.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
@@ -55,6 +56,8 @@ export interface ProcessOptions {
   mountRoots?: readonly string[];
   /** The path at which an agent finds cgroups. */
   cgroupRoot?: string;
+  /** The time within which an agent must find the cgroup of a pod, in milliseconds. */
+  limitGraceMs?: number;
   /** The time that a controller waits for a node's answer, in milliseconds. */
   waitMs?: number;
   /** The time by which a controller finds out that agents are silent. */
@@ -89,7 +92,7 @@ export class FakeAgent implements AsyncDisposable {
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
-    const { wrap = (client) => client, mountRoots = ["/mnt"], cgroupRoot } = options;
+    const { wrap = (client) => client, mountRoots = ["/mnt"], cgroupRoot, limitGraceMs: graceMs } = options;
     this.client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
     this.events = new EventRecorder(this.client, { component: DRIVER, instance: name, burst: 100 });
     const client = wrap(this.client);
@@ -107,7 +110,10 @@ export class FakeAgent implements AsyncDisposable {
         volume: (id) => recordedLvOf(volumeObjects.get(id)),
         snapshot: (id) => recordedLvOf(snapshotObjects.get(id)),
       },
-      limiting: nodeIoLimiterSettings({ cgroupRoot, objects: volumeObjects, reconciler: () => this.volumes }),
+      limiting: {
+        ...nodeIoLimiterSettings({ cgroupRoot, objects: volumeObjects, reconciler: () => this.volumes }),
+        ...defined({ graceMs }),
+      },
       scratch: mountRoots[0]!,
       listener: {
         onRemoved: onChange,

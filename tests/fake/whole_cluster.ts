@@ -19,9 +19,10 @@ import {
 import { volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
+import { type Clock, systemClock } from "../../lvm/clock.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { PROVISIONER_ANNOTATION } from "./control_plane.ts";
-import { DRIVER, FakeCluster, NAMESPACE } from "./node_cluster.ts";
+import { DRIVER, FakeCluster, NAMESPACE, type ProcessOptions } from "./node_cluster.ts";
 import { collectPrinted, flagsOf, httpPort, RunningSubcommand, SubcommandFolder } from "./subcommand.ts";
 import { secrets } from "../../k8s/sidecars/secrets.ts";
 import { bindVolumes } from "./volume_binder.ts";
@@ -40,19 +41,28 @@ export interface ClaimFixture {
   readonly annotations?: Record<string, string>;
 }
 
+/** Options of {@linkcode WholeCluster.start}. */
+export interface WholeClusterOptions extends Pick<ProcessOptions, "mountRoots" | "cgroupRoot" | "limitGraceMs"> {
+  /** Whether the driver's controller runs; yes, when absent. */
+  readonly withController?: boolean;
+  /** The time of the controller; that of the machine, when absent. */
+  readonly controllerClock?: Clock;
+}
+
 /** A whole cluster. */
 export class WholeCluster implements AsyncDisposable {
   readonly #end = new AbortController();
   readonly #disposables = new AsyncDisposableStack();
+  #controller: RunningSubcommand | undefined;
 
   private constructor(readonly agents: FakeCluster) {}
 
-  /** Starts a cluster whose nodes are the given machines. @param options `withController`: whether the driver's runs */
+  /** Starts a cluster whose nodes are the given machines. */
   static async start(
     machines: Record<string, Exec>,
-    { withController = true }: { withController?: boolean } = {},
+    { withController = true, controllerClock = systemClock, ...agentOptions }: WholeClusterOptions = {},
   ): Promise<WholeCluster> {
-    const agents = await FakeCluster.start(machines);
+    const agents = await FakeCluster.start(machines, agentOptions);
     const cluster = new WholeCluster(agents);
     const { api } = agents;
     for (const resource of [volumeSnapshots, volumeSnapshotContents, volumeSnapshotClasses, secrets]) {
@@ -71,7 +81,7 @@ export class WholeCluster implements AsyncDisposable {
     cluster.addClass("now", { volumeBindingMode: "Immediate" });
     cluster.addClass("later");
     cluster.#bind();
-    if (withController) await cluster.#startController();
+    if (withController) await cluster.#startController(controllerClock);
     return cluster;
   }
 
@@ -117,7 +127,12 @@ export class WholeCluster implements AsyncDisposable {
     });
   }
 
-  async #startController(): Promise<void> {
+  /** Ends the driver's controller. */
+  async stopController(): Promise<void> {
+    await this.#controller?.[Symbol.asyncDispose]();
+  }
+
+  async #startController(clock: Clock): Promise<void> {
     const folder = await SubcommandFolder.create(this.api.url);
     const printed = collectPrinted();
     const flags = flagsOf(
@@ -129,7 +144,9 @@ export class WholeCluster implements AsyncDisposable {
     const { startLogging } = await import("../../cli/logging.ts");
     await startLogging("info", "text");
     const isReady = () => httpPort(printed) !== undefined;
-    this.#disposables.use(await RunningSubcommand.start((end) => runController(flags, end), isReady));
+    this.#controller = this.#disposables.use(
+      await RunningSubcommand.start((end) => runController(flags, end, clock), isReady),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,0 +1,156 @@
+/**
+ * The cases of the chapter "Pod cannot mount its volume".
+ *
+ * @module
+ */
+
+import { persistentVolumes } from "../../../k8s/api/objects.ts";
+import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import type { ClaimFixture } from "../../fake/whole_cluster.ts";
+import { type Case, type Chapter, once, type Play } from "./case.ts";
+import type { Stage } from "./stage.ts";
+
+/** Starts a cluster of two volume groups with a claim in `data`, prepares it, and starts a pod. */
+function mounting(prepare: (stage: Stage) => unknown, claim: ClaimFixture = {}): Play {
+  return async (stage) => {
+    await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
+    await stage.bindClaim(claim);
+    await prepare(stage);
+    await stage.startPod();
+  };
+}
+
+/** Starts a pod, and ends it. */
+async function useOnce(stage: Stage): Promise<void> {
+  await stage.startPod();
+  await stage.endPod();
+}
+
+/** Starts a pod before the one that cannot start, whose volume is then used. */
+function second(prepare: (stage: Stage) => void, claim: ClaimFixture): Play {
+  return async (stage) => {
+    await stage.start();
+    prepare(stage);
+    await stage.bindClaim(claim);
+    await stage.startPod("first");
+    await stage.startPod();
+  };
+}
+
+/** Returns a case with one message. */
+function says(reason: string, quote: string, play: Play): Case {
+  return { reason, plays: { [quote]: play } };
+}
+
+/** Another filesystem than the driver has created. */
+const FOREIGN = [{ type: "xfs", uuid: "11111111-2222-3333-4444-555555555555" }];
+
+/** The cases of unexpected data, by what the page quotes. */
+export const UNEXPECTED_DATA: Readonly<Record<string, Play>> = {
+  "it holds …": mounting(({ lv }) => lv.content.signatures.push(...FOREIGN)),
+  "its first 4 KiB are not zeros, though it was never formatted": mounting(({ lv }) => lv.content.zeroHead = false),
+  "it should hold … with the UUID …, but holds …": mounting(async (stage) => {
+    await useOnce(stage);
+    stage.lv.content.signatures = FOREIGN;
+  }),
+};
+
+/** The chapter. */
+export const MOUNTS: Chapter = {
+  asks: ["why", "data"],
+  cases: {
+    "The pod has no node, and its event has had volume node affinity conflict": once("Unschedulable", async (stage) => {
+      await stage.start();
+      await stage.bindClaim();
+      stage.addUnschedulablePod("0/2 nodes are available: 1 node(s) had volume node affinity conflict.");
+    }),
+    "kubelet reports driver name lvm.denolith.dev not found in the list of registered CSI drivers": {
+      reason: "DriverNotRegistered",
+      plays: {
+        "driver name lvm.denolith.dev not found in the list of registered CSI drivers": async (stage) => {
+          await stage.start();
+          await stage.bindClaim();
+          stage.addPod({ spec: { nodeName: "n1" } });
+          const cause = "driver name lvm.denolith.dev not found in the list of registered CSI drivers";
+          const message = `MountVolume.MountDevice failed for volume "pv" : kubernetes.io/csi: ${cause}`;
+          stage.addEvent("FailedMount", message, "Pod", "web");
+        },
+      },
+    },
+    "Lost: … was the logical volume … in volume group …": says(
+      "Lost",
+      "Lost: … was the logical volume … in volume group …",
+      mounting((stage) => stage.machine.groups[0]!.lvs.splice(0)),
+    ),
+    "it holds …, it should hold … with the UUID …, but holds …": {
+      reason: "UnexpectedData",
+      plays: {
+        "it holds …": UNEXPECTED_DATA["it holds …"]!,
+        "it should hold … with the UUID …, but holds …":
+          UNEXPECTED_DATA["it should hold … with the UUID …, but holds …"]!,
+      },
+    },
+    "it was created with shared: no": says(
+      "NotShared",
+      "it was created with shared: no",
+      second(({ cluster }) => {
+        const parameters = { volumeGroup: "data", shared: "no" };
+        cluster.addClass("alone", { volumeBindingMode: "Immediate", parameters });
+      }, { className: "alone" }),
+    ),
+    "the access mode allows one target": says(
+      "UsedByAnotherPod",
+      "the access mode allows one target",
+      second(() => {}, { spec: { accessModes: ["ReadWriteOncePod"] } }),
+    ),
+    "mounting volume … as …: it was created for …": says(
+      "WrongFilesystemType",
+      "mounting volume … as …: it was created for …",
+      mounting(async (stage) => {
+        await useOnce(stage);
+        const { name } = stage.volume()!.metadata;
+        const at = { name, namespace: undefined };
+        stage.cluster.api.collection(persistentVolumes).patch({ spec: { csi: { fsType: "xfs" } } }, at);
+      }),
+    ),
+    "e2fsck …: exit …": says(
+      "FilesystemDamaged",
+      "e2fsck …: exit …",
+      mounting(async (stage) => {
+        await useOnce(stage);
+        stage.lv.content.checkStatus = 4;
+      }),
+    ),
+    "volume group … does not respond; look for a disk among …": says(
+      "VolumeGroupUnresponsive",
+      "volume group … does not respond; look for a disk among …",
+      mounting(({ machine }) => machine.hungPvs.set("/dev/vdb", Promise.withResolvers())),
+    ),
+    "volume group … cannot be read: …; look at its disks … (dmesg)": says(
+      "VolumeGroupUnreadable",
+      "volume group … cannot be read: …; look at its disks … (dmesg)",
+      mounting(({ machine }) => {
+        machine.hungPvs.set("/dev/vdc", Promise.withResolvers()); // LVM reads each group on its own then
+        machine.fault = ({ program, args }) =>
+          program === "lvm" && args.includes("data")
+            ? { code: 5, stdout: "", stderr: "  Cannot process volume group data" }
+            : undefined;
+      }),
+    ),
+    "… created …, but … was requested, and it would not be mounted as that again; …": says(
+      "WrongMkfsOptions",
+      "… created …, but … was requested, and it would not be mounted as that again; …",
+      mounting(({ machine }) => machine.host.mke2fsConf.set("ext4", [])),
+    ),
+    "LVM reported success, but … is not active (see volume_list in lvm.conf)": says(
+      "NotActive",
+      "LVM reported success, but … is not active (see volume_list in lvm.conf)",
+      mounting(async (stage) => {
+        await useOnce(stage);
+        stage.lv.active = false;
+        stage.machine.fault = ({ args }) =>
+          args.includes("--activate") ? { code: 0, stdout: "", stderr: "" } : undefined;
+      }),
+    ),
+  },
+};

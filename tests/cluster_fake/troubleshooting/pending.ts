@@ -1,0 +1,331 @@
+/**
+ * The cases of the chapter "Claim stays Pending".
+ *
+ * @module
+ */
+
+import { csiNodes, nodes, persistentVolumeClaims, persistentVolumes } from "../../../k8s/api/objects.ts";
+import { SELECTED_NODE_ANNOTATION } from "../../../k8s/provisioner/claim.ts";
+import { TOPOLOGY_KEY } from "../../../csi/topology.ts";
+import { DRIVER } from "../../fake/node_cluster.ts";
+import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { type Chapter, once, type Play } from "./case.ts";
+import type { Stage } from "./stage.ts";
+
+/** Starts a cluster in which something is wrong with the volume group `data`, and adds a claim. */
+function withGroup(change: (stage: Stage) => void): Play {
+  return async (stage) => {
+    await stage.start();
+    change(stage);
+    await stage.report();
+    stage.cluster.addClaim();
+  };
+}
+
+/** Starts a cluster, and adds a claim for which the scheduler chose a node. */
+function withSelectedNode(node: string, prepare: (stage: Stage) => void): Play {
+  return async (stage) => {
+    await stage.start({ machines: twoMachines() });
+    prepare(stage);
+    stage.cluster.addClaim({ className: "later", annotations: { [SELECTED_NODE_ANNOTATION]: node } });
+    stage.addPod();
+  };
+}
+
+/** Starts a cluster, and adds a claim of a class with these parameters. */
+function withParameters(parameters: Record<string, string>, prepare: (stage: Stage) => void = () => {}): Play {
+  return async (stage) => {
+    await stage.start();
+    prepare(stage);
+    stage.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters });
+    stage.cluster.addClaim({ className: "odd" });
+  };
+}
+
+/** Starts a cluster, and adds a claim with a source. */
+function withSource(dataSource: object, prepare: (stage: Stage) => void | Promise<void> = () => {}): Play {
+  return async (stage) => {
+    await stage.start();
+    await prepare(stage);
+    stage.cluster.addClaim({ spec: { dataSource } as never });
+  };
+}
+
+const twoMachines = () => ({ n1: machineWith({ data: 256n * MiB }), n2: machineWith({ data: 256n * MiB }) });
+const ofClaim = (name: string) => ({ kind: "PersistentVolumeClaim", name });
+const ofSnapshot = (name: string) => ({ kind: "VolumeSnapshot", apiGroup: "snapshot.storage.k8s.io", name });
+
+/** Parameters of a class that names a secret. */
+const SECRET = {
+  volumeGroup: "data",
+  "csi.storage.k8s.io/provisioner-secret-name": "s",
+  "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+};
+
+/** Removes the driver from all nodes. */
+function unregister({ cluster }: Stage): void {
+  for (const { metadata: { name } } of cluster.api.objects(csiNodes)) {
+    cluster.api.collection(csiNodes).patch({ spec: { drivers: [] } }, { name, namespace: undefined });
+  }
+}
+
+/** Adds a node with the driver in its CSINode, and without an agent. */
+function addNodeWithoutAgent({ cluster }: Stage): void {
+  cluster.api.put(nodes, { metadata: { name: "n3", labels: { [TOPOLOGY_KEY]: "n3" } } });
+  const drivers = [{ name: DRIVER, nodeID: "n3", topologyKeys: [TOPOLOGY_KEY] }];
+  cluster.api.put(csiNodes, { metadata: { name: "n3" }, spec: { drivers } });
+}
+
+/** The chapter. */
+export const PENDING: Chapter = {
+  asks: ["why", "data"],
+  cases: {
+    "WaitForFirstConsumer, nothing else": once("NoConsumer", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ className: "later" });
+    }),
+    "The pod's event has did not have enough free storage": once("NoCapacity", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ className: "later", size: "1Gi" });
+      stage.addUnschedulablePod("0/1 nodes are available: 1 node(s) did not have enough free storage.");
+    }),
+    "ExternalProvisioning alone": once("NoController", async (stage) => {
+      await stage.start({ withController: false });
+      stage.cluster.addClaim();
+      stage.addEvent("ExternalProvisioning", "Waiting for a volume to be created");
+    }),
+    "not enough free space in … (… free)": {
+      reason: "NoSpace",
+      plays: {
+        "not enough free space in … (… free)": async (stage) => {
+          await stage.start();
+          stage.cluster.addClaim({ size: "1Gi" });
+        },
+      },
+    },
+    "not enough free space in … (… of its physical volumes are missing)": {
+      reason: "PhysicalVolumesMissing",
+      plays: {
+        "not enough free space in … (… of its physical volumes are missing)": withGroup(({ machine }) => {
+          machine.groups[0]!.missingPvs = 1;
+        }),
+      },
+    },
+    "volume group … does not respond; look for a disk among …": {
+      reason: "VolumeGroupUnresponsive",
+      plays: {
+        "volume group … does not respond; look for a disk among …": async (stage) => {
+          await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
+          stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+          await stage.report();
+          stage.cluster.addClaim();
+        },
+      },
+    },
+    "volume group … cannot be read: …; look at its disks … (dmesg)": {
+      reason: "VolumeGroupUnreadable",
+      plays: {
+        "volume group … cannot be read: …; look at its disks … (dmesg)": async (stage) => {
+          await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
+          stage.machine.hungPvs.set("/dev/vdc", Promise.withResolvers()); // LVM reads each group on its own then
+          stage.machine.fault = ({ program, args }) =>
+            program === "lvm" && args.includes("data")
+              ? { code: 5, stdout: "", stderr: "  Cannot process volume group data" }
+              : undefined;
+          await stage.report();
+          stage.cluster.addClaim();
+        },
+      },
+    },
+    "not enough free space in … (read-only or exported)": {
+      reason: "VolumeGroupReadOnly",
+      plays: {
+        "not enough free space in … (read-only or exported)": withGroup(({ machine }) => {
+          machine.groups[0]!.exported = true;
+        }),
+      },
+    },
+    "none matches …; there are …": {
+      reason: "NoSuchVolumeGroup",
+      plays: { "none matches …; there are …": withParameters({ volumeGroup: "gone" }) },
+    },
+    "none of … has an agent of the driver; those that have one: …": {
+      reason: "NodeWithoutAgent",
+      plays: {
+        "none of … has an agent of the driver; those that have one: …": withSelectedNode("n3", addNodeWithoutAgent),
+      },
+    },
+    "node …: … is not registered there, …: registered on …": {
+      reason: "DriverNotRegistered",
+      plays: {
+        "node …: … is not registered there": withSelectedNode("n2", unregister),
+        "…: registered on …": async (stage) => {
+          await stage.start();
+          unregister(stage);
+          stage.cluster.addClaim();
+        },
+      },
+    },
+    "node …: not in the allowedTopologies of the class": {
+      reason: "NodeExcludedByClass",
+      plays: {
+        "node …: not in the allowedTopologies of the class": async (stage) => {
+          await stage.start({ machines: twoMachines() });
+          const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["n2"] }];
+          stage.cluster.addClass("only-n2", { allowedTopologies: [{ matchLabelExpressions }] });
+          stage.cluster.addClaim({ className: "only-n2", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
+          stage.addPod();
+        },
+      },
+    },
+    "the agent of node … has not answered within … s": {
+      reason: "AgentDoesNotAnswer",
+      plays: {
+        "the agent of node … has not answered within … s": async (stage) => {
+          await stage.start({ speed: 100 });
+          await stage.cluster.agents.stopAgent("n1");
+          stage.cluster.addClaim();
+        },
+      },
+    },
+    "a node-local volume is for one node": {
+      reason: "AccessModeUnsupported",
+      plays: {
+        "a node-local volume is for one node": async (stage) => {
+          await stage.start();
+          stage.cluster.addClaim({ spec: { accessModes: ["ReadWriteMany"] } });
+        },
+      },
+    },
+    "parameter …: unknown; did you mean …?": {
+      reason: "UnknownParameter",
+      plays: { "parameter …: unknown; did you mean …?": withParameters({ volumeGrup: "data" }) },
+    },
+    "storageClassName …: there is no such class": {
+      reason: "NoSuchClass",
+      plays: {
+        "storageClassName …: there is no such class": async (stage) => {
+          await stage.start();
+          stage.cluster.addClaim({ className: "none" });
+        },
+      },
+    },
+    "dataSource: … is not bound yet, … is not ready yet, …: does not exist": {
+      reason: "SourceNotReady",
+      plays: {
+        "dataSource: … is not bound yet": withSource(ofClaim("other"), ({ cluster }) => {
+          cluster.addClaim({ name: "other", className: "later" });
+        }),
+        "… is not ready yet": withSource(ofSnapshot("cut"), async (stage) => {
+          await stage.bindClaim({ name: "other" });
+          stage.addSnapshot({ source: { volumeHandle: "v1-none" } });
+          await stage.setSnapshotStatus({ boundVolumeSnapshotContentName: "content", readyToUse: false });
+        }),
+        "…: does not exist": withSource(ofClaim("missing")),
+      },
+    },
+    "dataSource: … is being deleted, … is of the driver …, … volume (requested: …)": {
+      reason: "SourceUnsuitable",
+      plays: {
+        "dataSource: … is being deleted": withSource(ofClaim("other"), async (stage) => {
+          await stage.bindClaim({ name: "other" });
+          const at = { name: "other", namespace: "default" };
+          stage.cluster.api.collection(persistentVolumeClaims).patch({ metadata: { finalizers: ["test/keep"] } }, at);
+          await stage.delete(persistentVolumeClaims, "other");
+        }),
+        "… is of the driver …": withSource(ofClaim("other"), ({ cluster: { api } }) => {
+          const csi = { driver: "ebs.csi.aws.com", volumeHandle: "vol-1" };
+          api.put(persistentVolumes, { metadata: { name: "ebs" }, spec: { csi }, status: { phase: "Bound" } });
+          api.put(persistentVolumeClaims, {
+            metadata: { name: "other", namespace: "default" },
+            ...{ spec: { volumeName: "ebs" }, status: { phase: "Bound" } },
+          });
+        }),
+        "… volume (requested: …)": withSource(
+          ofClaim("other"),
+          (stage) => stage.bindClaim({ name: "other", spec: { volumeMode: "Block" } }),
+        ),
+      },
+    },
+    "…: the source is on node …, and volumes from it are created there": {
+      reason: "SourceOnOtherNode",
+      plays: {
+        "…: the source is on node …, and volumes from it are created there": async (stage) => {
+          await stage.start({ machines: twoMachines() });
+          const annotations = { [SELECTED_NODE_ANNOTATION]: "n1" };
+          await stage.bindClaim({ name: "other", className: "later", annotations });
+          const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["n2"] }];
+          stage.cluster.addClass("only-n2", {
+            volumeBindingMode: "Immediate",
+            allowedTopologies: [{ matchLabelExpressions }],
+          });
+          stage.cluster.addClaim({ className: "only-n2", spec: { dataSource: ofClaim("other") } as never });
+        },
+      },
+    },
+    "the controller may not read it": {
+      reason: "SecretForbidden",
+      plays: {
+        "the controller may not read it": withParameters(SECRET, ({ cluster }) => {
+          cluster.api.faults.forbidden.add("secrets");
+        }),
+      },
+    },
+    "A class names this secret, but it does not exist": {
+      reason: "NoSuchSecret",
+      plays: { "A class names this secret, but it does not exist": withParameters(SECRET) },
+    },
+    "not enough free space in … (several volume groups have this name)": {
+      reason: "VolumeGroupAmbiguous",
+      plays: {
+        "not enough free space in … (several volume groups have this name)": withGroup(({ machine }) => {
+          machine.addGroup("data", 64n * MiB);
+        }),
+      },
+    },
+    "the agent of node … has not reported for minutes; see its log": {
+      reason: "AgentSilent",
+      plays: {
+        "the agent of node … has not reported for minutes; see its log": async (stage) => {
+          await stage.start({ speed: 100 });
+          await stage.cluster.agents.stopAgent("n1");
+          await stage.passMinutes(6);
+          stage.cluster.addClaim({ className: "later", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
+        },
+      },
+    },
+    "The claim has an empty storageClassName": once("NoClass", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ className: "" });
+    }),
+    "The claim names no class, and no class is the default": once("NoDefaultClass", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ spec: { storageClassName: undefined as never } });
+    }),
+    "The class has the provisioner kubernetes.io/no-provisioner": once("NoProvisioner", async (stage) => {
+      await stage.start();
+      const provisioner = "kubernetes.io/no-provisioner";
+      stage.cluster.addClass("static", { provisioner, volumeBindingMode: "Immediate" });
+      stage.cluster.addClaim({ className: "static" });
+    }),
+    "The claim names a PersistentVolume that does not exist": once("NoSuchPersistentVolume", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ spec: { volumeName: "gone" } });
+    }),
+    "The pod has a nodeName": once("SchedulerSkipped", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ className: "later" });
+      stage.addPod({ spec: { nodeName: "n1" } });
+    }),
+    "The pod cannot be scheduled for another reason": once("Unschedulable", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ className: "later" });
+      stage.addUnschedulablePod("0/1 nodes are available: 1 Insufficient cpu.");
+    }),
+    "The claim is Lost": once("ClaimLost", async (stage) => {
+      await stage.start();
+      await stage.bindClaim();
+      await stage.loseClaim();
+    }),
+  },
+};
