@@ -109,7 +109,8 @@ Deno.test("an agent may not change claims, PersistentVolumes, pods or secrets, n
 
 Deno.test("the role of people who look reads alone, and both reach nothing that runs programs or has secrets", () => {
   const [view, operate] = [rulesOf("denolith-view"), rulesOf("denolith-operate")];
-  assertEquals(view.filter(({ verbs }) => verbs.join() !== "get,list,watch"), []);
+  const verbs = view.flatMap(({ verbs }) => verbs);
+  assertEquals([...new Set(verbs)].sort(), ["get", "list", "watch"]);
   const resources = [...view, ...operate].flatMap(({ resources }) => resources);
   assertEquals(
     resources.filter((name) => /^secrets|\/(?:exec|attach|portforward|proxy|ephemeralcontainers)$/.test(name)),

@@ -18,7 +18,7 @@ import {
   type StoredObject,
 } from "./api_store.ts";
 import { partialMetadata, Watch } from "./api_watch.ts";
-import { missingPermission, type ProcessRole, roleInUserAgent } from "./rbac.ts";
+import { missingPermission, parsePath, type ProcessRole, roleInUserAgent } from "./rbac.ts";
 
 /** A request that came. */
 export interface LoggedRequest {
@@ -344,16 +344,6 @@ interface SelectedObjects {
   readonly query: URLSearchParams;
   readonly matches: SelectorPredicate;
   readonly metadataOnly: boolean;
-}
-
-/** Splits the path of a request for objects, such as `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/status`. */
-function parsePath(path: string) {
-  const parts = path.split("/").slice(1).map(decodeURIComponent);
-  const [, group = ""] = parts[0] === "api" ? [] : parts;
-  parts.splice(0, parts[0] === "api" ? 2 : 3);
-  const namespace = parts[0] === "namespaces" && parts.length > 2 ? parts.splice(0, 2)[1] : undefined;
-  const [plural = "", name, subresource] = parts;
-  return { group, namespace, resource: subresource === undefined ? plural : `${plural}/${subresource}`, name };
 }
 
 function requireObject(body: unknown): StoredObject {

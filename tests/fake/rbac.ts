@@ -93,7 +93,39 @@ export function missingPermission(role: ProcessRole, request: AuthorizedRequest)
     (!rule.isNamespaced || namespace !== undefined)
   );
   const where = namespace === undefined ? "" : " in a namespace";
-  return isAllowed ? undefined : `${role}: ${verb} ${group === "" ? "" : `${group}/`}${resource}${where}`;
+  return isAllowed ? undefined : `${role}: ${describePermission(verb, group, resource)}${where}`;
+}
+
+/** Splits the path of a request for objects, such as `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/status`. */
+export function parsePath(path: string) {
+  const parts = path.split("/").slice(1).map(decodeURIComponent);
+  const [, group = ""] = parts[0] === "api" ? [] : parts;
+  parts.splice(0, parts[0] === "api" ? 2 : 3);
+  const namespace = parts[0] === "namespaces" && parts.length > 2 ? parts.splice(0, 2)[1] : undefined;
+  const [plural = "", name, subresource] = parts;
+  return { group, namespace, resource: subresource === undefined ? plural : `${plural}/${subresource}`, name };
+}
+
+/** Returns the permission that a request uses, as `patch persistentvolumeclaims/status`. */
+export function usedPermission(
+  { method, path, query }: { readonly method: string; readonly path: string; readonly query: URLSearchParams },
+): string {
+  const { group, resource, name } = parsePath(path);
+  const verb = VERBS[method] ?? (name !== undefined ? "get" : query.has("watch") ? "watch" : "list");
+  return describePermission(verb, group, resource);
+}
+
+/** Returns the permissions that a ClusterRole of the manifests grants. */
+export function grantedPermissions(clusterRole: string): string[] {
+  return rulesOfClusterRoles([clusterRole]).flatMap(({ apiGroups, resources, verbs }) =>
+    apiGroups.flatMap((group) =>
+      resources.flatMap((resource) => verbs.map((verb) => describePermission(verb, group, resource)))
+    )
+  ).sort();
+}
+
+function describePermission(verb: string, group: string, resource: string): string {
+  return `${verb} ${group === "" ? "" : `${group}/`}${resource}`;
 }
 
 /** Returns the process in a user agent such as `denolith/1.2.3 (node)`; `undefined` for that of another client. */

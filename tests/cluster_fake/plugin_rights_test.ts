@@ -1,0 +1,91 @@
+/**
+ * The roles of people who use the plugin have the rights that it needs, and no other ones. A right that is missing fails any of the
+ * plugin's tests, at the end of their API servers.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { snapshotIdOf } from "../../lvm/ids.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import type { LoggedRequest } from "../fake/api_server.ts";
+import { pluginOver } from "../fake/plugin_run.ts";
+import { grantedPermissions, type ProcessRole, roleInUserAgent, usedPermission } from "../fake/rbac.ts";
+import { ANYWHERE, request } from "../fake/volume_cluster.ts";
+import { Stage, waitFor } from "./troubleshooting/stage.ts";
+
+/** Starts a cluster with a bound claim that a pod uses, a snapshot, and a claim that waits. */
+async function setUp(stage: Stage): Promise<void> {
+  await stage.start();
+  await stage.bindClaim();
+  await stage.startPod();
+  await stage.takeSnapshot();
+  stage.cluster.addClaim({ name: "waiting", size: "1Gi" });
+}
+
+/** Returns the requests of somebody with a role. */
+function requestsOf({ cluster: { api } }: Stage, role: ProcessRole = "viewer"): readonly LoggedRequest[] {
+  return api.requests.filter(({ headers }) => roleInUserAgent(headers.get("user-agent") ?? "") === role);
+}
+
+/** Returns the permissions that requests under a role used. */
+function usedPermissions(stage: Stage, role: ProcessRole): string[] {
+  return [...new Set(requestsOf(stage, role).map((request) => usedPermission(request)))].sort();
+}
+
+Deno.test("denolith-view has the rights that reading subcommands and the completion use, and no other ones", async () => {
+  await using stage = new Stage();
+  await setUp(stage);
+  const plugin = pluginOver(stage.cluster.api, { role: "viewer" });
+  const watches = () => requestsOf(stage).filter(({ query }) => query.has("watch")).length;
+  /** Runs a subcommand that shows its answer again and again, until it watches so many kinds. */
+  const watch = async (kinds: number, ...args: string[]) => {
+    const end = new AbortController();
+    const before = watches();
+    const running = plugin([...args, "--watch"], { signal: end.signal });
+    await waitFor("the watches", () => watches() >= before + kinds || undefined);
+    end.abort();
+    await running;
+  };
+  for (const name of ["status", "nodes", "volumes", "snapshots", "orphans"]) await plugin([name]);
+  for (const name of ["data", "waiting", "volumesnapshot/cut"]) await plugin(["why", name]);
+  await plugin(["forget-node", "n1"]);
+  await watch(3, "status");
+  await watch(3, "why", "data");
+  await watch(1, "why", "volumesnapshot/cut");
+  for (const words of [["why", ""], ["doctor", ""], ["why", "--namespace", ""]]) await plugin(["__complete", ...words]);
+  assertEquals(usedPermissions(stage, "viewer"), grantedPermissions("denolith-view"));
+});
+
+Deno.test("denolith-operate has the rights that changing subcommands use besides, and no other ones", async () => {
+  await using stage = new Stage();
+  await setUp(stage);
+  const plugin = pluginOver(stage.cluster.api, { role: "operator" });
+  const { client } = stage.cluster.agents;
+  await plugin(["doctor", "n1"]);
+
+  await stage.bindClaim({ name: "other" });
+  const name = stage.volume("other")!.spec!.csi!.volumeHandle;
+  await client.patch(lvmVolumes, { name }, { merge: { metadata: { finalizers: null } } as never });
+  await client.delete(lvmVolumes, { name });
+  await stage.report();
+  await stage.agent.clock.advance(60_000);
+  const uuid = await waitFor("the orphan", async () => {
+    await stage.report();
+    return /[\w]{6}(?:-[\w]{4}){5}-[\w]{6}/.exec((await plugin(["orphans"])).output)?.[0];
+  });
+  await plugin(["orphans", "--remove", uuid, "--yes"]);
+
+  // what no PersistentVolume and no VolumeSnapshotContent names is deleted, and the rest is marked as lost
+  const { volumes, snapshots } = stage.cluster.agents;
+  const { id: source } = await volumes.create(request("unnamed"), ANYWHERE);
+  await snapshots.create({ id: snapshotIdOf("unnamed"), name: "unnamed", source, cowSize: FULL_COW });
+  await stage.cluster.agents.stopAgent("n1");
+  const { output, errors } = await plugin(["forget-node", "n1", "--force", "it burnt", "--yes"]);
+  assert(!errors.includes("kubectl denolith:"), errors);
+  assertMatch(output, /its LVMNode is removed/);
+  const view = grantedPermissions("denolith-view");
+  const changing = usedPermissions(stage, "operator").filter((permission) => !view.includes(permission));
+  assertEquals(changing, grantedPermissions("denolith-operate").filter((permission) => !view.includes(permission)));
+});
