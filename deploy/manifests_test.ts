@@ -17,7 +17,10 @@ const crds = readObjects("crds");
 
 /** Resources that the roles name, by group: those of Kubernetes, and ours. */
 const RESOURCES: Readonly<Record<string, readonly string[]>> = {
-  "": ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "nodes", "pods", "events"],
+  "": [
+    ...["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "nodes", "pods", "events"],
+    "namespaces",
+  ],
   "coordination.k8s.io": ["leases"],
   "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses", "csistoragecapacities"],
   "snapshot.storage.k8s.io": [

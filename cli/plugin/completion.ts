@@ -47,7 +47,7 @@ export function clusterNames(kubectl: (options: KubectlOptions) => Kubectl, dead
     async contexts(flags) {
       const { runner, signal } = open(flags);
       const { code, stdout } = await runner.run({ verb: "contexts" }, signal);
-      return code === 0 ? stdout.split("\n").filter((name) => name !== "") : [];
+      return code === 0 ? stdout.split(/\r?\n/).filter((name) => name !== "") : [];
     },
   };
 }

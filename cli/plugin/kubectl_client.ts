@@ -190,5 +190,13 @@ export function kubectlError({ verb, resource, name }: Described, { stderr }: Ku
     const said = text === "" ? "kubectl failed" : text;
     return new ApiError(`${what}: ${said}`, { status: rest === "" ? 0 : 500, reason: reason || "Unreachable" });
   }
-  return new ApiError(`${what}: ${reason}: ${rest}`, { status, reason });
+  const remedy = reason === "Forbidden" ? `${rest.endsWith(".") ? "" : "."} ${remedyOf(verb)}` : "";
+  return new ApiError(`${what}: ${reason}: ${rest}${remedy}`, { status, reason });
+}
+
+/** Returns which role of the chart allows a verb (deploy/chart/templates/plugin-rbac.yaml). */
+function remedyOf(verb: string): string {
+  return ["get", "list", "watch"].includes(verb)
+    ? "The ClusterRole denolith-view allows it"
+    : "The ClusterRole denolith-operate allows it, beside denolith-view";
 }

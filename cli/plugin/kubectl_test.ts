@@ -10,6 +10,10 @@ import {
   readAndShow,
   spawnFailure,
 } from "./kubectl.ts";
+import { readLines } from "../../k8s/client/watch_lines.ts";
+import { checkFlags, parseCommandLine } from "../command_line.ts";
+import { PLUGIN, PLUGIN_COMMANDS } from "./commands.ts";
+import { clusterNames } from "./completion.ts";
 import { KubectlClient } from "./kubectl_client.ts";
 
 Deno.test("kubectlArguments() has a closed list of subcommands, with values that kubectl cannot take for flags", () => {
@@ -58,6 +62,38 @@ function clientWith(
   return new KubectlClient(kubectl);
 }
 
+Deno.test("a path of Windows gets to kubectl as it is", async () => {
+  const kubeconfig = "C:\\Users\\me\\.kube\\my config";
+  const request = parseCommandLine(PLUGIN, ["status", "--kubeconfig", kubeconfig]);
+  if (request.kind !== "run") throw new Error("it is a command");
+  await checkFlags("status", PLUGIN_COMMANDS.status, request.flags);
+  assertEquals(kubectlArguments({ verb: "config" }, request.flags).at(-1), `--kubeconfig=${kubeconfig}`);
+});
+
+Deno.test("what kubectl prints with CR and LF, as on Windows, is read as without", async () => {
+  const object = '{"metadata":{"name":"l"}}\r\n';
+  assertEquals((await clientWith({ stdout: object }).get(leases, { name: "l", namespace: "n" })).metadata.name, "l");
+  const notFound = clientWith({ code: 1, stderr: 'Error from server (NotFound): "l" not found\r\n' });
+  const error = await assertRejects(() => notFound.get(leases, { name: "l", namespace: "n" }), ApiError);
+  assertEquals([error.status, error.message], [404, 'get leases l: NotFound: "l" not found']);
+  const changes = [{ type: "ADDED", object: { metadata: { name: "l" } } }, {
+    type: "DELETED",
+    object: { metadata: {} },
+  }];
+  const bytes = new TextEncoder().encode(changes.map((event) => `${JSON.stringify(event)}\r\n`).join(""));
+  const types: string[] = [];
+  for await (const line of readLines(ReadableStream.from([bytes]))) types.push(JSON.parse(line).type);
+  assertEquals(types, ["ADDED", "DELETED"]);
+  const output = { code: 0, stdout: "prod\r\ntest\r\n", stderr: "" };
+  const kubectl = {
+    run: () => Promise.resolve(output),
+    readLines: () => {
+      throw new Error("not asked for");
+    },
+  };
+  assertEquals(await clusterNames(() => kubectl).contexts({}), ["prod", "test"]);
+});
+
 Deno.test("KubectlClient: an error has the status and the reason of the API server, and its words", async () => {
   const errorFor = async (stderr: string) => {
     const client = clientWith({ code: 1, stderr });
@@ -78,7 +114,10 @@ Deno.test("KubectlClient: an error has the status and the reason of the API serv
   ]);
   assertEquals((await errorFor("")).message, "get leases l: kubectl failed");
   const odd = await errorFor("Error from server (Forbidden): a\x1b[2J\tb\r\nc\x9b31m\n");
-  assertEquals(odd.message, "get leases l: Forbidden: a\ufffd[2J b\nc\ufffd31m");
+  assertEquals(
+    odd.message,
+    "get leases l: Forbidden: a\ufffd[2J b\nc\ufffd31m. The ClusterRole denolith-view allows it",
+  );
 });
 
 Deno.test("readAndShow() shows what a command says that goes on, such as where to log in, and nothing else", async () => {

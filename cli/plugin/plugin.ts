@@ -23,7 +23,7 @@ import { KubectlClient } from "./kubectl_client.ts";
 import { removeOrphan, showOrphans } from "./orphans.ts";
 import { type Answer, processTerminal, type Terminal } from "./output.ts";
 import { Session } from "./session.ts";
-import { nodesTable, overviewText, snapshotsTable, type TableOptions, volumesTable } from "./tables.ts";
+import { nodesTable, overviewText, snapshotsTable, type TableOptions, volumesTable, withUnread } from "./tables.ts";
 import { serveUi } from "./ui.ts";
 import { LISTED } from "./watch.ts";
 import { explain } from "./why.ts";
@@ -57,12 +57,17 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   }),
   volumes: list((state, flags) => {
     const volumes = volumeViews(state).filter(({ node, claim }) => isSelected({ node, owner: claim }, flags));
-    return { data: { volumes, unread: state.unread }, text: (options) => volumesTable(volumes, options) };
+    const where = selectionText(state, flags, "claims");
+    return { data: { volumes, unread: state.unread }, text: (options) => volumesTable(volumes, { ...options, where }) };
   }),
   snapshots: list((state, flags) => {
     const snapshots = snapshotViews(state)
       .filter(({ node, volumeSnapshot }) => isSelected({ node, owner: volumeSnapshot }, flags));
-    return { data: { snapshots, unread: state.unread }, text: (options) => snapshotsTable(snapshots, options) };
+    const where = selectionText(state, flags, "VolumeSnapshots");
+    return {
+      data: { snapshots, unread: state.unread },
+      text: (options) => snapshotsTable(snapshots, { ...options, where }),
+    };
   }),
   why: explain,
   doctor: diagnoseNode,
@@ -116,9 +121,21 @@ function list(
   return (session) =>
     session.show(LISTED, async (now): Promise<Answer> => {
       const { client, driver, flags } = session;
-      const { data, text } = view(await readClusterState(client, driver, now), flags);
-      return { data, text: (options) => text({ ...options, now }) };
+      const state = await readClusterState(client, driver, now);
+      const { data, text } = view(state, flags);
+      const isTold = "problems" in data; // the overview tells itself what could not be read
+      return { data, text: (options) => withUnread(text({ ...options, now }), isTold ? [] : state.unread) };
     });
+}
+
+/** Returns what `--node` and `--namespace` select, after a blank. @param owners what the namespace is of */
+function selectionText({ nodes, lvmNodes, unread }: ClusterState, { node, namespace }: Flags, owners: string): string {
+  const isKnown = [...nodes, ...lvmNodes].some(({ metadata }) => metadata.name === node);
+  const unknown = isKnown || unread.some((what) => what.startsWith("nodes:")) ? "" : ", which does not exist";
+  return [
+    ...(node === undefined ? [] : [` on node ${node}${unknown}`]),
+    ...(namespace === undefined ? [] : [` of ${owners} of namespace ${namespace}`]),
+  ].join(",");
 }
 
 /** Reports whether an object is one that `--node` and `--namespace` select. @param owner its owner, `namespace/name` */

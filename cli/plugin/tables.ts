@@ -22,6 +22,12 @@ export interface TableOptions {
   readonly now: Date;
 }
 
+/** How a list is formatted of which flags select a part. */
+export interface ListOptions extends TableOptions {
+  /** What is selected, after a blank; absent for everything. */
+  readonly where?: string;
+}
+
 /** A column: its title, its text for a row, and what it looks like. */
 interface Column<T> {
   readonly title: string;
@@ -115,8 +121,8 @@ function pvsText({ physicalVolumes, missing }: GroupView): string {
 }
 
 /** Formats the volumes. */
-export function volumesTable(volumes: readonly VolumeView[], { wide, colours, now }: TableOptions): string {
-  if (volumes.length === 0) return "There are no volumes.";
+export function volumesTable(volumes: readonly VolumeView[], { wide, colours, now, where = "" }: ListOptions): string {
+  if (volumes.length === 0) return `There are no volumes${where}.`;
   return formatColumns<VolumeView>(
     [
       { title: "CLAIM", text: ({ claim = "" }) => claim },
@@ -137,8 +143,11 @@ export function volumesTable(volumes: readonly VolumeView[], { wide, colours, no
 }
 
 /** Formats the snapshots. */
-export function snapshotsTable(snapshots: readonly SnapshotView[], { wide, colours, now }: TableOptions): string {
-  if (snapshots.length === 0) return "There are no snapshots.";
+export function snapshotsTable(
+  snapshots: readonly SnapshotView[],
+  { wide, colours, now, where = "" }: ListOptions,
+): string {
+  if (snapshots.length === 0) return `There are no snapshots${where}.`;
   return formatColumns<SnapshotView>(
     [
       { title: "VOLUMESNAPSHOT", text: ({ volumeSnapshot = "" }) => volumeSnapshot },
@@ -179,8 +188,18 @@ export function overviewText(overview: Overview, options: TableOptions): string 
     "",
     nodesTable(nodes, options),
     "",
-    ...(problems.length === 0 ? ["Nothing is wrong."] : problemsText(problems, options)),
+    ...(problems.length === 0 ? [nothingWrongText(unread)] : problemsText(problems, options)),
   ].join("\n");
+}
+
+/** Returns what is said when there are no problems. @param unread kinds that could not be read, with the cause */
+export function nothingWrongText(unread: readonly string[]): string {
+  return unread.length === 0 ? "Nothing is wrong." : "Nothing is wrong in what you may read.";
+}
+
+/** Adds to a list what could not be read for it: an empty list may be empty because of that. */
+export function withUnread(table: string, unread: readonly string[]): string {
+  return [table, ...(unread.length === 0 ? [] : ["", ...unread.map((what) => `Not read: ${what}`)])].join("\n");
 }
 
 /** Formats problems: a line for each, with its age, and the message below it; with `--output wide` also the remedy. */

@@ -15,7 +15,7 @@ import { explainSnapshot, readSnapshotState } from "../../k8s/diagnosis/why_snap
 import { requireTarget } from "./commands.ts";
 import type { Colours } from "./output.ts";
 import type { Session } from "./session.ts";
-import { problemsText } from "./tables.ts";
+import { nothingWrongText, problemsText } from "./tables.ts";
 
 /** Explains what the argument names. @returns 0 @throws {StorageError} `NotFound` when nothing is left of it */
 export function explain(session: Session): Promise<number> {
@@ -63,7 +63,7 @@ export function answerText(
   return [
     `${colours.bold(object)} is ${colours.state(state)}`,
     "",
-    ...(problems.length === 0 ? ["Nothing is wrong."] : problemsText(problems, { wide: true, colours, now })),
+    ...(problems.length === 0 ? [nothingWrongText(unread)] : problemsText(problems, { wide: true, colours, now })),
     "",
     ...facts.flatMap(([label, text]) => wrapText(label.padEnd(width), text.replace(/\s+/g, " "))),
     ...unread.map((what) => `Not read: ${what}`),

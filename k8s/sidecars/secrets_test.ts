@@ -33,7 +33,10 @@ Deno.test("readSecret() reads only the named secret, and sends no request if non
 Deno.test("readSecret() names the remedy when it is forbidden, and when it does not exist", async () => {
   await using s = scene();
   const missing = await assertRejects(() => readSecret(s.client, KEY, { signal }));
-  assert(isNotFound(missing) && !missing.message.includes("Role"));
+  assert(
+    isNotFound(missing) && missing.message.includes("it does not exist: create key in namespace team"),
+    missing.message,
+  );
   const broken = new Error("no answer");
   const client = { ...s.client, get: () => Promise.reject(broken) } as unknown as typeof s.client;
   assertEquals(await assertRejects(() => readSecret(client, KEY, { signal })), broken);

@@ -34,6 +34,27 @@ function usedPermissions(stage: Stage, role: ProcessRole): string[] {
   return [...new Set(requestsOf(stage, role).map((request) => usedPermission(request)))].sort();
 }
 
+/** Opens the page of the cluster and that of a volume. @param until resolves when they were seen */
+async function watchPages(
+  plugin: ReturnType<typeof pluginOver>,
+  id: string,
+  until: () => Promise<void>,
+): Promise<void> {
+  const end = new AbortController();
+  const { promise: printed, resolve } = Promise.withResolvers<string>();
+  const running = plugin(["ui"], { signal: end.signal, onPrint: resolve });
+  const address = new URL(/http:\S+/.exec(await printed)![0]);
+  const opened = await fetch(address, { redirect: "manual" });
+  await opened.body?.cancel();
+  const headers = { cookie: opened.headers.get("set-cookie")!.split(";")[0]! };
+  const paths = ["/live/cluster", `/live/volumes/${id}`];
+  const bodies = await Promise.all(paths.map(async (path) => (await fetch(address.origin + path, { headers })).body!));
+  await until();
+  await Promise.all(bodies.map((body) => body.cancel()));
+  end.abort();
+  await running;
+}
+
 Deno.test("denolith-view has the rights that reading subcommands and the completion use, and no other ones", async () => {
   await using stage = new Stage();
   await setUp(stage);
@@ -55,7 +76,42 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
   await watch(3, "why", "data");
   await watch(1, "why", "volumesnapshot/cut");
   for (const words of [["why", ""], ["doctor", ""], ["why", "--namespace", ""]]) await plugin(["__complete", ...words]);
+  await watchPages(plugin, stage.volume()!.spec!.csi!.volumeHandle, async () => {
+    const isWatched = () => requestsOf(stage).some(({ path, query }) => /events$/.test(path) && query.has("watch"));
+    await waitFor("the watch of events", () => isWatched() || undefined);
+  });
   assertEquals(usedPermissions(stage, "viewer"), grantedPermissions("denolith-view"));
+});
+
+Deno.test("whoever may read little is told so, and which role allows more", async () => {
+  await using stage = new Stage();
+  await setUp(stage);
+  const { forbidden } = stage.cluster.api.faults;
+  const plugin = pluginOver(stage.cluster.api, { role: "viewer" });
+  for (const kind of ["lvmvolumes", "nodes"]) forbidden.add(kind);
+  const [status, volumes, why] = [await plugin(["status"]), await plugin(["volumes"]), await plugin(["why", "data"])];
+  assertMatch(status.output, /Not read {4}lvmvolumes: Forbidden\n[^]*\nNothing is wrong in what you may read\.$/);
+  assertMatch(volumes.output, /There are no volumes\.\n\nNot read: lvmvolumes: Forbidden\nNot read: nodes: Forbidden$/);
+  assertMatch(why.output, /\nNothing is wrong in what you may read\.\n[^]*\nNot read: lvmvolumes: Forbidden$/);
+  forbidden.add("lvmnodes");
+  const refused = await plugin(["nodes"]);
+  assertMatch(
+    `${refused.status} ${refused.errors}`,
+    /1 [^]*list lvmnodes: Forbidden: .*ClusterRole denolith-view allows it/,
+  );
+});
+
+Deno.test("a list of which flags select nothing says what they select", async () => {
+  await using stage = new Stage();
+  await setUp(stage);
+  const plugin = pluginOver(stage.cluster.api, { role: "viewer" });
+  const last = async (...args: string[]) => (await plugin(args)).output.split("\n").at(-1);
+  assertEquals(await last("volumes", "--node", "n9"), "There are no volumes on node n9, which does not exist.");
+  assertEquals(await last("volumes", "-n", "shop"), "There are no volumes of claims of namespace shop.");
+  assertEquals(
+    await last("snapshots", "--node", "n1", "-n", "shop"),
+    "There are no snapshots on node n1, of VolumeSnapshots of namespace shop.",
+  );
 });
 
 Deno.test("denolith-operate has the rights that changing subcommands use besides, and no other ones", async () => {
