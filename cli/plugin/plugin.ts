@@ -50,7 +50,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   status: list((state) => {
     const overview = overviewOf(state);
     return { data: overview, text: (options) => overviewText(overview, options) };
-  }),
+  }, { withClaims: true }),
   nodes: list((state) => {
     const nodes = nodeViews(state);
     return { data: { nodes, unread: state.unread }, text: (options) => nodesTable(nodes, options) };
@@ -117,11 +117,12 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
 /** Returns the body of a subcommand that shows what it makes of the state of the cluster. */
 function list(
   view: (state: ClusterState, flags: Flags) => { data: object; text: (options: TableOptions) => string },
+  reading: { readonly withClaims?: boolean } = {},
 ): Body {
   return (session) =>
     session.show(LISTED, async (now): Promise<Answer> => {
       const { client, driver, flags } = session;
-      const state = await readClusterState(client, driver, now);
+      const state = await readClusterState(client, driver, now, reading);
       const { data, text } = view(state, flags);
       const isTold = "problems" in data; // the overview tells itself what could not be read
       return { data, text: (options) => withUnread(text({ ...options, now }), isTold ? [] : state.unread) };

@@ -32,7 +32,7 @@ function reasons(claim: Partial<ClaimState>): string[] {
   const volume = lostVolume();
   const state: ClusterState = {
     ...{ driver: DRIVER, now: NOW, nodes: [], lvmNodes: [], agentLeases: [], volumes: [volume], snapshots: [] },
-    ...{ persistentVolumes: [], contents: [], unread: [] },
+    ...{ persistentVolumes: [], contents: [], pendingClaims: [], unread: [] },
   };
   const evidence: ClaimState = {
     ...{ driver: DRIVER, now: NOW, key: "shop/db", volume, claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },

@@ -23,9 +23,12 @@ import {
   type Node,
   nodes,
   type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
   persistentVolumes,
   type Resource,
 } from "../api/objects.ts";
+import { provisionerOf } from "../provisioner/claim.ts";
 import { type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 
 /** The objects of a cluster that tell about the driver. */
@@ -48,6 +51,8 @@ export interface ClusterState {
   readonly persistentVolumes: readonly PersistentVolume[];
   /** VolumeSnapshotContents of the driver. */
   readonly contents: readonly VolumeSnapshotContent[];
+  /** Claims without a volume that Kubernetes has asked the driver for; none where they were not to be read. */
+  readonly pendingClaims: readonly PersistentVolumeClaim[];
   /** Kinds that could not be read, with the cause. */
   readonly unread: readonly string[];
 }
@@ -87,11 +92,17 @@ export class LenientReader {
 /**
  * Reads the objects of a driver.
  *
+ * @param options.withClaims whether claims are read: a cluster may have very many
  * @throws {ApiError} when the API server does not answer, or the cluster does not have the driver's kinds
  */
-export async function readClusterState(client: ApiClient, driver: string, now: Date): Promise<ClusterState> {
+export async function readClusterState(
+  client: ApiClient,
+  driver: string,
+  now: Date,
+  { withClaims = false }: { readonly withClaims?: boolean } = {},
+): Promise<ClusterState> {
   const reader = new LenientReader(client);
-  const [allNodes, lvm, agentLeases, volumes, snapshots, allPersistentVolumes, contents] = await Promise.all([
+  const [allNodes, lvm, agentLeases, volumes, snapshots, allPersistentVolumes, contents, claims] = await Promise.all([
     reader.list(nodes),
     client.list(lvmNodes).then(({ items }) => items, (error) => requireKind(error)),
     reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
@@ -99,6 +110,7 @@ export async function readClusterState(client: ApiClient, driver: string, now: D
     reader.list(lvmSnapshots),
     reader.list(persistentVolumes),
     reader.list(volumeSnapshotContents),
+    withClaims ? reader.list(persistentVolumeClaims) : [],
   ]);
   const isOwn = ({ spec }: AgentManaged | LvmNode) => spec.driverName === driver;
   return {
@@ -108,6 +120,7 @@ export async function readClusterState(client: ApiClient, driver: string, now: D
     snapshots: snapshots.filter(isOwn),
     persistentVolumes: allPersistentVolumes.filter(({ spec }) => spec?.csi?.driver === driver),
     contents: contents.filter(({ spec }) => spec.driver === driver),
+    pendingClaims: claims.filter((claim) => claim.status?.phase === "Pending" && provisionerOf(claim) === driver),
   };
 }
 

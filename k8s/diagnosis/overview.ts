@@ -55,6 +55,7 @@ export function overviewOf(state: ClusterState): Overview {
     problems: [
       ...nodeProblems(state, nodes),
       ...withoutAgent(state, nodes),
+      ...claimProblems(state),
       ...state.volumes.flatMap((volume) => {
         const { name } = volume.metadata;
         return volumeProblems(volume, nameOf("claim", claims.get(name), `lvmvolume/${name}`));
@@ -77,6 +78,21 @@ function withoutAgent({ volumes }: ClusterState, nodes: readonly NodeView[]): Pr
     remedy: `If it is gone for good: kubectl denolith forget-node ${name}`,
     runbook: "nodes-and-controllers.md#node-does-not-come-back",
   }));
+}
+
+/** The age from which a claim without a volume is a problem, in milliseconds: a volume is created within seconds. */
+const MAX_PENDING_MS = 60_000;
+
+/** Returns a problem for each claim that has waited for its volume. The cause takes more objects than an overview reads. */
+function claimProblems({ pendingClaims, now }: ClusterState): Problem[] {
+  return pendingClaims.flatMap(({ metadata: { namespace, name, creationTimestamp: since = "" } }): Problem[] =>
+    now.getTime() - Date.parse(since) < MAX_PENDING_MS ? [] : [{
+      ...{ severity: "warning", reason: "ClaimPending", object: `claim/${namespace}/${name}`, since },
+      message: "the claim is Pending, and the driver was asked for its volume",
+      remedy: `kubectl denolith why ${name} --namespace ${namespace} names the cause.`,
+      runbook: "claims-and-pods.md#claim-stays-pending",
+    }]
+  );
 }
 
 function countBy(states: readonly string[]): Counts {

@@ -80,6 +80,11 @@ function addNodeWithoutAgent({ cluster }: Stage): void {
 export const PENDING: Chapter = {
   asks: ["why", "data"],
   cases: {
+    "status: ClaimPending": once("ClaimPending", async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ size: "1Gi" });
+      return new Date(Date.now() + 90_000);
+    }, ["status"]),
     "WaitForFirstConsumer, nothing else": once("NoConsumer", async (stage) => {
       await stage.start();
       stage.cluster.addClaim({ className: "later" });
