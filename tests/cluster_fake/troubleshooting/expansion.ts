@@ -74,7 +74,7 @@ export const EXPANSION: Chapter = {
       reason: "AgentDoesNotAnswer",
       plays: {
         "the agent of node … has not answered within … s": async (stage) => {
-          await stage.start({ speed: 100 });
+          await stage.start({ nodeWaitMs: 500 });
           await stage.bindClaim();
           await stage.cluster.agents.stopAgent("n1");
           await stage.grow();

@@ -187,7 +187,7 @@ export const PENDING: Chapter = {
       reason: "AgentDoesNotAnswer",
       plays: {
         "the agent of node … has not answered within … s": async (stage) => {
-          await stage.start({ speed: 100 });
+          await stage.start({ nodeWaitMs: 500 });
           await stage.cluster.agents.stopAgent("n1");
           stage.cluster.addClaim();
         },
@@ -292,9 +292,8 @@ export const PENDING: Chapter = {
       reason: "AgentSilent",
       plays: {
         "the agent of node … has not reported for minutes; see its log": async (stage) => {
-          await stage.start({ speed: 100 });
-          await stage.cluster.agents.stopAgent("n1");
-          await stage.passMinutes(6);
+          await stage.start();
+          await stage.silence();
           stage.cluster.addClaim({ className: "later", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
         },
       },

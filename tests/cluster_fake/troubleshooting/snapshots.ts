@@ -68,7 +68,7 @@ export const SNAPSHOTS: Chapter = {
         "the agent of node … has not answered within … s": cutting(async (stage) => {
           stage.addSnapshotClass();
           await stage.cluster.agents.stopAgent("n1");
-        }, { speed: 100 }),
+        }, { nodeWaitMs: 500 }),
       },
     },
     "looking for snapshot …: … has none of that handle": {

@@ -8,6 +8,7 @@
 import { dirname } from "@std/path";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../../csi/proto/csi_pb.ts";
 import {
+  csiStorageCapacities,
   events,
   type PersistentVolume,
   type PersistentVolumeClaim,
@@ -24,8 +25,9 @@ import {
   volumeSnapshotContents,
   volumeSnapshots,
 } from "../../../k8s/api/snapshot_objects.ts";
+import { maximumVolumeSizeOf } from "../../../k8s/scheduling/capacity_object.ts";
 import { CONTENT_FINALIZER } from "../../../k8s/snapshotter/snapshot_content.ts";
-import { type Clock, systemClock } from "../../../lvm/clock.ts";
+import { ControllerClock, NODE_WAIT_MS } from "./controller_clock.ts";
 import { DRIVER, type FakeAgent } from "../../fake/node_cluster.ts";
 import type { FakeLv, FakeMachine } from "../../fake/machine.ts";
 import { pluginOver } from "../../fake/plugin_run.ts";
@@ -52,44 +54,12 @@ export interface PrintedProblem {
 export interface StageOptions extends Pick<WholeClusterOptions, "withController" | "cgroupRoot" | "limitGraceMs"> {
   /** The machines; one, `n1`, with 256 MiB in the group `data`, when absent. */
   readonly machines?: Record<string, FakeMachine>;
-  /** How many times faster than ours the clock of the controller is; by default it is ours. */
-  readonly speed?: number;
-}
-
-/** The clock of the controller, which may be fast. Its timers end with the cluster. */
-class ControllerClock implements Clock, Disposable {
-  readonly date = systemClock.date;
-  readonly random = systemClock.random;
-  readonly #speed: number;
-  readonly #pending = new Set<() => void>();
-
-  constructor(speed: number) {
-    this.#speed = speed;
-  }
-
-  now(): number {
-    return systemClock.now() * this.#speed;
-  }
-
-  after(ms: number, callback: () => void): () => void {
-    const cancel = systemClock.after(ms / this.#speed, () => {
-      this.#pending.delete(cancel);
-      callback();
-    });
-    this.#pending.add(cancel);
-    return () => {
-      this.#pending.delete(cancel);
-      cancel();
-    };
-  }
-
-  [Symbol.dispose](): void {
-    for (const cancel of this.#pending) cancel();
-  }
+  /** The time that the controller waits for the agent of a node, in milliseconds. */
+  readonly nodeWaitMs?: number;
 }
 
 /** The time within which a situation must have come about, in milliseconds. */
-const TIMEOUT_MS = 8_000;
+const TIMEOUT_MS = 30_000;
 
 /** Waits until a function returns something. @throws {Error} after the time limit */
 export async function waitFor<T>(what: string, find: () => T | undefined | Promise<T | undefined>): Promise<T> {
@@ -107,7 +77,7 @@ export class Stage implements AsyncDisposable {
   #cluster?: WholeCluster;
   #machines: Record<string, FakeMachine> = {};
   #folder = "";
-  #speed = 1;
+  #clock?: ControllerClock;
 
   /** The cluster. */
   get cluster(): WholeCluster {
@@ -131,13 +101,12 @@ export class Stage implements AsyncDisposable {
 
   /** Starts the cluster. */
   async start(
-    { machines = { n1: machineWith({ data: 256n * MiB }) }, speed = 1, ...options }: StageOptions = {},
+    { machines = { n1: machineWith({ data: 256n * MiB }) }, nodeWaitMs = NODE_WAIT_MS, ...options }: StageOptions = {},
   ): Promise<void> {
     this.#folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-troubleshooting-" }));
     this.#disposables.defer(() => Deno.remove(this.#folder, { recursive: true }));
     this.#machines = machines;
-    this.#speed = speed;
-    const controllerClock = this.#disposables.use(new ControllerClock(speed));
+    const controllerClock = this.#clock = this.#disposables.use(new ControllerClock(nodeWaitMs));
     const all = { controllerClock, mountRoots: [this.#folder], ...options };
     this.#cluster = this.#disposables.use(await WholeCluster.start(machines, all));
   }
@@ -147,12 +116,27 @@ export class Stage implements AsyncDisposable {
     this.#disposables.defer(end);
   }
 
-  /** Lets minutes pass for the controller, whose clock is fast, while the API server answers. */
-  async passMinutes(minutes: number): Promise<void> {
-    for (let tenth = 0; tenth < minutes * 10; tenth++) {
-      await new Promise((resolve) => setTimeout(resolve, 6_000 / this.#speed));
-      this.cluster.api.sendBookmarks();
-    }
+  /** Lets minutes pass for the controller, while the API server answers, until a condition holds. */
+  async passMinutesUntil(what: string, condition: () => boolean): Promise<void> {
+    await waitFor(what, async () => {
+      for (let minute = 0; minute < 6; minute++) {
+        this.#clock!.skip(60_000);
+        this.cluster.api.sendBookmarks();
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+      return condition() || undefined;
+    });
+  }
+
+  /** Lets time pass until the controller takes the agent of the node for silent, so that the node has no capacity. */
+  async silence(): Promise<void> {
+    await this.cluster.agents.stopAgent("n1");
+    const capacities = () => this.cluster.api.objects(csiStorageCapacities);
+    await waitFor("a capacity", () => capacities().length > 0 || undefined);
+    await this.passMinutesUntil(
+      "the silence of the agent",
+      () => capacities().every((capacity) => maximumVolumeSizeOf(capacity) === 0n),
+    );
   }
 
   /** Adds a finalizer to the claim, as Kubernetes or another program does. */

@@ -62,15 +62,12 @@ export const TERMINATING: Chapter = {
     "the agent of node … has not answered within … s": says(
       "AgentDoesNotAnswer",
       "the agent of node … has not answered within … s",
-      deleting((stage) => stage.cluster.agents.stopAgent("n1"), { speed: 100 }),
+      deleting((stage) => stage.cluster.agents.stopAgent("n1"), { nodeWaitMs: 500 }),
     ),
     "the agent of node … has not reported for minutes; see its log": says(
       "AgentSilent",
       "the agent of node … has not reported for minutes; see its log",
-      deleting(async (stage) => {
-        await stage.cluster.agents.stopAgent("n1");
-        await stage.passMinutes(6);
-      }, { speed: 100 }),
+      deleting((stage) => stage.silence()),
     ),
     "its … was deleted, but not by the driver": says(
       "DeletedByOthers",
