@@ -68,7 +68,15 @@ function leftovers(baseline: Sample, rest: Sample): string[] {
     }
     if (now.queued !== 0) found.push(`${when}: ${now.queued ?? "unknown"} keys in the queues of the ${role}`);
     if (now.descriptors > before.descriptors + DESCRIPTOR_MARGIN) {
-      found.push(`${when}: ${now.descriptors} descriptors of the ${role}, at first ${before.descriptors}`);
+      const more = Object.entries(now.descriptorKinds).flatMap(([kind, count]) => {
+        const difference = count - (before.descriptorKinds[kind] ?? 0);
+        return difference > 0 ? [`${difference} ${kind}`] : [];
+      });
+      found.push(
+        `${when}: ${now.descriptors} descriptors of the ${role}, at first ${before.descriptors}; more: ${
+          more.join(", ")
+        }`,
+      );
     }
   }
   return found;

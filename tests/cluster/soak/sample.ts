@@ -24,6 +24,8 @@ export interface ProcessSample {
   readonly anonMiB: number;
   /** Open file descriptors. */
   readonly descriptors: number;
+  /** Their numbers by what they are: `socket`, `pipe`, the path of a file, and so on. */
+  readonly descriptorKinds: Readonly<Record<string, number>>;
   readonly threads: number;
   /** Keys in all work queues, of `denolith_workqueue_depth`; undefined when the process did not answer. */
   readonly queued: number | undefined;
@@ -65,7 +67,15 @@ const PROCESS_SCRIPT = `
 pid=$(pgrep -o -f "^/usr/bin/deno run .* /usr/bin/denolith $role ") || exit 3
 echo "pid $pid"
 grep -E '^(VmRSS|RssAnon|Threads):' /proc/$pid/status
-echo "descriptors $(ls /proc/$pid/fd | wc -l)"
+for fd in /proc/$pid/fd/*; do
+  kind=$(readlink $fd) || continue
+  number=$(echo "$kind" | sed -n 's/^socket:\\[\\([0-9]*\\)\\]$/\\1/p')
+  if [ -n "$number" ]; then
+    table=$(grep -lw $number /proc/$pid/net/unix /proc/$pid/net/tcp /proc/$pid/net/tcp6 | head -1)
+    kind="socket: $(basename "$table") $(grep -w $number "$table" | awk '{ print ($8 ~ /^\\// ? $8 : $3 " " $4) }')"
+  fi
+  echo "descriptor $(echo "$kind" | sed 's/:\\[[0-9]*\\]$//')"
+done
 timeout 20 busybox wget -q -O - "$url" | grep '^denolith_workqueue_depth' || true
 `;
 
@@ -80,12 +90,17 @@ export function parseProcess(text: string): ProcessSample {
     if (digits === undefined) throw new Error(`read the figures of a process: no ${pattern.source} in ${text}`);
     return Number(digits);
   };
+  const kinds = [...text.matchAll(/^descriptor (.*)$/gm)].map(([, kind]) => kind!);
+  if (kinds.length === 0) throw new Error(`read the figures of a process: no descriptor in ${text}`);
   const depths = [...text.matchAll(/^denolith_workqueue_depth\S* (\d+)$/gm)].map(([, depth]) => Number(depth));
   return {
     pid: number(/^pid (\d+)$/m),
     rssMiB: Math.round(number(/^VmRSS:\s+(\d+) kB$/m) / 1024),
     anonMiB: Math.round(number(/^RssAnon:\s+(\d+) kB$/m) / 1024),
-    descriptors: number(/^descriptors (\d+)$/m),
+    descriptors: kinds.length,
+    descriptorKinds: Object.fromEntries(
+      [...Map.groupBy(kinds, (kind) => kind)].map(([kind, each]) => [kind, each.length] as const).sort(),
+    ),
     threads: number(/^Threads:\s+(\d+)$/m),
     queued: depths.length === 0 ? undefined : depths.reduce((sum, depth) => sum + depth, 0),
   };

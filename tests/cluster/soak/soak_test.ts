@@ -3,7 +3,11 @@ import { findings } from "./findings.ts";
 import { isDeathError } from "./lives.ts";
 import { parseProcess, type Phase, type ProcessSample, type Sample } from "./sample.ts";
 
-const PROCESS: ProcessSample = { pid: 7, rssMiB: 200, anonMiB: 100, descriptors: 40, threads: 12, queued: 0 };
+const PROCESS: ProcessSample = {
+  ...{ pid: 7, rssMiB: 200, anonMiB: 100, threads: 12, queued: 0 },
+  descriptors: 40,
+  descriptorKinds: { pipe: 10, "socket: unix /csi/csi.sock": 30 },
+};
 
 /** Returns a sample as it should be, with changes. */
 function sample(
@@ -34,8 +38,9 @@ Deno.test("findings() names what is left at rest: LVs, objects, keys in queues, 
   assertEquals(findings(soak(() => ({}), { node: { queued: 2 } })), [
     "at the end of cycle 1: 2 keys in the queues of the node",
   ]);
-  assertEquals(findings(soak(() => ({}), { node: { descriptors: 60 } })), [
-    "at the end of cycle 1: 60 descriptors of the node, at first 40",
+  const descriptorKinds = { pipe: 12, "socket: unix /csi/csi.sock": 30, "/dev/null": 18 };
+  assertEquals(findings(soak(() => ({}), { node: { descriptors: 60, descriptorKinds } })), [
+    "at the end of cycle 1: 60 descriptors of the node, at first 40; more: 2 pipe, 18 /dev/null",
   ]);
 });
 
@@ -67,9 +72,14 @@ Deno.test("findings() names a cycle without lives of volumes, and a soak without
 });
 
 Deno.test("parseProcess() reads the figures of a process, and the sum of its queues", () => {
-  const text = "pid 12\nVmRSS:\t  204800 kB\nRssAnon:\t  102400 kB\nThreads:\t15\ndescriptors 42\n" +
+  const text = "pid 12\nVmRSS:\t  204800 kB\nRssAnon:\t  102400 kB\nThreads:\t15\n" +
+    "descriptor pipe\ndescriptor /dev/null\ndescriptor pipe\n" +
     'denolith_workqueue_depth{controller="provisioner"} 2\ndenolith_workqueue_depth{controller="resizer"} 1\n';
-  assertEquals(parseProcess(text), { pid: 12, rssMiB: 200, anonMiB: 100, descriptors: 42, threads: 15, queued: 3 });
+  assertEquals(parseProcess(text), {
+    ...{ pid: 12, rssMiB: 200, anonMiB: 100, threads: 15, queued: 3 },
+    descriptors: 3,
+    descriptorKinds: { "/dev/null": 1, pipe: 2 },
+  });
   assertEquals(parseProcess(text.split("\n").slice(0, 5).join("\n")).queued, undefined);
 });
 
