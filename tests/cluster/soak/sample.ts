@@ -106,6 +106,11 @@ export function parseProcess(text: string): ProcessSample {
   };
 }
 
+/** Reports whether a process of the driver ran a command when a sample was taken: it has a pidfd of each (pidfd_open(2)). */
+export function isRunningCommands({ processes }: Sample): boolean {
+  return Object.values(processes).some(({ descriptorKinds }) => "anon_inode:[pidfd]" in descriptorKinds);
+}
+
 /** Takes samples of a cluster. */
 export class Sampler {
   readonly #cluster: Cluster;

@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { findings } from "./findings.ts";
 import { isDeathError } from "./lives.ts";
-import { parseProcess, type Phase, type ProcessSample, type Sample } from "./sample.ts";
+import { isRunningCommands, parseProcess, type Phase, type ProcessSample, type Sample } from "./sample.ts";
 
 const PROCESS: ProcessSample = {
   ...{ pid: 7, rssMiB: 200, anonMiB: 100, threads: 12, queued: 0 },
@@ -93,4 +93,10 @@ Deno.test("isDeathError() knows what a dead component does to kubectl, and nothi
   ) assertEquals(isDeathError(message), true, message);
   assertEquals(isDeathError("sha256sum: WARNING: 1 of 1 computed checksums did NOT match"), false);
   assertEquals(isDeathError('admission webhook "x" denied the request'), false);
+});
+
+Deno.test("isRunningCommands() knows a command by its pidfd", () => {
+  assertEquals(isRunningCommands(sample(0, "rest")), false);
+  const descriptorKinds = { ...PROCESS.descriptorKinds, "anon_inode:[pidfd]": 1 };
+  assertEquals(isRunningCommands(sample(0, "rest", { node: { descriptorKinds } })), true);
 });
