@@ -1,14 +1,17 @@
 /**
  * gRPC over HTTP/2 for unary calls, by the HTTP server of Deno (gRPC's PROTOCOL-HTTP2.md).
  *
- * `node:http2` of this Deno, on which grpc-js is built, never frees a connection, and kubelet opens one for every call
- * (docs/adr/0022-grpc-server.md).
+ * `node:http2` of Deno 2.9.3, on which grpc-js is built, never frees a connection, and kubelet opens one for every call
+ * (docs/adr/0022-grpc-server.md). Later versions of Deno have no other server that can send trailers.
  *
  * @module
  */
 
 import { getLogger } from "@logtape/logtape";
 import { Buffer } from "node:buffer";
+import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import type { Duplex } from "node:stream";
+import { sleep, systemClock } from "../lvm/clock.ts";
 import { type Status, status, StatusError, statusOf } from "./status.ts";
 
 /** Listens on a socket, and makes the calls that come. */
@@ -37,10 +40,23 @@ const MAX_REQUEST_BYTES = 4 << 20;
 const PREFIX_BYTES = 5;
 
 /** The headers of every answer. */
-export const HEADERS = { "content-type": "application/grpc", "grpc-accept-encoding": "identity" } as const;
+const HEADERS = { "content-type": "application/grpc", "grpc-accept-encoding": "identity" } as const;
+
+/**
+ * The version of Deno whose HTTP server can send trailers: {@linkcode setTrailers}. A later one must go by Node.js, whose
+ * server keeps nothing of closed connections there (tests/process/memory_test.ts).
+ */
+const TRAILERS_VERSION = "2.9.3";
+
+/** Milliseconds until the driver takes connections again after it could not take one. */
+const ACCEPT_RETRY_MS = 1_000;
+
+/** Listens by the HTTP server of Deno where that can send trailers, and by that of Node.js otherwise. */
+export const listen: Listen = (path, methods) =>
+  Deno.version.deno === TRAILERS_VERSION ? listenByDeno(path, methods) : listenByNode(path, methods);
 
 /** Listens by the HTTP server of Deno. */
-export const listen: Listen = (path, methods) => {
+export const listenByDeno: Listen = (path, methods) => {
   const end = new AbortController();
   const onError = (error: unknown) => {
     log.error("error", { error });
@@ -64,6 +80,84 @@ function grpcHandler(methods: ReadonlyMap<string, BoundMethod>): (request: Reque
     const answer = await call(methods, new URL(request.url).pathname, request.body ?? []);
     return "failure" in answer ? failed(answer.failure) : succeeded(request, answer.message);
   };
+}
+
+/**
+ * Listens by the HTTP/2 server of Node.js. It accepts any `:authority`, which the server of Deno does not. In Deno 2.9.3, it
+ * keeps some memory of each connection.
+ *
+ * The socket is Deno's: that of `node:net` closes each descriptor twice in this Deno, and by then the number may belong to a
+ * file that another thread has just opened.
+ */
+export const listenByNode: Listen = async (path, methods) => {
+  const { createServer } = await import("node:http2"); // not all drivers load it
+  const server = createServer();
+  const sessions = new Set<ServerHttp2Session>();
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.on("close", () => sessions.delete(session));
+  });
+  server.on("sessionError", () => {}); // a client that broke the connection
+  server.on("stream", async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
+    stream.on("error", () => {});
+    const answer = await call(methods, String(headers[":path"]), stream);
+    if (stream.destroyed) return;
+    if ("failure" in answer) {
+      return stream.respond({ ":status": 200, ...failureHeaders(answer.failure) }, { endStream: true });
+    }
+    stream.respond({ ":status": 200, ...HEADERS }, { waitForTrailers: true });
+    stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+    stream.write(prefixOf(answer.message));
+    stream.end(answer.message);
+  });
+  const listener = Deno.listen({ transport: "unix", path });
+  const end = new AbortController();
+  const accept = async () => {
+    while (!end.signal.aborted) {
+      try {
+        server.emit("connection", await streamOf(await listener.accept()));
+      } catch (error) {
+        if (end.signal.aborted) return;
+        log.error("error", { error }); // as while the process has as many files open as it may have
+        await sleep(systemClock, ACCEPT_RETRY_MS, end.signal);
+      }
+    }
+  };
+  void accept();
+  const stopListening = () => {
+    end.abort();
+    listener.close();
+  };
+  const abort = () => {
+    stopListening();
+    for (const session of sessions) session.destroy();
+  };
+  const shutdown = async () => {
+    stopListening();
+    await Promise.all([...sessions].map((session) => new Promise<void>((resolve) => session.close(resolve))));
+  };
+  return { shutdown, abort };
+};
+
+/** Returns a connection as a stream of Node.js. (`Duplex.fromWeb()` of this Deno throws when a connection breaks.) */
+async function streamOf(connection: Deno.Conn): Promise<Duplex> {
+  const { Duplex } = await import("node:stream");
+  const reader = connection.readable.getReader();
+  const writer = connection.writable.getWriter();
+  const stream = new Duplex({
+    read: () => reader.read().then(({ value }) => stream.push(value ?? null)).catch((error) => stream.destroy(error)),
+    write: (chunk, _encoding, done) => writer.write(chunk).then(() => done(), done),
+    final: (done) => writer.close().then(() => done(), done),
+    destroy: (error, done) => {
+      try {
+        connection.close();
+      } catch {
+        // the streams closed it
+      }
+      done(error);
+    },
+  });
+  return stream;
 }
 
 /** Makes a call. @param body the bytes of the request, in pieces */
@@ -108,12 +202,12 @@ async function readMessage(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array
 }
 
 /** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */
-export function failureHeaders({ code, details }: Status): Record<string, string> {
+function failureHeaders({ code, details }: Status): Record<string, string> {
   return { ...HEADERS, "grpc-status": String(code), "grpc-message": encodeURI(details) };
 }
 
 /** Returns what precedes a message. */
-export function prefixOf(message: Uint8Array): Uint8Array<ArrayBuffer> {
+function prefixOf(message: Uint8Array): Uint8Array<ArrayBuffer> {
   const prefix = new Uint8Array(PREFIX_BYTES);
   new DataView(prefix.buffer).setUint32(1, message.length);
   return prefix;
@@ -147,7 +241,7 @@ interface Internals {
  * Sets the trailers of a response. Deno's public API has none. Its internal function expects the handle of the exchange
  * in the response, which Deno keeps in the request.
  *
- * @throws {Error} where the runtime is another one than that which the driver is built with
+ * @throws {Error} in other versions than {@linkcode TRAILERS_VERSION}
  */
 function setTrailers(request: Request, response: Response, trailers: readonly (readonly [string, string])[]): void {
   const runtime = Deno as unknown as Record<symbol, unknown> & { readonly internal: symbol };

@@ -5,8 +5,12 @@ import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } f
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { callAndBreak } from "../tests/fuzz/http2.ts";
 import { callOverFetch, connect } from "../tests/contract/csi_client.ts";
+import { DENO_VERSION } from "../deploy/runtime.ts";
 import { newSocketPath, socketPath } from "./driver_options.ts";
-import { Controller } from "./proto/csi_pb.ts";
+import { listenByDeno, listenByNode } from "./grpc.ts";
+import { Controller, Identity } from "./proto/csi_pb.ts";
+import { serve } from "./server.ts";
+import { bindService } from "./service.ts";
 
 async function bench(): Promise<{ bench: Harness; machine: FakeMachine } & AsyncDisposable> {
   const { exec } = await fakeHost.setUp();
@@ -246,3 +250,24 @@ Deno.test("socketPath() takes what CSI_ENDPOINT may be, and refuses the rest", a
     await assertRejects(() => Promise.resolve().then(() => socketPath(bad)), StorageError);
   }
 });
+
+for (const [name, listenOn] of [["Deno", listenByDeno], ["Node.js", listenByNode]] as const) {
+  Deno.test(`the server of ${name} answers calls and failures; Deno ${DENO_VERSION} has both, later versions the latter`, async () => {
+    const folder = await Deno.makeTempDir();
+    const service = bindService(Identity, {
+      getPluginInfo: () => Promise.resolve({ name: "a".repeat(100_000) }),
+      getPluginCapabilities: () => Promise.resolve({}),
+      probe: () => Promise.reject(new StorageError("FailedPrecondition", "not ready – no LVM")),
+    });
+    const server = await serve(`${folder}/csi.sock`, [service], { listenOn });
+    try {
+      using client = connect(server.path);
+      for (let n = 0; n < 3; n++) assertEquals((await client.identity.getPluginInfo()).name.length, 100_000);
+      await assertFails("FAILED_PRECONDITION", client.identity.probe(), "not ready – no LVM");
+      await assertFails("UNIMPLEMENTED", client.controller.getCapacity(), "there is no such call");
+    } finally {
+      await server.close(1_000);
+      await Deno.remove(folder, { recursive: true });
+    }
+  });
+}

@@ -175,8 +175,8 @@ Deno.test("nothing opens a Unix socket of node:net, which closes each descriptor
   assertEquals(having(/^import \{[^}]*(?<!type )\bClient\b[^}]*\} from "@grpc\/grpc-js"/m), [
     "tests/contract/grpc_client.ts",
   ]);
-  assertEquals(having(/\bimport\("node:http2"\)|^import (?!type )[^;]* from "node:http2"/m), ["csi/registration.ts"]);
-  assertMatch(texts.get("csi/registration.ts")!, /Deno\.listen\(\{ transport: "unix"/);
+  assertEquals(having(/\bimport\("node:http2"\)|^import (?!type )[^;]* from "node:http2"/m), ["csi/grpc.ts"]);
+  assertMatch(texts.get("csi/grpc.ts")!, /Deno\.listen\(\{ transport: "unix"/);
 });
 
 Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
