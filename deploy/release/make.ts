@@ -5,7 +5,7 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
-import { join } from "@std/path";
+import { dirname, join, resolve } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
 import { cacheFolder } from "../image/make.ts";
 import { systemLayer } from "../image/system.ts";
@@ -15,6 +15,9 @@ import { makeRelease, type Platform } from "./release.ts";
 import { addTag, readSource, requireTaggable } from "./source.ts";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
+
+/** Who makes a release, unless it is said. */
+const DEFAULT_BUILDER = "https://lvm.denolith.dev/builder/local";
 
 const HELP = `Usage: deno task release [flags]
 
@@ -27,7 +30,8 @@ The same commit and the same Debian packages give the same files, but for signat
 Flags:
   --arm64-deno VERSION  make the release for arm64, too, with this version of Deno: npm has none in ${DENO_VERSION}
   --key FILE            sign with this private key: ECDSA P-256 in PEM, without a password
-  --builder URI         say in the provenance who made the release (default: ${"https://lvm.denolith.dev/builder/local"})
+  --builder URI         say in the provenance who made the release (default: ${DEFAULT_BUILDER})
+  --output DIR          make it in this folder instead, which is replaced
   --tag                 tag the commit as v${manifest.version} at the end; it must have all changes
   -h, --help            show this help`;
 
@@ -36,10 +40,10 @@ class UsageError extends Error {}
 
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
-    string: ["arm64-deno", "key", "builder"],
+    string: ["arm64-deno", "key", "builder", "output"],
     boolean: ["help", "tag"],
     alias: { help: "h" },
-    default: { builder: "https://lvm.denolith.dev/builder/local" },
+    default: { builder: DEFAULT_BUILDER },
     unknown: (arg) => {
       throw new UsageError(`${arg} is not understood; see --help`);
     },
@@ -51,7 +55,10 @@ async function main(args: readonly string[]): Promise<void> {
   }
   const builder = parsed.builder as string;
   if (!URL.canParse(builder)) throw new UsageError(`--builder ${builder}: must be a URI`);
-  await release({ arm64, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true });
+  await release({
+    ...{ arm64, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true },
+    folder: resolve(parsed.output as string | undefined ?? join(ROOT, "dist/release")),
+  });
 }
 
 /** What the command line asks for. */
@@ -60,9 +67,11 @@ interface Request {
   readonly builder: string;
   readonly keyFile: string | undefined;
   readonly isTagged: boolean;
+  /** The folder to make. */
+  readonly folder: string;
 }
 
-async function release({ arm64, builder, keyFile, isTagged }: Request): Promise<void> {
+async function release({ arm64, builder, keyFile, isTagged, folder }: Request): Promise<void> {
   const tag = `v${manifest.version}`;
   const source = await readSource();
   if (isTagged) await requireTaggable(source, tag);
@@ -70,10 +79,8 @@ async function release({ arm64, builder, keyFile, isTagged }: Request): Promise<
   const changes = changelogEntry(changelog, manifest.version, { isDated: isTagged });
   const key = keyFile === undefined ? undefined : await Deno.readTextFile(keyFile);
   if (source.isChanged) console.error("release: the checkout has changes that are not committed");
-  const dist = join(ROOT, "dist");
-  await Deno.mkdir(dist, { recursive: true });
-  const folder = join(dist, "release");
-  const temp = await Deno.makeTempDir({ dir: dist, prefix: ".deno-" });
+  await Deno.mkdir(dirname(folder), { recursive: true });
+  const temp = await Deno.makeTempDir({ dir: dirname(folder), prefix: ".deno-" });
   try {
     const platforms = [await platform("x86_64", DENO_VERSION, temp)];
     if (arm64 !== undefined) platforms.push(await platform("aarch64", arm64, temp));
@@ -90,7 +97,7 @@ async function release({ arm64, builder, keyFile, isTagged }: Request): Promise<
 async function platform(arch: Architecture, denoVersion: string, temp: string): Promise<Platform> {
   const folder = join(temp, arch);
   await Deno.mkdir(folder);
-  const system = await systemLayer(cacheFolder(), console.error);
+  const system = await systemLayer(cacheFolder(), console.error, arch);
   return { arch, denoVersion, deno: await fetchDeno(arch, folder, denoVersion), system };
 }
 

@@ -28,7 +28,7 @@ async function smallRelease(temp: string, options: Partial<ReleaseOptions> = {})
   const changelog = await Deno.readTextFile(new URL("../../CHANGELOG.md", import.meta.url));
   return await makeRelease({
     ...{ folder: join(temp, "release"), platforms, builder: "https://example.org/me", log: () => {} },
-    source: { commit: "ab".repeat(20), time: "2026-11-24T12:00:00Z", isChanged: false },
+    source: { root: temp, commit: "ab".repeat(20), time: "2026-11-24T12:00:00Z", isChanged: false },
     changes: changelogEntry(changelog, manifest.version, { isDated: false }),
     ...options,
   });

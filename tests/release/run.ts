@@ -1,0 +1,48 @@
+/**
+ * `deno task test:release`: tests releases with programs of other authors. See {@linkcode HELP}.
+ *
+ * @module
+ */
+
+import { runTestProcess } from "../rig/test_process.ts";
+
+const HELP = `Usage: deno task test:release [SUITE...] [--full]
+
+Makes releases of this checkout and tests them.
+
+  SUITE   registry: a release is made, pushed with skopeo and crane, and its signatures are checked with openssl; with
+          --full it is made twice, helm pulls the chart, and cosign verifies all. It runs by default
+          arm64: the executable for arm64 starts in an emulated machine
+  --full  all suites, with all tests
+
+It takes Debian, root and debootstrap the first time, and Go. Building cosign takes ten minutes or more, once.`;
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+
+const SUITES = ["registry", "arm64"];
+
+/** The time for which a test may print nothing, in milliseconds. */
+const SILENCE_MS = 40 * 60_000;
+
+/** Writes what the tests print. */
+function print(chunk: Uint8Array): void {
+  for (let written = 0; written < chunk.length;) written += Deno.stdout.writeSync(chunk.subarray(written));
+}
+
+const args = Deno.args.filter((arg) => arg !== "--");
+if (args.includes("--help") || args.includes("-h")) {
+  console.log(HELP);
+  Deno.exit(0);
+}
+const unknown = args.find((arg) => arg !== "--full" && !SUITES.includes(arg));
+if (unknown !== undefined) {
+  console.error(`${unknown} is not understood; see --help`);
+  Deno.exit(2);
+}
+const full = args.includes("--full");
+const names = args.filter((arg) => arg !== "--full");
+const suites = names.length > 0 ? names : full ? SUITES : ["registry"];
+Deno.env.set("FULL_RELEASE", full ? "yes" : "no");
+const files = suites.map((name) => new URL(`suite/${name}.ts`, import.meta.url).pathname);
+const flags = ["-A", "--quiet", "--no-check", ...files];
+Deno.exit(await runTestProcess({ args: flags, cwd: ROOT, silenceMs: SILENCE_MS, onOutput: print }) ? 0 : 1);

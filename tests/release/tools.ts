@@ -1,0 +1,39 @@
+/**
+ * Programs that read what a release consists of, by other authors.
+ *
+ * @module
+ */
+
+import { join } from "@std/path";
+import { cacheKey, ensureCached } from "../rig/cache.ts";
+import { ensureTools } from "../rig/debian.ts";
+import { buildGo, type GoModule } from "../rig/go_build.ts";
+
+const CRANE = { path: "github.com/google/go-containerregistry", version: "0.22.1", program: "crane", time: "a minute" };
+const COSIGN = { path: "github.com/sigstore/cosign/v3", version: "3.1.3", program: "cosign", time: "ten minutes" };
+
+/** Returns the path of crane, a client of registries, and a small registry; built on first use. */
+export function ensureCrane(log: (line: string) => void): Promise<string> {
+  return ensureProgram(CRANE, log);
+}
+
+/** Returns the path of cosign, which verifies signatures; built on first use. */
+export function ensureCosign(log: (line: string) => void): Promise<string> {
+  return ensureProgram(COSIGN, log);
+}
+
+/** Installs skopeo where it is missing. @throws {Error} when it cannot be installed */
+export async function ensureSkopeo(log: (line: string) => void): Promise<void> {
+  await ensureTools([{ program: "skopeo", packages: ["skopeo"] }], log);
+}
+
+async function ensureProgram(of: typeof CRANE, log: (line: string) => void): Promise<string> {
+  const { path, version, program, time } = of;
+  const module: GoModule = {
+    ...{ name: `${program} ${version}`, time, require: { [path]: version }, replace: {}, linkFlags: "", rename: {} },
+    packages: [`${path}/cmd/${program}`],
+  };
+  const name = `${program}-${await cacheKey(JSON.stringify(module))}`;
+  const folder = await ensureCached(name, log, (temp, into) => buildGo(module, { temp, into, log }));
+  return join(folder, program);
+}
