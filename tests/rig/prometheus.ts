@@ -66,6 +66,19 @@ export interface QuerySample {
   readonly value: number;
 }
 
+/** A series of the answer to a query over time: times in seconds since 1970, with values. */
+export interface QuerySeries {
+  readonly metric: Readonly<Record<string, string>>;
+  readonly values: readonly (readonly [seconds: number, value: number])[];
+}
+
+/** A span of time, in seconds since 1970, and the interval of its samples, in seconds. */
+export interface QueryRange {
+  readonly start: number;
+  readonly end: number;
+  readonly step: number;
+}
+
 /** An alert that is pending or firing. */
 export interface ActiveAlert {
   readonly labels: Readonly<Record<string, string>>;
@@ -145,6 +158,18 @@ export class Prometheus implements AsyncDisposable {
       `query?query=${encodeURIComponent(expression)}`,
     );
     return result.map(({ metric, value: [, text] }) => ({ metric, value: Number(text.replace("Inf", "Infinity")) }));
+  }
+
+  /** Evaluates an expression over a span of time. @throws {Error} with its error when Prometheus cannot evaluate it */
+  async queryRange(expression: string, { start, end, step }: QueryRange): Promise<QuerySeries[]> {
+    type Result = { metric: Record<string, string>; values: [number, string][] };
+    const { result } = await this.#get<{ result: Result[] }>(
+      `query_range?query=${encodeURIComponent(expression)}&start=${start}&end=${end}&step=${step}`,
+    );
+    return result.map(({ metric, values }) => ({
+      metric,
+      values: values.map(([time, text]) => [time, Number(text)] as const),
+    }));
   }
 
   /** Returns the alerts that are pending or firing. */
