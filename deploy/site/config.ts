@@ -51,8 +51,8 @@ const STYLE = `
 .vp-doc table { font-size: 14px; }
 .vp-doc th, .vp-doc td { padding: 6px 10px; text-align: left; vertical-align: top; line-height: 20px; }
 .vp-doc td { min-width: 4rem; font-size: inherit; }
-.vp-doc td code { font-size: 13px; padding: 1px 3px; }
-.vp-doc td:last-child { min-width: min(14rem, 50vw); }
+.vp-doc td code { font-size: 12px; padding: 1px 3px; }
+.vp-doc td:last-child { min-width: min(12rem, 50vw); }
 .vp-doc td:first-child code { white-space: nowrap; }
 `;
 
@@ -69,6 +69,9 @@ export default {
   cacheDir: join(WORK, "cache"),
   rewrites: (path: string): string => pageOf(path) ?? path,
   head: [["link", { rel: "icon", href: `data:image/svg+xml,${icon}` }], ["style", {}, STYLE]],
+  // the list of chapters beside a page takes the space that wide tables need
+  transformPageData: ({ relativePath }: { relativePath: string }) =>
+    relativePath.startsWith("reference/") ? { frontmatter: { aside: false } } : {},
   ignoreDeadLinks: [/^\/source\//], // they are made and checked afterwards
   markdown: { anchor: { slugify: anchorOf }, config: rewriteLinks },
   themeConfig: {
