@@ -236,8 +236,9 @@ Deno.test("kubectl denolith status: a volume group of which little is known is n
 Deno.test("kubectl denolith: colours are for terminals that have them", async () => {
   await using s = await setUp();
   s.api.put(nodes, { metadata: { name: "n3" } });
-  const plain = await s.plugin(["nodes"]);
-  const coloured = await s.plugin(["nodes"], { hasColours: true });
+  const now = new Date(); // of both, since the table has ages
+  const plain = await s.plugin(["nodes"], { now });
+  const coloured = await s.plugin(["nodes"], { hasColours: true, now });
   assert(!plain.output.includes("\x1b"));
   assert(coloured.output.includes("\x1b[32mAlive\x1b[0m"));
   assertEquals(coloured.output.split("\x1b").map((part) => part.replace(/^\[\d+m/, "")).join(""), plain.output);
