@@ -129,6 +129,11 @@ Deno.test("a release is pushed, installed and verified with the tools of others"
     const common = ["--insecure-ignore-tlog", "--allow-insecure-registry", "--new-bundle-format=false"];
     const key = ["--key", path("denolith.pub")];
     const other = ["--key", join(again, "denolith.pub")];
+    const blob = ["--insecure-ignore-tlog", "--new-bundle-format=false", ...key];
+    await run("verify", cosign, ["verify-blob", ...blob, "--signature", path("SHA256SUMS.sig"), path("SHA256SUMS")]);
+    const provenance = ["--type", "slsaprovenance1", "--signature", path("provenance.intoto.json")];
+    const program = path(`denolith-${version}-linux-amd64`);
+    await run("verify", cosign, ["verify-blob-attestation", ...blob, ...provenance, program]);
     const attestation = ["verify-attestation", "--type", "slsaprovenance1", ...common];
     for (const name of ["image", "chart"] as const) {
       const target = `${reference(name)}@${digests[name]}`;
