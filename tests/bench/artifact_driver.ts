@@ -21,6 +21,8 @@ export interface DriverPaths {
   readonly socket: string;
   /** Its volume group. */
   readonly group: string;
+  /** Further flags of it. */
+  readonly options?: readonly string[];
 }
 
 /** The driver's file as a process of its own, under its permission set. */
@@ -46,7 +48,7 @@ export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
    * @throws {Error} when it does not start
    */
   static async start(paths: DriverPaths): Promise<ArtifactDriver> {
-    const { program, cache, socket, root, group } = paths;
+    const { program, cache, socket, root, group, options = [] } = paths;
     const flags = {
       "--endpoint": `unix://${socket}`,
       "--mount-roots": root,
@@ -56,7 +58,7 @@ export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
     };
     const startedAt = performance.now();
     const process = await DriverProcess.start({
-      command: [program, "standalone", ...Object.entries(flags).flat()],
+      command: [program, "standalone", ...Object.entries(flags).flat(), ...options],
       cache,
       socket,
     });

@@ -126,7 +126,9 @@ async function main(): Promise<void> {
   const root = "/work/mounts";
   await Deno.mkdir(root);
   const commands = EARLIER === undefined ? await countAllCommands(root) : {};
-  const paths = { program: "/work/denolith", cache: "/work/cache", socket: "/run/bench/csi.sock", root, group: GROUP };
+  const options = Deno.env.get("LVM_SHELL") ? ["--lvm-shell"] : [];
+  const socket = "/run/bench/csi.sock";
+  const paths = { program: "/work/denolith", cache: "/work/cache", socket, root, group: GROUP, options };
   const { start, driver } = await measureStarts(paths);
   await using _stopped = driver;
   await pause(IDLE_WAIT_MS);
