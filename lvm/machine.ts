@@ -29,9 +29,9 @@ import {
 import { ReadOnlyFilesystems } from "./health/read_only_filesystems.ts";
 import { type CowListener, CowMonitor } from "./snapshots/cow_monitor.ts";
 import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
-import { Reaper } from "./volumes/reaper.ts";
+import { Reaper } from "./deletion/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
-import { removePendingThin } from "./volumes/missing_thin.ts";
+import { removePendingThin } from "./deletion/missing_thin.ts";
 import { Volumes } from "./volumes/volumes.ts";
 import { defined } from "./defined.ts";
 

@@ -63,7 +63,7 @@ const SLOW_FILES: Readonly<Record<string, number>> = {
   "tests/cluster_fake/volume_crash_test.ts": 3,
   "lvm/ids_test.ts": 2,
   "lvm/model/tags_test.ts": 2,
-  "lvm/volumes/reaper_test.ts": 3,
+  "lvm/deletion/reaper_test.ts": 3,
   "tests/cluster_fake/orphans_test.ts": 2,
   "tests/cluster_fake/snapshot_faults_test.ts": 2,
   "tests/cluster_fake/snapshots_test.ts": 2,

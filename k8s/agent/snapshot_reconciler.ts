@@ -13,7 +13,7 @@ import { cowState, type LocatedSnapshot, type SnapshotFinder } from "../../lvm/i
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { requireSource, type SnapshotRequest, type Snapshots } from "../../lvm/snapshots/snapshots.ts";
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
-import { removePendingSnapshot } from "../../lvm/volumes/missing_thin.ts";
+import { removePendingSnapshot } from "../../lvm/deletion/missing_thin.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { snapshotRequestOf } from "../api/snapshot_mapping.ts";

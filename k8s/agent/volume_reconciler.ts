@@ -19,7 +19,7 @@ import { describeSource } from "../../lvm/model/tags.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
-import { removeMissingVolume } from "../../lvm/volumes/missing_thin.ts";
+import { removeMissingVolume } from "../../lvm/deletion/missing_thin.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { activationArguments } from "../volumes/activation.ts";
+import { activationArguments } from "../pools/activation.ts";
 import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
@@ -32,7 +32,7 @@ import { staleCopySnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import type { Reaper } from "../volumes/reaper.ts";
+import type { Reaper } from "../deletion/reaper.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions } from "../model/commands.ts";
 

@@ -7,7 +7,7 @@ import { PoolReservation } from "./pool_reservation.ts";
 import { PoolMonitor } from "./pool_monitor.ts";
 import { createPool } from "./pool_commands.ts";
 import { markVolumeDeleted, volumeTags } from "../model/tags.ts";
-import { Reaper } from "../volumes/reaper.ts";
+import { Reaper } from "../deletion/reaper.ts";
 
 const DRIVER = "d";
 const GiB = 1n << 30n;

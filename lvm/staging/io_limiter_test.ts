@@ -10,7 +10,7 @@ import { type VolumeId, volumeIdOf } from "../ids.ts";
 import { IoLimiter, type IoLimiterSettings, type LimitsState, podUidOf } from "./io_limiter.ts";
 import type { IoLimits } from "../spec/io_limits.ts";
 import { Lvm } from "../client/client.ts";
-import { Reaper } from "../volumes/reaper.ts";
+import { Reaper } from "../deletion/reaper.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";

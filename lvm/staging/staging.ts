@@ -7,7 +7,7 @@
  * @module
  */
 
-import { activationArguments } from "../volumes/activation.ts";
+import { activationArguments } from "../pools/activation.ts";
 import { checkFilesystem, makeFilesystem } from "./formatting.ts";
 import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";

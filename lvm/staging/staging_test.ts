@@ -4,7 +4,7 @@ import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { Lvm } from "../client/client.ts";
 import { volumeIdOf } from "../ids.ts";
-import { Reaper } from "../volumes/reaper.ts";
+import { Reaper } from "../deletion/reaper.ts";
 import { StorageError } from "../error.ts";
 import { StagedVolumes } from "./staged_volumes.ts";
 import { Staging } from "./staging.ts";

@@ -7,7 +7,7 @@ import { volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
-import { Reaper } from "./reaper.ts";
+import { Reaper } from "../deletion/reaper.ts";
 import { Volumes } from "./volumes.ts";
 
 /** Creates a volume for blocks on a machine. */

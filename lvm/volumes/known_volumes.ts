@@ -21,7 +21,7 @@ import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { OWNER, VOLUME } from "../model/tag_text.ts";
 import { formatStateTag, markVolumeDeleted, usedTag } from "../model/tags.ts";
 import { cowSnapshotsOn, isThin } from "../pools/pool.ts";
-import { thinLvsOnOrigin } from "./cow_origin.ts";
+import { thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 
 /** What the functions need. */
 export interface KnownVolumesContext {

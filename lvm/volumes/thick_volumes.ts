@@ -4,13 +4,13 @@
  * @module
  */
 
-import { activationArguments } from "./activation.ts";
+import { activationArguments } from "../pools/activation.ts";
 import { StorageError } from "../error.ts";
 import { planExtension } from "../model/extension.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
-import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "./cow_origin.ts";
+import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "../deletion/cow_origin.ts";
 import { formatBytes } from "../size.ts";
-import { splitSnapshot } from "./snapshot_split.ts";
+import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { lvchange, lvextend } from "../model/commands.ts";
 

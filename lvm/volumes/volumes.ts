@@ -13,13 +13,13 @@ import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
-import { cowSnapshotsOf, thinLvsOnOrigin } from "./cow_origin.ts";
+import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
-import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
+import { changeIgnoring, splitSnapshot } from "../deletion/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
 import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
@@ -31,9 +31,9 @@ import { type CapacityRequest, requireCompatible, type Volume, type VolumeReques
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { reportOnceClosed } from "./closed_report.ts";
 import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
-import { removeMissingVolume } from "./missing_thin.ts";
+import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import { groupRefusal, inUseError, isOutdated } from "./refusals.ts";
-import type { Reaper } from "./reaper.ts";
+import type { Reaper } from "../deletion/reaper.ts";
 import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
 /** Options of {@linkcode Volumes}. */

@@ -10,7 +10,7 @@ import { FULL_COW } from "../spec/cow_size.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
-import { Reaper } from "./reaper.ts";
+import { Reaper } from "../deletion/reaper.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 import { Volumes } from "./volumes.ts";
 

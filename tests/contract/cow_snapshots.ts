@@ -8,7 +8,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { lvchange, lvchangeTags, lvconvert, lvcreate, lvextend, lvremove } from "../../lvm/model/commands.ts";
-import { activationArguments } from "../../lvm/volumes/activation.ts";
+import { activationArguments } from "../../lvm/pools/activation.ts";
 import { createCopy, createFilledVolume, haveSameData, lvOf, takeSnapshot } from "./copies.ts";
 import { blockCapability, contractTest, type Harness, type Host } from "./host.ts";
 

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { isCowSnapshot } from "../pools/pool.ts";
-import { monitoringOptions } from "../pools/pool_commands.ts";
+import { isCowSnapshot } from "./pool.ts";
+import { monitoringOptions } from "./pool_commands.ts";
 import { isRaid } from "../model/redundancy.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { lvchange } from "../model/commands.ts";

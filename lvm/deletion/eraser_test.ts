@@ -10,7 +10,7 @@ import { type Erasure, markVolumeDeleted } from "../model/tags.ts";
 import type { Layout } from "../model/layout.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Reaper } from "./reaper.ts";
-import { Volumes } from "./volumes.ts";
+import { Volumes } from "../volumes/volumes.ts";
 
 const GIB = 1n << 30n;
 const id = volumeIdOf("one");

@@ -12,7 +12,7 @@ import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
 import { removePendingThin } from "./missing_thin.ts";
 import { Reaper } from "./reaper.ts";
-import { Volumes } from "./volumes.ts";
+import { Volumes } from "../volumes/volumes.ts";
 
 const NO_DATA = failure(5, "  device-mapper: reload ioctl on  (254:4) failed: No data available");
 

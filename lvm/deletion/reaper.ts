@@ -11,7 +11,7 @@
  */
 
 import { type Clock, systemClock } from "../clock.ts";
-import { activationArguments } from "./activation.ts";
+import { activationArguments } from "../pools/activation.ts";
 import { StorageError } from "../error.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
 import { DELETED, OWNER, SNAPSHOT, VOLUME } from "../model/tag_text.ts";

@@ -13,7 +13,7 @@ import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
 import { Reaper } from "./reaper.ts";
-import { Volumes } from "./volumes.ts";
+import { Volumes } from "../volumes/volumes.ts";
 
 const GIB = 1n << 30n;
 const id = volumeIdOf("one");

@@ -22,7 +22,7 @@ import { hasRecordedFilesystem } from "../model/tag_text.ts";
 import { copySnapshotOf, hasSourceData, ownedSnapshotId, ownedVolumeId, usedLvUuids } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { findPool, isThin } from "../pools/pool.ts";
-import { activationArguments } from "./activation.ts";
+import { activationArguments } from "../pools/activation.ts";
 import { changeIgnoring } from "./snapshot_split.ts";
 
 /** What the kernel answers when the pool has no such device (ENODATA). */

@@ -9,7 +9,7 @@ import { Lvm } from "../client/client.ts";
 import { markVolumeDeleted } from "../model/tags.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Reaper } from "./reaper.ts";
-import { Volumes } from "./volumes.ts";
+import { Volumes } from "../volumes/volumes.ts";
 
 Deno.test("neither delete() nor Reaper touches an LV while it is the external origin of a thin LV", async () => {
   const machine = new FakeMachine();

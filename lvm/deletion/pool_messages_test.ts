@@ -11,7 +11,7 @@ import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { poolsWithLastSnapshot } from "./pool_messages.ts";
 import { Reaper } from "./reaper.ts";
-import { Volumes } from "./volumes.ts";
+import { Volumes } from "../volumes/volumes.ts";
 
 /** Creates a machine with a deleted thin volume, and a reaper of the same process or of another one. */
 async function scene({ isRestarted }: { isRestarted: boolean }) {

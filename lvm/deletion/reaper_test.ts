@@ -11,7 +11,7 @@ import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Reaper } from "./reaper.ts";
-import { Volumes } from "./volumes.ts";
+import { Volumes } from "../volumes/volumes.ts";
 
 const GIB = 1n << 30n;
 const id = volumeIdOf("one");
