@@ -85,6 +85,11 @@ export function messageLvName(deleted: VolumeId | SnapshotId): string {
   return "msg-" + deleted.slice("v1-".length);
 }
 
+/** Reports whether a name has the form of {@linkcode messageLvName}. */
+export function isMessageLvName(name: string): boolean {
+  return name.startsWith("msg-") && isDriverLvName(name);
+}
+
 /**
  * Returns a name for a new LV: the name itself, or the name with a number while deleted LVs still have it. Other LVs
  * with the name are not considered: LVM refuses to create a second one.

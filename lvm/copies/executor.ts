@@ -176,7 +176,7 @@ async function createCopySnapshot(
   await reservation.runExclusive(groups, group, async (current) => {
     requireSpaceForCopySnapshot(reservation, id, { lv, group: current });
     await create(thinSnapshotOptions(driver, current, lv));
-    reservation.recordCreation(current, lv.pool!);
+    reservation.recordMessagesSent(current, lv.pool!);
   });
 }
 

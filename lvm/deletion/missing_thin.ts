@@ -19,7 +19,7 @@ import type { Lvm } from "../client/client.ts";
 import { lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { hasRecordedFilesystem } from "../model/tag_text.ts";
-import { copySnapshotOf, hasSourceData, ownedSnapshotId, ownedVolumeId, usedLvUuids } from "../model/tags.ts";
+import { copySnapshotOf, hasSourceData, isOwned, ownedSnapshotId, ownedVolumeId, usedLvUuids } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { findPool, isThin } from "../pools/pool.ts";
 import { activationArguments } from "../pools/activation.ts";
@@ -106,16 +106,44 @@ export async function removeMissingVolume(lvm: Lvm, driver: string, volume: Volu
 export async function removePendingThin(lvm: Lvm, driver: string, group: VolumeGroup): Promise<boolean> {
   let isChanged = false;
   for (const lv of removableIfMissing(driver, group)) {
-    const isMissing = await isMissingThin(lvm, driver, { lv, group }).catch((error) => {
-      // an LV that cannot be activated for another reason keeps nobody from the pools; whoever needs it learns why
-      if (error instanceof StorageError && OTHER_REASONS.includes(error.kind)) return false;
-      throw error;
-    });
-    if (!isMissing) continue;
+    if (await findPresence(lvm, driver, { lv, group }) !== "missing") continue;
     await removeMissing(lvm, { lv, group });
     isChanged = true;
   }
   return isChanged;
+}
+
+/**
+ * Activates the driver's thin snapshots that a pool may just have made, so that the kernel shows the pool. {@linkcode
+ * removePendingThin} has activated those that it would remove; others are volumes that were made as a snapshot, and deleted LVs.
+ *
+ * @param groups a report
+ * @returns whether it activated any
+ */
+export async function activateLastSnapshots(
+  lvm: Lvm,
+  driver: string,
+  groups: readonly VolumeGroup[],
+): Promise<boolean> {
+  let isActivated = false;
+  for (const group of groups) {
+    for (const lv of group.lvs) {
+      const isLast = !lv.active && lv.origin !== undefined && isOwned(driver, lv.tags) && canBePending(group, lv);
+      if (isLast && await findPresence(lvm, driver, { lv, group }) === "present") isActivated = true;
+    }
+  }
+  return isActivated;
+}
+
+/** Finds out whether the pool of a thin LV has it; `undefined` when the LV cannot be activated for another reason. */
+async function findPresence(lvm: Lvm, driver: string, located: LocatedLv): Promise<"present" | "missing" | undefined> {
+  try {
+    return await isMissingThin(lvm, driver, located) ? "missing" : "present";
+  } catch (error) {
+    // such an LV keeps nobody from the pools; whoever needs it learns why
+    if (error instanceof StorageError && OTHER_REASONS.includes(error.kind)) return undefined;
+    throw error;
+  }
 }
 
 /** Reports whether a group may have an LV that {@linkcode removePendingThin} removes. */

@@ -10,19 +10,21 @@
  * number, which is all that is missing.
  *
  * LVM sends what it has before it creates an LV. So before the first removal from a pool, unless this process has created
- * an LV in it, the driver creates one, and deletes it like any other. It does so again after a command was killed in the
- * pool's group. LVM does not report whether it has messages.
+ * an LV in it, the driver creates a small one, and deletes it like any other. After a command was killed, or failed, in the
+ * pool's group, it sends the messages again. If there still is a small LV, it is removed for that: what is lost of it has no
+ * data. So a pool in which nothing can be removed does not fill up with small LVs. LVM does not report whether it has
+ * messages.
  *
  * @module
  */
 
 import { lateCompletion } from "../error.ts";
 import { runOk } from "../exec.ts";
-import { messageLvName, uniqueLvName } from "../ids.ts";
-import type { DeletedLv } from "../inventory/leftovers.ts";
+import { isMessageLvName, messageLvName, uniqueLvName } from "../ids.ts";
+import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
-import { lvcreate } from "../model/commands.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { lvcreate, lvremove } from "../model/commands.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { DELETED, ERASE, OWNER } from "../model/tag_text.ts";
 import { findPool } from "../pools/pool.ts";
 import { monitoringOptions } from "../pools/pool_commands.ts";
@@ -39,7 +41,8 @@ export interface SendingContext {
 }
 
 /**
- * Makes LVM send the messages that it has for the pool of a thin LV that will be removed.
+ * Makes LVM send the messages that it has for the pool of a thin LV that will be removed, by creating or removing an LV that
+ * has no data. Does nothing if the LV is such a one.
  *
  * @returns whether it created an LV for that, which is marked as deleted
  */
@@ -47,10 +50,20 @@ export async function sendMessages(
   { lvm, driver, reservation }: SendingContext,
   { lv, group, tags }: DeletedLv,
 ): Promise<boolean> {
-  if (lv.pool === undefined || reservation.hasCreatedIn(group, lv.pool)) return false;
+  if (lv.pool === undefined || isMessageLvName(lv.name) || reservation.areMessagesSent(group, lv.pool)) return false;
   return await reservation.runExclusive([group], group, async (current) => {
     const pool = findPool(current, lv.pool);
     if (pool === undefined) return false;
+    const record = () => reservation.recordMessagesSent(current, pool.name);
+    const earlier = deletedLvs(driver, [current]).map(({ lv }) => lv).find((other) =>
+      other.pool === pool.name && isMessageLvName(other.name)
+    );
+    if (earlier !== undefined) {
+      const command = lvremove({ yes: true, uuid: earlier.uuid }, lvPath({ group: current, lv: earlier }));
+      await lvm.changeKnown(current, command);
+      record();
+      return false;
+    }
     const options = {
       yes: true,
       type: "thin",
@@ -60,7 +73,6 @@ export async function sendMessages(
       ...monitoringOptions(driver, current, lv),
       addtag: [OWNER + driver, DELETED + tags.id, `${ERASE}none`],
     } as const;
-    const record = () => reservation.recordCreation(current, pool.name);
     try {
       await lvm.change(current, lvcreate(options, current.name));
     } catch (error) {

@@ -2,11 +2,13 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { nextTurn } from "../clock.ts";
+import { defined } from "../defined.ts";
 import { StorageError } from "../error.ts";
-import { volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
+import { volumeTags } from "../model/tags.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { poolsWithLastSnapshot } from "./pool_messages.ts";
@@ -28,8 +30,13 @@ async function scene({ isRestarted }: { isRestarted: boolean }) {
   await volumes.delete(request.id);
   const created: string[] = [];
   machine.fault = ({ args }) => void (args[0] === "lvcreate" && created.push(args[args.indexOf("--name") + 1]!));
-  const reaper = (errors: string[]) => {
-    const options = { lvm, driver: "test", onError: (error: unknown) => errors.push(String(error)) };
+  const reaper = (errors: string[], retryMs?: number) => {
+    const options = {
+      ...defined({ retryMs }),
+      lvm,
+      driver: "test",
+      onError: (error: unknown) => errors.push(String(error)),
+    };
     return new Reaper({ ...options, reservation: isRestarted ? new PoolReservation(lvm) : reservation });
   };
   const reap = async () => {
@@ -109,6 +116,43 @@ Deno.test("before a removal from a pool in which a command was killed, a driver 
   assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);
 });
 
+Deno.test("a driver creates one LV in a pool where no other one can be removed, however often it tries", async () => {
+  const { machine, reap, left } = await scene({ isRestarted: true });
+  const { fault } = machine;
+  const [stuck] = left();
+  const { uuid } = machine.allLvs().find(({ lv }) => lv.name === stuck)!.lv;
+  machine.fault = (command) => {
+    const isStuck = command.args[0] === "lvremove" && command.args.some((arg) => arg.includes(uuid));
+    return isStuck ? failure(5, "  Failed to update pool.") : fault?.(command);
+  };
+  for (let count = 0; count < 6; count++) assert((await reap()).length > 0);
+  assert(left().length <= 2, left().join());
+  machine.fault = fault;
+  assertEquals([await reap(), left()], [[], []]);
+});
+
+Deno.test("after a removal failed, LVM sends the messages by the removal of the LV that was created for that", async () => {
+  const { machine, pool, created, reaper, left } = await scene({ isRestarted: true });
+  const { fault } = machine;
+  const [stuck] = left();
+  const { uuid } = machine.allLvs().find(({ lv }) => lv.name === stuck)!.lv;
+  const removed: string[] = [];
+  machine.fault = (command) => {
+    if (command.args[0] !== "lvremove") return fault?.(command);
+    removed.push(command.args.at(-1)!);
+    if (removed.length > 1 || !command.args.some((arg) => arg.includes(uuid))) return undefined;
+    pool.oldMessage = "followed";
+    return failure(5, "  Failed to update pool.");
+  };
+  const errors: string[] = [];
+  const running = reaper(errors, 1);
+  running.start();
+  while (left().length > 0) await nextTurn();
+  await running.stop();
+  assertEquals([created.length, removed], [1, [`data/${stuck}`, `data/${created[0]}`, `data/${stuck}`]]);
+  assertEquals([pool.leaked?.data.size, errors.length], [0, 1]); // what the pool kept has no data
+});
+
 Deno.test("nothing is removed from a pool after the first creation in it was killed, until one succeeds", async () => {
   const { machine, pool, created, reap, left } = await scene({ isRestarted: true });
   const { fault } = machine;
@@ -145,6 +189,20 @@ Deno.test("a driver completes the transaction of a pool that has made a snapshot
     assertEquals(sent.slice(1), oldMessage === "followed" ? [] : [message]);
   }
 });
+
+for (const what of ["a volume", "deleted"]) {
+  Deno.test(`a driver completes the transaction of a pool whose last snapshot is inactive, and ${what}`, async () => {
+    const { request, snapshot, pool, reap, left } = await scene({ isRestarted: true });
+    Object.assign(snapshot, { origin: { name: "one", size: snapshot.size }, active: false });
+    if (what === "a volume") {
+      const source = { kind: "snapshot", id: snapshotIdOf("cut") } as const;
+      snapshot.tags = new Set(volumeTags("test", { ...request, source, copied: "all" }));
+    }
+    pool.oldMessage = "half-followed";
+    assertEquals(await reap(), []);
+    assertEquals([left().length, pool.oldMessage], what === "a volume" ? [1, "followed"] : [0, undefined]);
+  });
+}
 
 Deno.test("a driver tries again to complete the transaction of a pool, until it succeeds", async () => {
   const { machine, snapshot, pool, reaper } = await scene({ isRestarted: true });

@@ -35,7 +35,7 @@ export class PoolReservation {
   readonly #allocating = new Set<string>();
   /** The number of interrupted changes of each group before its last body, by the group's UUID. */
   readonly #interruptedBefore = new Map<string, number>();
-  /** The same number before the last creation in each pool, by the UUID of its group and its name. */
+  /** The same number before LVM last sent each pool its messages, by the UUID of its group and its name. */
   readonly #pools = new Map<string, number>();
   readonly #prepare: (group: VolumeGroup) => Promise<boolean>;
 
@@ -89,15 +89,15 @@ export class PoolReservation {
   }
 
   /**
-   * Records that a body has created an LV in a pool, and so LVM has sent the pool all messages that it had when the body
-   * began.
+   * Records that a body has created an LV in a pool, or removed one that has no data, and so LVM has sent the pool all messages
+   * that it had when the body began.
    */
-  recordCreation({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): void {
+  recordMessagesSent({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): void {
     this.#pools.set(`${uuid}/${pool}`, this.#interruptedBefore.get(uuid) ?? 0);
   }
 
-  /** Reports whether this process has created an LV in a pool, and no change of the group was interrupted since. */
-  hasCreatedIn({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): boolean {
+  /** Reports whether LVM has sent a pool its messages while this process lives, and no change of the group was interrupted since. */
+  areMessagesSent({ uuid }: Pick<VolumeGroup, "uuid">, pool: string): boolean {
     return this.#pools.get(`${uuid}/${pool}`) === this.#lvm.interruptedChanges({ uuid });
   }
 

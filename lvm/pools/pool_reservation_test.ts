@@ -43,7 +43,7 @@ Deno.test("nothing is changed in the pools of a group that does not respond sinc
   assertEquals(changes, []);
 });
 
-Deno.test("hasCreatedIn() reports no creation during which, or after which, a command was killed in the group", async () => {
+Deno.test("areMessagesSent() reports no creation during which, or after which, a command was killed in the group", async () => {
   const machine = new FakeMachine();
   for (const name of ["data", "other"]) machine.addGroup(name, 1n << 30n);
   const lvm = new Lvm(machine);
@@ -53,9 +53,9 @@ Deno.test("hasCreatedIn() reports no creation during which, or after which, a co
   const create = (group = data!, during = () => Promise.resolve()) =>
     reservation.runExclusive(groups, group, async (current) => {
       await during();
-      reservation.recordCreation(current, "pool");
+      reservation.recordMessagesSent(current, "pool");
     });
-  const has = () => [reservation.hasCreatedIn(data!, "pool"), reservation.hasCreatedIn(other!, "pool")];
+  const has = () => [reservation.areMessagesSent(data!, "pool"), reservation.areMessagesSent(other!, "pool")];
   machine.fault = ({ mutates, program }) => mutates && program === "lvm" ? failure(137, "") : undefined;
   const kill = () => assertRejects(() => lvm.change(data!, ["lvremove", "data/x"]), StorageError).then(() => {});
   const all = [has()];

@@ -254,7 +254,7 @@ export class Snapshots {
         lv.size,
       );
       await this.#lvcreate({ ...volume, group }, id, thinSnapshotOptions(this.#driver, group, lv));
-      reservation.recordCreation(group, lv.pool!);
+      reservation.recordMessagesSent(group, lv.pool!);
     });
   }
 

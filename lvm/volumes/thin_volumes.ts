@@ -107,7 +107,7 @@ export async function createThinClone(
       addtag: volumeTags(driver, { ...request, copied: "all" }),
     };
     await lvm.change(current, lvcreate(options, `${current.name}/${lv.name}`));
-    reservation.recordCreation(current, lv.pool!);
+    reservation.recordMessagesSent(current, lv.pool!);
     if (size === lv.size) return;
     const monitoring = monitoringOptions(driver, current, lv);
     await lvm.change(current, lvextend({ size, ...monitoring }, `${current.name}/${name}`));

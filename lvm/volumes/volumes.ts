@@ -348,7 +348,7 @@ export class Volumes {
     await this.#reservation.runExclusive(groups, group, async (current) => {
       const options = await prepareThinPool(this.#thinContext, current, size, { ...request, thin });
       await this.#lvcreate(current, request, { options, pvs: [] });
-      this.#reservation.recordCreation(current, options.thinpool!);
+      this.#reservation.recordMessagesSent(current, options.thinpool!);
     });
   }
 

@@ -1,0 +1,277 @@
+/**
+ * The removal of a deleted LV: what it takes before LVM removes it, and the command that does. LVs that were deleted
+ * together are removed together.
+ *
+ * The record that a volume was in use is removed before its LV, because a record without its LV means that the volume is Lost.
+ *
+ * @module
+ */
+
+import type { Clock } from "../clock.ts";
+import type { FreshReport, Lvm } from "../client/client.ts";
+import { removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
+import { StorageError } from "../error.ts";
+import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
+import { lvremove, type Selection, vgchange } from "../model/commands.ts";
+import { lvPath } from "../model/report.ts";
+import { DELETED, OWNER, SNAPSHOT, VOLUME } from "../model/tag_text.ts";
+import { activationArguments } from "../pools/activation.ts";
+import { isCowSnapshot, isThin } from "../pools/pool.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
+import { requireNoDependents } from "./cow_origin.ts";
+import { type Eraser, requireErasable } from "./eraser.ts";
+import { isMissingThin, removeMissing } from "./missing_thin.ts";
+import { sendMessages } from "./pool_messages.ts";
+import { type EmptiedPool, extendLastOfPool, removeEmptyPool } from "./pool_wiping.ts";
+import type { Attempt } from "./repair.ts";
+import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
+
+/** What {@linkcode Removal} needs. */
+export interface RemovalOptions {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** Erases their data. */
+  readonly eraser: Eraser;
+  /** Reserves space in the machine's thin pools. */
+  readonly reservation: PoolReservation;
+  /** Whether the driver's thin pools are removed with their last volume. */
+  readonly removesEmptyPools: boolean;
+  /** Reports whether the driver stops. */
+  readonly isStopped: () => boolean;
+  /** Reads a report, without unresponsive groups. */
+  readonly report: () => Promise<FreshReport>;
+  /** Called with an error that keeps nothing from being removed. */
+  readonly onError: (error: unknown) => void;
+  /** Called when another pass is needed at once. */
+  readonly onChanged: () => void;
+  /** Called after an LV was removed. */
+  readonly onRemoved: () => void;
+  /** The clock. */
+  readonly clock: Clock;
+}
+
+/** A deleted LV that nothing keeps from being removed. */
+export interface RemovableLv extends DeletedLv {
+  /** True if it was erased. */
+  readonly isErased: boolean;
+  /** When the report was read in which nothing depended on the LV, in milliseconds of the clock. */
+  readonly listedAt: number;
+}
+
+/** The time since a report in which an LV is removed without another one, in milliseconds: later, a disk may hang. */
+const RECENT_MS = 10_000;
+
+/**
+ * Reports whether the data of a deleted LV has to be erased. A thin LV is not overwritten: its pool zeroes blocks
+ * before it provides them to another LV, and overwriting would allocate all of the LV's virtual size.
+ */
+function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
+  return erase === "discard" || (erase === "zero" && !isThin(lv));
+}
+
+/**
+ * Reports whether LVM can decide by a selection whether an LV may be removed. The removal of a thin LV may be that of its
+ * pool; whether a RAID LV is erased depends on more than a selection can say.
+ */
+function isSelectable({ lv }: DeletedLv): boolean {
+  return !lv.layout.some((layout) => ["thin", "raid"].includes(layout));
+}
+
+/** The removal of one driver's deleted LVs on this machine. */
+export class Removal {
+  readonly #options: RemovalOptions;
+  readonly #lvm: Lvm;
+  readonly #driver: string;
+  /** The UUIDs of the LVs that LVM split from their origins, until a report shows that. */
+  readonly #splitUuids = new Set<string>();
+
+  /** Creates the removal. It does nothing before a method is called. */
+  constructor(options: RemovalOptions) {
+    this.#options = options;
+    this.#lvm = options.lvm;
+    this.#driver = options.driver;
+  }
+
+  /** Forgets what it knew of LVs that are not deleted any more, or are no snapshots. */
+  forgetOthers(deleted: readonly DeletedLv[]): void {
+    const snapshotUuids = deleted.filter(({ lv }) => isCowSnapshot(lv)).map(({ lv }) => lv.uuid);
+    for (const uuid of this.#splitUuids) if (!snapshotUuids.includes(uuid)) this.#splitUuids.delete(uuid);
+  }
+
+  /**
+   * Erases a deleted LV. Removes it, too, unless it can be removed together with others.
+   *
+   * @param listed the LV in a report
+   * @param isFresh whether nothing took time since the report. If not, another one is read: an administrator may have rescued
+   * the LV, or created a snapshot of it
+   * @returns the LV if it can be removed together with others ({@linkcode Removal.removeTogether})
+   * @throws {StorageError} `InUse` while other LVs depend on the LV: LVM would remove these with it
+   */
+  async erase(listed: DeletedLv, isFresh: boolean): Promise<RemovableLv | undefined> {
+    const { clock, eraser, isStopped, onRemoved, removesEmptyPools } = this.#options;
+    if (eraser.isBusy(listed.lv.uuid)) return; // its end wakes the reaper
+    const deleted = isFresh ? listed : await this.#findAgain(listed);
+    if (deleted === undefined) return;
+    if (isCowSnapshot(deleted.lv)) return await this.#split(deleted);
+    await this.#sendMessages(deleted);
+    const listedAt = clock.now();
+    requireNoDependents(deleted); // an erasure would fill their COW space
+    const emptied = removesEmptyPools ? await extendLastOfPool(this.#options, deleted) : undefined;
+    const isErased = emptied !== undefined || needsErasure(deleted);
+    if (isErased && await this.#removeMissing(deleted)) return void onRemoved();
+    if (isErased) await this.#erase(deleted, emptied);
+    if (isStopped()) return;
+    if (isSelectable(deleted)) return { ...deleted, isErased, listedAt };
+    await this.#removeReported(deleted, isErased, emptied);
+  }
+
+  /** Removes LVs. What fails for one does not keep the others. */
+  async removeTogether(lvs: readonly RemovableLv[], attempt: Attempt): Promise<void> {
+    const [first, ...others] = lvs;
+    if (first === undefined) return;
+    if (others.length === 0) return await attempt(() => this.#removeAlone(first));
+    await attempt(async () => {
+      const current = deletedLvs(this.#driver, await this.#options.report());
+      const removable: RemovableLv[] = [];
+      for (const listed of lvs) {
+        const found = current.find(({ lv }) => lv.uuid === listed.lv.uuid);
+        if (found === undefined) continue;
+        await attempt(() => {
+          requireRemovable(found, listed.isErased);
+          return Promise.resolve(void removable.push({ ...listed, ...found }));
+        });
+      }
+      for (const [group, ofGroup] of Map.groupBy(removable, ({ group }) => group)) {
+        await attempt(async () => {
+          const records = ofGroup.flatMap((each) => this.#recordsOf(each));
+          if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
+          await Promise.all(ofGroup.map((each) => attempt(() => this.#removeSelected(each))));
+        });
+      }
+    });
+  }
+
+  /** Finds an LV in a new report; `undefined` when it is gone, or not deleted any more. */
+  async #findAgain({ lv: { uuid } }: DeletedLv): Promise<DeletedLv | undefined> {
+    return deletedLvs(this.#driver, await this.#options.report()).find(({ lv }) => lv.uuid === uuid);
+  }
+
+  /** Separates a COW snapshot from its origin. It has another device then, so another pass removes it. */
+  async #split(deleted: DeletedLv): Promise<undefined> {
+    await splitSnapshot(this.#lvm, deleted.group, deleted.lv);
+    if (this.#splitUuids.delete(deleted.lv.uuid)) {
+      throw new StorageError(
+        "CommandFailed",
+        `separating ${lvPath(deleted)} from its origin: LVM reports it as a snapshot after it was separated`,
+      );
+    }
+    this.#splitUuids.add(deleted.lv.uuid);
+    this.#options.onChanged();
+  }
+
+  /** Sends the pool of an LV what LVM has for it ({@linkcode sendMessages}). A full pool refuses, and needs the removal. */
+  async #sendMessages(deleted: DeletedLv): Promise<void> {
+    const isCreated = await sendMessages(this.#options, deleted).catch((error) => {
+      if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error; // it may have left a message itself
+      this.#options.onError(error);
+      return false;
+    });
+    if (isCreated) this.#options.onChanged();
+  }
+
+  /** Removes a thin LV that its pool lacks, and so cannot be erased; its pool stays. Returns whether it was removed. */
+  async #removeMissing(deleted: DeletedLv): Promise<boolean> {
+    if (this.#recordsOf(deleted).length > 0) return false;
+    if (!await isMissingThin(this.#lvm, this.#driver, deleted)) return false;
+    await removeMissing(this.#lvm, deleted);
+    return true;
+  }
+
+  /**
+   * Erases a deleted LV, or by it the whole pool.
+   *
+   * @throws {StorageError} `FailedPrecondition` when a disk of it was missing before the erasure
+   */
+  async #erase(deleted: DeletedLv, emptied: EmptiedPool | undefined): Promise<void> {
+    requireErasable(deleted);
+    const active = await this.#ensureActive(emptied?.wiper ?? deleted);
+    requireErasable({ ...active, tags: deleted.tags });
+    await this.#options.eraser.erase(active, emptied?.pool.size);
+  }
+
+  async #ensureActive(deleted: DeletedLv): Promise<DeletedLv> {
+    const { lv, group, tags } = deleted;
+    if (lv.active) return deleted;
+    await this.#lvm.change(group, activationArguments(this.#driver, group, lv));
+    const active = await this.#findAgain(deleted);
+    if (active?.lv.active) return { ...active, tags };
+    throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
+  }
+
+  /** Removes an LV, if it is still as it was listed. If not, a report shows why. */
+  async #removeAlone(removable: RemovableLv): Promise<void> {
+    const isRecent = this.#options.clock.now() - removable.listedAt <= RECENT_MS;
+    if (isRecent && await this.#removeRecordSelected(removable)) await this.#removeSelected(removable);
+    else await this.#removeReported(removable, removable.isErased);
+  }
+
+  /** Removes the records of a deleted LV, if the LV is still as it was listed. Returns whether that is so. */
+  async #removeRecordSelected(removable: RemovableLv): Promise<boolean> {
+    const { group } = removable;
+    const deltag = this.#recordsOf(removable);
+    if (deltag.length === 0) return true;
+    const command = vgchange({ deltag, select: this.#selectionOf(removable) }, group.name);
+    return await this.#lvm.changeSelected(group, command, { isLast: false });
+  }
+
+  /**
+   * Removes a deleted LV, if it is still deleted, no other LV depends on it, and none of its disks is missing if it was
+   * erased. LVM decides that when it removes it. If not, a report shows why.
+   */
+  async #removeSelected(removable: RemovableLv): Promise<void> {
+    const { group, isErased } = removable;
+    const options = { yes: true, ...this.#selectionOf(removable) } as const;
+    if (await this.#lvm.remove(group, options, lvPath(removable))) this.#options.onRemoved();
+    else await this.#removeReported(removable, isErased);
+  }
+
+  /** Removes a deleted LV, and its records, after another report. */
+  async #removeReported(deleted: DeletedLv, isErased: boolean, emptied?: EmptiedPool): Promise<void> {
+    const removable = await this.#findAgain(deleted);
+    if (removable === undefined) return;
+    requireRemovable(removable, isErased);
+    const { lv, group } = removable;
+    const records = this.#recordsOf(removable);
+    if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
+    const command = lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }));
+    await changeIgnoring(["NotFound"], this.#lvm, group, command);
+    if (emptied !== undefined) await removeEmptyPool(this.#options, group, emptied.pool);
+    this.#options.onRemoved();
+  }
+
+  #recordsOf({ lv, group, tags }: DeletedLv): string[] {
+    return usedTagsOf(this.#driver, group, tags.id, lv.uuid);
+  }
+
+  #selectionOf({ lv, tags, isErased }: RemovableLv): Selection {
+    return {
+      uuid: lv.uuid,
+      tags: [OWNER + this.#driver, DELETED + tags.id],
+      withoutTags: [VOLUME + tags.id, SNAPSHOT + tags.id],
+      withoutDependents: true,
+      ...(isErased && { healthy: true }),
+    };
+  }
+}
+
+/**
+ * Requires that a deleted LV can be removed.
+ *
+ * @throws {StorageError} `FailedPrecondition` when it was erased, and one of its disks is missing; `InUse` while others depend on it
+ */
+function requireRemovable(deleted: DeletedLv, isErased: boolean): void {
+  if (isErased) requireErasable(deleted);
+  requireNoDependents(deleted);
+}

@@ -1,0 +1,95 @@
+import { assert, assertEquals } from "@std/assert";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { Lvm } from "../client/client.ts";
+import { addUsedTag } from "../client/used_tags.ts";
+import { describeCommand } from "../exec.ts";
+import { volumeIdOf } from "../ids.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { lvchangeTags } from "../model/commands.ts";
+import { lvPath } from "../model/report.ts";
+import { markVolumeDeleted } from "../model/tags.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
+import { Volumes } from "../volumes/volumes.ts";
+import { Reaper } from "./reaper.ts";
+
+const GIB = 1n << 30n;
+
+/** Creates a machine with volumes that were used and are marked as deleted, and a reaper. */
+async function scene(sizes: Readonly<Record<string, bigint>>) {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 200n * GIB);
+  const lvm = new Lvm(machine);
+  const errors: string[] = [];
+  const reservation = new PoolReservation(lvm);
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError: (error) => errors.push(String(error)) });
+  const finder = new VolumeFinder({ driver: "test" });
+  const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
+  const paths: string[] = [];
+  for (const [name, size] of Object.entries(sizes)) {
+    await volumes.create(namedRequest(name, size, { format: { state: "raw" }, erase: "zero" }));
+    const volume = await volumes.get(volumeIdOf(name));
+    await addUsedTag(lvm, "test", volume);
+    await lvm.change(volume.group, lvchangeTags(markVolumeDeleted(volume.id, { state: "raw" }), lvPath(volume)));
+    paths.push(lvPath(volume));
+  }
+  const reap = async () => {
+    reaper.wake();
+    await reaper.idle();
+    await reaper.stop();
+  };
+  return { machine, reap, errors, paths, tags: () => [...machine.groups[0]!.tags] };
+}
+
+Deno.test("Reaper removes volumes that were deleted together by few commands, records included", async () => {
+  const names = Array.from({ length: 16 }, (_, index) => `used-${index}`);
+  const { machine, reap, errors, tags } = await scene(Object.fromEntries(names.map((name) => [name, 8n << 20n])));
+  const commands: string[] = [];
+  machine.fault = (command) => void commands.push(describeCommand(command).match(/^(?:lvm )?\S+/)![0]);
+  await reap();
+  assertEquals([errors, machine.allLvs(), tags()], [[], [], []]);
+  const counts = Object.entries(Object.groupBy(commands, (command) => command)).map((
+    [name, ran],
+  ) => [name, ran!.length]);
+  assertEquals(Object.fromEntries(counts), {
+    ...{ "lvm fullreport": 2, lsblk: 16, blkdiscard: 16, "lvm vgchange": 1, "lvm lvremove": 2 },
+    sync: 16 + 3,
+  });
+});
+
+Deno.test("Reaper keeps of several volumes the one that was rescued, or got a snapshot, after it was erased", async () => {
+  const small = 8n << 20n;
+  const { machine, reap, paths, errors, tags } = await scene({ one: small, two: small, three: small, four: small });
+  let erased = 0;
+  machine.fault = async ({ program }) => {
+    if (program !== "blkdiscard" || ++erased < 4) return undefined;
+    machine.fault = undefined;
+    const run = (...args: string[]) => machine.run({ program: "lvm", args, mutates: true });
+    await run("lvchange", "--deltag", `denolith.deleted=${volumeIdOf("one")}`, paths[0]!);
+    await run("lvcreate", "--yes", "--snapshot", "--name", "backup", "--size", "8388608b", paths[1]!);
+    return undefined;
+  };
+  await reap();
+  assertEquals(machine.allLvs().map(({ lv }) => `data/${lv.name}`), [paths[0], paths[1], "data/backup"]);
+  assertEquals(tags().length, 2);
+  assertEquals(errors.length, 1);
+  assert(errors[0]!.includes("is the origin of the snapshots backup"), errors[0]);
+});
+
+Deno.test("Reaper lets no erased volume wait for the erasure of a large one", async () => {
+  const { machine, reap, errors } = await scene({ small: 8n << 20n, large: 2n * GIB });
+  const left: number[] = [];
+  machine.fault = ({ program }) => void (program === "blkdiscard" && left.push(machine.allLvs().length));
+  await reap();
+  assertEquals([errors, left], [[], [2, 1, 1]]);
+});
+
+Deno.test("Reaper removes the other volumes where one cannot be erased", async () => {
+  const small = 8n << 20n;
+  const { machine, reap, paths, errors } = await scene({ one: small, two: small, three: small });
+  let count = 0;
+  machine.fault = ({ program }) => program === "blkdiscard" && ++count === 2 ? failure(1, "I/O error") : undefined;
+  await reap();
+  assertEquals(machine.allLvs().map(({ lv }) => `data/${lv.name}`), [paths[1]]);
+  assertEquals(errors.length, 1);
+});

@@ -1,0 +1,113 @@
+/**
+ * Repairs what a crash, or the death of an lvm command, left: incomplete LVs, suspended devices, and unfinished transactions of
+ * thin pools.
+ *
+ * @module
+ */
+
+import type { FreshReport, Lvm } from "../client/client.ts";
+import { incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
+import { lvchange, lvchangeTags, lvremove } from "../model/commands.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
+import { isIncompletePool, removeIncompletePool } from "../pools/pool_commands.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
+import { activateLastSnapshots, mayHavePendingThin } from "./missing_thin.ts";
+import { completeTransactions, poolsWithLastSnapshot } from "./pool_messages.ts";
+
+/** Runs a step of a pass, and reports its error. The steps after it run, and another pass follows later. */
+export type Attempt = (step: () => Promise<void>) => Promise<void>;
+
+/** What {@linkcode Repair} needs. */
+export interface RepairOptions {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** Reserves space in the machine's thin pools. */
+  readonly reservation: PoolReservation;
+  /** Reads a report, without unresponsive groups. */
+  readonly report: () => Promise<FreshReport>;
+  /** Called after suspended devices were resumed, with the report of the groups that have none left. */
+  readonly onResumed: (groups: readonly VolumeGroup[]) => void;
+  /** Called when an LV was marked as deleted. */
+  readonly onDeleted: () => void;
+}
+
+/** The repair of one driver's LVs on this machine. */
+export class Repair {
+  readonly #options: RepairOptions;
+  readonly #lvm: Lvm;
+  readonly #driver: string;
+  readonly #reservation: PoolReservation;
+
+  /** Creates the repair. It does nothing before a method is called. */
+  constructor(options: RepairOptions) {
+    this.#options = options;
+    this.#lvm = options.lvm;
+    this.#driver = options.driver;
+    this.#reservation = options.reservation;
+  }
+
+  /**
+   * Removes what interrupted creations left in thin pools, before anything changes the pools: LVM would complete it then,
+   * with another content. The reservation does that before each allocation. Then completes the transactions of the pools.
+   *
+   * @returns the report, or a new one after a change
+   */
+  async repairPools(report: FreshReport, attempt: Attempt): Promise<FreshReport> {
+    const unsure = report.filter((group) => mayHavePendingThin(this.#driver, group));
+    for (const group of unsure) {
+      await attempt(() => this.#reservation.runExclusive([group], group, () => Promise.resolve()));
+    }
+    let groups = unsure.length > 0 ? await this.#options.report() : report;
+    await attempt(async () => {
+      if (await activateLastSnapshots(this.#lvm, this.#driver, groups)) groups = await this.#options.report();
+    });
+    await attempt(() => completeTransactions(this.#lvm, groups.flatMap(poolsWithLastSnapshot)));
+    return groups;
+  }
+
+  /**
+   * Repairs what killed commands of LVM left. Suspended devices are resumed by a refresh, which also loads the right
+   * tables. Incomplete RAID LVs and incomplete pools are removed. COW space that never became a snapshot is marked as
+   * deleted. What fails for one LV does not keep the others from being repaired, and is repeated by the next pass.
+   */
+  async resume(groups: FreshReport, attempt: Attempt): Promise<void> {
+    for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
+      await attempt(() => this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }))));
+    }
+    const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
+    for (const located of suspended) {
+      await attempt(() => this.#lvm.change(located.group, lvchange({ refresh: true }, lvPath(located))));
+    }
+    const current = suspended.length > 0 ? await this.#options.report() : groups; // a refresh takes up to minutes
+    for (const located of this.#ownLvs(current)) await attempt(() => this.#removeIncomplete(located));
+    const stuck = new Set(this.#ownLvs(current).filter(({ lv }) => lv.suspended).map(({ group }) => group.uuid));
+    this.#options.onResumed(current.filter(({ uuid }) => !stuck.has(uuid)));
+  }
+
+  /** Removes what an interrupted `lvcreate` left of a pool or a snapshot. */
+  async #removeIncomplete({ group, lv }: LocatedLv): Promise<void> {
+    if (isIncompletePool(this.#driver, lv)) return await this.#removeIncompletePool(group, lv);
+    const snapshot = ownedSnapshotId(this.#driver, lv.tags);
+    if (snapshot === undefined || !isIncompleteSnapshot(lv)) return;
+    await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot), lvPath({ group, lv })));
+    this.#options.onDeleted();
+  }
+
+  /** Returns the driver's LVs in a report. */
+  #ownLvs(groups: FreshReport): LocatedLv[] {
+    return groups.flatMap((group) =>
+      group.lvs.filter(({ tags }) => isOwned(this.#driver, tags)).map((lv) => ({ group, lv }))
+    );
+  }
+
+  /** Removes what an interrupted `lvcreate` left of a pool, unless a volume that needed the pool has removed it. */
+  async #removeIncompletePool(group: VolumeGroup, { uuid }: LogicalVolume): Promise<void> {
+    await this.#reservation.runExclusive([group], group, async (current) => {
+      const lv = current.lvs.find((lv) => lv.uuid === uuid);
+      if (lv !== undefined && isIncompletePool(this.#driver, lv)) await removeIncompletePool(this.#lvm, current, lv);
+    });
+  }
+}
