@@ -90,19 +90,29 @@ Deno.test("HostExec: a changing command is never killed: only the wait ends, and
 Deno.test("HostExec: a command ends although a process that it started keeps its output open", async () => {
   const exec = new HostExec({ readMs: 100 });
   const folder = await Deno.makeTempDir();
+  const [held, started] = [`${folder}/held`, `${folder}/started`];
+  /** A shell whose child holds its output open, until somebody writes to a pipe. */
+  const shell = (end: string) => ({
+    program: "bash" as "lvm",
+    args: ["-c", `{ echo >${started}; read line <${held}; } & ${end}`],
+  });
   try {
-    await new Deno.Command("mkfifo", { args: [`${folder}/pipe`] }).output();
-    using writer = await Deno.open(`${folder}/pipe`, { read: true, write: true });
-    const args = ["-c", `read line <${folder}/pipe & exit 3`];
-    const command = { program: "bash" as "lvm", args };
+    await new Deno.Command("mkfifo", { args: [held, started] }).output();
+    using writer = await Deno.open(held, { read: true, write: true });
+    using starts = await Deno.open(started, { read: true, write: true });
     const changed = await assertRejects(
-      () => exec.run({ ...command, mutates: true }),
+      () => exec.run({ ...shell("exit 3"), mutates: true }),
       StorageError,
       "keeps its output",
     );
     assertEquals(changed.kind, "CommandFailed");
     await exec.idle();
-    const read = await assertRejects(() => exec.run({ ...command, mutates: false, deadlineMs: 10 }), StorageError);
+    await starts.read(new Uint8Array(1));
+    const abort = new AbortController();
+    const reading = exec.run({ ...shell("wait"), mutates: false, deadlineMs: 60_000, signal: abort.signal });
+    await starts.read(new Uint8Array(1)); // the child that keeps the output runs
+    abort.abort();
+    const read = await assertRejects(() => reading, StorageError);
     assertEquals(read.kind, "Unavailable");
     await assertRejects(() => read.completion!, StorageError, "keeps its output");
     await writer.write(new TextEncoder().encode("end\nend\n"));
