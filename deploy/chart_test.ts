@@ -164,6 +164,7 @@ Deno.test.each([
   [{ node: { tolerations: {} } }, ".node.tolerations"],
   [{ controller: { replicas: "2" } }, ".controller.replicas"],
   [{ controller: { disableControllers: ["provisoner"] } }, ".controller.disableControllers[]"],
+  [{ node: { extraArgs: ["node"] } }, ".node.extraArgs[]"],
   [{ storageClasses: [{ parameters: {} }] }, ".storageClasses[]"],
   [{ storageClasses: [{ name: "a", fsType: "xfs" }] }, ".storageClasses[].fsType"],
   [{ storageClasses: [{ name: "a", parameters: { shared: false } }] }, ".storageClasses[].parameters.shared"],

@@ -34,6 +34,8 @@ const TWO_NODES = [
 export interface DeployOptions {
   /** The kubelet's root directory, on every node. */
   readonly kubeletRoot?: string;
+  /** Whether the agents use shells of lvm (`--lvm-shell`). */
+  readonly lvmShell?: boolean;
   /** True for two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
   /** True to deploy version 0.1.0. The nodes have the images of both versions. */
@@ -68,14 +70,15 @@ export const WORKLOADS = {
 export async function startWithDriver(
   folder: RunFolder,
   log: (line: string) => void,
-  { kubeletRoot = DEFAULT_KUBELET_ROOT, twoNodes = false, earlierVersion = false, kubernetes }: DeployOptions = {},
+  options: DeployOptions = {},
 ): Promise<Cluster> {
+  const { kubeletRoot = DEFAULT_KUBELET_ROOT, twoNodes = false, earlierVersion = false, kubernetes } = options;
   const earlier = earlierVersion ? await ensureEarlierVersion(log) : undefined;
   const images = [await buildDriverImage(folder, log), ...earlier === undefined ? [] : [earlier.image]];
   const nodes = (twoNodes ? TWO_NODES : ONE_NODE).map((node) => ({ ...node, images, kubeletRoot }));
   const cluster = await Cluster.start({ folder, nodes, log, ...kubernetes === undefined ? {} : { kubernetes } });
   const { crds } = PRESENT_VERSION;
-  await deploy(cluster, log, earlier ?? { crds, manifests: await manifestFolder(folder, kubeletRoot) });
+  await deploy(cluster, log, earlier ?? { crds, manifests: await manifestFolder(folder, options) });
   return cluster;
 }
 
@@ -89,17 +92,19 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
   return output;
 }
 
-/** Returns the folder of manifests for a kubelet: the plain ones, or what the chart becomes for it. */
-async function manifestFolder(folder: RunFolder, kubeletRoot: string): Promise<string> {
+/** Returns the folder of manifests for a deployment: the plain ones, or what the chart becomes for its options. */
+async function manifestFolder(folder: RunFolder, { kubeletRoot, lvmShell = false }: DeployOptions): Promise<string> {
   const defaultFolder = PRESENT_VERSION.manifests;
-  if (kubeletRoot === DEFAULT_KUBELET_ROOT) return defaultFolder;
-  const folderForKubelet = folder.file("manifests");
-  await Deno.mkdir(folderForKubelet);
-  await Deno.copyFile(join(defaultFolder, NAMESPACE_FILE), join(folderForKubelet, NAMESPACE_FILE));
-  for (const [name, text] of renderChart({ values: { kubeletDir: kubeletRoot } })) {
-    await Deno.writeTextFile(join(folderForKubelet, name), text);
-  }
-  return folderForKubelet;
+  const values = {
+    ...(kubeletRoot === undefined || kubeletRoot === DEFAULT_KUBELET_ROOT ? {} : { kubeletDir: kubeletRoot }),
+    ...(lvmShell ? { node: { extraArgs: ["--lvm-shell"] } } : {}),
+  };
+  if (Object.keys(values).length === 0) return defaultFolder;
+  const renderedFolder = folder.file("manifests");
+  await Deno.mkdir(renderedFolder);
+  await Deno.copyFile(join(defaultFolder, NAMESPACE_FILE), join(renderedFolder, NAMESPACE_FILE));
+  for (const [name, text] of renderChart({ values })) await Deno.writeTextFile(join(renderedFolder, name), text);
+  return renderedFolder;
 }
 
 /**

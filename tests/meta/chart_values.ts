@@ -41,6 +41,7 @@ export const OTHER_VALUES: Values = {
     resources: { requests: { cpu: "50m" }, limits: { memory: "512Mi" } },
     updateStrategy: { type: "OnDelete", rollingUpdate: null },
     disableRegistration: true,
+    extraArgs: ["--lvm-shell"],
   },
   controller: {
     replicas: 2,
@@ -52,6 +53,7 @@ export const OTHER_VALUES: Values = {
     v8Flags: "--max-old-space-size=4096",
     podDisruptionBudget: { create: true, maxUnavailable: "50%" },
     disableControllers: ["provisioner", "resizer", "snapshotter", "capacity"],
+    extraArgs: ["--disable-process-metrics"],
     extraContainers: [{
       name: "csi-provisioner",
       image: "csi-provisioner",
