@@ -14,14 +14,14 @@ import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { VolumeState } from "../inventory/volume_state.ts";
 import type { Lvm } from "../client/client.ts";
-import { lvchangeTags, type Selection } from "../model/commands.ts";
+import { lvchangeTags } from "../model/commands.ts";
 import { type Candidate, selectCandidates } from "../model/groups.ts";
 import type { KnownReport } from "../client/known_report.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
-import { OWNER, VOLUME } from "../model/tag_text.ts";
-import { formatStateTag, markVolumeDeleted, usedTag } from "../model/tags.ts";
+import { markVolumeDeleted } from "../model/tags.ts";
 import { cowSnapshotsOn, isThin } from "../pools/pool.ts";
 import { thinLvsOnOrigin } from "../deletion/cow_origin.ts";
+import { emptySelectionOf, isEmpty, selectionOf } from "./empty_volume.ts";
 
 /** What the functions need. */
 export interface KnownVolumesContext {
@@ -70,21 +70,16 @@ export async function deleteKnown(
   if (known === undefined || found?.state !== "present" || !isSimple(finder.driver, known, found.volume)) {
     return undefined;
   }
-  const { lv, group, tags, used } = found.volume;
-  const selection: Selection = {
-    uuid: lv.uuid,
-    tags: [OWNER + finder.driver, VOLUME + id, formatStateTag(tags.format)],
-    withoutDependents: true,
-    closed: true,
-  };
-  const path = lvPath(found.volume);
-  if (used || tags.format.state !== "unformatted" || tags.source !== undefined) {
-    const isMarked = await lvm.changeSelected(group, lvchangeTags(markVolumeDeleted(id, tags.format), path, selection));
+  const { volume } = found;
+  const { group, tags } = volume;
+  const path = lvPath(volume);
+  if (!isEmpty(volume)) {
+    const select = { ...selectionOf(finder.driver, volume), closed: true } as const;
+    const isMarked = await lvm.changeSelected(group, lvchangeTags(markVolumeDeleted(id, tags.format), path, select));
     return isMarked ? "marked" : undefined;
   }
-  const withoutGroupTag = usedTag(finder.driver, id, lv.uuid);
-  const isRemoved = await lvm.remove(group, { yes: true, ...selection, withoutGroupTag }, path);
-  return isRemoved ? "removed" : undefined;
+  const options = { yes: true, ...emptySelectionOf(finder.driver, volume), closed: true } as const;
+  return await lvm.remove(group, options, path) ? "removed" : undefined;
 }
 
 /** Reports whether LVM can decide about the deletion of a volume: what a selection cannot say does not concern it. */

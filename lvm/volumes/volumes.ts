@@ -30,6 +30,7 @@ import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { reportOnceClosed } from "./closed_report.ts";
+import { isEmpty, removeEmpty } from "./empty_volume.ts";
 import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import { groupRefusal, inUseError, isOutdated } from "./refusals.ts";
@@ -164,22 +165,15 @@ export class Volumes {
       if (found.group === undefined || found.usedTag === undefined) return;
       return await removeUsedTags(this.#lvm, found.group, [found.usedTag]);
     }
-    const { lv, group, used, tags } = found.volume;
+    const { group, lv, tags } = found.volume;
     if (tags.copied !== undefined) return await this.#deleteUnfinishedCopy(found.volume);
     // For a thin LV, the reaper decides what happens to its pool.
-    const isEmpty = !used && tags.format.state === "unformatted" && tags.source === undefined && !isThin(lv);
-    await this.#requireDeletable(groups, found.volume, { isRemovedNow: isEmpty });
+    const isRemovedNow = isEmpty(found.volume) && !isThin(lv);
+    await this.#requireDeletable(groups, found.volume, { isRemovedNow });
     const { deleted } = cowSnapshotsOf(this.#driver, found.volume, groups);
     // Without the split, LVM would remove the deleted snapshots with their origin, before their COW space is erased.
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
-    if (isEmpty) {
-      await this.#lvm.remove(group, { yes: true, uuid: lv.uuid }, lvPath(found.volume)).catch((cause) => {
-        throw cause instanceof StorageError && cause.kind === "InUse"
-          ? inUseError(id, lv.devicePath, { cause })
-          : cause;
-      });
-      return;
-    }
+    if (isRemovedNow) return await removeEmpty(this.#lvm, this.#finder, found.volume);
     await this.#markDeleted(found.volume);
   }
 
