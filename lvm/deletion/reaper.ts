@@ -156,7 +156,9 @@ export class Reaper {
     );
     this.#removal.forgetOthers(deleted);
     await this.#removeAll(deleted, isDue ? undefined : reportedAt, attempt);
-    if (failed) this.#worker.wakeAfter(this.#retryMs);
+    // a command of this pass may have been killed, or one of another call meanwhile
+    const isRepairDue = this.#resumeDue && !isDue;
+    if (failed) this.#worker.wakeAfter(isRepairDue ? Math.min(REPAIR_MS, this.#retryMs) : this.#retryMs);
   }
 
   /**

@@ -72,6 +72,23 @@ Deno.test("a device that a killed command left suspended is resumed while the dr
   assertEquals([lv!.suspended, errors.length], [false, 1], errors.join());
 });
 
+Deno.test("what a killed command of the reaper itself left is repaired as soon as that of others", async () => {
+  const { machine, group, clock, reaper, volumes, finish } = await setUp();
+  await volumes.delete(id);
+  const [lv] = group.lvs;
+  machine.fault = ({ args }) => {
+    if (args[0] !== "lvremove") return undefined;
+    lv!.suspended = true;
+    return failure(137, "");
+  };
+  reaper.wake();
+  await reaper.idle();
+  machine.fault = undefined;
+  await clock.advance(5_000);
+  const errors = await finish();
+  assertEquals([lv!.suspended, group.lvs, errors.length], [false, [], 1], errors.join());
+});
+
 Deno.test("Reaper removes COW space that never became a snapshot at the start, without another call", async () => {
   const { group, reaper, snapshots, finish } = await setUp();
   await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
