@@ -50,6 +50,14 @@ interface Chunk {
   readonly total: bigint;
 }
 
+/** The bytes of an LV that are erased. */
+export interface ByteRange {
+  /** The first one; that of the LV by default. */
+  readonly from?: bigint;
+  /** The end; that of the LV by default. */
+  readonly to?: bigint;
+}
+
 /** Erases deleted LVs of one driver. */
 export class Eraser {
   readonly #options: EraserOptions;
@@ -75,22 +83,21 @@ export class Eraser {
   }
 
   /**
-   * Erases the first bytes of an active LV, in the way that its tags name. It ends early when the driver stops.
+   * Erases an active LV, or a part of it, in the way that its tags name. It ends early when the driver stops.
    *
    * A discard that fails is only reported: not every physical volume supports discards.
    *
-   * @param bytes all by default
    * @throws {StorageError} `StillRunning` when a command outlasted its deadline; `FailedPrecondition` when another device
    * is at the LV's path
    */
-  async erase({ lv, group, tags }: DeletedLv, bytes = lv.size): Promise<void> {
+  async erase({ lv, group, tags }: DeletedLv, { from = 0n, to = lv.size }: ByteRange = {}): Promise<void> {
     const erase = tags.erase === "discard" ? "discard" : "zero";
     const key = `${lv.uuid} ${erase}`;
     let recorded = erase === "zero" ? tags.erased : 0n;
-    const start = larger(recorded, this.#erased.get(key) ?? 0n);
+    const start = larger(recorded, this.#erased.get(key) ?? from);
     await this.#allowWrites({ lv, group });
     let offset = start;
-    while (offset < bytes && !this.#options.isStopped()) {
+    while (offset < to && !this.#options.isStopped()) {
       if (offset > start) await verifyDevice(this.#exec, lv);
       const isDue = offset - recorded >= RECORD_INTERVAL_BYTES || (offset === start && start > recorded);
       if (erase === "zero" && isDue) {
@@ -98,11 +105,11 @@ export class Eraser {
         await this.#options.lvm.change(group, lvchangeTags(markErased(recorded, offset), lvPath({ lv, group })));
         recorded = offset;
       }
-      const length = smaller(bytes - offset, CHUNK_BYTES[erase]);
-      await this.#eraseChunk({ lv, group }, { erase, offset, length, total: bytes });
+      const length = smaller(to - offset, CHUNK_BYTES[erase]);
+      await this.#eraseChunk({ lv, group }, { erase, offset, length, total: to });
       offset = this.#erased.get(key)!;
     }
-    if (offset < bytes) return;
+    if (offset < to) return;
     if (erase === "zero") await flushDisks(this.#exec, [lv.devicePath]);
     this.#erased.delete(key);
   }

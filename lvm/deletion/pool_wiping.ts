@@ -12,6 +12,7 @@ import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { monitoringOptions, removePool } from "../pools/pool_commands.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { Eraser } from "./eraser.ts";
 
 /** What the functions need. */
 export interface WipingContext {
@@ -55,14 +56,34 @@ export async function extendLastOfPool(
   });
 }
 
-/** Removes a pool, unless it has got another LV. */
+/**
+ * Overwrites a pool by its last LV. What the LV has beyond the size of the pool is discarded before: otherwise the pool would
+ * be full before all of it is overwritten.
+ *
+ * @param wiper the active LV
+ */
+export async function overwritePool(eraser: Eraser, wiper: DeletedLv, { size }: LogicalVolume): Promise<void> {
+  if (wiper.lv.size > size) {
+    await eraser.erase({ ...wiper, tags: { ...wiper.tags, erase: "discard" } }, { from: size });
+  }
+  await eraser.erase(wiper, { to: size });
+}
+
+/** Reports whether a pool is larger than it was when it was overwritten: then data may be left in it. */
+export function isExtended(group: VolumeGroup, { pool: { uuid, size } }: EmptiedPool): boolean {
+  const pool = group.lvs.find((lv) => lv.uuid === uuid);
+  return pool !== undefined && pool.size > size;
+}
+
+/** Removes a pool that was overwritten, unless it has got another LV, or was extended. */
 export async function removeEmptyPool(
   { lvm, reservation }: WipingContext,
   group: VolumeGroup,
-  { uuid }: LogicalVolume,
+  emptied: EmptiedPool,
 ): Promise<void> {
   await reservation.runExclusive([group], group, async (current) => {
-    const pool = current.lvs.find((lv) => lv.uuid === uuid);
-    if (pool !== undefined && lvsInPool(current, pool).length === 0) await removePool(lvm, current, pool);
+    const pool = current.lvs.find(({ uuid }) => uuid === emptied.pool.uuid);
+    if (pool === undefined || isExtended(current, emptied)) return;
+    if (lvsInPool(current, pool).length === 0) await removePool(lvm, current, pool);
   });
 }

@@ -117,8 +117,11 @@ Deno.test("Reaper keeps a pool in which an LV was created when its last one was 
   const poolChanges: string[] = [];
   const recordPoolChanges: Fault = (command) =>
     void (command.mutates && command.args.at(-1) === `data/${pool.name}` && poolChanges.push(describeCommand(command)));
+  let isRemoved = false; // before that, the pool is full
   machine.fault = async ({ args }) => {
-    if (args[0] !== "lvremove") return undefined;
+    const isNext = isRemoved;
+    isRemoved ||= args[0] === "lvremove";
+    if (!isNext) return undefined;
     machine.fault = recordPoolChanges;
     const create = ["lvcreate", "--yes", "--type", "thin", "--virtualsize", `${1 << 20}b`, "--name", "other"];
     const { code } = await machine.run({

@@ -22,7 +22,7 @@ import { requireNoDependents } from "./cow_origin.ts";
 import { type Eraser, requireErasable } from "./eraser.ts";
 import { isMissingThin, removeMissing } from "./missing_thin.ts";
 import { sendMessages } from "./pool_messages.ts";
-import { type EmptiedPool, extendLastOfPool, removeEmptyPool } from "./pool_wiping.ts";
+import { type EmptiedPool, extendLastOfPool, isExtended, overwritePool, removeEmptyPool } from "./pool_wiping.ts";
 import type { Attempt } from "./repair.ts";
 import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
 
@@ -198,7 +198,8 @@ export class Removal {
     requireErasable(deleted);
     const active = await this.#ensureActive(emptied?.wiper ?? deleted);
     requireErasable({ ...active, tags: deleted.tags });
-    await this.#options.eraser.erase(active, emptied?.pool.size);
+    const { eraser } = this.#options;
+    await (emptied === undefined ? eraser.erase(active) : overwritePool(eraser, active, emptied.pool));
   }
 
   async #ensureActive(deleted: DeletedLv): Promise<DeletedLv> {
@@ -243,11 +244,12 @@ export class Removal {
     if (removable === undefined) return;
     requireRemovable(removable, isErased);
     const { lv, group } = removable;
+    if (emptied !== undefined && isExtended(group, emptied)) return this.#options.onChanged(); // it is overwritten again
     const records = this.#recordsOf(removable);
     if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
     const command = lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }));
     await changeIgnoring(["NotFound"], this.#lvm, group, command);
-    if (emptied !== undefined) await removeEmptyPool(this.#options, group, emptied.pool);
+    if (emptied !== undefined) await removeEmptyPool(this.#options, group, emptied);
     this.#options.onRemoved();
   }
 

@@ -207,17 +207,33 @@ const CHUNK_BYTES = 65_536;
 
 /** Allocates the chunks of a thin LV that are written from one byte to another. @returns false when its pool is full */
 export function allocateChunks(machine: FakeMachine, lv: FakeLv, from: number, to: number): boolean {
-  const pool = machine.allLvs().find((each) => each.group.lvs.includes(lv) && each.lv.name === lv.pool)?.lv;
+  const pool = poolOf(machine, lv);
   if (pool?.thinPool === undefined) return true;
   const chunks = lv.thinChunks ??= new Set();
   const percent = 100 * CHUNK_BYTES / Number(pool.size);
   for (let chunk = Math.floor(from / CHUNK_BYTES); chunk * CHUNK_BYTES < to; chunk++) {
     if (chunks.has(chunk)) continue;
-    if (pool.thinPool.dataPercent + percent > 100) return false;
+    if (pool.thinPool.dataPercent + percent > 100 + percent / 2) return false; // sums of percents are not exact
     chunks.add(chunk);
-    pool.thinPool.dataPercent += percent;
+    pool.thinPool.dataPercent = Math.min(100, pool.thinPool.dataPercent + percent);
   }
   return true;
+}
+
+/** Frees the chunks of a thin LV that are wholly between two bytes, as a discard does. */
+export function freeChunks(machine: FakeMachine, lv: FakeLv, from: number, to: number): void {
+  const pool = poolOf(machine, lv);
+  if (pool?.thinPool === undefined) return;
+  const freed = [...lv.thinChunks ?? []].filter((chunk) =>
+    chunk * CHUNK_BYTES >= from && (chunk + 1) * CHUNK_BYTES <= to
+  );
+  for (const chunk of freed) lv.thinChunks!.delete(chunk);
+  const percent = 100 * CHUNK_BYTES * freed.length / Number(pool.size);
+  pool.thinPool.dataPercent = Math.max(0, pool.thinPool.dataPercent - percent);
+}
+
+function poolOf(machine: FakeMachine, lv: FakeLv): FakeLv | undefined {
+  return machine.allLvs().find((each) => each.group.lvs.includes(lv) && each.lv.name === lv.pool)?.lv;
 }
 
 /** Returns the fields of a report that differ for thin LVs and pools. */

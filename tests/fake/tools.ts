@@ -23,7 +23,7 @@ import {
   type Tools,
 } from "./machine.ts";
 import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
-import { allocateChunks, deviceBytes, discardOverwrittenData, isCowSnapshotOf } from "./thin.ts";
+import { allocateChunks, deviceBytes, discardOverwrittenData, freeChunks, isCowSnapshotOf } from "./thin.ts";
 
 /** The tools by program. */
 export const TOOLS: Tools = {
@@ -217,7 +217,13 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
     return failure(1, `blkdiscard: ${path}: length value or offset is not good`);
   }
   const end = offset + length < size ? offset + length : size; // blkdiscard(8) stops at the end of the device
-  if (!args.includes("--zeroout")) return ok(); // A disk may keep data after a discard. Here it keeps all of it.
+  if (!args.includes("--zeroout")) {
+    freeChunks(machine, lv, Number(offset), Number(end));
+    return ok(); // A disk may keep data after a discard. Here it keeps all of it.
+  }
+  if (!allocateChunks(machine, lv, Number(offset), Number(end))) {
+    return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
+  }
   if (offset === 0n && end >= SIGNATURES_BYTES) Object.assign(lv.content, { zeroHead: true, signatures: [] });
   if (offset <= lv.zeroedTo && end > lv.zeroedTo) lv.zeroedTo = end;
   if (lv.zeroedTo === size) {
