@@ -9,7 +9,7 @@ import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { runOk } from "../exec.ts";
+import { type Exec, runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
@@ -205,8 +205,8 @@ async function copyChunk(
     return await changeTags(context, destination, markCopied(recorded, offset));
   }
   work.total = sourceBytes(from);
-  await verifyDevice(exec, { ...from, size: sourceBytes(from) });
-  await verifyDevice(exec, destination.lv);
+  await verifyCopiedDevice(exec, { ...from, size: sourceBytes(from) });
+  await verifyCopiedDevice(exec, destination.lv);
   const blocks = (bytes: bigint) => (bytes + BLOCK_BYTES - 1n) / BLOCK_BYTES;
   await runOk(exec, {
     program: "dd",
@@ -226,6 +226,20 @@ async function copyChunk(
     deadlineMs: CHUNK_DEADLINE_MS,
   });
   work.offset = offset + length;
+}
+
+/**
+ * Verifies a device ({@linkcode verifyDevice}).
+ *
+ * @throws {StorageError} `CommandFailed`, so that the copy continues by another report: an LV may have been deactivated since
+ */
+async function verifyCopiedDevice(exec: Exec, lv: LogicalVolume): Promise<void> {
+  try {
+    await verifyDevice(exec, lv);
+  } catch (error) {
+    if (!(error instanceof StorageError && error.kind === "FailedPrecondition")) throw error;
+    throw new StorageError("CommandFailed", error.message, { cause: error });
+  }
 }
 
 /**

@@ -12,7 +12,10 @@ import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "../de
 import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
+import { refuseWhileCopied } from "../inventory/copying.ts";
 import { lvchange, lvextend } from "../model/commands.ts";
+import type { LogicalVolume } from "../model/report.ts";
+import { ownedSnapshotId } from "../model/tags.ts";
 
 /** Context of operations on thick volumes. */
 export interface ThickContext {
@@ -31,7 +34,7 @@ export interface ThickContext {
  * @param groups the report in which the volume was found
  * @param size the new size in bytes, in whole extents
  * @throws {StorageError} `OutOfRange` when the group has too little free space; `FailedPrecondition` when the volume
- * has snapshots, and the volume or one of them is in use.
+ * has snapshots, and the volume or one of them is in use; `Busy` while a volume is created from one of them.
  */
 export async function extendThick(
   context: ThickContext,
@@ -56,6 +59,24 @@ export async function extendThick(
   }
 }
 
+/**
+ * Makes sure that nothing is copied from the snapshots of a volume, which are deactivated with it.
+ *
+ * @throws {StorageError} `Busy`, with the names of the volumes that are being created.
+ */
+function refuseWhileSnapshotsAreCopied(
+  driver: string,
+  groups: FreshReport,
+  { id }: Volume,
+  snapshots: readonly LogicalVolume[],
+): void {
+  for (const { tags } of snapshots) {
+    const snapshot = ownedSnapshotId(driver, tags);
+    if (snapshot === undefined) continue;
+    refuseWhileCopied(driver, groups, { kind: "snapshot", id: snapshot }, `expanding volume ${id}`);
+  }
+}
+
 async function extend(
   { lvm, driver }: ThickContext,
   groups: FreshReport,
@@ -65,7 +86,10 @@ async function extend(
   const { lv, group } = volume;
   const { kept, deleted } = cowSnapshotsOf(driver, volume, groups);
   if (!lv.active) return await lvm.change(group, command);
-  if (kept.length > 0) requireDeactivatable(volume, kept, await isPublishedAsDevice(lvm.exec, volume));
+  if (kept.length > 0) {
+    refuseWhileSnapshotsAreCopied(driver, groups, volume, kept);
+    requireDeactivatable(volume, kept, await isPublishedAsDevice(lvm.exec, volume));
+  }
   for (const snapshot of deleted) await splitSnapshot(lvm, group, snapshot); // nobody wants it: it is in nobody's way
   if (kept.length === 0) return await lvm.change(group, command);
   await lvm.change(group, lvchange({ activate: "n" }, `${group.name}/${lv.name}`)); // and its snapshots with it

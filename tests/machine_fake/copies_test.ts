@@ -127,6 +127,36 @@ Deno.test("a snapshot that is copied is not deleted", async () => {
   await snapshots.delete(id);
 });
 
+Deno.test("a volume is not expanded while another one is copied from its snapshot, which would be deactivated with it", async () => {
+  await using fixture = await CopyFixture.open();
+  const { snapshots, volumes, lvm } = fixture.machine;
+  const id = snapshotIdOf("cut");
+  await snapshots.createNew(await lvm.report(), { id, source: originalSource.id, cowSize: FULL_COW });
+  const finish = await fixture.startCopy({ kind: "snapshot", id });
+  const expand = () => volumes.expand(originalSource.id, { required: GiB });
+  assertEquals((await assertRejects(expand, StorageError, copyId)).kind, "Busy");
+  await finish();
+  assertEquals((await expand()).size, GiB);
+});
+
+Deno.test("a copy continues when its source was deactivated for a moment", async () => {
+  const fake = new FakeMachine();
+  await using fixture = await CopyFixture.open(fake);
+  const { snapshots, lvm, copies } = fixture.machine;
+  const id = snapshotIdOf("cut");
+  await snapshots.createNew(await lvm.report(), { id, source: originalSource.id, cowSize: FULL_COW });
+  const copyFault = fake.fault!;
+  fake.fault = async (command) => {
+    if (command.program === "lsblk" && command.args.at(-1)!.includes("snap")) {
+      fake.fault = copyFault;
+      for (const { lv } of fake.allLvs()) if (!lv.name.includes(copyId.slice(3))) lv.active = false;
+    }
+    return await copyFault(command);
+  };
+  assertEquals(await copies.create(copyRequest({ kind: "snapshot", id })), 768n * MiB);
+  assertEquals([...fixture.lvOf("copy").content.data], ["what was written"]);
+});
+
 Deno.test("a copy that is deleted while it runs is erased after the present chunk, and its source is free", async () => {
   await using fixture = await CopyFixture.open();
   const { volumes } = fixture.machine;
