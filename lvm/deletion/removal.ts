@@ -240,8 +240,14 @@ export class Removal {
 
   /** Removes a deleted LV, and its records, after another report. */
   async #removeReported(deleted: DeletedLv, isErased: boolean, emptied?: EmptiedPool): Promise<void> {
-    const removable = await this.#findAgain(deleted);
-    if (removable === undefined) return;
+    const groups = await this.#options.report();
+    const removable = deletedLvs(this.#driver, groups).find(({ lv }) => lv.uuid === deleted.lv.uuid);
+    if (removable === undefined) {
+      const there = groups.find(({ uuid }) => uuid === deleted.group.uuid)?.lvs;
+      // a command that failed for another LV does not tell whether it removed this one
+      if (there?.every(({ uuid }) => uuid !== deleted.lv.uuid)) this.#options.onRemoved();
+      return;
+    }
     requireRemovable(removable, isErased);
     const { lv, group } = removable;
     if (emptied !== undefined && isExtended(group, emptied)) return this.#options.onChanged(); // it is overwritten again

@@ -22,7 +22,10 @@ async function scene(sizes: Readonly<Record<string, bigint>>) {
   const lvm = new Lvm(machine);
   const errors: string[] = [];
   const reservation = new PoolReservation(lvm);
-  const reaper = new Reaper({ lvm, driver: "test", reservation, onError: (error) => errors.push(String(error)) });
+  let removed = 0;
+  const onRemoved = () => void removed++;
+  const onError = (error: unknown) => void errors.push(String(error));
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError, onRemoved });
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
   const paths: string[] = [];
@@ -38,7 +41,7 @@ async function scene(sizes: Readonly<Record<string, bigint>>) {
     await reaper.idle();
     await reaper.stop();
   };
-  return { machine, reap, errors, paths, tags: () => [...machine.groups[0]!.tags] };
+  return { machine, reap, errors, paths, tags: () => [...machine.groups[0]!.tags], removed: () => removed };
 }
 
 Deno.test("Reaper removes volumes that were deleted together by few commands, records included", async () => {
@@ -92,4 +95,19 @@ Deno.test("Reaper removes the other volumes where one cannot be erased", async (
   await reap();
   assertEquals(machine.allLvs().map(({ lv }) => `data/${lv.name}`), [paths[1]]);
   assertEquals(errors.length, 1);
+});
+
+Deno.test("Reaper tells of the space of volumes that were removed by a command that failed for another one", async () => {
+  const small = 8n << 20n;
+  const { machine, reap, errors, removed } = await scene({ one: small, two: small, three: small, four: small });
+  machine.fault = ({ args }) => {
+    const paths = args.filter((arg) => arg.startsWith("data/"));
+    if (args[0] !== "lvremove" || paths.length < 2) return undefined;
+    machine.fault = undefined;
+    const [group] = machine.groups;
+    group!.lvs = group!.lvs.filter(({ name }) => `data/${name}` !== paths[0]); // another process has removed it
+    return undefined;
+  };
+  await reap();
+  assertEquals([errors, machine.allLvs(), removed()], [[], [], 4]);
 });
