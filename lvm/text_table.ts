@@ -61,3 +61,22 @@ export function wrapText(prefix: string, text: string): string[] {
   }
   return [...lines, line];
 }
+
+/**
+ * Replaces control characters, line feeds included: whoever may name a mount or a file could else write anything on the
+ * terminal of its reader.
+ */
+export function withoutControls(text: string): string {
+  // deno-lint-ignore no-control-regex
+  return text.replace(/[\u0000-\u001f\u007f-\u009f]/g, "\ufffd");
+}
+
+/** Escapes the control characters that JSON allows in texts, and some terminals obey (ECMA-48, C1). */
+export function escapeControls(json: string): string {
+  return json.replace(/[\u007f-\u009f]/g, (one) => `\\u00${one.charCodeAt(0).toString(16)}`);
+}
+
+/** Returns a text as one word for a shell, so that a command with it can be copied. */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

@@ -6,6 +6,7 @@
 
 import { stringify } from "@std/yaml";
 import type { Severity } from "../../k8s/diagnosis/problem.ts";
+import { escapeControls } from "../../lvm/text_table.ts";
 
 /** Where the plugin prints, and whom it asks. */
 export interface Terminal {
@@ -112,11 +113,6 @@ const CONTROLS = new RegExp(
 /** Replaces control characters: whoever may write an event could else write anything on the terminal of its reader. */
 export function withoutControls(text: string): string {
   return text.replace(CONTROLS, (_, colour?: string) => colour ?? "\ufffd");
-}
-
-/** Escapes the control characters that JSON allows in texts, and some terminals obey (ECMA-48, C1). */
-function escapeControls(json: string): string {
-  return json.replace(/[\u007f-\u009f]/g, (one) => `\\u00${one.charCodeAt(0).toString(16)}`);
 }
 
 /** Sizes are numbers of bytes. */

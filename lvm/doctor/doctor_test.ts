@@ -155,6 +155,17 @@ Deno.test("a diagnosis as text: a line for each check, findings with their remed
   assertEquals(prose.filter((line) => line.length > 100), []);
 });
 
+Deno.test("a diagnosis shows no control characters of names, and a remedy names a mount as one word for a shell", async () => {
+  const { machine } = healthyMachine();
+  const source = `/dev/mapper/data-vol--${"9".repeat(32)}`;
+  machine.mounts.push({ ...machine.mounts[1]!, target: "/it's\n→ x; \u001b[2J\u009b", source });
+  const diagnosis = await diagnose(machine);
+  const text = diagnosisText(diagnosis);
+  assertMatch(text, /\n {6}→ umount '\/it'\\''s\ufffd→ x; \ufffd\[2J\ufffd'\n/);
+  for (const each of [text, diagnosisJson(diagnosis)]) assertEquals(/[^\n\P{Cc}]/u.test(each), false);
+  assertEquals(JSON.parse(diagnosisJson(diagnosis)).findings, diagnosis.findings);
+});
+
 Deno.test("a diagnosis as JSON has the level, the checks and the findings", async () => {
   const { machine, group } = healthyMachine();
   group.exported = true;

@@ -23,6 +23,7 @@ import { isDeletedNodeMount, isDriverVolumeMount, type Mount } from "../host/mou
 import type { LogicalVolume } from "../model/report.ts";
 import { cowState } from "../inventory/snapshot_finder.ts";
 import type { Survey } from "../model/survey.ts";
+import { shellWord } from "../text_table.ts";
 
 /** The state of udev: it responds, was never there, or left its socket and does not respond any more. */
 export type UdevState = "running" | "absent" | "dead";
@@ -293,7 +294,7 @@ function staleMounts(mounts: readonly Mount[], lvs: readonly LogicalVolume[]): F
       warning(
         mount.target,
         `${mount.source} is mounted here, but its device does not exist any more`,
-        `umount ${mount.target}`,
+        `umount ${shellWord(mount.target)}`,
       )
     );
 }

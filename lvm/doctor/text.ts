@@ -6,7 +6,7 @@
 
 import type { Diagnosis } from "./doctor.ts";
 import type { Finding, Level } from "./finding.ts";
-import { wrapText } from "../text_table.ts";
+import { escapeControls, withoutControls, wrapText } from "../text_table.ts";
 
 const MARKS: Readonly<Record<Level, string>> = { ok: "✓", info: "i", warning: "!", error: "✗" };
 
@@ -15,7 +15,7 @@ const NAME_WIDTH = 11;
 
 /** Formats a diagnosis as JSON. */
 export function diagnosisJson(diagnosis: Diagnosis): string {
-  return JSON.stringify(diagnosis, null, 2);
+  return escapeControls(JSON.stringify(diagnosis, null, 2));
 }
 
 /**
@@ -23,7 +23,7 @@ export function diagnosisJson(diagnosis: Diagnosis): string {
  */
 export function diagnosisText({ checks, findings }: Diagnosis): string {
   const lines = checks.flatMap(({ check, level, summary }) => [
-    ...wrapText(`${MARKS[level]} ${check.padEnd(NAME_WIDTH)}`, summary),
+    ...wrapText(`${MARKS[level]} ${check.padEnd(NAME_WIDTH)}`, withoutControls(summary)),
     ...findings.filter((finding) => finding.check === check).flatMap(findingLines),
   ]);
   return [...lines, "", summaryLine(findings)].join("\n");
@@ -31,9 +31,9 @@ export function diagnosisText({ checks, findings }: Diagnosis): string {
 
 function findingLines({ level, subject, message, remedy }: Finding): string[] {
   return [
-    ...wrapText(`    ${MARKS[level]} `, `${subject}: ${message}`),
+    ...wrapText(`    ${MARKS[level]} `, withoutControls(`${subject}: ${message}`)),
     // a command stays on one line, so that it can be copied
-    ...(remedy === undefined ? [] : [`      → ${remedy}`]),
+    ...(remedy === undefined ? [] : [`      → ${withoutControls(remedy)}`]),
   ];
 }
 

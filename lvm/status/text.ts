@@ -9,7 +9,7 @@ import { describeRates } from "../spec/io_limits.ts";
 import { LINEAR } from "../model/layout.ts";
 import type { PoolState, PoolStatus } from "../pools/pool_status.ts";
 import { formatBytes } from "../size.ts";
-import { formatTable, wrapText } from "../text_table.ts";
+import { escapeControls, formatTable, withoutControls, wrapText } from "../text_table.ts";
 import type { DeletedStatus, GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
 
 /** The states of a thin pool, in words. */
@@ -24,7 +24,7 @@ const POOL_STATE_WORDS: Readonly<Record<PoolState, string>> = {
 
 /** Formats a status as JSON. A `bigint` becomes a number, which represents sizes of whole extents exactly. */
 export function statusJson(status: Status): string {
-  return JSON.stringify(status, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
+  return escapeControls(JSON.stringify(status, (_, value) => typeof value === "bigint" ? Number(value) : value, 2));
 }
 
 /** Formats a status as tables, for a terminal of 100 columns. */
@@ -39,7 +39,7 @@ export function statusText(status: Status): string {
       ? []
       : section("Inconsistencies", status.inconsistencies.flatMap(inconsistencyLines))),
     ...(status.orphans.length === 0 ? [] : section("Orphans", status.orphans.flatMap(orphanLines))),
-  ].slice(1).join("\n");
+  ].slice(1).map(withoutControls).join("\n");
 }
 
 function section(title: string, lines: readonly string[]): string[] {

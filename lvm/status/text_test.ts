@@ -50,3 +50,12 @@ Deno.test("a status as text names the layout of a volume that is not linear", as
   Object.assign(healthy.lv, { segment: { type: "striped", stripes: 2, stripeSize: 65_536n } });
   assertMatch(await text(), /Ready\n {6}striped with 2 stripes of 64Ki\n {6}\/staging\n/);
 });
+
+Deno.test("a status shows no control characters of names", async () => {
+  const status = await statusOf(healthyMachine());
+  const [volume] = status.volumes;
+  const odd = { ...status, volumes: [{ ...volume!, mounts: [{ target: "/a\n\u001b[2J\u009b", readOnly: false }] }] };
+  assertMatch(statusText(odd), /\n {6}\/a\ufffd\ufffd\[2J\ufffd\n/);
+  assertEquals(statusJson(odd).includes("\u009b"), false);
+  assertEquals(JSON.parse(statusJson(odd)).volumes[0].mounts, odd.volumes[0]!.mounts);
+});
