@@ -159,9 +159,12 @@ export function isDeletedNodeMount(mount: Mount): boolean {
   return /^\/(?:dm-\d+|mapper\/[^/]+)\/\/deleted$/.test(mount.root);
 }
 
-/** Returns the source without the path within the filesystem, which findmnt(8) appends in brackets. */
+/**
+ * Returns the source without the path within the filesystem, which findmnt(8) appends in brackets; nothing for FUSE without a
+ * device: every user may mount it, and names the source (fusermount3(1), fsname).
+ */
 function sourceDevice(mount: Mount): string {
-  return mount.source.replace(/\[.*\]$/, "");
+  return /^fuse(?:\.|$)/.test(mount.fsType) ? "" : mount.source.replace(/\[.*\]$/, "");
 }
 
 /**

@@ -1,7 +1,16 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../error.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import { canonicalizePath, deviceMounts, isBelow, type Mount, withRealPaths } from "./mounts.ts";
+import {
+  canonicalizePath,
+  deviceMounts,
+  filesystemMounts,
+  isBelow,
+  isDriverVolumeMount,
+  isMountOfLv,
+  type Mount,
+  withRealPaths,
+} from "./mounts.ts";
 
 /** Creates a directory with a subdirectory and a link to it. */
 async function createLinkedFolder() {
@@ -51,4 +60,16 @@ Deno.test("deviceMounts() returns the mounts of an LV's node, also when it was r
   assertEquals(targets(lv), ["devtmpfs/dm-4", "tmpfs/mapper/data-vol", "devtmpfs/dm-4//deleted"]);
   const { deviceNumber: _, ...inactive } = lv;
   assertEquals(targets(inactive as LogicalVolume), ["tmpfs/mapper/data-vol"]);
+});
+
+Deno.test("a FUSE mount is none of a volume, whatever source a user gave it", () => {
+  const name = `vol-${"0".repeat(32)}`;
+  const devicePath = `/dev/mapper/data-${name.replaceAll("-", "--")}`;
+  const lv = { devicePath, deviceNumber: "253:4" } as LogicalVolume;
+  const isOfVolume = (fsType: string) => {
+    const mount = { source: `${devicePath}[/a]`, fsType, deviceNumber: "0:70", root: "/a" } as Mount;
+    return [filesystemMounts([mount], lv).length > 0, isMountOfLv(mount, name), isDriverVolumeMount(mount)];
+  };
+  for (const type of ["fuse", "fuse.sshfs"]) assertEquals(isOfVolume(type), [false, false, false]);
+  for (const type of ["btrfs", "fuseblk"]) assertEquals(isOfVolume(type), [true, true, true]);
 });
