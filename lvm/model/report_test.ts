@@ -2,6 +2,7 @@ import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import layouts from "../../tests/fixtures/report_layouts.json" with { type: "text" };
 import captured from "../../tests/fixtures/report.json" with { type: "text" };
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
+import { FakeMachine } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
 import { type LogicalVolume, parseReport } from "./report.ts";
 import { REPORT_COMMAND } from "./report_command.ts";
@@ -176,4 +177,12 @@ Deno.test("REPORT_COMMAND asks for the fields that the captured report has of LV
     const missing = Object.keys(rows[part][0]).filter((field) => !fields!.split(",").includes(field));
     assertEquals(missing, [], part);
   }
+});
+
+Deno.test("parseReport() reads the name of a device with unusual characters, of which LVM does not escape the backslashes", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const { stdout } = await machine.run(REPORT_COMMAND);
+  const [group] = parseReport(stdout.replaceAll("/dev/vdb", String.raw`/dev/mapper/luks\x281\x29`));
+  assertEquals(group?.pvPaths, [String.raw`/dev/mapper/luks\x281\x29`]);
 });

@@ -11,7 +11,7 @@
 
 import { StorageError, truncate } from "../error.ts";
 import type { Output } from "../exec.ts";
-import { asArray, asObject, asString } from "../json.ts";
+import { asArray, asObject, asString, parseLvmJson } from "../json.ts";
 
 /** The code with which LVM's functions say that a command succeeded (`ECMD_PROCESSED`); the exit status is 0 then. */
 const ECMD_PROCESSED = 1;
@@ -124,7 +124,7 @@ export function parseMessages(answer: string): Pick<Output, "stdout" | "stderr">
 
 function parseObject(answer: string): { readonly log: readonly LogEntry[]; readonly hasReports: boolean } {
   try {
-    const object = asObject(JSON.parse(withoutControlCharacters(answer)));
+    const object = asObject(parseLvmJson(withoutControlCharacters(answer)));
     const log = asArray(object.log).map((entry) => {
       const field = (name: string) => asString(asObject(entry)[`log_${name}`]);
       return {

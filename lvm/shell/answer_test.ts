@@ -67,6 +67,13 @@ Deno.test("parseAnswer(): returns the exit status of a process", () => {
   assertEquals(parseAnswer("no", answerOf(error, status("no", 2))).code, 2);
 });
 
+Deno.test("parseMessages(): reads a message with the name of a device, of which LVM does not escape the backslashes", () => {
+  const name = String.raw`/dev/mapper/luks\x281\x29`;
+  const answer = answerOf(entry({ type: "error", message: `"${name}"`.replaceAll('"', '\\"') }), status("lvcreate", 5));
+  assertEquals(parseMessages(answer).stderr, `  "${name}"\n`);
+  assertEquals(new AnswerSplitter().push(answer), [answer.trim()]);
+});
+
 Deno.test("parseAnswer(): refuses an answer to another command, and one without one status at its end", () => {
   const wrong: [string, string][] = [
     [answerOf(status("lvremove", 1)), "it is not to lvcreate"],
