@@ -97,3 +97,28 @@ Deno.test("ClusterVolumes.delete() fails with Unavailable while the API server d
   isAway = false;
   await s.cluster.volumes.delete(volumeIdOf("unknown"));
 });
+
+for (const moment of ["before patch lvmvolumes", "before delete lvmvolumes"]) {
+  Deno.test(`ClusterVolumes.create() deletes no volume that was created since it was seen to have failed, ${moment}`, async () => {
+    let createMeanwhile = () => {};
+    const wrap = (client: ApiClient) =>
+      interceptClient(client, (request, when) => {
+        if (`${when} ${request}` === moment) createMeanwhile();
+        return Promise.resolve();
+      });
+    await using s = await setUp({ wrap });
+    const error = { code: "NoSpace", message: "full" } as const;
+    const name = s.putVolume("data", { status: { state: "Failed", observedGeneration: 1, error } });
+    await s.seen();
+    // by another process, which created the PersistentVolume, too
+    createMeanwhile = () => {
+      createMeanwhile = () => {};
+      const status = { ...CREATED, error: null };
+      s.cluster.api.collection(lvmVolumes).patch({ status }, { name, namespace: undefined }, "status");
+    };
+    const creation = s.cluster.volumes.create(namedRequest("data", 32n << 20n), { preferred: [] });
+    const { kind } = await assertRejects(() => creation, StorageError);
+    const [object] = s.cluster.api.objects(lvmVolumes);
+    assertEquals([kind, object!.metadata.deletionTimestamp], ["Unavailable", undefined]);
+  });
+}

@@ -125,14 +125,14 @@ export class RemoteObjects<T extends AgentManaged> {
    * @throws {StorageError} the error that the agent reported, such as `InUse`; `Unavailable` while it does not answer
    */
   async delete(object: T): Promise<void> {
-    const remaining = await this.#deleteAndWait("deleting", object, refusesDeletion);
+    const remaining = await this.#deleteAndWait("deleting", object, { refuses: refusesDeletion });
     if (isDeleted(remaining, object)) return;
     throw reportedError(remaining!.status!.error!);
   }
 
   /**
    * Deletes an object whose creation failed, or which is already being deleted, and waits until it and its LV are
-   * gone.
+   * gone. If its LV was created meanwhile, another process may have given it to somebody: then it stays.
    *
    * @throws {StorageError} `FailedPrecondition` when it has an LV and somebody else deleted it, so that the LV stays;
    * `Unavailable`
@@ -149,7 +149,8 @@ export class RemoteObjects<T extends AgentManaged> {
           `stays. To be rid of both, set the annotation ${REMOVE_ANNOTATION}=true`,
       );
     }
-    await this.#deleteAndWait("undoing", object, () => false);
+    const isUndone = (now: AgentManaged) => isDeleting(now) || !hasLv(now);
+    await this.#deleteAndWait("undoing", object, { refuses: () => false, onlyIf: isUndone });
   }
 
   /** Requires that an object belongs to this driver. @throws {StorageError} `NotFound` when it does not */
@@ -200,9 +201,13 @@ export class RemoteObjects<T extends AgentManaged> {
    * Requests the removal of the LV, and waits until the object is deleted or its node refuses. In place of a node that
    * is gone, it removes the finalizer of objects without an LV, and of those whose node an administrator removed.
    */
-  async #deleteAndWait(operation: string, object: T, refuses: (now: T) => boolean): Promise<T | undefined> {
+  async #deleteAndWait(
+    operation: string,
+    object: T,
+    { refuses, onlyIf }: { refuses: (now: T) => boolean; onlyIf?: (now: AgentManaged) => boolean },
+  ): Promise<T | undefined> {
     const cached = this.#isCached(object);
-    await this.#requestDeletion(object);
+    await this.#requestDeletion(operation, object, onlyIf);
     if (!this.#isAbandoned(object)) {
       return await this.#waitFor(operation, object, (now) => isDeleted(now, object) || refuses(now!), { cached });
     }
@@ -252,27 +257,41 @@ export class RemoteObjects<T extends AgentManaged> {
    * Sets the annotation that asks for the removal of the LV, and deletes the object; the node removes the finalizer
    * when the LV is removed. An object that was written by hand may lack the finalizer: it would disappear at once and
    * leave the LV behind.
+   *
+   * @param onlyIf the condition of the deletion, which holds until the API server deletes the object; none by default
    */
-  async #requestDeletion(object: T): Promise<void> {
-    const { finalizer } = this.#options;
+  async #requestDeletion(operation: string, object: T, onlyIf?: (now: AgentManaged) => boolean): Promise<void> {
     const { name, uid } = object.metadata;
-    const change = ({ metadata: { annotations, deletionTimestamp, finalizers = [] } }: AgentManaged) => {
-      const lacksFinalizer = deletionTimestamp === undefined && !finalizers.includes(finalizer);
-      if (annotations?.[REMOVE_ANNOTATION] !== undefined && !lacksFinalizer) return undefined;
-      const requested = { [REMOVE_ANNOTATION]: "true", ...requestAnnotations() };
-      return {
-        metadata: { annotations: requested, ...(lacksFinalizer && { finalizers: [...finalizers, finalizer] }) },
-      };
-    };
-    const request = async () => {
-      const now = await patchWithRetry<AgentManaged>(this.#client, this.#resource, object, change, {});
-      if (now.metadata.deletionTimestamp === undefined) await this.#client.delete(this.#resource, { name }, { uid });
+    const change = (now: AgentManaged) => {
+      if (onlyIf?.(now) ?? true) return this.#deletionMark(now);
+      const message = `${operation} ${this.#describe(name)}: its logical volume was created meanwhile; try again`;
+      throw new StorageError("Unavailable", message);
     };
     try {
-      await orAbsentOrChanged(request());
+      let latest: AgentManaged | undefined = object;
+      while (latest?.metadata.uid === uid) {
+        const marked = await orAbsentOrChanged(patchWithRetry(this.#client, this.#resource, latest!, change, {}));
+        if (marked === undefined || isDeleting(marked)) return;
+        const { resourceVersion } = marked.metadata;
+        const deletion = this.#client.delete(this.#resource, { name }, {
+          uid,
+          ...(onlyIf !== undefined && { resourceVersion }),
+        }).then(() => true);
+        if (await orAbsentOrChanged(deletion)) return;
+        latest = await this.read(name); // it is gone, or has changed
+      }
     } catch (error) {
       throw asUnavailable(`deleting ${this.#describe(name)}`, error);
     }
+  }
+
+  /** Returns what an object lacks for its deletion to remove its LV, as a patch; `undefined` when it lacks nothing. */
+  #deletionMark({ metadata: { annotations, deletionTimestamp, finalizers = [] } }: AgentManaged) {
+    const { finalizer } = this.#options;
+    const lacksFinalizer = deletionTimestamp === undefined && !finalizers.includes(finalizer);
+    if (annotations?.[REMOVE_ANNOTATION] !== undefined && !lacksFinalizer) return undefined;
+    const requested = { [REMOVE_ANNOTATION]: "true", ...requestAnnotations() };
+    return { metadata: { annotations: requested, ...(lacksFinalizer && { finalizers: [...finalizers, finalizer] }) } };
   }
 
   /**
