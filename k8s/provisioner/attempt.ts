@@ -15,6 +15,8 @@ import type { ProvisioningInputs } from "./persistent_volume.ts";
 export interface Attempt extends ProvisioningInputs {
   /** The volume, once it is created. */
   created?: CreatedVolume;
+  /** True once the deletion of the volume has begun: it may go at any time, so nobody gets it any more. */
+  isGivenUp?: true;
   /** The number of times that its PersistentVolume was rejected. */
   refusals: number;
 }

@@ -21,7 +21,7 @@ import {
 } from "./claim.ts";
 import { announceLater, type Attempt, keyOfClaim, MAX_REFUSALS, requestNameOf } from "./attempt.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
-import { type AwaitedSpace, type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
+import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import {
   hasDriver,
@@ -35,7 +35,6 @@ import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/clie
 import { findContentSource } from "./content_source.ts";
 import {
   type CreatedVolume,
-  type CreateVolumeRequest,
   errorMessage,
   isMaybeInProgress,
   isOperationPending,
@@ -51,13 +50,12 @@ import {
   persistentVolumeClaims,
   persistentVolumes,
   type StorageClass,
-  volumeAttributesClasses,
 } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { persistentVolumeFor } from "./persistent_volume.ts";
-import { createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
+import { awaitedSpace, createVolumeRequestFor, mutableParametersOf, requireProvisionable } from "./volume_request.ts";
 
 /** The time limit for the caches to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
@@ -219,7 +217,8 @@ export class ClaimProvisioner {
     const request = createVolumeRequestFor(claim, storageClass, {
       classParameters,
       topology: recorded?.topology ?? this.#topology(claim, storageClass, contentSource),
-      mutableParameters: recorded?.mutableParameters ?? await this.#mutableParameters(claim, signal),
+      mutableParameters: recorded?.mutableParameters ??
+        await mutableParametersOf(claim, { client, driverName, signal }),
       secrets: await readSecret(client, classParameters.secrets.provisioner, { signal }),
     });
     const requestWithSource = contentSource === undefined ? request : { ...request, source: contentSource };
@@ -243,15 +242,6 @@ export class ClaimProvisioner {
       : topologyOfNode(node, allowedTopologies, cluster);
   }
 
-  async #mutableParameters({ spec }: PersistentVolumeClaim, signal: AbortSignal): Promise<Record<string, string>> {
-    const { driverName, client } = this.#options;
-    const name = spec?.volumeAttributesClassName;
-    if (!name) return {};
-    const attributesClass = await client.get(volumeAttributesClasses, { name }, { signal });
-    if (attributesClass.driverName === driverName) return attributesClass.parameters ?? {};
-    throw new ClaimError(`volumeAttributesClassName ${JSON.stringify(name)}: it is for ${attributesClass.driverName}`);
-  }
-
   /** Sends the request, unless it succeeded before. Then creates the PersistentVolume, or deletes an unneeded volume. */
   async #execute(key: string, attempt: Attempt, signal: AbortSignal): Promise<void> {
     this.#attempts.set(key, attempt);
@@ -268,6 +258,10 @@ export class ClaimProvisioner {
       this.#log.info("a claim no longer needs its volume, which is deleted", { claim: key, volume: name });
       return this.#forget(key);
     }
+    if (attempt.isGivenUp) {
+      await this.#deleteVolumeWithoutPv(key, attempt, signal);
+      return this.#controller?.add(key); // with another volume
+    }
     await this.#createPersistentVolume(key, attempt, signal);
   }
 
@@ -279,33 +273,23 @@ export class ClaimProvisioner {
       if (isMaybeInProgress(error)) this.#waiting.add(request.name, key);
       else [this.#attempts, this.#waiting].forEach((entries) => entries.delete(key));
       if (!isResourceExhausted(error)) this.#spaceWaiters.delete(key);
-      else this.#spaceWaiters.add(key, this.#awaitedSpace(request, storageClass));
+      else this.#spaceWaiters.add(key, awaitedSpace(request, storageClass, this.#options));
       throw error;
     } finally {
       cancel();
     }
   }
 
-  /** Returns the space that a request waits for: a copy is made on the node of its source. */
-  #awaitedSpace(
-    { source, topology, requiredBytes: bytes }: CreateVolumeRequest,
-    { allowedTopologies = [] }: StorageClass,
-  ): AwaitedSpace {
-    const { nodeOfSource, topologyKey } = this.#options;
-    const sourceNode = source && nodeOfSource(source);
-    if (sourceNode !== undefined) return { nodeNames: [sourceNode], bytes };
-    if (allowedTopologies.length === 0) return { bytes };
-    return { nodeNames: topology.requisite.flatMap((segments) => segments[topologyKey] ?? []), bytes };
-  }
-
   /**
    * Deletes a volume that has no PersistentVolume, and ends its attempt. Reads the PersistentVolume from the API server,
    * because an answer may have been lost, or another provisioner may have created it.
    */
-  async #deleteVolumeWithoutPv(key: string, { request, created }: Attempt, signal: AbortSignal): Promise<void> {
+  async #deleteVolumeWithoutPv(key: string, attempt: Attempt, signal: AbortSignal): Promise<void> {
     const { client, csi, intents } = this.#options;
+    const { request, created } = attempt;
     const found = await orAbsent(client.get(persistentVolumes, { name: request.name }, { signal }));
     if (found === undefined && intents.find(request.name)?.pending !== false) {
+      attempt.isGivenUp = true;
       await csi.deleteVolume({ volumeId: created!.volumeId, secrets: request.secrets }, { signal });
     }
     this.#attempts.delete(key);

@@ -8,8 +8,11 @@ import { classNameOf, volumeNameOf } from "./claim.ts";
 import { ClaimError, type ClassParameters } from "../sidecars/class_parameters.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";
 import type { CreateVolumeRequest, TopologyRequirement, VolumeCapability } from "../sidecars/csi_client.ts";
-import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import type { AwaitedSpace } from "../sidecars/space_waiters.ts";
+import type { ApiClient } from "../client/client.ts";
+import { type PersistentVolumeClaim, type StorageClass, volumeAttributesClasses } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
+import type { ProvisionerOptions } from "./provisioner_options.ts";
 
 /** Options of {@linkcode createVolumeRequestFor}. */
 export interface VolumeRequestOptions {
@@ -56,6 +59,39 @@ export function requireProvisionable(
     throw new ClaimError("selector: not supported for volumes that are to be made");
   }
   return storageClass;
+}
+
+/**
+ * Reads the parameters of the VolumeAttributesClass of a claim; none when it names no class.
+ *
+ * @throws {ApiError} `NotFound`
+ * @throws {ClaimError} for a class of another driver
+ */
+export async function mutableParametersOf(
+  { spec }: PersistentVolumeClaim,
+  { client, driverName, signal }: {
+    readonly client: ApiClient;
+    readonly driverName: string;
+    readonly signal: AbortSignal;
+  },
+): Promise<Record<string, string>> {
+  const name = spec?.volumeAttributesClassName;
+  if (!name) return {};
+  const attributesClass = await client.get(volumeAttributesClasses, { name }, { signal });
+  if (attributesClass.driverName === driverName) return attributesClass.parameters ?? {};
+  throw new ClaimError(`volumeAttributesClassName ${JSON.stringify(name)}: it is for ${attributesClass.driverName}`);
+}
+
+/** Returns the space that a request waits for: a copy is made on the node of its source. */
+export function awaitedSpace(
+  { source, topology, requiredBytes: bytes }: CreateVolumeRequest,
+  { allowedTopologies = [] }: StorageClass,
+  { nodeOfSource, topologyKey }: Pick<ProvisionerOptions, "nodeOfSource" | "topologyKey">,
+): AwaitedSpace {
+  const sourceNode = source && nodeOfSource(source);
+  if (sourceNode !== undefined) return { nodeNames: [sourceNode], bytes };
+  if (allowedTopologies.length === 0) return { bytes };
+  return { nodeNames: topology.requisite.flatMap((segments) => segments[topologyKey] ?? []), bytes };
 }
 
 function capabilitiesOf({ spec }: PersistentVolumeClaim, fsType: string, flags: readonly string[]): VolumeCapability[] {
