@@ -22,7 +22,7 @@ import type { ApiClient } from "../k8s/client/client.ts";
 import { AgentLeases } from "../k8s/scheduling/agent_leases.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
-import { freeSpaceGrowth } from "../k8s/scheduling/free_space_growth.ts";
+import { requeueAwaitedSpace } from "../k8s/service/awaited_space.ts";
 import { CachedObjects } from "../k8s/service/cached_objects.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
@@ -281,16 +281,7 @@ function createControllers(
     if (now?.status?.readyToUse === false) snapshotter.recheck(handle); // it overflowed or is Lost
   });
   requeueSettledRequests(lvmInformers, { provisioner, resizer, snapshotter });
-  const requeueExhausted = (before: LvmNode | undefined, now: LvmNode | undefined) => {
-    const growth = now && freeSpaceGrowth(before, now);
-    if (growth === undefined) return;
-    for (const controller of [provisioner, resizer, snapshotter]) controller.requeueExhausted(growth);
-  };
-  lvmInformers.nodes.subscribe((_, now, before) => requeueExhausted(before, now));
-  agents.subscribe((nodeName) => {
-    // no space was offered of a node whose agent was silent
-    if (!agents.isSilent(nodeName)) requeueExhausted(undefined, lvmInformers.nodes.get(nodeName));
-  });
+  requeueAwaitedSpace({ ...lvmInformers, agents }, { provisioner, resizer, snapshotter });
   // csi-resizer does the work of both, under one Lease
   const resizerAndModifier = {
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),

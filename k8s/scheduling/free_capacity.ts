@@ -185,6 +185,14 @@ function targetSizeOf(volume: LvmVolume): bigint {
   return requestedSize > currentSize ? requestedSize : currentSize;
 }
 
+/** Returns the size that a volume will still take on a node, by the node's report, in bytes. */
+export function pendingBytes(volume: LvmVolume, { status }: LvmNode): bigint {
+  const targetSize = targetSizeOf(volume);
+  if (targetSize === 0n) return 0n;
+  const reportedSize = reportedSizes(status?.volumeGroups ?? [])(volume);
+  return targetSize > reportedSize ? targetSize - reportedSize : 0n;
+}
+
 /** Takes from the disks what a volume will: of the roomiest, as its agent does. What LVM does with a linear one is near that. */
 function allocateFromPvs(pvs: { free: bigint }[], layout: Layout, perPv: bigint): void {
   const byFreeSpace = [...pvs].sort((a, b) => compare(b.free, a.free));

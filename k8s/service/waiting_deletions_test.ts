@@ -1,30 +1,14 @@
 import { assertEquals } from "@std/assert";
 import { FORGOTTEN_ANNOTATION, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
-import type { KubeObject } from "../api/objects.ts";
-import type { Listener } from "../runtime/informer.ts";
+import { FakeInformer } from "../../tests/fake/informer.ts";
 import { requeueWaitingDeletions } from "./waiting_deletions.ts";
 
-/** Creates the parts of an informer that the function uses, over a map that the test changes. */
-function informer<T extends KubeObject>() {
-  const objects = new Map<string, T>();
-  const listeners: Listener<T>[] = [];
-  return {
-    subscribe: (listener: Listener<T>) => {
-      listeners.push(listener);
-      return () => {};
-    },
-    list: () => [...objects.values()],
-    set(name: string, now: T | undefined) {
-      const before = objects.get(name);
-      if (now === undefined) objects.delete(name);
-      else objects.set(name, now);
-      for (const listener of listeners) listener(name, now, before);
-    },
-  };
-}
-
 function setUp() {
-  const [volumes, snapshots, nodes] = [informer<LvmVolume>(), informer<LvmSnapshot>(), informer<LvmNode>()];
+  const [volumes, snapshots, nodes] = [
+    new FakeInformer<LvmVolume>(),
+    new FakeInformer<LvmSnapshot>(),
+    new FakeInformer<LvmNode>(),
+  ];
   const requeued: string[] = [];
   requeueWaitingDeletions({ volumes, snapshots, nodes }, { requeueDeletion: (handle) => void requeued.push(handle) });
   return { volumes, snapshots, nodes, takeRequeued: () => requeued.splice(0) };
