@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import type { AgentManaged, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { isObserved } from "./remote_objects.ts";
 import { blocksSource } from "./waiting_deletions.ts";
@@ -43,18 +43,26 @@ export function requeueSettledRequests(
   { provisioner, resizer, snapshotter }: SettledRequests,
 ): void {
   volumes.subscribe((handle, now, before) => {
-    if (before === undefined) return;
-    if (now !== undefined && isObserved(now) && !isObserved(before)) {
-      provisioner.requeueRequest(now.spec.requestName);
+    if (hasSettled(now, before)) {
+      provisioner.requeueRequest(now!.spec.requestName);
       resizer.requeueExpansion(handle);
     }
-    const source = before.spec.source?.snapshot;
-    const isCopied = blocksSource(before) && (now === undefined || !blocksSource(now));
+    const source = before?.spec.source?.snapshot;
+    const isCopied = before !== undefined && blocksSource(before) && (now === undefined || !blocksSource(now));
     if (source !== undefined && isCopied) snapshotter.requeueWaiting(source);
   });
   snapshots.subscribe((handle, now, before) => {
-    if (before === undefined) return;
-    if (now === undefined) return snapshotter.requeueWaiting(handle);
-    if (isObserved(now) && !isObserved(before)) snapshotter.requeueWaiting(now.spec.requestName);
+    if (now === undefined) snapshotter.requeueWaiting(handle);
+    else if (hasSettled(now, before)) snapshotter.requeueWaiting(now.spec.requestName);
   });
+}
+
+/**
+ * Reports whether the agent has reported an outcome that was not known before. After an outage, a list shows the
+ * outcome alone: neither the object without it, nor that a new one was asked for.
+ */
+function hasSettled(now: AgentManaged | undefined, before: AgentManaged | undefined): boolean {
+  if (now === undefined || !isObserved(now)) return false;
+  if (before === undefined || !isObserved(before)) return true;
+  return now.status?.observedGeneration !== before.status?.observedGeneration;
 }

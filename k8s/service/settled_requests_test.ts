@@ -1,0 +1,51 @@
+import { assertEquals } from "@std/assert";
+import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import { FakeInformer } from "../../tests/fake/informer.ts";
+import { requeueSettledRequests } from "./settled_requests.ts";
+
+function setUp() {
+  const [volumes, snapshots] = [new FakeInformer<LvmVolume>(), new FakeInformer<LvmSnapshot>()];
+  const woken: string[] = [];
+  requeueSettledRequests({ volumes, snapshots }, {
+    provisioner: { requeueRequest: (name) => void woken.push(`creation ${name}`) },
+    resizer: { requeueExpansion: (handle) => void woken.push(`expansion ${handle}`) },
+    snapshotter: { requeueWaiting: (awaited) => void woken.push(`snapshot ${awaited}`) },
+  });
+  return { volumes, snapshots, takeWoken: () => woken.splice(0) };
+}
+
+const volume = (generation: number, observedGeneration: number): LvmVolume => ({
+  metadata: { name: "v", generation },
+  spec: { requestName: "pvc-1", nodeName: "a" } as LvmVolume["spec"],
+  status: { state: "Ready", lvUUID: "u", observedGeneration },
+});
+
+const snapshot = (state: "Pending" | "Ready"): LvmSnapshot => ({
+  metadata: { name: "s", generation: 1 },
+  spec: { requestName: "snapshot-1", nodeName: "a" } as LvmSnapshot["spec"],
+  status: { state, observedGeneration: 1 },
+});
+
+Deno.test("requeueSettledRequests() wakes what waits when the agent has reported its outcome, once", () => {
+  const { volumes, snapshots, takeWoken } = setUp();
+  volumes.set("v", volume(2, 1));
+  snapshots.set("s", snapshot("Pending"));
+  assertEquals(takeWoken(), []);
+  volumes.set("v", volume(2, 2));
+  assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
+  snapshots.set("s", snapshot("Ready"));
+  assertEquals(takeWoken(), ["snapshot snapshot-1"]);
+  volumes.set("v", volume(2, 2));
+  snapshots.set("s", snapshot("Ready"));
+  assertEquals(takeWoken(), []);
+});
+
+Deno.test("requeueSettledRequests() wakes what waits when a list after an outage shows the outcome alone", () => {
+  const { volumes, snapshots, takeWoken } = setUp();
+  volumes.set("v", volume(1, 1)); // created during the outage
+  assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
+  volumes.set("v", volume(2, 2)); // an expansion was requested and carried out
+  assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
+  snapshots.set("s", snapshot("Ready"));
+  assertEquals(takeWoken(), ["snapshot snapshot-1"]);
+});
