@@ -28,7 +28,7 @@ export interface DoctorReconcilerOptions {
   /** The node's name. */
   readonly nodeName: string;
   /** The LVMNode of this node. */
-  readonly objects: Informer<LvmNode>;
+  readonly objects: Pick<Informer<LvmNode>, "get" | "subscribe">;
   /** Checks the machine. */
   readonly examine: () => Promise<Diagnosis>;
   /** Aborted when the process is asked to end. */
@@ -125,6 +125,8 @@ export class DoctorReconciler {
   async #pass(): Promise<void> {
     const { objects, nodeName, driver, examine } = this.#options;
     const node = objects.get(nodeName);
+    // withdrawn, and maybe made again later
+    if (node?.metadata.annotations?.[DOCTOR_ANNOTATION] !== this.#answered) this.#answered = undefined;
     if (node?.spec.driverName !== driver) return;
     const now = this.#clock.date();
     const step = nextDoctorStep(node, now);

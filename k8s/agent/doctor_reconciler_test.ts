@@ -6,6 +6,7 @@ import { DOCTOR_ANNOTATION, type LvmNode, type NodeDiagnosis } from "../api/lvm_
 import { type ApiClient, ApiError } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
+import { FakeInformer } from "../../tests/fake/informer.ts";
 import { DoctorReconciler, nextDoctorStep, toNodeDiagnosis } from "./doctor_reconciler.ts";
 
 const NOW = new Date("2026-02-03T04:05:06Z");
@@ -103,4 +104,25 @@ Deno.test("DoctorReconciler: checks the node once for a request, also while the 
 Deno.test("DoctorReconciler: who asks all the time keeps the node from nothing else", async () => {
   const { examined } = await answerWith([], true);
   assert(examined >= 9 && examined <= 11, `${examined} times in a minute`);
+});
+
+Deno.test("DoctorReconciler: answers a request again that was withdrawn, and made again under the same id", async () => {
+  const end = new AbortController();
+  const objects = new FakeInformer<LvmNode>();
+  let examined = 0;
+  const reconciler = new DoctorReconciler({
+    ...{ driver: "lvm.denolith.dev", nodeName: "n1", end: end.signal, clock: new FakeClock(), objects },
+    client: { patch: () => Promise.resolve({}) } as unknown as ApiClient,
+    examine: () => {
+      examined++;
+      return Promise.resolve({ level: "ok", checks: [], findings: [] });
+    },
+  });
+  const answer = { request: "a", time: "2026-01-01T00:00:00Z", findings: [] };
+  for (const state of [node("a"), node("a", answer), node(undefined, answer), node(undefined), node("a")]) {
+    objects.set("n1", state);
+    await reconciler.idle();
+  }
+  end.abort();
+  assertEquals(examined, 2);
 });
