@@ -115,8 +115,9 @@ export class Modifier {
   /** Enqueues the claims that wait for a class, which exists now. */
   #requeueClaimsOfClass({ metadata: { name } }: VolumeAttributesClass): void {
     for (const { metadata, spec, status } of this.#options.claims.list()) {
-      const isPending = spec?.volumeAttributesClassName === name && status?.modifyVolumeStatus?.status === "Pending";
-      if (isPending) this.#controller?.add(`${metadata.namespace}/${metadata.name}`);
+      const { status: state, targetVolumeAttributesClassName: target } = status?.modifyVolumeStatus ?? {};
+      const isWaiting = state === "Pending" ? spec?.volumeAttributesClassName === name : target === name;
+      if (isWaiting) this.#controller?.wake(`${metadata.namespace}/${metadata.name}`);
     }
   }
 

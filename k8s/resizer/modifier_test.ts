@@ -188,6 +188,20 @@ Deno.test("a modification that another process began is completed first", async 
   assertEquals(s.asked().map(({ readIops }) => readIops), ["500", "100"]);
 });
 
+Deno.test("a modification in progress whose class is missing goes on at once when the class is there again", async () => {
+  const modifyVolumeStatus = { status: "InProgress", targetVolumeAttributesClassName: "bronze" };
+  await using s = await scene({ modifyVolumeStatus });
+  s.start({ backoff: { startMs: 3_600_000, capMs: 3_600_000 } });
+  await s.want("bronze");
+  assertEquals(
+    await s.cluster.waitForEvent("VolumeModifyFailed"),
+    "VolumeAttributesClass bronze does not exist",
+  );
+  await waitUntil(() => s.results.some(({ error }) => error !== undefined), "the failure");
+  s.cluster.addAttributesClass("bronze", { readIops: "10" });
+  await s.says(({ currentVolumeAttributesClassName }) => currentVolumeAttributesClassName === "bronze");
+});
+
 Deno.test("a cluster without the kind leaves the modifier in peace", async () => {
   await using s = await scene();
   s.cluster.api.removeResource(volumeAttributesClasses);
