@@ -118,6 +118,12 @@ export class ClaimProvisioner {
     );
     [this.#controller, this.#stopSignal] = [controller, signal];
     controller.watch(claims, (claim) => this.#isRelevant(claim) ? [keyOfClaim(claim)] : [])
+      .subscribe(claims, (_, now, before) => {
+        const isBound = (claim: PersistentVolumeClaim | undefined) => claim?.status?.phase === "Bound";
+        if (isBound(now) && !isBound(before)) {
+          for (const key of this.#failedKeysOfClones(now!)) controller.wake(key);
+        }
+      }, { replay: false })
       .watch(volumes, ({ spec }) => this.#unprovisionedClaimKeys(spec?.claimRef))
       .watch(classes, ({ metadata }) => this.#failedKeysOfClass(metadata.name))
       .watch(nodes, () => []) // a Node enqueues nothing, but the controller starts only when its cache is complete
@@ -153,6 +159,15 @@ export class ClaimProvisioner {
     return [...this.#failures].filter((key) => {
       const claim = this.#claim(key);
       return claim !== undefined && classNameOf(claim) === className;
+    });
+  }
+
+  /** Returns the keys of the claims that could not be cloned from a claim. */
+  #failedKeysOfClones({ metadata: { namespace, name } }: PersistentVolumeClaim): string[] {
+    return [...this.#failures].filter((key) => {
+      const claim = this.#claim(key);
+      const source = claim && dataSourceOf(claim);
+      return source?.kind === "claim" && source.name === name && claim!.metadata.namespace === namespace;
     });
   }
 

@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { persistentVolumeClaims } from "../api/objects.ts";
 import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
@@ -86,5 +87,29 @@ Deno.test("after a restart, an uncertain clone continues as recorded when its so
   cluster.driver.clearFaults();
   const next = new Provisioner({ ...cluster.controllerOptions(), nodeOfSource: () => undefined });
   cluster.run((signal) => next.run(signal));
+  await cluster.waitForBound();
+});
+
+Deno.test("a clone that has waited long for its source is created at once when the source is bound", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const clock = new FakeClock();
+  const backoff = { startMs: 1_000, capMs: 300_000 };
+  const provisioner = new Provisioner({ ...cluster.controllerOptions(), clock, backoff });
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim("source", { storageClassName: "later" });
+  cluster.addClaim("data", { dataSource: { kind: "PersistentVolumeClaim", name: "source" } });
+  assertEquals(
+    await cluster.waitForEvent("ProvisioningFailed"),
+    "dataSource: PersistentVolumeClaim source is not bound yet",
+  );
+  const reads = () => cluster.requestsOf().filter((request) => request.endsWith("/persistentvolumeclaims/source"));
+  for (let delayMs = 1_000; delayMs <= 32_000; delayMs *= 2) {
+    const before = reads().length;
+    await waitUntil(() => clock.pendingTimers > 0, "the next attempt");
+    await clock.advance(delayMs);
+    await waitUntil(() => reads().length > before, "an attempt");
+  }
+  const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: "a" } } };
+  await cluster.client.patch(persistentVolumeClaims, { namespace: "default", name: "source" }, { merge });
   await cluster.waitForBound();
 });
