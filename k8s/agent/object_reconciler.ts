@@ -25,6 +25,7 @@ import {
   type AgentManagedStatus,
   FORGOTTEN_ANNOTATION,
   isForgotten,
+  isRemovalRequested,
   REMOVE_ANNOTATION,
   requestIdOf,
 } from "../api/lvm_objects.ts";
@@ -155,10 +156,10 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
    * failure is retried with a growing delay.
    */
   async #reconcileDeletion(object: T): Promise<void> {
-    const { name, annotations, finalizers = [] } = object.metadata;
+    const { name, finalizers = [] } = object.metadata;
     if (this.#waitingDeletions.has(name) || !finalizers.includes(this.#options.finalizer)) return;
     // its annotation enqueues the object
-    if (annotations?.[REMOVE_ANNOTATION] === undefined) return await this.#refuseDeletion(object);
+    if (!isRemovalRequested(object)) return await this.#refuseDeletion(object);
     this.#waitingDeletions.add(name); // before the attempt, so that a change during it requeues the object
     let isWaiting = false;
     try {

@@ -27,6 +27,11 @@ export const LVM_SNAPSHOT_FINALIZER = `${LVM_GROUP}/snapshot`;
  */
 export const REMOVE_ANNOTATION = `${LVM_GROUP}/remove`;
 
+/** Reports whether the removal of the LV of an object is requested. No other value than `true` requests it. */
+export function isRemovalRequested({ metadata }: KubeObject): boolean {
+  return metadata.annotations?.[REMOVE_ANNOTATION] === "true";
+}
+
 /**
  * The annotation of a volume whose node an administrator removed for good, with the time and the reason. While that
  * node has no agent, the volume may be deleted without it. An agent that comes back removes the annotation.

@@ -23,6 +23,7 @@ import type { Informer } from "../runtime/informer.ts";
 import {
   type AgentManaged,
   isForgotten,
+  isRemovalRequested,
   type LvmNode,
   REMOVE_ANNOTATION,
   requestAnnotations,
@@ -138,8 +139,8 @@ export class RemoteObjects<T extends AgentManaged> {
    * `Unavailable`
    */
   async undo(object: T): Promise<void> {
-    const { name, annotations } = object.metadata;
-    if (hasLv(object) && annotations?.[REMOVE_ANNOTATION] === undefined) {
+    const { name } = object.metadata;
+    if (hasLv(object) && !isRemovalRequested(object)) {
       const { kind } = this.#resource;
       throw new StorageError(
         "FailedPrecondition",
@@ -286,10 +287,11 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 
   /** Returns what an object lacks for its deletion to remove its LV, as a patch; `undefined` when it lacks nothing. */
-  #deletionMark({ metadata: { annotations, deletionTimestamp, finalizers = [] } }: AgentManaged) {
+  #deletionMark(object: AgentManaged) {
+    const { deletionTimestamp, finalizers = [] } = object.metadata;
     const { finalizer } = this.#options;
     const lacksFinalizer = deletionTimestamp === undefined && !finalizers.includes(finalizer);
-    if (annotations?.[REMOVE_ANNOTATION] !== undefined && !lacksFinalizer) return undefined;
+    if (isRemovalRequested(object) && !lacksFinalizer) return undefined;
     const requested = { [REMOVE_ANNOTATION]: "true", ...requestAnnotations() };
     return { metadata: { annotations: requested, ...(lacksFinalizer && { finalizers: [...finalizers, finalizer] }) } };
   }

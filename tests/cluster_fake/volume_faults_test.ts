@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmNodes, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { events } from "../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
@@ -67,19 +67,25 @@ Deno.test("a thin volume that its pool lacks after a power cut is created again,
   assertEquals([uuid(), onlyObject(cluster).status?.lvUUID], [created, created]);
 });
 
-Deno.test("deleting only the object does not delete the data; the driver's deletion does", async () => {
-  const machine = machineWith({ data: 1n << 30n });
-  await using cluster = await FakeCluster.start({ "node-1": machine });
-  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
-  await cluster.client.delete(lvmVolumes, { name: id });
-  const kept = await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
-  assert(kept!.status!.error!.message.includes("its data stay"), kept!.status!.error!.message);
-  await assertFailsWith("FailedPrecondition", cluster.volumes.create(request("pvc-1"), ANYWHERE));
-  assertEquals(machine.allLvs().length, 1);
-  await cluster.volumes.delete(id).catch(() => {}); // may fail with the node's last error
-  await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
-  assertEquals(remaining(cluster, machine), [0, 0]);
-});
+for (const remove of [undefined, "false"]) {
+  Deno.test(`deleting only the object does not delete the data; the driver's deletion does (remove=${remove})`, async () => {
+    const machine = machineWith({ data: 1n << 30n });
+    await using cluster = await FakeCluster.start({ "node-1": machine });
+    const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+    const merge = { metadata: { annotations: { [REMOVE_ANNOTATION]: remove } } };
+    await cluster.client.patch(lvmVolumes, { name: id }, { merge });
+    await cluster.client.delete(lvmVolumes, { name: id });
+    const kept = await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, {
+      timeoutMs: 5_000,
+    });
+    assert(kept!.status!.error!.message.includes("its data stay"), kept!.status!.error!.message);
+    await assertFailsWith("FailedPrecondition", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+    assertEquals(machine.allLvs().length, 1);
+    await cluster.volumes.delete(id).catch(() => {}); // may fail with the node's last error
+    await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+    assertEquals(remaining(cluster, machine), [0, 0]);
+  });
+}
 
 Deno.test("a failed expansion is reverted although its node writes to the object at the same time", async () => {
   const machine = machineWith({ data: 128n * MiB });
