@@ -97,17 +97,35 @@ export interface ClusterPage {
 export function clusterPage(state: ClusterState, context: string): ClusterPage {
   const { nodes: views, problems: found, ...overview } = overviewOf(state);
   const [volumes, snapshots] = [volumeViews(state), snapshotViews(state)];
-  const problems = found.map((problem) => ({ ...problem, ...subjectOf(problem, { volumes, snapshots }) }));
+  const subjects = subjectsOf(volumes, snapshots);
+  const problems = found.map((problem) => ({ ...problem, ...subjectOf(problem, subjects) }));
   const known = new Set(views.map(({ name }) => name));
   const withoutAgent = new Set(volumes.map(({ node }) => node).filter((node) => !known.has(node)));
-  const objects = new Map(state.volumes.map((volume) => [volume.metadata.name, volume]));
-  const onNode = <T extends { node: string }>(all: readonly T[], name: string) =>
-    all.filter(({ node }) => node === name);
+  const shared = {
+    objects: new Map(state.volumes.map((volume) => [volume.metadata.name, volume])),
+    severities: {
+      volumes: firstBy(problems, ({ volume }) => volume, ({ severity }) => severity),
+      objects: firstBy(problems, ({ object }) => object, ({ severity }) => severity),
+    },
+  };
+  // by node: a cluster may have thousands, with very many volumes
+  const lvmNodes = firstBy(state.lvmNodes, ({ metadata: { name } }) => name, (node) => node);
+  const [volumesOf, snapshotsOf, problemsOf] = [
+    Map.groupBy(volumes, ({ node }) => node),
+    Map.groupBy(snapshots, ({ node }) => node),
+    Map.groupBy(problems, ({ node }) => node),
+  ];
   const nodes = new Map(
     [...views, ...[...withoutAgent].map((name) => ({ name, groups: [], orphans: 0 }))].map((view) => {
-      const lvmNode = state.lvmNodes.find(({ metadata }) => metadata.name === view.name);
-      const own = { volumes: onNode(volumes, view.name), snapshots: onNode(snapshots, view.name) };
-      return [view.name, nodePage(view, { lvmNode, objects, problems, ...own })];
+      const { name } = view;
+      const own = { volumes: volumesOf.get(name) ?? [], snapshots: snapshotsOf.get(name) ?? [] };
+      const page = nodePage(view, {
+        ...shared,
+        lvmNode: lvmNodes.get(name),
+        ...own,
+        problems: problemsOf.get(name) ?? [],
+      });
+      return [name, page];
     }),
   );
   const largestNode = [...nodes.values()].reduce((max, { size }) => size > max ? size : max, 0n);
@@ -119,24 +137,47 @@ interface Contents {
   readonly lvmNode: LvmNode | undefined;
   readonly volumes: readonly VolumeView[];
   readonly snapshots: readonly SnapshotView[];
+  readonly problems: readonly Problem[];
   /** The LVMVolumes of the cluster, by their names. */
   readonly objects: ReadonlyMap<string, LvmVolume>;
-  readonly problems: readonly ProblemEntry[];
+  /** How bad the worst problem is of each volume, by its id, and of each object. */
+  readonly severities: Readonly<Record<"volumes" | "objects", ReadonlyMap<string, Severity>>>;
+}
+
+/** Returns what is first for each key. What has none is left out. */
+function firstBy<T, R>(
+  items: readonly T[],
+  keyOf: (item: T) => string | undefined,
+  valueOf: (item: T) => R,
+): Map<string, R> {
+  const first = new Map<string, R>();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (key !== undefined && !first.has(key)) first.set(key, valueOf(item));
+  }
+  return first;
+}
+
+/** The volumes and snapshots that problems are about, by what names them. */
+function subjectsOf(volumes: readonly VolumeView[], snapshots: readonly SnapshotView[]) {
+  return {
+    volumes: firstBy(volumes, ({ id }) => id, (volume) => volume),
+    claims: firstBy(volumes, ({ claim }) => claim, (volume) => volume),
+    snapshots: firstBy(snapshots, ({ id }) => id, (snapshot) => snapshot),
+    volumeSnapshots: firstBy(snapshots, ({ volumeSnapshot }) => volumeSnapshot, (snapshot) => snapshot),
+  };
 }
 
 /** Returns the node and the volume that a problem is about. */
 function subjectOf(
   { object }: Problem,
-  { volumes, snapshots }: Pick<Contents, "volumes" | "snapshots">,
+  { volumes, claims, snapshots, volumeSnapshots }: ReturnType<typeof subjectsOf>,
 ): Pick<ProblemEntry, "node" | "volume"> {
-  const [, kind, name] = /^([^/]*)\/(.*)$/s.exec(object) ?? [];
-  if (kind === "node") return { node: name! };
-  const snapshot = kind === "volumesnapshot" || kind === "lvmsnapshot"
-    ? snapshots.find(({ id, volumeSnapshot }) => (kind === "lvmsnapshot" ? id : volumeSnapshot) === name)
-    : undefined;
-  const volume = volumes.find(({ id, claim }) =>
-    snapshot ? id === snapshot.volume : (kind === "claim" ? claim : id) === name
-  );
+  const [, kind, name = ""] = /^([^/]*)\/(.*)$/s.exec(object) ?? [];
+  if (kind === "node") return { node: name };
+  const ofKind = { lvmsnapshot: snapshots, volumesnapshot: volumeSnapshots }[kind ?? ""];
+  const snapshot = ofKind?.get(name);
+  const volume = snapshot ? volumes.get(snapshot.volume) : (kind === "claim" ? claims : volumes).get(name);
   const node = volume?.node ?? snapshot?.node;
   return { ...(node !== undefined && { node }), ...(volume && { volume: volume.id }) };
 }
@@ -151,8 +192,8 @@ function nodePage({ seen: _, groups: groupViews, ...node }: AnyNode, contents: C
   return {
     ...{ ...node, groups, size: sum(({ size }) => size), free: sum(({ free }) => free) },
     volumes: contents.volumes
-      .map((volume) => ({ ...volume, ...severityOf(contents, (problem) => problem.volume === volume.id) })),
-    problems: problemKinds(contents.problems.filter((problem) => problem.node === node.name)),
+      .map((volume) => ({ ...volume, ...severityOf(contents.severities.volumes, volume.id) })),
+    problems: problemKinds(contents.problems),
   };
 }
 
@@ -164,10 +205,10 @@ function problemKinds(problems: readonly Problem[]): ProblemKind[] {
   });
 }
 
-/** Returns the severity of the first problem that is selected: they are in order, the worst first. */
-function severityOf({ problems }: Contents, select: (problem: ProblemEntry) => boolean): { severity?: Severity } {
-  const worst = problems.find(select);
-  return worst === undefined ? {} : { severity: worst.severity };
+/** Returns the severity of the first problem: they are in order, the worst first. */
+function severityOf(severities: ReadonlyMap<string, Severity>, key: string): { severity?: Severity } {
+  const severity = severities.get(key);
+  return severity === undefined ? {} : { severity };
 }
 
 function groupPage({ pools: poolViews, ...group }: GroupView, contents: Contents): GroupPage {
@@ -225,14 +266,14 @@ function poolOf({ spec }: LvmVolume, pools: readonly PoolView[]): string | undef
 }
 
 function volumeSegment({ id, claim }: VolumeView, bytes: bigint, contents: Contents): Segment {
-  const severity = severityOf(contents, ({ volume }) => volume === id);
+  const severity = severityOf(contents.severities.volumes, id);
   return { kind: "volume", name: claim ?? id, bytes, volume: id, ...severity };
 }
 
 function snapshotSegment({ id, volumeSnapshot, volume }: SnapshotView, bytes: bigint, contents: Contents): Segment {
   const name = volumeSnapshot ?? id;
   const object = volumeSnapshot === undefined ? `lvmsnapshot/${id}` : `volumesnapshot/${volumeSnapshot}`;
-  return { kind: "snapshot", name, bytes, volume, ...severityOf(contents, (problem) => problem.object === object) };
+  return { kind: "snapshot", name, bytes, volume, ...severityOf(contents.severities.objects, object) };
 }
 
 /** Returns the JSON of a value, with sizes as numbers. */
