@@ -118,7 +118,9 @@ function statusError(
 }
 
 function unreadableError(request: ApiRequestInfo, body: string): ApiError {
-  const message = `${describeRequest(request)}: the answer is not what the API server answers: ${excerpt(body)}`;
+  // errors are in logs and events
+  const quoted = request.resource.plural === "secrets" ? "" : `: ${excerpt(body)}`;
+  const message = `${describeRequest(request)}: the answer is not what the API server answers${quoted}`;
   return new ApiError(message, { status: 502, reason: "Unreadable" });
 }
 

@@ -40,6 +40,13 @@ Deno.test.each(["", "null", "[]", "{}", '{"metadata":null}', '{"metadata":[]}'])
   assertThrows(() => parsePage(request, body), ApiError, "not what the API server answers");
 });
 
+Deno.test("parseObject() says nothing of a Secret that it cannot parse", () => {
+  const about = { verb: "get", resource: { ...lvmVolumes, plural: "secrets" }, name: "key" };
+  const body = '{"kind":"Secret","data":{"pass":"c2VjcmV0"},"metadata":nu';
+  const { message } = assertThrows(() => parseObject(about, body), ApiError);
+  assertEquals(message, "get secrets key: the answer is not what the API server answers");
+});
+
 Deno.test.each(['"x"', "{}", "[null]", "[1]", "[{}]", '[{"metadata":{}}]', '[{"metadata":{"name":1}}]'])(
   "parsePage() refuses the items %j",
   (items) =>
