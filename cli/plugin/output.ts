@@ -104,9 +104,13 @@ export function formatAnswer(
   return withoutControls(answer);
 }
 
-/** Control characters other than line feeds, and the escape sequences of {@linkcode coloursOf}, which come first. */
+/**
+ * Control characters other than line feeds, those for the direction of a text (Unicode, UAX 9), and the escape sequences of
+ * {@linkcode coloursOf}, which come first.
+ */
 const CONTROLS = new RegExp(
-  `(\\u001b\\[(?:0|${Object.values(CODES).join("|")})m)|[\\u0000-\\u0009\\u000b-\\u001f\\u007f-\\u009f]`,
+  `(\\u001b\\[(?:0|${Object.values(CODES).join("|")})m)|[\\u0000-\\u0009\\u000b-\\u001f\\u007f-\\u009f` +
+    "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]",
   "g",
 );
 

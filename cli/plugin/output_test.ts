@@ -15,6 +15,12 @@ Deno.test("withoutControls() leaves colours and line feeds, and replaces everyth
   }
 });
 
+Deno.test("withoutControls() replaces the characters that reverse what is shown after them", () => {
+  for (const control of ["\u061c", "\u200e", "\u200f", "\u202a", "\u202e", "\u2066", "\u2069"]) {
+    assertEquals(withoutControls(`delete ${control}claim`), "delete \ufffdclaim", JSON.stringify(control));
+  }
+});
+
 Deno.test("a message of an event cannot forge a line, or write on the terminal", () => {
   const message = "no space\n\nERROR Lost claim/a/b\x1b[1A";
   const problem = { severity: "error", reason: "NoSpace", object: "claim/a/c", message } as const;
