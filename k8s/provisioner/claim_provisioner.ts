@@ -19,6 +19,7 @@ import {
   volumeNameOf,
   waitsForConsumer,
 } from "./claim.ts";
+import { isPendingCloneOf } from "./cloning_protection.ts";
 import { announceLater, type Attempt, keyOfClaim, MAX_REFUSALS, requestNameOf } from "./attempt.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
@@ -46,6 +47,7 @@ import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import {
   type CsiNode,
+  type Node,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
@@ -117,19 +119,20 @@ export class ClaimProvisioner {
       (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
     );
     [this.#controller, this.#stopSignal] = [controller, signal];
+    const requeueFailures = () => this.#failures.forEach((key) => controller.add(key));
     controller.watch(claims, (claim) => this.#isRelevant(claim) ? [keyOfClaim(claim)] : [])
       .subscribe(claims, (_, now, before) => {
-        const isBound = (claim: PersistentVolumeClaim | undefined) => claim?.status?.phase === "Bound";
-        if (isBound(now) && !isBound(before)) {
-          for (const key of this.#failedKeysOfClones(now!)) controller.wake(key);
-        }
+        if (now?.status?.phase !== "Bound" || before?.status?.phase === "Bound") return;
+        for (const key of this.#failedKeys((claim) => isPendingCloneOf(claim, now))) controller.wake(key);
       }, { replay: false })
       .watch(volumes, ({ spec }) => this.#unprovisionedClaimKeys(spec?.claimRef))
-      .watch(classes, ({ metadata }) => this.#failedKeysOfClass(metadata.name))
-      .watch(nodes, () => []) // a Node enqueues nothing, but the controller starts only when its cache is complete
+      .watch(classes, ({ metadata }) => this.#failedKeys((claim) => classNameOf(claim) === metadata.name))
+      .subscribe(nodes, (_, now, before) => {
+        if (before !== undefined && labelsOf(now) !== labelsOf(before)) requeueFailures();
+      })
       .subscribe(csiNodes, (_, now, before) => {
         const isRegistered = (node: CsiNode | undefined) => node !== undefined && hasDriver(node, driverName);
-        if (isRegistered(now) && !isRegistered(before)) { for (const key of this.#failures) controller.add(key); }
+        if (isRegistered(now) && !isRegistered(before)) requeueFailures();
       });
     await controller.run(signal);
     this.#controller = undefined;
@@ -155,19 +158,11 @@ export class ClaimProvisioner {
     return shouldProvision(claim, this.#options.driverName) ? [keyOfClaim(claim)] : [];
   }
 
-  #failedKeysOfClass(className: string): string[] {
+  /** Returns the keys of the claims that failed and are selected. */
+  #failedKeys(select: (claim: PersistentVolumeClaim) => boolean): string[] {
     return [...this.#failures].filter((key) => {
       const claim = this.#claim(key);
-      return claim !== undefined && classNameOf(claim) === className;
-    });
-  }
-
-  /** Returns the keys of the claims that could not be cloned from a claim. */
-  #failedKeysOfClones({ metadata: { namespace, name } }: PersistentVolumeClaim): string[] {
-    return [...this.#failures].filter((key) => {
-      const claim = this.#claim(key);
-      const source = claim && dataSourceOf(claim);
-      return source?.kind === "claim" && source.name === name && claim!.metadata.namespace === namespace;
+      return claim !== undefined && select(claim);
     });
   }
 
@@ -395,4 +390,9 @@ export class ClaimProvisioner {
     const isRescheduled = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
     await this.#options.claims.waitForCache(`${namespace}/${name}`, isRescheduled, this.#waitOptions);
   }
+}
+
+/** Returns the labels of a Node, as text. */
+function labelsOf(node: Node | undefined): string {
+  return JSON.stringify(node?.metadata.labels ?? {});
 }

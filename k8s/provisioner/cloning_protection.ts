@@ -57,8 +57,8 @@ function isHeldByFinalizer({ metadata }: PersistentVolumeClaim): boolean {
   return metadata.deletionTimestamp !== undefined && (metadata.finalizers?.includes(CLONING_FINALIZER) ?? false);
 }
 
-/** Reports whether a claim waits for a volume of the driver. */
-function isPendingCloneOf(
+/** Reports whether a claim waits for a volume that is cloned from another claim. */
+export function isPendingCloneOf(
   { metadata, spec, status }: PersistentVolumeClaim,
   sourceClaim: PersistentVolumeClaim,
 ): boolean {

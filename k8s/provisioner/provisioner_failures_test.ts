@@ -273,28 +273,6 @@ Deno.test("after repeated refusals of its PersistentVolume, a volume is deleted,
   assertEquals(refusalsBeforeDeletion, 5);
 });
 
-Deno.test("a volume whose deletion has begun gets no PersistentVolume any more, although it would be accepted now", async () => {
-  await using cluster = await FakeControlPlane.start();
-  const { driver } = cluster;
-  driver.injectFault("deleteVolume", { error: new CallError(Code.Unavailable, "the node has not answered") });
-  const accepted: number[] = [];
-  const provisioner = new Provisioner(
-    cluster.controllerOptions("loop", (client) =>
-      interceptClient(client, (request, when) => {
-        if (request !== "create persistentvolumes") return Promise.resolve();
-        if (when === "after") accepted.push(driver.callCount("createVolume"));
-        if (driver.callCount("deleteVolume") > 0) return Promise.resolve();
-        return Promise.reject(new ApiError("refused by a webhook", { status: 403, reason: "Forbidden" }));
-      })),
-  );
-  cluster.run((signal) => provisioner.run(signal));
-  cluster.addClaim();
-  await cluster.waitForBound();
-  const calls = driver.calls.map(({ call }) => call);
-  assertEquals(calls, ["createVolume", "deleteVolume", "deleteVolume", "createVolume"]);
-  assertEquals(accepted, [2], "only the second volume gets a PersistentVolume");
-});
-
 Deno.test("a claim whose secret cannot be read has an event with the remedy, and gets its volume once it can", async () => {
   await using cluster = await FakeControlPlane.start();
   const key = { name: "key", namespace: "team" };

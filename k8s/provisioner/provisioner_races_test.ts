@@ -1,8 +1,10 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import { FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { ApiError } from "../client/client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
-import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
+import { nodes, type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
 
 const CLAIM = { namespace: "default", name: "data" };
@@ -217,4 +219,43 @@ Deno.test("a provisioner that was stopped and is run again goes on", async () =>
   cluster.run((signal) => provisioner.run(signal));
   await cluster.waitForBound("two");
   assertEquals(cluster.driver.callCount("createVolume"), 2);
+});
+
+Deno.test("a claim that no node may have is tried again within a second of a label that its class asks for", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const clock = new FakeClock();
+  const options = { ...cluster.controllerOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
+  const provisioner = new Provisioner(options);
+  cluster.run((signal) => provisioner.run(signal));
+  const matchLabelExpressions = [{ key: "zone", values: ["x"] }];
+  cluster.addStorageClass("zoned", { volumeBindingMode: "Immediate", allowedTopologies: [{ matchLabelExpressions }] });
+  cluster.addClaim("data", { storageClassName: "zoned" });
+  assertMatch(await cluster.waitForEvent("ProvisioningFailed"), /registered on no node of the allowedTopologies/);
+  await clock.advance(60_000);
+  await cluster.client.patch(nodes, { name: "a" }, { merge: { metadata: { labels: { zone: "x" } } } });
+  await options.nodes.waitFor("a", (node) => node?.metadata.labels?.["zone"] === "x");
+  await clock.advance(1_000);
+  await cluster.waitForBound();
+});
+
+Deno.test("a volume whose deletion has begun gets no PersistentVolume any more, although it would be accepted now", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const { driver } = cluster;
+  driver.injectFault("deleteVolume", { error: new CallError(Code.Unavailable, "the node has not answered") });
+  const accepted: number[] = [];
+  const provisioner = new Provisioner(
+    cluster.controllerOptions("loop", (client) =>
+      interceptClient(client, (request, when) => {
+        if (request !== "create persistentvolumes") return Promise.resolve();
+        if (when === "after") accepted.push(driver.callCount("createVolume"));
+        if (driver.callCount("deleteVolume") > 0) return Promise.resolve();
+        return Promise.reject(new ApiError("refused by a webhook", { status: 403, reason: "Forbidden" }));
+      })),
+  );
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim();
+  await cluster.waitForBound();
+  const calls = driver.calls.map(({ call }) => call);
+  assertEquals(calls, ["createVolume", "deleteVolume", "deleteVolume", "createVolume"]);
+  assertEquals(accepted, [2], "only the second volume gets a PersistentVolume");
 });
