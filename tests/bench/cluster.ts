@@ -14,17 +14,25 @@ import { clusterPath } from "../cluster/cluster_status.ts";
 import type { AuditEvent } from "../rig/control_plane.ts";
 import { ensureSidecar } from "../rig/kubernetes.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
-import { type ClusterBenchResult, clusterTable, type ProvisioningResult } from "./cluster_result.ts";
+import { measureIdleCpu, measurePods } from "./cluster_pods.ts";
+import {
+  type ClusterBenchResult,
+  clusterTable,
+  type ProcessMemory,
+  type ProvisioningResult,
+} from "./cluster_result.ts";
 import { measureMs, round } from "./statistics.ts";
 import { kibOf } from "./proc.ts";
 
-const HELP = `Usage: deno task bench:cluster [--claims N] [--json]
+const HELP = `Usage: deno task bench:cluster [--claims N] [--pods N] [--json]
 
 Measures, in the cluster of deno task cluster up, from claims to Bound and to nothing left: commands, requests, memory; beside
-as many plain lvcreate, and beside the official csi-provisioner. Takes about fifteen minutes, more when the sidecar must be built.
+as many plain lvcreate, and beside the official csi-provisioner. Measures claims with their pods, one after the other, beside pods
+without a volume, and the processor time of the driver. Takes about twenty minutes, more when the sidecar must be built.
 
 Flags:
   --claims N  how many claims, 30 by default
+  --pods N    how many pods, one after the other, 10 by default
   --json      print one JSON document instead of a table; its keys are in tests/bench/cluster_result.ts
   -h, --help  show this help`;
 
@@ -32,7 +40,7 @@ const TRACE = "/sys/kernel/tracing";
 const AGENT = `system:serviceaccount:${SYSTEM_NAMESPACE}:denolith-node`;
 
 /** Measures everything. */
-async function measure(claims: number): Promise<ClusterBenchResult> {
+async function measure(claims: number, podCount: number): Promise<ClusterBenchResult> {
   const log = (line: string) => console.error(line);
   await ensureSidecar("csi-provisioner", log);
   await using ns = await TestNamespace.open("bench");
@@ -46,7 +54,11 @@ async function measure(claims: number): Promise<ClusterBenchResult> {
   const plain = await measurePlain(ns, claims);
   log("the controller in a pod");
   const pod = await measureProvisioning(bench, "pod");
-  const rssMiB = { controller: await rss(ns, "controller"), agent: await rss(ns, "node") };
+  log("claims with their pods");
+  const pods = await measurePods(ns, podCount);
+  log("nothing");
+  const idleCpuMs = await measureIdleCpu(ns);
+  const memoryMiB = { controller: await memory(ns, "controller"), agent: await memory(ns, "node") };
   await driver.scaleController(0);
   try {
     await using folder = await TempFolder.create("/tmp", "denolith-bench-");
@@ -66,7 +78,7 @@ async function measure(claims: number): Promise<ClusterBenchResult> {
       await using _sidecar = await startSidecar("csi-provisioner", where);
       official.push(await measureProvisioning(bench, `official-${round}`));
     }
-    return { claims, plain, pod, own: fasterOf(own), official: fasterOf(official), rssMiB };
+    return { claims, plain, pod, own: fasterOf(own), official: fasterOf(official), pods, idleCpuMs, memoryMiB };
   } finally {
     await driver.scaleController(1);
   }
@@ -134,24 +146,27 @@ function isOfController({ user, userAgent = "", objectRef }: AuditEvent): boolea
     /csi-provisioner/.test(userAgent);
 }
 
-/** Returns the memory of a process of the driver in the guest, in MiB. */
-async function rss(ns: TestNamespace, role: "controller" | "node"): Promise<number> {
+/** Returns the memory of a process of the driver in the guest. */
+async function memory(ns: TestNamespace, role: "controller" | "node"): Promise<ProcessMemory> {
   const process = `$(pgrep -o -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} ')`;
-  return Math.round((kibOf(await ns.runOnNode(`cat /proc/${process}/status`), "VmRSS") ?? 0) / 1024);
+  const status = await ns.runOnNode(`cat /proc/${process}/status`);
+  const mib = (name: string) => Math.round((kibOf(status, name) ?? 0) / 1024);
+  return { rss: mib("VmRSS"), anonymous: mib("RssAnon") };
 }
 
 if (import.meta.main) {
   const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
     boolean: ["json", "help"],
-    string: ["claims"],
+    string: ["claims", "pods"],
     alias: { h: "help" },
-    default: { claims: "30" },
+    default: { claims: "30", pods: "10" },
   });
-  if (args.help || args._.length > 0 || !/^[1-9]\d{0,2}$/.test(String(args.claims))) {
+  const isCount = (text: unknown) => /^[1-9]\d{0,2}$/.test(String(text));
+  if (args.help || args._.length > 0 || !isCount(args.claims) || !isCount(args.pods)) {
     (args.help ? console.log : console.error)(HELP);
     Deno.exit(args.help ? 0 : 2);
   }
   if (!Deno.env.get(CLUSTER_VARIABLE)) Deno.env.set(CLUSTER_VARIABLE, clusterPath());
-  const result = await measure(Number(args.claims));
+  const result = await measure(Number(args.claims), Number(args.pods));
   console.log(args.json ? JSON.stringify(result, undefined, 2) : clusterTable(result));
 }

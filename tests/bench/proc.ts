@@ -25,6 +25,24 @@ export function parentOf(stat: string): number | undefined {
   return parent === undefined ? undefined : Number(parent);
 }
 
+/** Clock ticks of a second in the file stat (proc_pid_stat(5)): USER_HZ of Linux. */
+const TICKS_PER_SECOND = 100;
+
+/**
+ * Returns the processor time in a process's file stat, in milliseconds: its own, and that of the processes that it started
+ * and that have ended.
+ *
+ * @throws {Error} when it has no such times
+ */
+export function cpuOf(stat: string): { own: number; commands: number } {
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ").map(Number);
+  const [user, system, childUser, childSystem] = fields.slice(11, 15); // the fields 14 to 17; the first one here is the third
+  const total = (a = NaN, b = NaN) => (a + b) * 1_000 / TICKS_PER_SECOND;
+  const times = { own: total(user, system), commands: total(childUser, childSystem) };
+  if (Number.isNaN(times.own + times.commands)) throw new Error(`read the processor time of a process: ${stat}`);
+  return times;
+}
+
 /** Returns a process and all its descendants. @param parents the parent of each process */
 export function treeOf(pid: number, parents: ReadonlyMap<number, number>): number[] {
   const children = [...parents].filter(([, parent]) => parent === pid).map(([child]) => child);

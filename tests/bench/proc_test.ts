@@ -1,5 +1,5 @@
-import { assertEquals } from "@std/assert";
-import { kibOf, parentOf, treeOf } from "./proc.ts";
+import { assertEquals, assertThrows } from "@std/assert";
+import { cpuOf, kibOf, parentOf, treeOf } from "./proc.ts";
 
 const STATUS = "Name:\tdeno\nState:\tS (sleeping)\nVmRSS:\t   92160 kB\nRssAnon:\t   40960 kB\nThreads:\t9\n";
 
@@ -27,4 +27,10 @@ Deno.test("treeOf() has the process, its children and theirs, and nobody else", 
   const parents = new Map([[1, 0], [10, 1], [11, 10], [12, 11], [20, 1], [13, 10]]);
   assertEquals(treeOf(10, parents).sort(), [10, 11, 12, 13]);
   assertEquals(treeOf(20, parents), [20]);
+});
+
+Deno.test("cpuOf() reads the times of a process and of its children, whatever the process's name is", () => {
+  const stat = "7 (a) S (b)) S 1 7 7 0 -1 4194560 100 200 0 0 150 50 30 12 20 0 9 0 100 1000 50";
+  assertEquals(cpuOf(stat), { own: 2_000, commands: 420 });
+  assertThrows(() => cpuOf("7 (a) S 1"), Error, "processor time");
 });
