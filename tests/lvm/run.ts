@@ -31,7 +31,7 @@ Runs the contract tests, csi-sanity and further suites over real LVM, each suite
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
   --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance
   --jobs N        the number of guests at a time; by default that of the processors, and at least two
-  --lvm-shell     the driver runs with --lvm-shell; in the suites contract and csi-sanity
+  --lvm-shell     the driver runs with --lvm-shell; in the suites contract, csi-sanity and sigkill
   --machine KIND  uml (user-mode Linux, the default) or qemu (a whole machine in software emulation, much slower)
   -h, --help      show this help
 

@@ -45,6 +45,7 @@ class KillableDriver {
       GROUP,
       "--mount-roots",
       folder,
+      ...Deno.env.get("LVM_SHELL") === "1" ? ["--lvm-shell"] : [],
     ];
     const command = [
       "sh",
