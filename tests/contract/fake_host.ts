@@ -5,7 +5,7 @@
  */
 
 import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../fake/cgroups.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { type FakeLv, FakeMachine, type FakePool } from "../fake/machine.ts";
 import { DEBIAN_13 } from "../fake/machine_host.ts";
 import type { FaultyDisks } from "./faults.ts";
 import type { Host, HostMachine } from "./host.ts";
@@ -55,20 +55,26 @@ export const fakeHostWithFindmnt: Host = {
 };
 
 function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
+  /** Deactivates all LVs of the group of a thin LV. @returns the LV, and its pool */
+  const deactivateGroupOf = (path: string): { lv: FakeLv; pool: FakePool } => {
+    const { group, lv } = machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)!;
+    for (const each of group.lvs) each.active = false;
+    return { lv, pool: group.lvs.find(({ name }) => name === lv.pool)!.thinPool! };
+  };
   return {
     exec: machine,
     lockGroup: (group, mode) => machine.lockGroup(group, mode),
     openDevice: (path) => Promise.resolve(machine.openDevice(path)),
     makePending: (path) => {
-      const { group, lv } = machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)!;
-      for (const each of group.lvs) each.active = false;
-      lv.pending = true;
+      deactivateGroupOf(path).lv.pending = true;
       return Promise.resolve();
     },
     keepMessage: (path) => {
-      const { group, lv } = machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)!;
-      for (const each of group.lvs) each.active = false;
-      group.lvs.find(({ name }) => name === lv.pool)!.thinPool!.oldMessage = "followed";
+      deactivateGroupOf(path).pool.oldMessage = "followed";
+      return Promise.resolve();
+    },
+    interruptTransaction: (path) => {
+      deactivateGroupOf(path).pool.oldMessage = "half-followed";
       return Promise.resolve();
     },
     [Symbol.asyncDispose]: () => Promise.resolve(),

@@ -59,6 +59,13 @@ export interface HostMachine {
    */
   keepMessage(path: string): Promise<unknown>;
   /**
+   * Interrupts the last transaction of a thin pool, as a power cut does after the pool has made its last LV, and before it
+   * has got the number of the transaction. The LVs of its group are inactive.
+   *
+   * @param path the LV, with its group
+   */
+  interruptTransaction(path: string): Promise<void>;
+  /**
    * Takes the first disk of a group away, which no active LV uses, and brings it back when it is disposed of. Only a
    * machine with several disks in a group has it.
    */

@@ -273,6 +273,29 @@ function pendingThinContract(host: Host): void {
 
   contractTest(
     host,
+    "a power cut in the transaction of a thin clone leaves a pool that can be changed",
+    async (harness, machine) => {
+      const volumeId = await createThinVolume(harness);
+      const source = { volumeContentSource: { type: { case: "volume", value: { volumeId } } } } as const;
+      const parameters = { volumeGroup: harness.groups[0], thinProvision: "yes" };
+      const copyId = await harness.create({ parameters, capacityRange: { requiredBytes: 32n * MiB }, ...source });
+      const copy = (await harness.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${copyId}`))!;
+      await harness.stop();
+      await machine.interruptTransaction(`${harness.groups[0]}/${copy.name}`);
+      await using next = await harness.restart();
+      await next.waitUntilIdle();
+      await next.csi.controller.deleteVolume({ volumeId });
+      await next.waitUntilIdle();
+      const another = await createThinVolume(next);
+      const tags = (await next.lvs()).filter(({ pool }) => pool !== undefined).flatMap(({ tags }) => tags);
+      const volumeTags = tags.filter((tag) => tag.startsWith("denolith.volume="));
+      assertEquals(new Set(volumeTags), new Set([copyId, another].map((id) => `denolith.volume=${id}`)));
+      await cleanUp(next);
+    },
+  );
+
+  contractTest(
+    host,
     "a thin snapshot that a power cut interrupted does not outlive its volume",
     async (harness, machine) => {
       const { request } = await scene(harness, machine);

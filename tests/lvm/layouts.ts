@@ -12,7 +12,7 @@ import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
-import { keepMessage, lockGroup, makePending, realCgroups } from "./real_host.ts";
+import { interruptTransaction, keepMessage, lockGroup, makePending, realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
 
@@ -69,6 +69,7 @@ const host: Host = {
       openDevice: Deno.open,
       makePending,
       keepMessage,
+      interruptTransaction,
       detachPv,
       [Symbol.asyncDispose]: cleanUp,
     }),

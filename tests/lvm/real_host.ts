@@ -46,6 +46,7 @@ export async function realHost(name: string): Promise<Host> {
         openDevice: Deno.open,
         makePending,
         keepMessage,
+        interruptTransaction,
         [Symbol.asyncDispose]: cleanUp,
       }),
     skips: isSkipped,
@@ -120,12 +121,21 @@ export async function keepMessage(path: string): Promise<{ pool: string; thinId:
 /** Makes the last LV of a thin pool pending: LVM has a message about it, and the pool neither it nor the transaction. */
 export async function makePending(path: string): Promise<void> {
   const { pool, thinId, transaction } = await keepMessage(path);
+  await sendToPool(pool, [`delete ${thinId}`, `set_transaction_id ${transaction} ${transaction - 1}`]);
+}
+
+/** Takes the number of its last transaction from a thin pool: LVM has a message about its last LV, which it has made. */
+export async function interruptTransaction(path: string): Promise<void> {
+  const { pool, transaction } = await keepMessage(path);
+  await sendToPool(pool, [`set_transaction_id ${transaction} ${transaction - 1}`]);
+}
+
+/** Sends messages to an inactive thin pool, which LVM does not know about. */
+async function sendToPool(pool: string, messages: readonly string[]): Promise<void> {
   await run("activate the pool", "lvm", ["lvchange", "-qq", "-ay", pool]);
   const devices = (await run("list pools", "dmsetup", ["ls", "--target", "thin-pool"])).split("\n");
   const prefix = pool.split("/")[0]!.replaceAll("-", "--");
   const device = devices.map((line) => line.split("\t")[0]!).find((line) => line.startsWith(prefix))!;
-  for (const message of [`delete ${thinId}`, `set_transaction_id ${transaction} ${transaction - 1}`]) {
-    await run("change the pool", "dmsetup", ["message", device, "0", message]);
-  }
+  for (const message of messages) await run("change the pool", "dmsetup", ["message", device, "0", message]);
   await run("deactivate the pool", "lvm", ["lvchange", "-qq", "-an", pool]);
 }
