@@ -17,21 +17,19 @@ import {
 import { describeStep, LIVES, type Step, stepsToContinue, stepsToGiveUp, worldAfter } from "../power_cuts/life.ts";
 import { DISK_PATH, prepareMachine, RecordedDisk, type RepeatedDisk } from "../power_cuts/logged_disk.ts";
 import { GROUP, Orchestrator } from "../power_cuts/orchestrator.ts";
-import { flushesAfter, type PowerCut } from "../power_cuts/power_cut.ts";
-import { seededRandom, seedOf } from "../rig/seeded_random.ts";
+import { flushesAfter } from "../power_cuts/power_cut.ts";
+import { drawTrials, type Selection, START, stepAt, type Trial } from "../power_cuts/trials.ts";
 import { isSkipped } from "./skipped_tests.ts";
 
 const LOG_DISK = Deno.env.get("DATA_DISK") ?? "";
-const SEED = Deno.env.get("SAMPLE") || "0";
-/** The power cuts of each life with a random outcome, and those right after a flush; all of the latter by default. */
-const CUTS = { random: 2, flushed: 1 };
-const ALL_CUTS = { random: 50, flushed: Infinity };
+const SELECTION: Selection = {
+  seed: Deno.env.get("SAMPLE") || "0",
+  isFull: Deno.env.get("FULL") === "1",
+  step: Deno.env.get("STEP") ?? "",
+};
 
 /** The number of power cuts until a line shows the progress: the runner stops a guest that prints nothing for minutes. */
 const CUTS_PER_LINE = 20;
-
-/** The mark before the first step. */
-const START = "start";
 
 await prepareMachine();
 
@@ -59,38 +57,9 @@ async function record(steps: readonly Step[]): Promise<Recording> {
   return { disk: await disk.finish(), uuids };
 }
 
-/** A power cut, with its reaction: the orchestrator repeats what was not acknowledged, or deletes everything. */
-interface Trial {
-  readonly title: string;
-  readonly cut: PowerCut;
-  readonly givesUp: boolean;
-  /** True if the host activates all LVs at its start. */
-  readonly activates: boolean;
-}
-
-/** Draws the power cuts of a life, in the order of the log. */
-async function drawTrials(life: string, { disk }: Recording): Promise<Trial[]> {
-  const flushes = flushesAfter(disk.log, START);
-  const random = seededRandom(await seedOf(`${SEED} ${life}`));
-  const counts = Deno.env.get("FULL") ? ALL_CUTS : CUTS;
-  const trials: Trial[] = [];
-  const add = (flush: number, seed: number | undefined) => {
-    const title = `flush ${flushes.indexOf(flush)}, ${seed === undefined ? "all writes" : `writes by ${seed}`}`;
-    const cut = { flush, random: seed === undefined ? undefined : seededRandom(seed) };
-    trials.push({ title, cut, givesUp: random() < 0.5, activates: random() < 0.5 });
-  };
-  const pick = () => flushes[Math.floor(random() * flushes.length)]!;
-  if (counts.flushed === Infinity) { for (const flush of flushes) add(flush, undefined); }
-  else for (let i = 0; i < counts.flushed; i++) add(pick(), undefined);
-  for (let i = 0; i < counts.random; i++) add(pick(), Math.floor(random() * 2 ** 32));
-  console.log(`${life}: ${flushes.length} flushes, ${trials.length} power cuts, SAMPLE=${SEED}`);
-  return trials.sort((one, other) => one.cut.flush - other.cut.flush);
-}
-
 async function runTrial(steps: readonly Step[], { disk, uuids }: Recording, trial: Trial): Promise<void> {
   const { marks, lost } = await disk.cutPower(trial.cut);
   const acknowledged = marks.length - 1; // all but the first
-  const next = steps[acknowledged];
   try {
     await requireAcknowledged(steps, acknowledged, uuids);
     await requireFreeSpaceWithoutSecrets();
@@ -104,7 +73,7 @@ async function runTrial(steps: readonly Step[], { disk, uuids }: Recording, tria
     await requireEmpty({ canHavePool: true });
   } catch (error) {
     const reaction = trial.givesUp ? "gives up" : "repeats";
-    const step = next === undefined ? "the end" : describeStep(next, acknowledged);
+    const step = stepAt(steps, disk.log, trial.cut);
     const activation = trial.activates ? ", with all LVs active" : "";
     const what = `${trial.title}, during ${step}, ${lost} writes lost, the orchestrator ${reaction}${activation}`;
     throw new Error(`${what}: ${error}`, { cause: error });
@@ -119,8 +88,10 @@ for (const [life, steps] of Object.entries(LIVES)) {
     const recordStart = performance.now();
     const recording = await record(steps);
     await using _disk = recording.disk;
-    const trials = await drawTrials(life, recording);
+    const trials = await drawTrials(life, steps, recording.disk.log, SELECTION);
     assert(trials.length > 0, "no power cuts");
+    const flushes = flushesAfter(recording.disk.log, START).length;
+    console.log(`${life}: ${flushes} flushes, ${trials.length} power cuts, SAMPLE=${SELECTION.seed}`);
     const start = performance.now();
     const failures: string[] = [];
     for (const [index, trial] of trials.entries()) {

@@ -38,7 +38,9 @@ Runs the contract tests, csi-sanity and further suites over real LVM, each suite
 Variables:
   SEED          the seed of the random choices of tests
   SAMPLE        the seed of the tests and the power cuts that run by chance; the commit by default
-  PLAY_SECONDS  how long the suite differential plays`;
+  PLAY_SECONDS  how long the suite differential plays
+  STEP          a part of the names of the steps during which the suite power_cuts cuts the power, as in its
+                messages; each flush in them, with all reactions`;
 
 /** The time limit of a suite, in milliseconds. */
 const TIMEOUT_MS = { uml: 40 * 60_000, qemu: 90 * 60_000 };
@@ -94,6 +96,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
     env: {
       SEED: Deno.env.get("SEED") ?? "",
       PLAY_SECONDS: Deno.env.get("PLAY_SECONDS") ?? "",
+      STEP: Deno.env.get("STEP") ?? "",
       FILTER: programs.filter,
       LEFT_OUT: programs.leftOut,
       PART: suite.part ?? "",
