@@ -22,11 +22,8 @@ import { hasRecordedFilesystem } from "../model/tag_text.ts";
 import { copySnapshotOf, hasSourceData, isOwned, ownedSnapshotId, ownedVolumeId, usedLvUuids } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { findPool, isThin } from "../pools/pool.ts";
-import { activationArguments } from "../pools/activation.ts";
+import { activationArguments, isMissingInPool } from "../pools/activation.ts";
 import { changeIgnoring } from "./snapshot_split.ts";
-
-/** What the kernel answers when the pool has no such device (ENODATA). */
-const NOT_IN_POOL = /device-mapper: reload ioctl on .* failed: No data available/;
 
 /** The kinds of failure of an activation that say nothing about the pool: LVM refused it, or the device could not be read. */
 const OTHER_REASONS: readonly ErrorKind[] = ["CommandFailed", "FailedPrecondition", "InUse"];
@@ -43,8 +40,8 @@ export async function isMissingThin(lvm: Lvm, driver: string, { lv, group }: Loc
     await lvm.change(group, activationArguments(driver, group, lv));
     return false;
   } catch (error) {
-    if (!(error instanceof StorageError)) throw error;
-    if (NOT_IN_POOL.test(error.message) || error.kind === "NotFound") return true; // NotFound: another call removed it
+    const isRemoved = error instanceof StorageError && error.kind === "NotFound"; // by another call
+    if (isRemoved || isMissingInPool(error)) return true;
     throw error;
   }
 }

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { activationArguments } from "../pools/activation.ts";
+import { activationArguments, isMissingInPool, missingInPoolError } from "../pools/activation.ts";
 import { checkFilesystem, makeFilesystem } from "./formatting.ts";
 import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
@@ -302,7 +302,10 @@ export class Staging {
     // a killed command can leave a device suspended: every program that uses it would hang
     if (volume.lv.suspended) await this.#lvm.change(volume.group, lvchange({ refresh: true }, path));
     if (volume.lv.active) return volume;
-    await this.#lvm.change(volume.group, activationArguments(this.#volumes.driver, volume.group, volume.lv));
+    const command = activationArguments(this.#volumes.driver, volume.group, volume.lv);
+    await this.#lvm.change(volume.group, command).catch((cause) => {
+      throw isMissingInPool(cause) ? missingInPoolError(`activating volume ${volume.id}`, volume, cause) : cause;
+    });
     const active = this.#volumes.require(await this.#lvm.report(), volume.id);
     if (active.lv.active) return active;
     throw new StorageError(

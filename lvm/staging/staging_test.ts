@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
@@ -222,6 +222,17 @@ Deno.test("publish() activates a block volume that an interrupted expansion left
   assertEquals((await machine.run({ program: "lvm", args: deactivate, mutates: true })).code, 0);
   await publish();
   assertEquals([group.lvs[0]!.active, machine.mounts.at(-1)!.target], [true, target]);
+});
+
+Deno.test("stage() says that the pool of a thin volume lacks it", async () => {
+  await using folder = await createRoot();
+  const { machine, volumes, staging } = await setUpVolume(folder.root);
+  await volumes.create(namedRequest("thin", 32n << 20n, { thin: { poolSize: { percent: 50n } } }));
+  Object.assign(machine.groups[0]!.lvs.at(-1)!, { active: false, pending: true });
+  const stage = () => staging.stage(volumeIdOf("thin"), `${folder.root}/staged`, { kind: "mount", flags: [] });
+  const { kind, message } = await assertRejects(stage, StorageError);
+  assertEquals(kind, "FailedPrecondition");
+  assertStringIncludes(message, "thin pool data/data_thinpool does not contain it");
 });
 
 Deno.test("stage() refuses a device with the recorded filesystem and another signature", async () => {
