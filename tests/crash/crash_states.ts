@@ -10,7 +10,7 @@ import { type Command, describeCommand, type Exec } from "../../lvm/exec.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import type { MemoryFiles } from "../fake/memory_files.ts";
 import { type CrashMoment, crashMomentsOf, describeMachine } from "./crashing_exec.ts";
-import { CheckedExec } from "./invariants.ts";
+import { type Acknowledged, CheckedExec } from "./invariants.ts";
 import { type Lifecycle, Orchestrator, type Scenario, type StepState } from "./orchestrator.ts";
 
 /** The size of the volume group, in bytes. */
@@ -126,6 +126,16 @@ export function continueFrom(
   const lifecycle = scenario(machine, folder);
   Object.assign(lifecycle.state, state);
   return { machine, lifecycle };
+}
+
+/** Restarts a machine that activates no LV by itself, as after a power cut: its mounts are gone, and all devices of LVs. */
+export function restartMachine(machine: FakeMachine, acknowledged: Acknowledged): void {
+  machine.mounts.splice(0, Infinity, ...newMachine().mounts);
+  machine.openLvs.length = 0;
+  machine.busyTargets.clear();
+  machine.host.missingDeviceNodes.clear();
+  for (const { lv } of machine.allLvs()) Object.assign(lv, { active: false, suspended: false, setReadOnly: false });
+  acknowledged.mounts.clear();
 }
 
 /** Returns a text that is the same for states of the world that differ in nothing. */

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { MemoryFiles } from "../fake/memory_files.ts";
-import { continueFrom, type Crash, newMachine, possibleCrashes } from "./crash_states.ts";
+import { continueFrom, type Crash, newMachine, possibleCrashes, restartMachine } from "./crash_states.ts";
 import { CheckedExec } from "./invariants.ts";
-import { Orchestrator, type Reaction, type Scenario } from "./orchestrator.ts";
+import { type Lifecycle, Orchestrator, type Reaction, REACTIONS, type Scenario, type Step } from "./orchestrator.ts";
 import { SCENARIOS } from "./scenarios.ts";
 
 /**
@@ -11,12 +11,16 @@ import { SCENARIOS } from "./scenarios.ts";
  * @throws {Error} when something is left at the end, or an invariant did not hold on the way
  */
 async function continueAfter({ at, world }: Crash, scenario: Scenario, files: MemoryFiles, reaction: Reaction) {
-  const { machine, lifecycle: { steps, cleanup, state } } = continueFrom(scenario, files.folder, world);
+  const { machine, lifecycle } = continueFrom(scenario, files.folder, world);
+  const { state } = lifecycle;
+  const steps = stepsAfter(lifecycle, world.step, reaction);
+  if (steps === undefined) return;
   files.paths = world.paths;
+  if (reaction.startsWith("restarts")) restartMachine(machine, state.acknowledged);
   const exec = new CheckedExec(machine, state.acknowledged);
   const orchestrator = new Orchestrator(exec, files.folder);
   try {
-    await orchestrator.runSteps(reaction === "repeats" ? steps.slice(world.step) : cleanup);
+    await orchestrator.runSteps(steps);
     const remaining = machine.allLvs().filter(({ lv }) => lv.thinPool === undefined); // a thin pool stays
     assertEquals(remaining.map(({ lv }) => `${lv.name} ${[...lv.tags]}`), [], "LVs are left");
     assertEquals([...machine.groups[0]!.tags], [], "records are left");
@@ -28,6 +32,21 @@ async function continueAfter({ at, world }: Crash, scenario: Scenario, files: Me
     throw new Error(`${at}; the orchestrator ${reaction}: ${error}${onTheWay}`, { cause: error });
   } finally {
     orchestrator.stop();
+  }
+}
+
+/** Returns the steps of an orchestrator after a crash in a step; `undefined` if it has no creation to repeat. */
+function stepsAfter({ steps, cleanup }: Lifecycle, step: number, reaction: Reaction): readonly Step[] | undefined {
+  switch (reaction) {
+    case "repeats":
+      return steps.slice(step);
+    case "gives up":
+    case "restarts the machine, and gives up":
+      return cleanup;
+    case "restarts the machine, repeats a creation, and gives up": {
+      const creation = steps.slice(step, step + 1).filter(({ name }) => name.startsWith("Create"));
+      return creation.length > 0 ? [...creation, ...cleanup] : undefined;
+    }
   }
 }
 
@@ -43,11 +62,11 @@ for (const [name, scenario] of Object.entries(SCENARIOS)) {
     assertEquals(targetsIn(files), [], "targets are left without a crash");
     assert(crashes.length > 5, `only ${crashes.length} crashes`);
     const failures: string[] = [];
-    for (const reaction of ["repeats", "gives up"] as const) {
+    for (const reaction of REACTIONS) {
       for (const crash of crashes) {
         await continueAfter(crash, scenario, files, reaction).catch(({ message }) => failures.push(message));
       }
     }
-    assertEquals(failures, [], `${failures.length} of ${2 * crashes.length} crashes`);
+    assertEquals(failures, [], `${failures.length} failures after ${crashes.length} crashes`);
   });
 }

@@ -24,6 +24,7 @@ import {
   runs,
   send,
 } from "./concurrent_callers.ts";
+import { restartMachine } from "./crash_states.ts";
 import { crashMomentsOf } from "./crashing_exec.ts";
 import { type Acknowledged, nothingAcknowledged, violationsOf } from "./invariants.ts";
 import { type Answer, Ledger } from "./ledger.ts";
@@ -173,6 +174,7 @@ export class Interleavings {
     if (!exec.isCrashed) await stopped;
     this.#count(answers, exec.isCrashed);
     ledger.end(answers);
+    if (exec.isCrashed && crash!.after % 2 === 1) restartMachine(machine, ledger.acknowledged);
     ledger.write();
     const [violation] = violationsOf(machine, ledger.acknowledged);
     assert(violation === undefined, violation);

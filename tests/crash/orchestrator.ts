@@ -49,8 +49,19 @@ export interface StepState {
 /** A lifecycle by name, in a folder, on a machine. */
 export type Scenario = (machine: FakeMachine, folder: string) => Lifecycle;
 
-/** The orchestrator's reaction to a crash of the driver: it repeats the call, or it deletes what it had requested. */
-export type Reaction = "repeats" | "gives up";
+/**
+ * The orchestrator's reactions to a crash of the driver: it repeats the call, or it deletes what it had requested. The
+ * machine may have crashed, too: then nothing is mounted any more, and no LV is active.
+ */
+export const REACTIONS = [
+  "repeats",
+  "gives up",
+  "restarts the machine, and gives up",
+  "restarts the machine, repeats a creation, and gives up",
+] as const;
+
+/** One of {@linkcode REACTIONS}. */
+export type Reaction = typeof REACTIONS[number];
 
 /** The number of times that a call is repeated after a transient failure. */
 const MAX_ATTEMPTS = 5;
