@@ -5,7 +5,7 @@
  * @module
  */
 
-import { pathToFileURL } from "node:url";
+import { toFileUrl } from "@std/path";
 import manifest from "./deno.json" with { type: "json" };
 import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "./cli/command_line.ts";
 import { SUBCOMMANDS } from "./cli/commands.ts";
@@ -20,7 +20,7 @@ import { StorageError } from "./lvm/error.ts";
 /** The URL of this module. In the image, a link leads to it, which Deno does not follow. */
 const MODULE = /\.[jt]s$/.test(import.meta.url)
   ? import.meta.url
-  : pathToFileURL(Deno.realPathSync(import.meta.filename!)).href;
+  : toFileUrl(Deno.realPathSync(import.meta.filename!)).href;
 
 /** The module of the worker. In the bundled driver, it is next to this one. */
 const WORKER = new URL(MODULE.endsWith(".ts") ? "./cli/worker.ts" : "./worker.js", MODULE).href;

@@ -8,7 +8,6 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { Buffer } from "node:buffer";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import { sleep, systemClock } from "../lvm/clock.ts";
@@ -191,7 +190,7 @@ async function readMessage(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array
     }
     chunks.push(chunk);
   }
-  const bytes = Buffer.concat(chunks);
+  const bytes = joined(chunks, length);
   if (length < PREFIX_BYTES) throw new StatusError(status.INTERNAL, "the request has no message");
   if (bytes[0] !== 0) throw new StatusError(status.UNIMPLEMENTED, "the request is compressed, which is not supported");
   const messageLength = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
@@ -199,6 +198,17 @@ async function readMessage(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array
     throw new StatusError(status.INTERNAL, "the request is not one whole message, as a unary call needs");
   }
   return bytes.subarray(PREFIX_BYTES);
+}
+
+/** Returns one array of chunks that have so many bytes together. */
+function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let end = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, end);
+    end += chunk.length;
+  }
+  return bytes;
 }
 
 /** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */

@@ -4,8 +4,6 @@
  * @module
  */
 
-import { setImmediate } from "node:timers";
-
 /** Time and chance. */
 export interface Clock {
   /** Returns the milliseconds since some moment; the value never decreases. */

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
+import { sha256Hex } from "./sha256.ts";
 
 declare const brand: unique symbol;
 
@@ -118,5 +118,5 @@ export function isDriverDeviceName(name: string): boolean {
 }
 
 function idOf(requestName: string): string {
-  return "v1-" + createHash("sha256").update(requestName).digest("hex").slice(0, 32);
+  return "v1-" + sha256Hex(requestName).slice(0, 32);
 }

@@ -37,6 +37,16 @@ declare module "@std/cli/parse-args" {
   ): { _: (string | number)[]; [flag: string]: unknown };
 }
 
+declare module "@std/path" {
+  export function basename(path: string, suffix?: string): string;
+  export function dirname(path: string): string;
+  export function join(path: string, ...paths: string[]): string;
+  export function normalize(path: string): string;
+  export function relative(from: string, to: string): string;
+  export function resolve(...paths: string[]): string;
+  export function toFileUrl(path: string): URL;
+}
+
 declare module "@std/text/closest-string" {
   export function closestString(givenWord: string, possibleWords: readonly string[]): string;
 }

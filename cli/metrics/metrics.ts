@@ -4,7 +4,7 @@
  * @module
  */
 
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "./prometheus.ts";
 import type { CompletedCall } from "../../csi/service.ts";
 import type { ReconcileResult } from "../../k8s/runtime/controller.ts";
 import type { LimitedVolume } from "../../lvm/staging/io_limiter.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
+import { sha256Hex } from "../../lvm/sha256.ts";
 import { formatQuantity } from "../../lvm/size.ts";
 import type { Capacity } from "../sidecars/csi_client.ts";
 import { DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
@@ -50,7 +50,7 @@ const MAX_PREFIX_LENGTH = 240;
  * people it begins with the node and the class; both may have dots, so only what follows is unique.
  */
 export function capacityName(driverName: string, { nodeName, className }: CapacityKey): string {
-  const hash = createHash("sha256").update(JSON.stringify([driverName, nodeName, className])).digest("hex");
+  const hash = sha256Hex(JSON.stringify([driverName, nodeName, className]));
   const prefix = `${nodeName}.${className}`.slice(0, MAX_PREFIX_LENGTH).replace(/[^a-z0-9]+$/, "");
   return `${prefix}.${hash.slice(0, 10)}`;
 }

@@ -11,7 +11,7 @@
 
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, describeCommand, type Exec, type Output, runOk, runThen } from "../exec.ts";
-import { flushDisks } from "../disk_cache.ts";
+import { flushDisks } from "./disk_cache.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
 import type { LvremoveOptions } from "../model/commands.ts";

@@ -10,7 +10,7 @@
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { allowWrites, verifyDevice } from "../host/device.ts";
-import { flushDisks } from "../disk_cache.ts";
+import { flushDisks } from "../client/disk_cache.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvchange, lvchangeTags } from "../model/commands.ts";

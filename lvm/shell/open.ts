@@ -39,11 +39,11 @@ export async function openExec(
   }
   if (!shell) return processes;
   const { ShellExec } = await import("./shell_exec.ts");
-  const { startShellProcess } = await import("./shell_process.ts");
+  const startShell = await (await import("./shell_process.ts")).openShellProgram();
   return new ShellExec({
     ...{ ...options, processes },
     // the profile was read by a process before, so that the path is known
-    start: (listener) => startShellProcess(processes.pathOf("lvm") ?? "lvm", listener),
+    start: (listener) => startShell(processes.pathOf("lvm") ?? "lvm", listener),
   });
 }
 

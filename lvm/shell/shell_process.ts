@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess, spawn } from "node:child_process";
 import type { Readable } from "node:stream";
 import { ENVIRONMENT } from "../exec.ts";
 import { withinDeadline } from "../clock.ts";
@@ -53,9 +53,18 @@ export interface ShellProcess {
 /** Starts a shell. */
 export type StartShell = (listener: ShellListener) => ShellProcess;
 
+/**
+ * Returns what starts shells of a program. The module of Node.js for that is loaded here: loading it takes memory and time,
+ * which only a driver with shells needs.
+ */
+export async function openShellProgram(): Promise<(path: string, listener: ShellListener) => ShellProcess> {
+  const { spawn } = await import("node:child_process");
+  return (path, listener) => startShellProcess(spawn, path, listener);
+}
+
 /** Starts a shell in a process group of its own, so that Ctrl-C for the driver does not reach it. @param path the program */
-export function startShellProcess(path: string, listener: ShellListener): ShellProcess {
-  const child: ChildProcess = spawn(path, [], {
+function startShellProcess(start: typeof spawn, path: string, listener: ShellListener): ShellProcess {
+  const child: ChildProcess = start(path, [], {
     stdio: ["pipe", "pipe", "pipe", "pipe"],
     detached: true,
     cwd: "/",

@@ -16,7 +16,7 @@ import type { LogicalVolume, PvSegment, VolumeGroup } from "../../lvm/model/repo
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { ShellExec } from "../../lvm/shell/shell_exec.ts";
 import { shellLine } from "../../lvm/shell/line.ts";
-import { type ShellProcess, startShellProcess } from "../../lvm/shell/shell_process.ts";
+import { openShellProgram, type ShellProcess } from "../../lvm/shell/shell_process.ts";
 import { run } from "../demo/command.ts";
 import { FakeClock } from "../fake/clock.ts";
 import { productCommands } from "../fake/product_commands.ts";
@@ -40,6 +40,8 @@ for (const way of ["shell", "process"] as const) {
   await run("make a group", "vgcreate", ["-qq", "--yes", GROUPS[way], ...PVS[way]]);
 }
 
+const startShell = await openShellProgram();
+
 /** Opens an exec whose two shells have started. Its list has the lines that they were given. */
 async function openShell(clock: Clock = systemClock, lvmConfig?: string) {
   const [lost, lines]: [string[], string[]] = [[], []];
@@ -48,7 +50,7 @@ async function openShell(clock: Clock = systemClock, lvmConfig?: string) {
     ...{ clock, processes: new HostExec(defined({ lvmConfig })), ...defined({ lvmConfig }) },
     onShellLost: (reason) => lost.push(reason),
     start: (listener) => {
-      const shell = startShellProcess("/usr/sbin/lvm", listener);
+      const shell = startShell("/usr/sbin/lvm", listener);
       shells.push(shell);
       return { ...shell, write: (line) => (lines.push(line), shell.write(line)) };
     },
@@ -184,7 +186,7 @@ function linesToCut(): string[] {
 
 /** Writes a text to a new shell, and waits for its end. */
 async function writeToShell(text: string): Promise<void> {
-  const shell = startShellProcess("/usr/sbin/lvm", { onReport: () => {}, onMessage: () => {} });
+  const shell = startShell("/usr/sbin/lvm", { onReport: () => {}, onMessage: () => {} });
   shell.write(text);
   shell.closeInput();
   await shell.exited;

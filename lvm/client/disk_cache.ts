@@ -7,7 +7,7 @@
  * @module
  */
 
-import { type Command, commandError, type Exec } from "./exec.ts";
+import { type Command, commandError, type Exec } from "../exec.ts";
 
 /**
  * Flushes the caches of block devices.
