@@ -38,7 +38,7 @@ export interface ImageArchiveOptions {
  * Makes an archive (`docker save`'s form) of the image for this kind of machine, in which names of layers are their
  * checksums. It is put in place when it is whole. The same sources and the same packages make the same file.
  *
- * @throws {Error} when a step fails; making the layer with Debian's programs takes root and debootstrap
+ * @throws {Error} when a step fails; making the layer with Debian's programs takes apt-get and dpkg-deb
  */
 export async function makeImageArchive({ output, cache, name = IMAGE, log }: ImageArchiveOptions): Promise<void> {
   const system = await systemLayer(cache, log);

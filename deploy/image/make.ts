@@ -9,8 +9,8 @@ import { IMAGE, makeImageArchive } from "./archive.ts";
 
 const HELP = `Usage: deno task image
 
-Makes dist/denolith-image.tar, an archive of the image ${IMAGE} for this kind of machine. The first time takes root and
-debootstrap; what it makes then is kept in $XDG_CACHE_HOME/denolith, or ~/.cache/denolith.`;
+Makes dist/denolith-image.tar, an archive of the image ${IMAGE} for this kind of machine. It takes a Debian. Debian's part
+is kept in $XDG_CACHE_HOME/denolith, or ~/.cache/denolith.`;
 
 /** Returns the path of the cache folder. */
 export function cacheFolder(): string {

@@ -1,33 +1,32 @@
 /**
  * The layer of the image that has Debian's programs.
  *
+ * `deno run -A deploy/image/system.ts ARCHITECTURE FOLDER` writes its files into a folder; the Dockerfile does that.
+ *
  * @module
  */
 
 import { join } from "@std/path";
-import pickScript from "./pick.sh" with { type: "text" };
-import { requireProgram, run } from "../process.ts";
 import type { Architecture } from "../runtime.ts";
 import { sha256 } from "../self_extracting.ts";
+import { DEBIAN_ARCHITECTURES, unpackDebian } from "./debian.ts";
 import packageList from "./packages.txt" with { type: "text" };
 import { readPackages } from "./packages.ts";
+import { pickSystem } from "./pick.ts";
 import { makeTar } from "./tar.ts";
 
-/** Debian's release, which the Dockerfile has, too. */
+/** Debian's release. */
 export const DEBIAN_RELEASE = "bookworm";
 
-/** Debian's names of the architectures. */
-const DEBIAN_ARCHITECTURES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<Architecture, string>;
-
-/** Namespaces of its own for a program: its mounts and processes are gone when it is, however it ends. */
-const NAMESPACES = ["--mount", "--pid", "--fork", "--kill-child"];
+/** To be raised when the way in which the layer is put together changes. */
+const FORMAT = 2;
 
 /**
- * Returns the path of the layer, a tar file. It is made on first use, in a minute or two, and kept in the folder under
+ * Returns the path of the layer, a tar file. It is made on first use, in a minute or less, and kept in the folder under
  * a name with a hash of its inputs. A second caller waits while it is made.
  *
- * @param arch this machine's by default; another one takes a kernel that starts its programs by qemu (binfmt_misc)
- * @throws {Error} when a step fails; making it takes root, debootstrap, and a mirror of Debian
+ * @param arch this machine's by default
+ * @throws {Error} when a step fails; making it takes apt-get, dpkg-deb, and a mirror of Debian
  */
 export async function systemLayer(
   cache: string,
@@ -35,7 +34,7 @@ export async function systemLayer(
   arch: Architecture = Deno.build.arch as Architecture,
 ): Promise<string> {
   await Deno.mkdir(cache, { recursive: true });
-  const inputs = JSON.stringify([DEBIAN_RELEASE, arch, packageList, pickScript]);
+  const inputs = JSON.stringify([FORMAT, DEBIAN_RELEASE, arch, packageList]);
   const key = sha256(new TextEncoder().encode(inputs)).slice(0, 12);
   const layer = join(cache, `image-system-${key}.tar`);
   if (await fileExists(layer)) return layer;
@@ -43,13 +42,12 @@ export async function systemLayer(
   using lock = await Deno.open(`${layer}.lock`, { create: true, write: true });
   await lock.lock(true);
   if (await fileExists(layer)) return layer;
-  if (Deno.uid() !== 0) throw new Error("make the image's system: debootstrap needs root; run it once as root");
-  await requireProgram("make the image's system", "debootstrap");
-  await requireStartable(arch);
-  log(`image: Debian ${DEBIAN_RELEASE} by debootstrap, once, for ${arch}, into ${cache} (minutes)`);
+  log(`image: Debian ${DEBIAN_RELEASE}'s packages for ${DEBIAN_ARCHITECTURES[arch]}, once, into ${cache}`);
   const temp = await Deno.makeTempDir({ dir: cache, prefix: "building-" });
   try {
-    await makeTar(await installSystem(temp, arch), join(temp, "system.tar"));
+    const image = join(temp, "image");
+    await writeSystem(arch, image, temp);
+    await makeTar(image, join(temp, "system.tar"));
     await Deno.rename(join(temp, "system.tar"), layer);
   } finally {
     await Deno.remove(temp, { recursive: true });
@@ -57,45 +55,29 @@ export async function systemLayer(
   return layer;
 }
 
-/** Installs Debian in the folder, picks from it what the image has, and answers where that is. */
-async function installSystem(temp: string, arch: Architecture): Promise<string> {
+/** Writes the files of the layer into a folder. The same packages make the same files, on any machine. */
+async function writeSystem(arch: Architecture, folder: string, temp: string): Promise<void> {
+  const packages = readPackages();
   const debian = join(temp, "debian");
-  const packages = [...readPackages().keys()].join(",");
-  const mirror = await aptMirror();
-  const architecture = `--arch=${DEBIAN_ARCHITECTURES[arch]}`;
-  const install = ["debootstrap", architecture, "--variant=minbase", `--include=${packages}`, DEBIAN_RELEASE, debian];
-  if (mirror !== undefined) install.push(mirror);
-  await run("install Debian for the image", "unshare", [...NAMESPACES, ...install]);
-  await Deno.writeTextFile(join(debian, "pick.sh"), pickScript);
-  await Deno.writeTextFile(join(debian, "packages.txt"), packageList);
-  const pick = [...NAMESPACES, "chroot", debian, "/bin/sh", "/pick.sh", "/packages.txt", "/image"];
-  await run("pick the image's programs", "unshare", pick);
-  return join(debian, "image");
-}
-
-/**
- * Checks that this machine can start the programs of an architecture, as debootstrap does with those that it installs.
- *
- * @throws {Error} when it cannot; the message names the packages
- */
-async function requireStartable(arch: Architecture): Promise<void> {
-  if (arch === Deno.build.arch || await fileExists(`/proc/sys/fs/binfmt_misc/qemu-${arch}`)) return;
-  const packages = "qemu-user-static binfmt-support";
-  throw new Error(
-    `make the image's system for ${arch}: this kernel does not start its programs; run: apt-get install ${packages}`,
-  );
-}
-
-/** Returns the first Debian mirror in apt's configuration of this machine, if any; debootstrap has a default. */
-async function aptMirror(): Promise<string | undefined> {
-  const format = "$(REPO_URI) $(COMPONENT)";
-  const query = ["indextargets", "--no-release-info", "--format", format, "Created-By: Packages"];
-  const targets = await run("read apt's sources", "apt-get", query).catch(() => "");
-  return targets.split("\n").map((line) => line.split(" ")).find(([address, component]) =>
-    component === "main" && /^https?:/.test(address!) && !address!.includes("security")
-  )?.[0];
+  await Deno.mkdir(debian);
+  const unpacked = await unpackDebian([...packages.keys()], { arch, release: DEBIAN_RELEASE, folder: debian });
+  await pickSystem(unpacked, [...packages.values()].flat(), { arch, out: folder });
 }
 
 async function fileExists(path: string): Promise<boolean> {
   return await Deno.stat(path).then(() => true, () => false);
+}
+
+if (import.meta.main) {
+  const [name, folder] = Deno.args;
+  const arch = (Object.keys(DEBIAN_ARCHITECTURES) as Architecture[]).find((arch) =>
+    DEBIAN_ARCHITECTURES[arch] === name
+  );
+  if (arch === undefined || folder === undefined) throw new Error("usage: system.ts amd64|arm64 FOLDER");
+  const temp = await Deno.makeTempDir();
+  try {
+    await writeSystem(arch, folder, temp);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
 }

@@ -23,7 +23,7 @@ const HELP = `Usage: deno task release [flags]
 
 Makes a release of this commit in dist/release: the executable with its SBOM, the image and the chart as OCI layouts,
 checksums and digests. With a key also signatures and provenance. docs/release.md explains how to check and publish
-them. The first time takes root and debootstrap.
+them. It takes a Debian.
 
 The same commit and the same Debian packages give the same files, but for signatures and provenance.
 

@@ -11,7 +11,6 @@ import { NAMESPACE_FILE } from "../../deploy/manifests.ts";
 import { cacheFolder } from "../rig/cache.ts";
 import { Cluster } from "../rig/cluster.ts";
 import type { ControlPlane } from "../rig/control_plane.ts";
-import { ensureTools } from "../rig/debian.ts";
 import type { KubernetesRelease } from "../rig/kubernetes.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
 import { type EarlierVersion, ensureEarlierVersion } from "./earlier_version.ts";
@@ -86,8 +85,6 @@ export async function startWithDriver(
 async function buildDriverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
   const output = folder.file("denolith-image.tar");
   log(`image ${IMAGE}: making it`);
-  // Only root can build the system of the image. Any user can use a cached one.
-  if (Deno.uid() === 0) await ensureTools([{ program: "debootstrap", packages: ["debootstrap"] }], log);
   await makeImageArchive({ output, cache: cacheFolder(), log });
   return output;
 }

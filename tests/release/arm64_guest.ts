@@ -6,7 +6,9 @@
 
 import { join } from "@std/path";
 import { cacheKey, ensureCached } from "../rig/cache.ts";
-import { debianMirror, ensureTools } from "../rig/debian.ts";
+import { unpackDebian } from "../../deploy/image/debian.ts";
+import { DEBIAN_RELEASE } from "../../deploy/image/system.ts";
+import { ensureTools } from "../rig/debian.ts";
 import { run } from "../rig/process.ts";
 import { timedLog } from "../rig/progress.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
@@ -17,10 +19,8 @@ const PACKAGES = [
   ...["lvm2", "mount", "util-linux", "udev", "e2fsprogs"],
 ];
 
-const RELEASE = "bookworm";
-
 /** To be raised when the way in which the guest is put together changes. */
-const FORMAT = 1;
+const FORMAT = 2;
 
 /** Time limit of a guest, in milliseconds. It boots in less than a minute, and starts Deno in some ten seconds. Others may use this machine. */
 const TIMEOUT_MS = 20 * 60_000;
@@ -43,7 +43,7 @@ echo "exit status $?"
  * Runs a script in a guest.
  *
  * @param script text of a shell script
- * @param files paths on this machine, by their paths in the guest
+ * @param files paths of files and folders on this machine, by their paths in the guest; all may be executed
  * @param log called with each line that the guest prints, and with what is done before
  * @returns what the guest printed
  * @throws {Error} when the guest cannot be made, or the script fails
@@ -57,7 +57,7 @@ export async function runArm64Guest(
     { program: "qemu-system-aarch64", packages: ["qemu-system-arm"] },
     { program: "cpio", packages: ["cpio"] },
   ], log);
-  const name = `arm64-guest-${await cacheKey(JSON.stringify([FORMAT, RELEASE, PACKAGES]))}`;
+  const name = `arm64-guest-${await cacheKey(JSON.stringify([FORMAT, DEBIAN_RELEASE, PACKAGES]))}`;
   const guest = await ensureCached(name, log, (temp, into) => fetchGuest(temp, into, timedLog(log)));
   await using temp = await TempFolder.create("/tmp", "denolith-arm64-");
   const added = temp.file("added");
@@ -66,7 +66,7 @@ export async function runArm64Guest(
   await Deno.writeTextFile(join(added, "test.sh"), script);
   for (const [path, from] of Object.entries(files)) {
     await Deno.mkdir(join(added, path, ".."), { recursive: true });
-    await Deno.copyFile(from, join(added, path));
+    await run(`copy ${from}`, "cp", ["-a", from, join(added, path)]);
     await Deno.chmod(join(added, path), 0o755);
   }
   // the kernel unpacks several archives over one another
@@ -94,47 +94,14 @@ export async function runArm64Guest(
   return text;
 }
 
-/** Fetches the packages by apt with lists of its own, and unpacks them. Nothing in them is started. */
+/** Fetches the packages and unpacks them. Nothing in them is started. */
 async function fetchGuest(temp: TempFolder, into: string, step: (line: string) => void): Promise<void> {
-  const mirror = await debianMirror();
-  if (mirror === undefined) throw new Error("find Debian's packages: apt has no mirror");
-  const packages = temp.file("packages");
-  for (const folder of ["state/lists/partial", "cache/archives/partial"]) {
-    await Deno.mkdir(join(packages, folder), { recursive: true });
-  }
-  await Deno.writeTextFile(join(packages, "state/status"), "");
-  await Deno.writeTextFile(join(packages, "sources.list"), `deb [arch=arm64] ${mirror} ${RELEASE} main\n`);
-  const settings = {
-    "Dir::Etc::SourceList": join(packages, "sources.list"),
-    "Dir::Etc::SourceParts": "/dev/null",
-    "Dir::State": join(packages, "state"),
-    "Dir::State::status": join(packages, "state/status"),
-    "Dir::Cache": join(packages, "cache"),
-    "APT::Architecture": "arm64",
-    "APT::Architectures": "arm64",
-    "APT::Install-Recommends": "false",
-    "APT::Sandbox::User": "root",
-    "Acquire::Languages": "none",
-  };
-  const options = ["-qq", ...Object.entries(settings).flatMap(([name, value]) => ["-o", `${name}=${value}`])];
-  const apt = (action: string, args: string[]) =>
-    run(action, "apt-get", [...options, ...args], { cwd: packages, guardedBy: temp });
-  step("arm64 guest: fetching Debian's packages, once");
-  await apt("read the package lists for arm64", ["update"]);
-  await apt("fetch packages for arm64", ["install", "--yes", "--download-only", ...PACKAGES]);
+  step("arm64 guest: fetching and unpacking Debian's packages, once");
+  const folder = temp.file("packages");
+  await Deno.mkdir(folder);
+  const unpacked = await unpackDebian(PACKAGES, { arch: "aarch64", release: DEBIAN_RELEASE, folder });
   const root = join(into, "root");
-  // as in Debian since /usr was merged: dpkg-deb follows these links
-  for (const name of ["bin", "sbin", "lib"]) {
-    await Deno.mkdir(join(root, "usr", name), { recursive: true });
-    await Deno.symlink(`usr/${name}`, join(root, name));
-  }
-  step("arm64 guest: unpacking them");
-  const archives = join(packages, "cache/archives");
-  for (const { name } of [...Deno.readDirSync(archives)].filter(({ name }) => name.endsWith(".deb"))) {
-    // not dpkg-deb -x, which puts folders in the places of links
-    const unpack = `dpkg-deb --fsys-tarfile "$1" | tar -C "$2" --keep-directory-symlink -xf -`;
-    await run(`unpack ${name}`, "sh", ["-c", unpack, "unpack", join(archives, name), root], { guardedBy: temp });
-  }
+  await Deno.rename(unpacked.root, root);
   const [kernel] = [...Deno.readDirSync(join(root, "boot"))].filter(({ name }) => name.startsWith("vmlinuz-"));
   if (kernel === undefined) throw new Error("unpack the packages for arm64: there is no kernel");
   await Deno.rename(join(root, "boot", kernel.name), join(into, "vmlinuz"));

@@ -10,12 +10,12 @@ const HELP = `Usage: deno task test:release [SUITE...] [--full]
 
 Makes releases of this checkout and tests them.
 
-  SUITE   registry: a release is made, pushed with skopeo and crane, and its signatures are checked with openssl; with
+  SUITE   registry: a release for amd64 and arm64 is made, pushed with skopeo and crane, and its signatures are checked with openssl; with
           --full it is made twice, helm pulls the chart, and cosign verifies all. It runs by default
-          arm64: the executable for arm64 starts in an emulated machine
+          arm64: executable and image for arm64 start in an emulated machine
   --full  all suites, with all tests
 
-It takes Debian, root and debootstrap the first time, and Go. Building cosign takes ten minutes or more, once.`;
+It takes Debian, root the first time, and Go. Building cosign takes ten minutes or more, once.`;
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
