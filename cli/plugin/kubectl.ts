@@ -8,7 +8,7 @@
 import { StorageError } from "../../lvm/error.ts";
 import { apiVersionOf, type ObjectName, type Resource } from "../../k8s/api/objects.ts";
 import { readLines } from "../../k8s/client/watch_lines.ts";
-import { withoutControls } from "./output.ts";
+import { processTerminal, withoutControls } from "./output.ts";
 
 /** A command of kubectl. There is none that runs a program in a pod, or that copies files. */
 export type KubectlCommand =
@@ -119,31 +119,64 @@ function qualifiedName(resource: Resource): string {
 /** The time after which the user sees what a command has said that goes on, in milliseconds. */
 const NOTICE_MS = 3_000;
 
+/** The time after which a command ends that says nothing at all, in milliseconds. kubectl itself would wait for ever. */
+const SILENCE_MS = 60_000;
+
+/** How {@linkcode HostKubectl} waits. */
+export interface KubectlPatience {
+  /** Milliseconds until the user sees what a command has said, or that it says nothing. */
+  readonly noticeMs: number;
+  /** Milliseconds until a command is ended that says nothing. */
+  readonly silenceMs: number;
+  /** Tells a person what is waited for. */
+  readonly note: (text: string) => void;
+}
+
+const PATIENCE: KubectlPatience = { noticeMs: NOTICE_MS, silenceMs: SILENCE_MS, note: processTerminal.note };
+
 /** Runs the user's kubectl, with the user's environment. */
 export class HostKubectl implements Kubectl {
   readonly #options: KubectlOptions;
+  readonly #patience: KubectlPatience;
   /** What was shown of commands that take long: several may say the same. */
   readonly #shown = new Set<string>();
 
   /** Creates it; nothing runs before it is used. */
-  constructor(options: KubectlOptions) {
+  constructor(options: KubectlOptions, patience = PATIENCE) {
     this.#options = options;
+    this.#patience = patience;
   }
 
   /** Implements {@linkcode Kubectl}. */
   async run(command: KubectlCommand, signal?: AbortSignal): Promise<KubectlOutput> {
     const body = "body" in command ? JSON.stringify(command.body) : undefined;
-    const child = this.#spawn(kubectlArguments(command, this.#options), body === undefined ? "null" : "piped", signal);
+    const { noticeMs, silenceMs, note } = this.#patience;
+    const show = (text: string) => this.#once(text, console.error);
+    const seconds = Math.ceil(silenceMs / 1000);
+    const notice = `Waiting for the API server, for up to ${seconds} s …`;
+    using silence = new Silence(this.#patience, () => this.#once(notice, note));
+    const ended = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal]);
+    const child = this.#spawn(kubectlArguments(command, this.#options), body === undefined ? "null" : "piped", ended);
     if (body !== undefined) await write(child.stdin, body);
-    const show = (text: string) => {
-      if (!this.#shown.has(text)) console.error(withoutControls(text.trimEnd()));
-      this.#shown.add(text);
-    };
-    const [{ code }, stdout, stderr] = await Promise.all([
-      ...[child.status, new Response(child.stdout).text()] as const,
-      readAndShow(child.stderr, { afterMs: NOTICE_MS, show }),
-    ]);
-    return { code, stdout, stderr };
+    const answer = Promise.all([
+      child.status,
+      readText(child.stdout, () => silence.restart()),
+      readAndShow(child.stderr, { afterMs: noticeMs, show, onPiece: () => silence.end() }),
+    ]).then(([{ code }, stdout, stderr]) => ({ code, stdout, stderr }));
+    // not its streams: a program that kubectl started may keep them open
+    const isSilent = new Promise<KubectlOutput>((resolve) =>
+      silence.signal.addEventListener("abort", () => {
+        const stderr = `kubectl had no answer from the API server within ${seconds} s; try: kubectl get nodes`;
+        resolve({ code: 1, stdout: "", stderr });
+      })
+    );
+    return await Promise.race([answer, isSilent]);
+  }
+
+  /** Shows a text that was not shown yet. */
+  #once(text: string, show: (text: string) => void): void {
+    if (!this.#shown.has(text)) show(withoutControls(text.trimEnd()));
+    this.#shown.add(text);
   }
 
   /** Implements {@linkcode Kubectl}. */
@@ -165,14 +198,72 @@ export class HostKubectl implements Kubectl {
 }
 
 /**
+ * Waits for the first word of a command. A program that logs the user in may wait for that as long as it wants, once it
+ * has said so.
+ */
+class Silence implements Disposable {
+  readonly #silenceMs: number;
+  readonly #stop = new AbortController();
+  readonly #notice: ReturnType<typeof setTimeout>;
+  #limit: ReturnType<typeof setTimeout>;
+
+  /** @param notice called when the command has said nothing for some time */
+  constructor({ noticeMs, silenceMs }: Pick<KubectlPatience, "noticeMs" | "silenceMs">, notice: () => void) {
+    this.#silenceMs = silenceMs;
+    this.#notice = setTimeout(notice, noticeMs);
+    this.#limit = this.#start();
+  }
+
+  /** Aborted when the silence has lasted too long. */
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  /** Notes a piece of the answer, which may take long as a whole. */
+  restart(): void {
+    this.end();
+    this.#limit = this.#start();
+  }
+
+  /** Waits no more. */
+  end(): void {
+    clearTimeout(this.#notice);
+    clearTimeout(this.#limit);
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
+  }
+
+  #start(): ReturnType<typeof setTimeout> {
+    return setTimeout(() => this.#stop.abort(), this.#silenceMs);
+  }
+}
+
+/** Reads a text to its end. @param onPiece called with each piece of it */
+async function readText(stream: ReadableStream<Uint8Array<ArrayBuffer>>, onPiece: () => void): Promise<string> {
+  let text = "";
+  for await (const piece of stream.pipeThrough(new TextDecoderStream())) {
+    text += piece;
+    onPiece();
+  }
+  return text;
+}
+
+/**
  * Reads a text to its end, and shows what came of it some time ago: a program that logs the user in may wait for what it asks
  * for there. What a command says at its end is not shown.
  *
  * @param options.afterMs the time, in milliseconds
+ * @param options.onPiece called with each piece
  */
 export async function readAndShow(
   stream: ReadableStream<Uint8Array<ArrayBuffer>>,
-  { afterMs, show }: { readonly afterMs: number; readonly show: (text: string) => void },
+  { afterMs, show, onPiece }: {
+    readonly afterMs: number;
+    readonly show: (text: string) => void;
+    readonly onPiece?: () => void;
+  },
 ): Promise<string> {
   let [text, shownLength] = ["", 0];
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -183,6 +274,7 @@ export async function readAndShow(
   try {
     for await (const piece of stream.pipeThrough(new TextDecoderStream())) {
       text += piece;
+      onPiece?.();
       clearTimeout(timer);
       timer = setTimeout(showMore, afterMs);
     }

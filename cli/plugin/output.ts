@@ -16,6 +16,8 @@ export interface Terminal {
   readonly hasColours: boolean;
   /** Prints a text, with a line feed. */
   print(text: string): void;
+  /** Tells a person who waits what for; is no part of the answer. */
+  note(text: string): void;
   /** Prints a text in place of what was printed before. */
   replace(text: string): void;
   /** Asks a question. @returns true for yes */
@@ -38,6 +40,7 @@ export const processTerminal: Terminal = {
   isInteractive: Deno.stdout.isTerminal(),
   hasColours: Deno.stdout.isTerminal() && !Deno.noColor,
   print: (text) => console.log(text),
+  note: (text) => Deno.stdout.isTerminal() && console.error(text),
   replace: (text) => console.log(Deno.stdout.isTerminal() ? CLEAR + text : `${text}\n`),
   confirm: (question) => Deno.stdin.isTerminal() && confirm(question),
 };

@@ -98,6 +98,11 @@ export class Session {
     this.#options.terminal.print(withoutControls(text));
   }
 
+  /** Tells a person who waits what for. */
+  note(text: string): void {
+    this.#options.terminal.note(withoutControls(text));
+  }
+
   /** Prints an answer in the format of `--output`. */
   print(answer: Answer): void {
     this.#options.terminal.print(this.#format(answer));

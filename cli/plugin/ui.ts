@@ -21,13 +21,15 @@ import { LISTED, showWhenChanged, type Watched } from "./watch.ts";
 /** Serves the page until Ctrl-C. @returns 0 @throws {ApiError} when the cluster does not answer */
 export async function serveUi(session: Session): Promise<number> {
   const { client, driver, flags, signal, subject: { context } } = session;
+  const cluster = context === "" ? "the cluster" : `context ${context}`;
+  session.note(`Reading ${cluster} by kubectl …`);
   await readClusterState(client, driver, session.now); // what fails at once ends the subcommand
   const source = { cluster: followCluster(session), volume: (id: string) => followVolume(session, id) };
   const server = servePage({ source, port: Number(flags["port"]), signal });
   await session.dropNetwork(); // it listens already, and asks nobody but kubectl
   session.say(
     `Open this address in a browser on this machine. It works once:\n\n  ${server.address}\n\n` +
-      `The page shows ${context === "" ? "the cluster" : `context ${context}`}, and changes nothing. Ctrl-C ends it.`,
+      `The page shows ${cluster}, and changes nothing. Ctrl-C ends it.`,
   );
   await server.finished;
   return 0;

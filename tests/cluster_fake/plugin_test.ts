@@ -213,7 +213,14 @@ Deno.test("kubectl denolith forget-node: a node that comes back while the questi
   const { error } = console;
   console.error = (text: string) => void errors.push(text);
   try {
-    const terminal = { isInteractive: true, hasColours: false, print: () => {}, replace: () => {}, confirm };
+    const terminal = {
+      isInteractive: true,
+      hasColours: false,
+      print: () => {},
+      note: () => {},
+      replace: () => {},
+      confirm,
+    };
     const kubectl = () => new FakeKubectl({ url: s.api.url, role: "operator" });
     assertEquals(await runPlugin(["forget-node", "n1"], { terminal, kubectl, now }), 1);
   } finally {

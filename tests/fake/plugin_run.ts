@@ -58,7 +58,13 @@ export function pluginOver({ url }: { readonly url: string }, defaults: PluginRu
       onPrint?.(text);
     };
     const terminal: Terminal = {
-      ...{ isInteractive: answer !== undefined, hasColours, print, replace: print },
+      ...{
+        isInteractive: answer !== undefined,
+        hasColours,
+        print,
+        note: (text) => console.error(text),
+        replace: print,
+      },
       confirm: (question) => {
         questions.push(question);
         return answer === true;
