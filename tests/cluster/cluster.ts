@@ -5,28 +5,34 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { RunFolder } from "../rig/run_folder.ts";
+import { Cluster } from "../rig/cluster.ts";
 import { startWithDriver } from "./deploy.ts";
+import { addSnapshots } from "./snapshots.ts";
 import { terminationSignals } from "./signals.ts";
 import { clusterPath, isThere, lock, type Status, status } from "./cluster_status.ts";
 
-const HELP = `Usage: deno task cluster up | down | status [--json]
+const HELP = `Usage: deno task cluster up [--snapshots] | down | status [--json]
 
   up      start etcd, kube-apiserver, kube-controller-manager and kube-scheduler on 127.0.0.1, and a node in a virtual
-          machine; what they take is built on first use. Harmless when the cluster is up.
+          machine; what they take is built on first use. Harmless when the cluster is up. --snapshots: also install the
+          kinds of VolumeSnapshots, and run the official snapshot-controller on this machine
   down    stop all of it and remove what it left
   status  what runs; --json: as JSON. The exit status is 1 when the cluster is not up
 `;
 
 const log = (line: string) => console.error(line);
 
+/** How a task is run where Deno is not installed. */
+const TASK = `npx --yes deno@${Deno.version.deno} task`;
+
 /** Starts the cluster; answers the exit status. */
-async function up(): Promise<number> {
+async function up({ snapshots }: { snapshots: boolean }): Promise<number> {
   const path = clusterPath();
   using _lock = await lock(path, log);
   if (await isThere(path)) {
-    const now = await status(path);
-    if (now.up) {
-      printUsage(now);
+    if ((await status(path)).up) {
+      if (snapshots) await addSnapshots(await Cluster.open(path), log);
+      printUsage(await status(path));
       return 0;
     }
     log("a cluster is there that is not whole: starting it afresh");
@@ -34,7 +40,10 @@ async function up(): Promise<number> {
   }
   await using folder = await RunFolder.create(path);
   using stopped = terminationSignals();
-  const started = startWithDriver(folder, log).then(() => true);
+  const started = startWithDriver(folder, log).then(async (cluster) => {
+    if (snapshots) await addSnapshots(cluster, log);
+    return true;
+  });
   if (!(await Promise.race([started, stopped.signal]))) {
     log("stopping");
     await folder.remove();
@@ -67,7 +76,7 @@ async function printStatus(json: boolean): Promise<number> {
 
 /** Returns the status as text. */
 function formatStatus(now: Status): string {
-  if (now.processes.length === 0) return "There is no cluster; start one by: deno task cluster up";
+  if (now.processes.length === 0) return `There is no cluster; start one by: ${TASK} cluster up`;
   const rows = [
     ["NAME", "STATE", "PID", "LOG"],
     ...now.processes.map(({ name, pid, log }) => [name, pid ? "running" : "ended", String(pid ?? "-"), log]),
@@ -83,15 +92,22 @@ function printUsage(now: Status): void {
 
   export KUBECONFIG=${now.kubeconfig} PATH=${now.kubectl?.replace(/\/kubectl$/, "")}:$PATH
   kubectl get nodes
-  deno task ui          # nodes, volumes, and what is wrong, as a page in your browser
+  ${TASK} ui   # nodes, volumes, and what is wrong, as a page in your browser
 
-Stop it by: deno task cluster down`);
+Stop it by: ${TASK} cluster down`);
 }
 
 if (import.meta.main) {
-  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), { boolean: ["json", "help"], alias: { h: "help" } });
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
+    boolean: ["json", "help", "snapshots"],
+    alias: { h: "help" },
+  });
   const [command, ...more] = args._;
-  const commands: Record<string, () => Promise<number>> = { up, down, status: () => printStatus(args.json === true) };
+  const commands: Record<string, () => Promise<number>> = {
+    up: () => up({ snapshots: args.snapshots === true }),
+    down,
+    status: () => printStatus(args.json === true),
+  };
   const run = more.length === 0 ? commands[String(command)] : undefined;
   if (args.help || run === undefined) {
     (args.help ? console.log : console.error)(HELP);

@@ -52,7 +52,8 @@ async function main(args: readonly string[]): Promise<number> {
   const { signal } = end;
   const conclude = (passed: boolean) => {
     if (passed) {
-      reporter.say("In a cluster, a page in your browser shows all of this: deno task cluster up, then deno task ui");
+      const task = `npx --yes deno@${Deno.version.deno} task`;
+      reporter.say(`In a cluster, a page in your browser shows all of this: ${task} cluster up, then ${task} ui`);
     }
     return passed ? 0 : 1;
   };

@@ -8,17 +8,15 @@ import { join } from "@std/path";
 import { DRIVER_FLAGS } from "../../process/driver_command.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 import { freePorts } from "../../rig/free_ports.ts";
-import { ensureSidecar, ensureSnapshotController, type Sidecar } from "../../rig/kubernetes.ts";
+import { ensureSidecar, type Sidecar } from "../../rig/kubernetes.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
+import { NO_GROUP_SNAPSHOTS, snapshotController } from "../snapshots.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
 
 /** The time limit for a program to start or to end, in milliseconds. */
 const START_MS = 60_000;
-
-/** Groups of snapshots have kinds of their own, which the snapshot-controller would wait for. */
-const NO_GROUP_SNAPSHOTS = "--feature-gates=CSIVolumeGroupSnapshot=false";
 
 /** Flags of the sidecars beside those that all take. */
 const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
@@ -142,10 +140,6 @@ export async function startSidecar(
  * which takes minutes.
  */
 export async function startSnapshotController(controlPlane: ControlPlane, folder: string): Promise<HostProcess> {
-  const path = await ensureSnapshotController((line) => console.error(line));
-  return HostProcess.start(
-    path,
-    ["--kubeconfig", controlPlane.kubeconfig, "--v=3", NO_GROUP_SNAPSHOTS],
-    join(folder, "snapshot-controller.log"),
-  );
+  const { path, args } = await snapshotController(controlPlane, (line) => console.error(line));
+  return HostProcess.start(path, args, join(folder, "snapshot-controller.log"));
 }

@@ -7,9 +7,9 @@
 import { isBeingCreated, snapshotNameOf } from "../../../k8s/snapshotter/snapshot_content.ts";
 import type { VolumeSnapshotContent } from "../../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf } from "../../../lvm/ids.ts";
-import { ensureSnapshotCrds } from "../../rig/kubernetes.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
+import { applySnapshotCrds } from "../snapshots.ts";
 import { type HostProcess, startSnapshotController } from "./host_processes.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { type DriverLv, listDriverLvs } from "./driver_lvs.ts";
@@ -60,9 +60,7 @@ export class SnapshotTestNamespace implements AsyncDisposable {
     await using cleanup = new AsyncDisposableStack();
     const ns = cleanup.use(await TestNamespace.open(title));
     const { controlPlane } = ns.cluster;
-    const crds = await ensureSnapshotCrds((line) => console.error(line));
-    await controlPlane.kubectl(["apply", "--filename", crds]);
-    await controlPlane.kubectl(["wait", "--for=condition=Established", "--filename", crds, "--timeout=60s"]);
+    await applySnapshotCrds(controlPlane, (line) => console.error(line));
     const folder = cleanup.use(await TempFolder.create("/tmp", "denolith-"));
     await using controller = new AsyncDisposableStack();
     const program = controller.use(await startSnapshotController(controlPlane, folder.path));
