@@ -5,51 +5,12 @@
  */
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { dirname } from "@std/path";
 import type { LvmNode, LvmVolume } from "../../../k8s/api/lvm_objects.ts";
-import { shellBlocks } from "../../meta/markdown.ts";
 import { runbookChapter } from "../../meta/runbooks.ts";
-import { run, searchPath } from "../../rig/process.ts";
+import { PlayedDocument } from "./played_document.ts";
 import { createTestGroup, removePool } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
-
-/** The first line of a block for a shell on the node. */
-const NODE_MARKER = "# on the node\n";
-
-/** A runbook, whose blocks run in a test namespace with its names in place of the words in capitals. */
-class Runbook {
-  readonly #ns: TestNamespace;
-  readonly #blocks: readonly string[];
-  readonly #names: Readonly<Record<string, string>>;
-
-  /** @param names the values of the words in capitals, and of /dev/sdX */
-  constructor(ns: TestNamespace, title: string, names: Readonly<Record<string, string>>) {
-    this.#ns = ns;
-    // In a list, blocks are indented.
-    this.#blocks = shellBlocks(runbookChapter(title).replace(/^ {3}/gm, ""));
-    this.#names = { NAMESPACE: ns.namespace, NODE: ns.node.name, ...names };
-  }
-
-  /**
-   * Runs the block that a text is in. @returns its output @throws {Error} when it fails, or keeps a word in capitals
-   */
-  async runBlock(text: string): Promise<string> {
-    const [block, ...more] = this.#blocks.filter((lines) => lines.includes(text));
-    assert(block !== undefined && more.length === 0, `there is one block with ${text}`);
-    const placeholders = new RegExp(`(?<!\\w)(?:${Object.keys(this.#names).join("|")})(?!\\w)`, "g");
-    const lines = block.replace(NODE_MARKER, "").replace(placeholders, (word) => this.#names[word]!);
-    const placeholder = /(?<![\w/.-])(?:[A-Z]{2,}|\/dev\/sd[XY])(?![\w.])/.exec(lines);
-    assertEquals(placeholder, null, `nothing of ${lines} is left to be replaced`);
-    return block.startsWith(NODE_MARKER) ? await this.#ns.runOnNode(lines) : await this.#runOnHost(lines);
-  }
-
-  async #runOnHost(lines: string): Promise<string> {
-    const { kubeconfig, programs } = this.#ns.cluster.controlPlane;
-    const env = { KUBECONFIG: kubeconfig, PATH: `${dirname(programs.kubectl)}:${searchPath()}` };
-    return await run("play a runbook", "/bin/sh", ["-ec", lines], { env });
-  }
-}
 
 /**
  * Creates a group on a small disk, and a disk that is not in it yet. They are files on the node, and are removed at the
@@ -93,7 +54,7 @@ Deno.test("a full group: the commands show how full it is and who waits, and wit
     /not enough free space in .* \(.* free\)/,
   );
 
-  const runbook = new Runbook(ns, "Volume group full", { GROUP: group, "/dev/sdX": spare });
+  const runbook = new PlayedDocument(ns, runbookChapter("Volume group full"), { GROUP: group, "/dev/sdX": spare });
   const waiting = await runbook.runBlock("get lvmnodes");
   assertStringIncludes(waiting, `  ${group}: `);
   assertStringIncludes(waiting, "persistentvolumeclaim/waits");
@@ -112,7 +73,11 @@ Deno.test("a claim that stays Pending: the commands show why, and a corrected cl
   await ns.createClaim({ name: "stuck", class: cls });
   await ns.waitForEvent("PersistentVolumeClaim", "stuck", "ProvisioningFailed", /none matches nowhere; there are /);
 
-  const runbook = new Runbook(ns, "Claim stays Pending", { CLAIM: "stuck", CLASS: cls, GROUP: "data" });
+  const runbook = new PlayedDocument(ns, runbookChapter("Claim stays Pending"), {
+    CLAIM: "stuck",
+    CLASS: cls,
+    GROUP: "data",
+  });
   assertStringIncludes(await runbook.runBlock("describe pvc"), "none matches nowhere; there are ");
   assertStringIncludes(await runbook.runBlock("involvedObject.name"), "ProvisioningFailed");
   const controller = await runbook.runBlock("get pods,leases");
@@ -137,7 +102,7 @@ Deno.test("a claim that does not grow: the commands show why, and asking for les
     "is infeasible",
   );
 
-  const runbook = new Runbook(ns, "Claim does not expand", { CLAIM: "data", "20Gi": "24Mi" });
+  const runbook = new PlayedDocument(ns, runbookChapter("Claim does not expand"), { CLAIM: "data", "20Gi": "24Mi" });
   const state = await runbook.runBlock("allocatedResourceStatuses");
   assertStringIncludes(state, isInfeasible);
   assertStringIncludes(state, "VolumeResizeFailed");
@@ -178,7 +143,11 @@ Deno.test("a thin pool that fills: the commands show it, and with a disk more it
     ) ?? false;
   await ns.waitFor("LVMNode", ns.node.name, isReported, "has a pool that fills");
 
-  const runbook = new Runbook(ns, "Thin pool near full", { GROUP: group, POOL: name, "/dev/sdX": spare });
+  const runbook = new PlayedDocument(ns, runbookChapter("Thin pool near full"), {
+    GROUP: group,
+    POOL: name,
+    "/dev/sdX": spare,
+  });
   assertMatch(
     await runbook.runBlock("get lvmnodes"),
     new RegExp(`  ${name}: data \\d+ %, metadata \\d+ %, available `),
@@ -202,7 +171,7 @@ Deno.test("a foreign thin pool: its data and metadata are extended by hand, and 
   const path = `${group.name}/theirs`;
   await ns.runOnNode(`lvcreate -qq --type thin-pool --size 32M --poolmetadatasize 4M --name theirs ${group.name}`);
   const names = { GROUP: group.name, POOL: "theirs", "10G": "32M", "64M": "4M" };
-  const runbook = new Runbook(ns, "Thin pool near full", names);
+  const runbook = new PlayedDocument(ns, runbookChapter("Thin pool near full"), names);
   await runbook.runBlock("lvextend --size");
   await runbook.runBlock("lvextend --poolmetadatasize");
   assertEquals([await poolField(ns, path, "lv_size"), await poolField(ns, path, "lv_metadata_size")], [64, 8]);
@@ -231,7 +200,7 @@ Deno.test("a missing disk: what was on it is back with it; without it the comman
 
   await ns.runOnNode(detachCommand);
   await ns.waitFor("LVMVolume", volume!, (object) => isHealthy(object, "False"), "has a group without a disk");
-  const runbook = new Runbook(ns, "Missing physical volume", { CLAIM: "goes", GROUP: group });
+  const runbook = new PlayedDocument(ns, runbookChapter("Missing physical volume"), { CLAIM: "goes", GROUP: group });
   assertMatch(await runbook.runBlock("pv_missing"), new RegExp(`missing[^]*${name} +partial +\\[unknown\\]`));
   await ns.runOnNode(`losetup ${spare} ${file}`);
   await ns.waitFor("LVMVolume", volume!, (object) => isHealthy(object, "True"), "has all of its group");
