@@ -29,6 +29,7 @@ import {
   type Resource,
 } from "../api/objects.ts";
 import { provisionerOf } from "../provisioner/claim.ts";
+import { sidecarLeaseName } from "../runtime/leader.ts";
 import { type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 
 /** The objects of a cluster that tell about the driver. */
@@ -43,6 +44,8 @@ export interface ClusterState {
   readonly lvmNodes: readonly LvmNode[];
   /** The Leases of its agents. */
   readonly agentLeases: readonly Lease[];
+  /** The Leases under which volumes were created; none where an official sidecar works without one. */
+  readonly provisionerLeases: readonly Lease[];
   /** LVMVolumes of the driver. */
   readonly volumes: readonly LvmVolume[];
   /** LVMSnapshots of the driver. */
@@ -102,19 +105,21 @@ export async function readClusterState(
   { withClaims = false }: { readonly withClaims?: boolean } = {},
 ): Promise<ClusterState> {
   const reader = new LenientReader(client);
-  const [allNodes, lvm, agentLeases, volumes, snapshots, allPersistentVolumes, contents, claims] = await Promise.all([
-    reader.list(nodes),
-    client.list(lvmNodes).then(({ items }) => items, (error) => requireKind(error)),
-    reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
-    reader.list(lvmVolumes),
-    reader.list(lvmSnapshots),
-    reader.list(persistentVolumes),
-    reader.list(volumeSnapshotContents),
-    withClaims ? reader.list(persistentVolumeClaims) : [],
-  ]);
+  const [allNodes, lvm, agentLeases, provisionerLeases, volumes, snapshots, allPersistentVolumes, contents, claims] =
+    await Promise.all([
+      reader.list(nodes),
+      client.list(lvmNodes).then(({ items }) => items, (error) => requireKind(error)),
+      reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
+      reader.list(leases, { fieldSelector: `metadata.name=${sidecarLeaseName("csi-provisioner", driver)}` }),
+      reader.list(lvmVolumes),
+      reader.list(lvmSnapshots),
+      reader.list(persistentVolumes),
+      reader.list(volumeSnapshotContents),
+      withClaims ? reader.list(persistentVolumeClaims) : [],
+    ]);
   const isOwn = ({ spec }: AgentManaged | LvmNode) => spec.driverName === driver;
   return {
-    ...{ driver, now, nodes: allNodes, agentLeases, unread: reader.unread.sort() },
+    ...{ driver, now, nodes: allNodes, agentLeases, provisionerLeases, unread: [...new Set(reader.unread)].sort() },
     lvmNodes: lvm.filter(isOwn),
     volumes: volumes.filter(isOwn),
     snapshots: snapshots.filter(isOwn),

@@ -8,7 +8,8 @@
 import { isForgotten } from "../api/lvm_objects.ts";
 import type { ClusterState } from "./cluster_state.ts";
 import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
-import { compareProblems, type Problem } from "./problem.ts";
+import { isHeld, noControllerProblem } from "./evidence.ts";
+import { compareProblems, compareText, type Problem } from "./problem.ts";
 import { snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
 
 /** Numbers of objects by their states, in the order of the states' names. */
@@ -53,6 +54,7 @@ export function overviewOf(state: ClusterState): Overview {
     snapshots: countBy(snapshots.map(({ state }) => state)),
     orphans: nodes.reduce((sum, { orphans }) => sum + orphans, 0),
     problems: [
+      ...controllerProblems(state),
       ...nodeProblems(state, nodes),
       ...withoutAgent(state, nodes),
       ...claimProblems(state),
@@ -66,6 +68,15 @@ export function overviewOf(state: ClusterState): Overview {
       }),
     ].sort(compareProblems),
   };
+}
+
+/** Returns the problem that no controller holds the Lease that one has held: then nothing is created or deleted. */
+function controllerProblems({ provisionerLeases, now }: ClusterState): Problem[] {
+  const [last] = provisionerLeases.toSorted((a, b) => compareText(b.spec?.renewTime ?? "", a.spec?.renewTime ?? ""));
+  if (last === undefined || isHeld(last, now)) return [];
+  const problem = noControllerProblem(`lease/${last.metadata.name}`, last, { what: "controller that creates volumes" });
+  // an official sidecar that has taken over may work without a Lease
+  return [{ ...problem, severity: "warning" }];
 }
 
 /** Returns a problem for each node that has volumes and no LVMNode. That of a node that was given up is known. */

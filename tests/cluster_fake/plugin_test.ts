@@ -4,11 +4,11 @@
  * @module
  */
 
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { parse } from "@std/yaml";
 import { formatAge } from "../../cli/plugin/tables.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { nodes, persistentVolumes } from "../../k8s/api/objects.ts";
+import { leases, nodes, persistentVolumes } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
@@ -49,6 +49,25 @@ Deno.test("kubectl denolith status: shows the nodes, how full they are, and that
   assertMatch(output, /Volumes {5}1 \(1 Ready\)/);
   assertMatch(output, /n1 +Alive .* data +1 GiB +992 MiB +3% +1\n/);
   assertMatch(output, /Nothing is wrong\.$/);
+});
+
+Deno.test("kubectl denolith status: says that the controller has gone, and nothing where a sidecar never had a Lease", async () => {
+  await using s = await setUp();
+  const { plugin } = s;
+  const status = async (holderIdentity: string, ageMs: number) => {
+    const renewTime = new Date(Date.now() - ageMs).toISOString();
+    const namespace = `n-${crypto.randomUUID()}`; // the Lease that was renewed last counts
+    s.api.put(leases, {
+      metadata: { name: "lvm-denolith-dev", namespace },
+      spec: { holderIdentity, leaseDurationSeconds: 15, renewTime },
+    });
+    return (await plugin(["status"], { role: "viewer" })).output;
+  };
+  const lost = await status("controller-1", 120_000);
+  assertStringIncludes(lost, "NoController lease/lvm-denolith-dev");
+  assertStringIncludes(lost, "no controller that creates volumes is active: controller-1 held its Lease");
+  assertMatch(await status("controller-1", 20_000), /Nothing is wrong\.$/);
+  assertStringIncludes(await status("", 5_000), "no controller that creates volumes is active: nobody holds its Lease");
 });
 
 Deno.test("kubectl denolith status: names what is wrong, the worst first, with its age and, wide, what to do", async () => {
