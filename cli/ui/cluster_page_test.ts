@@ -50,7 +50,16 @@ function snapshot(name: string, sourceVolume: string, status: Partial<LvmSnapsho
 
 function state(more: Partial<ClusterState>): ClusterState {
   return {
-    ...{ driver: DRIVER, now: NOW, nodes: [], lvmNodes: [], agentLeases: [], provisionerLeases: [], volumes: [], snapshots: [] },
+    ...{
+      driver: DRIVER,
+      now: NOW,
+      nodes: [],
+      lvmNodes: [],
+      agentLeases: [],
+      provisionerLeases: [],
+      volumes: [],
+      snapshots: [],
+    },
     ...{ persistentVolumes: [], contents: [], pendingClaims: [], unread: [], ...more },
   };
 }

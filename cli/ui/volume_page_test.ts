@@ -31,7 +31,16 @@ function lostVolume(): LvmVolume {
 function reasons(claim: Partial<ClaimState>): string[] {
   const volume = lostVolume();
   const state: ClusterState = {
-    ...{ driver: DRIVER, now: NOW, nodes: [], lvmNodes: [], agentLeases: [], provisionerLeases: [], volumes: [volume], snapshots: [] },
+    ...{
+      driver: DRIVER,
+      now: NOW,
+      nodes: [],
+      lvmNodes: [],
+      agentLeases: [],
+      provisionerLeases: [],
+      volumes: [volume],
+      snapshots: [],
+    },
     ...{ persistentVolumes: [], contents: [], pendingClaims: [], unread: [] },
   };
   const evidence: ClaimState = {

@@ -113,6 +113,8 @@ async function fetchPackages(
   const settings = {
     "Dir::Etc::SourceList": path("sources.list"),
     "Dir::Etc::SourceParts": "/dev/null",
+    "Dir::Etc::Preferences": "/dev/null",
+    "Dir::Etc::PreferencesParts": "/dev/null",
     "Dir::State": path("state"),
     "Dir::State::status": path("state/status"),
     "Dir::Cache": path("cache"),

@@ -31,7 +31,7 @@ Flags:
   --arm64-deno VERSION  make the release for arm64, too, with this version of Deno: npm has none in ${DENO_VERSION}
   --key FILE            sign with this private key: ECDSA P-256 in PEM, without a password
   --builder URI         say in the provenance who made the release (default: ${DEFAULT_BUILDER})
-  --output DIR          make it in this folder instead, which is replaced
+  --output DIR          make it in this folder instead; an older release there is replaced
   --tag                 tag the commit as v${manifest.version} at the end; it must have all changes
   -h, --help            show this help`;
 

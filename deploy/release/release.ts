@@ -77,6 +77,7 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
   const { folder, key, log } = options;
   const startedOn = new Date();
   const signer = key === undefined ? undefined : new Signer(key);
+  await requireReplaceable(folder);
   const temp = `${folder}.making`;
   await Deno.remove(temp, { recursive: true }).catch(ignoreNotFound);
   const [parts, whole] = [join(temp, "parts"), join(temp, "whole")];
@@ -108,6 +109,13 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
+}
+
+/** Checks that nothing else is lost when a release is put in the place of a folder. @throws {Error} when it is no release */
+async function requireReplaceable(folder: string): Promise<void> {
+  const names = await Array.fromAsync(Deno.readDir(folder), ({ name }) => name).catch(ignoreNotFound) ?? [];
+  if (names.length === 0 || names.includes(RELEASE_FILES.digests)) return;
+  throw new Error(`replace ${folder}: it is not empty, and no release: it has no ${RELEASE_FILES.digests}`);
 }
 
 /** Writes the executables, their bills of materials, and the files that are installed beside them. */

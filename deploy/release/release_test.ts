@@ -67,6 +67,7 @@ Deno.test("the release of the same commit has the same files twice, and without 
   try {
     await Deno.mkdir(join(temp, "release"));
     await Deno.writeTextFile(join(temp, "release/old"), "of an older release");
+    await Deno.writeTextFile(join(temp, "release", RELEASE_FILES.digests), "{}");
     assertEquals(await smallRelease(temp), digests);
     const before = await checksums(folder);
     const after = await checksums(join(temp, "release"));
@@ -79,6 +80,22 @@ Deno.test("the release of the same commit has the same files twice, and without 
       "system",
       "system.tar",
     ]);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+});
+
+Deno.test("a release does not take the place of a folder that is none", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    await Deno.mkdir(join(temp, "release"));
+    await Deno.writeTextFile(join(temp, "release/letters"), "of a person");
+    await assertRejects(
+      () => smallRelease(temp),
+      Error,
+      "release: it is not empty, and no release: it has no digests.json",
+    );
+    assertEquals(await Deno.readTextFile(join(temp, "release/letters")), "of a person");
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
