@@ -122,6 +122,9 @@ const NOTICE_MS = 3_000;
 /** The time after which a command ends that says nothing at all, in milliseconds. kubectl itself would wait for ever. */
 const SILENCE_MS = 60_000;
 
+/** The time in which a command ends that is told to, in milliseconds. */
+const END_MS = 1_000;
+
 /** How {@linkcode HostKubectl} waits. */
 export interface KubectlPatience {
   /** Milliseconds until the user sees what a command has said, or that it says nothing. */
@@ -163,14 +166,11 @@ export class HostKubectl implements Kubectl {
       readText(child.stdout, () => silence.restart()),
       readAndShow(child.stderr, { afterMs: noticeMs, show, onPiece: () => silence.end() }),
     ]).then(([{ code }, stdout, stderr]) => ({ code, stdout, stderr }));
-    // not its streams: a program that kubectl started may keep them open
-    const isSilent = new Promise<KubectlOutput>((resolve) =>
-      silence.signal.addEventListener("abort", () => {
-        const stderr = `kubectl had no answer from the API server within ${seconds} s; try: kubectl get nodes`;
-        resolve({ code: 1, stdout: "", stderr });
-      })
-    );
-    return await Promise.race([answer, isSilent]);
+    // a program that kubectl started may keep its streams open
+    await Promise.race([answer, silence.isOver]);
+    if (!silence.signal.aborted) return await answer;
+    const stderr = `kubectl had no answer from the API server within ${seconds} s; try: kubectl get nodes`;
+    return { code: 1, stdout: "", stderr };
   }
 
   /** Shows a text that was not shown yet. */
@@ -204,6 +204,7 @@ export class HostKubectl implements Kubectl {
 class Silence implements Disposable {
   readonly #silenceMs: number;
   readonly #stop = new AbortController();
+  readonly #isOver = Promise.withResolvers<void>();
   readonly #notice: ReturnType<typeof setTimeout>;
   #limit: ReturnType<typeof setTimeout>;
 
@@ -217,6 +218,11 @@ class Silence implements Disposable {
   /** Aborted when the silence has lasted too long. */
   get signal(): AbortSignal {
     return this.#stop.signal;
+  }
+
+  /** Settles when the command should have ended after that. */
+  get isOver(): Promise<void> {
+    return this.#isOver.promise;
   }
 
   /** Notes a piece of the answer, which may take long as a whole. */
@@ -236,7 +242,10 @@ class Silence implements Disposable {
   }
 
   #start(): ReturnType<typeof setTimeout> {
-    return setTimeout(() => this.#stop.abort(), this.#silenceMs);
+    return setTimeout(() => {
+      this.#stop.abort();
+      this.#limit = setTimeout(() => this.#isOver.resolve(), END_MS);
+    }, this.#silenceMs);
   }
 }
 
