@@ -24,7 +24,7 @@ import {
 import { measureMs, round } from "./statistics.ts";
 import { kibOf } from "./proc.ts";
 
-const HELP = `Usage: deno task bench:cluster [--claims N] [--pods N] [--json]
+const HELP = `Usage: deno task bench:cluster [--claims N] [--pods N] [--in-pods] [--json]
 
 Measures, in the cluster of deno task cluster up, from claims to Bound and to nothing left: commands, requests, memory; beside
 as many plain lvcreate, and beside the official csi-provisioner. Measures claims with their pods, one after the other, beside pods
@@ -33,6 +33,7 @@ without a volume, and the processor time of the driver. Takes about twenty minut
 Flags:
   --claims N  how many claims, 30 by default
   --pods N    how many pods, one after the other, 10 by default
+  --in-pods   leave out the controller on the host, and the official csi-provisioner: half the time
   --json      print one JSON document instead of a table; its keys are in tests/bench/cluster_result.ts
   -h, --help  show this help`;
 
@@ -40,9 +41,9 @@ const TRACE = "/sys/kernel/tracing";
 const AGENT = `system:serviceaccount:${SYSTEM_NAMESPACE}:denolith-node`;
 
 /** Measures everything. */
-async function measure(claims: number, podCount: number): Promise<ClusterBenchResult> {
+async function measure(claims: number, podCount: number, isInPods: boolean): Promise<ClusterBenchResult> {
   const log = (line: string) => console.error(line);
-  await ensureSidecar("csi-provisioner", log);
+  if (!isInPods) await ensureSidecar("csi-provisioner", log);
   await using ns = await TestNamespace.open("bench");
   await using driver = await DriverPods.open(ns.cluster);
   const className = await ns.createStorageClass("now", {
@@ -59,6 +60,8 @@ async function measure(claims: number, podCount: number): Promise<ClusterBenchRe
   log("nothing");
   const idleCpuMs = await measureIdleCpu(ns);
   const memoryMiB = { controller: await memory(ns, "controller"), agent: await memory(ns, "node") };
+  const inPods = { claims, plain, pod, pods, idleCpuMs, memoryMiB };
+  if (isInPods) return inPods;
   await driver.scaleController(0);
   try {
     await using folder = await TempFolder.create("/tmp", "denolith-bench-");
@@ -78,7 +81,7 @@ async function measure(claims: number, podCount: number): Promise<ClusterBenchRe
       await using _sidecar = await startSidecar("csi-provisioner", where);
       official.push(await measureProvisioning(bench, `official-${round}`));
     }
-    return { claims, plain, pod, own: fasterOf(own), official: fasterOf(official), pods, idleCpuMs, memoryMiB };
+    return { ...inPods, onHost: { own: fasterOf(own), official: fasterOf(official) } };
   } finally {
     await driver.scaleController(1);
   }
@@ -156,7 +159,7 @@ async function memory(ns: TestNamespace, role: "controller" | "node"): Promise<P
 
 if (import.meta.main) {
   const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-    boolean: ["json", "help"],
+    boolean: ["json", "help", "in-pods"],
     string: ["claims", "pods"],
     alias: { h: "help" },
     default: { claims: "30", pods: "10" },
@@ -167,6 +170,6 @@ if (import.meta.main) {
     Deno.exit(args.help ? 0 : 2);
   }
   if (!Deno.env.get(CLUSTER_VARIABLE)) Deno.env.set(CLUSTER_VARIABLE, clusterPath());
-  const result = await measure(Number(args.claims), Number(args.pods));
+  const result = await measure(Number(args.claims), Number(args.pods), args["in-pods"] === true);
   console.log(args.json ? JSON.stringify(result, undefined, 2) : clusterTable(result));
 }

@@ -50,13 +50,13 @@ export interface ClusterBenchResult {
   readonly plain: { readonly boundMs: number; readonly deletedMs: number };
   /** The controller in a pod. */
   readonly pod: ProvisioningResult;
-  /** The controller on the host, with its own loops: the faster of two runs. */
-  readonly own: ProvisioningResult;
-  /**
-   * The controller on the host, behind the official csi-provisioner: the faster of two runs, which alternate with the
-   * other two.
-   */
-  readonly official: ProvisioningResult;
+  /** The controller on the host; absent with `--in-pods`. */
+  readonly onHost?: {
+    /** With its own loops: the faster of two runs. */
+    readonly own: ProvisioningResult;
+    /** Behind the official csi-provisioner: the faster of two runs, which alternate with the other two. */
+    readonly official: ProvisioningResult;
+  };
   /** A claim and its pod, one after the other, beside pods without a volume. */
   readonly pods: PodResult;
   /** Processor time while nothing happens, for each minute. */
@@ -66,7 +66,7 @@ export interface ClusterBenchResult {
 }
 
 /** Formats the result for people. */
-export function clusterTable({ claims, plain, memoryMiB, pods, idleCpuMs, ...results }: ClusterBenchResult): string {
+export function clusterTable({ claims, plain, pod, onHost, memoryMiB, pods, idleCpuMs }: ClusterBenchResult): string {
   const beside = (ms: number, plainMs: number) => [seconds(ms), (ms / plainMs).toFixed(1)];
   const times = ({ boundMs, deletedMs }: { boundMs: number; deletedMs: number }) => [
     ...beside(boundMs, plain.boundMs),
@@ -83,9 +83,11 @@ export function clusterTable({ claims, plain, memoryMiB, pods, idleCpuMs, ...res
     ...columns([
       ["Volumes made by", "Bound", "ratio", "deleted", "ratio", "requests", "agent's requests", "LVM commands"],
       ["plain lvcreate", ...times(plain), "", "", "1.0"],
-      row("denolith, all in pods", results.pod),
-      row("denolith, controller on the host", results.own),
-      row("csi-provisioner, both on the host", results.official),
+      row("denolith, all in pods", pod),
+      ...onHost === undefined ? [] : [
+        row("denolith, controller on the host", onHost.own),
+        row("csi-provisioner, both on the host", onHost.official),
+      ],
     ]),
     "",
     ...columns([

@@ -14,8 +14,7 @@ Deno.test("the cluster bench's table has requests and commands per claim, and ti
     claims: 10,
     plain: { boundMs: 5_000, deletedMs: 4_000 },
     pod: way(15_000, 30),
-    own: way(10_000, 30),
-    official: way(12_500, 35),
+    onHost: { own: way(10_000, 30), official: way(12_500, 35) },
     pods: {
       runs: 10,
       plain: { runningMs: 2_000, goneMs: 1_500 },
