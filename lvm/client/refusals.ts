@@ -20,6 +20,7 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/free space in thin pool .* reached threshold/i, "NoSpace"],
   [/maximum number of logical volumes .* reached/i, "NoSpace"],
   [/already exists in volume group/i, "AlreadyExists"],
+  [/message ioctl on .*failed: File exists/i, "Busy"], // until the driver has completed the pool's transaction, at its start
   [/contains a filesystem in use/i, "InUse"],
   [/is used by another device|in use: not deactivating|is in use|logical volume \S+ in use\./i, "InUse"],
   [/only while inactive/i, "InUse"],

@@ -7,6 +7,11 @@ const CAPTURED = [
   ["NoSpace", "  Insufficient free space: 7655 extents needed, but only 2534 available"],
   ["NoSpace", "  Couldn't allocate areas array."], // no physical volume is allocatable
   ["AlreadyExists", '  Logical Volume "vol-1" already exists in volume group "vg1"'],
+  [
+    "Busy",
+    '  device-mapper: message ioctl on  (254:2) failed: File exists\n  Failed to process message "create_snap 2 1".\n' +
+    "  Failed to suspend vg1/pool with queued messages.",
+  ],
   ["InUse", "  Logical volume vg1/vol-1 contains a filesystem in use."],
   ["InUse", "  Logical volume vg1/vol-1 in use."],
   ["InUse", "  Logical volume vg1/vol-1 is used by another device."],

@@ -111,7 +111,7 @@ export const runs: fc.Arbitrary<Run> = fc.record({
   rounds: fc.array(
     fc.record({
       requests: concurrentRequests,
-      crash: fc.option(fc.record({ after: fc.nat(10), moment: fc.nat(5) }), { nil: undefined, freq: 3 }),
+      crash: fc.option(fc.record({ after: fc.nat(10), moment: fc.nat(8) }), { nil: undefined, freq: 3 }),
     }),
     { minLength: 1, maxLength: 4 },
   ),
