@@ -6,8 +6,9 @@
  */
 
 import type { PoolAutoextend } from "../lvm/pools/pool_autoextend.ts";
-import { requireDriverName, socketPath } from "../csi/driver_options.ts";
+import { parseGroupEntries, requireDriverName, socketPath } from "../csi/driver_options.ts";
 import { quote } from "../lvm/error.ts";
+import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { parseOvercommit } from "../lvm/pools/pool.ts";
 import { DEFAULT_SNAPSHOT_AUTOEXTEND, parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { httpAddress } from "./api_access.ts";
@@ -29,9 +30,11 @@ export const SHELLS = ["bash", "zsh", "fish"] as const;
 /** The name of a group of controllers. */
 export type ControllerName = (typeof CONTROLLER_NAMES)[number];
 
-/** Checks a list of volume groups. The library for patterns is loaded only where such a list is given. */
-export const checkGroupList: Check = async (list, field) =>
-  (await import("../csi/group_list.ts")).parseGroupList(list, field);
+/** Checks a list of volume groups. The library for patterns is loaded only for a list that has one. */
+export const checkGroupList: Check = async (list, field) => {
+  if (list.includes("/")) return (await import("../csi/group_list.ts")).parseGroupList(list, field);
+  return parseGroupEntries(list, field, () => ANY_GROUP);
+};
 
 /** The socket without `--endpoint` and CSI_ENDPOINT. */
 const DEFAULT_ENDPOINT = "unix:///run/denolith/csi.sock";

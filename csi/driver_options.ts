@@ -1,5 +1,6 @@
 /**
- * Parses the options of a driver: its socket, its mount roots and its name.
+ * Parses the options of a driver: its socket, its mount roots, its name, and the names of volume groups. The process that parses
+ * the command line loads this module, so it has nothing of the library for patterns.
  *
  * @module
  */
@@ -7,6 +8,7 @@
 import { basename, dirname, join } from "@std/path";
 import { quote, StorageError } from "../lvm/error.ts";
 import { invalidArgument, requirePath } from "./request.ts";
+import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../lvm/model/groups.ts";
 
 /**
  * The host in the URLs of the calls that a process makes to itself, over its socket. Deno wants a permission for it. There is
@@ -78,4 +80,56 @@ function requireRoot(root: string, field: string): string {
 export function requireDriverName(name: string, field = "--driver-name"): string {
   if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
   throw invalidArgument(`${field} ${quote(name)}: must be a domain name of at most 63 characters`);
+}
+
+/** Valid names of volume groups (lvm(8), "VALID NAMES"). */
+const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
+
+/**
+ * Parses a list of volume groups: names and `/patterns/`, separated by commas.
+ *
+ * @param field the name of the list, for messages
+ * @param pattern creates the matcher of a pattern, which is given without its slashes and as it stands in the list
+ * @throws {StorageError} `InvalidArgument` for an invalid name or an empty list; what `pattern` throws
+ */
+export function parseGroupEntries(
+  list: string,
+  field: string,
+  pattern: (pattern: string, entry: string) => GroupMatcher,
+): GroupMatcher {
+  const entries = splitGroupEntries(list);
+  if (entries.length === 0) {
+    throw invalidArgument(`${field} ${quote(list)}: must be names of volume groups or /patterns/, separated by commas`);
+  }
+  return anyMatcherOf(
+    entries.map((entry) => /^\/[^/]*\/$/.test(entry) ? pattern(entry.slice(1, -1), entry) : nameMatcher(field, entry)),
+  );
+}
+
+/**
+ * Splits a list at its commas, except those within a `/pattern/` at the start of an entry.
+ *
+ * @returns the entries without blanks around them; empty ones are left out
+ */
+export function splitGroupEntries(list: string): string[] {
+  const entries: string[] = [];
+  for (let start = 0; start <= list.length;) {
+    const first = start + list.slice(start).search(/\S|$/);
+    const closing = list[first] === "/" ? list.indexOf("/", first + 1) : -1;
+    const comma = list.indexOf(",", closing < 0 ? first : closing);
+    const end = comma < 0 ? list.length : comma;
+    entries.push(list.slice(first, end).trimEnd());
+    start = end + 1;
+  }
+  return entries.filter((entry) => entry !== "");
+}
+
+/** Creates a matcher of one name. @throws {StorageError} `InvalidArgument` when no volume group can have it */
+export function nameMatcher(field: string, name: string): GroupMatcher {
+  if (!GROUP_NAME.test(name)) {
+    throw invalidArgument(
+      `${field} ${quote(name)}: not a name that a volume group can have`,
+    );
+  }
+  return exactMatcher(name);
 }

@@ -6,7 +6,8 @@
 
 import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
-import { parseGroupList, splitGroupEntries } from "./group_list.ts";
+import { parseGroupList } from "./group_list.ts";
+import { splitGroupEntries } from "./driver_options.ts";
 import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
 

@@ -5,8 +5,9 @@
  */
 
 import { RE2JS } from "re2js";
-import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../lvm/model/groups.ts";
+import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { quote } from "../lvm/error.ts";
+import { parseGroupEntries } from "./driver_options.ts";
 import { invalidArgument } from "./request.ts";
 
 /** Maximum length of a pattern, in characters. */
@@ -18,9 +19,6 @@ const MAX_PATTERN_LENGTH = 256;
  */
 const MAX_PATTERN_INSTRUCTIONS = 1_000;
 
-/** Valid names of volume groups (lvm(8), "VALID NAMES"). */
-const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
-
 /**
  * Parses a list of volume groups: names and `/patterns/`, separated by commas.
  *
@@ -28,42 +26,7 @@ const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
  * @throws {StorageError} `InvalidArgument` for an invalid name or pattern, or an empty list
  */
 export function parseGroupList(list: string, field = "volume groups"): GroupMatcher {
-  const entries = splitGroupEntries(list);
-  if (entries.length === 0) {
-    throw invalidArgument(`${field} ${quote(list)}: must be names of volume groups or /patterns/, separated by commas`);
-  }
-  return anyMatcherOf(entries.map((entry) => {
-    if (!/^\/[^/]*\/$/.test(entry)) return nameMatcher(field, entry);
-    return patternMatcher(field, entry.slice(1, -1), entry);
-  }));
-}
-
-/**
- * Splits a list at its commas, except those within a `/pattern/` at the start of an entry.
- *
- * @returns the entries without blanks around them; empty ones are left out
- */
-export function splitGroupEntries(list: string): string[] {
-  const entries: string[] = [];
-  for (let start = 0; start <= list.length;) {
-    const first = start + list.slice(start).search(/\S|$/);
-    const closing = list[first] === "/" ? list.indexOf("/", first + 1) : -1;
-    const comma = list.indexOf(",", closing < 0 ? first : closing);
-    const end = comma < 0 ? list.length : comma;
-    entries.push(list.slice(first, end).trimEnd());
-    start = end + 1;
-  }
-  return entries.filter((entry) => entry !== "");
-}
-
-/** Creates a matcher of one name. @throws {StorageError} `InvalidArgument` when no volume group can have it */
-export function nameMatcher(field: string, name: string): GroupMatcher {
-  if (!GROUP_NAME.test(name)) {
-    throw invalidArgument(
-      `${field} ${quote(name)}: not a name that a volume group can have`,
-    );
-  }
-  return exactMatcher(name);
+  return parseGroupEntries(list, field, (pattern, entry) => patternMatcher(field, pattern, entry));
 }
 
 /**

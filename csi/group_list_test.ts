@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
 import { cpuMs } from "../tests/fake/cpu_time.ts";
-import { nameMatcher, parseGroupList, patternMatcher } from "./group_list.ts";
+import { parseGroupList, patternMatcher } from "./group_list.ts";
+import { nameMatcher } from "./driver_options.ts";
 
 function assertRefused(call: () => unknown, words: string): void {
   assertEquals(assertThrows(call, StorageError, words).kind, "InvalidArgument");

@@ -19,7 +19,8 @@ import { SETTING_NAMES, type SettingProperty, SETTINGS } from "../lvm/spec/setti
 import { SNAPSHOT_SETTING_NAMES } from "../lvm/spec/snapshot_settings.ts";
 import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
-import { nameMatcher, patternMatcher } from "./group_list.ts";
+import { patternMatcher } from "./group_list.ts";
+import { nameMatcher } from "./driver_options.ts";
 import { parseLayout } from "./layout_parameters.ts";
 import {
   OPENEBS_PARAMETERS,

@@ -2,7 +2,7 @@ import { connectByFetch, type CsiClient } from "../contract/csi_client.ts";
 import { pause } from "../demo/data.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { measureMs } from "./statistics.ts";
-import { memoryOf, processTree } from "./proc.ts";
+import { isCommand, memoryOf, processTree } from "./proc.ts";
 import type { Memory, Start } from "./result.ts";
 import { DRIVER_NAME, type MeasuredDriver } from "./measured_driver.ts";
 
@@ -81,7 +81,12 @@ export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
     const isPresent = () => Deno.lstat(`/dev/${this.#group}/${lvName}`).then(() => true, () => false);
     while (await isPresent()) await pause(POLL_MS);
     // LVM takes the device away first and the LV out of the group's metadata then
-    while ((await processTree(this.#process.pid)).length > 1) await pause(POLL_MS);
+    while (await this.#runsCommand()) await pause(POLL_MS);
+  }
+
+  async #runsCommand(): Promise<boolean> {
+    const [, ...others] = await processTree(this.#process.pid);
+    return (await Promise.all(others.map(isCommand))).includes(true);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -60,6 +60,17 @@ export async function processTree(pid: number): Promise<number[]> {
   return treeOf(pid, parents);
 }
 
+/** Reports whether a process runs a command for the process above it: it is there, and is no shell of lvm, which stays. */
+export async function isCommand(pid: number): Promise<boolean> {
+  const words = await textOf(`/proc/${pid}/cmdline`);
+  return words !== "" && !isShellOfLvm(words);
+}
+
+/** Reports whether words, each with a zero byte at its end, are those of a shell of lvm(8): the program alone. */
+export function isShellOfLvm(words: string): boolean {
+  return /^[^\0]*\blvm\0$/.test(words);
+}
+
 /** Returns the memory of a process and all its descendants. */
 export async function memoryOf(pid: number): Promise<Memory> {
   const pids = await processTree(pid);
