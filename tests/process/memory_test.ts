@@ -1,5 +1,7 @@
 import { assert } from "@std/assert";
 import { Identity } from "../../csi/proto/csi_pb.ts";
+import { DRIVER_FOLDER, writeDriver } from "../../deploy/image/driver.ts";
+import { LAUNCH_ENV, LAUNCH_FLAGS, MODULE } from "../../deploy/launch.ts";
 import { callOverFetch } from "../contract/csi_client.ts";
 import { kibOf } from "../bench/proc.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
@@ -16,6 +18,9 @@ const MAX_KIB = 6;
 
 /** The same for a request over HTTP: node:http kept 1.9. */
 const MAX_HTTP_KIB = 1;
+
+/** The anonymous memory that the driver as it is shipped may have at rest, in MiB. It has 27. */
+const MAX_IDLE_MIB = 34;
 
 const CONNECTIONS = 1_500;
 
@@ -90,4 +95,27 @@ Deno.test("the driver keeps nothing of commands that ended: V8 does not count th
   const { stdout, stderr } = await command.output();
   const perCommand = Number.parseFloat(new TextDecoder().decode(stdout));
   assert(perCommand < MAX_COMMAND_KIB, `each left ${perCommand} KiB ${new TextDecoder().decode(stderr)}`);
+});
+
+Deno.test("the driver as it is shipped has little memory at rest", async () => {
+  const folder = await Deno.makeTempDir();
+  await writeDriver(folder);
+  const [socket, place] = [`${folder}/csi.sock`, `${folder}${DRIVER_FOLDER}`];
+  const flags = ["--endpoint", socket, "--mount-roots", folder, "--volume-groups", "none", "--node-id", "n"];
+  const command = [
+    ...["/usr/bin/env", ...LAUNCH_ENV, `DENO_DIR=${folder}/cache`],
+    ...[Deno.execPath(), ...LAUNCH_FLAGS, `--config=${place}/deno.json`, `${place}/${MODULE}`, "standalone", ...flags],
+  ];
+  try {
+    // the first start analyzes the modules, which takes memory once
+    await (await DriverProcess.start({ command, socket }))[Symbol.asyncDispose]();
+    await using driver = await DriverProcess.start({ command, socket });
+    await callOverFetch(socket, Identity.method.getPluginInfo, {});
+    const mib = await anonymousKib(driver.pid) / 1024;
+    assert(mib < MAX_IDLE_MIB, `it has ${mib} MiB`);
+    const maps = await Deno.readTextFile(`/proc/${driver.pid}/maps`);
+    assert(!/ rwx/.test(maps), "no memory is writable and executable, as docs/adr/0002 says");
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });
