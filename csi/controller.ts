@@ -17,6 +17,7 @@ import {
   ControllerServiceCapability_RPC_Type as Rpc,
   type CreateVolumeRequest,
   type CreateVolumeResponseSchema,
+  type SnapshotSchema,
   type VolumeContentSource,
   type VolumeContentSourceSchema,
 } from "./proto/csi_pb.ts";
@@ -323,13 +324,15 @@ function contentSourceMessage({ kind, id }: ContentSource): MessageInitShape<typ
   };
 }
 
-function snapshotMessage(snapshot: StoredSnapshot) {
+/** Returns a snapshot as a message. */
+export function snapshotMessage(snapshot: StoredSnapshot): MessageInitShape<typeof SnapshotSchema> {
   return {
     snapshotId: snapshot.id,
     sourceVolumeId: snapshot.source,
     sizeBytes: snapshot.size,
     creationTime: timestampFromMs(snapshot.createdAt * 1000),
     readyToUse: snapshot.ready,
+    groupSnapshotId: snapshot.groupSnapshot ?? "",
     accessibleTopology: [topologyOf(snapshot.nodeId)],
   };
 }

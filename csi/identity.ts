@@ -17,6 +17,8 @@ export interface IdentityOptions {
   readonly driver: string;
   /** Version of the driver. */
   readonly version: string;
+  /** Whether the driver serves the GroupController service; false by default. */
+  readonly hasGroupSnapshots?: boolean;
   /** Reports whether the driver is ready. Called often, so it must be fast or cached. */
   ready(): Promise<boolean>;
 }
@@ -31,6 +33,9 @@ export function identityHandlers(options: IdentityOptions): Handlers<typeof Iden
           { type: { case: "service", value: { type: Service.CONTROLLER_SERVICE } } },
           { type: { case: "service", value: { type: Service.VOLUME_ACCESSIBILITY_CONSTRAINTS } } },
           { type: { case: "service", value: { type: Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS } } },
+          ...(options.hasGroupSnapshots
+            ? [{ type: { case: "service" as const, value: { type: Service.GROUP_CONTROLLER_SERVICE } } }]
+            : []),
           { type: { case: "volumeExpansion", value: { type: Expansion.ONLINE } } },
         ],
       }),

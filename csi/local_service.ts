@@ -7,12 +7,15 @@
 import type { Copies } from "../lvm/copies/copies.ts";
 import { StorageError } from "../lvm/error.ts";
 import type { HealthCheck } from "../lvm/health/health_check.ts";
+import type { GroupSnapshot } from "../lvm/group_snapshots/groups.ts";
+import type { GroupSnapshots } from "../lvm/group_snapshots/group_snapshots.ts";
 import type { IoLimiter } from "../lvm/staging/io_limiter.ts";
 import type { Snapshot } from "../lvm/inventory/snapshot_finder.ts";
 import type { Snapshots } from "../lvm/snapshots/snapshots.ts";
 import type { CreateOptions, Volume } from "../lvm/inventory/volume.ts";
 import type { Volumes } from "../lvm/volumes/volumes.ts";
 import type {
+  GroupSnapshotService,
   NodeChoice,
   SnapshotService,
   StoredSnapshot,
@@ -86,6 +89,19 @@ export function localSnapshotService(snapshots: Snapshots, nodeId: string): Snap
     delete: (id) => snapshots.delete(id),
     get: async (id) => toStoredSnapshot(await snapshots.get(id)),
     list: async () => (await snapshots.list()).map(toStoredSnapshot),
+  };
+}
+
+/** Returns the group snapshots of this machine as a service with one node. */
+export function localGroupSnapshotService(groups: GroupSnapshots, nodeId: string): GroupSnapshotService {
+  const toStored = ({ id, snapshots }: GroupSnapshot) => ({
+    id,
+    snapshots: snapshots.map((snapshot) => ({ ...snapshot, nodeId })),
+  });
+  return {
+    create: async (request) => toStored(await groups.create(request)),
+    delete: (id, snapshots) => groups.delete(id, snapshots),
+    get: async (id, snapshots) => toStored(await groups.get(id, snapshots)),
   };
 }
 

@@ -78,9 +78,10 @@ Deno.test("the server survives calls whose clients break the connection before t
 
 Deno.test("Identity returns the name, the capabilities, and whether LVM answers", async () => {
   await using here = await bench();
-  const { identity, controller, node } = here.bench.csi;
+  const { identity, controller, group, node } = here.bench.csi;
   assertEquals((await identity.probe()).ready, true);
-  assertEquals((await identity.getPluginCapabilities()).capabilities.length, 4);
+  assertEquals((await identity.getPluginCapabilities()).capabilities.length, 5);
+  assertEquals((await group.groupControllerGetCapabilities()).capabilities.length, 1);
   assertEquals((await controller.controllerGetCapabilities()).capabilities.length, 13);
   assertEquals((await node.nodeGetCapabilities()).capabilities.length, 6);
   const info = await node.nodeGetInfo();

@@ -15,9 +15,10 @@ import type { Lvm } from "../lvm/client/client.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import type { SnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { type ControllerHandlers, controllerHandlers } from "./controller.ts";
-import { Controller, Identity, Node } from "./proto/csi_pb.ts";
+import { Controller, GroupController, Identity, Node } from "./proto/csi_pb.ts";
+import { groupControllerHandlers } from "./group_controller.ts";
 import { identityHandlers } from "./identity.ts";
-import { localSnapshotService, localVolumeService } from "./local_service.ts";
+import { localGroupSnapshotService, localSnapshotService, localVolumeService } from "./local_service.ts";
 import {
   type BackgroundWorkers,
   type MachineListener,
@@ -81,6 +82,8 @@ export interface CsiServices {
   readonly identity: Handlers<typeof Identity>;
   /** The Controller service. */
   readonly controller: ControllerHandlers;
+  /** The GroupController service. */
+  readonly groupController: Handlers<typeof GroupController>;
   /** The Node service. */
   readonly node: Handlers<typeof Node>;
   /** Background work, not yet started. */
@@ -93,22 +96,24 @@ export function standaloneServices(
 ): CsiServices {
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
   const limiting = { cgroupRoot, onLimitsChanged: logLimits };
-  const { lvm, volumes, snapshots, staging, health, copies, limiter, background, locks } = openMachine({
+  const machine = openMachine({
     ...options,
     limiting,
     listener: loggingListener(),
   });
+  const { lvm, volumes, snapshots, groupSnapshots, staging, health, copies, limiter, background, locks } = machine;
   const start = () => {
     background.start();
     if (cgroupRoot !== undefined) limiter.wake(); // without it, no limit can be applied
   };
   return {
-    identity: identityHandlers({ driver, version, ready: lvmReadiness(lvm) }),
+    identity: identityHandlers({ driver, version, hasGroupSnapshots: true, ready: lvmReadiness(lvm) }),
     controller: controllerHandlers({
       volumes: localVolumeService({ volumes, copies, limiter, health, nodeId }),
       snapshots: localSnapshotService(snapshots, nodeId),
       locks,
     }),
+    groupController: groupControllerHandlers(localGroupSnapshotService(groupSnapshots, nodeId), locks),
     node: nodeHandlers({ staging, health, nodeId, mountRoots, locks }),
     background: { ...background, start },
   };
@@ -171,10 +176,15 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
   const scratch = dirname(options.socketPath); // the driver's permissions cover it
-  const { identity, controller, node, background } = standaloneServices({ ...options, mountRoots, scratch });
+  const { identity, controller, groupController, node, background } = standaloneServices({
+    ...options,
+    mountRoots,
+    scratch,
+  });
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
     bindService(Controller, controller),
+    bindService(GroupController, groupController),
     bindService(Node, node),
   ]);
   background.start();

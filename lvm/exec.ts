@@ -24,6 +24,7 @@ export const PROGRAMS = [
   "df",
   "dmsetup",
   "e2fsck",
+  "find",
   "findmnt",
   "fstrim",
   "lsblk",

@@ -18,6 +18,9 @@ export type VolumeId = string & { readonly [brand]: "VolumeId" };
 /** An id of a snapshot (CSI `snapshot_id`). */
 export type SnapshotId = string & { readonly [brand]: "SnapshotId" };
 
+/** An id of a group snapshot (CSI `group_snapshot_id`). */
+export type GroupSnapshotId = string & { readonly [brand]: "GroupSnapshotId" };
+
 /** The id of a volume or a snapshot, with its kind: a volume and a snapshot can have the same id. */
 export type KindAndId =
   | { readonly kind: "snapshot"; readonly id: SnapshotId }
@@ -33,6 +36,16 @@ export function volumeIdOf(requestName: string): VolumeId {
 /** Returns the id of the snapshot that is requested under a name. */
 export function snapshotIdOf(requestName: string): SnapshotId {
   return idOf(requestName) as SnapshotId;
+}
+
+/** Returns the id of the group snapshot that is requested under a name. */
+export function groupSnapshotIdOf(requestName: string): GroupSnapshotId {
+  return idOf(requestName) as GroupSnapshotId;
+}
+
+/** Returns the id of the snapshot of a volume in a group snapshot. No request name has the NUL that its name has. */
+export function memberSnapshotIdOf(group: GroupSnapshotId, volume: VolumeId): SnapshotId {
+  return idOf(`${group}\0${volume}`) as SnapshotId;
 }
 
 /**
@@ -51,6 +64,15 @@ export function parseVolumeId(text: string): VolumeId | undefined {
  */
 export function parseSnapshotId(text: string): SnapshotId | undefined {
   return ID.test(text) ? text as SnapshotId : undefined;
+}
+
+/**
+ * Parses the id of a group snapshot.
+ *
+ * @returns the id, or `undefined` when the text is not an id of the driver
+ */
+export function parseGroupSnapshotId(text: string): GroupSnapshotId | undefined {
+  return ID.test(text) ? text as GroupSnapshotId : undefined;
 }
 
 /**

@@ -5,7 +5,7 @@
  */
 
 import { lateCompletion, StorageError } from "./error.ts";
-import type { KindAndId, SnapshotId, VolumeId } from "./ids.ts";
+import { type GroupSnapshotId, type KindAndId, memberSnapshotIdOf, type SnapshotId, type VolumeId } from "./ids.ts";
 
 /** The mode of a lock: held alone, or together with other holders in the shared mode. */
 export type LockMode = "exclusive" | "shared";
@@ -38,6 +38,17 @@ export function volumeCreationLocks(id: VolumeId, source: KindAndId | undefined)
 /** Returns the locks that taking a snapshot needs: its own, and that of its volume, shared with other copies of the volume. */
 export function snapshotCreationLocks(id: SnapshotId, source: VolumeId): LockRequest[] {
   return [snapshotLock(id), volumeLock(source, "shared")];
+}
+
+/** Returns the lock that an operation on a group snapshot needs. */
+export function groupSnapshotLock(id: GroupSnapshotId): LockRequest {
+  return { key: `group snapshot ${id}`, mode: "exclusive" };
+}
+
+/** Returns the locks that taking a group snapshot needs: nothing may read or change its volumes while they are suspended. */
+export function groupSnapshotCreationLocks(id: GroupSnapshotId, sources: readonly VolumeId[]): LockRequest[] {
+  const locks = sources.flatMap((source) => [volumeLock(source), snapshotLock(memberSnapshotIdOf(id, source))]);
+  return [groupSnapshotLock(id), ...locks];
 }
 
 /** A set of locks by key. */

@@ -6,6 +6,7 @@
 
 import { Copies } from "./copies/copies.ts";
 import type { Exec } from "./exec.ts";
+import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { GroupMatcher } from "./model/groups.ts";
 import { HealthCheck } from "./health/health_check.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
@@ -114,6 +115,8 @@ export interface Machine {
   readonly volumes: Volumes;
   /** Creates and deletes snapshots. */
   readonly snapshots: Snapshots;
+  /** Creates and deletes group snapshots. */
+  readonly groupSnapshots: GroupSnapshots;
   /** Stages and publishes volumes. */
   readonly staging: Staging;
   /** Checks the health of volumes, groups and pools. */
@@ -177,7 +180,10 @@ export function openMachine(options: MachineOptions): Machine {
     driver,
     onError: onErrorOf("reaper"),
     onReport: (groups) => poolMonitor.observe(groups),
-    onResumed: (groups: readonly VolumeGroup[]) => copies.start(groups),
+    onResumed: (groups: readonly VolumeGroup[]) => {
+      copies.start(groups);
+      return groupSnapshots.removeUnconfirmed(groups).catch(onErrorOf("removing incomplete group snapshots"));
+    },
     onRemoved: () => listener.onRemoved?.(),
     reservation,
     ...defined({ removeEmptyPools: thin.removeEmptyPools }),
@@ -191,6 +197,9 @@ export function openMachine(options: MachineOptions): Machine {
     copies: { abandon: (located) => copies.abandon(located), wake: () => copies.wake() },
   });
   const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
+  const groupSnapshots: GroupSnapshots = new GroupSnapshots({
+    ...{ lvm, finder: snapshotFinder, volumes: volumeFinder, snapshots, reaper, reservation, mountRoots },
+  });
   const copies: Copies = new Copies({
     ...{ lvm, driver, volumes, volumeFinder, snapshotFinder, reaper, reservation, scratch: options.scratch },
     onError: onErrorOf("copying"),
@@ -208,7 +217,19 @@ export function openMachine(options: MachineOptions): Machine {
   const background = combineWorkers(reaper, [limiter, copies, cowMonitor, poolMonitor, trimmer]);
   const inUse = { staging, health, filesystems, limiter, trimmer };
   const finders = { volumeFinder, snapshotFinder };
-  return { lvm, ...finders, volumes, snapshots, copies, poolMonitor, cowMonitor, background, locks, ...inUse };
+  return {
+    lvm,
+    ...finders,
+    volumes,
+    snapshots,
+    groupSnapshots,
+    copies,
+    poolMonitor,
+    cowMonitor,
+    background,
+    locks,
+    ...inUse,
+  };
 }
 
 /** Returns the policy for the extension of COW space: by default that of the flag. */

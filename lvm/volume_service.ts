@@ -9,9 +9,10 @@ import type { FilesystemType } from "./spec/filesystem.ts";
 import type { GroupCapacity } from "./model/groups.ts";
 import type { VolumeHealth } from "./health/health.ts";
 import type { IoLimits } from "./spec/io_limits.ts";
-import type { SnapshotId, VolumeId } from "./ids.ts";
+import type { GroupSnapshotId, SnapshotId, VolumeId } from "./ids.ts";
 import type { SizeRange } from "./size.ts";
 import type { Snapshot } from "./inventory/snapshot_finder.ts";
+import type { GroupSnapshotRequest } from "./group_snapshots/group_snapshots.ts";
 import type { SnapshotRequest } from "./snapshots/snapshots.ts";
 import type { ContentSource } from "./model/tags.ts";
 import type { CapacityRequest, VolumeRequest } from "./inventory/volume.ts";
@@ -76,4 +77,22 @@ export interface SnapshotService {
   get(id: SnapshotId): Promise<StoredSnapshot>;
   /** Returns all snapshots, in the order of their ids. */
   list(): Promise<StoredSnapshot[]>;
+}
+
+/** An existing group snapshot. */
+export interface StoredGroupSnapshot {
+  /** Its id. */
+  readonly id: GroupSnapshotId;
+  /** Its snapshots, in the order of their ids. */
+  readonly snapshots: readonly StoredSnapshot[];
+}
+
+/** A service for group snapshots. Each method throws a `StorageError`, whose kind determines the status of the CSI call. */
+export interface GroupSnapshotService {
+  /** Creates the group snapshot that was requested by the name, unless it exists. */
+  create(request: GroupSnapshotRequest & { readonly name: string }): Promise<StoredGroupSnapshot>;
+  /** Deletes the group snapshot with its snapshots, which are those that the caller knows. One that does not exist is deleted. */
+  delete(id: GroupSnapshotId, snapshots: readonly SnapshotId[]): Promise<void>;
+  /** Returns the group snapshot, whose snapshots are those that the caller knows. */
+  get(id: GroupSnapshotId, snapshots: readonly SnapshotId[]): Promise<StoredGroupSnapshot>;
 }

@@ -12,6 +12,7 @@
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, describeCommand, type Exec, type Output, runOk, runThen } from "../exec.ts";
 import { flushDisks } from "./disk_cache.ts";
+import { ExclusiveChanges } from "./exclusive_changes.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
 import type { LvremoveOptions } from "../model/commands.ts";
@@ -27,25 +28,17 @@ const CHANGED = /^\s*(?:Logical volume \S+ (?:successfully removed|changed)|Volu
 /** What LVM prints about each LV that it removed, with the LV's name. */
 const REMOVED = /^\s*Logical volume "(\S+)" successfully removed/gm;
 
-/**
- * Deadline of a report on a single group, in milliseconds. It is read only after a complete report has passed its
- * deadline.
- */
+/** Deadline of a report on a single group, in milliseconds. It is read only after a complete report has passed its own. */
 const SINGLE_GROUP_DEADLINE_MS = 10_000;
 
-/**
- * The time that a report waits for running changes, in milliseconds. With LVM's lock it would wait for each of them in
- * turn.
- */
+/** The time to wait for running changes, in milliseconds. With LVM's lock, a report would wait for each of them in turn. */
 const CHANGES_WAIT_MS = 5_000;
 
 /** State of a group while not all groups respond. */
 interface KnownGroup {
   /** The group as last reported. */
   group: VolumeGroup;
-  /**
-   * True if the last report on the group is still running after its deadline. Until it ends, no further one starts.
-   */
+  /** True if the last report on the group is still running after its deadline. Until it ends, no further one starts. */
   unresponsive: boolean;
 }
 
@@ -94,13 +87,12 @@ export class Lvm {
     removeOne: (group, args) => this.changeSelected(group, args),
     removeTogether: (group, args, parts) => this.#removeTogether(group, args, parts),
   });
+  readonly #exclusive = new ExclusiveChanges();
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
   /** The number of changes of each group that may have ended halfway, by the group's UUID. */
   readonly #interrupted = new Map<string, number>();
-  /**
-   * The number of changes that had ended when each report started. Reports that started during a change are not in it.
-   */
+  /** The number of changes that had ended when each report started. Reports that started during a change are not in it. */
   readonly #changeCountAtStart = new WeakMap<readonly VolumeGroup[], number>();
   #nextReportAfterChanges: Promise<FreshReport> | undefined;
 
@@ -224,6 +216,22 @@ export class Lvm {
   }
 
   /**
+   * Runs a body during which this client changes groups only by the function that the body gets, as {@linkcode Lvm.change} does.
+   *
+   * @throws {StorageError} those of {@linkcode ExclusiveChanges.run} and of the body
+   */
+  runAlone<T>(groups: readonly VolumeGroup[], body: (change: Lvm["change"]) => Promise<T>): Promise<T> {
+    const running = () => Promise.allSettled(this.#pendingChanges);
+    return this.#exclusive.run(
+      groups,
+      running,
+      CHANGES_WAIT_MS,
+      () =>
+        body((group, args) => this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), { isAlone: true })),
+    );
+  }
+
+  /**
    * Runs an LVM command that changes what it selects (`--select`): nothing, and without an error, when nothing in the group
    * matches, or the group or the LV has another name by now.
    *
@@ -279,22 +287,25 @@ export class Lvm {
       return areRemoved;
     };
     await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), {
-      args: parts,
-      areChanged: areRemovedBy,
+      parts: { args: parts, areChanged: areRemovedBy },
     });
     return areRemoved;
   }
 
   /**
    * @param afterSuccess what belongs to the change, and is done before it counts as made
-   * @param parts commands that would do the same, and which of them would have changed something
+   * @param options.parts commands that would do the same, and which of them would have changed something
+   * @param options.isAlone whether it belongs to the body of {@linkcode runAlone}
    */
   async #change(
     group: VolumeGroup,
     args: readonly string[],
     afterSuccess: (output: Output) => Promise<void>,
-    parts: Parts = { args: [args], areChanged: ({ stdout }) => [!args.includes("--select") || CHANGED.test(stdout)] },
+    { isAlone = false, ...options }: { readonly parts?: Parts; readonly isAlone?: boolean } = {},
   ): Promise<void> {
+    const isChanged = ({ stdout }: Output) => [!args.includes("--select") || CHANGED.test(stdout)];
+    const { parts = { args: [args], areChanged: isChanged } } = options;
+    if (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
     const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
     const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
     const noted = parts.args.map((part) => this.#known.startChange(group.name, part));

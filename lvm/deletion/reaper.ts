@@ -28,8 +28,8 @@ export interface ReaperOptions {
   readonly driver: string;
   /** Called with each error. The reaper tries again later. */
   readonly onError: (error: unknown) => void;
-  /** Called after suspended devices were resumed at the start, with the report of the groups that have none left. */
-  readonly onResumed?: (groups: readonly VolumeGroup[]) => void;
+  /** Called after suspended devices were resumed at the start, with the report of the groups that have none left; awaited. */
+  readonly onResumed?: (groups: readonly VolumeGroup[]) => unknown;
   /** Called after an LV was removed, so that its space is free. */
   readonly onRemoved?: () => void;
   /** The delay until a failed pass is repeated, in milliseconds; a minute by default. */

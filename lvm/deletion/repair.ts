@@ -28,8 +28,8 @@ export interface RepairOptions {
   readonly reservation: PoolReservation;
   /** Reads a report, without unresponsive groups. */
   readonly report: () => Promise<FreshReport>;
-  /** Called after suspended devices were resumed, with the report of the groups that have none left. */
-  readonly onResumed: (groups: readonly VolumeGroup[]) => void;
+  /** Called after suspended devices were resumed, with the report of the groups that have none left. A promise is awaited. */
+  readonly onResumed: (groups: readonly VolumeGroup[]) => unknown;
   /** Called when an LV was marked as deleted. */
   readonly onDeleted: () => void;
 }
@@ -84,7 +84,7 @@ export class Repair {
     const current = suspended.length > 0 ? await this.#options.report() : groups; // a refresh takes up to minutes
     for (const located of this.#ownLvs(current)) await attempt(() => this.#removeIncomplete(located));
     const stuck = new Set(this.#ownLvs(current).filter(({ lv }) => lv.suspended).map(({ group }) => group.uuid));
-    this.#options.onResumed(current.filter(({ uuid }) => !stuck.has(uuid)));
+    await this.#options.onResumed(current.filter(({ uuid }) => !stuck.has(uuid)));
   }
 
   /** Removes what an interrupted `lvcreate` left of a pool or a snapshot. */

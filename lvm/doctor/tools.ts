@@ -33,6 +33,7 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   df: inPackage("coreutils"),
   dmsetup: inPackage("dmsetup", "volumes", "device-mapper"),
   e2fsck: inPackage("e2fsprogs"),
+  find: inPackage("findutils"),
   findmnt: inPackage("util-linux"),
   fstrim: inPackage("util-linux"),
   lsblk: inPackage("util-linux"),

@@ -5,9 +5,11 @@
  */
 
 import { StorageError } from "../error.ts";
-import type { SnapshotId, VolumeId } from "../ids.ts";
+import { defined } from "../defined.ts";
+import type { GroupSnapshotId, SnapshotId, VolumeId } from "../ids.ts";
 import { requireResponsive } from "../client/client.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { parseMembership } from "../model/group_tags.ts";
 import { type Erasure, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts";
 import { fullCowBytes } from "../spec/cow_size.ts";
 import { isIncompleteSnapshot } from "./leftovers.ts";
@@ -26,13 +28,18 @@ export interface Snapshot {
   readonly createdAt: number;
   /** True if it can be used; false once its COW space overflowed. */
   readonly ready: boolean;
+  /** The group snapshot that it belongs to, and without which it is not deleted; absent for one that was created alone. */
+  readonly groupSnapshot?: GroupSnapshotId;
 }
 
 /** A snapshot with its LV. The LV of a copy-on-write snapshot is the COW space. */
 export interface LocatedSnapshot extends LocatedLv {
   /** The snapshot. */
   readonly snapshot: Snapshot;
-  /** True if its LV was created, but never became a snapshot of the volume. */
+  /**
+   * True if its LV was created, but never became a snapshot of the volume, or one of a group snapshot of which not all were
+   * created at one point in time.
+   */
   readonly incomplete: boolean;
   /** The way in which its data is erased when it is deleted. */
   readonly erase: Erasure;
@@ -146,8 +153,12 @@ export class SnapshotFinder {
     const { lv } = only;
     const { source, erase } = parseSnapshotTags(this.driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;
-    const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, ...only, incomplete: isIncompleteSnapshot(lv), erase };
+    const membership = parseMembership(lv.tags);
+    const snapshot = {
+      ...{ id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot },
+      ...defined({ groupSnapshot: membership?.id }),
+    };
+    return { snapshot, ...only, incomplete: isIncompleteSnapshot(lv) || membership?.confirmed === false, erase };
   }
 
   /**

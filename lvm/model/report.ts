@@ -25,11 +25,10 @@ export interface Segment {
   readonly stripes: number;
   /** The size of a stripe on one physical volume, in bytes; 0 where there are no stripes. */
   readonly stripeSize: bigint;
-  /**
-   * For a thin pool, the number of its last transaction (lvs(8), transaction_id); for a thin LV, that of the one before
-   * its creation; absent for others.
-   */
+  /** For a thin pool, the number of its last transaction (lvs(8), transaction_id); for a thin LV, that of the one before it. */
   readonly transactionId?: bigint;
+  /** For a thin LV, its number in its pool, which no other LV of the pool has (lvs(8), thin_id). */
+  readonly thinId?: bigint;
 }
 
 /** A segment of a physical volume that is allocated to an LV. */
@@ -246,6 +245,7 @@ function parseSegment(row: ReportRow): Segment {
     stripes: Number(asUnsignedInteger(row.stripes)),
     stripeSize: asUnsignedInteger(row.stripe_size),
     ...(type.startsWith("thin") ? { transactionId: asUnsignedInteger(row.transaction_id) } : {}),
+    ...(row.thin_id ? { thinId: asUnsignedInteger(row.thin_id) } : {}),
   };
 }
 

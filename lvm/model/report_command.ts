@@ -52,7 +52,7 @@ const LV_FIELDS = [
 const PV_FIELDS = ["pv_name", "pv_uuid", "pv_missing", "pv_allocatable", "pv_pe_count", "pv_pe_alloc_count"];
 
 /** The fields of an LV's segments. A full report always has this part. */
-const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size", "transaction_id"];
+const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size", "transaction_id", "thin_id"];
 
 /** The fields of the segments of physical volumes. Only here does LVM name the hidden LVs, in brackets. */
 const PVSEG_FIELDS = ["pv_uuid", "pvseg_size", "lv_name"];

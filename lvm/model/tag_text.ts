@@ -35,6 +35,11 @@ export const ERASED = "denolith.erased=";
 export const COPIED = "denolith.copied=";
 /** The volume that is copied from this temporary snapshot. */
 export const COPY_SNAPSHOT = "denolith.cut=";
+/**
+ * The group snapshot that a snapshot belongs to, and the number of its snapshots; with `:new` until all of them were
+ * created at one point in time.
+ */
+export const GROUP_SNAPSHOT = "denolith.group=";
 /** A volume that was published; a tag of the group. */
 export const USED = "denolith.used=";
 /** A thin pool of the driver. */

@@ -10,7 +10,7 @@
  */
 
 import { StorageError } from "../error.ts";
-import { type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../ids.ts";
+import { type GroupSnapshotId, type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../ids.ts";
 import { copiesInProgress, refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
@@ -123,9 +123,11 @@ export class Snapshots {
    * marked as deleted, and the reaper erases and removes it in the background. A COW snapshot that needs no erasure is
    * removed at once. The caller holds the snapshot's lock.
    *
-   * @throws {StorageError} `InUse` while it is open; `Busy` while it is copied; `Lost` when another LV has taken its place.
+   * @param withGroup the group snapshot that is deleted with all its snapshots
+   * @throws {StorageError} `InUse` while it is open; `Busy` while it is copied; `Lost` when another LV has taken its place;
+   * `InvalidArgument` when it belongs to another group snapshot
    */
-  async delete(id: SnapshotId): Promise<void> {
+  async delete(id: SnapshotId, withGroup?: GroupSnapshotId): Promise<void> {
     const groups = await this.#lvm.report();
     const found = this.#finder.locate(groups, id);
     if (found === undefined) {
@@ -133,6 +135,7 @@ export class Snapshots {
       return;
     }
     this.#finder.requireRecorded(found);
+    requireAlone(found, withGroup);
     refuseWhileCopied(this.#driver, groups, { kind: "snapshot", id }, `deleting snapshot ${id}`);
     const path = lvPath(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
@@ -227,15 +230,7 @@ export class Snapshots {
   async #takeCow(volume: Volume, id: SnapshotId, cowSize: SizeOrPercent): Promise<void> {
     const { id: source, lv, group } = volume;
     const size = cowBytes(cowSize, lv.size, group.extentSize);
-    if (size > group.free) {
-      throw new StorageError(
-        "NoSpace",
-        `snapshotting volume ${source}: the COW space of ${
-          formatBytes(size)
-        } does not fit, volume group ${group.name} has ` +
-          `${formatBytes(group.free)} free; a smaller snapSize may do`,
-      );
-    }
+    if (size > group.free) throw noCowSpaceError(`snapshotting volume ${source}`, group, size);
     await this.#lvcreate(volume, id, { size });
   }
 
@@ -259,23 +254,52 @@ export class Snapshots {
   }
 
   async #lvcreate(volume: Volume, id: SnapshotId, options: LvcreateOptions): Promise<void> {
-    const { id: source, group, tags } = volume;
-    const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
-    const lvcreateOptions: LvcreateOptions = {
-      yes: true,
-      snapshot: true,
-      permission: "r",
-      name: uniqueLvName(snapshotLvName(id), deleted),
-      ...options,
-      addtag: snapshotTags(this.#driver, { id, source, erase: tags.erase }),
-    };
-    await this.#lvm.change(group, lvcreate(lvcreateOptions, lvPath(volume)));
+    await this.#lvm.change(volume.group, snapshotCommand(this.#driver, volume, { id, ...options }));
   }
 
   async #markDeleted(found: LocatedSnapshot): Promise<void> {
     await this.#lvm.change(found.group, lvchangeTags(markSnapshotDeleted(found.snapshot.id), lvPath(found)));
     this.#reaper.wake();
   }
+}
+
+/** Makes sure that a snapshot is not deleted without its group snapshot. */
+function requireAlone(
+  { snapshot: { id, groupSnapshot }, incomplete }: LocatedSnapshot,
+  withGroup?: GroupSnapshotId,
+): void {
+  if (groupSnapshot === undefined || groupSnapshot === withGroup || incomplete) return;
+  throw new StorageError(
+    "InvalidArgument",
+    `deleting snapshot ${id}: it belongs to group snapshot ${groupSnapshot}; delete that, with all its snapshots`,
+  );
+}
+
+/** Returns the arguments of lvm that create the LV of a snapshot, which is read-only. */
+export function snapshotCommand(
+  driver: string,
+  { id: source, group, lv, tags }: Volume,
+  { id, addtag = [], ...options }: LvcreateOptions & { readonly id: SnapshotId },
+): string[] {
+  const deleted = deletedLvs(driver, [group]).map(({ lv }) => lv.name);
+  const lvcreateOptions: LvcreateOptions = {
+    yes: true,
+    snapshot: true,
+    permission: "r",
+    name: uniqueLvName(snapshotLvName(id), deleted),
+    ...options,
+    addtag: [...snapshotTags(driver, { id, source, erase: tags.erase }), ...addtag],
+  };
+  return lvcreate(lvcreateOptions, lvPath({ group, lv }));
+}
+
+/** Creates the error for COW space that its group cannot hold. */
+export function noCowSpaceError(operation: string, group: VolumeGroup, bytes: bigint): StorageError {
+  return new StorageError(
+    "NoSpace",
+    `${operation}: the COW space of ${formatBytes(bytes)} does not fit, volume group ${group.name} has ` +
+      `${formatBytes(group.free)} free; a smaller snapSize may do`,
+  );
 }
 
 /**

@@ -9,7 +9,12 @@ import { readRecords } from "./recorded.ts";
 const { formats } = readRecords<{ formats: readonly string[] }>("tag_formats.json");
 
 /** The formats of later tags, each with the reason why version 0.1.0 may ignore it. */
-const LATER_TAGS: readonly { readonly format: string; readonly reason: string }[] = [];
+const LATER_TAGS: readonly { readonly format: string; readonly reason: string }[] = [
+  {
+    format: "denolith\\.group=v1-[0-9a-f]{32}:[0-9]{1,4}(:new)?",
+    reason: "each snapshot of a group is a snapshot like any other; that version can delete it alone",
+  },
+];
 
 /** Returns the tags of the driver that version 0.1.0 cannot read. */
 export function unreadableTags(driver: string, tags: Iterable<string>): string[] {

@@ -9,6 +9,7 @@ import { copiesContract } from "./copies.ts";
 import { thinCopiesContract } from "./copies_thin.ts";
 import { cowSnapshotsContract } from "./cow_snapshots.ts";
 import { erasureContract } from "./erasure.ts";
+import { groupSnapshotsContract } from "./group_snapshots.ts";
 import { healthContract } from "./health.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
@@ -38,6 +39,7 @@ export function lifecycleContract(host: Host): void {
   snapshotsContract(host);
   thinContract(host);
   snapshotAutoextendContract(host);
+  groupSnapshotsContract(host);
   copiesContract(host);
   thinCopiesContract(host);
   cowSnapshotsContract(host);

@@ -17,7 +17,7 @@ import {
 } from "@bufbuild/protobuf";
 import type { Client } from "@grpc/grpc-js";
 import { Buffer } from "node:buffer";
-import { Controller, Identity, Node } from "../../csi/proto/csi_pb.ts";
+import { Controller, GroupController, Identity, Node } from "../../csi/proto/csi_pb.ts";
 import { pathOf, unaryMethods } from "../../csi/service.ts";
 import { grpcClient } from "./grpc_client.ts";
 
@@ -34,6 +34,8 @@ export interface CsiClient extends Disposable {
   readonly identity: UnaryCalls<typeof Identity>;
   /** The Controller service. */
   readonly controller: UnaryCalls<typeof Controller>;
+  /** The GroupController service. */
+  readonly group: UnaryCalls<typeof GroupController>;
   /** The Node service. */
   readonly node: UnaryCalls<typeof Node>;
 }
@@ -62,7 +64,12 @@ export function connectToService<S extends DescService>(
 type SendCall = (path: string, request: Uint8Array<ArrayBuffer>) => Promise<Uint8Array>;
 
 function services(send: SendCall) {
-  return { identity: callsOf(send, Identity), controller: callsOf(send, Controller), node: callsOf(send, Node) };
+  return {
+    identity: callsOf(send, Identity),
+    controller: callsOf(send, Controller),
+    group: callsOf(send, GroupController),
+    node: callsOf(send, Node),
+  };
 }
 
 function callsOf<S extends DescService>(send: SendCall, service: S): UnaryCalls<S> {

@@ -10,6 +10,7 @@ import { allocate, dataStripes, freeBytes, LINEAR } from "./pvs.ts";
 import { blankContent, type DeviceContent, failure, type FakeGroup, type FakeMachine, newUuid, ok } from "./machine.ts";
 import { checkConfig, LVCREATE_OPTIONS, parseOptions, singleValue } from "./lvm_options.ts";
 import { cowMaxExtents, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
+import { setResumed } from "./suspension.ts";
 import { createPool, createThin, isCowSnapshot } from "./thin.ts";
 
 /** Creates an LV of any kind. */
@@ -99,6 +100,7 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
     ...(segment.type.startsWith("raid") ? { raid: { ...NEW_RAID, isSlowed: options.has("--maxrecoveryrate") } } : {}),
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
+  if (origin !== undefined) setResumed(origin);
   return ok(`  Logical volume "${name}" created.\n`);
 }
 

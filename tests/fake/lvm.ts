@@ -29,6 +29,7 @@ import { isSelected } from "./lvm_selection.ts";
 import { lvcreate } from "./lvcreate.ts";
 import { refuseFullMetadata } from "./metadata_area.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
+import { setResumed } from "./suspension.ts";
 import {
   confirmRemoval,
   extendMetadata,
@@ -184,7 +185,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
     if (lvHealthStatus(group, lv) === "partial") {
       return failure(5, `  Refusing refresh of partial LV ${path}. Use '--activationmode partial' to override.`);
     }
-    lv.suspended = false;
+    setResumed(lv);
     if (lv.raid) Object.assign(lv.raid, { refreshNeeded: false, staleData: undefined });
   }
   if (options.has("--activate") && !options.has("--yes") && isCowSnapshot(lv)) {

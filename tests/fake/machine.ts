@@ -15,6 +15,7 @@ import { type FakeHost, healthyHost } from "./machine_host.ts";
 import { lvm } from "./lvm.ts";
 import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
 import { mountTable } from "./mount_tools.ts";
+import { find } from "./suspension.ts";
 import { TOOLS } from "./tools.ts";
 
 /** The content of a device. */
@@ -67,6 +68,8 @@ export interface FakeLv {
   transactionId?: number; // as a thin LV, that of its pool before its own
   /** True while its pool has not made it: `lvcreate` was interrupted after it had changed LVM's metadata. */
   pending?: boolean;
+  /** True while its pool does not have it, and LVM does not tell the pool to make it. */
+  lost?: boolean;
   /** Its state as a thin pool. */
   thinPool?: FakePool;
   /** True if activating its group skips it. */
@@ -227,6 +230,7 @@ export class FakeMachine implements Exec {
       const cause = new Deno.errors.NotFound();
       throw new StorageError("Unavailable", `${command.program}: not found`, { cause });
     }
+    if (command.program === "find") return await find(this, command);
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
     if (command.program === "lvm" && this.#locks.held) return await runWithLocks(this, this.#locks, command.args);

@@ -26,6 +26,10 @@ export interface FakeHost {
   modules: Set<string>;
   /** Names of devices that are suspended, beside those of LVs that are. */
   suspended: Set<string>;
+  /** LVs that are swap space. */
+  swapLvs: Set<FakeLv>;
+  /** Paths of devices that are built on LVs. */
+  holders: Map<FakeLv, string>;
   /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
   orphanDevices: Map<string, string>;
   /** The number of the device that those are on, if any. */
@@ -92,6 +96,8 @@ export function healthyHost(): FakeHost {
     ]),
     modules: new Set(["dm-mod", "dm-snapshot", "dm-thin-pool"]),
     suspended: new Set(),
+    swapLvs: new Set(),
+    holders: new Map(),
     orphanDevices: new Map(),
     orphanDevicesOn: "",
     onPulledDisk: new Set(),

@@ -219,6 +219,7 @@ export function segRow({ name, pool, thinPool, transactionId, segment = LINEAR }
     segtype: pool !== undefined ? "thin" : thinPool !== undefined ? "thin-pool" : segment.type,
     stripes: pool !== undefined ? "0" : `${segment.stripes}`,
     stripe_size: `${segment.stripeSize}`,
+    thin_id: pool !== undefined ? `${(transactionId ?? 0) + 1}` : "",
     transaction_id: pool !== undefined ? `${transactionId ?? 0}` : `${thinPool?.transactionId ?? ""}`,
   };
 }

@@ -9,11 +9,13 @@ import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
+import { changeThin, resume, suspend } from "./suspension.ts";
 import { deviceBytes } from "./thin.ts";
 
 /** Lists what is at paths, or all block devices with what is on them. */
 export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return listBlockDevices(machine, args);
+  if (args[3] === "NAME,MOUNTPOINT") return listUses(machine, args.slice(4));
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
   const paths = args.slice(5);
   const rows = paths.map((path) => {
@@ -28,6 +30,19 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
     stdout: JSON.stringify({ blockdevices: found }),
     stderr,
   };
+}
+
+/** Lists devices with what is mounted and built on them. */
+function listUses(machine: FakeMachine, paths: readonly string[]): Output {
+  const blockdevices = paths.map((name) => {
+    const lv = machine.lvAt(name)!;
+    const mountpoint = machine.host.swapLvs.has(lv)
+      ? "[SWAP]"
+      : machine.mounts.findLast((mount) => mount.lv === lv && mount.root === "/")?.target ?? null;
+    const holder = machine.host.holders.get(lv);
+    return { name, mountpoint, ...(holder === undefined ? {} : { children: [{ name: holder, mountpoint: null }] }) };
+  });
+  return ok(JSON.stringify({ blockdevices }));
 }
 
 function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
@@ -105,12 +120,9 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
     return ok([...targets].map(([name, version]) => `${name.padEnd(16)} v${version}\n`).join(""));
   }
   if (args[0] === "status") return poolStatus(machine, args);
-  if (args[0] === "suspend") {
-    const lv = machine.lvAt(`/dev/mapper/${args[1]}`);
-    if (lv === undefined) return failure(1, `Device ${args[1]} not found\nCommand failed.`);
-    lv.suspended = true;
-    return ok();
-  }
+  if (args[0] === "suspend") return suspend(machine, args[1]!);
+  if (args[0] === "resume") return resume(machine, args.at(-1)!);
+  if (/^(?:delete|create_snap) /.test(args[3] ?? "")) return changeThin(machine, args);
   if (args[0] === "message") {
     expectArgs(args, /^message \S+-tpool 0 set_transaction_id \d+ \d+$/);
     machine.lvAt(args[1]!.replace(/-tpool$/, ""))!.thinPool!.oldMessage = "followed";

@@ -71,6 +71,7 @@ export function createThin(
       `  Cannot create new thin volume, free space in thin pool ${group.name}/${newLv.pool} reached threshold.`,
     );
   }
+  if (origin?.suspended) throw new Error("LVM does not tell the pool to make a snapshot of a suspended LV");
   const refusal = refuseMessages(group, newLv.pool);
   if (refusal !== undefined) return refusal;
   makePending(group, newLv.pool);
@@ -89,7 +90,8 @@ export function createThin(
   return ok(`  Logical volume "${newLv.name}" created.\n`);
 }
 
-function copyContent({ content }: FakeLv): DeviceContent {
+/** Returns what a thin snapshot of an LV has. */
+export function copyContent({ content }: FakeLv): DeviceContent {
   return {
     ...content,
     signatures: content.signatures.map((signature) => ({ ...signature })),
@@ -118,8 +120,8 @@ export function refuseMessages(group: FakeGroup, pool: string | undefined): Outp
 }
 
 /** Returns the failure of the activation of an LV that its pool has not made. */
-export function refusePending({ pending, minor }: FakeLv): Output | undefined {
-  if (!pending) return undefined;
+export function refusePending({ pending, lost, minor }: FakeLv): Output | undefined {
+  if (!pending && !lost) return undefined;
   return failure(5, `  device-mapper: reload ioctl on  (253:${minor}) failed: No data available`);
 }
 

@@ -66,7 +66,7 @@ function fstrim(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function sync(_machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^\/\S+(?: \/\S+)*$/);
+  expectArgs(args, /^(?:--file-system )?\/\S+(?: \/\S+)*$/);
   return ok();
 }
 

@@ -13,7 +13,6 @@ const TOPICS: readonly (readonly [RegExp, string])[] = [
     /ControllerPublishVolume|ControllerUnpublishVolume|Controller Server\] volume lifecycle/,
     "attaching: never, a node-local volume is where it is",
   ],
-  [/GroupController/, "group snapshots: not yet"],
   [
     /snapshot with accessibility requirements/,
     "csi-sanity 5.6.0 compares a message that it has sent, whose size it keeps then, to one that came: none is equal; the " +

@@ -52,6 +52,7 @@ export const SUITES: readonly Suite[] = [
     disksGiB: [4],
     part: `${i + 1}/${POWER_CUTS_PARTS}`,
   })),
+  { name: "group_snapshots", module: "group_snapshots", disksGiB: [1, 3] },
   { name: "csi-sanity-block", disksGiB: [4], onlyFull: true },
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },

@@ -1,0 +1,110 @@
+/**
+ * The GroupController service: snapshots of several volumes at one point in time.
+ *
+ * @module
+ */
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { quote, StorageError } from "../lvm/error.ts";
+import {
+  type GroupSnapshotId,
+  groupSnapshotIdOf,
+  parseGroupSnapshotId,
+  parseSnapshotId,
+  type SnapshotId,
+  type VolumeId,
+} from "../lvm/ids.ts";
+import { groupSnapshotCreationLocks, groupSnapshotLock, type Locks, snapshotLock } from "../lvm/locks.ts";
+import type { GroupSnapshotService, StoredGroupSnapshot } from "../lvm/volume_service.ts";
+import { snapshotMessage } from "./controller.ts";
+import { parseSnapshotParameters } from "./parameters.ts";
+import {
+  type GroupController,
+  GroupControllerServiceCapability_RPC_Type as Rpc,
+  type VolumeGroupSnapshotSchema,
+} from "./proto/csi_pb.ts";
+import { invalidArgument, requireName, requireVolumeId } from "./request.ts";
+import type { Handlers } from "./service.ts";
+
+/** The number of volumes of a group snapshot at most: all of them are suspended together, for some seconds. */
+const MAX_VOLUMES = 64;
+
+/** Creates the handlers of the GroupController service. @param locks shared with the other services of the process */
+export function groupControllerHandlers(groups: GroupSnapshotService, locks: Locks): Handlers<typeof GroupController> {
+  return {
+    groupControllerGetCapabilities: () => {
+      const type = Rpc.CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT;
+      return Promise.resolve({ capabilities: [{ type: { case: "rpc", value: { type } } }] });
+    },
+
+    createVolumeGroupSnapshot: async (request) => {
+      const name = requireName(request.name);
+      const id = groupSnapshotIdOf(name);
+      const sources = requireSources(request.sourceVolumeIds);
+      const cowSize = parseSnapshotParameters(request.parameters);
+      const group = await locks.run(
+        "group snapshot",
+        groupSnapshotCreationLocks(id, sources),
+        () => groups.create({ id, name, sources, cowSize }),
+      );
+      return { groupSnapshot: groupSnapshotMessage(group) };
+    },
+
+    deleteVolumeGroupSnapshot: async (request) => {
+      const id = parseGroupId(request.groupSnapshotId);
+      if (id === undefined) return {};
+      const snapshots = parseSnapshotIds(request.snapshotIds);
+      const needed = [groupSnapshotLock(id), ...snapshots.map((snapshot) => snapshotLock(snapshot))];
+      await locks.run("deletion", needed, () => groups.delete(id, snapshots));
+      return {};
+    },
+
+    getVolumeGroupSnapshot: async (request) => {
+      const id = parseGroupId(request.groupSnapshotId);
+      if (id === undefined) {
+        throw new StorageError(
+          "NotFound",
+          `group_snapshot_id ${quote(request.groupSnapshotId)}: not an id of this driver`,
+        );
+      }
+      const snapshots = parseSnapshotIds(request.snapshotIds);
+      return { groupSnapshot: groupSnapshotMessage(await groups.get(id, snapshots)) };
+    },
+  };
+}
+
+/** Parses the volumes of a request. @throws {StorageError} `InvalidArgument`, or `NotFound` for an id of another driver */
+function requireSources(volumeIds: readonly string[]): VolumeId[] {
+  if (volumeIds.length === 0) throw invalidArgument("source_volume_ids: missing");
+  if (volumeIds.length > MAX_VOLUMES) throw invalidArgument(`source_volume_ids: more than ${MAX_VOLUMES}`);
+  const sources = volumeIds.map(requireVolumeId);
+  if (new Set(sources).size < sources.length) throw invalidArgument("source_volume_ids: a volume is there twice");
+  return sources;
+}
+
+/** Parses the id of a group snapshot. @returns `undefined` for an id of another driver */
+function parseGroupId(value: string): GroupSnapshotId | undefined {
+  if (value === "") throw invalidArgument("group_snapshot_id: missing");
+  return parseGroupSnapshotId(value);
+}
+
+/** Parses the snapshots that a caller knows of a group. @throws {StorageError} `InvalidArgument` for those of another driver */
+function parseSnapshotIds(values: readonly string[]): SnapshotId[] {
+  return values.map((value) => {
+    const id = parseSnapshotId(value);
+    if (id === undefined) throw invalidArgument(`snapshot_ids: ${quote(value)} is not an id of this driver`);
+    return id;
+  });
+}
+
+function groupSnapshotMessage(
+  { id, snapshots }: StoredGroupSnapshot,
+): MessageInitShape<typeof VolumeGroupSnapshotSchema> {
+  return {
+    groupSnapshotId: id,
+    snapshots: snapshots.map(snapshotMessage),
+    creationTime: timestampFromMs(Math.min(...snapshots.map(({ createdAt }) => createdAt)) * 1000),
+    readyToUse: snapshots.every(({ ready }) => ready),
+  };
+}

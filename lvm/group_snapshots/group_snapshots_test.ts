@@ -1,0 +1,218 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { guardsOf, setResumed, write } from "../../tests/fake/suspension.ts";
+import { nextTurn } from "../clock.ts";
+import { StorageError } from "../error.ts";
+import type { Command, Output } from "../exec.ts";
+import { groupSnapshotIdOf, type VolumeId, volumeIdOf } from "../ids.ts";
+import { type Machine, openMachine } from "../machine.ts";
+import { ANY_GROUP } from "../model/groups.ts";
+import { LINEAR } from "../model/layout.ts";
+import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
+import type { VolumeRequest } from "../inventory/volume.ts";
+
+const MiB = 1n << 20n;
+const ID = groupSnapshotIdOf("group");
+
+function request(name: string, options: Partial<VolumeRequest> = {}): VolumeRequest {
+  return {
+    id: volumeIdOf(name),
+    range: { required: 32n * MiB },
+    groups: ANY_GROUP,
+    preference: "mostFree",
+    format: { state: "raw" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "none",
+    layout: LINEAR,
+    limits: {},
+    ...options,
+  };
+}
+
+/** Returns a machine with two thick volumes and a thin one, in two groups. */
+async function machineWithVolumes(): Promise<
+  { fake: FakeMachine; machine: Machine; sources: VolumeId[]; lvs: FakeLv[] }
+> {
+  const fake = new FakeMachine();
+  fake.addGroup("a", 1024n * MiB);
+  fake.addGroup("b", 1024n * MiB);
+  const machine = open(fake);
+  const only = (group: string) => ({ matches: (name: string) => name === group, toString: () => group });
+  const thin = { poolSize: DEFAULT_POOL_SIZE };
+  await machine.volumes.create(request("one", { groups: only("a") }));
+  await machine.volumes.create(request("two", { groups: only("b"), thin }));
+  await machine.volumes.create(request("three", { groups: only("b") }));
+  const sources = ["one", "two", "three"].map(volumeIdOf);
+  const lvs = sources.map((id) => fake.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${id}`))!.lv);
+  return { fake, machine, sources, lvs };
+}
+
+function open(exec: FakeMachine): Machine {
+  return openMachine({ exec, driver: "d", groups: ANY_GROUP, mountRoots: ["/pods"], scratch: "/tmp" });
+}
+
+const create = (machine: Machine, sources: readonly VolumeId[]) =>
+  machine.groupSnapshots.create({ id: ID, sources, cowSize: { bytes: 8n * MiB } });
+
+/** Returns the LVs of snapshots that are not deleted. */
+const snapshotLvs = (fake: FakeMachine) =>
+  fake.allLvs().map(({ lv }) => lv).filter(({ tags }) => [...tags].some((tag) => tag.startsWith("denolith.snapshot=")));
+
+/** Runs before each command, once it is what a test waits for. */
+function onCommand(
+  fake: FakeMachine,
+  pattern: RegExp,
+  action: () => Output | undefined | Promise<Output | undefined>,
+): void {
+  fake.fault = async ({ program, args }: Command) => {
+    if (!pattern.test([program, ...args].join(" "))) return undefined;
+    fake.fault = undefined;
+    return await action();
+  };
+}
+
+Deno.test("a group snapshot has of writes that follow each other in its volumes no later one without the earlier", async () => {
+  for (let start = 0; start < 12; start++) {
+    const { fake, machine, sources, lvs } = await machineWithVolumes();
+    let isEnding = false;
+    let commands = 0;
+    fake.fault = async () => {
+      // the writer gets on between any two commands
+      commands++;
+      await nextTurn();
+      return undefined;
+    };
+    const writer = (async () => {
+      for (let count = 0; !isEnding; count++) {
+        for (const lv of lvs) {
+          await write(lv, `${count}`);
+          if (count % 3 === start % 3) await nextTurn();
+        }
+        await nextTurn();
+      }
+    })();
+    const { snapshots } = await create(machine, sources);
+    isEnding = true;
+    await writer;
+    assert(commands > 10);
+    const sets = snapshots.map(({ source }) => sources.indexOf(source)).map((index, at) => {
+      const tag = `denolith.snapshot=${snapshots[at]!.id}`;
+      return { index, data: fake.allLvs().find(({ lv }) => lv.tags.has(tag))!.lv.content.data };
+    }).toSorted((x, y) => x.index - y.index).map(({ data }) => data.size);
+    const [first, second, third] = sets as [number, number, number];
+    assert(first >= second && second >= third && first - third <= 1, `${sets}`);
+    assertEquals(lvs.map(({ suspended }) => suspended), [false, false, false]);
+    assertEquals(guardsOf(fake).length, 0);
+    await machine.background.stop();
+  }
+});
+
+Deno.test("a group snapshot that was not taken in time leaves no volume suspended, and nothing of it", async () => {
+  const { fake, machine, sources, lvs } = await machineWithVolumes();
+  // the process that resumes devices does it, and the driver's command then comes too late
+  onCommand(fake, /^lvm lvcreate .*a\//, async () => {
+    assertEquals(lvs.map(({ suspended }) => suspended), [true, false, true]);
+    guardsOf(fake)[0]!.expire();
+    await nextTurn();
+    assertEquals(lvs.map(({ suspended }) => suspended), [false, false, false]);
+    return { code: 5, stdout: "", stderr: "  Cannot process" };
+  });
+  await assertRejects(() => create(machine, sources), StorageError, "Cannot process");
+  assertEquals(snapshotLvs(fake), []);
+  await machine.background.stop();
+});
+
+Deno.test("a group snapshot is given up when another program resumes a volume", async () => {
+  const { fake, machine, sources, lvs } = await machineWithVolumes();
+  onCommand(fake, /^dmsetup message .* create_snap/, () => {
+    setResumed(lvs[2]!);
+    return undefined;
+  });
+  const error = await assertRejects(() => create(machine, sources), StorageError, "another program has resumed it");
+  assertEquals(error.kind, "Busy");
+  assertEquals(lvs.map(({ suspended }) => suspended), [false, false, false]);
+  assertEquals(snapshotLvs(fake), []);
+  assertEquals((await create(machine, sources)).snapshots.length, 3);
+  await machine.background.stop();
+});
+
+Deno.test("a volume is not suspended when find(1), which resumes it, cannot be started", async () => {
+  const { fake, machine, sources } = await machineWithVolumes();
+  fake.host.missing.add("find");
+  let suspended = 0;
+  const exec = fake.run.bind(fake);
+  fake.run = (command) => {
+    if (command.args[0] === "suspend") suspended++;
+    return exec(command);
+  };
+  await assertRejects(() => create(machine, sources), StorageError, "find: not found");
+  assertEquals(suspended, 0);
+  assertEquals(snapshotLvs(fake), []);
+  await machine.background.stop();
+});
+
+Deno.test("a volume is not suspended that is swap space, or on which there is another device", async () => {
+  const { fake, machine, sources, lvs } = await machineWithVolumes();
+  fake.host.swapLvs.add(lvs[0]!);
+  await assertRejects(() => create(machine, sources), StorageError, "it is swap space of this machine");
+  fake.host.swapLvs.clear();
+  fake.host.holders.set(lvs[2]!, "/dev/mapper/crypt");
+  await assertRejects(() => create(machine, sources), StorageError, "/dev/mapper/crypt is on it");
+  assertEquals(snapshotLvs(fake), []);
+  await machine.background.stop();
+});
+
+// the dead drivers leave the timers of their deadlines
+const DEAD_DRIVERS = { sanitizeOps: false, sanitizeResources: false };
+
+Deno.test("a group snapshot is complete or removed, whenever the driver dies", DEAD_DRIVERS, async () => {
+  for (let last = 1;; last++) {
+    const { fake, machine, sources, lvs } = await machineWithVolumes();
+    let commands = 0;
+    const died = Promise.withResolvers<void>();
+    const exec = fake.run.bind(fake);
+    fake.run = (command) => {
+      if (command.program === "find") return exec(command); // it outlives the driver
+      if (++commands === last) died.resolve();
+      return commands >= last ? new Promise(() => {}) : exec(command); // a dead driver starts nothing
+    };
+    const outcome = await Promise.race([create(machine, sources), died.promise.then(() => "died" as const)]);
+    fake.run = exec;
+    for (const guard of guardsOf(fake)) guard.expire();
+    await nextTurn();
+    assertEquals(lvs.map(({ suspended }) => suspended), [false, false, false], `killed before command ${last}`);
+    const next = open(fake);
+    next.background.start();
+    await next.background.idle();
+    const left = snapshotLvs(fake).length;
+    assert(left === 0 || left === 3, `killed before command ${last}: ${left} snapshots`);
+    assertEquals((await create(next, sources)).snapshots.length, 3);
+    assertEquals(snapshotLvs(fake).length, 3);
+    await next.groupSnapshots.delete(ID, []);
+    await next.background.idle();
+    assertEquals(snapshotLvs(fake), []);
+    await next.background.stop();
+    if (outcome !== "died") break;
+    assert(last < 60);
+  }
+});
+
+Deno.test("no other change of a volume group comes between the snapshots of a group", async () => {
+  const { fake, machine, sources } = await machineWithVolumes();
+  const ended: string[] = [];
+  let other: Promise<unknown> = Promise.resolve();
+  onCommand(fake, /^dmsetup suspend a-/, () => {
+    other = machine.volumes.expand(volumeIdOf("three"), { required: 64n * MiB }).then(
+      () => ended.push("extended"),
+      () => {
+        ended.push("refused");
+      },
+    );
+    return undefined;
+  });
+  await create(machine, sources).then(() => ended.push("created"), () => ended.push("failed"));
+  await other;
+  assert(ended.length === 2);
+  await machine.background.stop();
+});

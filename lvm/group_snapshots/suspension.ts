@@ -1,0 +1,160 @@
+/**
+ * Suspends devices for a moment, so that nothing is written to any of them meanwhile.
+ *
+ * A suspended device holds back everybody who writes to it. So before the first device is suspended, a process is started
+ * that resumes all of them at the end of the time, whatever has become of the driver: find(1), which waits and then runs
+ * dmsetup(8). It is ended when the driver has resumed the devices itself.
+ *
+ * @module
+ */
+
+import { type Clock, nextTurn, systemClock, withinDeadline } from "../clock.ts";
+import { lateCompletion, StorageError } from "../error.ts";
+import { type Command, type Exec, runOk } from "../exec.ts";
+import { readMappedDevices } from "../host/device_mapper.ts";
+
+/** The time that devices are suspended at most, in seconds. */
+export const SUSPENSION_SECONDS = 10;
+
+/** The time after which the process that resumes devices is ended, in milliseconds: it ends by itself before. */
+const GUARD_MS = 120_000;
+
+/** The devices that are suspended. */
+export interface SuspendedDevices {
+  /** Resumes a device, which is not needed any more. */
+  resume(name: string): Promise<void>;
+  /** Notes that something else has resumed a device. */
+  forget(name: string): void;
+  /**
+   * Makes sure that all devices that were not resumed are still suspended.
+   *
+   * @throws {StorageError} `Busy`.
+   */
+  requireSuspended(): Promise<void>;
+}
+
+/**
+ * Runs a body while devices are suspended, and their filesystems frozen. However it ends, they are resumed.
+ *
+ * @param names the devices, by their names for dmsetup(8)
+ * @throws {StorageError} `StillRunning` when the time is over, whose completion settles when the body has ended; `CommandFailed`
+ * when a device cannot be suspended, or resumed; besides what the body throws
+ */
+export async function whileSuspended<T>(
+  exec: Exec,
+  names: readonly string[],
+  body: (devices: SuspendedDevices) => Promise<T>,
+  clock: Clock = systemClock,
+): Promise<T> {
+  const end = clock.now() + SUSPENSION_SECONDS * 1000;
+  const guard = await startGuard(exec, names);
+  const suspension = new Suspension(exec, clock, end);
+  const work = (async () => {
+    for (const name of names) await suspension.suspend(name);
+    return { value: await body(suspension) };
+  })();
+  try {
+    const done = await withinDeadline(work, end - clock.now(), { clock });
+    if (done === undefined || clock.now() >= end) throw overdueError(work);
+    return done.value;
+  } finally {
+    await suspension.resumeAll();
+    guard.abort();
+    work.catch(() => {}); // after the end of the time, nobody else waits for it
+  }
+}
+
+/** Starts the process that resumes the devices when the time is over. @returns what ends it */
+async function startGuard(exec: Exec, names: readonly string[]): Promise<AbortController> {
+  const controller = new AbortController();
+  const guard = exec.run(guardCommand(names, controller.signal)).then(
+    ({ code }) => new StorageError("CommandFailed", `suspending devices: find, which resumes them, ended: ${code}`),
+    (error) => error,
+  );
+  const error = await Promise.race([guard, nextTurn()]);
+  if (error !== undefined) throw error;
+  return controller;
+}
+
+/** Returns the command that waits, and then resumes each of the devices, in the order in which they were suspended. */
+function guardCommand(names: readonly string[], signal: AbortSignal): Command {
+  const execute = (...command: readonly string[]) => ["-exec", ...command, ";"];
+  const resume = names.flatMap((name) => [",", ...execute("dmsetup", ...resumeArguments(name))]);
+  const args = ["/", "-maxdepth", "0", ...execute("sleep", `${SUSPENSION_SECONDS}`), ...resume];
+  return { program: "find", args, mutates: false, deadlineMs: GUARD_MS, signal };
+}
+
+/** Returns arguments of dmsetup. The driver waits for no udev, which may be in another namespace. */
+function resumeArguments(name: string): string[] {
+  return ["resume", "--noudevsync", name];
+}
+
+/** Devices that are being suspended and resumed. */
+class Suspension implements SuspendedDevices {
+  readonly #exec: Exec;
+  readonly #clock: Clock;
+  readonly #end: number;
+  readonly #suspended = new Set<string>();
+  #isOver = false;
+
+  constructor(exec: Exec, clock: Clock, end: number) {
+    this.#exec = exec;
+    this.#clock = clock;
+    this.#end = end;
+  }
+
+  /** Suspends a device, after all that was written to it before is on it. */
+  async suspend(name: string): Promise<void> {
+    this.#requireTime();
+    const deadlineMs = Math.max(1, this.#end - this.#clock.now());
+    this.#suspended.add(name);
+    try {
+      await runOk(this.#exec, { program: "dmsetup", args: ["suspend", name], mutates: true, deadlineMs });
+    } catch (error) {
+      // it may suspend the device after that was resumed
+      void lateCompletion(error)?.catch(() => {}).then(() => this.resume(name)).catch(() => {});
+      throw error;
+    }
+    if (this.#isOver) await this.resume(name);
+    this.#requireTime();
+  }
+
+  async resume(name: string): Promise<void> {
+    await runOk(this.#exec, { program: "dmsetup", args: resumeArguments(name), mutates: true });
+    this.#suspended.delete(name);
+  }
+
+  forget(name: string): void {
+    this.#suspended.delete(name);
+  }
+
+  async requireSuspended(): Promise<void> {
+    this.#requireTime();
+    const devices = await readMappedDevices(this.#exec);
+    const resumed = [...this.#suspended].find((name) =>
+      !devices.some((device) => device.name === name && device.suspended)
+    );
+    if (resumed === undefined) return;
+    throw new StorageError("Busy", `suspending ${resumed}: another program has resumed it; try again`);
+  }
+
+  /** Resumes all devices that may be suspended. @throws {StorageError} the first error, after all were tried */
+  async resumeAll(): Promise<void> {
+    this.#isOver = true;
+    const results = await Promise.allSettled([...this.#suspended].map((name) => this.resume(name)));
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+  }
+
+  #requireTime(): void {
+    if (this.#isOver) throw new StorageError("Busy", "suspending devices: the time is over");
+  }
+}
+
+function overdueError(completion: Promise<unknown>): StorageError {
+  return new StorageError(
+    "StillRunning",
+    `suspending devices: not done within ${SUSPENSION_SECONDS} s, so they were resumed; try again later`,
+    { completion },
+  );
+}

@@ -1,0 +1,98 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { nextTurn } from "../clock.ts";
+import { StorageError } from "../error.ts";
+import type { Command, Exec, Output } from "../exec.ts";
+import { SUSPENSION_SECONDS, whileSuspended } from "./suspension.ts";
+
+const OK: Output = { code: 0, stdout: "", stderr: "" };
+
+/** Runs commands that all succeed, and records those of dmsetup. find(1) runs until it is ended. */
+class RecordingExec implements Exec {
+  readonly commands: string[] = [];
+  isGuarded = false;
+  /** Replaces the output of a command. */
+  answer: (command: string) => Promise<Output> | undefined = () => undefined;
+
+  run({ program, args, signal }: Command): Promise<Output> {
+    if (program === "find") {
+      this.isGuarded = true;
+      return new Promise((resolve) =>
+        signal!.addEventListener("abort", () => {
+          this.isGuarded = false;
+          resolve(OK);
+        })
+      );
+    }
+    const command = [program, ...args].join(" ");
+    this.commands.push(command);
+    return this.answer(command) ?? Promise.resolve(OK);
+  }
+
+  idle(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+Deno.test("devices are suspended one after the other, and resumed when the body fails", async () => {
+  const exec = new RecordingExec();
+  const failed = whileSuspended(exec, ["a", "b"], () => {
+    assertEquals(exec.isGuarded, true);
+    return Promise.reject(new StorageError("NoSpace", "full"));
+  });
+  await assertRejects(() => failed, StorageError, "full");
+  const resumed = ["dmsetup resume --noudevsync a", "dmsetup resume --noudevsync b"];
+  assertEquals(exec.commands, ["dmsetup suspend a", "dmsetup suspend b", ...resumed]);
+  assertEquals(exec.isGuarded, false);
+});
+
+Deno.test("devices that something else has resumed are left alone", async () => {
+  const exec = new RecordingExec();
+  await whileSuspended(exec, ["a"], (devices) => Promise.resolve(devices.forget("a")));
+  assertEquals(exec.commands, ["dmsetup suspend a"]);
+});
+
+Deno.test("all devices are resumed when the body takes too long, and its end is awaited by others", async () => {
+  const exec = new RecordingExec();
+  const clock = new FakeClock();
+  const body = Promise.withResolvers<void>();
+  const overdue = whileSuspended(exec, ["a", "b"], () => body.promise, clock);
+  const rejected = assertRejects(() => overdue, StorageError, "not done within 10 s");
+  for (let turn = 0; turn < 10; turn++) await nextTurn();
+  clock.advance(SUSPENSION_SECONDS * 1000);
+  const error = await rejected;
+  assertEquals(error.kind, "StillRunning");
+  assertEquals(exec.commands.slice(2), ["dmsetup resume --noudevsync a", "dmsetup resume --noudevsync b"]);
+  let isSettled = false;
+  void error.completion!.then(() => isSettled = true);
+  await nextTurn();
+  assertEquals(isSettled, false);
+  body.resolve();
+  await error.completion;
+});
+
+Deno.test("a device is resumed again that was suspended late, and no other is suspended after that", async () => {
+  const exec = new RecordingExec();
+  const clock = new FakeClock();
+  const late = Promise.withResolvers<Output>();
+  exec.answer = (command) => command === "dmsetup suspend b" ? late.promise : undefined;
+  const overdue = whileSuspended(exec, ["a", "b", "c"], () => Promise.resolve(), clock);
+  const rejected = assertRejects(() => overdue, StorageError, "not done within 10 s");
+  for (let turn = 0; turn < 10; turn++) await nextTurn();
+  clock.advance(SUSPENSION_SECONDS * 1000);
+  await rejected;
+  late.resolve(OK);
+  for (let turn = 0; turn < 10; turn++) await nextTurn();
+  assertEquals(exec.commands.slice(2), [
+    "dmsetup resume --noudevsync a",
+    "dmsetup resume --noudevsync b",
+    "dmsetup resume --noudevsync b",
+  ]);
+});
+
+Deno.test("the process that resumes devices goes on when the driver cannot resume them", async () => {
+  const exec = new RecordingExec();
+  exec.answer = (command) => command.startsWith("dmsetup resume") ? Promise.resolve({ ...OK, code: 1 }) : undefined;
+  await assertRejects(() => whileSuspended(exec, ["a"], () => Promise.resolve()), StorageError, "dmsetup resume");
+  assertEquals(exec.isGuarded, true);
+});
