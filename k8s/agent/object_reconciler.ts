@@ -65,6 +65,8 @@ export interface ObjectReconcilerOptions<T extends AgentManaged<S>, S extends Ag
   readonly reconcileObject: (object: T) => Promise<void>;
   /** Returns the status, by a report, of an object whose status has an LV's UUID; `undefined` to leave it as it is. */
   readonly observe: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
+  /** Records events for what changed in the status, once it is written. */
+  readonly recordChanges: (before: T, status: S) => void;
   /** Removes the LV of an object, if it has one. */
   readonly remove: (object: T) => Promise<void>;
   /** Reports whether nothing prevents the removal of an object's LV, by a report. */
@@ -238,7 +240,9 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   async writeStatus(object: T, status: S): Promise<void> {
     if (isSameStatus(object.status, status)) return;
     this.#recordError(object, status);
-    await this.#waitUntilCached(await this.patchStatus(object, status));
+    const patched = await this.patchStatus(object, status);
+    this.#options.recordChanges(object, status);
+    await this.#waitUntilCached(patched);
   }
 
   /**
@@ -250,6 +254,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const patched = await this.#patchStatus(object, status, 1);
     if (patched !== undefined) {
       this.#recordError(object, status);
+      this.#options.recordChanges(object, status);
       return await this.#waitUntilCached(patched);
     }
     const { name, resourceVersion } = object.metadata;

@@ -9,7 +9,7 @@ import { type Locks, snapshotCreationLocks, snapshotLock } from "../../lvm/locks
 import type { FreshReport } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes } from "../../lvm/size.ts";
-import { cowState, type LocatedSnapshot, type SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
+import type { SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { requireSource, type SnapshotRequest, type Snapshots } from "../../lvm/snapshots/snapshots.ts";
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
@@ -18,6 +18,9 @@ import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from
 import { ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { snapshotRequestOf } from "../api/snapshot_mapping.ts";
 import { lostSnapshotStatus, takenStatus } from "./snapshot_status.ts";
+
+/** The problems of a snapshot's own COW space. */
+const COW_PROBLEMS = ["Overflowed", "SnapshotNearFull", "SnapshotCannotExtend"] as const;
 
 /** Options of {@linkcode SnapshotReconciler}. */
 export interface SnapshotReconcilerOptions extends ReconcilerOptions<LvmSnapshot> {
@@ -50,8 +53,9 @@ export class SnapshotReconciler {
       observe: (object, groups) => {
         const found = snapshotFinder.stateOf(groups, snapshotRequestOf(object));
         if (found.state === "lost") return lostSnapshotStatus(object, found.error);
-        return found.state === "present" ? this.#observedStatus(object, found.found) : undefined;
+        return found.state === "present" ? takenStatus(object, found.found) : undefined;
       },
+      recordChanges: (object, status) => this.#recordCowChange(object, status),
       remove: ({ metadata }) => {
         const id = metadata.name as SnapshotId; // the API server accepts no other name
         return locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
@@ -97,7 +101,7 @@ export class SnapshotReconciler {
       const locksToHold = snapshotCreationLocks(request.id, request.source);
       if (await locks.run("snapshot", locksToHold, remove)) return await this.#reconcileSnapshot(object);
     }
-    await this.#reconciler.writeStatus(object, this.#observedStatus(object, found.found));
+    await this.#reconciler.writeStatus(object, takenStatus(object, found.found));
   }
 
   /** Takes the snapshot. Where it is to be is saved before, its UUID after. */
@@ -139,17 +143,12 @@ export class SnapshotReconciler {
     if (object !== undefined) events.record(object, "Warning", "SnapshotCannotExtend", why);
   }
 
-  /**
-   * Returns the status of a snapshot that exists, and records an event when its COW space becomes too small or
-   * overflows.
-   */
-  #observedStatus(object: LvmSnapshot, found: LocatedSnapshot): LvmSnapshotStatus {
-    const status = takenStatus(object, found);
+  /** Records an event when the COW space of a snapshot becomes too small or overflows. */
+  #recordCowChange(object: LvmSnapshot, status: LvmSnapshotStatus): void {
     const [before, now] = [object.status, status].map((each) => each?.conditions?.find(isHealthyCondition));
-    if (cowState(found) !== "Ok" && now?.reason !== before?.reason) {
-      this.#options.events.record(object, "Warning", now!.reason, now!.message);
-    }
-    return status;
+    const problem = COW_PROBLEMS.find((reason) => reason === now?.reason);
+    if (problem === undefined || problem === before?.reason) return;
+    this.#options.events.record(object, "Warning", problem, now!.message);
   }
 }
 

@@ -81,6 +81,11 @@ export class VolumeReconciler {
         if (found.state === "present") return this.#observedStatus(object, found.volume);
         return found.state === "lost" ? lostStatus(object, found.error) : undefined;
       },
+      recordChanges: (object, status) => {
+        if (status.state !== "Ready") return;
+        this.#recordRedundancyChange(object, status);
+        this.#recordProblems(object, status);
+      },
       remove: async (object) => {
         const id = idOf(object);
         await volumes.requireUnmounted(id); // without the lock, which would delay the unmount
@@ -181,19 +186,13 @@ export class VolumeReconciler {
     }
   }
 
-  /**
-   * Returns the status of a volume that exists, and records events when its redundancy or its filesystem's state
-   * changes.
-   */
+  /** Returns the status of a volume that exists. */
   #observedStatus(object: LvmVolume, volume: Volume): LvmVolumeStatus {
     const { limiter, filesystems } = this.#options;
-    const status = readyStatus(object, volume, {
+    return readyStatus(object, volume, {
       limits: limiter.stateOf(volume.id),
       filesystem: filesystems.problemOf(volume.id),
     });
-    this.#recordRedundancyChange(object, status);
-    this.#recordProblems(object, status);
-    return status;
   }
 
   /** Records an event for each new problem of the volume alone, and one when the volume has no problem any more. */

@@ -7,7 +7,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { lvmNodes, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { events } from "../../k8s/api/objects.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
+import { interceptClient } from "../fake/intercepted_client.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { failure, FakeMachine } from "../fake/machine.ts";
@@ -123,6 +125,13 @@ Deno.test("a volume whose LV an administrator removed is Lost, is not created ag
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
+/** Returns the events of volumes, other than that of their creation, with their counts. */
+function eventLines(cluster: FakeCluster): string[] {
+  return cluster.api.objects(events)
+    .filter(({ reason, involvedObject }) => reason !== "Created" && involvedObject.kind === "LVMVolume")
+    .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
+}
+
 Deno.test("events report that a disk of a RAID volume is missing, and that it is back", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
@@ -136,13 +145,38 @@ Deno.test("events report that a disk of a RAID volume is missing, and that it is
     for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
     await cluster.objects.waitFor(id, (object) => redundant(object) === reason, { timeoutMs: 5_000 });
   }
-  const eventLines = () =>
-    cluster.api.objects(events).filter(({ reason, involvedObject }) =>
-      reason !== "Created" && involvedObject.kind === "LVMVolume"
-    )
-      .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
-  await waitUntil(() => eventLines().length >= 2);
-  assertEquals(eventLines(), ["Warning Degraded 1", "Normal Redundant 1"]);
+  await waitUntil(() => eventLines(cluster).length >= 2);
+  assertEquals(eventLines(cluster), ["Warning Degraded 1", "Normal Redundant 1"]);
+});
+
+Deno.test("a change whose status cannot be written has its event when it is written", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  machine.fault = () => void endSync(group);
+  let annotate: (() => Promise<unknown>) | undefined;
+  const wrap = (client: ApiClient) =>
+    interceptClient(client, async (sent, when) => {
+      if (sent !== "patch lvmvolumes" || when !== "before") return;
+      const first = annotate;
+      annotate = undefined;
+      await first?.();
+    });
+  await using cluster = await FakeCluster.start({ "node-1": machine }, { wrap });
+  const { id } = await cluster.volumes.create(request("pvc-1", { layout: { type: "raid1", mirrors: 1 } }), ANYWHERE);
+  group.missingPvs = 1;
+  const conflict = Promise.withResolvers<string[]>();
+  annotate = async () => {
+    await cluster.client.patch(lvmVolumes, { name: id }, { merge: { metadata: { annotations: { note: "x" } } } });
+    conflict.resolve(eventLines(cluster));
+  };
+  const isDegraded = (object: LvmVolume | undefined) =>
+    object?.status?.conditions?.some(({ reason }) => reason === "Degraded") === true;
+  await cluster.agent("node-1").node.refresh();
+  assertEquals(await conflict.promise, [], "nothing is recorded before it is written");
+  await cluster.agent("node-1").node.refresh();
+  await cluster.objects.waitFor(id, isDegraded, { timeoutMs: 5_000 });
+  await waitUntil(() => eventLines(cluster).length > 0);
+  assertEquals(eventLines(cluster), ["Warning Degraded 1"]);
 });
 
 Deno.test("events report that a filesystem became read-only, and that it accepts writes again", async () => {
