@@ -9,6 +9,7 @@ export type { ThinPoolOptions } from "./lvm/machine.ts";
 export { parseMountRoots } from "./csi/driver_options.ts";
 export { parseGroupList } from "./csi/group_list.ts";
 export { ERROR_KINDS, type ErrorKind, StorageError } from "./lvm/error.ts";
+export type { CommandStreams } from "./lvm/command_streams.ts";
 export { type Command, type Deadlines, type Exec, HostExec, type Output, type Program, PROGRAMS } from "./lvm/exec.ts";
 export type { GroupMatcher } from "./lvm/model/groups.ts";
 export type { PoolAutoextend } from "./lvm/pools/pool_autoextend.ts";

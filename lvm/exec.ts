@@ -12,6 +12,7 @@
 
 import { lateCompletion, StorageError, truncate } from "./error.ts";
 import { withinDeadline } from "./clock.ts";
+import { attempt, type CommandStreams, outputOf } from "./command_streams.ts";
 
 /** The programs that the driver may run. */
 export const PROGRAMS = [
@@ -52,7 +53,7 @@ export type Program = typeof PROGRAMS[number];
 export const PROGRAM_DIRECTORIES = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"] as const;
 
 /** A command. */
-export interface Command {
+export interface Command extends CommandStreams {
   /** The program. */
   readonly program: Program;
   /** The arguments, one element each. They are never joined and never passed to a shell. */
@@ -85,6 +86,7 @@ export interface Exec {
    *
    * @throws {StorageError} `Unavailable` when the program is missing, or when a reading command passed its deadline or
    * was aborted; `StillRunning` when a changing command passed its deadline
+   * @throws {unknown} what the input or the receiver of the output failed with, after the command has ended
    */
   run(command: Command): Promise<Output>;
   /** Resolves when no changing command is running. */
@@ -240,10 +242,17 @@ export class HostExec implements Exec {
 
   #run(command: Command): Promise<Output> {
     const child = this.#spawn(command);
-    const output = outputOf(command, child, this.#deadlines);
+    const output = this.#outputOf(command, child);
     if (command.mutates) this.#changing.add(output);
     const detach = () => void attempt(() => child.unref());
     return awaitOutput(command, { output, kill: () => attempt(() => child.kill("SIGKILL")), detach }, this.#deadlines);
+  }
+
+  async #outputOf(command: Command, child: Deno.ChildProcess): Promise<Output> {
+    const output = await outputOf(child, command, this.#deadlines.readMs);
+    if (output.stdout !== undefined) return output;
+    const reason = `exit ${output.code}, but a process that it started keeps its output open`;
+    throw new StorageError("CommandFailed", `${describeCommand(command)}: ${reason}`);
   }
 
   /** Waits for the changing commands that are running, and for those that start meanwhile. */
@@ -276,7 +285,7 @@ export class HostExec implements Exec {
           env: ENVIRONMENT,
           cwd: "/",
           detached: this.#ownSessions,
-          stdin: "null",
+          stdin: command.input === undefined ? "null" : "piped",
           stdout: "piped",
           stderr: "piped",
         }).spawn();
@@ -367,33 +376,4 @@ export function isTimeout(error: StorageError): boolean {
 /** Formats a command for messages. */
 export function describeCommand(command: Command): string {
   return [command.program, ...command.args].join(" ");
-}
-
-/** Does something to a process. Returns false when it, or a pipe of it, has just ended: Deno throws then. */
-function attempt(action: () => void): boolean {
-  try {
-    action();
-    return true;
-  } catch (error) {
-    if ([TypeError, Deno.errors.NotFound, Deno.errors.BadResource].some((type) => error instanceof type)) return false;
-    throw error;
-  }
-}
-
-/**
- * Waits for the end of a child process, and reads its output. `child.output()` of Deno leaves 130 KiB for each process until
- * V8 collects garbage, which it does late: it does not count that memory.
- *
- * @throws {StorageError} `CommandFailed` when the output does not end, after the process, in the time to read something: what
- * the process started may keep it open
- */
-async function outputOf(command: Command, child: Deno.ChildProcess, { readMs }: Deadlines): Promise<Output> {
-  const text = (stream: ReadableStream<Uint8Array<ArrayBuffer>>) => new Response(stream).text();
-  const texts = Promise.all([text(child.stdout), text(child.stderr)]);
-  texts.catch(() => {}); // thrown below, after the end of the process
-  const { code } = await child.status;
-  const [stdout, stderr] = await withinDeadline(texts, readMs) ?? [];
-  if (stdout !== undefined && stderr !== undefined) return { code, stdout, stderr };
-  const reason = `exit ${code}, but a process that it started keeps its output open`;
-  throw new StorageError("CommandFailed", `${describeCommand(command)}: ${reason}`);
 }

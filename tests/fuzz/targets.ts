@@ -11,6 +11,7 @@ import { TEXT_TARGETS } from "./text_targets.ts";
 import { OBJECT_TARGETS } from "./object_target.ts";
 import { RPC_TARGET } from "./rpc_target.ts";
 import { SOCKET_TARGET } from "./socket_target.ts";
+import { TRANSFER_TARGET } from "./transfer_target.ts";
 import type { Target } from "./target.ts";
 
 /** All targets, in the order in which they run. */
@@ -22,4 +23,5 @@ export const TARGETS: readonly Target[] = [
   ...OBJECT_TARGETS,
   RPC_TARGET,
   SOCKET_TARGET,
+  TRANSFER_TARGET,
 ];

@@ -1,0 +1,66 @@
+/**
+ * The blocks of a range: where there is data, and where there are zeros.
+ *
+ * @module
+ */
+
+import { type Bytes, MAX_DATA_BYTES } from "./protocol.ts";
+
+/** The length of the runs of zeros that are left out, in bytes, and a unit of them. */
+export const RUN_BYTES = 64 << 10;
+
+/** A run of a block: data, or zeros alone. */
+export interface Run {
+  /** Whether it has zeros alone. */
+  readonly isZero: boolean;
+  /** The offset of its first byte in the block. */
+  readonly offset: number;
+  /** Its length in bytes. */
+  readonly length: number;
+}
+
+/** Divides a block into runs of data and of zeros, each as long as possible. */
+export function runsOf(block: Uint8Array): Run[] {
+  const runs: { isZero: boolean; offset: number; length: number }[] = [];
+  for (let offset = 0; offset < block.length; offset += RUN_BYTES) {
+    const part = block.subarray(offset, offset + RUN_BYTES);
+    const isZero = isZeros(part);
+    const last = runs.at(-1);
+    if (last?.isZero === isZero) last.length += part.length;
+    else runs.push({ isZero, offset, length: part.length });
+  }
+  return runs;
+}
+
+/** Reports whether all bytes are zeros. */
+export function isZeros(bytes: Uint8Array): boolean {
+  const wordCount = bytes.byteOffset % 4 === 0 ? bytes.length >> 2 : 0;
+  const words = new Uint32Array(bytes.buffer, wordCount === 0 ? 0 : bytes.byteOffset, wordCount);
+  for (let index = 0; index < wordCount; index++) if (words[index] !== 0) return false;
+  for (let index = wordCount << 2; index < bytes.length; index++) if (bytes[index] !== 0) return false;
+  return true;
+}
+
+/** Collects bytes into blocks of the maximum length of a frame, in one buffer. */
+export class BlockBuffer {
+  readonly #block = new Uint8Array(MAX_DATA_BYTES);
+  #length = 0;
+
+  /** Adds bytes. @param receive called with each full block, which is overwritten afterwards */
+  async add(bytes: Uint8Array, receive: (block: Bytes) => Promise<void>): Promise<void> {
+    for (let at = 0; at < bytes.length;) {
+      const part = bytes.subarray(at, at + this.#block.length - this.#length);
+      this.#block.set(part, this.#length);
+      this.#length += part.length;
+      at += part.length;
+      if (this.#length === this.#block.length) await this.end(receive);
+    }
+  }
+
+  /** Gives what is left to a receiver. */
+  async end(receive: (block: Bytes) => Promise<void>): Promise<void> {
+    const block = this.#block.subarray(0, this.#length);
+    this.#length = 0;
+    if (block.length > 0) await receive(block);
+  }
+}

@@ -1,0 +1,238 @@
+/**
+ * The protocol by which one agent reads a range of a snapshot of another one, in a connection of its own.
+ *
+ * The reader sends one request: a length in four bytes, and JSON. The answer begins with a head in the same form, with the
+ * size of the snapshot, or with the reason of a refusal. Then come frames: data with its digest, the number of zeros that
+ * are left out, the end with the digest of the range, or a failure. Numbers are big-endian. Each part has a limit, so that
+ * the reader needs no more memory than for one frame, whatever it receives.
+ *
+ * @module
+ */
+
+import { ERROR_KINDS, type ErrorKind, quote, StorageError, truncate } from "../error.ts";
+import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+
+/** The version of the protocol. Another one is refused. */
+export const VERSION = 1;
+
+/** The maximum length of the JSON of a request, a head or a failure, in bytes. */
+export const MAX_JSON_BYTES = 4096;
+
+/** The maximum length of the data of a frame, in bytes. */
+export const MAX_DATA_BYTES = 4 << 20;
+
+/** The length of a digest, SHA-256, in bytes. */
+export const DIGEST_BYTES = 32;
+
+/** The maximum length of a header of a frame, in bytes. */
+export const HEADER_BYTES = 5;
+
+/** The unit of sizes, and of the data of a frame, in bytes: the smallest block of a device. */
+const UNIT = 512n;
+
+/** The unit of the offset and the length of a range, in bytes. */
+export const RANGE_UNIT: bigint = BigInt(MAX_DATA_BYTES);
+
+/** The maximum number of a byte offset: the size of the largest LV. */
+const MAX_BYTES = 1n << 63n;
+
+/** The maximum length of the message of a refusal or a failure, in characters. */
+const MAX_MESSAGE_LENGTH = 1_000;
+
+/** A range of a device, in bytes. */
+export interface Range {
+  /** The offset of its first byte. */
+  readonly offset: bigint;
+  /** Its length. */
+  readonly length: bigint;
+}
+
+/** What a reader requests. The range ends at the end of the snapshot if it reaches further. */
+export interface TransferRequest extends Range {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The node that requests it. */
+  readonly node: string;
+  /** The snapshot to read. */
+  readonly snapshot: SnapshotId;
+  /** The volume that is filled from it. */
+  readonly volume: VolumeId;
+}
+
+/** The answer to a request that is not refused. */
+export interface TransferHead {
+  /** The size of the snapshot, in bytes. */
+  readonly size: bigint;
+}
+
+/** The header of a frame. */
+export type FrameHeader =
+  /** Data: its digest follows, and then the data. */
+  | { readonly kind: "data"; readonly length: number }
+  /** Zeros, which are left out. */
+  | { readonly kind: "zeros"; readonly length: number }
+  /** The end: the digest of the range follows. */
+  | { readonly kind: "end" }
+  /** A failure of the sender: its JSON follows. */
+  | { readonly kind: "failure"; readonly length: number };
+
+const FRAME_TYPES = { data: 1, zeros: 2, end: 3, failure: 4 } as const satisfies Record<FrameHeader["kind"], number>;
+
+/** Encodes a request. */
+export function encodeRequest({ driver, node, snapshot, volume, offset, length }: TransferRequest): Bytes {
+  const range = { offset: `${offset}`, length: `${length}` };
+  return encodeJson({ version: VERSION, driver, node, snapshot, volume, ...range });
+}
+
+/**
+ * Decodes the JSON of a request.
+ *
+ * @throws {StorageError} `Unavailable`
+ */
+export function decodeRequest(bytes: Uint8Array): TransferRequest {
+  const { driver, node, snapshot, volume, offset, length, version } = decodeJson(bytes);
+  requireVersion(version);
+  const ids = {
+    snapshot: typeof snapshot === "string" ? parseSnapshotId(snapshot) : undefined,
+    volume: typeof volume === "string" ? parseVolumeId(volume) : undefined,
+  };
+  if (ids.snapshot === undefined || ids.volume === undefined) throw protocolError("a request without ids");
+  if (typeof driver !== "string" || typeof node !== "string") throw protocolError("a request of nobody");
+  const range = { offset: parseBytes(offset, RANGE_UNIT), length: parseBytes(length, RANGE_UNIT) };
+  if (range.length === 0n) throw protocolError("a request for nothing");
+  return { driver, node, snapshot: ids.snapshot, volume: ids.volume, ...range };
+}
+
+/** Encodes the head of an answer. */
+export function encodeHead({ size }: TransferHead): Bytes {
+  return encodeJson({ version: VERSION, size: `${size}` });
+}
+
+/** Encodes a refusal, in place of a head. */
+export function encodeRefusal(error: StorageError): Bytes {
+  return encodeJson({ version: VERSION, error: failureOf(error) });
+}
+
+/**
+ * Decodes the JSON of a head or a refusal.
+ *
+ * @throws {StorageError} the reason of a refusal; `Unavailable` for what is neither
+ */
+export function decodeHead(bytes: Uint8Array): TransferHead {
+  const { version, size, error } = decodeJson(bytes);
+  requireVersion(version);
+  if (error !== undefined) throw parseFailure(error);
+  const head = { size: parseBytes(size, UNIT) };
+  if (head.size === 0n) throw protocolError("a snapshot without a size");
+  return head;
+}
+
+/** Encodes a failure of the sender, with its header. */
+export function encodeFailure(error: StorageError): Bytes {
+  const json = new TextEncoder().encode(JSON.stringify(failureOf(error)));
+  const header = encodeHeader({ kind: "failure", length: json.length });
+  return concatenate(header, json);
+}
+
+/** Decodes the JSON of a failure. */
+export function decodeFailure(bytes: Uint8Array): StorageError {
+  try {
+    return parseFailure(decodeJson(bytes));
+  } catch (error) {
+    return error as StorageError;
+  }
+}
+
+/** Encodes the header of a frame. */
+export function encodeHeader(header: FrameHeader): Bytes {
+  const bytes = new Uint8Array(HEADER_BYTES);
+  bytes[0] = FRAME_TYPES[header.kind];
+  new DataView(bytes.buffer).setUint32(1, header.kind === "end" ? 0 : header.length);
+  return bytes;
+}
+
+/**
+ * Decodes the header of a frame.
+ *
+ * @throws {StorageError} `Unavailable` for an unknown one, or one with a length that it must not have
+ */
+export function decodeHeader(bytes: Uint8Array): FrameHeader {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
+  const [type, length] = [view.getUint8(0), view.getUint32(1)];
+  const isBlocks = length > 0 && length % Number(UNIT) === 0;
+  if (type === FRAME_TYPES.data && isBlocks && length <= MAX_DATA_BYTES) return { kind: "data", length };
+  if (type === FRAME_TYPES.zeros && isBlocks) return { kind: "zeros", length };
+  if (type === FRAME_TYPES.end && length === 0) return { kind: "end" };
+  if (type === FRAME_TYPES.failure && length > 0 && length <= MAX_JSON_BYTES) return { kind: "failure", length };
+  throw protocolError(`a frame of type ${type} and length ${length}`);
+}
+
+/** Decodes the length of the JSON that follows. @throws {StorageError} `Unavailable` for none, or too much */
+export function decodeLength(bytes: Uint8Array): number {
+  const length = new DataView(bytes.buffer, bytes.byteOffset, 4).getUint32(0);
+  if (length > 0 && length <= MAX_JSON_BYTES) return length;
+  throw protocolError(`a message of ${length} bytes`);
+}
+
+/** Returns the error for what breaks the protocol: another version may, until both agents are updated. @param what what was received */
+export function protocolError(what: string): StorageError {
+  return new StorageError("Unavailable", `reading from another agent: ${what}`);
+}
+
+/** Bytes that may be written to a stream. */
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Joins parts. */
+export function concatenate(...parts: readonly Uint8Array[]): Bytes {
+  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+function encodeJson(value: unknown): Bytes {
+  const json = new TextEncoder().encode(JSON.stringify(value));
+  const length = new Uint8Array(4);
+  new DataView(length.buffer).setUint32(0, json.length);
+  return concatenate(length, json);
+}
+
+function decodeJson(bytes: Uint8Array): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch {
+    throw protocolError("a message that is no JSON");
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  throw protocolError("a message that is no object");
+}
+
+function requireVersion(version: unknown): void {
+  if (version === VERSION) return;
+  const other = quote(JSON.stringify(version) ?? "nothing");
+  throw protocolError(`version ${other} of the protocol, and this agent has version ${VERSION}`);
+}
+
+function parseBytes(value: unknown, unit: bigint): bigint {
+  if (typeof value === "string" && /^(?:0|[1-9]\d{0,18})$/.test(value)) {
+    const bytes = BigInt(value);
+    if (bytes < MAX_BYTES && bytes % unit === 0n) return bytes;
+  }
+  throw protocolError("a number that is no number of blocks");
+}
+
+function failureOf({ kind, message }: StorageError): { code: ErrorKind; message: string } {
+  return { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
+}
+
+/** Returns the error of a failure. One of a kind that only a newer agent knows may pass by itself. */
+function parseFailure(value: unknown): StorageError {
+  const { code, message } = typeof value === "object" && value !== null ? value as Record<string, unknown> : {};
+  if (typeof message !== "string") throw protocolError("a failure without a message");
+  const kind = ERROR_KINDS.find((known) => known === code) ?? "CommandFailed";
+  return new StorageError(kind, truncate(message, MAX_MESSAGE_LENGTH));
+}
