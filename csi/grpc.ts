@@ -1,5 +1,5 @@
 /**
- * gRPC over HTTP/2 for unary calls, by the HTTP server of Deno (gRPC's PROTOCOL-HTTP2.md).
+ * gRPC over HTTP/2 for calls with one request, by the HTTP server of Deno (gRPC's PROTOCOL-HTTP2.md).
  *
  * `node:http2` of Deno 2.9.3, on which grpc-js is built, never frees a connection, and kubelet opens one for every call
  * (docs/adr/0022-grpc-server.md). Later versions of Deno have no other server that can send trailers.
@@ -27,8 +27,14 @@ export interface Listener {
 /** A call that can be made: takes the bytes of the request, and returns those of the response. */
 export type BoundMethod = (request: Uint8Array) => Promise<BoundAnswer>;
 
-/** The answer to a call: a message, or the status of its failure. */
-export type BoundAnswer = { readonly message: Uint8Array<ArrayBuffer> } | { readonly failure: Status };
+/**
+ * The answer to a call: a message, a stream of messages, or the status of its failure. The next message of a stream is
+ * asked for when there is room for it. A stream may fail after some messages; it is ended when the client has gone.
+ */
+export type BoundAnswer =
+  | { readonly message: Uint8Array<ArrayBuffer> }
+  | { readonly messages: AsyncIterator<Uint8Array<ArrayBuffer>, void> }
+  | { readonly failure: Status };
 
 const log = getLogger(["denolith", "csi"]);
 
@@ -77,7 +83,8 @@ function grpcHandler(methods: ReadonlyMap<string, BoundMethod>): (request: Reque
       return new Response(null, { status: 415 });
     }
     const answer = await call(methods, new URL(request.url).pathname, request.body ?? []);
-    return "failure" in answer ? failed(answer.failure) : succeeded(request, answer.message);
+    if ("failure" in answer) return failed(answer.failure);
+    return "messages" in answer ? streamed(request, answer.messages) : succeeded(request, answer.message);
   };
 }
 
@@ -100,14 +107,16 @@ export const listenByNode: Listen = async (path, methods) => {
   server.on("stream", async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
     stream.on("error", () => {});
     const answer = await call(methods, String(headers[":path"]), stream);
-    if (stream.destroyed) return;
+    if (stream.destroyed) return "messages" in answer ? void await answer.messages.return?.() : undefined;
     if ("failure" in answer) {
       return stream.respond({ ":status": 200, ...failureHeaders(answer.failure) }, { endStream: true });
     }
     stream.respond({ ":status": 200, ...HEADERS }, { waitForTrailers: true });
-    stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
-    stream.write(prefixOf(answer.message));
-    stream.end(answer.message);
+    let trailers: Record<string, string> = STATUS_OK;
+    stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+    if ("messages" in answer) trailers = await writeAll(stream, answer.messages);
+    else stream.write(framed(answer.message));
+    stream.end();
   });
   const listener = Deno.listen({ transport: "unix", path });
   const end = new AbortController();
@@ -137,6 +146,25 @@ export const listenByNode: Listen = async (path, methods) => {
   };
   return { shutdown, abort };
 };
+
+/** Writes the messages of a stream, each when the client takes it. @returns the trailers */
+async function writeAll(
+  stream: ServerHttp2Stream,
+  messages: AsyncIterator<Uint8Array<ArrayBuffer>, void>,
+): Promise<Record<string, string>> {
+  const gone = new Promise<"gone">((resolve) => stream.once("close", () => resolve("gone")));
+  try {
+    for await (const message of { [Symbol.asyncIterator]: () => messages }) {
+      if (stream.destroyed) break;
+      if (stream.write(framed(message))) continue;
+      const drained = new Promise<void>((resolve) => stream.once("drain", resolve));
+      if (await Promise.race([drained, gone]) === "gone") break;
+    }
+    return STATUS_OK;
+  } catch (error) {
+    return statusTrailers(statusOf(error));
+  }
+}
 
 /** Returns a connection as a stream of Node.js. (`Duplex.fromWeb()` of this Deno throws when a connection breaks.) */
 async function streamOf(connection: Deno.Conn): Promise<Duplex> {
@@ -211,16 +239,25 @@ function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
   return bytes;
 }
 
-/** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */
-function failureHeaders({ code, details }: Status): Record<string, string> {
-  return { ...HEADERS, "grpc-status": String(code), "grpc-message": encodeURI(details) };
+/** The trailers of a call that succeeded. */
+const STATUS_OK = { "grpc-status": "0" } as const;
+
+/** Returns the trailers of a call that failed. */
+function statusTrailers({ code, details }: Status): Record<string, string> {
+  return { "grpc-status": String(code), "grpc-message": encodeURI(details) };
 }
 
-/** Returns what precedes a message. */
-function prefixOf(message: Uint8Array): Uint8Array<ArrayBuffer> {
-  const prefix = new Uint8Array(PREFIX_BYTES);
-  new DataView(prefix.buffer).setUint32(1, message.length);
-  return prefix;
+/** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */
+function failureHeaders(failure: Status): Record<string, string> {
+  return { ...HEADERS, ...statusTrailers(failure) };
+}
+
+/** Returns a message as it is sent, after what precedes it. */
+function framed(message: Uint8Array): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(PREFIX_BYTES + message.length);
+  new DataView(bytes.buffer).setUint32(1, message.length);
+  bytes.set(message, PREFIX_BYTES);
+  return bytes;
 }
 
 function failed(failure: Status): Response {
@@ -232,13 +269,31 @@ function succeeded(request: Request, message: Uint8Array<ArrayBuffer>): Response
   // a stream: Deno sends no trailers after a body that it has whole
   const body = new ReadableStream({
     start: (controller) => {
-      controller.enqueue(prefixOf(message));
-      if (message.length > 0) controller.enqueue(message);
+      controller.enqueue(framed(message));
       controller.close();
     },
   });
   const response = new Response(body, { headers: HEADERS });
-  setTrailers(request, response, [["grpc-status", "0"]]);
+  setTrailers(request, response, STATUS_OK);
+  return response;
+}
+
+/** Returns the answer of a call with a stream of messages, of which each is made when the client takes it. */
+function streamed(request: Request, messages: AsyncIterator<Uint8Array<ArrayBuffer>, void>): Response {
+  const body = new ReadableStream({
+    pull: async (controller) => {
+      try {
+        const next = await messages.next();
+        if (!next.done) return controller.enqueue(framed(next.value));
+        setTrailers(request, response, STATUS_OK);
+      } catch (error) {
+        setTrailers(request, response, statusTrailers(statusOf(error)));
+      }
+      controller.close();
+    },
+    cancel: async () => void await messages.return?.(),
+  }, { highWaterMark: 1 });
+  const response = new Response(body, { headers: HEADERS });
   return response;
 }
 
@@ -253,12 +308,12 @@ interface Internals {
  *
  * @throws {Error} in other versions than {@linkcode TRAILERS_VERSION}
  */
-function setTrailers(request: Request, response: Response, trailers: readonly (readonly [string, string])[]): void {
+function setTrailers(request: Request, response: Response, trailers: Readonly<Record<string, string>>): void {
   const runtime = Deno as unknown as Record<symbol, unknown> & { readonly internal: symbol };
   const { addTrailers } = runtime[runtime.internal] as Internals;
   const { external } = internalOf(request, "Symbol(request)");
   Object.assign(internalOf(response, "Symbol(response)"), { external });
-  addTrailers(response, trailers);
+  addTrailers(response, Object.entries(trailers));
 }
 
 /** Returns the object of Deno behind a request or response. @throws {Error} when there is none */

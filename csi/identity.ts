@@ -21,6 +21,8 @@ export interface IdentityOptions {
   readonly hasGroupSnapshots?: boolean;
   /** Reports whether the driver is ready. Called often, so it must be fast or cached. */
   ready(): Promise<boolean>;
+  /** True if the driver has the SnapshotMetadata service; false by default. */
+  readonly hasSnapshotMetadata?: boolean;
 }
 
 /** Creates the handlers of the Identity service. */
@@ -35,6 +37,9 @@ export function identityHandlers(options: IdentityOptions): Handlers<typeof Iden
           { type: { case: "service", value: { type: Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS } } },
           ...(options.hasGroupSnapshots
             ? [{ type: { case: "service" as const, value: { type: Service.GROUP_CONTROLLER_SERVICE } } }]
+            : []),
+          ...(options.hasSnapshotMetadata
+            ? [{ type: { case: "service", value: { type: Service.SNAPSHOT_METADATA_SERVICE } } } as const]
             : []),
           { type: { case: "volumeExpansion", value: { type: Expansion.ONLINE } } },
         ],

@@ -9,7 +9,7 @@ import type { SocketState } from "../lvm/doctor/leftovers.ts";
 import { StorageError } from "../lvm/error.ts";
 import { withinDeadline } from "../lvm/clock.ts";
 import { newSocketPath, OWN_HOST } from "./driver_options.ts";
-import { type BoundMethod, type Listen, listen } from "./grpc.ts";
+import { type BoundAnswer, type BoundMethod, type Listen, listen } from "./grpc.ts";
 import { Identity } from "./proto/csi_pb.ts";
 import { type BoundService, pathOf } from "./service.ts";
 import { status } from "./status.ts";
@@ -87,13 +87,45 @@ class RunningCalls {
     return async (request) => {
       if (this.#isEnding) return { failure: { code: status.UNAVAILABLE, details: "the driver is stopping" } };
       this.#count++;
+      let answer: BoundAnswer | undefined;
       try {
-        return await call(request);
+        answer = await call(request);
       } finally {
-        this.#count--;
-        if (this.#isEnding) this.#resolveIfEnded();
+        if (answer === undefined || !("messages" in answer)) this.#uncount();
       }
+      return "messages" in answer ? { messages: this.#countedStream(answer.messages) } : answer;
     };
+  }
+
+  /** Returns a stream that is in progress until it has ended, or the client has gone. */
+  #countedStream<T>(messages: AsyncIterator<T, void>): AsyncIterator<T, void> {
+    let isCounted = true;
+    const end = () => {
+      if (isCounted) this.#uncount();
+      isCounted = false;
+    };
+    return {
+      next: async () => {
+        try {
+          const next = await messages.next();
+          if (next.done) end();
+          return next;
+        } catch (error) {
+          end();
+          throw error;
+        }
+      },
+      return: async () => {
+        end();
+        await messages.return?.();
+        return { done: true, value: undefined };
+      },
+    };
+  }
+
+  #uncount(): void {
+    this.#count--;
+    if (this.#isEnding) this.#resolveIfEnded();
   }
 
   /** Takes no further calls, and waits for those in progress. @returns whether they ended in this time, in milliseconds */

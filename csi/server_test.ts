@@ -80,7 +80,7 @@ Deno.test("Identity returns the name, the capabilities, and whether LVM answers"
   await using here = await bench();
   const { identity, controller, group, node } = here.bench.csi;
   assertEquals((await identity.probe()).ready, true);
-  assertEquals((await identity.getPluginCapabilities()).capabilities.length, 5);
+  assertEquals((await identity.getPluginCapabilities()).capabilities.length, 6);
   assertEquals((await group.groupControllerGetCapabilities()).capabilities.length, 1);
   assertEquals((await controller.controllerGetCapabilities()).capabilities.length, 13);
   assertEquals((await node.nodeGetCapabilities()).capabilities.length, 6);

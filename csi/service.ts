@@ -9,6 +9,8 @@ import {
   clone,
   create,
   type DescMessage,
+  type DescMethod,
+  type DescMethodServerStreaming,
   type DescMethodUnary,
   type DescService,
   fromBinary,
@@ -21,15 +23,17 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { getLogger } from "@logtape/logtape";
-import { newRequestId, withRequestId } from "../lvm/request_id.ts";
+import { currentRequestId, newRequestId, withRequestId } from "../lvm/request_id.ts";
 import { csi_secret } from "./proto/csi_pb.ts";
 import type { BoundMethod } from "./grpc.ts";
 import { statusOf, unimplemented } from "./status.ts";
 
-/** The unary calls of a service, each as an async function. */
+/** The calls of a service, each as an async function; one with a stream of responses as a generator of them. */
 export type Handlers<S extends DescService> = {
   [M in keyof S["method"]]?: S["method"][M] extends DescMethodUnary<infer I, infer O>
     ? (request: MessageShape<I>) => Promise<MessageInitShape<O>>
+    : S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
+      ? (request: MessageShape<I>) => AsyncGenerator<MessageInitShape<O>, void>
     : never;
 };
 
@@ -46,8 +50,15 @@ export function unaryMethods(service: DescService): DescMethodUnary[] {
   return service.methods.filter((method): method is DescMethodUnary => method.methodKind === "unary");
 }
 
+/** Returns the calls of a service with a stream of responses. */
+export function streamingMethods(service: DescService): DescMethodServerStreaming[] {
+  return service.methods.filter((method): method is DescMethodServerStreaming =>
+    method.methodKind === "server_streaming"
+  );
+}
+
 /** Returns the path of a call. */
-export function pathOf({ parent, name }: DescMethodUnary): string {
+export function pathOf({ parent, name }: DescMethod): string {
   return `/${parent.typeName}/${name}`;
 }
 
@@ -72,11 +83,16 @@ export function bindService<S extends DescService>(
   handlers: Handlers<S>,
   onCallCompleted: (call: CompletedCall) => void = () => {},
 ): BoundService {
-  const byName = handlers as Record<string, Handler | undefined>;
-  const methods = unaryMethods(service);
-  return new Map(
-    methods.map((method) => [pathOf(method), bindMethod(method, byName[method.localName], onCallCompleted)]),
-  );
+  const byName = handlers as Record<string, unknown>;
+  const handlerOf = <T>({ localName }: DescMethod) => byName[localName] as T | undefined;
+  return new Map([
+    ...unaryMethods(service).map((method) =>
+      [pathOf(method), bindMethod(method, handlerOf<Handler>(method), onCallCompleted)] as const
+    ),
+    ...streamingMethods(service).map((method) =>
+      [pathOf(method), bindStream(method, handlerOf<StreamHandler>(method), onCallCompleted)] as const
+    ),
+  ]);
 }
 
 /** Returns a message as JSON for the log, without the values of fields that the protocol marks as secret. */
@@ -114,6 +130,73 @@ function bindMethod(
   };
 }
 
+type StreamHandler = (request: Message) => AsyncGenerator<MessageInitShape<DescMessage>, void>;
+
+/** Binds a call with a stream of responses. What fails before the first one is answered without a stream. */
+function bindStream(
+  method: DescMethodServerStreaming,
+  handler: StreamHandler | undefined,
+  onCallCompleted: (call: CompletedCall) => void,
+): BoundMethod {
+  return async (bytes) => {
+    const start = performance.now();
+    const reportCompleted = (code: number) =>
+      onCallCompleted({ method: method.name, code, durationMs: performance.now() - start });
+    try {
+      if (handler === undefined) throw unimplemented(method.name);
+      const messages = responses(method, handler, fromBinary(method.input, bytes), reportCompleted);
+      const first = await messages.next();
+      return { messages: first.done ? messages : precededBy(first.value, messages) };
+    } catch (error) {
+      const failure = statusOf(error);
+      if (handler === undefined) reportCompleted(failure.code);
+      return { failure };
+    }
+  };
+}
+
+/** Yields the responses of a call, and logs it as one call when it has ended, also when the client has gone before. */
+async function* responses(
+  method: DescMethodServerStreaming,
+  handler: StreamHandler,
+  request: Message,
+  reportCompleted: (code: number) => void,
+): AsyncGenerator<Uint8Array<ArrayBuffer>, void> {
+  const ended = Promise.withResolvers<void>();
+  let requestId = "";
+  const logged = loggedCall(method, request, () => {
+    requestId = currentRequestId()!;
+    return ended.promise;
+  });
+  logged.catch(() => {}); // thrown below
+  const handled = handler(request);
+  try {
+    // each in the context of the call: what it runs is logged with the id of the request
+    for (;;) {
+      const next = await withRequestId(requestId, () => handled.next());
+      if (next.done) break;
+      yield toBinary(method.output, create(method.output, next.value));
+    }
+    reportCompleted(0);
+  } catch (error) {
+    reportCompleted(statusOf(error).code);
+    ended.reject(error);
+    throw error;
+  } finally {
+    await handled.return();
+    ended.resolve();
+  }
+}
+
+async function* precededBy<T>(first: T, rest: AsyncGenerator<T, void>): AsyncGenerator<T, void> {
+  try {
+    yield first;
+    yield* rest;
+  } finally {
+    await rest.return();
+  }
+}
+
 async function handleCall(method: DescMethodUnary, handler: Handler | undefined, request: Message): Promise<Message> {
   if (handler === undefined) throw unimplemented(method.name);
   return create(method.output, await loggedCall(method, request, () => handler(request)));
@@ -123,7 +206,7 @@ async function handleCall(method: DescMethodUnary, handler: Handler | undefined,
  * Runs the body of a call with a request id of its own ({@linkcode withRequestId}). Logs the call when it ends, in one
  * line with its request, but without secrets, and at level debug also when it begins.
  */
-export function loggedCall<T>(method: DescMethodUnary, request: Message, body: () => Promise<T>): Promise<T> {
+export function loggedCall<T>(method: DescMethod, request: Message, body: () => Promise<T>): Promise<T> {
   const requestId = newRequestId();
   return withRequestId(requestId, async () => {
     const level = QUIET_METHODS.test(method.name) ? "debug" : "info";

@@ -12,8 +12,9 @@ import {
   GroupController,
   Identity,
   Node,
+  SnapshotMetadata,
 } from "./proto/csi_pb.ts";
-import { loggedCall, unaryMethods, withoutSecrets } from "./service.ts";
+import { loggedCall, streamingMethods, unaryMethods, withoutSecrets } from "./service.ts";
 import proto from "./proto/csi.proto" with { type: "text" };
 
 function secretFields(message: DescMessage): DescField[] {
@@ -24,10 +25,13 @@ Deno.test("every secret of the protocol is a map at the top of a request, where 
   const marked = proto.match(/csi_secret\) = true/g)!.length;
   assertEquals(file_csi.messages.flatMap(secretFields).length, marked);
   const inputs = new Set(
-    [Identity, Controller, GroupController, Node].flatMap(unaryMethods).map((method) => method.input.typeName),
+    [Identity, Controller, GroupController, Node, SnapshotMetadata].flatMap((service) => [
+      ...unaryMethods(service),
+      ...streamingMethods(service),
+    ]).map((method) => method.input.typeName),
   );
   for (const message of file_csi.messages.filter((message) => secretFields(message).length > 0)) {
-    assert(inputs.has(message.typeName) || message.typeName.startsWith("csi.v1.GetMetadata"), message.typeName);
+    assert(inputs.has(message.typeName), message.typeName);
     for (const field of secretFields(message)) assertEquals(field.fieldKind, "map", field.name);
   }
 });

@@ -15,7 +15,7 @@ import type { Lvm } from "../lvm/client/client.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import type { SnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { type ControllerHandlers, controllerHandlers } from "./controller.ts";
-import { Controller, GroupController, Identity, Node } from "./proto/csi_pb.ts";
+import { Controller, GroupController, Identity, Node, SnapshotMetadata } from "./proto/csi_pb.ts";
 import { groupControllerHandlers } from "./group_controller.ts";
 import { identityHandlers } from "./identity.ts";
 import { localGroupSnapshotService, localSnapshotService, localVolumeService } from "./local_service.ts";
@@ -28,6 +28,7 @@ import {
 } from "../lvm/machine.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
+import { snapshotMetadataHandlers } from "./snapshot_metadata.ts";
 import { bindService, type Handlers } from "./service.ts";
 
 /** Options of {@linkcode startStandalone}. */
@@ -86,6 +87,8 @@ export interface CsiServices {
   readonly groupController: Handlers<typeof GroupController>;
   /** The Node service. */
   readonly node: Handlers<typeof Node>;
+  /** The SnapshotMetadata service. */
+  readonly snapshotMetadata: Handlers<typeof SnapshotMetadata>;
   /** Background work, not yet started. */
   readonly background: BackgroundWorkers;
 }
@@ -96,18 +99,17 @@ export function standaloneServices(
 ): CsiServices {
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
   const limiting = { cgroupRoot, onLimitsChanged: logLimits };
-  const machine = openMachine({
-    ...options,
-    limiting,
-    listener: loggingListener(),
-  });
+  const machine = openMachine({ ...options, limiting, listener: loggingListener() });
   const { lvm, volumes, snapshots, groupSnapshots, staging, health, copies, limiter, background, locks } = machine;
   const start = () => {
     background.start();
     if (cgroupRoot !== undefined) limiter.wake(); // without it, no limit can be applied
   };
   return {
-    identity: identityHandlers({ driver, version, hasGroupSnapshots: true, ready: lvmReadiness(lvm) }),
+    identity: identityHandlers({
+      ...{ driver, version, hasGroupSnapshots: true, hasSnapshotMetadata: true },
+      ready: lvmReadiness(lvm),
+    }),
     controller: controllerHandlers({
       volumes: localVolumeService({ volumes, copies, limiter, health, nodeId }),
       snapshots: localSnapshotService(snapshots, nodeId),
@@ -115,6 +117,7 @@ export function standaloneServices(
     }),
     groupController: groupControllerHandlers(localGroupSnapshotService(groupSnapshots, nodeId), locks),
     node: nodeHandlers({ staging, health, nodeId, mountRoots, locks }),
+    snapshotMetadata: snapshotMetadataHandlers(machine.differences),
     background: { ...background, start },
   };
 }
@@ -176,16 +179,14 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
   const scratch = dirname(options.socketPath); // the driver's permissions cover it
-  const { identity, controller, groupController, node, background } = standaloneServices({
-    ...options,
-    mountRoots,
-    scratch,
-  });
+  const services = standaloneServices({ ...options, mountRoots, scratch });
+  const { identity, controller, groupController, node, snapshotMetadata, background } = services;
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
     bindService(Controller, controller),
     bindService(GroupController, groupController),
     bindService(Node, node),
+    bindService(SnapshotMetadata, snapshotMetadata),
   ]);
   background.start();
   log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups), mountRoots });

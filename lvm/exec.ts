@@ -37,6 +37,7 @@ export const PROGRAMS = [
   "mount",
   "resize2fs",
   "sync",
+  "thin_delta",
   "tune2fs",
   "udevadm",
   "umount",

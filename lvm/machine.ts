@@ -5,6 +5,7 @@
  */
 
 import { Copies } from "./copies/copies.ts";
+import { Differences } from "./differences/differences.ts";
 import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { GroupMatcher } from "./model/groups.ts";
@@ -125,6 +126,8 @@ export interface Machine {
   readonly filesystems: ReadOnlyFilesystems;
   /** Creates volumes from snapshots and other volumes. */
   readonly copies: Copies;
+  /** Lists what changed between snapshots. */
+  readonly differences: Differences;
   /** Applies the IO limits of volumes to pods. */
   readonly limiter: IoLimiter;
   /** Extends the driver's thin pools. */
@@ -182,6 +185,7 @@ export function openMachine(options: MachineOptions): Machine {
     onReport: (groups) => poolMonitor.observe(groups),
     onResumed: (groups: readonly VolumeGroup[]) => {
       copies.start(groups);
+      differences.start(groups);
       return groupSnapshots.removeUnconfirmed(groups).catch(onErrorOf("removing incomplete group snapshots"));
     },
     onRemoved: () => listener.onRemoved?.(),
@@ -205,6 +209,9 @@ export function openMachine(options: MachineOptions): Machine {
     onError: onErrorOf("copying"),
     onProgress: (id) => listener.onProgress?.(id),
   });
+  const differences: Differences = new Differences({
+    ...{ lvm, finder: snapshotFinder, locks, onError: onErrorOf("comparing snapshots") },
+  });
   const limiter = new IoLimiter({
     ...options.limiting,
     lvm,
@@ -214,8 +221,8 @@ export function openMachine(options: MachineOptions): Machine {
   const staging = new Staging({ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
-  const background = combineWorkers(reaper, [limiter, copies, cowMonitor, poolMonitor, trimmer]);
-  const inUse = { staging, health, filesystems, limiter, trimmer };
+  const background = combineWorkers(reaper, [limiter, copies, cowMonitor, differences, poolMonitor, trimmer]);
+  const inUse = { staging, health, filesystems, limiter, trimmer, differences };
   const finders = { volumeFinder, snapshotFinder };
   return {
     lvm,

@@ -14,8 +14,8 @@ interface ProgramPackage {
   readonly debian: string;
   /** The package in RHEL, Fedora and their derivatives. */
   readonly redHat: string;
-  /** The part of the driver that needs it: every volume, volumes with a filesystem, or the doctor alone. */
-  readonly neededBy: "volumes" | "xfs" | "btrfs" | "doctor";
+  /** The part of the driver that needs it: every volume, some volumes, some calls, or the doctor alone. */
+  readonly neededBy: "volumes" | "xfs" | "btrfs" | "differences" | "doctor";
 }
 
 function inPackage(debian: string, neededBy: ProgramPackage["neededBy"] = "volumes", redHat = debian): ProgramPackage {
@@ -45,6 +45,7 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   mount: inPackage("mount", "volumes", "util-linux"),
   resize2fs: inPackage("e2fsprogs"),
   sync: inPackage("coreutils"),
+  thin_delta: inPackage("thin-provisioning-tools", "differences", "device-mapper-persistent-data"),
   tune2fs: inPackage("e2fsprogs"),
   udevadm: inPackage("udev", "doctor", "systemd-udev"),
   umount: inPackage("mount", "volumes", "util-linux"),
@@ -108,6 +109,8 @@ function missingPrograms(there: ReadonlySet<string>): Finding[] {
         return error(on, absent, remedy);
       case "doctor":
         return info(on, `${absent}: the doctor cannot check everything`, remedy);
+      case "differences":
+        return info(on, `${absent}: changed blocks of thin snapshots cannot be listed`, remedy);
       default:
         return warning(on, `${absent}: volumes with ${neededBy} are not available`, remedy);
     }

@@ -7,6 +7,7 @@
 import {
   create,
   type DescMessage,
+  type DescMethodServerStreaming,
   type DescMethodUnary,
   type DescService,
   fromBinary,
@@ -17,14 +18,21 @@ import {
 } from "@bufbuild/protobuf";
 import type { Client } from "@grpc/grpc-js";
 import { Buffer } from "node:buffer";
-import { Controller, GroupController, Identity, Node } from "../../csi/proto/csi_pb.ts";
-import { pathOf, unaryMethods } from "../../csi/service.ts";
+import { Controller, GroupController, Identity, Node, SnapshotMetadata } from "../../csi/proto/csi_pb.ts";
+import { pathOf, streamingMethods, unaryMethods } from "../../csi/service.ts";
 import { grpcClient } from "./grpc_client.ts";
 
 /** The calls of a service as async functions, which fail with the `ServiceError` of grpc-js. */
 export type UnaryCalls<S extends DescService> = {
   [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
     ? (request?: MessageInitShape<I>) => Promise<MessageShape<O>>
+    : never;
+};
+
+/** The calls of a service with a stream of responses, as generators, which fail with the `ServiceError` of grpc-js. */
+export type StreamingCalls<S extends DescService> = {
+  [M in keyof S["method"]]: S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
+    ? (request?: MessageInitShape<I>) => AsyncGenerator<MessageShape<O>, void>
     : never;
 };
 
@@ -40,10 +48,20 @@ export interface CsiClient extends Disposable {
   readonly node: UnaryCalls<typeof Node>;
 }
 
+/** A connection to a driver by grpc-js. */
+export interface FullCsiClient extends CsiClient {
+  /** The SnapshotMetadata service. */
+  readonly snapshotMetadata: StreamingCalls<typeof SnapshotMetadata>;
+}
+
 /** Connects to the driver on a Unix socket. The connection is closed when it is disposed of. */
-export function connect(path: string): CsiClient {
+export function connect(path: string): FullCsiClient {
   const { client, [Symbol.dispose]: close } = grpcClient(path);
-  return { ...services(sendByGrpcJs(client)), [Symbol.dispose]: close };
+  return {
+    ...services(sendByGrpcJs(client)),
+    snapshotMetadata: streamsOf(client, SnapshotMetadata),
+    [Symbol.dispose]: close,
+  };
 }
 
 /**
@@ -76,6 +94,23 @@ function callsOf<S extends DescService>(send: SendCall, service: S): UnaryCalls<
   const calls = unaryMethods(service).map((method) => {
     const call = async (request: Record<string, unknown> = {}): Promise<Message> =>
       fromBinary(method.output, await send(pathOf(method), toBinary(method.input, create(method.input, request))));
+    return [method.localName, call];
+  });
+  return Object.fromEntries(calls);
+}
+
+function streamsOf<S extends DescService>(client: Client, service: S): StreamingCalls<S> {
+  const same = (bytes: Uint8Array) => Buffer.from(bytes);
+  const calls = streamingMethods(service).map((method) => {
+    async function* call(request: Record<string, unknown> = {}): AsyncGenerator<Message, void> {
+      const bytes = toBinary(method.input, create(method.input, request));
+      const stream = client.makeServerStreamRequest(pathOf(method), same, same, bytes);
+      try {
+        for await (const message of stream) yield fromBinary(method.output, message);
+      } finally {
+        stream.cancel();
+      }
+    }
     return [method.localName, call];
   });
   return Object.fromEntries(calls);

@@ -13,7 +13,7 @@ import {
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
 } from "../../csi/proto/csi_pb.ts";
-import { connect, type CsiClient } from "./csi_client.ts";
+import { connect, type FullCsiClient } from "./csi_client.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
@@ -125,7 +125,7 @@ export class RecordingExec implements Exec {
 /** A driver on a machine, and a client of it. */
 export class Harness implements AsyncDisposable {
   /** The client. */
-  readonly csi: CsiClient;
+  readonly csi: FullCsiClient;
   /** Records the commands of the driver and of the test. */
   readonly exec: RecordingExec;
   /** A folder of the test's own. */

@@ -1,7 +1,6 @@
 /**
- * A machine that behaves like the tools do: same commands, same answers, same refusals, captured from the real ones. It
- * keeps its state like a real machine, so a driver can be stopped and started over it. A command, an option or a state
- * that it does not know is an error of the test: the machine throws.
+ * A machine that behaves like the tools: same commands, answers, refusals, captured from the real ones. It keeps its state, so a
+ * driver can be stopped and started over it. It throws for a command, an option or a state that it does not know.
  *
  * @module
  */
@@ -12,6 +11,7 @@ import { StorageError } from "../../lvm/error.ts";
 import type { Segment } from "../../lvm/model/report.ts";
 import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { type FakeHost, healthyHost } from "./machine_host.ts";
+import { passOn } from "./block_tools.ts";
 import { lvm } from "./lvm.ts";
 import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
 import { mountTable } from "./mount_tools.ts";
@@ -34,6 +34,7 @@ export interface DeviceContent {
   checkStatus: number;
   /** Names of data that was written and can be read from the device until it is overwritten. */
   data: Set<string>;
+  writes: ReadonlyMap<number, number>; // a number for each write of dd to its chunks of 4 KiB, negative for zeros
   /** True if a filesystem was checked, or for xfs unmounted, since its last change. */
   isClean: boolean;
   /** True if a program was killed while it changed it. No other program continues with it. */
@@ -107,6 +108,7 @@ export interface FakePool {
   /** The state of a message that LVM keeps: the pool has followed it, or only the number of the transaction is missing. */
   oldMessage?: "followed" | "half-followed";
   leaked?: DeviceContent; // the content of an LV that was not removed
+  metadataSnapshot?: boolean;
   /** Usage of its data and its metadata, in percent. */
   dataPercent: number;
   metadataPercent: number;
@@ -234,7 +236,7 @@ export class FakeMachine implements Exec {
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
     if (command.program === "lvm" && this.#locks.held) return await runWithLocks(this, this.#locks, command.args);
-    if (!command.mutates || command.deadlineMs !== 0) return tool(this, command.args);
+    if (!command.mutates || command.deadlineMs !== 0) return await passOn(command, tool(this, command.args));
     const completion = nextTurn().then(() => tool(this, command.args));
     throw new StorageError("StillRunning", `${describeCommand(command)}: still running`, { completion });
   }
@@ -252,10 +254,7 @@ export class FakeMachine implements Exec {
     return { [Symbol.dispose]: () => void this.openLvs.splice(this.openLvs.indexOf(lv), 1) };
   }
 
-  /**
-   * Returns a machine in the same state without the fault, and a copy of a state that refers to the machine's parts. A
-   * part of the machine is replaced by the same part of the new one.
-   */
+  /** Returns a machine in the same state without the fault, and a copy of a state with the parts of the new machine. */
   fork<State>(state: State): [machine: FakeMachine, state: State] {
     const copy = structuredClone({ machine: { ...this, fault: undefined }, state });
     const machine = Object.assign(new FakeMachine(), copy.machine);
@@ -369,6 +368,7 @@ export function blankContent(): DeviceContent {
     unreadable: false,
     checkStatus: 0,
     data: new Set(),
+    writes: new Map(),
     isClean: true,
     isInconsistent: false,
   };

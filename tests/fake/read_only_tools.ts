@@ -8,6 +8,7 @@ import { basename } from "@std/path";
 import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
+import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { changeThin, resume, suspend } from "./suspension.ts";
 import { deviceBytes } from "./thin.ts";
@@ -19,6 +20,10 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
   const paths = args.slice(5);
   const rows = paths.map((path) => {
+    const hidden = hiddenDevice(machine, path);
+    if (hidden !== undefined) {
+      return { name: basename(path), "maj:min": hidden.number, size: Number(hidden.lv.size), ro: false };
+    }
     const lv = machine.lvAt(path);
     return lv === undefined ? undefined : deviceRow(machine, lv);
   });
@@ -94,14 +99,16 @@ function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
   const pools = machine.allLvs().filter(({ lv }) => lv.thinPool !== undefined && lv.active);
   return ok(
     pools.map(({ group, lv }) => {
-      const { dataPercent, metadataPercent, metadataSize, health } = lv.thinPool!;
+      const { dataPercent, metadataPercent, metadataSize, health, metadataSnapshot } = lv.thinPool!;
       const [data, metadata] = [lv.size >> 16n, metadataSize >> 12n];
       const usedBlocks = (all: bigint, percent: number) => Math.ceil(Number(all) * percent / 100);
       const status = health === "failed"
         ? "Fail"
         : `${lv.thinPool!.transactionId - (lv.thinPool!.oldMessage === "half-followed" ? 1 : 0)} ${
           usedBlocks(metadata, metadataPercent)
-        }/${metadata} ${usedBlocks(data, dataPercent)}/${data} - rw discard_passdown queue_if_no_space - 1024 `;
+        }/${metadata} ${usedBlocks(data, dataPercent)}/${data} ${
+          metadataSnapshot ? 52 : "-"
+        } rw discard_passdown queue_if_no_space - 1024 `;
       return `${devicePath(group, lv).replace("/dev/mapper/", "")}-tpool: 0 ${lv.size / 512n} thin-pool ${status}\n`;
     }).join(""),
   );
@@ -123,6 +130,7 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   if (args[0] === "suspend") return suspend(machine, args[1]!);
   if (args[0] === "resume") return resume(machine, args.at(-1)!);
   if (/^(?:delete|create_snap) /.test(args[3] ?? "")) return changeThin(machine, args);
+  if (args[0] === "message" && args[3]!.endsWith("_metadata_snap")) return metadataSnapshotMessage(machine, args);
   if (args[0] === "message") {
     expectArgs(args, /^message \S+-tpool 0 set_transaction_id \d+ \d+$/);
     machine.lvAt(args[1]!.replace(/-tpool$/, ""))!.thinPool!.oldMessage = "followed";
@@ -152,6 +160,8 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
     ) => [name, uuid, `253:${900 + index}`, state(name), orphanDevicesOn]),
   ];
   const named = args[7];
+  const hidden = named === undefined ? undefined : hiddenDevice(machine, `/dev/mapper/${named}`);
+  if (hidden !== undefined) return ok([named, hidden.uuid, hidden.number, "Active", "254:16"].join("|") + "\n");
   const listed = all.filter(([name]) => named === undefined || name === named);
   if (named !== undefined && listed.length === 0) return failure(1, `Device ${named} not found\nCommand failed.`);
   return ok(listed.length === 0 ? "No devices found\n" : listed.map((fields) => fields.join("|") + "\n").join(""));

@@ -5,6 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
+import { noteDiscard, noteWrites, readBlocks, thinDelta } from "./block_tools.ts";
 import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copy_tools.ts";
 import { deviceNotFound, notPermitted, optionValue } from "./tool_text.ts";
 import { mke2fs, mkfsBtrfs, mkfsXfs } from "./mkfs.ts";
@@ -46,6 +47,7 @@ export const TOOLS: Tools = {
   mount,
   resize2fs,
   sync,
+  thin_delta: thinDelta,
   tune2fs,
   udevadm,
   umount,
@@ -109,6 +111,7 @@ function cmp(machine: FakeMachine, args: readonly string[]): Output {
 function dd(machine: FakeMachine, args: readonly string[]): Output {
   const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
   if (values.get("if") === `${CGROUP_ROOT}/cgroup.controllers`) return controllers(machine);
+  if (values.get("iflag")?.endsWith("count_bytes")) return readBlocks(machine, values);
   const target = values.get("of")!;
   if (values.get("conv")?.startsWith("fsync,nocreat,notrunc")) return copyChunk(machine, values);
   const lv = machine.lvAt(target === "/dev/null" ? values.get("if")! : target);
@@ -124,6 +127,7 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
     if (from === 0) lv.content.signatures = [];
     lv.content.zeroHead = false;
     lv.content.data.add(values.get("if")!);
+    noteWrites(lv, from, to, values.get("if")!);
     lv.zeroedTo = 0n;
     copyToCow(machine, lv, values);
   }
@@ -219,6 +223,7 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   const end = offset + length < size ? offset + length : size; // blkdiscard(8) stops at the end of the device
   if (!args.includes("--zeroout")) {
     freeChunks(machine, lv, Number(offset), Number(end));
+    if (lv.pool !== undefined) noteDiscard(lv, Number(offset), Number(end));
     return ok(); // A disk may keep data after a discard. Here it keeps all of it.
   }
   if (!allocateChunks(machine, lv, Number(offset), Number(end))) {

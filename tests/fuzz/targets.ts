@@ -5,6 +5,7 @@
  */
 
 import { API_TARGET } from "./api_target.ts";
+import { DIFFERENCE_TARGETS } from "./difference_targets.ts";
 import { KUBECONFIG_TARGET } from "./kubeconfig_target.ts";
 import { LVM_TARGETS } from "./lvm_targets.ts";
 import { TEXT_TARGETS } from "./text_targets.ts";
@@ -17,6 +18,7 @@ import type { Target } from "./target.ts";
 /** All targets, in the order in which they run. */
 export const TARGETS: readonly Target[] = [
   ...LVM_TARGETS,
+  ...DIFFERENCE_TARGETS,
   ...TEXT_TARGETS,
   KUBECONFIG_TARGET,
   API_TARGET,

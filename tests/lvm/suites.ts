@@ -56,6 +56,7 @@ export const SUITES: readonly Suite[] = [
   { name: "csi-sanity-block", disksGiB: [4], onlyFull: true },
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },
+  { name: "differences", module: "differences", disksGiB: [1, 3] },
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
   { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
   { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },

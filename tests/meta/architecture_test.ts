@@ -27,7 +27,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["deletion", "health", "doctor"],
     ["volumes"],
     ["snapshots", "staging", "status"],
-    ["copies", "group_snapshots"],
+    ["copies", "differences", "group_snapshots"],
   ],
   cli: [["help", "metrics", "ui"], ["plugin"]],
   k8s: [
@@ -48,7 +48,7 @@ const ON_TOP: readonly string[] = [
 ];
 
 /** The limit of files in a folder, without tests. */
-const MAX_FILES: Readonly<Record<string, number>> = { cli: 20, csi: 21, lvm: 16 };
+const MAX_FILES: Readonly<Record<string, number>> = { cli: 20, csi: 22, lvm: 16 };
 
 /** The number of lines that a hand-written file may have. */
 const MAX_LINES = 400;

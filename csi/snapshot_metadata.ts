@@ -1,0 +1,68 @@
+/**
+ * The SnapshotMetadata service: what a snapshot has, and what changed between two, for backups.
+ *
+ * @module
+ */
+
+import type { Differences, Extent, ListRequest } from "../lvm/differences/differences.ts";
+import type { SnapshotId } from "../lvm/ids.ts";
+import { BlockMetadataType, type SnapshotMetadata } from "./proto/csi_pb.ts";
+import { invalidArgument, requireSnapshotId } from "./request.ts";
+import type { Handlers } from "./service.ts";
+
+/** The most ranges in a response, whatever a request allows: with these, a response has some 100 KB. */
+const MAX_RESULTS = 4096;
+
+/** A response of either call. */
+interface BlockResponse {
+  readonly blockMetadataType: BlockMetadataType;
+  readonly volumeCapacityBytes: bigint;
+  readonly blockMetadata: { readonly byteOffset: bigint; readonly sizeBytes: bigint }[];
+}
+
+/** Creates the handlers of the SnapshotMetadata service. */
+export function snapshotMetadataHandlers(differences: Pick<Differences, "list">): Handlers<typeof SnapshotMetadata> {
+  return {
+    async *getMetadataAllocated({ snapshotId, startingOffset, maxResults }) {
+      const target = requireSnapshotId(snapshotId);
+      yield* respond(differences, { target, ...range(startingOffset, maxResults) });
+    },
+
+    async *getMetadataDelta({ baseSnapshotId, targetSnapshotId, startingOffset, maxResults }) {
+      const base = requireNamedSnapshot("base_snapshot_id", baseSnapshotId);
+      const target = requireNamedSnapshot("target_snapshot_id", targetSnapshotId);
+      yield* respond(differences, { base, target, ...range(startingOffset, maxResults) });
+    },
+  };
+}
+
+/** Yields the responses. Where there is nothing to list, one of them says how large the volume is. */
+async function* respond(
+  differences: Pick<Differences, "list">,
+  request: ListRequest,
+): AsyncGenerator<BlockResponse, void> {
+  const { size, extents } = await differences.list(request);
+  const response = (group: readonly Extent[]) => ({
+    blockMetadataType: BlockMetadataType.VARIABLE_LENGTH,
+    volumeCapacityBytes: size,
+    blockMetadata: group.map(({ offset, length }) => ({ byteOffset: offset, sizeBytes: length })),
+  });
+  let isEmpty = true;
+  for await (const group of extents) {
+    isEmpty = false;
+    yield response(group);
+  }
+  if (isEmpty) yield response([]);
+}
+
+/** Parses an id of a snapshot. @throws {StorageError} `InvalidArgument` if missing, `NotFound` for a foreign one */
+function requireNamedSnapshot(field: string, value: string): SnapshotId {
+  if (value === "") throw invalidArgument(`${field}: missing`);
+  return requireSnapshotId(value);
+}
+
+function range(startingOffset: bigint, maxResults: number): Pick<ListRequest, "from" | "groupSize"> {
+  if (startingOffset < 0n) throw invalidArgument(`starting_offset: negative: ${startingOffset}`);
+  if (maxResults < 0) throw invalidArgument(`max_results: negative: ${maxResults}`);
+  return { from: startingOffset, groupSize: maxResults === 0 ? MAX_RESULTS : Math.min(maxResults, MAX_RESULTS) };
+}

@@ -1,0 +1,4 @@
+import { differencesContract } from "./differences.ts";
+import { fakeHost } from "./fake_host.ts";
+
+differencesContract(fakeHost);

@@ -1,0 +1,10 @@
+/**
+ * The contract of changed blocks over real LVM: `deno test` runs this in the guest, as one bundle.
+ *
+ * @module
+ */
+
+import { differencesContract } from "../contract/differences.ts";
+import { realHost } from "./real_host.ts";
+
+differencesContract(await realHost("blocks"));
