@@ -10,8 +10,8 @@ export interface ProvisioningResult {
   readonly controllerRequests: number;
   /** Requests of the agent until all were Bound. */
   readonly agentRequests: number;
-  /** Commands of LVM on the node until all were Bound. */
-  readonly commands: number;
+  /** Commands of LVM on the node until all were Bound; absent where the node's kernel cannot record them. */
+  readonly commands?: number;
 }
 
 /** Memory of a process, in MiB. */
@@ -74,7 +74,9 @@ export function clusterTable({ claims, plain, pod, onHost, memoryMiB, pods, idle
   ];
   const row = (label: string, result: ProvisioningResult) => [
     ...[label, ...times(result)],
-    ...[result.controllerRequests, result.agentRequests, result.commands].map((count) => (count / claims).toFixed(1)),
+    ...[result.controllerRequests, result.agentRequests, result.commands].map((count) =>
+      count === undefined ? "" : (count / claims).toFixed(1)
+    ),
   ];
   const { controller, agent } = memoryMiB;
   return [
