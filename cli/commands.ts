@@ -30,6 +30,7 @@ import {
   THIN_POOL_FLAGS,
 } from "./flags.ts";
 import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
+import { TRANSFER_FLAGS, transferHosts, transferOptions } from "./transfers.ts";
 import { type AccessScope, SHELL_ENVIRONMENT } from "./permissions.ts";
 
 /** When a process that serves ends well. */
@@ -127,11 +128,15 @@ const node: Subcommand = {
     "read-bps-per-gib": ioLimitFlag("read-bps-per-gib", "bytes read per second", "4Mi"),
     "write-bps-per-gib": ioLimitFlag("write-bps-per-gib", "bytes written per second", "4Mi"),
     ...MACHINE_FLAGS,
+    ...TRANSFER_FLAGS,
     ...CLUSTER_FLAGS,
     "http-address": httpFlag(":9808"),
   },
   example: "denolith node --node-name worker-1 --kubeconfig /etc/denolith/kubeconfig",
-  check: kubeletPaths, // both flags of it are part of the socket's path, which has a maximum length
+  check: (flags) => {
+    kubeletPaths(flags); // both flags of it are part of the socket's path, which has a maximum length
+    transferOptions(flags);
+  },
   access: nodeAccess,
 };
 
@@ -290,11 +295,12 @@ function cgroupDirectories(flags: Flags): string[] {
 
 async function nodeAccess(flags: Flags): Promise<AccessScope> {
   const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
-  const { variables = [], ...cluster } = await clusterAccess(flags);
+  const { variables = [], hosts = [], ...cluster } = await clusterAccess(flags);
   return {
     sockets: flags["disable-registration"] === undefined ? [socket, registrationSocket] : [socket],
     directories: [...await withRealPaths([kubeletDir]), ...cgroupDirectories(flags)],
     ...cluster,
+    hosts: [...hosts, ...transferHosts(flags)],
     variables: [...variables, ...shellVariables(flags)],
   };
 }

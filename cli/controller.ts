@@ -26,6 +26,8 @@ import { requeueAwaitedSpace } from "../k8s/service/awaited_space.ts";
 import { CachedObjects } from "../k8s/service/cached_objects.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
+import { ClusterTransfers } from "../k8s/service/transfers.ts";
+import { TransferGrants } from "../k8s/service/transfer_grants.ts";
 import { requeueSettledRequests } from "../k8s/service/settled_requests.ts";
 import { requeueWaitingDeletions } from "../k8s/service/waiting_deletions.ts";
 import type { CapacityClient, CsiClient } from "../k8s/sidecars/csi_client.ts";
@@ -156,7 +158,8 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     }),
   };
   const agents = new AgentLiveness({ ...lvmInformers, clock });
-  const handlers = createHandlers({ client, driver, lvmInformers, agents });
+  const services = createHandlers({ client, driver, lvmInformers, agents, clock });
+  const { handlers } = services;
   const csi = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
   const events = new EventRecorder(client, {
     component: driver,
@@ -165,7 +168,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     clock,
   });
   const controllers = createControllers({
-    ...{ cluster, driver, namespace, events, csi, informers, lvmInformers, agents, clock, cached },
+    ...{ cluster, driver, namespace, events, csi, informers, lvmInformers, agents, clock, cached, services },
   });
   const running = [...informers.start(end), lvmInformers.agentLeases.start(end)];
   await informers.waitForSync(end);
@@ -199,17 +202,26 @@ function leaseNameOf(name: ControllerName, driver: string): string {
   return sidecar === undefined ? controllerLeaseName(name, driver) : sidecarLeaseName(sidecar, driver);
 }
 
+/** The Controller service, and what it is made of. */
+interface Services {
+  readonly handlers: ControllerHandlers;
+  readonly snapshots: ClusterSnapshots;
+  readonly transfers: ClusterTransfers;
+}
+
 /** Creates the Controller service over the volumes and snapshots of the cluster. */
-function createHandlers({ client, driver, lvmInformers, agents }: {
+function createHandlers({ client, driver, lvmInformers, agents, clock }: {
   readonly client: ApiClient;
   readonly driver: string;
   readonly lvmInformers: LvmInformers;
   readonly agents: AgentLiveness;
-}): ControllerHandlers {
-  const shared = { client, driver, ...lvmInformers, agents, waitMs: NODE_WAIT_MS };
-  const volumes = new ClusterVolumes({ ...shared, parseGroups: parseGroupList });
-  const snapshots = new ClusterSnapshots({ ...shared, volumes });
-  return controllerHandlers({ volumes, snapshots, locks: new Locks() });
+  readonly clock: Clock;
+}): Services {
+  const shared = { client, driver, ...lvmInformers, agents, clock, waitMs: NODE_WAIT_MS };
+  const transfers = new ClusterTransfers({ ...shared, taken: () => snapshots });
+  const volumes = new ClusterVolumes({ ...shared, transfers, parseGroups: parseGroupList });
+  const snapshots: ClusterSnapshots = new ClusterSnapshots({ ...shared, volumes });
+  return { handlers: controllerHandlers({ volumes, snapshots, locks: new Locks() }), snapshots, transfers };
 }
 
 /** Options of {@linkcode createControllers}. */
@@ -224,6 +236,7 @@ interface ControllerParts {
   readonly agents: AgentLiveness;
   readonly clock: Clock;
   readonly cached: CachedObjects;
+  readonly services: Services;
 }
 
 /** A controller that runs while this process is the leader. */
@@ -233,8 +246,19 @@ interface Runnable {
 
 /** Creates the controllers, and wakes those that wait for free space when a node has more of it. */
 function createControllers(
-  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers, agents, clock, cached }:
-    ControllerParts,
+  {
+    cluster: { client, metrics },
+    driver,
+    namespace,
+    events,
+    csi,
+    informers,
+    lvmInformers,
+    agents,
+    clock,
+    cached,
+    services,
+  }: ControllerParts,
 ): Readonly<Record<ControllerName, Runnable>> {
   const { onReconciled, onDepth } = metrics;
   const shared = { driverName: driver, client, csi, events, onReconciled, onDepth, clock };
@@ -264,8 +288,10 @@ function createControllers(
     // the status of a Node is its largest part, and changes all the time
     nodes: informers.create(client, nodes, { metadataOnly: true, transform: cached.node }),
     notifiesDeletions: true,
-    nodeOfSource: ({ kind, handle }) =>
-      lvmInformers[kind === "volume" ? "volumes" : "snapshots"].get(handle)?.spec.nodeName,
+    nodeOfSource: ({ kind, handle }) => {
+      const node = lvmInformers[kind === "volume" ? "volumes" : "snapshots"].get(handle)?.spec.nodeName;
+      return node !== undefined && services.transfers.targetsOf(node).length > 0 ? undefined : node;
+    },
     waitForCapacityBelow: (key, bytes, options) => capacity.waitForCapacityBelow(key, bytes, options),
   });
   requeueWaitingDeletions(lvmInformers, provisioner);
@@ -287,8 +313,10 @@ function createControllers(
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
   const agentLeases = new AgentLeases({ ...shared, ...lvmInformers, namespace });
-  const capacityAndAgentLeases = {
-    run: (signal: AbortSignal) => Promise.all([capacity.run(signal), agentLeases.run(signal)]).then(() => {}),
+  const grants = new TransferGrants({ ...shared, ...lvmInformers, deleted: () => services.snapshots });
+  const capacityAndMore = {
+    run: (signal: AbortSignal) =>
+      Promise.all([capacity.run(signal), agentLeases.run(signal), grants.run(signal)]).then(() => {}),
   };
-  return { provisioner, resizer: resizerAndModifier, snapshotter, capacity: capacityAndAgentLeases };
+  return { provisioner, resizer: resizerAndModifier, snapshotter, capacity: capacityAndMore };
 }

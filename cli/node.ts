@@ -57,6 +57,8 @@ import type { Metrics } from "./metrics/metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { labelNames, thinPoolOptions } from "./flags.ts";
+import { transferOptions } from "./transfers.ts";
+import type { TransferAgent, TransferAgentOptions } from "../k8s/transfers/transfer_agent.ts";
 
 /**
  * The number of objects of a kind that are reconciled at once. LVM makes the changes of a group one by one, but they
@@ -110,8 +112,14 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
 
   const machineEvents = new MachineEvents();
   const limiting = { cgroupRoot: options.cgroupRoot, defaults: options.defaultLimits, objects: volumeObjects };
+  const transfers = options.transfer && await createTransfers({
+    ...{ client, exec, driver, nodeName, snapshots: snapshotObjects, clock, ...options.transfer },
+    onChange: () => machineEvents.onChange(),
+    onBytes: metrics.registerTransfers(),
+  });
   const machine = openMachine({
     ...options,
+    ...defined({ remote: transfers }),
     listener: loggingListener(machineEvents),
     scratch: dirname(socket),
     recorded: {
@@ -122,7 +130,10 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   });
   watchLimits(volumeObjects, { limiter: machine.limiter, defaults: options.defaultLimits });
   const informers = { volumeObjects, snapshotObjects, nodeObjects };
-  const agent = createAgent({ ...options, ...informers, client, events, machine, state, machineEvents, end });
+  const agent = createAgent({
+    ...{ ...options, ...informers, client, events, machine, state, machineEvents, end },
+    transfers,
+  });
   registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, orphans: agent.orphans });
   const createController = (name: string, reconciler: VolumeReconciler | SnapshotReconciler) =>
     new Controller({
@@ -162,6 +173,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   const running = [
     ...[volumeObjects, snapshotObjects, nodeObjects].map((informer) => informer.start(end)),
     ...[volumeController, snapshotController, agent.node].map((runnable) => runnable.run(end)),
+    transfers?.run(machine, end),
   ];
 
   await waitForAbort(end);
@@ -196,6 +208,7 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
     }),
     cgroupRoot: cgroupRoot(flags),
     thin: thinPoolOptions(flags),
+    transfer: transferOptions(flags),
     snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
   };
 }
@@ -214,7 +227,15 @@ interface AgentOptions
   readonly state: NodeState;
   /** What happens on the machine, for the controllers. */
   readonly machineEvents: MachineEvents;
+  /** What sends snapshots to other agents; absent where transfers are off. */
+  readonly transfers: TransferAgent | undefined;
   readonly end: AbortSignal;
+}
+
+/** Creates what sends and fetches snapshots. It is loaded only where transfers are on. */
+async function createTransfers(options: TransferAgentOptions): Promise<TransferAgent> {
+  const { TransferAgent } = await import("../k8s/transfers/transfer_agent.ts");
+  return new TransferAgent(options);
 }
 
 /** Creates the reconcilers of a node. */
@@ -251,6 +272,7 @@ function createAgent(options: AgentOptions) {
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
     ...{ objects: options.nodeObjects, namespace: options.namespace, clock: options.clock },
     overcommit: options.thin.overcommit,
+    transfer: () => options.transfers?.endpoint(),
     onReport: async (report) => {
       state.recordSurvey(report);
       machine.cowMonitor.observe(report);

@@ -48,6 +48,16 @@ export function memberSnapshotIdOf(group: GroupSnapshotId, volume: VolumeId): Sn
   return idOf(`${group}\0${volume}`) as SnapshotId;
 }
 
+/** Returns the id of the temporary snapshot of a volume, from which another one on another node is filled. */
+export function transferSnapshotIdOf(copy: VolumeId): SnapshotId {
+  return snapshotIdOf(transferSnapshotName(copy));
+}
+
+/** Returns the name under which that snapshot is requested. */
+export function transferSnapshotName(copy: VolumeId): string {
+  return `denolith-transfer-${copy}`;
+}
+
 /**
  * Parses a volume id.
  *

@@ -6,6 +6,7 @@
 
 import { Copies } from "./copies/copies.ts";
 import { Differences } from "./differences/differences.ts";
+import type { RemoteSources } from "./copies/fetch.ts";
 import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { GroupMatcher } from "./model/groups.ts";
@@ -93,6 +94,8 @@ export interface MachineOptions {
   };
   /** Settings of the IO limits. */
   readonly limiting?: IoLimiterSettings;
+  /** Reads snapshots of other nodes; by default, no volume is created from them. */
+  readonly remote?: RemoteSources;
   /** Options of thin pools. */
   readonly thin?: ThinPoolOptions;
   /** A listener to what happens in the background. */
@@ -206,6 +209,7 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const copies: Copies = new Copies({
     ...{ lvm, driver, volumes, volumeFinder, snapshotFinder, reaper, reservation, scratch: options.scratch },
+    ...defined({ remote: options.remote }),
     onError: onErrorOf("copying"),
     onProgress: (id) => listener.onProgress?.(id),
   });

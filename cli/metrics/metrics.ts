@@ -163,6 +163,17 @@ export class Metrics {
     return { succeeded: (count) => bytes.inc(count), failed: () => failures.inc() };
   }
 
+  /** Registers the bytes of transfers. @returns called after bytes passed */
+  registerTransfers(): (direction: "sent" | "received", bytes: number) => void {
+    const bytes = new Counter({
+      name: "denolith_transfer_bytes_total",
+      help: "Bytes of volumes sent to agents of other nodes, or received from them, without zeros",
+      labelNames: ["direction"],
+      registers: [this.#registry],
+    });
+    return (direction, count) => bytes.inc({ direction }, count);
+  }
+
   /** Registers the differences between the LVs and the objects of the node. @param counts called on each scrape */
   registerInconsistencies(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
     const gauges = [

@@ -22,7 +22,7 @@ import {
 } from "../../lvm/pools/pool.ts";
 import { agentLeaseName } from "../api/agent_leases.ts";
 import { conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
-import { type ApiClient, ApiError, isAlreadyExists, orAbsent } from "../client/client.ts";
+import { type ApiClient, ApiError, isAlreadyExists, type MergePatch, orAbsent } from "../client/client.ts";
 import { type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import {
   LVM_GROUP,
@@ -53,6 +53,8 @@ export interface NodeReconcilerOptions {
   readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
   /** Returns the conditions of the node by such a report; none by default. */
   readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
+  /** Returns where the agent sends snapshots to other agents; `undefined` while it does not. */
+  readonly transfer?: (() => LvmNodeStatus["transfer"]) | undefined;
   /** Called with the object after each report, including what others wrote into it. */
   readonly onReported?: (object: LvmNode) => Promise<void> | void;
   /** The LVMNode of this node. */
@@ -163,7 +165,8 @@ export class NodeReconciler {
     // A patch replaces all conditions. The agent may not get the object, so an empty patch reads it.
     const known = this.#requireOurs(this.#latest() ?? await this.#patchStatus({}));
     const conditions = withConditions(conditionsOf(known), added, timestamp(now));
-    const wanted = { ...status, conditions };
+    const transfer = this.#options.transfer?.() ?? (known.status?.transfer === undefined ? undefined : null);
+    const wanted = { ...status, conditions, ...(transfer !== undefined && { transfer }) };
     const isWritten = objects.hasSynced && isContained(wanted, { ...known.status, lastUpdateTime: timestamp(now) });
     if (isWritten) {
       if (this.#clock.now() - this.#signedAt < SIGN_OF_LIFE_MS) return known;
@@ -206,7 +209,7 @@ export class NodeReconciler {
     }
   }
 
-  async #patchStatus(status: LvmNodeStatus): Promise<LvmNode> {
+  async #patchStatus(status: MergePatch<LvmNodeStatus>): Promise<LvmNode> {
     const { client, nodeName } = this.#options;
     const patch = () => client.patch(lvmNodes, { name: nodeName }, { merge: { status }, subresource: "status" });
     const patched = await orAbsent(patch());

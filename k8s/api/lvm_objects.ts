@@ -124,6 +124,8 @@ export interface LvmVolumeSpec {
   thinPoolSize?: string;
   /** Its content source, a snapshot or a volume; absent for a volume that is created empty. */
   source?: { snapshot?: string; volume?: string };
+  /** The node of its content source, if that is another one; absent if the source is on the node of the volume. */
+  sourceNode?: string;
   /** True if it is mounted with the option `discard`; false by default. */
   discard?: boolean;
   /** The interval of fstrim while it is staged, such as `24h`; absent if fstrim is never run. */
@@ -247,6 +249,8 @@ export interface LvmNodeStatus {
   lastUpdateTime?: string;
   /** The answer to a request for a diagnosis. */
   doctor?: NodeDiagnosis;
+  /** Where its agent sends snapshots to other agents; absent where transfers are off. */
+  transfer?: { address: string; certificate: string; validUntil: string };
 }
 
 /** The storage of a node. Its name is that of the node. */

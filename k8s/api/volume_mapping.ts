@@ -43,6 +43,7 @@ export interface NodeDriver {
 export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: NodeDriver): LvmVolume {
   const { id, name, range, groups, preference, format, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
     request;
+  const { sourceNode } = request;
   const settings = {
     volumeGroups: groups === ANY_GROUP ? undefined : String(groups),
     volumeGroupPreference: preference,
@@ -67,6 +68,7 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
     volumeMode: format.state === "raw" ? "Block" : "Filesystem",
     ...defined(settings),
     ...(source === undefined ? {} : { source: { [source.kind]: source.id } }),
+    ...(sourceNode === undefined || sourceNode === nodeName ? {} : { sourceNode }),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -103,7 +105,9 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     erase: spec.erase,
     layout: layoutOfSpec(spec.layout),
     ...defined({ thin }),
-    ...(spec.source === undefined ? {} : { source: contentSourceOf(object)! }),
+    ...(spec.source === undefined
+      ? {}
+      : { source: contentSourceOf(object)!, ...defined({ sourceNode: spec.sourceNode }) }),
     ...defined({ trim }),
   };
 }

@@ -45,6 +45,7 @@ const CHECKS = {
   thinPool: isOptional((value) => typeof value === "string" && /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/.test(value)),
   thinPoolSize: isOptional(isText),
   source: isOptional((value) => isObject(value) && [value.snapshot, value.volume].every(isOptional(isText))),
+  sourceNode: isOptional((value) => typeof value === "string" && /^[a-z0-9.-]{1,253}$/.test(value)),
   discard: isOptional(isFlag),
   fstrim: isOptional(isText),
 } as const satisfies Record<keyof LvmVolumeSpec, Check>;

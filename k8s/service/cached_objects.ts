@@ -43,7 +43,18 @@ export class CachedObjects {
   readonly lvmVolume = (object: LvmVolume): LvmVolume => {
     if (!isCreated(object)) return object;
     const { metadata, spec, status = {} } = object;
-    const { requestName, sizeLimit, volumeMode, fsType, source, layout, thinProvision, thinPool, thinPoolSize } = spec;
+    const {
+      requestName,
+      sizeLimit,
+      volumeMode,
+      fsType,
+      source,
+      sourceNode,
+      layout,
+      thinProvision,
+      thinPool,
+      thinPoolSize,
+    } = spec;
     const { state, observedGeneration, lvUUID, error, problems, copy, conditions } = status;
     const driverName = this.#pool.text(spec.driverName);
     const nodeName = this.#pool.text(spec.nodeName);
@@ -60,6 +71,7 @@ export class CachedObjects {
         volumeMode,
         fsType,
         source,
+        sourceNode,
         layout,
         thinProvision,
         thinPool,
@@ -104,6 +116,7 @@ export class CachedObjects {
         volumeGroups: status.volumeGroups?.map(group),
         thinPoolOvercommit: status.thinPoolOvercommit,
         lastUpdateTime: status.lastUpdateTime,
+        transfer: status.transfer && { validUntil: status.transfer.validUntil },
       },
     );
   };

@@ -5,7 +5,6 @@
  * @module
  */
 
-import { copyRange, type SourceProperties } from "../../lvm/copies/rules.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { GroupCapacity } from "../../lvm/model/groups.ts";
 import type { VolumeHealth } from "../../lvm/health/health.ts";
@@ -32,9 +31,8 @@ import { asUnavailable, asWriteError, isDeleting, RemoteObjects, reportedError }
 import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
-import { snapshotOf } from "../api/snapshot_mapping.ts";
 import { Dependents } from "./dependents.ts";
-import { clusterVolumeOf, contentOf, isCreated } from "./stored_volume.ts";
+import { clusterVolumeOf, isCreated } from "./stored_volume.ts";
 import { volumeHealthOf } from "./volume_health.ts";
 import {
   actualSize,
@@ -43,7 +41,8 @@ import {
   type NamedVolumeRequest,
   requireCompatible,
 } from "../api/volume_mapping.ts";
-import { listNodeNames } from "../api/node_names.ts";
+import { type Placement, placeNearSource } from "./source_placement.ts";
+import type { ClusterTransfers } from "./transfers.ts";
 
 /** Options of {@linkcode ClusterVolumes}. */
 export interface ClusterVolumesOptions {
@@ -59,6 +58,8 @@ export interface ClusterVolumesOptions {
   readonly nodes: Informer<LvmNode>;
   /** The agents that are silent. */
   readonly agents?: SilentAgents | undefined;
+  /** Transfers between nodes; absent where there are none. */
+  readonly transfers?: ClusterTransfers | undefined;
   /** Parses a list of volume groups, as a StorageClass has it. */
   readonly parseGroups: ParseGroups;
   /** The time that a call waits for the agent of a node, in milliseconds. */
@@ -76,7 +77,8 @@ export class ClusterVolumes implements VolumeService {
   readonly #client: ApiClient;
   readonly #driver: string;
   readonly #volumes: Informer<LvmVolume>;
-  readonly #snapshots: Informer<LvmSnapshot>;
+  readonly #options: ClusterVolumesOptions;
+  readonly #transfers: ClusterTransfers | undefined;
   readonly #capacities: NodeCapacities;
   readonly #dependents: Dependents;
   readonly #objects: RemoteObjects<LvmVolume>;
@@ -86,7 +88,8 @@ export class ClusterVolumes implements VolumeService {
     this.#client = options.client;
     this.#driver = options.driver;
     this.#volumes = options.volumes;
-    this.#snapshots = options.snapshots;
+    this.#options = options;
+    this.#transfers = options.transfers;
     this.#capacities = new NodeCapacities(options);
     this.#dependents = new Dependents(options);
     this.#objects = new RemoteObjects({
@@ -126,6 +129,7 @@ export class ClusterVolumes implements VolumeService {
     }
     this.#objects.requireOurs(object);
     requireCompatible(object, request, choice.allowed);
+    await this.#prepareTransfer(object, request);
     const created = await this.#objects.waitObserved("creating", object).catch((error) => {
       throw this.#withCopyProgress(request, error);
     });
@@ -269,50 +273,33 @@ export class ClusterVolumes implements VolumeService {
     );
   }
 
-  /** Returns the node and the properties of a source. @throws {StorageError} */
-  async #sourceFacts({ kind, id }: ContentSource): Promise<SourceProperties & { nodeName: string }> {
-    if (kind === "volume") {
-      const { size, content, nodeId } = await this.get(id);
-      return { size, content, nodeName: nodeId };
+  /** Returns the first node of the choices with enough space. @throws {StorageError} `NoSpace` or `OutOfRange` */
+  #chooseNode({ request, choices }: Placement): string {
+    let refusal: unknown;
+    for (const choice of choices) {
+      try {
+        this.#capacities.requireResponsiveAgent(`choosing a node for volume ${request.id}`, choice);
+        const allowed = this.#capacities.list(choice.allowed);
+        // the error for no allowed node lists the others
+        return chooseNode(request, choice, allowed.length > 0 ? allowed : this.#capacities.list());
+      } catch (error) {
+        refusal ??= error;
+      }
     }
-    const object = this.#snapshots.get(id);
-    const snapshot = object === undefined || isDeleting(object) ? undefined : snapshotOf(object);
-    if (object === undefined || snapshot === undefined || object.spec.driverName !== this.#driver) {
-      throw new StorageError(
-        "NotFound",
-        `looking for snapshot ${id}: no LVMSnapshot of that name was taken`,
-      );
-    }
-    if (!snapshot.ready) {
-      throw new StorageError(
-        "FailedPrecondition",
-        `using snapshot ${id}: its content is lost; it is ${object.status?.state}`,
-      );
-    }
-    const volume = this.#volumes.get(snapshot.source);
-    const content = volume === undefined ? {} : { content: contentOf(volume) };
-    return { size: snapshot.size, nodeName: object.spec.nodeName, ...content };
+    throw refusal;
   }
 
-  /** Returns the request for a copy, with the size and the node that its source requires. @throws {StorageError} */
-  async #withSourcePlacement(
-    request: NamedVolumeRequest,
-    choice: NodeChoice,
-  ): Promise<[NamedVolumeRequest, NodeChoice]> {
-    const { id, source } = request;
-    if (source === undefined) return [request, choice];
-    const { nodeName, ...facts } = await this.#sourceFacts(source);
-    const range = copyRange({ ...request, source }, facts);
-    if (choice.allowed?.includes(nodeName) ?? true) {
-      return [{ ...request, range }, { allowed: [nodeName], preferred: [] }];
+  /** Lets the source be read on its own node. What cannot be done at all leaves no LVMVolume. */
+  async #prepareTransfer(object: LvmVolume, { id, source }: NamedVolumeRequest): Promise<void> {
+    if (object.spec.sourceNode === undefined || source === undefined || isCreated(object)) return;
+    try {
+      if (this.#transfers === undefined) throw new StorageError("Unavailable", `creating volume ${id}: no transfers`);
+      await this.#transfers.prepare(id, source, object.spec.nodeName);
+    } catch (error) {
+      const passes = error instanceof StorageError && ["Unavailable", "Busy", "StillRunning"].includes(error.kind);
+      if (!passes) await this.#objects.undo(object);
+      throw error;
     }
-    throw new StorageError(
-      "NoSpace",
-      `creating volume ${id} from ${
-        describeSource(source)
-      }: the source is on node ${nodeName}, and volumes from it are created ` +
-        `there; the request allows only ${listNodeNames(choice.allowed!, " or ")}`,
-    );
   }
 
   /**
@@ -324,11 +311,12 @@ export class ClusterVolumes implements VolumeService {
     requestedChoice: NodeChoice,
     annotations: Readonly<Record<string, string>>,
   ): Promise<LvmVolume> {
-    const [request, choice] = await this.#withSourcePlacement(requested, requestedChoice);
-    this.#capacities.requireResponsiveAgent(`choosing a node for volume ${request.id}`, choice);
-    const allowed = this.#capacities.list(choice.allowed);
-    // the error for no allowed node lists the others
-    const nodeName = chooseNode(request, choice, allowed.length > 0 ? allowed : this.#capacities.list());
+    const placement = await placeNearSource(requested, requestedChoice, {
+      ...this.#options,
+      get: (id) => this.get(id),
+    });
+    const { request } = placement;
+    const nodeName = this.#chooseNode(placement);
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
     object.metadata.annotations = { ...annotations };
     using _assumed = this.#capacities.assume(object);

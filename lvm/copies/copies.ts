@@ -28,7 +28,7 @@ import {
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { StorageError } from "../error.ts";
-import { newWork, recordBusy, recordFailure, recordSuccess, RETRY_MS, type Work } from "./work.ts";
+import { AllWork, recordBusy, recordFailure, recordSuccess, RETRY_MS } from "./work.ts";
 import type { VolumeId } from "../ids.ts";
 import { unmountLeftovers } from "./filesystem_uuid.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
@@ -76,7 +76,7 @@ export class Copies {
   readonly #context: CopyContext;
   readonly #sources: CopySources;
   /** The state of each copy, by the UUID of its destination LV, or of the copy snapshot that has to be removed. */
-  readonly #work = new Map<string, Work>();
+  readonly #work = new AllWork();
   /** The step that runs in each group, by the group's name. */
   readonly #steps = new Map<string, Promise<void>>();
   readonly #waiters = new Map<VolumeId, PromiseWithResolvers<void>>();
@@ -114,7 +114,7 @@ export class Copies {
     else {
       requireCompatible(found.volume, request);
       if (found.volume.tags.copied === undefined) return found.volume.size;
-      this.#workOn(found.volume.lv.uuid).abandoned = false; // A deletion was not completed.
+      this.#work.of(found.volume.lv.uuid).abandoned = false; // A deletion was not completed.
       this.wake();
     }
     return await this.#waitUntilFilled(request, options);
@@ -138,6 +138,10 @@ export class Copies {
   ): Promise<"cloned" | "copied"> {
     const { volumes, volumeFinder, reservation } = this.#options;
     requireNoCopySnapshot(this.#options.driver, groups, request.id);
+    if (request.sourceNode !== undefined) { // the request has the size of its source
+      await volumes.createNew(groups, request, onGroupChosen).finally(() => this.wake());
+      return "copied";
+    }
     const { original, properties } = this.#sources.require(groups, request.source);
     const wanted = { ...request, range: copyRange(request, properties) };
     const { thin } = wanted;
@@ -192,7 +196,7 @@ export class Copies {
       }
       await createThinClone({ lvm: this.#lvm, driver, reservation }, groups, original, request);
       const found = volumeFinder.locate(await this.#lvm.reportAfterChanges(), id);
-      if (found.state === "present") this.#workOn(found.volume.lv.uuid).offset = original.lv.size;
+      if (found.state === "present") this.#work.of(found.volume.lv.uuid).offset = original.lv.size;
     } finally {
       this.#cloning.delete(id);
     }
@@ -204,7 +208,7 @@ export class Copies {
    * @returns the progress, in bytes
    */
   progress({ lv, tags }: Volume): CopyProgress {
-    const { offset, total, lastError } = this.#work.get(lv.uuid) ?? {};
+    const { offset, total, lastError } = this.#work.of(lv.uuid);
     return {
       copied: offset ?? (tags.copied === "all" ? lv.size : tags.copied ?? 0n),
       ...defined({ total }),
@@ -214,7 +218,7 @@ export class Copies {
 
   /** Returns the reason why the copy of a volume cannot be made, or `undefined` while the copy may still succeed. */
   failure({ lv }: Volume): StorageError | undefined {
-    return this.#work.get(lv.uuid)?.failure;
+    return this.#work.of(lv.uuid).failure;
   }
 
   /**
@@ -233,7 +237,9 @@ export class Copies {
    * @throws {StorageError} `Busy` when the step that runs in the LV's group does not end in time.
    */
   async abandon({ lv, group }: LocatedLv): Promise<void> {
-    this.#workOn(lv.uuid).abandoned = true;
+    const work = this.#work.of(lv.uuid);
+    work.abandoned = true;
+    work.cancel?.();
     const step = Promise.resolve(this.#steps.get(group.name)).then(() => true);
     if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS, { clock: this.#clock })) {
       throw new StorageError(
@@ -260,6 +266,7 @@ export class Copies {
   /** Stops the background work after the commands that are running. Calls that wait for a copy end. */
   async stop(): Promise<void> {
     const stopped = this.#worker.stop();
+    this.#work.cancel();
     for (const id of [...this.#waiters.keys()]) this.#notify(id);
     await stopped;
     await this.idle();
@@ -280,14 +287,14 @@ export class Copies {
       })),
       ...this.#copies(groups).map((copy) => ({ located: copy.destination, run: () => this.#step(groups, copy) })),
     ].filter(({ located: { lv, group } }) => {
-      const { abandoned, failure } = this.#workOn(lv.uuid);
+      const { abandoned, failure } = this.#work.of(lv.uuid);
       return group.responsive && !abandoned && failure === undefined;
     });
-    this.#forgetRemoved(groups);
-    const due = tasks.filter(({ located: { lv } }) => this.#workOn(lv.uuid).notBefore <= now);
+    this.#work.forgetRemoved(groups);
+    const due = tasks.filter(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore <= now);
     for (const [name, ofGroup] of Map.groupBy(due, ({ located: { group } }) => group.name)) {
       if (this.#steps.has(name) || this.#worker.stopped) continue;
-      const lastRun = ({ located: { lv } }: { located: LocatedLv }) => this.#workOn(lv.uuid).lastRun;
+      const lastRun = ({ located: { lv } }: { located: LocatedLv }) => this.#work.of(lv.uuid).lastRun;
       const first = ofGroup.reduce((one, other) => lastRun(other) < lastRun(one) ? other : one);
       this.#steps.set(
         name,
@@ -297,12 +304,12 @@ export class Copies {
         }),
       );
     }
-    const later = tasks.map(({ located: { lv } }) => this.#workOn(lv.uuid).notBefore).filter((time) => time > now);
+    const later = tasks.map(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore).filter((time) => time > now);
     if (later.length > 0) this.#worker.wakeAfter(Math.min(...later) - now);
   }
 
   async #attempt(lvUuid: string, run: () => Promise<void>): Promise<void> {
-    const work = this.#workOn(lvUuid);
+    const work = this.#work.of(lvUuid);
     work.lastRun = ++this.#runCount;
     try {
       await run();
@@ -316,8 +323,9 @@ export class Copies {
   }
 
   async #step(groups: FreshReport, copy: CopyState): Promise<void> {
-    const work = this.#workOn(copy.destination.lv.uuid);
+    const work = this.#work.of(copy.destination.lv.uuid);
     const step = nextStep(copy);
+    work.isRemote = copy.sourceNode !== undefined;
     // A completion that fails cannot be continued, and a thin LV is not overwritten.
     if (step.do === "complete" && isThin(copy.destination.lv)) work.unrecoverable = true;
     try {
@@ -376,22 +384,7 @@ export class Copies {
   }
 
   #copies(groups: readonly VolumeGroup[]): CopyState[] {
-    const offsetOf = (lvUuid: string) => this.#workOn(lvUuid).offset;
-    const copies = this.#sources.copies(groups, offsetOf, this.#options.onError);
+    const copies = this.#sources.copies(groups, (lvUuid) => this.#work.of(lvUuid), this.#options.onError);
     return copies.filter(({ id }) => !this.#cloning.has(id));
-  }
-
-  #workOn(lvUuid: string): Work {
-    const known = this.#work.get(lvUuid);
-    if (known !== undefined) return known;
-    const work = newWork();
-    this.#work.set(lvUuid, work);
-    return work;
-  }
-
-  /** Forgets LVs that do not exist any more. LVM never uses a UUID again. */
-  #forgetRemoved(groups: readonly VolumeGroup[]): void {
-    const there = new Set(groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)));
-    for (const uuid of this.#work.keys()) if (!there.has(uuid)) this.#work.delete(uuid);
   }
 }

@@ -7,6 +7,8 @@
 import { activationArguments } from "../pools/activation.ts";
 import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
+import { fetchRange, type RemoteSources } from "./fetch.ts";
+import type { CopyWork } from "./work_state.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
@@ -26,6 +28,7 @@ import {
   markVolumeDeleted,
   ownedVolumeId,
 } from "../model/tags.ts";
+import { forgetSourceNode } from "../model/remote_source.ts";
 import { findPool, isThin } from "../pools/pool.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
@@ -50,14 +53,8 @@ export interface CopyContext {
   readonly reaper: Pick<Reaper, "wake">;
   /** A directory that only the driver uses. A copied filesystem may be mounted below it for a moment. */
   readonly scratch: string;
-}
-
-/** The progress of a copy in this process; sizes in bytes. */
-export interface CopyWork {
-  /** The bytes that this process has copied; `undefined` before its first step. */
-  offset?: bigint;
-  /** The bytes to copy in all; `undefined` before that is known. */
-  total?: bigint;
+  /** Reads snapshots of other nodes; absent where that is off. */
+  readonly remote?: RemoteSources;
 }
 
 /** A copy, with the report that it was read from and its progress. */
@@ -77,6 +74,9 @@ const BLOCK_BYTES = 4n << 20n;
 
 /** The bytes after which the progress is recorded. After a crash at most this much is copied again. */
 const RECORD_INTERVAL_BYTES = 16n << 30n;
+
+/** The same for what comes from another node, which may take longer. */
+const FETCH_RECORD_INTERVAL_BYTES = 2n << 30n;
 
 /** The time after which the copy of one chunk counts as failed, in milliseconds. The command itself is never killed. */
 const CHUNK_DEADLINE_MS = 60 * 60 * 1000;
@@ -109,6 +109,8 @@ export async function executeStep(
       return await activate(step.located, context);
     case "copy":
       return await copyChunk(step, { copy, work }, context);
+    case "fetch":
+      return await fetch(step, { copy, work }, context);
     case "complete":
       return await complete(copy, context);
     case "fail":
@@ -228,6 +230,21 @@ async function copyChunk(
   work.offset = offset + length;
 }
 
+async function fetch(
+  step: Extract<CopyStep, { do: "fetch" }>,
+  { copy, work }: Pick<CopyTask, "copy" | "work">,
+  context: CopyContext,
+): Promise<void> {
+  const { recorded, offset } = step;
+  const { destination } = copy;
+  if (offset - recorded >= FETCH_RECORD_INTERVAL_BYTES) {
+    work.offset = offset;
+    return await changeTags(context, destination, markCopied(recorded, offset));
+  }
+  await verifyDevice(context.lvm.exec, destination.lv);
+  await fetchRange(step, { copy, work, skipsZeros: readsAsZeros(destination) }, context);
+}
+
 /**
  * Verifies a device ({@linkcode verifyDevice}).
  *
@@ -255,11 +272,12 @@ function readsAsZeros({ lv, group }: LocatedLv): boolean {
  * set.
  */
 async function complete(
-  { id, destination, tags: { format, copied, source } }: CopyState,
+  { id, destination, tags: { format, copied, source }, sourceNode }: CopyState,
   context: CopyContext,
 ): Promise<void> {
   const { exec } = context.lvm;
-  if (format.state === "raw") return await changeTags(context, destination, markCopyComplete(copied));
+  const markComplete = [...markCopyComplete(copied), ...forgetSourceNode(sourceNode)];
+  if (format.state === "raw") return await changeTags(context, destination, markComplete);
   if (format.state !== "unformatted") {
     throw new StorageError("CommandFailed", `volume ${id} is ${format.state} already`);
   }
@@ -268,7 +286,7 @@ async function complete(
   const found = await readSignatures(exec, path);
   if (found.length === 0) {
     await requireBlank(exec, device, path); // It is a copy of a volume that was never in use.
-    return await changeTags(context, destination, markCopyComplete(copied));
+    return await changeTags(context, destination, markComplete);
   }
   const { type } = format;
   if (found.length > 1 || found[0]!.type !== type) {
@@ -284,7 +302,7 @@ async function complete(
   await changeUuid(exec, { type, device: path, uuid: formatting.uuid, scratch: scratchPath(destination.lv, context) });
   await changeTags(context, destination, [
     ...markFormatState(formatting, { ...formatting, state: "formatted" }),
-    ...markCopyComplete(copied),
+    ...markComplete,
   ]);
 }
 

@@ -14,6 +14,7 @@ import type { LocatedLv, LogicalVolume } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
+import { RANGE_UNIT } from "../transfers/protocol.ts";
 import { isIncompleteSnapshot } from "../inventory/leftovers.ts";
 
 /** The state of a copy. */
@@ -33,6 +34,10 @@ export interface CopyState {
    * process.
    */
   readonly offset?: bigint;
+  /** The node of its source; absent for a source on this machine. */
+  readonly sourceNode?: string;
+  /** The bytes to copy in all, if this process knows them. */
+  readonly total?: bigint;
 }
 
 /** A chunk of a copy, in bytes. */
@@ -59,6 +64,8 @@ export type CopyStep =
   | { readonly do: "activate"; readonly located: LocatedLv }
   /** Copy a chunk. */
   | { readonly do: "copy"; readonly from: LogicalVolume; readonly recorded: bigint } & Chunk
+  /** Fetch a range of a snapshot of another node. */
+  | { readonly do: "fetch"; readonly node: string; readonly recorded: bigint } & Chunk
   /** Complete the volume, after all bytes are copied. */
   | { readonly do: "complete" }
   /** Fail: the copy cannot be made. */
@@ -67,12 +74,16 @@ export type CopyStep =
 /** The size of a chunk in bytes. One command copies it in a few seconds, so that the driver stops soon. */
 export const CHUNK_BYTES = 512n << 20n;
 
+/** The size of a range that is fetched from another node, in bytes: a few seconds, too, and written and read in between. */
+export const FETCH_BYTES = 256n << 20n;
+
 /** Returns the next step of a copy. */
 export function nextStep(copy: CopyState): CopyStep {
   const { tags: { format, source, copied }, destination, original, copySnapshot, offset } = copy;
   if (copied === "all") return nextThinCloneStep(copy);
   if (format.state === "formatting") return restartStep(destination, copied);
   if (offset === undefined && destination.lv.open) return { do: "wait" };
+  if (copy.sourceNode !== undefined) return nextFetchStep(copy, copy.sourceNode, copied);
   if (original === undefined) return failStep(copy, "NotFound", "the source does not exist any more");
   let located = original;
   if (source.kind === "volume") {
@@ -116,6 +127,19 @@ export function nextStep(copy: CopyState): CopyStep {
 function nextThinCloneStep({ destination, offset }: CopyState): CopyStep {
   if (offset === undefined) return { do: "drop" };
   if (!destination.lv.active || destination.lv.suspended) return { do: "activate", located: destination };
+  return destination.lv.open ? { do: "wait" } : { do: "complete" };
+}
+
+/**
+ * Returns the next step of a volume that is filled from another node. How large the source is, its agent says with the first
+ * range. What is recorded was read back.
+ */
+function nextFetchStep({ destination, offset, total }: CopyState, node: string, copied: bigint): CopyStep {
+  if (!destination.lv.active || destination.lv.suspended) return { do: "activate", located: destination };
+  const done = offset ?? copied - copied % RANGE_UNIT;
+  if (total === undefined || done < total) {
+    return { do: "fetch", node, recorded: copied, offset: done, length: FETCH_BYTES };
+  }
   return destination.lv.open ? { do: "wait" } : { do: "complete" };
 }
 

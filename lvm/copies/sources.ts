@@ -7,10 +7,12 @@
 import { copiesInProgress } from "../inventory/copying.ts";
 import type { SourceProperties } from "./rules.ts";
 import type { CopyState } from "./plan.ts";
+import type { CopyWork } from "./work_state.ts";
 import { StorageError } from "../error.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { type ContentSource, copySnapshotOf, describeSource, type FormatState } from "../model/tags.ts";
+import { sourceNodeOf } from "../model/remote_source.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { defined } from "../defined.ts";
 
@@ -45,12 +47,12 @@ export class CopySources {
    * Returns the copies according to a report. It leaves out volumes that several LVs claim to be, and volumes whose own
    * group or whose source's group is unresponsive.
    *
-   * @param offsetOf returns the bytes of an LV that this process has copied, or `undefined` before its first step
+   * @param workOf returns what this process has copied to an LV
    * @param onError called with each error but `Unavailable`
    */
   copies(
     groups: readonly VolumeGroup[],
-    offsetOf: (lvUuid: string) => bigint | undefined,
+    workOf: (lvUuid: string) => CopyWork,
     onError: (error: unknown) => void,
   ): CopyState[] {
     const { driver, volumeFinder } = this.#options;
@@ -64,12 +66,13 @@ export class CopySources {
         const original = this.#find(groups, source)?.original;
         const copySnapshot = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
           .find(({ lv }) => copySnapshotOf(driver, lv.tags) === id);
-        const offset = offsetOf(lv.uuid);
+        const { offset, total } = workOf(lv.uuid);
+        const sourceNode = sourceNodeOf(lv.tags);
         return [{
           id,
           tags: { source, copied, format: format },
           destination: { lv, group },
-          ...defined({ original, copySnapshot, offset }),
+          ...defined({ original, copySnapshot, offset, total, sourceNode }),
         }];
       } catch (error) {
         if (!(error instanceof StorageError && error.kind === "Unavailable")) onError(error);

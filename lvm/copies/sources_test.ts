@@ -26,7 +26,7 @@ async function scene(...names: string[]) {
   const read = (isResponsive: (index: number) => boolean = () => true) => {
     const errors: unknown[] = [];
     const seen = groups.map((group, index) => ({ ...group, responsive: isResponsive(index) }));
-    const copies = sources.copies(seen, () => undefined, (error) => errors.push(error));
+    const copies = sources.copies(seen, () => ({}), (error) => errors.push(error));
     return [copies.map(({ id }) => id), errors.map((error) => (error as { kind: string }).kind)];
   };
   return { read };

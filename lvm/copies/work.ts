@@ -5,7 +5,8 @@
  */
 
 import { type ErrorKind, StorageError } from "../error.ts";
-import type { CopyWork } from "./executor.ts";
+import type { VolumeGroup } from "../model/report.ts";
+import type { CopyWork } from "./work_state.ts";
 
 /** The longest time until a failed step is tried again, in milliseconds. */
 export const RETRY_MS = 60_000;
@@ -32,6 +33,8 @@ export interface Work extends CopyWork {
   abandoned: boolean;
   /** The number of failed attempts in a row. */
   failures: number;
+  /** True if its source is on another node, which may be away for long. */
+  isRemote?: boolean;
   /** True if a new copy is faster than a further attempt. */
   unrecoverable?: boolean;
   /** The time of the next attempt, by the clock's `now()`. */
@@ -70,9 +73,35 @@ export function recordFailure(work: Work, error: unknown, now: number, retryMs: 
   const transient = !(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind);
   const failure = error instanceof StorageError ? error : new StorageError("CommandFailed", String(error));
   work.failures++;
-  if (!transient || work.unrecoverable || work.failures >= MAX_ATTEMPTS) work.failure = failure;
+  const isAway = work.isRemote === true && failure.kind === "Unavailable";
+  if (!transient || work.unrecoverable || (work.failures >= MAX_ATTEMPTS && !isAway)) work.failure = failure;
   else {
     work.lastError = failure.message;
     work.notBefore = now + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
+  }
+}
+
+/** The state of each copy, by the UUID of its destination LV, or of the copy snapshot that has to be removed. */
+export class AllWork {
+  readonly #work = new Map<string, Work>();
+
+  /** Returns the state of an LV. */
+  of(lvUuid: string): Work {
+    const known = this.#work.get(lvUuid);
+    if (known !== undefined) return known;
+    const work = newWork();
+    this.#work.set(lvUuid, work);
+    return work;
+  }
+
+  /** Ends all that is being fetched from other nodes. */
+  cancel(): void {
+    for (const { cancel } of this.#work.values()) cancel?.();
+  }
+
+  /** Forgets LVs that do not exist any more. LVM never uses a UUID again. */
+  forgetRemoved(groups: readonly VolumeGroup[]): void {
+    const there = new Set(groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)));
+    for (const uuid of this.#work.keys()) if (!there.has(uuid)) this.#work.delete(uuid);
   }
 }

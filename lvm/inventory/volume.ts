@@ -60,6 +60,8 @@ export interface VolumeRequest {
   readonly thin?: ThinSpec;
   /** Its content source; by default the volume is created empty. */
   readonly source?: ContentSource;
+  /** The node of a snapshot from which it is filled; absent if its source is on this machine. */
+  readonly sourceNode?: string;
   /** The policy for discarding unused blocks of its filesystem; absent if they are not discarded. */
   readonly trim?: TrimPolicy;
 }

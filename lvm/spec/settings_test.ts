@@ -14,7 +14,16 @@ import { SETTING_NAMES, type SettingName, settingsOf } from "./settings.ts";
 const DRIVER = "lvm.denolith.dev";
 
 /** The fields of `LVMVolume.spec` that no parameter sets. */
-const FIELDS_OF_REQUESTS = ["driverName", "requestName", "nodeName", "size", "sizeLimit", "volumeMode", "source"];
+const FIELDS_OF_REQUESTS = [
+  "driverName",
+  "requestName",
+  "nodeName",
+  "size",
+  "sizeLimit",
+  "volumeMode",
+  "source",
+  "sourceNode",
+];
 
 const spec = readObjects("crds").find(({ metadata }) => metadata.name === "lvmvolumes.lvm.denolith.dev")!
   .spec.versions[0].schema.openAPIV3Schema.properties.spec;

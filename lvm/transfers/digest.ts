@@ -4,9 +4,9 @@
  * @module
  */
 
-import { createHash } from "node:crypto";
 import {
   type Bytes,
+  concatenate,
   encodeHead,
   encodeHeader,
   encodeRequest,
@@ -24,26 +24,26 @@ export async function digestOf(data: Bytes): Promise<Bytes> {
  * which bytes were requested, the data, its order, and where there are zeros.
  */
 export class RangeDigest {
-  readonly #hash = createHash("sha256");
+  readonly #parts: Uint8Array[];
 
   /** Begins with a request, and the head of the answer. */
   constructor(request: TransferRequest, head: TransferHead) {
-    this.#hash.update(encodeRequest(request)).update(encodeHead(head));
+    this.#parts = [encodeRequest(request), encodeHead(head)];
   }
 
   /** Adds a frame of data. */
   addData(length: number, digest: Uint8Array): void {
-    this.#hash.update(encodeHeader({ kind: "data", length })).update(digest);
+    this.#parts.push(encodeHeader({ kind: "data", length }), digest);
   }
 
   /** Adds a frame of zeros. */
   addZeros(length: number): void {
-    this.#hash.update(encodeHeader({ kind: "zeros", length }));
+    this.#parts.push(encodeHeader({ kind: "zeros", length }));
   }
 
   /** Returns the digest. */
-  end(): Bytes {
-    return new Uint8Array(this.#hash.digest());
+  async end(): Promise<Bytes> {
+    return await digestOf(concatenate(...this.#parts));
   }
 }
 

@@ -126,7 +126,7 @@ async function* receiveBlocks(
     if (header.kind === "failure") throw await readFailure(connection, header);
     if (header.kind === "end") {
       if (left > 0) throw protocolError(`the end, with ${left} bytes missing`);
-      if (isSameDigest(await readDigest(), digest.end())) return;
+      if (isSameDigest(await readDigest(), await digest.end())) return;
       throw digestError("the range", request);
     }
     left -= header.length;

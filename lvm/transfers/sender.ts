@@ -97,5 +97,5 @@ async function sendRange(
   await blocks.end(sendBlock);
   if (left > 0) throw new StorageError("CommandFailed", `reading ${path}: ${left} bytes of ${length} are missing`);
   await connection.write(encodeHeader({ kind: "end" }));
-  await connection.write(digest.end());
+  await connection.write(await digest.end());
 }

@@ -22,6 +22,7 @@ import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.t
 import { changeIgnoring, splitSnapshot } from "../deletion/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
 import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
+import { sourceNodeTags } from "../model/remote_source.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import { extendThick } from "./thick_volumes.ts";
@@ -376,7 +377,7 @@ export class Volumes {
       wipesignatures: "y",
       name: uniqueLvName(volumeLvName(request.id), deleted),
       ...options,
-      addtag: volumeTags(this.#driver, request),
+      addtag: [...volumeTags(this.#driver, request), ...sourceNodeTags(request.sourceNode)],
     };
     await this.#lvm.change(group, lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path)));
   }

@@ -24,8 +24,8 @@ Deno.test.each<[ProcessRole, AuthorizedRequest, string | undefined]>([
   ["node", { method: "GET", isWatch: true, group: "lvm.denolith.dev", resource: "lvmvolumes" }, undefined],
   [
     "node",
-    { method: "GET", isWatch: false, group: "lvm.denolith.dev", resource: "lvmnodes", name: "n1" },
-    "node: get lvm.denolith.dev/lvmnodes",
+    { method: "DELETE", isWatch: false, group: "lvm.denolith.dev", resource: "lvmnodes", name: "n1" },
+    "node: delete lvm.denolith.dev/lvmnodes",
   ],
 ])("missingPermission() for %s: %j", (role, request, expected) => {
   assertEquals(missingPermission(role, request), expected);

@@ -14,6 +14,11 @@ const LATER_TAGS: readonly { readonly format: string; readonly reason: string }[
     format: "denolith\\.group=v1-[0-9a-f]{32}:[0-9]{1,4}(:new)?",
     reason: "each snapshot of a group is a snapshot like any other; that version can delete it alone",
   },
+  {
+    format: "denolith\\.from=[a-z0-9.-]{1,253}",
+    reason:
+      "a volume that is filled from another node: version 0.1.0 finds no source on its node, and gives up the copy",
+  },
 ];
 
 /** Returns the tags of the driver that version 0.1.0 cannot read. */

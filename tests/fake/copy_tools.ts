@@ -31,7 +31,7 @@ export function copyChunk(machine: FakeMachine, values: ReadonlyMap<string, stri
 }
 
 /** Reports whether unwritten blocks of a new LV read as zeros. */
-function zeroesNewBlocks(machine: FakeMachine, lv: FakeLv): boolean {
+export function zeroesNewBlocks(machine: FakeMachine, lv: FakeLv): boolean {
   return machine.allLvs().some((each) =>
     each.lv.name === lv.pool && each.lv.thinPool?.zeroes && each.group.lvs.includes(lv)
   );

@@ -15,6 +15,7 @@ import { passOn } from "./block_tools.ts";
 import { lvm } from "./lvm.ts";
 import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
 import { mountTable } from "./mount_tools.ts";
+import { isDeviceStream, streamDevice } from "./stream_tools.ts";
 import { find } from "./suspension.ts";
 import { TOOLS } from "./tools.ts";
 
@@ -92,12 +93,10 @@ export interface FakeLv {
     /** Names of data that is on an image which did not get later writes, until the image is synchronized. */
     staleData?: Set<string> | undefined;
   };
-  /** True if lvcreate was interrupted before the LV was complete. */
-  incomplete?: boolean;
+  incomplete?: boolean; // whether lvcreate was interrupted before the LV was complete
   /** The number of bytes from the start of its device that were overwritten with zeros. */
   zeroedTo: bigint;
-  /** Up to where it has been overwritten with another device, from its start, in bytes; and with which. */
-  copied?: { from: FakeLv; to: bigint };
+  copied?: { from: FakeLv; to: bigint }; // up to where it has been overwritten with another device, and with which
 }
 
 /** A thin pool beside its LV, whose size is that of its data. */
@@ -236,6 +235,7 @@ export class FakeMachine implements Exec {
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
     if (command.program === "lvm" && this.#locks.held) return await runWithLocks(this, this.#locks, command.args);
+    if (isDeviceStream(command)) return await streamDevice(this, command);
     if (!command.mutates || command.deadlineMs !== 0) return await passOn(command, tool(this, command.args));
     const completion = nextTurn().then(() => tool(this, command.args));
     throw new StorageError("StillRunning", `${describeCommand(command)}: still running`, { completion });

@@ -13,6 +13,8 @@ import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
 import { ClusterSnapshots } from "../../k8s/service/cluster_snapshots.ts";
+import { ClusterTransfers } from "../../k8s/service/transfers.ts";
+import { TransferGrants } from "../../k8s/service/transfer_grants.ts";
 import { ClusterVolumes } from "../../k8s/service/cluster_volumes.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
@@ -36,6 +38,7 @@ import { OrphanReconciler } from "../../k8s/agent/orphan_reconciler.ts";
 import { PhysicalVolumeConditions } from "../../k8s/agent/physical_volume_conditions.ts";
 import { PoolConditions } from "../../k8s/agent/pool_conditions.ts";
 import { SnapshotReconciler } from "../../k8s/agent/snapshot_reconciler.ts";
+import { TransferAgent } from "../../k8s/transfers/transfer_agent.ts";
 import { VolumeReconciler } from "../../k8s/agent/volume_reconciler.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
@@ -62,6 +65,8 @@ export interface ProcessOptions {
   waitMs?: number;
   /** The time by which a controller finds out that agents are silent. */
   clock?: FakeClock;
+  /** Whether agents send and fetch snapshots; not by default. */
+  transfers?: boolean;
 }
 
 /** A process of the driver on a node. */
@@ -89,6 +94,8 @@ export class FakeAgent implements AsyncDisposable {
   readonly pools: PoolConditions;
   /** The calls of its Node service. */
   readonly nodeService;
+  /** What sends and fetches snapshots. */
+  readonly transfers: TransferAgent | undefined;
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
@@ -101,7 +108,12 @@ export class FakeAgent implements AsyncDisposable {
     const snapshotObjects = this.snapshotObjects = new Informer(client, lvmSnapshots, ownNode);
     const nodeObjects = new Informer(client, lvmNodes, { fieldSelector: `metadata.name=${name}` });
     const onChange = () => this.node.requeue();
+    this.transfers = !options.transfers ? undefined : new TransferAgent({
+      ...{ client, exec, driver: DRIVER, nodeName: name, snapshots: snapshotObjects, onChange },
+      ...{ address: { host: "127.0.0.1", port: 0 }, advertised: "127.0.0.1" },
+    });
     this.machine = openMachine({
+      ...defined({ remote: this.transfers }),
       exec,
       driver: DRIVER,
       groups: ANY_GROUP,
@@ -148,6 +160,7 @@ export class FakeAgent implements AsyncDisposable {
         await this.orphans.reconcile(object);
       },
       batchMs: 1,
+      transfer: () => this.transfers?.endpoint(),
     });
     const { signal } = this.#stop;
     const sharedOptions = { client, events: this.events, driver: DRIVER, ...this.machine, onChange, end: signal };
@@ -194,6 +207,7 @@ export class FakeAgent implements AsyncDisposable {
       volumeController.run(signal),
       snapshotController.run(signal),
       this.node.run(signal),
+      ...(this.transfers === undefined ? [] : [this.transfers.run(this.machine, signal)]),
     ];
   }
 
@@ -242,12 +256,19 @@ export class FakeController implements AsyncDisposable {
     const sharedOptions = {
       ...{ client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, agents: this.agents, waitMs },
     };
-    this.volumes = new ClusterVolumes({ ...sharedOptions, volumes: this.objects, parseGroups: parseGroupList });
+    const transfers = new ClusterTransfers({ ...sharedOptions, taken: () => this.snapshots });
+    const volumeOptions = { ...sharedOptions, volumes: this.objects, parseGroups: parseGroupList };
+    this.volumes = new ClusterVolumes({ ...volumeOptions, transfers });
     this.snapshots = new ClusterSnapshots({ ...sharedOptions, volumes: this.volumes });
     const { signal } = this.#stop;
     this.#running = [this.objects, this.snapshotObjects, this.nodes, this.agentLeases].map((informer) =>
       informer.start(signal)
     );
+    const grants = new TransferGrants({
+      ...{ client, driverName: DRIVER, snapshots: this.snapshotObjects, volumes: this.objects },
+      deleted: () => this.snapshots,
+    });
+    this.#running.push(grants.run(signal));
   }
 
   /** Waits until its informers have seen all objects. */

@@ -62,6 +62,7 @@ export const SUITES: readonly Suite[] = [
   { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },
   { name: "debian_13", module: "debian_13", disksGiB: [1, 3], debian: "trixie", onlyFull: true },
   { name: "shell", module: "shell", disksGiB: [1, 1, 1, 1] },
+  { name: "transfers", module: "transfers", disksGiB: [2] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
 

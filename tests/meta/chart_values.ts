@@ -20,6 +20,7 @@ export const OTHER_VALUES: Values = {
   },
   thinPool: { overcommit: "2.5", autoextendThreshold: 70, autoextendPercent: 30, removeEmpty: true },
   snapshotAutoextend: "50:100",
+  transfer: { enabled: true, port: 9910, bandwidth: "100Mi", networkPolicy: false },
   image: {
     repository: "registry.example/storage/denolith",
     tag: "0.2.0-rc.1",

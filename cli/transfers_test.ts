@@ -1,0 +1,19 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { UsageError } from "./command_line.ts";
+import { transferHosts, transferOptions } from "./transfers.ts";
+
+Deno.test("transfers are off without an address, and need one at which others reach this agent", () => {
+  assertEquals([transferOptions({}), transferHosts({})], [undefined, []]);
+  assertThrows(() => transferOptions({ "transfer-address": ":9810" }), UsageError, "--transfer-advertise");
+  const flags = { "transfer-address": ":9810", "transfer-advertise": "10.0.0.7" };
+  assertEquals(transferOptions(flags), { address: { host: "0.0.0.0", port: 9810 }, advertised: "10.0.0.7" });
+  assertEquals(transferOptions({ ...flags, "transfer-address": "10.0.0.7:1", "transfer-bandwidth": "100Mi" }), {
+    ...{ address: { host: "10.0.0.7", port: 1 }, advertised: "10.0.0.7" },
+    bytesPerSecond: 100n << 20n,
+  });
+});
+
+Deno.test("the process may listen on and connect to one port alone", () => {
+  const flags = { "transfer-address": ":9810", "transfer-advertise": "10.0.0.7" };
+  assertEquals(transferHosts(flags), ["0.0.0.0/0:9810"]);
+});

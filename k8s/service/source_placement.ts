@@ -1,0 +1,95 @@
+/**
+ * Where a volume with a content source is created: on the node of its source, or else on one to which that can be sent.
+ *
+ * @module
+ */
+
+import { copyRange, type SourceProperties } from "../../lvm/copies/rules.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
+import type { NodeChoice, StoredVolume } from "../../lvm/volume_service.ts";
+import type { VolumeId } from "../../lvm/ids.ts";
+import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import { listNodeNames } from "../api/node_names.ts";
+import { snapshotOf } from "../api/snapshot_mapping.ts";
+import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { isDeleting } from "./remote_objects.ts";
+import { contentOf } from "./stored_volume.ts";
+import type { ClusterTransfers } from "./transfers.ts";
+
+/** Options of {@linkcode placeNearSource}. */
+export interface SourcePlacementOptions {
+  /** The driver's name. */
+  readonly driver: string;
+  /** All LVMVolumes. */
+  readonly volumes: Informer<LvmVolume>;
+  /** All LVMSnapshots. */
+  readonly snapshots: Informer<LvmSnapshot>;
+  /** Transfers between nodes; absent where there are none. */
+  readonly transfers?: ClusterTransfers | undefined;
+  /** Returns a volume. @throws {StorageError} */
+  readonly get: (id: VolumeId) => Promise<StoredVolume>;
+}
+
+/** A request, and where it may be fulfilled. */
+export interface Placement {
+  /** The request. */
+  readonly request: NamedVolumeRequest;
+  /** The nodes; the first choice is tried first. */
+  readonly choices: readonly NodeChoice[];
+}
+
+/**
+ * Returns a request with the size that its source requires, and the nodes where it may be fulfilled.
+ *
+ * @throws {StorageError} `NoSpace` when the source is on a node that is not allowed, and cannot be sent; those of the source
+ */
+export async function placeNearSource(
+  request: NamedVolumeRequest,
+  choice: NodeChoice,
+  options: SourcePlacementOptions,
+): Promise<Placement> {
+  const { id, source } = request;
+  if (source === undefined) return { request, choices: [choice] };
+  const { nodeName, ...facts } = await sourceFacts(source, options);
+  const range = copyRange({ ...request, source }, facts);
+  const targets = options.transfers?.targetsOf(nodeName, choice.allowed) ?? [];
+  const choices = [
+    ...(choice.allowed?.includes(nodeName) ?? true ? [{ allowed: [nodeName], preferred: [] }] : []),
+    ...(targets.length > 0 ? [{ ...choice, allowed: targets }] : []),
+  ];
+  if (choices.length > 0) return { request: { ...request, range, sourceNode: nodeName }, choices };
+  throw new StorageError(
+    "NoSpace",
+    `creating volume ${id} from ${
+      describeSource(source)
+    }: the source is on node ${nodeName}, and volumes from it are created ` +
+      `there; the request allows only ${listNodeNames(choice.allowed!, " or ")}`,
+  );
+}
+
+/** Returns the node and the properties of a source. @throws {StorageError} */
+async function sourceFacts(
+  { kind, id }: ContentSource,
+  { get, driver, snapshots, volumes }: SourcePlacementOptions,
+): Promise<SourceProperties & { nodeName: string }> {
+  if (kind === "volume") {
+    const { size, content, nodeId } = await get(id);
+    return { size, content, nodeName: nodeId };
+  }
+  const object = snapshots.get(id);
+  const snapshot = object === undefined || isDeleting(object) ? undefined : snapshotOf(object);
+  if (object === undefined || snapshot === undefined || object.spec.driverName !== driver) {
+    throw new StorageError("NotFound", `looking for snapshot ${id}: no LVMSnapshot of that name was taken`);
+  }
+  if (!snapshot.ready) {
+    throw new StorageError(
+      "FailedPrecondition",
+      `using snapshot ${id}: its content is lost; it is ${object.status?.state}`,
+    );
+  }
+  const volume = volumes.get(snapshot.source);
+  const content = volume === undefined ? {} : { content: contentOf(volume) };
+  return { size: snapshot.size, nodeName: object.spec.nodeName, ...content };
+}

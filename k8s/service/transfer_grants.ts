@@ -1,0 +1,117 @@
+/**
+ * Renews the permissions to read snapshots while volumes are filled from them, and withdraws them afterwards. Deletes the
+ * temporary snapshots that are not needed any more.
+ *
+ * It gives no permission: the LVMVolume of a volume may be written by the agent of its node, so it is no reason for one.
+ *
+ * @module
+ */
+
+import { systemClock } from "../../lvm/clock.ts";
+import { remoteSnapshotOf } from "../../lvm/copies/fetch.ts";
+import { ignoreStorageError } from "../../lvm/error.ts";
+import type { SnapshotId } from "../../lvm/ids.ts";
+import { type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { formatGrant, grantAnnotation, grantsOf, type TransferGrant, transferredVolumeOf } from "../api/transfers.ts";
+import { contentSourceOf } from "../api/volume_mapping.ts";
+import { orAbsent, orAbsentOrChanged } from "../client/client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import type { ClusterSnapshots } from "./cluster_snapshots.ts";
+import { isCreated } from "./stored_volume.ts";
+import { GRANT_MS } from "./transfers.ts";
+
+/** Options of {@linkcode TransferGrants}. */
+export interface TransferGrantsOptions extends SidecarOptions {
+  /** All LVMSnapshots. */
+  readonly snapshots: Informer<LvmSnapshot>;
+  /** All LVMVolumes. */
+  readonly volumes: Informer<LvmVolume>;
+  /** Deletes the temporary snapshots. */
+  readonly deleted: () => Pick<ClusterSnapshots, "delete">;
+}
+
+/** The time from a change of a grant, after which it is looked at again, in milliseconds. */
+const RECHECK_MS = 60_000;
+
+/** What becomes of a grant. */
+type GrantDecision = "keep" | "renew" | "withdraw";
+
+/**
+ * Decides what becomes of a grant.
+ *
+ * @param target the volume that is filled; `undefined` when there is none, or none yet
+ * @param now the time, in milliseconds since 1970
+ */
+export function decideGrant(
+  { node, until }: TransferGrant,
+  snapshot: LvmSnapshot,
+  target: LvmVolume | undefined,
+  now: number,
+): GrantDecision {
+  if (target === undefined) return until > now ? "keep" : "withdraw";
+  return !isFilled(target, snapshot) || target.spec.nodeName !== node
+    ? "withdraw"
+    : until - now > GRANT_MS / 2
+    ? "keep"
+    : "renew";
+}
+
+/** Reports whether a volume is being filled from a snapshot of another node. */
+function isFilled(object: LvmVolume, { metadata: { name }, spec: { driverName, nodeName } }: LvmSnapshot): boolean {
+  const { metadata, spec, status } = object;
+  if (spec.driverName !== driverName || metadata.deletionTimestamp !== undefined) return false;
+  return spec.sourceNode === nodeName && !isCreated(object) && status?.state !== "Failed" &&
+    snapshotNameOf(object) === name;
+}
+
+/** Returns the name of the LVMSnapshot from which a volume is filled; `undefined` for a volume that is filled from none. */
+function snapshotNameOf(object: LvmVolume): SnapshotId | undefined {
+  const { metadata: { name }, spec: { sourceNode } } = object;
+  const source = ignoreStorageError(() => contentSourceOf(object));
+  if (sourceNode === undefined || source === undefined) return undefined;
+  return remoteSnapshotOf(name as Parameters<typeof remoteSnapshotOf>[0], source);
+}
+
+/** Renews and withdraws permissions. Two of them at the same time do the same. */
+export class TransferGrants {
+  readonly #options: TransferGrantsOptions;
+
+  /** Creates it; nothing runs before {@linkcode TransferGrants.run}. */
+  constructor(options: TransferGrantsOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until the signal is aborted. It may be run again. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { snapshots, volumes } = this.#options;
+    await sidecarController("transfer", this.#options, (name) => this.#reconcile(name, signal))
+      .watch(snapshots)
+      .watch(volumes, (volume) => [snapshotNameOf(volume) ?? []].flat(), { replay: false })
+      .run(signal);
+  }
+
+  async #reconcile(name: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
+    const { snapshots, volumes, client, driverName, clock = systemClock } = this.#options;
+    const object = snapshots.get(name);
+    if (object?.spec.driverName !== driverName || object.metadata.deletionTimestamp !== undefined) return;
+    const temporaryFor = transferredVolumeOf(object);
+    if (temporaryFor === undefined && grantsOf(object).length === 0) return;
+    const now = clock.date().getTime();
+    const changes = grantsOf(object).flatMap((grant) => {
+      const decision = decideGrant(grant, object, volumes.get(grant.volume), now);
+      const value = decision === "withdraw" ? null : formatGrant({ ...grant, until: now + GRANT_MS });
+      return decision === "keep" ? [] : [[grantAnnotation(grant.volume), value] as const];
+    });
+    if (changes.length > 0) {
+      const merge = { metadata: { annotations: Object.fromEntries(changes) } };
+      const { resourceVersion } = object.metadata; // somebody who gives a permission meanwhile is right
+      await orAbsentOrChanged(client.patch(lvmSnapshots, { name }, { merge, resourceVersion, signal }));
+      return { requeueAfterMs: RECHECK_MS };
+    }
+    if (grantsOf(object).length > 0) return { requeueAfterMs: RECHECK_MS };
+    const target = await orAbsent(client.get(lvmVolumes, { name: temporaryFor! }, { signal }));
+    if (target !== undefined && isFilled(target, object)) return { requeueAfterMs: RECHECK_MS };
+    await this.#options.deleted().delete(name as SnapshotId);
+  }
+}

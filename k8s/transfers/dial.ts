@@ -1,0 +1,102 @@
+/**
+ * Connects to the agent of another node, by TLS on both sides.
+ *
+ * The only certificate that is accepted is the one in the LVMNode of that node: it is the only trusted one, and no authority,
+ * so that nothing else can be signed by it. Bytes are read into a buffer of the caller: node:tls would allocate one for each
+ * read, which V8 collects late.
+ *
+ * @module
+ */
+
+import type { Connection } from "../../lvm/transfers/connection.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
+import type { Credentials } from "./certificate.ts";
+import { IDLE_MS } from "./listener.ts";
+
+/** The agent of another node. */
+export interface RemoteAgent {
+  /** The name of its node, for messages. */
+  readonly node: string;
+  /** Its IP address. */
+  readonly host: string;
+  /** Its port. */
+  readonly port: number;
+  /** Its certificate, as PEM. */
+  readonly certificate: string;
+}
+
+/** The time that a connection may take, in milliseconds. */
+const CONNECT_MS = 20_000;
+
+/** Options of {@linkcode dial}. */
+export interface DialOptions {
+  /** The certificate and the key of this agent. */
+  readonly credentials: Pick<Credentials, "certificate" | "key">;
+  /** The time after which a connection without progress is closed, in milliseconds. */
+  readonly idleMs?: number;
+  /** Time. */
+  readonly clock?: Clock | undefined;
+}
+
+/**
+ * Connects to an agent.
+ *
+ * @throws {StorageError} `Unavailable` when it cannot be reached, or is not the agent of that node
+ */
+export async function dial(
+  { node, host, port, certificate }: RemoteAgent,
+  { credentials, idleMs = IDLE_MS, clock = systemClock }: DialOptions,
+): Promise<Connection> {
+  const where = `connection to the agent of node ${node} (${host}:${port})`;
+  const connecting = connect({ node, host, port, certificate }, credentials);
+  const connection = await withinDeadline(connecting, CONNECT_MS, { clock }).catch((error) => {
+    throw new StorageError("Unavailable", `${where}: ${(error as Error).message}`, { cause: error });
+  });
+  if (connection === undefined) {
+    connecting.then((late) => late.close(), () => {});
+    throw new StorageError("Unavailable", `${where}: no answer in ${CONNECT_MS / 1000} s`);
+  }
+  const hurry = async <T>(progress: Promise<T>): Promise<T> => {
+    const result = await withinDeadline(
+      progress.then((value) => ({ value })),
+      idleMs,
+      { clock },
+    ).catch((error) => {
+      throw new StorageError("Unavailable", `${where}: ${(error as Error).message}`, { cause: error });
+    });
+    if (result !== undefined) return result.value;
+    close();
+    throw new StorageError("Unavailable", `${where}: no progress in ${idleMs / 1000} s`);
+  };
+  let isClosed = false;
+  const close = () => {
+    if (!isClosed) connection.close();
+    isClosed = true;
+  };
+  return {
+    read: (buffer) => hurry(connection.read(buffer)),
+    write: async (bytes) => {
+      for (let at = 0; at < bytes.length;) at += await hurry(connection.write(bytes.subarray(at)));
+    },
+    close,
+  };
+}
+
+async function connect(
+  { host, port, certificate }: RemoteAgent,
+  { certificate: cert, key }: DialOptions["credentials"],
+): Promise<Deno.TlsConn> {
+  const connection = await Deno.connectTls({
+    ...{ hostname: host, port, cert, key, caCerts: [certificate] },
+    // the certificate itself is the name
+    unsafelyDisableHostnameVerification: true,
+  });
+  try {
+    await connection.handshake();
+    return connection;
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}

@@ -1,0 +1,182 @@
+/**
+ * Listens for other agents, by TLS on both sides. `Deno.listenTls` asks for no certificate of the client; node:tls does.
+ *
+ * The client proves that it has the key of its certificate. No authority has signed it: who the client is, its certificate
+ * in the LVMNode of its node says.
+ *
+ * @module
+ */
+
+import type { TlsOptions, TLSSocket } from "node:tls";
+import type { Socket } from "node:net";
+import type { Buffer } from "node:buffer";
+import type { Connection } from "../../lvm/transfers/connection.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
+import type { Credentials } from "./certificate.ts";
+import { fingerprintOf } from "./fingerprint.ts";
+
+/** An address to listen on. */
+export interface TransferAddress {
+  /** The IP address. */
+  readonly host: string;
+  /** The port. */
+  readonly port: number;
+}
+
+/** What another agent has shown of itself. */
+export interface Peer {
+  /** Its address, for messages. */
+  readonly address: string;
+  /** The fingerprint of its certificate; `undefined` when it has shown none. */
+  readonly fingerprint: string | undefined;
+  /** The time until which the certificate is valid, in milliseconds since 1970. */
+  readonly validUntil: number;
+}
+
+/** Options of {@linkcode listen}. */
+export interface ListenerOptions {
+  /** The address. */
+  readonly address: TransferAddress;
+  /** The certificate and the key. */
+  readonly credentials: Credentials;
+  /** Called with each connection that is encrypted. */
+  readonly onConnection: (connection: Connection, peer: Peer) => void;
+  /** The maximum number of connections, encrypted or not; others are closed. */
+  readonly maxConnections?: number;
+  /** The time that a connection may take to be encrypted, and to continue to read or write, in milliseconds. */
+  readonly idleMs?: number;
+  /** Time. */
+  readonly clock?: Clock | undefined;
+}
+
+/** Listens until it is closed. */
+export interface Listener {
+  /** The port. */
+  readonly port: number;
+  /** Closes it, and all connections. */
+  close(): Promise<void>;
+}
+
+/** The time without progress after which a connection is closed, in milliseconds. */
+export const IDLE_MS = 60_000;
+
+/** The maximum number of connections: each needs two blocks of memory, and reads a disk. */
+const MAX_CONNECTIONS = 8;
+
+/** Begins to listen. @throws {Error} when the address is in use */
+export async function listen(
+  { address, credentials, onConnection, maxConnections = MAX_CONNECTIONS, idleMs = IDLE_MS, clock = systemClock }:
+    ListenerOptions,
+): Promise<Listener> {
+  const { createServer } = await import("node:tls"); // needed only where transfers are on
+  const connections = new Set<Socket>();
+  /** Those that are encrypted, by the port of the other end. Only they are destroyed then, not the sockets below them. */
+  const encrypted = new Map<string, TLSSocket>();
+  const destroy = (socket: Socket) => void (encrypted.get(keyOf(socket)) ?? socket).destroy();
+  const options: TlsOptions = {
+    ...{ key: credentials.key, cert: credentials.certificate, minVersion: "TLSv1.3" },
+    ...{ requestCert: true, rejectUnauthorized: false },
+  };
+  const server = createServer(options, async (socket: TLSSocket) => {
+    const key = keyOf(socket);
+    encrypted.set(key, socket);
+    socket.once("close", () => encrypted.delete(key));
+    socket.on("error", () => {}); // its reads and writes fail
+    // the certificate of a client without one is an empty object
+    const { raw, valid_to: validTo } = socket.getPeerCertificate() as { raw?: Buffer; valid_to?: string };
+    const connection = socketConnection(socket, idleMs, clock); // before anything comes
+    const address = String(socket.remoteAddress);
+    const fingerprint = raw === undefined ? undefined : await fingerprintOf(new Uint8Array(raw));
+    onConnection(connection, { address, fingerprint, validUntil: Date.parse(validTo ?? "") });
+  });
+  server.on("connection", (socket: Socket) => {
+    if (connections.size >= maxConnections) return void socket.destroy();
+    connections.add(socket);
+    const cancel = clock.after(idleMs, () => destroy(socket)); // it does not even shake hands
+    socket.once("data", cancel);
+    socket.once("close", () => {
+      cancel();
+      connections.delete(socket);
+    });
+    socket.on("error", () => destroy(socket));
+  });
+  server.on("tlsClientError", (_error: unknown, socket: TLSSocket) => socket.destroy());
+  const listening = Promise.withResolvers<void>();
+  server.once("error", listening.reject);
+  server.listen(address.port, address.host, () => listening.resolve());
+  await listening.promise;
+  return {
+    port: (server.address() as { port: number }).port,
+    close: async () => {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const socket of connections) destroy(socket);
+      await closed;
+    },
+  };
+}
+
+function keyOf({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
+/** Makes a connection of a socket. It reads no further than somebody wants to read. */
+function socketConnection(socket: TLSSocket, idleMs: number, clock: Clock): Connection {
+  let received: Uint8Array = new Uint8Array(0);
+  let changed = Promise.withResolvers<void>();
+  let isOver = false;
+  const wake = () => {
+    changed.resolve();
+    changed = Promise.withResolvers<void>();
+  };
+  const end = () => {
+    isOver = true;
+    wake();
+  };
+  socket.on("data", (bytes: Uint8Array) => {
+    socket.pause();
+    received = received.length === 0 ? bytes : joined(received, bytes);
+    wake();
+  });
+  for (const event of ["end", "close", "error"]) socket.on(event, end);
+  const hurry = async <T>(progress: Promise<T>) => {
+    if (await withinDeadline(progress.then(() => true), idleMs, { clock })) return;
+    socket.destroy();
+    throw new StorageError("Unavailable", `connection to another agent: no progress in ${idleMs / 1000} s`);
+  };
+  return {
+    read: async (buffer) => {
+      while (received.length === 0) {
+        if (isOver) return null;
+        socket.resume();
+        await hurry(changed.promise);
+      }
+      const count = Math.min(buffer.length, received.length);
+      buffer.set(received.subarray(0, count));
+      received = received.subarray(count);
+      return count;
+    },
+    write: async (bytes) => {
+      if (isOver) throw new StorageError("Unavailable", "connection to another agent: it is closed");
+      const written = new Promise<void>((resolve, reject) => {
+        socket.once("close", reject);
+        socket.write(bytes, (error) => {
+          socket.off("close", reject);
+          if (error) reject(error);
+          else resolve();
+        });
+      });
+      await hurry(written.catch(() => {
+        throw new StorageError("Unavailable", "connection to another agent: it was closed");
+      }));
+    },
+    close: () => void socket.end(),
+  };
+}
+
+function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
+  const all = new Uint8Array(a.length + b.length);
+  all.set(a);
+  all.set(b, a.length);
+  return all;
+}

@@ -1,0 +1,107 @@
+/**
+ * Decides whether another agent may read a snapshot of this node, and finds its device.
+ *
+ * @module
+ */
+
+import type { Exec } from "../../lvm/exec.ts";
+import type { Clock } from "../../lvm/clock.ts";
+import { sourceBytes } from "../../lvm/copies/plan.ts";
+import { StorageError } from "../../lvm/error.ts";
+import type { Lvm } from "../../lvm/client/client.ts";
+import { verifyDevice } from "../../lvm/host/device.ts";
+import type { LocatedSnapshot, SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
+import { activationArguments } from "../../lvm/pools/activation.ts";
+import type { TransferRequest } from "../../lvm/transfers/protocol.ts";
+import type { SourceDevice } from "../../lvm/transfers/sender.ts";
+import { lvmNodes, type LvmSnapshot } from "../api/lvm_objects.ts";
+import { grantsOf } from "../api/transfers.ts";
+import { type ApiClient, orAbsent } from "../client/client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { fingerprintOfPem } from "./fingerprint.ts";
+import type { Peer } from "./listener.ts";
+
+/** Options of {@linkcode openSnapshot}. */
+export interface SnapshotAccessOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The driver's name. */
+  readonly driver: string;
+  /** The LVMSnapshots of this node. */
+  readonly snapshots: Pick<Informer<LvmSnapshot>, "get">;
+  /** Runs commands. */
+  readonly exec: Exec;
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** Finds snapshots. */
+  readonly snapshotFinder: SnapshotFinder;
+  /** Time. */
+  readonly clock: Clock;
+}
+
+/**
+ * Returns the device of the snapshot that an agent wants to read.
+ *
+ * @throws {StorageError} `Unavailable` when it may not, or not yet; `NotFound`, `Lost` or `FailedPrecondition` when the
+ * snapshot has no content any more
+ */
+export async function openSnapshot(
+  request: TransferRequest,
+  peer: Peer,
+  options: SnapshotAccessOptions,
+): Promise<SourceDevice> {
+  await requireAllowed(request, peer, options);
+  const { lvm, exec, snapshotFinder } = options;
+  const { snapshot } = request;
+  let found = requireUsable(request, snapshotFinder.locate(await lvm.report(), snapshot), snapshotFinder);
+  if (!found.lv.active) {
+    await lvm.change(found.group, activationArguments(options.driver, found.group, found.lv));
+    found = requireUsable(request, snapshotFinder.locate(await lvm.report(), snapshot), snapshotFinder);
+  }
+  const size = sourceBytes(found.lv);
+  await verifyDevice(exec, { ...found.lv, size });
+  return { path: found.lv.devicePath, size };
+}
+
+/** Requires that the controller allows it, and that the other end is the agent of the node that it allows it for. */
+async function requireAllowed(
+  { driver, node, snapshot, volume }: TransferRequest,
+  { fingerprint, validUntil }: Peer,
+  options: SnapshotAccessOptions,
+): Promise<void> {
+  const refuse = (why: string) => {
+    throw new StorageError("Unavailable", `reading snapshot ${snapshot} for volume ${volume}: ${why}`);
+  };
+  const now = options.clock.date().getTime();
+  if (fingerprint === undefined) refuse("the agent has shown no certificate");
+  if (!(validUntil > now)) refuse("the certificate of the agent is no longer valid");
+  if (driver !== options.driver) refuse("it is of another driver");
+  const object = options.snapshots.get(snapshot);
+  const grant = object?.spec.driverName === options.driver
+    ? grantsOf(object).find((grant) => grant.volume === volume)
+    : undefined;
+  if (grant === undefined || grant.node !== node) return refuse(`nobody allows it for node ${node}`);
+  if (grant.until <= now) refuse("the permission is over");
+  // only now: who may read nothing causes no request
+  const { status, spec } = await orAbsent(options.client.get(lvmNodes, { name: node })) ?? {};
+  const expected = spec?.driverName === driver
+    ? await fingerprintOfPem(status?.transfer?.certificate ?? "")
+    : undefined;
+  if (expected !== fingerprint) refuse(`the agent has not the certificate that LVMNode ${node} has`);
+}
+
+/** Requires that a snapshot can be read. */
+function requireUsable(
+  { snapshot }: TransferRequest,
+  found: LocatedSnapshot | undefined,
+  finder: SnapshotFinder,
+): LocatedSnapshot {
+  const reading = `reading snapshot ${snapshot}`;
+  if (found === undefined || found.incomplete) throw new StorageError("NotFound", `${reading}: it does not exist`);
+  finder.requireRecorded(found);
+  if (found.lv.invalidSnapshot) {
+    throw new StorageError("FailedPrecondition", `${reading}: its COW space overflowed, and its content is lost`);
+  }
+  if (found.lv.suspended) throw new StorageError("Unavailable", `${reading}: its device is suspended`);
+  return found;
+}

@@ -1,0 +1,136 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
+import { formatGrant, grantAnnotation } from "../api/transfers.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
+import type { TransferRequest } from "../../lvm/transfers/protocol.ts";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { makeCredentials, VALIDITY_MS } from "./certificate.ts";
+import { fingerprintOfPem } from "./fingerprint.ts";
+import type { Peer } from "./listener.ts";
+import { openSnapshot } from "./snapshot_access.ts";
+
+const DRIVER = "lvm.denolith.dev";
+const [snapshot, volume] = [snapshotIdOf("s"), volumeIdOf("v")];
+const request: TransferRequest = { driver: DRIVER, node: "b", snapshot, volume, offset: 0n, length: 4n << 20n };
+
+/** Sets up an agent of node a that has the snapshot, and what the agents of the nodes b and c can show. */
+async function setUp() {
+  await using stack = new AsyncDisposableStack();
+  const clock = new FakeClock();
+  const now = clock.date().getTime();
+  const api = stack.use(FakeApiServer.start({ resources: [lvmSnapshots, lvmNodes] }));
+  const client = stack.use(new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" }));
+  const credentials = { b: await makeCredentials("b", clock.date()), c: await makeCredentials("c", clock.date()) };
+  for (const [name, { certificate, validUntil }] of Object.entries(credentials)) {
+    const transfer = { address: "127.0.0.1:1", certificate, validUntil: new Date(validUntil).toISOString() };
+    api.put(lvmNodes, { metadata: { name }, spec: { driverName: DRIVER }, status: { transfer } });
+  }
+  const object = {
+    metadata: {
+      name: snapshot,
+      annotations: { [grantAnnotation(volume)]: formatGrant({ node: "b", until: now + 60_000 }) },
+    },
+    spec: { driverName: DRIVER, requestName: "s", nodeName: "a", sourceVolume: volumeIdOf("o") },
+  } as unknown as LvmSnapshot;
+  const exec = new FakeMachine();
+  exec.addGroup("data", 1n << 30n);
+  const objects = new Map([[snapshot as string, object]]);
+  const fingerprints = {
+    b: await fingerprintOfPem(credentials.b.certificate),
+    c: await fingerprintOfPem(credentials.c.certificate),
+  };
+  const peerOf = (name: keyof typeof credentials): Peer => ({
+    address: "10.0.0.1",
+    fingerprint: fingerprints[name],
+    validUntil: now + VALIDITY_MS,
+  });
+  const options = {
+    ...{ client, driver: DRIVER, snapshots: objects, exec, lvm: new Lvm(exec), clock },
+    snapshotFinder: new SnapshotFinder({ driver: DRIVER }),
+  };
+  const kept = stack.move();
+  return {
+    api,
+    clock,
+    object,
+    peerOf,
+    /** Returns the reason of a refusal. */
+    refusal: async (more: Partial<TransferRequest> = {}, peer = peerOf("b")) => {
+      const error = await assertRejects(() => openSnapshot({ ...request, ...more }, peer, options), StorageError);
+      return `${error.kind}: ${error.message.replace(/^.*?: /, "")}`;
+    },
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+/** The answer to who may read a snapshot whose LV does not exist: nothing more was asked of the machine before. */
+const ALLOWED = "NotFound: it does not exist";
+
+Deno.test("the agent of the node that the controller named may read, and nobody else", async () => {
+  await using s = await setUp();
+  assertEquals(await s.refusal(), ALLOWED);
+  const stranger = { address: "10.0.0.9", validUntil: Infinity };
+  const refusals = [
+    await s.refusal({}, { ...stranger, fingerprint: undefined }),
+    await s.refusal({}, { ...stranger, fingerprint: "00".repeat(32) }),
+    await s.refusal({}, s.peerOf("c")),
+    await s.refusal({ node: "c" }, s.peerOf("c")),
+    await s.refusal({ node: "d" }),
+    await s.refusal({ volume: volumeIdOf("other") }),
+    await s.refusal({ snapshot: snapshotIdOf("other") }),
+    await s.refusal({ driver: "other.driver" }),
+  ];
+  const wrong = "Unavailable: the agent has not the certificate that LVMNode b has";
+  assertEquals(refusals, [
+    "Unavailable: the agent has shown no certificate",
+    wrong,
+    wrong,
+    "Unavailable: nobody allows it for node c",
+    "Unavailable: nobody allows it for node d",
+    "Unavailable: nobody allows it for node b",
+    "Unavailable: nobody allows it for node b",
+    "Unavailable: it is of another driver",
+  ]);
+});
+
+Deno.test("a permission and a certificate end with their time", async () => {
+  await using s = await setUp();
+  s.clock.stall(59_999);
+  assertEquals(await s.refusal(), ALLOWED);
+  s.clock.stall(1);
+  assertEquals(await s.refusal(), "Unavailable: the permission is over");
+  const peer = { ...s.peerOf("b"), validUntil: s.clock.date().getTime() };
+  assertEquals(await s.refusal({}, peer), "Unavailable: the certificate of the agent is no longer valid");
+  assertEquals(
+    await s.refusal({}, { ...peer, validUntil: NaN }),
+    "Unavailable: the certificate of the agent is no longer valid",
+  );
+});
+
+Deno.test("a third node with a stolen token can write its own LVMNode alone, and so is not taken for another", async () => {
+  await using s = await setUp();
+  // what it could write: its certificate into its LVMNode, and a permission into LVMVolumes or LVMSnapshots of its own node
+  const requests = () => s.api.requests.filter(({ path }) => path.includes("/lvmnodes/")).length;
+  assertEquals(
+    await s.refusal({ node: "b" }, s.peerOf("c")),
+    "Unavailable: the agent has not the certificate that LVMNode b has",
+  );
+  const before = requests();
+  assertEquals(await s.refusal({ node: "c" }, s.peerOf("c")), "Unavailable: nobody allows it for node c");
+  assertEquals(requests(), before, "who may read nothing causes no request");
+});
+
+Deno.test("what is no permission allows nothing", async () => {
+  await using s = await setUp();
+  const later = new Date(s.clock.date().getTime() + 60_000).toISOString();
+  for (const value of ["b", `b ${later} x`, "b tomorrow", `B ${later}`, ` ${later}`, ""]) {
+    s.object.metadata.annotations = { [grantAnnotation(volume)]: value };
+    assertEquals(await s.refusal(), "Unavailable: nobody allows it for node b", value);
+  }
+});

@@ -1,0 +1,118 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { Connection } from "../../lvm/transfers/connection.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
+import { dial } from "./dial.ts";
+import { fingerprintOfPem } from "./fingerprint.ts";
+import { listen, type ListenerOptions, type Peer } from "./listener.ts";
+
+const HOST = "127.0.0.1";
+
+/** Listens, and echoes the first bytes. */
+async function echo(credentials: Credentials, more: Partial<ListenerOptions> = {}) {
+  const peers: Peer[] = [];
+  const listener = await listen({
+    ...{ address: { host: HOST, port: 0 }, credentials },
+    onConnection: async (connection: Connection, peer) => {
+      peers.push(peer);
+      const buffer = new Uint8Array(1 << 20);
+      for (;;) {
+        const count = await connection.read(buffer).catch(() => null);
+        if (count === null) return connection.close();
+        await connection.write(buffer.subarray(0, count)).catch(() => {});
+      }
+    },
+    ...more,
+  });
+  return { peers, port: listener.port, [Symbol.asyncDispose]: () => listener.close() };
+}
+
+Deno.test("both ends prove who they are: each sees the certificate of the other", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  await using server = await echo(a);
+  const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
+  const connection = await dial(remote, { credentials: b });
+  await connection.write(new Uint8Array([1, 2, 3]));
+  const buffer = new Uint8Array(8);
+  assertEquals([await connection.read(buffer), ...buffer.subarray(0, 3)], [3, 1, 2, 3]);
+  connection.close();
+  connection.close();
+  assertEquals(server.peers.map(({ fingerprint }) => fingerprint), [await fingerprintOfPem(b.certificate)]);
+  assertEquals(server.peers[0]!.validUntil, Math.floor(b.validUntil / 1000) * 1000);
+});
+
+Deno.test("megabytes pass both ways unchanged", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  await using server = await echo(a);
+  const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
+  const connection = await dial(remote, { credentials: b });
+  const sent = Uint8Array.from({ length: 3 << 20 }, (_, index) => index * 7 % 251);
+  const writing = connection.write(sent);
+  const [received, buffer] = [new Uint8Array(sent.length), new Uint8Array(100_000)];
+  for (let at = 0; at < received.length;) {
+    const count = (await connection.read(buffer))!;
+    received.set(buffer.subarray(0, count), at);
+    at += count;
+  }
+  await writing;
+  connection.close();
+  assert(received.every((byte, index) => byte === sent[index]));
+});
+
+Deno.test("an agent with another certificate than its LVMNode has is not believed: another key, or one that is over", async () => {
+  const now = Date.now();
+  const [a, other, b, past] = await Promise.all([
+    makeCredentials("a", new Date(now)),
+    makeCredentials("a", new Date(now)),
+    makeCredentials("b", new Date(now)),
+    makeCredentials("a", new Date(now - VALIDITY_MS - 1000)),
+  ]);
+  for (const [has, isBelieved] of [[other, a], [past, past]] as const) {
+    await using server = await echo(has);
+    const remote = { node: "a", host: HOST, port: server.port, certificate: isBelieved.certificate };
+    const error = await assertRejects(() => dial(remote, { credentials: b }), StorageError, "agent of node a");
+    assertEquals([error.kind, server.peers], ["Unavailable", []]);
+  }
+});
+
+Deno.test("who shows no certificate is seen without one", async () => {
+  const a = await makeCredentials("a", new Date());
+  await using server = await echo(a);
+  const anonymous = await Deno.connectTls({
+    ...{ hostname: HOST, port: server.port, caCerts: [a.certificate], unsafelyDisableHostnameVerification: true },
+  });
+  await anonymous.write(new Uint8Array(1));
+  await anonymous.read(new Uint8Array(1));
+  anonymous.close();
+  assertEquals(server.peers.map(({ fingerprint }) => fingerprint), [undefined]);
+});
+
+Deno.test("what is no TLS, comes too often, or stops is closed, and the next one is served", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  await using server = await echo(a, { maxConnections: 2, idleMs: 200 });
+  const silent = await Promise.all([1, 2, 3].map(() => Deno.connect({ hostname: HOST, port: server.port })));
+  const ended = await Promise.all(silent.map((one) => one.read(new Uint8Array(1)).catch(() => null)));
+  assertEquals(ended, [null, null, null], "one at once, as too many; two for their silence");
+  silent.forEach((one) => one.close());
+  const noise = await Deno.connect({ hostname: HOST, port: server.port });
+  await noise.write(new TextEncoder().encode("GET / HTTP/1.1\r\n\r\n"));
+  while (await noise.read(new Uint8Array(64)).catch(() => null) !== null);
+  noise.close();
+  const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
+  const connection = await dial(remote, { credentials: b });
+  assertEquals(await connection.read(new Uint8Array(1)).catch(() => null), null, "it is silent, too");
+  connection.close();
+});
+
+Deno.test("an end that is gone is an error of the connection, not of the process", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  const server = await echo(a);
+  const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
+  const connection = await dial(remote, { credentials: b });
+  await server[Symbol.asyncDispose]();
+  const count = await connection.read(new Uint8Array(1)).catch((error: StorageError) => error.kind);
+  assert(count === null || count === "Unavailable", String(count));
+  connection.close();
+  const error = await assertRejects(() => dial(remote, { credentials: b }), StorageError, "refused");
+  assertEquals(error.kind, "Unavailable");
+});

@@ -1,0 +1,218 @@
+/**
+ * Volumes whose source is on another node, from the controller's call to the LV: two agents, over one fake API server and two
+ * fake machines, with connections between them.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { grantsOf } from "../../k8s/api/transfers.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { FakeCluster } from "../fake/node_cluster.ts";
+import type { FakeMachine } from "../fake/machine.ts";
+import type { Command, Exec, Output } from "../../lvm/exec.ts";
+import { waitUntil } from "../fake/control_plane.ts";
+import { assertFailsWith, machineWith, MiB, request } from "../fake/volume_cluster.ts";
+
+const [A, B] = ["node-1", "node-2"].map((name) => ({ allowed: [name], preferred: [] }));
+
+/** Starts a cluster of two nodes whose agents take part in transfers. */
+async function startTwoNodes(options: { readonly transfers?: boolean; readonly waitMs?: number } = {}) {
+  const machines = [machineWith({ data: 1n << 30n }), machineWith({ data: 1n << 30n })] as const;
+  const execs = machines.map((machine) => new MortalExec(machine));
+  const cluster = await FakeCluster.start({ "node-1": execs[0]!, "node-2": execs[1]! }, {
+    transfers: true,
+    waitMs: 20_000,
+    ...options,
+  });
+  if (options.transfers ?? true) {
+    for (const name of ["node-1", "node-2"]) {
+      const isReady = cluster.nodes.waitFor(name, (node) => node?.status?.transfer !== undefined, { timeoutMs: 5_000 });
+      await isReady;
+    }
+  }
+  return { cluster, machines, execs, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
+}
+
+/** Returns the LV of a volume, and gives it data. */
+function writeData(machine: FakeMachine, name: string, data: string) {
+  const { lv } = machine.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${volumeIdOf(name)}`))!;
+  lv.content.data = new Set([data]);
+  return lv;
+}
+
+/** Returns the data and the tags of a volume that matter for its copy. */
+function copyOf(machine: FakeMachine, name: string) {
+  const { lv } = machine.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${volumeIdOf(name)}`))!;
+  const tags = [...lv.tags].filter((tag) => /denolith\.(?:from|copied|source)=/.test(tag));
+  return { data: [...lv.content.data], tags };
+}
+
+const raw = { format: { state: "raw" }, range: { required: 32n * MiB } } as const;
+
+Deno.test("a volume from a snapshot of another node has its data, and nothing else is left", async () => {
+  await using s = await startTwoNodes();
+  const { cluster, machines: [a, b] } = s;
+  await cluster.volumes.create(request("source", raw), A!);
+  writeData(a, "source", "letters");
+  const source = volumeIdOf("source");
+  const snapshot = await cluster.snapshots.create({ id: snapshotIdOf("s"), name: "s", source, cowSize: FULL_COW });
+  const created = await cluster.volumes.create(
+    request("copy", { ...raw, source: { kind: "snapshot", id: snapshot.id } }),
+    B!,
+  );
+  assertEquals(created.nodeId, "node-2");
+  assertEquals(copyOf(b, "copy"), { data: ["letters"], tags: [`denolith.source=snapshot:${snapshot.id}`] });
+  const [object] = cluster.api.objects(lvmVolumes).filter(({ metadata }) => metadata.name === volumeIdOf("copy"));
+  assertEquals([object!.spec.sourceNode, object!.status?.state, object!.status?.copy], ["node-1", "Ready", undefined]);
+  await waitUntil(() => cluster.api.objects(lvmSnapshots).every((each) => grantsOf(each).length === 0), "no grants");
+  assertEquals(cluster.api.objects(lvmSnapshots).length, 1);
+});
+
+Deno.test("a clone of a volume of another node is of one moment, and its temporary snapshot is deleted", async () => {
+  await using s = await startTwoNodes();
+  const { cluster, machines: [a, b] } = s;
+  await cluster.volumes.create(request("source", raw), A!);
+  writeData(a, "source", "letters");
+  const source = { kind: "volume", id: volumeIdOf("source") } as const;
+  await cluster.volumes.create(request("copy", { ...raw, source }), B!);
+  assertEquals(copyOf(b, "copy").data, ["letters"]);
+  await waitUntil(() => cluster.snapshotObjects.list().length === 0, "no snapshot");
+  await cluster.agent("node-1").machine.background.idle();
+  assertEquals(a.allLvs().length, 1);
+  await cluster.volumes.delete(source.id);
+});
+
+Deno.test("without transfers, the refusal names the node of the source", async () => {
+  await using s = await startTwoNodes({ transfers: false });
+  const { cluster } = s;
+  await cluster.volumes.create(request("source", raw), A!);
+  const source = { kind: "volume", id: volumeIdOf("source") } as const;
+  const error = await assertFailsWith("NoSpace", cluster.volumes.create(request("copy", { ...raw, source }), B!));
+  assert(error.message.includes("the source is on node node-1"), error.message);
+  const both = { allowed: ["node-1", "node-2"], preferred: ["node-2"] };
+  assertEquals((await cluster.volumes.create(request("copy", { ...raw, source }), both)).nodeId, "node-1");
+});
+
+Deno.test("the node of the source is preferred, and another one is taken when that has no space", async () => {
+  await using s = await startTwoNodes();
+  const { cluster } = s;
+  await cluster.volumes.create(request("source", { ...raw, range: { required: 300n * MiB } }), A!);
+  const source = volumeIdOf("source");
+  const { id } = await cluster.snapshots.create({ id: snapshotIdOf("s"), name: "s", source, cowSize: FULL_COW });
+  const both = { allowed: ["node-1", "node-2"], preferred: ["node-2"] };
+  const wanted = (name: string) =>
+    request(name, { ...raw, range: { required: 300n * MiB }, source: { kind: "snapshot", id } });
+  assertEquals((await cluster.volumes.create(wanted("one"), both)).nodeId, "node-1");
+  assertEquals((await cluster.volumes.create(wanted("two"), both)).nodeId, "node-2");
+});
+
+/** A machine as a process sees it, which may die: then its commands answer no more, and their streams end. */
+class MortalExec implements Exec {
+  #isDead = false;
+  readonly #death = Promise.withResolvers<undefined>();
+
+  constructor(readonly machine: FakeMachine) {}
+
+  die(): void {
+    this.#isDead = true;
+    this.#death.resolve(undefined);
+  }
+
+  async run(command: Command): Promise<Output> {
+    const { input, onOutput } = command;
+    if (this.#isDead) return await new Promise(() => {});
+    const output = await this.machine.run({
+      ...command,
+      ...(input && { input: this.#untilDeath(input) }),
+      ...(onOutput && {
+        onOutput: async (part) => {
+          if (this.#isDead) throw new Error("SIGPIPE");
+          await Promise.race([onOutput(part), this.#death.promise]);
+        },
+      }),
+    });
+    return this.#isDead ? await new Promise(() => {}) : output;
+  }
+
+  async *#untilDeath(input: NonNullable<Command["input"]>) {
+    const parts = input[Symbol.asyncIterator]();
+    for (;;) {
+      const next = await Promise.race([parts.next(), this.#death.promise]);
+      if (next === undefined || next.done) return;
+      yield next.value;
+    }
+  }
+
+  idle(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  readMountTable(): Promise<string | undefined> {
+    return this.machine.readMountTable();
+  }
+}
+
+/** Creates a copy by a controller that repeats its call, and disturbs it once at a moment. */
+async function copyWith(
+  disturb: (s: Awaited<ReturnType<typeof startTwoNodes>>) => void | Promise<void>,
+  moments: RegExp,
+): Promise<void> {
+  await using s = await startTwoNodes({ waitMs: 3_000 });
+  const { cluster, machines: [a, b] } = s;
+  await cluster.volumes.create(request("source", raw), A!);
+  writeData(a, "source", "letters");
+  const source = { kind: "volume", id: volumeIdOf("source") } as const;
+  let disturbed = 0;
+  const fault = async ({ program, args }: Command) => {
+    if (disturbed > 0 || !moments.test(`${program} ${args.join(" ")}`)) return undefined;
+    disturbed++;
+    await disturb(s);
+    return undefined;
+  };
+  a.fault = b.fault = fault;
+  const create = () => cluster.volumes.create(request("copy", { ...raw, source }), B!);
+  let created = await create().catch((error) => error);
+  for (let attempt = 0; attempt < 10 && created instanceof Error; attempt++) created = await create().catch((e) => e);
+  if (created instanceof Error) throw created;
+  assertEquals([created.nodeId, copyOf(b, "copy").data, disturbed], ["node-2", ["letters"], 1]);
+  await waitUntil(() => cluster.snapshotObjects.list().length === 0, "no temporary snapshot");
+  await cluster.agent("node-1").machine.background.idle();
+  await cluster.agent("node-2").machine.background.idle();
+  assertEquals([a.allLvs().length, b.allLvs().length], [1, 1]);
+  assertEquals(cluster.api.objects(lvmVolumes).map(({ status }) => status?.state), ["Ready", "Ready"]);
+}
+
+/** The moments at which something dies: a command is about to run. */
+const MOMENTS = {
+  "an LV is created": /lvcreate/,
+  "the temporary snapshot is taken": /lvcreate .*--snapshot/,
+  "the source is read": /^dd if=.* iflag=direct,fullblock/,
+  "the destination is written": /^dd of=.* oflag=direct/,
+  "the copy is completed": /lvchange .*--deltag denolith.copied/,
+};
+
+/** What dies leaves its timers. */
+const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+for (const [moment, pattern] of Object.entries(MOMENTS)) {
+  for (const node of [0, 1]) {
+    Deno.test(
+      `a transfer survives the death of the agent of node-${node + 1} when ${moment}`,
+      UNSANITIZED,
+      async () => {
+        await copyWith(({ cluster, machines, execs }) => {
+          const name = `node-${node + 1}`;
+          execs[node]!.die();
+          cluster.agent(name).crash();
+          cluster.startAgent(name, machines[node]!, { transfers: true });
+        }, pattern);
+      },
+    );
+  }
+  Deno.test(`a transfer survives the death of the controller when ${moment}`, UNSANITIZED, async () => {
+    await copyWith(({ cluster }) => void cluster.restartController({ waitMs: 3_000 }), pattern);
+  });
+}
