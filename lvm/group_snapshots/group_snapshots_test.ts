@@ -38,8 +38,6 @@ async function machineWithVolumes(): Promise<
   fake.addGroup("a", 1024n * MiB);
   fake.addGroup("b", 1024n * MiB);
   const machine = open(fake);
-  const only = (group: string) => ({ matches: (name: string) => name === group, toString: () => group });
-  const thin = { poolSize: DEFAULT_POOL_SIZE };
   await machine.volumes.create(request("one", { groups: only("a") }));
   await machine.volumes.create(request("two", { groups: only("b"), thin }));
   await machine.volumes.create(request("three", { groups: only("b") }));
@@ -58,6 +56,11 @@ const create = (machine: Machine, sources: readonly VolumeId[]) =>
 /** Returns the LVs of snapshots that are not deleted. */
 const snapshotLvs = (fake: FakeMachine) =>
   fake.allLvs().map(({ lv }) => lv).filter(({ tags }) => [...tags].some((tag) => tag.startsWith("denolith.snapshot=")));
+
+const thin = { poolSize: DEFAULT_POOL_SIZE };
+
+/** Matches one volume group. */
+const only = (group: string) => ({ matches: (name: string) => name === group, toString: () => group });
 
 /** Runs before each command, once it is what a test waits for. */
 function onCommand(
@@ -214,5 +217,48 @@ Deno.test("no other change of a volume group comes between the snapshots of a gr
   await create(machine, sources).then(() => ended.push("created"), () => ended.push("failed"));
   await other;
   assert(ended.length === 2);
+  await machine.background.stop();
+});
+
+Deno.test("two group snapshots of thin volumes in the same groups do not wait for each other", async () => {
+  const { fake, machine } = await machineWithVolumes();
+  const create = (name: string, ...volumes: string[]) =>
+    machine.groupSnapshots.create({
+      ...{ id: groupSnapshotIdOf(name), sources: volumes.map(volumeIdOf), cowSize: { bytes: 8n * MiB } },
+    });
+  for (const group of ["a", "b"]) {
+    for (const name of ["x", "y"]) await machine.volumes.create(request(group + name, { groups: only(group), thin }));
+  }
+  const [begun, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  onCommand(fake, /^lvm lvcreate /, () => {
+    begun.resolve();
+    return gate.promise.then(() => undefined);
+  });
+  // which has the pools of the first group until each request has the place that it asked for first
+  const other = machine.volumes.create(request("other", { groups: only("a"), thin }));
+  await begun.promise;
+  let ended = 0;
+  for (const created of [create("x", "ax", "bx"), create("y", "by", "ay")]) void created.then(() => ended++);
+  for (let turn = 0; turn < 100; turn++) await nextTurn();
+  gate.resolve();
+  await other;
+  for (let turn = 0; turn < 1000 && ended < 2; turn++) await nextTurn();
+  assertEquals(ended, 2);
+  await machine.background.stop();
+});
+
+Deno.test("inactive thin volumes, of which a reservation activates one, get a group snapshot", async () => {
+  const { fake, machine } = await machineWithVolumes();
+  await machine.volumes.create(request("four", { groups: only("b"), thin }));
+  for (const { lv } of fake.allLvs()) lv.active = false;
+  let messages = 0;
+  const exec = fake.run.bind(fake);
+  fake.run = (command) => {
+    if (command.program === "dmsetup" && command.args[0] === "message") messages++;
+    return exec(command);
+  };
+  const { snapshots } = await create(machine, ["two", "four"].map(volumeIdOf));
+  assertEquals(snapshots.length, 2);
+  assertEquals(messages, 2); // a pool that no LV has open is not active, and gets none
   await machine.background.stop();
 });

@@ -76,13 +76,20 @@ export class MemberSnapshots {
     );
     for (const group of groupsOf(members)) requireCowSpace(group, commands);
     const thin = members.filter(({ volume }) => isThin(volume.lv));
-    await this.#withReservation(groups, groupsOf(thin), async () => {
+    // in one order for all requests, of which each would wait for the other's group otherwise
+    const thinGroups = groupsOf(thin).toSorted((a, b) => a.uuid < b.uuid ? -1 : 1);
+    await this.#withReservation(groups, thinGroups, async () => {
       const thinMembers = await this.#createThin(thin);
       await this.#sync(members);
       await this.#lvm.runAlone(groupsOf(members), async (change) => {
-        const devices = members.filter(({ volume }) => volume.lv.active).map(({ volume }) => deviceName(volume.lv));
+        const active = await this.#activeLvs();
+        const devices = members.filter(({ volume }) => active.has(volume.lv.uuid))
+          .map(({ volume }) => deviceName(volume.lv));
         await whileSuspended(this.#exec, devices, async (suspended) => {
-          for (const member of thinMembers) await this.#makeAgain(member, suspended);
+          // nobody has written to an inactive volume since its snapshot was created
+          for (const member of thinMembers.filter(({ volume }) => active.has(volume.lv.uuid))) {
+            await this.#makeAgain(member, suspended);
+          }
           for (const [member, options] of commands) {
             await suspended.requireSuspended();
             await change(member.volume.group, this.#command(member, options));
@@ -151,7 +158,13 @@ export class MemberSnapshots {
     for (const message of [`delete ${thinIds.snapshot}`, `create_snap ${thinIds.snapshot} ${thinIds.origin}`]) {
       await runOk(this.#exec, { program: "dmsetup", args: ["message", poolDevice, "0", message], mutates: true });
     }
-    if (volume.lv.active) await suspended.resume(deviceName(volume.lv));
+    await suspended.resume(deviceName(volume.lv));
+  }
+
+  /** Returns the UUIDs of the active LVs. The reservation of a pool may have activated a volume to see whether the pool has it. */
+  async #activeLvs(): Promise<ReadonlySet<string>> {
+    const groups = await this.#lvm.report();
+    return new Set(groups.flatMap(({ lvs }) => lvs).filter(({ active }) => active).map(({ uuid }) => uuid));
   }
 
   /** Writes out the files of volumes, and what was written to block devices, so that little is left to write when they are suspended. */

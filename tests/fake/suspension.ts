@@ -48,7 +48,7 @@ export function setResumed(lv: FakeLv): void {
 
 /** Waits as find(1) does with `-exec sleep`, until it is killed or a test lets the time pass; then resumes devices. */
 export async function find(machine: FakeMachine, { args, signal }: Command): Promise<Output> {
-  expectArgs(args, /^\/ -maxdepth 0 -exec sleep 10 ;(?: , -exec dmsetup resume --noudevsync \S+ ;)+$/);
+  expectArgs(args, /^\/ -maxdepth 0 -exec sleep 10 ;(?: , -exec dmsetup resume --noudevsync \S+ ;)*$/);
   const names = [...args.join(" ").matchAll(/--noudevsync (\S+)/g)].map(([, name]) => name!);
   const { promise, resolve } = Promise.withResolvers<"expired" | "killed">();
   const guard = { names, expire: () => resolve("expired") };
