@@ -9,7 +9,7 @@
  */
 
 import { type Clock, nextTurn, systemClock, withinDeadline } from "../clock.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError, truncate } from "../error.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import { readMappedDevices } from "../host/device_mapper.ts";
 
@@ -18,6 +18,9 @@ export const SUSPENSION_SECONDS = 10;
 
 /** The time after which the process that resumes devices is ended, in milliseconds: it ends by itself before. */
 const GUARD_MS = 120_000;
+
+/** The maximum length of what find(1) says in a message, in characters. */
+const MAX_REASON_LENGTH = 200;
 
 /** The devices that are suspended. */
 export interface SuspendedDevices {
@@ -48,32 +51,50 @@ export async function whileSuspended<T>(
 ): Promise<T> {
   const end = clock.now() + SUSPENSION_SECONDS * 1000;
   const guard = await startGuard(exec, names);
-  const suspension = new Suspension(exec, clock, end);
+  const suspension = new Suspension(exec, clock, end, guard);
   const work = (async () => {
     for (const name of names) await suspension.suspend(name);
     return { value: await body(suspension) };
   })();
+  work.catch(() => {}); // after the end of the time, nobody else waits for it
+  let failure: unknown;
   try {
     const done = await withinDeadline(work, end - clock.now(), { clock });
     if (done === undefined || clock.now() >= end) throw overdueError(work);
     return done.value;
+  } catch (error) {
+    failure = error;
+    throw error;
   } finally {
-    await suspension.resumeAll();
-    guard.abort();
-    work.catch(() => {}); // after the end of the time, nobody else waits for it
+    await suspension.resumeAll().catch((error) => Promise.reject(withCompletion(error, failure)));
+    guard.end();
   }
 }
 
-/** Starts the process that resumes the devices when the time is over. @returns what ends it */
-async function startGuard(exec: Exec, names: readonly string[]): Promise<AbortController> {
+/** The process that resumes the devices when the time is over. */
+interface Guard {
+  /** Why it runs no longer; `undefined` while it does. */
+  readonly error: () => unknown;
+  /** Ends it. */
+  readonly end: () => void;
+}
+
+/** Starts the process that resumes the devices. @throws {StorageError} when it cannot be started */
+async function startGuard(exec: Exec, names: readonly string[]): Promise<Guard> {
   const controller = new AbortController();
-  const guard = exec.run(guardCommand(names, controller.signal)).then(
-    ({ code }) => new StorageError("CommandFailed", `suspending devices: find, which resumes them, ended: ${code}`),
-    (error) => error,
+  let error: unknown;
+  const run = exec.run(guardCommand(names, controller.signal)).then(
+    ({ code, stderr }) => error = guardEndedError(code, stderr),
+    (failure) => error = failure,
   );
-  const error = await Promise.race([guard, nextTurn()]);
+  await Promise.race([run, nextTurn()]);
   if (error !== undefined) throw error;
-  return controller;
+  return { error: () => error, end: () => controller.abort() };
+}
+
+function guardEndedError(code: number, stderr: string): StorageError {
+  const reason = truncate(`exit ${code} ${stderr.trim()}`.trim(), MAX_REASON_LENGTH);
+  return new StorageError("CommandFailed", `suspending devices: find, which resumes them, ended early: ${reason}`);
 }
 
 /** Returns the command that waits, and then resumes each of the devices, in the order in which they were suspended. */
@@ -94,13 +115,15 @@ class Suspension implements SuspendedDevices {
   readonly #exec: Exec;
   readonly #clock: Clock;
   readonly #end: number;
+  readonly #guard: Guard;
   readonly #suspended = new Set<string>();
   #isOver = false;
 
-  constructor(exec: Exec, clock: Clock, end: number) {
+  constructor(exec: Exec, clock: Clock, end: number, guard: Guard) {
     this.#exec = exec;
     this.#clock = clock;
     this.#end = end;
+    this.#guard = guard;
   }
 
   /** Suspends a device, after all that was written to it before is on it. */
@@ -146,8 +169,12 @@ class Suspension implements SuspendedDevices {
     if (failed !== undefined) throw failed.reason;
   }
 
+  /** Makes sure that there is time left, and that somebody else would resume the devices after it. */
   #requireTime(): void {
-    if (this.#isOver) throw new StorageError("Busy", "suspending devices: the time is over");
+    const isOver = this.#isOver || this.#clock.now() >= this.#end;
+    if (isOver) throw new StorageError("Busy", "suspending devices: the time is over");
+    const error = this.#guard.error();
+    if (error !== undefined) throw error;
   }
 }
 
@@ -157,4 +184,12 @@ function overdueError(completion: Promise<unknown>): StorageError {
     `suspending devices: not done within ${SUSPENSION_SECONDS} s, so they were resumed; try again later`,
     { completion },
   );
+}
+
+/** Returns the error of a resumption after another failure. What that left running has not ended because of it. */
+function withCompletion(error: unknown, failure: unknown): unknown {
+  const completions = [error, failure].map(lateCompletion).filter((each) => each !== undefined);
+  if (lateCompletion(failure) === undefined) return error;
+  const completion = Promise.allSettled(completions);
+  return new StorageError("StillRunning", (error as Error).message, { cause: error, completion });
 }

@@ -11,18 +11,21 @@ const OK: Output = { code: 0, stdout: "", stderr: "" };
 class RecordingExec implements Exec {
   readonly commands: string[] = [];
   isGuarded = false;
+  /** Ends find(1) before its time. */
+  endGuard: (output: Output) => void = () => {};
   /** Replaces the output of a command. */
   answer: (command: string) => Promise<Output> | undefined = () => undefined;
 
   run({ program, args, signal }: Command): Promise<Output> {
     if (program === "find") {
       this.isGuarded = true;
-      return new Promise((resolve) =>
-        signal!.addEventListener("abort", () => {
+      return new Promise((resolve) => {
+        this.endGuard = (output) => {
           this.isGuarded = false;
-          resolve(OK);
-        })
-      );
+          resolve(output);
+        };
+        signal!.addEventListener("abort", () => this.endGuard(OK));
+      });
     }
     const command = [program, ...args].join(" ");
     this.commands.push(command);
@@ -95,4 +98,41 @@ Deno.test("the process that resumes devices goes on when the driver cannot resum
   exec.answer = (command) => command.startsWith("dmsetup resume") ? Promise.resolve({ ...OK, code: 1 }) : undefined;
   await assertRejects(() => whileSuspended(exec, ["a"], () => Promise.resolve()), StorageError, "dmsetup resume");
   assertEquals(exec.isGuarded, true);
+});
+
+Deno.test("a driver that cannot resume devices tells of what still runs, too", async () => {
+  const exec = new RecordingExec();
+  const clock = new FakeClock();
+  const body = Promise.withResolvers<void>();
+  exec.answer = (command) => command.startsWith("dmsetup resume") ? Promise.resolve({ ...OK, code: 1 }) : undefined;
+  const rejected = assertRejects(
+    () => whileSuspended(exec, ["a"], () => body.promise, clock),
+    StorageError,
+    "dmsetup resume",
+  );
+  for (let turn = 0; turn < 10; turn++) await nextTurn();
+  clock.advance(SUSPENSION_SECONDS * 1000);
+  const error = await rejected;
+  assertEquals(error.kind, "StillRunning");
+  let isSettled = false;
+  void error.completion!.then(() => isSettled = true);
+  await nextTurn();
+  assertEquals(isSettled, false);
+  body.resolve();
+  await error.completion;
+});
+
+Deno.test("no device stays suspended when the process that resumes devices ends soon after its start", async () => {
+  const exec = new RecordingExec();
+  exec.answer = async (command) => {
+    if (command !== "dmsetup suspend a") return OK;
+    exec.endGuard({ ...OK, code: 1, stderr: "find: unrecognized: ,\n" }); // as that of BusyBox does
+    await nextTurn();
+    return OK;
+  };
+  let isCalled = false;
+  const failed = whileSuspended(exec, ["a", "b"], () => Promise.resolve(isCalled = true));
+  await assertRejects(() => failed, StorageError, "ended early: exit 1 find: unrecognized: ,");
+  assertEquals(isCalled, false);
+  assertEquals(exec.commands, ["dmsetup suspend a", "dmsetup resume --noudevsync a"]);
 });
