@@ -55,8 +55,12 @@ export function groupControllerHandlers(groups: GroupSnapshotService, locks: Loc
       const id = parseGroupId(request.groupSnapshotId);
       if (id === undefined) return {};
       const snapshots = parseSnapshotIds(request.snapshotIds);
-      const needed = [groupSnapshotLock(id), ...snapshots.map((snapshot) => snapshotLock(snapshot))];
-      await locks.run("deletion", needed, () => groups.delete(id, snapshots));
+      await locks.run("deletion", [groupSnapshotLock(id)], async () => {
+        // which may be others than those that the caller names, or more
+        const members = await groups.members(id);
+        const needed = members.map((member) => snapshotLock(member));
+        await locks.run("deletion", needed, () => groups.delete(id, snapshots));
+      });
       return {};
     },
 

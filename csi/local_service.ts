@@ -100,6 +100,7 @@ export function localGroupSnapshotService(groups: GroupSnapshots, nodeId: string
   });
   return {
     create: async (request) => toStored(await groups.create(request)),
+    members: (id) => groups.members(id),
     delete: (id, snapshots) => groups.delete(id, snapshots),
     get: async (id, snapshots) => toStored(await groups.get(id, snapshots)),
   };

@@ -91,6 +91,8 @@ export interface StoredGroupSnapshot {
 export interface GroupSnapshotService {
   /** Creates the group snapshot that was requested by the name, unless it exists. */
   create(request: GroupSnapshotRequest & { readonly name: string }): Promise<StoredGroupSnapshot>;
+  /** Returns what exists of the snapshots of the group snapshot. */
+  members(id: GroupSnapshotId): Promise<readonly SnapshotId[]>;
   /** Deletes the group snapshot with its snapshots, which are those that the caller knows. One that does not exist is deleted. */
   delete(id: GroupSnapshotId, snapshots: readonly SnapshotId[]): Promise<void>;
   /** Returns the group snapshot, whose snapshots are those that the caller knows. */

@@ -25,7 +25,14 @@ import { markSnapshotDeleted, ownedVolumeId } from "../model/tags.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { SizeOrPercent } from "../spec/cow_size.ts";
 import type { Snapshots } from "../snapshots/snapshots.ts";
-import { type GroupSnapshot, groupSnapshotState, partialError, requireSources, unconfirmedGroups } from "./groups.ts";
+import {
+  type GroupSnapshot,
+  groupSnapshotState,
+  membersOf,
+  partialError,
+  requireSources,
+  unconfirmedGroups,
+} from "./groups.ts";
 import { type Member, MemberSnapshots } from "./members.ts";
 import { readDeviceUses, requireSuspendable } from "./usage.ts";
 
@@ -111,6 +118,11 @@ export class GroupSnapshots {
       if (completion === undefined) this.#running.delete(id);
       else void completion.then(() => this.#running.delete(id));
     }
+  }
+
+  /** Returns the ids of what exists of the snapshots of a group snapshot. While the caller holds its lock, no others come. */
+  async members(id: GroupSnapshotId): Promise<SnapshotId[]> {
+    return membersOf(this.#options.finder, await this.#lvm.report(), id).map(({ snapshot }) => snapshot.id);
   }
 
   /**

@@ -81,7 +81,16 @@ export function partialError(
   );
 }
 
-function membersOf(finder: SnapshotFinder, report: readonly VolumeGroup[], id: GroupSnapshotId): LocatedSnapshot[] {
+/**
+ * Returns what a report shows of the snapshots of a group snapshot, in the order of their ids.
+ *
+ * @throws {StorageError} those of {@linkcode SnapshotFinder.locate}
+ */
+export function membersOf(
+  finder: SnapshotFinder,
+  report: readonly VolumeGroup[],
+  id: GroupSnapshotId,
+): LocatedSnapshot[] {
   const { snapshots } = indexReport(finder.driver, report);
   return [...snapshots].filter(([, lvs]) => lvs.some(({ lv }) => parseMembership(lv.tags)?.id === id))
     .map(([snapshot]) => finder.locate(report, snapshot)!)
