@@ -305,7 +305,8 @@ export class Lvm {
   ): Promise<void> {
     const isChanged = ({ stdout }: Output) => [!args.includes("--select") || CHANGED.test(stdout)];
     const { parts = { args: [args], areChanged: isChanged } } = options;
-    if (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
+    // again after each wait: the next body may begin before this continues
+    while (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
     const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
     const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
     const noted = parts.args.map((part) => this.#known.startChange(group.name, part));

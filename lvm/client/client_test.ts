@@ -185,3 +185,30 @@ Deno.test("changeSelected() returns whether LVM says that it changed something, 
   );
   assertEquals(error.kind, "InUse");
 });
+
+Deno.test("a change that waited for one body does not run during the next one", async () => {
+  const group = { name: "data", uuid: "u", pvPaths: [] } as unknown as VolumeGroup;
+  let running = 0;
+  const run = async () => {
+    running++;
+    for (let turn = 0; turn < 40; turn++) await undefined;
+    running--;
+    return { code: 0, stdout: "", stderr: "" };
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  const seen: number[] = [];
+  // the next body may begin in any turn of the promises after the end of the first
+  for (let turns = 0; turns < 12; turns++) {
+    const gate = Promise.withResolvers<void>();
+    const first = lvm.runAlone([group], () => gate.promise);
+    const change = lvm.change(group, ["change"]);
+    const next = (async () => {
+      await gate.promise;
+      for (let turn = 0; turn < turns; turn++) await undefined;
+      await lvm.runAlone([group], () => Promise.resolve(void seen.push(running)));
+    })().catch(() => {}); // the first has not ended yet
+    gate.resolve();
+    await Promise.all([first, next, change]);
+  }
+  assertEquals(new Set(seen), new Set([0]));
+});
