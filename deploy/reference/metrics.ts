@@ -34,5 +34,6 @@ export function allMetrics(): MetricDescription[] {
   metrics.registerCopies(() => []);
   metrics.registerCowExtensions();
   metrics.registerTrimming(() => []);
+  metrics.registerTransfers();
   return metrics.describe();
 }
