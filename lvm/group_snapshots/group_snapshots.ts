@@ -163,13 +163,23 @@ export class GroupSnapshots {
     return found.group;
   }
 
-  /** Marks as deleted what an earlier process left of group snapshots that it did not complete. */
+  /**
+   * Marks as deleted what an earlier process left of group snapshots that it did not complete.
+   *
+   * @throws {unknown} the first error, after all were tried
+   */
   async removeUnconfirmed(groups: readonly VolumeGroup[]): Promise<void> {
+    let failure: unknown;
     for (const id of unconfirmedGroups(this.#driver, groups)) {
       if (this.#running.has(id)) continue;
-      const found = groupSnapshotState(this.#options.finder, groups, id);
-      if (found.state === "unconfirmed") await this.#markDeleted(found.members);
+      try {
+        const found = groupSnapshotState(this.#options.finder, groups, id);
+        if (found.state === "unconfirmed") await this.#markDeleted(found.members);
+      } catch (error) {
+        failure ??= error; // which says nothing of the others
+      }
     }
+    if (failure !== undefined) throw failure;
   }
 
   async #createNew(groups: FreshReport, { id, sources, cowSize }: GroupSnapshotRequest): Promise<GroupSnapshot> {

@@ -262,3 +262,24 @@ Deno.test("inactive thin volumes, of which a reservation activates one, get a gr
   assertEquals(messages, 2); // a pool that no LV has open is not active, and gets none
   await machine.background.stop();
 });
+
+Deno.test("a group snapshot that cannot be read keeps no other one from being removed after a crash", async () => {
+  const { fake, machine, sources } = await machineWithVolumes();
+  const ids = ["one", "two", "three"].map(groupSnapshotIdOf).toSorted();
+  for (const id of ids) {
+    await machine.groupSnapshots.create({ id, sources: [sources[0]!], cowSize: { bytes: 8n * MiB } });
+    for (const { tags } of snapshotLvs(fake)) {
+      if (tags.delete(`denolith.group=${id}:1`)) tags.add(`denolith.group=${id}:1:new`);
+    }
+  }
+  // two LVs claim to be the same snapshot
+  const twins = snapshotLvs(fake).filter(({ tags }) => tags.has(`denolith.group=${ids[0]}:1:new`));
+  fake.groups[1]!.lvs.push({ ...twins[0]!, name: "twin", uuid: "twin", tags: new Set(twins[0]!.tags) });
+  await assertRejects(
+    () => machine.lvm.report().then((groups) => machine.groupSnapshots.removeUnconfirmed(groups)),
+    StorageError,
+    "both claim to be it",
+  );
+  assertEquals(snapshotLvs(fake).length, 2);
+  await machine.background.stop();
+});

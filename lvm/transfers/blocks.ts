@@ -4,10 +4,13 @@
  * @module
  */
 
+import buffer from "node:buffer"; // as a whole: the bundle loads it when it is used
 import { type Bytes, MAX_DATA_BYTES } from "./protocol.ts";
 
 /** The length of the runs of zeros that are left out, in bytes, and a unit of them. */
 export const RUN_BYTES = 64 << 10;
+
+const ZEROS = new Uint8Array(RUN_BYTES);
 
 /** A run of a block: data, or zeros alone. */
 export interface Run {
@@ -20,7 +23,7 @@ export interface Run {
 }
 
 /** Divides a block into runs of data and of zeros, each as long as possible. */
-export function runsOf(block: Uint8Array): Run[] {
+export function runsOf(block: Bytes): Run[] {
   const runs: { isZero: boolean; offset: number; length: number }[] = [];
   for (let offset = 0; offset < block.length; offset += RUN_BYTES) {
     const part = block.subarray(offset, offset + RUN_BYTES);
@@ -33,11 +36,12 @@ export function runsOf(block: Uint8Array): Run[] {
 }
 
 /** Reports whether all bytes are zeros. */
-export function isZeros(bytes: Uint8Array): boolean {
-  const wordCount = bytes.byteOffset % 4 === 0 ? bytes.length >> 2 : 0;
-  const words = new Uint32Array(bytes.buffer, wordCount === 0 ? 0 : bytes.byteOffset, wordCount);
-  for (let index = 0; index < wordCount; index++) if (words[index] !== 0) return false;
-  for (let index = wordCount << 2; index < bytes.length; index++) if (bytes[index] !== 0) return false;
+export function isZeros(bytes: Bytes): boolean {
+  for (let at = 0; at < bytes.length; at += RUN_BYTES) {
+    const { byteOffset, length } = bytes.subarray(at, at + RUN_BYTES);
+    // a comparison in the language itself takes sixty times as long where V8 compiles nothing, as in the driver
+    if (!buffer.Buffer.from(bytes.buffer, byteOffset, length).equals(ZEROS.subarray(0, length))) return false;
+  }
   return true;
 }
 
