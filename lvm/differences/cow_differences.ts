@@ -14,6 +14,7 @@ import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";
+import { isSameBytes } from "./bytes.ts";
 import { type ChunkRange, ChunkSet } from "./chunk_set.ts";
 import { type CowHeader, ExceptionScanner, HEADER_BYTES, parseCowHeader } from "./cow_store.ts";
 import { readBytes, readDevice, requireHiddenDevice } from "./devices.ts";
@@ -134,7 +135,7 @@ export async function compareChunks(
     ];
     for (let chunk = begin; chunk < end; chunk++) {
       const [from, to] = [(chunk - begin) * chunkBytes, (chunk - begin + 1) * chunkBytes];
-      if (!unsure.has(chunk) || isEqual(one.subarray(from, to), other.subarray(from, to))) continue;
+      if (!unsure.has(chunk) || isSameBytes(one.subarray(from, to), other.subarray(from, to))) continue;
       changed.add({ begin: chunk, end: chunk + 1 });
     }
   }
@@ -160,11 +161,4 @@ export function* comparisons(ranges: Iterable<ChunkRange>, chunkBytes: number): 
     }
   }
   if (current !== undefined) yield current;
-}
-
-/** Compares chunks, whose length is a multiple of four bytes. */
-function isEqual(one: Uint8Array, other: Uint8Array): boolean {
-  const [words, others] = [one, other].map((bytes) => new Int32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4));
-  for (let at = 0; at < words!.length; at++) if (words![at] !== others![at]) return false;
-  return true;
 }
