@@ -36,8 +36,8 @@ export const RANGE_UNIT: bigint = BigInt(MAX_DATA_BYTES);
 /** The maximum number of a byte offset: the size of the largest LV. */
 const MAX_BYTES = 1n << 63n;
 
-/** The maximum length of the message of a refusal or a failure, in characters. */
-const MAX_MESSAGE_LENGTH = 1_000;
+/** The maximum length of the message of a refusal or a failure, in characters, each of which may take six bytes in JSON. */
+const MAX_MESSAGE_LENGTH = 600;
 
 /** A range of a device, in bytes. */
 export interface Range {
