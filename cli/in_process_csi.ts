@@ -147,11 +147,13 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
 function toCreatedSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): CreatedSnapshot {
   const { snapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, sizeBytes = 0n, readyToUse = false } =
     snapshot;
+  const { groupSnapshotId } = snapshot;
   return {
     snapshotId,
     creationTimeNs: seconds * 1_000_000_000n + BigInt(nanos),
     sizeBytes: sizeBytes,
     readyToUse: readyToUse,
+    ...(groupSnapshotId ? { groupSnapshotId } : {}),
   };
 }
 

@@ -34,6 +34,8 @@ export interface VolumeSnapshotContent extends KubeObject {
     restoreSize?: number;
     /** True if a volume can be created from it. */
     readyToUse?: boolean;
+    /** The handle of the group snapshot that it belongs to. */
+    volumeGroupSnapshotHandle?: string;
     /** The last failure. */
     error?: { time?: string; message?: string };
   };

@@ -175,6 +175,8 @@ export interface CreatedSnapshot {
   readonly sizeBytes: bigint;
   /** True if a volume can be created from it. */
   readonly readyToUse: boolean;
+  /** The handle of the group snapshot that it belongs to; absent for a snapshot that was taken alone. */
+  readonly groupSnapshotId?: string;
 }
 
 /** Options of any call. */

@@ -25,6 +25,9 @@ export const BEING_CREATED_ANNOTATION = `${PREFIX}/volumesnapshot-being-created`
 /** The annotation by which the snapshot-controller says that the VolumeSnapshot is being deleted. */
 export const BEING_DELETED_ANNOTATION = `${PREFIX}/volumesnapshot-being-deleted`;
 
+/** The annotation by which the snapshot-controller says that the snapshot belongs to a group snapshot, with its handle. */
+const GROUP_HANDLE_ANNOTATION = "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";
+
 const DELETION_SECRET_ANNOTATION = `${PREFIX}/deletion-secret`;
 
 /** A change of a VolumeSnapshotContent. */
@@ -55,6 +58,14 @@ export function isBeingCreated({ metadata }: VolumeSnapshotContent): boolean {
 /** Reports whether a VolumeSnapshotContent has the finalizer. */
 export function hasFinalizer({ metadata }: VolumeSnapshotContent): boolean {
   return metadata.finalizers?.includes(CONTENT_FINALIZER) ?? false;
+}
+
+/**
+ * Reports whether the snapshot belongs to a group snapshot. Then it is taken and deleted with the group. The
+ * snapshot-controller creates its content with the annotation, and writes its handles later.
+ */
+function isGroupMember({ metadata, status }: VolumeSnapshotContent): boolean {
+  return (metadata.annotations?.[GROUP_HANDLE_ANNOTATION] ?? status?.volumeGroupSnapshotHandle) !== undefined;
 }
 
 /**
@@ -111,13 +122,16 @@ export type ContentStep =
  * Returns the next step for a VolumeSnapshotContent. A snapshot that was requested is followed until the outcome is
  * known, even when it is no longer needed: otherwise an unknown snapshot would be left. No snapshot is requested before
  * the finalizer is set: until then the object may be removed at any time. Without the finalizer a deletion is complete.
+ * The snapshot of a group is neither taken nor deleted here.
  */
 export function nextContentStep(content: VolumeSnapshotContent): ContentStep {
   const handle = snapshotHandleOf(content);
   const deleting = shouldDelete(content);
   if (deleting && !hasFinalizer(content)) return "nothing";
-  if (deleting && content.spec.deletionPolicy !== "Delete") return "remove finalizer";
+  const isMember = isGroupMember(content);
+  if (deleting && (isMember || content.spec.deletionPolicy !== "Delete")) return "remove finalizer";
   if (handle === undefined) {
+    if (isMember) return "nothing";
     if (isBeingCreated(content)) return "create";
     if (deleting) return "remove finalizer";
     return hasFinalizer(content) && !isVolumeSnapshotBeingDeleted(content) ? "create" : "nothing";
@@ -132,10 +146,11 @@ export function nextContentStep(content: VolumeSnapshotContent): ContentStep {
  * reconcile it: the snapshotter's own writes are not, or a failure would be retried at once.
  */
 export function reconcileInputs(content: VolumeSnapshotContent): string {
-  const { metadata: { uid }, spec } = content;
+  const { metadata: { uid }, spec, status } = content;
   return JSON.stringify([
     uid,
     spec,
+    status?.volumeGroupSnapshotHandle,
     shouldDelete(content),
     isVolumeSnapshotBeingDeleted(content),
     hasFinalizer(content),
@@ -166,7 +181,7 @@ export function removeFinalizerPatch(content: VolumeSnapshotContent): ContentPat
 /** Returns the patch of the status for the state of a snapshot, or `undefined` when nothing changes. */
 export function observedPatch(
   { status = {} }: VolumeSnapshotContent,
-  { snapshotId, creationTimeNs, sizeBytes, readyToUse }: CreatedSnapshot,
+  { snapshotId, creationTimeNs, sizeBytes, readyToUse, groupSnapshotId }: CreatedSnapshot,
   now: Date,
 ): ContentPatch | undefined {
   const changes = {
@@ -176,6 +191,9 @@ export function observedPatch(
       : {}),
     ...(status.restoreSize === undefined && sizeBytes > 0n ? { restoreSize: Number(sizeBytes) } : {}),
     ...(status.readyToUse === readyToUse ? {} : { readyToUse: readyToUse }),
+    ...(status.volumeGroupSnapshotHandle === undefined && groupSnapshotId !== undefined
+      ? { volumeGroupSnapshotHandle: groupSnapshotId }
+      : {}),
     ...(status.error === undefined ? {} : { error: null }),
   };
   return Object.keys(changes).length === 0 ? undefined : { status: changes };

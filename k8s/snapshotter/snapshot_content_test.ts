@@ -26,10 +26,12 @@ interface ContentFixture {
   deleting?: boolean;
   handle?: boolean;
   ready?: boolean;
+  /** Of a group snapshot: its annotation, or the status. */
+  member?: "annotation" | "status";
 }
 
 function content(fixture: ContentFixture): VolumeSnapshotContent {
-  const { policy = "Delete", given, free, guarded = true, begun, left, deleting, handle, ready } = fixture;
+  const { policy = "Delete", given, free, guarded = true, begun, left, deleting, handle, ready, member } = fixture;
   return {
     metadata: {
       name: "content",
@@ -37,6 +39,7 @@ function content(fixture: ContentFixture): VolumeSnapshotContent {
       annotations: {
         ...(begun && { [BEING_CREATED_ANNOTATION]: "yes" }),
         ...(left && { [BEING_DELETED_ANNOTATION]: "yes" }),
+        ...(member === "annotation" && { "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle": "v1-group" }),
       },
       ...(deleting && { deletionTimestamp: "2026-01-01T00:00:00Z" }),
     },
@@ -46,7 +49,11 @@ function content(fixture: ContentFixture): VolumeSnapshotContent {
       source: given ? { snapshotHandle: "v1-given" } : { volumeHandle: "v1-volume" },
       volumeSnapshotRef: { namespace: "default", name: "snap", ...(free ? {} : { uid: "u" }) },
     },
-    status: { ...(handle && { snapshotHandle: "v1-taken" }), ...(ready !== undefined && { readyToUse: ready }) },
+    status: {
+      ...(handle && { snapshotHandle: "v1-taken" }),
+      ...(ready !== undefined && { readyToUse: ready }),
+      ...(member === "status" && { volumeGroupSnapshotHandle: "v1-group" }),
+    },
   };
 }
 
@@ -76,6 +83,12 @@ Deno.test.each<[string, ContentFixture, ContentStep]>([
   ["… also if it was not settled", { ...usable, ...deletionDue, begun: true }, "delete snapshot"],
   ["… also if it could not be used", { handle: true, ready: false, ...deletionDue }, "delete snapshot"],
   ["… but kept by its policy", { ...usable, ...deletionDue, policy: "Retain" }, "remove finalizer"],
+  ["a snapshot of a group is not taken alone", { member: "annotation" }, "nothing"],
+  ["… but looked at while it cannot be used", { member: "annotation", handle: true, ready: false }, "check"],
+  ["… and left alone when it can be used", { member: "status", ...usable }, "nothing"],
+  ["… and left to its group by its annotation", { member: "annotation", ...usable, ...deletionDue }, "remove finalizer"],
+  ["… and left to its group by its status", { member: "status", ...usable, ...deletionDue }, "remove finalizer"],
+  ["… and left to its group before its handle is known", { member: "annotation", ...deletionDue }, "remove finalizer"],
   [
     "nothing that was begun is followed if it is to be kept",
     { ...deletionDue, begun: true, policy: "Retain" },

@@ -8,7 +8,7 @@ import { CallError, Code } from "../sidecars/csi_client.ts";
 import { secrets } from "../sidecars/secrets.ts";
 import { Snapshotter } from "./snapshotter.ts";
 import { CONTENT_FINALIZER } from "./snapshot_content.ts";
-import { volumeSnapshotClasses } from "../api/snapshot_objects.ts";
+import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 
 const PATH = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/content";
 const LEFT_NOTHING = { content: undefined, snapshots: [] };
@@ -350,4 +350,40 @@ Deno.test("a snapshot that lost its content while there was no leader is found b
   s.addContent("content", { status: { snapshotHandle: snapshotHandle("content"), readyToUse: true } });
   s.run({ ...s.options(), needsRecheck: () => true });
   await s.waitFor((now) => now?.status?.readyToUse === false);
+});
+
+Deno.test("the snapshots of a group are neither taken nor deleted alone, also when they are looked at", async () => {
+  await using s = await scene();
+  s.addContent("other");
+  await s.waitUntilReady("other");
+  s.driver.calls.length = 0;
+  const annotations = { "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle": "v1-group" };
+  const { volumeSnapshotClassName: _, ...spec } = s.storedContent("other")!.spec;
+  s.controlPlane.api.put(volumeSnapshotContents, {
+    metadata: { name: "content", finalizers: [CONTENT_FINALIZER], annotations },
+    spec,
+  });
+  const written = { snapshotHandle: snapshotHandle("other"), volumeGroupSnapshotHandle: "v1-group", readyToUse: false };
+  await s.controlPlane.client.patch(volumeSnapshotContents, { name: "content" }, {
+    merge: { status: written },
+    subresource: "status",
+  });
+  s.driver.snapshotsReady = true;
+  assertEquals((await s.waitUntilReady()).status?.error, undefined);
+  await s.releaseContent();
+  await s.waitUntilDeleted();
+  assertEquals(s.driver.calls.map(({ call }) => call), ["findSnapshot"]);
+  assertEquals(s.controlPlane.eventReasons(), []);
+});
+
+Deno.test("an imported snapshot of a group names it in its status", async () => {
+  await using s = await scene();
+  s.addContent("other");
+  await s.waitUntilReady("other");
+  s.driver.groupOfSnapshots = "v1-group";
+  s.addContent("content", { spec: { source: { snapshotHandle: snapshotHandle("other") } } });
+  assertEquals((await s.waitUntilReady()).status?.volumeGroupSnapshotHandle, "v1-group");
+  await s.releaseContent();
+  await s.waitUntilDeleted();
+  assertEquals([s.driver.callCount("deleteSnapshot"), s.driver.snapshots.size], [0, 1]);
 });

@@ -72,6 +72,8 @@ export class FakeDriver implements CsiClient, Intents {
   nodeExpansionRequired = true;
   /** True if snapshots can be used as soon as they are created. */
   snapshotsReady = true;
+  /** The group snapshot that all snapshots belong to. */
+  groupOfSnapshots: string | undefined;
   readonly #faults: { call: Call; fault: CallFault }[] = [];
   readonly #waiters: { call: Call; resolve: () => void }[] = [];
 
@@ -175,7 +177,12 @@ export class FakeDriver implements CsiClient, Intents {
 
   #snapshotOf(snapshotId: string): CreatedSnapshot | undefined {
     const snapshot = this.snapshots.get(snapshotId);
-    return snapshot && { snapshotId, creationTimeNs: TAKEN_AT, sizeBytes: 1n << 30n, readyToUse: snapshot.ready };
+    if (snapshot === undefined) return undefined;
+    const groupSnapshotId = this.groupOfSnapshots;
+    return {
+      ...{ snapshotId, creationTimeNs: TAKEN_AT, sizeBytes: 1n << 30n, readyToUse: snapshot.ready },
+      ...(groupSnapshotId !== undefined && { groupSnapshotId }),
+    };
   }
 
   /** See {@linkcode Intents}. */
