@@ -10,12 +10,13 @@ import { apiClient } from "./api_client.ts";
 import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
 import { EXIT, type Flags } from "./command_line.ts";
 import { type ControllerHandlers, controllerHandlers } from "../csi/controller.ts";
-import { Controller, Identity } from "../csi/proto/csi_pb.ts";
+import { groupControllerHandlers } from "../csi/group_controller.ts";
+import { Controller, GroupController, Identity } from "../csi/proto/csi_pb.ts";
 import { requireDriverName, socketPath } from "../csi/driver_options.ts";
 import { identityHandlers } from "../csi/identity.ts";
 import { parseGroupList } from "../csi/group_list.ts";
 import { serve } from "../csi/server.ts";
-import { bindService } from "../csi/service.ts";
+import { bindService, type Handlers } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
 import { type Clock, systemClock, waitForAbort } from "../lvm/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
@@ -24,6 +25,7 @@ import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { requeueAwaitedSpace } from "../k8s/service/awaited_space.ts";
 import { CachedObjects } from "../k8s/service/cached_objects.ts";
+import { ClusterGroupSnapshots } from "../k8s/service/cluster_group_snapshots.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
 import { ClusterTransfers } from "../k8s/service/transfers.ts";
@@ -174,10 +176,11 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   await informers.waitForSync(end);
 
   const ready = () => Promise.resolve(lvmInformers.volumes.hasSynced);
-  const identity = identityHandlers({ driver, version: manifest.version, ready });
+  const identity = identityHandlers({ driver, version: manifest.version, hasGroupSnapshots: true, ready });
   const server = await serve(socketPath(flags.endpoint!), [
     bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Controller, handlers, metrics.onCallCompleted),
+    bindService(GroupController, services.groupHandlers, metrics.onCallCompleted),
   ]);
   // a connection of its own: on the other one, a renewal waits for its turn behind all requests of a burst, because a
   // server allows a connection only so many at a time (100 by default, kube-apiserver --http2-max-streams-per-connection)
@@ -202,14 +205,15 @@ function leaseNameOf(name: ControllerName, driver: string): string {
   return sidecar === undefined ? controllerLeaseName(name, driver) : sidecarLeaseName(sidecar, driver);
 }
 
-/** The Controller service, and what it is made of. */
+/** The Controller and GroupController services, and what they are made of. */
 interface Services {
   readonly handlers: ControllerHandlers;
+  readonly groupHandlers: Handlers<typeof GroupController>;
   readonly snapshots: ClusterSnapshots;
   readonly transfers: ClusterTransfers;
 }
 
-/** Creates the Controller service over the volumes and snapshots of the cluster. */
+/** Creates the services over the volumes and snapshots of the cluster. */
 function createHandlers({ client, driver, lvmInformers, agents, clock }: {
   readonly client: ApiClient;
   readonly driver: string;
@@ -221,7 +225,14 @@ function createHandlers({ client, driver, lvmInformers, agents, clock }: {
   const transfers = new ClusterTransfers({ ...shared, taken: () => snapshots });
   const volumes = new ClusterVolumes({ ...shared, transfers, parseGroups: parseGroupList });
   const snapshots: ClusterSnapshots = new ClusterSnapshots({ ...shared, volumes });
-  return { handlers: controllerHandlers({ volumes, snapshots, locks: new Locks() }), snapshots, transfers };
+  const groupSnapshots = new ClusterGroupSnapshots({ ...shared, volumes });
+  const locks = new Locks();
+  return {
+    handlers: controllerHandlers({ volumes, snapshots, locks }),
+    groupHandlers: groupControllerHandlers(groupSnapshots, locks),
+    snapshots,
+    transfers,
+  };
 }
 
 /** Options of {@linkcode createControllers}. */

@@ -4,8 +4,10 @@
  * @module
  */
 
-import type { SnapshotId } from "../../lvm/ids.ts";
-import { type Locks, snapshotCreationLocks, snapshotLock } from "../../lvm/locks.ts";
+import { memberSnapshotIdOf, parseGroupSnapshotId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
+import { groupSnapshotCreationLocks, type Locks, snapshotCreationLocks, snapshotLock } from "../../lvm/locks.ts";
+import { StorageError } from "../../lvm/error.ts";
+import type { GroupSnapshotRequest, GroupSnapshots } from "../../lvm/group_snapshots/group_snapshots.ts";
 import type { FreshReport } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes } from "../../lvm/size.ts";
@@ -15,8 +17,9 @@ import { requireSource, type SnapshotRequest, type Snapshots } from "../../lvm/s
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
 import { removePendingSnapshot } from "../../lvm/deletion/missing_thin.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from "../api/lvm_objects.ts";
-import { ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
-import { snapshotRequestOf } from "../api/snapshot_mapping.ts";
+import { failedStatus, reportedError } from "../api/object_status.ts";
+import { groupRequestOf, snapshotRequestOf } from "../api/snapshot_mapping.ts";
+import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { lostSnapshotStatus, takenStatus } from "./snapshot_status.ts";
 
 /** The problems of a snapshot's own COW space. */
@@ -30,6 +33,8 @@ export interface SnapshotReconcilerOptions extends ReconcilerOptions<LvmSnapshot
   readonly snapshotFinder: SnapshotFinder;
   /** The snapshots of this machine. */
   readonly snapshots: Snapshots;
+  /** The group snapshots of this machine. */
+  readonly groupSnapshots: GroupSnapshots;
   /** Locks by volume and snapshot, shared with the agent of the volumes. */
   readonly locks: Locks;
 }
@@ -56,9 +61,10 @@ export class SnapshotReconciler {
         return found.state === "present" ? takenStatus(object, found.found) : undefined;
       },
       recordChanges: (object, status) => this.#recordCowChange(object, status),
-      remove: ({ metadata }) => {
+      remove: ({ metadata, spec }) => {
         const id = metadata.name as SnapshotId; // the API server accepts no other name
-        return locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
+        const group = parseGroupSnapshotId(spec.groupSnapshot?.name ?? "");
+        return locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id, group));
       },
       isRemovable: ({ metadata }, groups) =>
         Promise.resolve(snapshots.isDeletable(groups, metadata.name as SnapshotId)),
@@ -82,6 +88,8 @@ export class SnapshotReconciler {
   async #reconcileSnapshot(object: LvmSnapshot): Promise<void> {
     const { lvm, snapshotFinder, locks } = this.#options;
     const request = snapshotRequestOf(object);
+    const group = groupRequestOf(object);
+    if (group !== undefined && object.status?.lvUUID === undefined) return await this.#reconcileMember(object, group);
     const groups = await lvm.report();
     const found = snapshotFinder.stateOf(groups, request);
     if (found.state === "lost") {
@@ -102,6 +110,82 @@ export class SnapshotReconciler {
       if (await locks.run("snapshot", locksToHold, remove)) return await this.#reconcileSnapshot(object);
     }
     await this.#reconciler.writeStatus(object, takenStatus(object, found.found));
+  }
+
+  /**
+   * Takes the group snapshot that a snapshot belongs to, when the objects of all its snapshots are there: the last one that
+   * comes does it for all. All get a status, this one last: with another one's it would not be reconciled again.
+   */
+  async #reconcileMember(object: LvmSnapshot, group: GroupSnapshotRequest): Promise<void> {
+    if (this.#otherMembers(object, group) === undefined) return;
+    await this.#options.locks.run(
+      "group snapshot",
+      groupSnapshotCreationLocks(group.id, group.sources),
+      () => this.#settleGroup(object, group),
+    );
+  }
+
+  /** Takes a group snapshot, or writes why it cannot be taken, unless another of its snapshots was reconciled meanwhile. */
+  async #settleGroup({ metadata: { name } }: LvmSnapshot, group: GroupSnapshotRequest): Promise<void> {
+    const object = this.#options.objects.get(name);
+    if (object === undefined || object.status?.lvUUID !== undefined || hasCurrentError(object)) return;
+    const others = this.#otherMembers(object, group);
+    if (others === undefined) return;
+    try {
+      const failed = others.find((other) => other.status?.lvUUID === undefined && hasCurrentError(other));
+      if (failed !== undefined) throw reportedError(failed.status!.error!);
+      await this.#reconciler.logged("create", object, () => this.#takeGroup([...others, object], group));
+    } catch (error) {
+      // the caller decides whether the volumes are suspended again
+      if (error instanceof StorageError && !["Busy", "Unavailable"].includes(error.kind)) {
+        await this.#writeFailure([...others, object], error);
+      }
+      throw error;
+    }
+  }
+
+  /** Returns the other members of a group snapshot; `undefined` while not all are there to stay. */
+  #otherMembers(object: LvmSnapshot, { id, sources }: GroupSnapshotRequest): LvmSnapshot[] | undefined {
+    const members = sources.map((source) => this.#options.objects.get(memberSnapshotIdOf(id, source)));
+    const isThere = (member: LvmSnapshot | undefined): member is LvmSnapshot =>
+      member?.metadata.deletionTimestamp === undefined && member?.spec.groupSnapshot?.name === id;
+    return members.every(isThere)
+      ? members.filter(({ metadata }) => metadata.name !== object.metadata.name)
+      : undefined;
+  }
+
+  /** Takes a group snapshot. Where its snapshots are to be is saved before, their UUIDs after. */
+  async #takeGroup(members: readonly LvmSnapshot[], request: GroupSnapshotRequest): Promise<void> {
+    const { lvm, volumeFinder, snapshotFinder, groupSnapshots, events, onChange } = this.#options;
+    const groups = await lvm.report();
+    const pending: LvmSnapshot[] = [];
+    for (const member of members.filter(({ status }) => status?.lvUUID === undefined)) {
+      const { group } = volumeFinder.require(groups, member.spec.sourceVolume as VolumeId);
+      const status = { ...member.status, state: "Pending", volumeGroup: group.name } as const;
+      pending.push(await this.#reconciler.patchStatus(member, status));
+    }
+    if (pending.some(({ metadata }) => metadata.deletionTimestamp !== undefined)) return;
+    // what has been reported once is never taken again
+    await (pending.length === members.length ? groupSnapshots.create(request) : groupSnapshots.get(request.id, []));
+    onChange();
+    const taken = await lvm.report();
+    for (const member of pending) {
+      const located = snapshotFinder.locate(taken, member.metadata.name as SnapshotId)!;
+      await this.#reconciler.writeStatus(member, takenStatus(member, located));
+      const message =
+        `took snapshot ${located.group.name}/${located.lv.name} of volume ${located.snapshot.source}, with ` +
+        `group snapshot ${request.id}`;
+      events.record(member, "Normal", "Created", message);
+    }
+  }
+
+  /** Writes why a group snapshot could not be taken into those of its snapshots that were not taken. */
+  async #writeFailure(members: readonly LvmSnapshot[], error: StorageError): Promise<void> {
+    for (const { metadata: { name, uid } } of members) {
+      const latest = this.#options.objects.get(name);
+      if (latest?.metadata.uid !== uid || latest?.status?.lvUUID !== undefined || hasCurrentError(latest!)) continue;
+      await this.#reconciler.writeStatus(latest!, failedStatus<LvmSnapshotStatus>(latest!, error));
+    }
   }
 
   /** Takes the snapshot. Where it is to be is saved before, its UUID after. */

@@ -154,6 +154,13 @@ export interface LvmSnapshotSpec {
   nodeName: string;
   sourceVolume: string;
   cowSize?: string;
+  /** The group snapshot that it belongs to; absent for a snapshot that is taken alone. */
+  groupSnapshot?: {
+    /** Its id. */
+    name: string;
+    /** The volumes of all its snapshots, each once. */
+    sourceVolumes: string[];
+  };
 }
 
 /** The actual state of a snapshot, as its agent reports it. Sizes are quantities; `size` is that of its COW space. */

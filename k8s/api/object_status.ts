@@ -4,13 +4,19 @@
  * @module
  */
 
-import { type StorageError, truncate } from "../../lvm/error.ts";
+import { ERROR_KINDS, StorageError, truncate } from "../../lvm/error.ts";
 import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { ConditionReason } from "./condition_reasons.ts";
 import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
 import { timestamp } from "../../lvm/clock.ts";
-import type { AgentManaged, AgentManagedStatus, LvmSnapshotStatus, LvmVolumeStatus } from "./lvm_objects.ts";
+import type {
+  AgentManaged,
+  AgentManagedStatus,
+  LvmSnapshotStatus,
+  LvmVolumeStatus,
+  StatusError,
+} from "./lvm_objects.ts";
 
 /** The longest message that the status takes, of an error or a condition, in characters. */
 const MAX_MESSAGE_LENGTH = 4_096;
@@ -107,6 +113,11 @@ export function withNewerFields<S extends AgentManagedStatus>(status: S, now: Ag
 
 function knownFieldsOf<S extends AgentManagedStatus>(status: S): S {
   return Object.fromEntries(Object.entries(status).filter(([field]) => Object.hasOwn(KNOWN_FIELDS, field))) as S;
+}
+
+/** Returns the error that an agent reported. One of a kind that only a newer agent knows is `CommandFailed`. */
+export function reportedError({ code, message }: StatusError): StorageError {
+  return new StorageError(ERROR_KINDS.includes(code) ? code : "CommandFailed", message);
 }
 
 function toStatusError({ kind, message }: StorageError) {

@@ -5,7 +5,16 @@
  */
 
 import { quote, StorageError } from "../../lvm/error.ts";
-import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
+import {
+  memberSnapshotIdOf,
+  parseGroupSnapshotId,
+  parseSnapshotId,
+  parseVolumeId,
+  type SnapshotId,
+  type VolumeId,
+} from "../../lvm/ids.ts";
+import { defined } from "../../lvm/defined.ts";
+import type { GroupSnapshotRequest } from "../../lvm/group_snapshots/group_snapshots.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import type { SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
@@ -31,6 +40,40 @@ export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName
       cowSize: formatSizeOrPercent(cowSize),
     },
   };
+}
+
+/** Creates the LVMSnapshots that together ask a node for a group snapshot: each names all volumes. */
+export function lvmSnapshotsForGroup(
+  { id, name, sources, cowSize }: GroupSnapshotRequest & { readonly name: string },
+  node: NodeDriver,
+): LvmSnapshot[] {
+  return sources.map((source) => {
+    const object = lvmSnapshotFor({ id: memberSnapshotIdOf(id, source), name, source, cowSize }, node);
+    return { ...object, spec: { ...object.spec, groupSnapshot: { name: id, sourceVolumes: [...sources] } } };
+  });
+}
+
+/**
+ * Reads the request for a group snapshot from one of its LVMSnapshots.
+ *
+ * @returns `undefined` for a snapshot that is taken alone
+ * @throws {StorageError} `InvalidArgument` when the object, written by somebody else, cannot be read
+ */
+export function groupRequestOf(object: LvmSnapshot): GroupSnapshotRequest | undefined {
+  const { metadata: { name }, spec: { groupSnapshot } } = object;
+  if (groupSnapshot === undefined) return undefined;
+  const { id: snapshot, cowSize } = snapshotRequestOf(object);
+  const id = parseGroupSnapshotId(`${groupSnapshot.name}`);
+  const sources = [groupSnapshot.sourceVolumes].flat().map((source) => parseVolumeId(`${source}`));
+  const known = sources.filter((source) => source !== undefined);
+  const isMember = id !== undefined && known.some((source) => memberSnapshotIdOf(id, source) === snapshot);
+  if (isMember && known.length === sources.length && new Set(known).size === known.length) {
+    return { id, sources: known, cowSize };
+  }
+  throw new StorageError(
+    "InvalidArgument",
+    `reading LVMSnapshot ${name}: its groupSnapshot is none that it belongs to`,
+  );
 }
 
 /**
@@ -66,6 +109,7 @@ export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapsho
     size: parseQuantity(restoreSize) ?? 0n,
     createdAt: Number.isNaN(createdAtMs) ? 0 : createdAtMs / 1000,
     ready: readyToUse,
+    ...defined({ groupSnapshot: parseGroupSnapshotId(spec.groupSnapshot?.name ?? "") }),
   };
 }
 

@@ -13,7 +13,8 @@ import type { ApiClient } from "../client/client.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
-import { isDeleting, RemoteObjects, reportedError } from "./remote_objects.ts";
+import { isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { reportedError } from "../api/object_status.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
 import { listNodeNames } from "../api/node_names.ts";
 
@@ -85,12 +86,18 @@ export class ClusterSnapshots implements SnapshotService {
   /**
    * Deletes a snapshot; one that does not exist is no failure.
    *
-   * @throws {StorageError} what the node said, such as `InUse`; `Busy` while it is copied; `Unavailable` while the node
-   * does not answer.
+   * @throws {StorageError} what the node said, such as `InUse`; `InvalidArgument` when it belongs to a group snapshot; `Busy`
+   * while it is copied; `Unavailable` while the node does not answer.
    */
   async delete(id: SnapshotId): Promise<void> {
     const object = await this.#objects.find(id);
     if (object === undefined || !this.#objects.isOurs(object)) return;
+    const group = object.spec.groupSnapshot?.name;
+    if (group !== undefined) {
+      const message =
+        `deleting snapshot ${id}: it belongs to group snapshot ${group}; delete that, with all its snapshots`;
+      throw new StorageError("InvalidArgument", message);
+    }
     this.#volumes.refuseWhileCopied({ kind: "snapshot", id }, `deleting snapshot ${id}`);
     await this.#objects.delete(object);
   }

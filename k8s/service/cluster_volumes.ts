@@ -27,7 +27,8 @@ import {
 } from "../api/lvm_objects.ts";
 import { intentAnnotations } from "../provisioner/volume_intents.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
-import { asUnavailable, asWriteError, isDeleting, RemoteObjects, reportedError } from "./remote_objects.ts";
+import { asUnavailable, asWriteError, isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { reportedError } from "../api/object_status.ts";
 import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { ERROR_KINDS, type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import {
   type ApiClient,
   ApiError,
@@ -27,8 +27,8 @@ import {
   type LvmNode,
   REMOVE_ANNOTATION,
   requestAnnotations,
-  type StatusError,
 } from "../api/lvm_objects.ts";
+import { reportedError } from "../api/object_status.ts";
 import type { Resource } from "../api/objects.ts";
 
 /** Options of {@linkcode RemoteObjects}. */
@@ -355,11 +355,6 @@ const REFUSED_KINDS: Readonly<Record<number, ErrorKind>> = {
   413: "InvalidArgument",
   422: "InvalidArgument",
 };
-
-/** Returns the error that an agent reported. One of a kind that only a newer agent knows is `CommandFailed`. */
-export function reportedError({ code, message }: StatusError): StorageError {
-  return new StorageError(ERROR_KINDS.includes(code) ? code : "CommandFailed", message);
-}
 
 function storageError(kind: ErrorKind, operation: string, cause: unknown): StorageError {
   return new StorageError(kind, `${operation}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });

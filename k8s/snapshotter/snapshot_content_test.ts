@@ -86,7 +86,11 @@ Deno.test.each<[string, ContentFixture, ContentStep]>([
   ["a snapshot of a group is not taken alone", { member: "annotation" }, "nothing"],
   ["… but looked at while it cannot be used", { member: "annotation", handle: true, ready: false }, "check"],
   ["… and left alone when it can be used", { member: "status", ...usable }, "nothing"],
-  ["… and left to its group by its annotation", { member: "annotation", ...usable, ...deletionDue }, "remove finalizer"],
+  [
+    "… and left to its group by its annotation",
+    { member: "annotation", ...usable, ...deletionDue },
+    "remove finalizer",
+  ],
   ["… and left to its group by its status", { member: "status", ...usable, ...deletionDue }, "remove finalizer"],
   ["… and left to its group before its handle is known", { member: "annotation", ...deletionDue }, "remove finalizer"],
   [

@@ -1,5 +1,5 @@
 /**
- * Crashes in the lifecycle of a snapshot in a cluster: of the agent at every moment of every command, and of the agent
+ * Crashes in the lifecycle of a snapshot, and of a group snapshot, in a cluster: of the agent at every moment of every command, and of the agent
  * and of the controller before and after every request to the API server. The process starts again, and the
  * orchestrator repeats unanswered calls, or gives up and deletes.
  *
@@ -8,10 +8,11 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { controllerHandlers } from "../../csi/controller.ts";
-import { Controller } from "../../csi/proto/csi_pb.ts";
+import { groupControllerHandlers } from "../../csi/group_controller.ts";
+import { Controller, GroupController } from "../../csi/proto/csi_pb.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { Locks } from "../../lvm/locks.ts";
 import { mountCapability } from "../contract/host.ts";
 import {
@@ -22,7 +23,8 @@ import {
   type RequestCrashPoint,
   type StartedRequest,
 } from "../crash/crashing_exec.ts";
-import { callsTo, type Csi, type Reaction } from "../crash/orchestrator.ts";
+import type { CsiClient } from "../contract/csi_client.ts";
+import { callsTo, type Reaction } from "../crash/orchestrator.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { FakeMachine } from "../fake/machine.ts";
 
@@ -35,8 +37,32 @@ type CrashCase =
 type Progress = readonly [number, number, number];
 
 const NODE = "node-1";
-const volumeId = volumeIdOf("one");
-const snapshotId = snapshotIdOf("cut");
+
+/** The calls of the controller. */
+type Calls = Pick<CsiClient, "controller" | "group">;
+
+/** The lifecycle of a snapshot, or of a group snapshot. */
+interface Lifecycle {
+  /** The names of the volumes. */
+  readonly volumes: readonly string[];
+  /** Takes it of the volumes. */
+  readonly take: (calls: Calls) => Promise<unknown>;
+  /** Deletes it. */
+  readonly delete: (calls: Calls) => Promise<unknown>;
+}
+
+const SNAPSHOT: Lifecycle = {
+  volumes: ["one"],
+  take: ({ controller }) => controller.createSnapshot({ name: "cut", sourceVolumeId: volumeIdOf("one") }),
+  delete: ({ controller }) => controller.deleteSnapshot({ snapshotId: snapshotIdOf("cut") }),
+};
+
+const GROUP_SNAPSHOT: Lifecycle = {
+  volumes: ["one", "two"],
+  take: ({ group }) =>
+    group.createVolumeGroupSnapshot({ name: "cut", sourceVolumeIds: ["one", "two"].map(volumeIdOf) }),
+  delete: ({ group }) => group.deleteVolumeGroupSnapshot({ groupSnapshotId: groupSnapshotIdOf("cut") }),
+};
 
 /** The maximum number of attempts of a call: one for each process that runs it, and one after each call that excludes it. */
 const MAX_ATTEMPTS = 4;
@@ -48,7 +74,7 @@ class CrashingCluster implements AsyncDisposable {
   readonly #agent: CrashingClient;
   readonly #controller: CrashingClient;
   readonly #cluster: FakeCluster;
-  #calls: Csi["controller"];
+  #calls: Calls;
   /** The calls that the controller has not answered. */
   #unanswered = new Set<Promise<unknown>>();
   /** Resolves when a process crashed and was started again. */
@@ -83,7 +109,7 @@ class CrashingCluster implements AsyncDisposable {
   }
 
   /** Makes a call. While another call excludes it (ABORTED), the orchestrator repeats it when that one has ended. */
-  async call(send: (controller: Csi["controller"]) => Promise<unknown>): Promise<void> {
+  async call(send: (calls: Calls) => Promise<unknown>): Promise<void> {
     for (let attempt = 1;; attempt++) {
       const others = [...this.#unanswered];
       const call = send(this.#calls);
@@ -139,9 +165,13 @@ class CrashingCluster implements AsyncDisposable {
     return this.#cluster[Symbol.asyncDispose]();
   }
 
-  #callController(): Csi["controller"] {
-    const { volumes, snapshots } = this.#cluster;
-    return callsTo(Controller, controllerHandlers({ volumes, snapshots, locks: new Locks() }));
+  #callController(): Calls {
+    const { volumes, snapshots, groupSnapshots } = this.#cluster;
+    const locks = new Locks();
+    return {
+      controller: callsTo(Controller, controllerHandlers({ volumes, snapshots, locks })),
+      group: callsTo(GroupController, groupControllerHandlers(groupSnapshots, locks)),
+    };
   }
 
   #restartAgent(at: string): string {
@@ -170,28 +200,32 @@ interface LifecycleRecord {
   readonly crashedAt: string | undefined;
 }
 
-/** Creates and deletes a volume and its snapshot. A process may crash once the volume exists. */
-async function runLifecycle(crashCase?: CrashCase, reaction: Reaction = "repeats"): Promise<LifecycleRecord> {
+/** Creates and deletes volumes and what is taken of them. A process may crash once the volumes exist. */
+async function runLifecycle(
+  lifecycle: Lifecycle,
+  crashCase?: CrashCase,
+  reaction: Reaction = "repeats",
+): Promise<LifecycleRecord> {
+  const { volumes } = lifecycle;
   await using crashingCluster = await CrashingCluster.start(crashCase);
-  const create = () =>
-    crashingCluster.call((controller) =>
-      controller.createVolume({
-        name: "one",
-        capacityRange: { requiredBytes: 32n << 20n },
-        volumeCapabilities: [mountCapability()],
-      })
-    );
   const snapshot = async () => {
-    await crashingCluster.call((controller) => controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }));
-    assertEquals(crashingCluster.counts(), [1, 1]);
+    await crashingCluster.call(lifecycle.take);
+    assertEquals(crashingCluster.counts(), [volumes.length, volumes.length]);
   };
-  const deleteSnapshot = () => crashingCluster.call((controller) => controller.deleteSnapshot({ snapshotId }));
-  const deleteVolume = () => crashingCluster.call((controller) => controller.deleteVolume({ volumeId }));
-  await create();
+  const deleteSnapshot = () => crashingCluster.call(lifecycle.delete);
+  const deleteVolumes = async () => {
+    for (const volumeId of volumes.map(volumeIdOf)) {
+      await crashingCluster.call(({ controller }) => controller.deleteVolume({ volumeId }));
+    }
+  };
+  for (const name of volumes) {
+    const request = { capacityRange: { requiredBytes: 32n << 20n }, volumeCapabilities: [mountCapability()] };
+    await crashingCluster.call(({ controller }) => controller.createVolume({ name, ...request }));
+  }
   const start = crashingCluster.progress();
   let taken = start;
   let crashedAt: string | undefined;
-  for (const step of [snapshot, deleteSnapshot, deleteVolume]) {
+  for (const step of [snapshot, deleteSnapshot, deleteVolumes]) {
     const crashed = crashingCluster.crashed.then((at) => ({ at }));
     const outcome = crashedAt === undefined ? await Promise.race([step(), crashed]) : await step();
     if (step === snapshot) taken = crashingCluster.progress();
@@ -210,22 +244,25 @@ async function runLifecycle(crashCase?: CrashCase, reaction: Reaction = "repeats
 // The operations of a crashed process stay pending, so the sanitizers cannot wait for them.
 const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
 
-Deno.test(
-  "agent and controller may crash at any moment of a snapshot's lifecycle: nothing is left, nothing is created twice",
+Deno.test.each<[string, Lifecycle, number]>([
+  ["snapshot", SNAPSHOT, 45],
+  ["group snapshot", GROUP_SNAPSHOT, 100],
+])(
+  "agent and controller may crash at any moment of the lifecycle of a %s: nothing is left, nothing is created twice",
   NO_SANITIZERS,
-  async () => {
-    const { beforeTaken, afterTaken } = await runLifecycle();
+  async (_name, lifecycle, leastCases) => {
+    const { beforeTaken, afterTaken } = await runLifecycle(lifecycle);
     const cases = [
       ...[...beforeTaken, ...afterTaken].map((crashCase) => [crashCase, "repeats"] as const),
       ...beforeTaken.map((crashCase) => [crashCase, "gives up"] as const), // later, giving up is a repeated deletion
     ];
-    assert(cases.length > 45, `only ${cases.length} crashes`);
+    assert(cases.length > leastCases, `only ${cases.length} crashes`);
     const failures: string[] = [];
     const missed: string[] = [];
     for (const [crashCase, reaction] of cases) {
       const at = `${crashCase.of}, ${describePoint(crashCase.at)}, the orchestrator ${reaction}`;
       try {
-        if (!await crashesAt(crashCase, reaction)) missed.push(at);
+        if (!await crashesAt(lifecycle, crashCase, reaction)) missed.push(at);
       } catch (error) {
         failures.push(`${at}: ${error}`);
       }
@@ -239,9 +276,9 @@ Deno.test(
 const MAX_MISSED = 3;
 
 /** Runs a lifecycle up to three times until the process comes to its point, and returns whether it crashed there. */
-async function crashesAt(crashCase: CrashCase, reaction: Reaction): Promise<boolean> {
+async function crashesAt(lifecycle: Lifecycle, crashCase: CrashCase, reaction: Reaction): Promise<boolean> {
   for (let attempt = 1; attempt <= 3; attempt++) {
-    if ((await runLifecycle(crashCase, reaction)).crashedAt !== undefined) return true;
+    if ((await runLifecycle(lifecycle, crashCase, reaction)).crashedAt !== undefined) return true;
   }
   return false;
 }

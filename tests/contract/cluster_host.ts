@@ -6,7 +6,8 @@
  */
 
 import { controllerHandlers } from "../../csi/controller.ts";
-import { Controller, Identity, Node } from "../../csi/proto/csi_pb.ts";
+import { groupControllerHandlers } from "../../csi/group_controller.ts";
+import { Controller, GroupController, Identity, Node } from "../../csi/proto/csi_pb.ts";
 import { identityHandlers } from "../../csi/identity.ts";
 import { nodeHandlers } from "../../csi/node.ts";
 import { serve } from "../../csi/server.ts";
@@ -21,11 +22,16 @@ const NODE = "node-1";
 const serveCluster: Serve = async (exec, _groups, folder) => {
   const mountRoots = [folder];
   const cluster = await FakeCluster.start({ [NODE]: exec }, { mountRoots, cgroupRoot: `${folder}/cgroup` });
-  const { volumes, snapshots } = cluster;
+  const { volumes, snapshots, groupSnapshots } = cluster;
+  const controllerLocks = new Locks();
   const { machine: { staging, health, locks, background } } = cluster.agent(NODE);
   const server = await serve(`${folder}/csi.sock`, [
-    bindService(Identity, identityHandlers({ driver: DRIVER, version: "0", ready: () => Promise.resolve(true) })),
-    bindService(Controller, controllerHandlers({ volumes, snapshots, locks: new Locks() })),
+    bindService(
+      Identity,
+      identityHandlers({ driver: DRIVER, version: "0", hasGroupSnapshots: true, ready: () => Promise.resolve(true) }),
+    ),
+    bindService(Controller, controllerHandlers({ volumes, snapshots, locks: controllerLocks })),
+    bindService(GroupController, groupControllerHandlers(groupSnapshots, controllerLocks)),
     bindService(Node, nodeHandlers({ staging, health, nodeId: NODE, mountRoots, locks })),
   ]);
   return {

@@ -12,6 +12,7 @@ import { defined } from "../../lvm/defined.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
+import { ClusterGroupSnapshots } from "../../k8s/service/cluster_group_snapshots.ts";
 import { ClusterSnapshots } from "../../k8s/service/cluster_snapshots.ts";
 import { ClusterTransfers } from "../../k8s/service/transfers.ts";
 import { TransferGrants } from "../../k8s/service/transfer_grants.ts";
@@ -240,6 +241,7 @@ export class FakeController implements AsyncDisposable {
   readonly agents: AgentLiveness;
   readonly volumes: ClusterVolumes;
   readonly snapshots: ClusterSnapshots;
+  readonly groupSnapshots: ClusterGroupSnapshots;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>[];
 
@@ -260,6 +262,7 @@ export class FakeController implements AsyncDisposable {
     const volumeOptions = { ...sharedOptions, volumes: this.objects, parseGroups: parseGroupList };
     this.volumes = new ClusterVolumes({ ...volumeOptions, transfers });
     this.snapshots = new ClusterSnapshots({ ...sharedOptions, volumes: this.volumes });
+    this.groupSnapshots = new ClusterGroupSnapshots({ ...sharedOptions, volumes: this.volumes });
     const { signal } = this.#stop;
     this.#running = [this.objects, this.snapshotObjects, this.nodes, this.agentLeases].map((informer) =>
       informer.start(signal)
@@ -340,6 +343,10 @@ export class FakeCluster implements AsyncDisposable {
 
   get snapshots(): ClusterSnapshots {
     return this.#controller.snapshots;
+  }
+
+  get groupSnapshots(): ClusterGroupSnapshots {
+    return this.#controller.groupSnapshots;
   }
 
   /** Starts another controller, which has observed all objects, after the one before was killed or stopped answering. */
