@@ -154,6 +154,28 @@ Deno.test("a change fails when no disk of its group could be flushed; one disk i
   broken.add("/dev/sda");
   const error = await assertRejects(() => lvm.change(group, ["lvcreate"]), StorageError, "error syncing '/dev/sda'");
   assertEquals(error.kind, "CommandFailed");
+  const programs: string[] = [];
+  const only = { run: (command: Command) => (programs.push(command.program), run(command)), idle: lvm.exec.idle };
+  await assertRejects(() => new Lvm(only).change({ ...group, pvPaths: ["/dev/sda"] }, ["lvcreate"]), StorageError);
+  assertEquals(programs, ["lvm", "sync"], "a single disk is not tried again");
+});
+
+Deno.test("a change of a group waits while a body changes the group alone", async () => {
+  const group = { name: "data", uuid: "g", pvPaths: [] } as unknown as VolumeGroup;
+  const commands: string[] = [];
+  const run = ({ args }: Command): Promise<Output> => {
+    commands.push(args[0]!);
+    return Promise.resolve({ code: 0, stdout: "", stderr: "" });
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  let other: Promise<void> | undefined;
+  await lvm.runAlone([group], async (change) => {
+    other = lvm.change(group, ["lvextend"]);
+    await new Promise((resolve) => setTimeout(resolve));
+    await change(group, ["lvcreate"]);
+  });
+  await other;
+  assertEquals(commands, ["lvcreate", "lvextend"]);
 });
 
 Deno.test("changeSelected() returns whether LVM says that it changed something, and flushes the disks whatever it says", async () => {

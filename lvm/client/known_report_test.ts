@@ -45,7 +45,10 @@ Deno.test("KnownGroups applies the changes of tags, and removals, to the last re
 
 Deno.test("KnownGroups does not know what a change did that failed, still runs, or is of another kind", () => {
   for (
-    const args of ["lvcreate --name vol-1 data", "lvextend --size 8b data/vol-1", "lvchange --activate y data/vol-1"]
+    const args of [
+      ...["lvcreate --name vol-1 data", "lvextend --size 8b data/vol-1", "lvchange --activate y data/vol-1"],
+      ...["lvchange --refresh data/vol-1", "lvremove --yes data/vol-1"],
+    ]
   ) {
     assertEquals([knownAfter("1", { args }), knownAfter("2", { args })], [undefined, ["t vol-1:x vol-2:y"]], args);
   }

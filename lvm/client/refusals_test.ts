@@ -1,11 +1,12 @@
 import { assertEquals } from "@std/assert";
 import { classifyRefusal } from "./refusals.ts";
 
-/** Exact messages of LVM 2.03.16 with LC_ALL=C. Those about locked LVs and refused groups are from its source. */
+/** Exact messages of LVM 2.03.16 with LC_ALL=C. Those about locked LVs, refused groups and stripes are from its source. */
 const CAPTURED = [
   ["NoSpace", '  Volume group "vg1" has insufficient free space (2504 extents): 5120 required.'],
   ["NoSpace", "  Insufficient free space: 7655 extents needed, but only 2534 available"],
   ["NoSpace", "  Couldn't allocate areas array."], // no physical volume is allocatable
+  ["NoSpace", "  Number of stripes (3) must not exceed number of physical volumes (2)"],
   ["AlreadyExists", '  Logical Volume "vol-1" already exists in volume group "vg1"'],
   [
     "Busy",

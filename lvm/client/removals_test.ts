@@ -100,6 +100,17 @@ Deno.test("behind a command that does not end, nothing more is removed from the 
   }
 });
 
+Deno.test("what comes while a common command hangs is not removed behind it", async () => {
+  const { commands, removals, remove } = scene((lvs) => {
+    if (lvs.length === 1) return [true];
+    late.push(removals.remove(GROUP, { yes: true, uuid: "d" }, "data/d").catch(({ kind }) => kind));
+    return new StorageError("StillRunning", "hangs", { completion: new Promise(() => {}) });
+  });
+  const late: Promise<unknown>[] = [];
+  assertEquals(await remove("a", "b", "c"), [true, "StillRunning", "StillRunning"]);
+  assertEquals([await Promise.all(late), commands], [["Unavailable"], ["data/a", "data/b data/c"]]);
+});
+
 Deno.test("a caller learns for which LV it waited in vain", async () => {
   const { removals } = scene(() => new StorageError("StillRunning", "hangs", { completion: new Promise(() => {}) }));
   const first = removals.remove(GROUP, { yes: true, uuid: "a" }, "data/a").catch(() => {});

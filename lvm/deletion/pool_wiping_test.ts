@@ -70,5 +70,14 @@ Deno.test("a pool that is smaller than its last volume is overwritten, although 
     const args = ["if=/dev/urandom", `of=${path}`, "bs=1M", "seek=3072", "count=512"];
     assertEquals((await machine.run({ program: "dd", args, mutates: true })).code, 0);
   };
-  assertEquals(await removePool(4n * GIB, { overcommit: 300n, before }), { errors: [], lvs: [], readable: [] });
+  const erased: string[] = [];
+  const during = (_: FakeMachine, { program, args }: Command) => {
+    if (program === "blkdiscard") erased.push(args.slice(0, -1).join(" "));
+    return Promise.resolve();
+  };
+  assertEquals(await removePool(4n * GIB, { overcommit: 300n, before, during }), { errors: [], lvs: [], readable: [] });
+  assertEquals(erased, [
+    `--offset ${2n * GIB} --length ${2n * GIB}`,
+    ...[0n, 1n].map((offset) => `--zeroout --offset ${offset * GIB} --length ${GIB}`),
+  ]);
 });

@@ -41,7 +41,8 @@ async function scene(sizes: Readonly<Record<string, bigint>>) {
     await reaper.idle();
     await reaper.stop();
   };
-  return { machine, reap, errors, paths, tags: () => [...machine.groups[0]!.tags], removed: () => removed };
+  const tags = () => [...machine.groups[0]!.tags];
+  return { machine, reaper, reap, errors, paths, tags, removed: () => removed };
 }
 
 Deno.test("Reaper removes volumes that were deleted together by few commands, records included", async () => {
@@ -110,4 +111,17 @@ Deno.test("Reaper tells of the space of volumes that were removed by a command t
   };
   await reap();
   assertEquals([errors, machine.allLvs(), removed()], [[], [], 4]);
+});
+
+Deno.test("Reaper begins with no other volume when it is stopped while it erases one", async () => {
+  const { machine, reaper, reap, errors } = await scene({ one: 8n << 20n, two: 8n << 20n });
+  const programs: string[] = [];
+  machine.fault = ({ program }) => {
+    programs.push(program);
+    if (program === "blkdiscard") void reaper.stop();
+    return undefined;
+  };
+  await reap();
+  assertEquals([errors, machine.allLvs().length], [[], 2]);
+  assertEquals(programs, ["lvm", "lsblk", "blkdiscard", "sync"]);
 });

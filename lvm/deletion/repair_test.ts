@@ -1,0 +1,57 @@
+import { assertEquals } from "@std/assert";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { Lvm } from "../client/client.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
+import { Volumes } from "../volumes/volumes.ts";
+import { Repair } from "./repair.ts";
+
+const GIB = 1n << 30n;
+
+/** Creates a machine with groups, what creates volumes, and the repair. */
+function scene(...groups: string[]) {
+  const machine = new FakeMachine();
+  for (const name of groups) machine.addGroup(name, 100n * GIB);
+  const lvm = new Lvm(machine);
+  const reservation = new PoolReservation(lvm);
+  const finder = new VolumeFinder({ driver: "test" });
+  const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
+  const resumed: string[][] = [];
+  const repair = new Repair({
+    ...{ lvm, driver: "test", reservation, report: () => lvm.report(), onDeleted: () => {} },
+    onResumed: (groups) => void resumed.push(groups.map(({ name }) => name)),
+  });
+  const create = (name: string, options: Parameters<typeof namedRequest>[2] = {}) =>
+    volumes.create(namedRequest(name, GIB, { format: { state: "raw" }, ...options }));
+  return { machine, lvm, repair, create, resumed };
+}
+
+Deno.test("Repair hands on the groups that have no suspended device left, and only these", async () => {
+  const { machine, lvm, repair, create, resumed } = scene("a", "b");
+  for (const group of ["a", "b"]) {
+    await create(group, { groups: { matches: (name) => name === group, toString: () => group } });
+  }
+  for (const { lv } of machine.allLvs()) lv.suspended = true;
+  machine.fault = ({ args }) =>
+    args.includes("--refresh") && args.at(-1)!.startsWith("a/") ? failure(5, "  Refusing refresh") : undefined;
+  const errors: unknown[] = [];
+  await repair.resume(await lvm.report(), (step) => step().catch((error) => void errors.push(error)));
+  assertEquals([resumed, errors.length], [[["b"]], 1]);
+});
+
+Deno.test("Repair leaves a pool alone that was incomplete in its report, and is complete or gone by now", async () => {
+  const { machine, lvm, repair, create } = scene("data");
+  await create("thin", { thin: { poolSize: { bytes: 2n * GIB } } });
+  const [group] = machine.groups;
+  const pool = group!.lvs.find(({ thinPool }) => thinPool !== undefined)!;
+  group!.lvs = [pool];
+  const { thinPool } = pool;
+  delete pool.thinPool; // its lvcreate was killed
+  const report = await lvm.report();
+  pool.thinPool = thinPool!;
+  await repair.resume(report, (step) => step());
+  assertEquals(group!.lvs, [pool]);
+  group!.lvs = [];
+  await repair.resume(report, (step) => step());
+});
