@@ -189,7 +189,6 @@ export class Lvm {
           return groups;
         }
         refusal = commandError(REPORT_COMMAND, output);
-        if (this.#knownGroups.length === 0) throw refusal;
       } catch (error) {
         if (!(error instanceof StorageError && isUnresponsiveError(error))) throw error;
         this.#hungReport = error;

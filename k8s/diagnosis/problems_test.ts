@@ -1,0 +1,153 @@
+import { assertEquals } from "@std/assert";
+import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import { FORGOTTEN_ANNOTATION } from "../api/lvm_objects.ts";
+import type { PersistentVolumeClaim } from "../api/objects.ts";
+import { type ApiClient, ApiError } from "../client/client.ts";
+import { type ClaimState, readClaimState } from "./claim_state.ts";
+import { type ClusterState, readClusterState } from "./cluster_state.ts";
+import { nodeProblems } from "./nodes.ts";
+import { compareText, conditionProblem } from "./problem.ts";
+import { symptomOf } from "./symptoms.ts";
+import { snapshotViews, volumeProblems } from "./volumes.ts";
+import { explainClaim } from "./why.ts";
+import { boundProblems } from "./why_bound.ts";
+import { terminatingProblems } from "./why_terminating.ts";
+
+const NOW = new Date("2026-05-01T12:00:00Z");
+const ABOUT = { object: "node/n1", severity: "error" } as const;
+
+const condition = (type: string, reason: string, status = "False") => ({
+  type,
+  status,
+  reason,
+  message: `${type} ${reason}`,
+});
+
+function volume(...conditions: object[]): LvmVolume {
+  const spec = { driverName: "d", nodeName: "n1", size: "1Gi" };
+  return { metadata: { name: "v1" }, spec, status: { state: "Ready", conditions } } as unknown as LvmVolume;
+}
+
+function stateOf(more: object): ClaimState {
+  return {
+    ...{ driver: "d", now: NOW, key: "ns/data", claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
+    ...{ agentLeases: [], capacities: [], unread: [], ...more },
+  };
+}
+
+function claimOf(more: object): PersistentVolumeClaim {
+  return { metadata: { name: "data", namespace: "ns", uid: "u" }, ...more } as PersistentVolumeClaim;
+}
+
+/** Returns a client of a cluster that has some lists of objects, by their plurals, and else nothing. */
+function clientOf(lists: Readonly<Record<string, readonly object[]>>): ApiClient {
+  return {
+    get: () => Promise.reject(new ApiError("not found", { status: 404, reason: "NotFound" })),
+    list: ({ plural }: { plural: string }) => Promise.resolve({ items: lists[plural] ?? [] }),
+  } as unknown as ApiClient;
+}
+
+Deno.test("conditionProblem() leads to the chapter of the runbooks, or to another guide, that the description names", () => {
+  const runbookOf = (meaning: string) =>
+    conditionProblem(condition("A", "R"), ABOUT, { R: { meaning } as never }).runbook;
+  assertEquals(runbookOf("Bad: [runbook](../guides/runbooks/storage.md#full)"), "storage.md#full");
+  assertEquals(runbookOf("Bad: [runbook](../guides/node-removal.md)"), "../node-removal.md");
+  assertEquals(Object.keys(conditionProblem(condition("A", "R"), ABOUT)), ["object", "severity", "reason", "message"]);
+});
+
+Deno.test("compareText() orders texts, and equal ones are equal", () => {
+  assertEquals([compareText("a", "b"), compareText("b", "a"), compareText("a", "a")], [-1, 1, 0]);
+});
+
+Deno.test("nodeProblems(): a missing physical volume and a full pool are errors, and what else a node reports is a warning", () => {
+  const conditions = ["PhysicalVolumesMissing", "ThinPoolFull", "Other"].map((reason) =>
+    condition("X", reason, "True")
+  );
+  const lvmNode = { metadata: { name: "n1" }, spec: {}, status: { conditions } } as unknown as LvmNode;
+  const problems = nodeProblems({ lvmNodes: [lvmNode] } as unknown as ClusterState, []);
+  assertEquals(problems.map(({ severity }) => severity), ["error", "error", "warning"]);
+});
+
+Deno.test("volumeProblems(): only of a lost volume nothing is to be deleted before the runbook is read", () => {
+  const runbooks = (...conditions: object[]) =>
+    volumeProblems(volume(...conditions), "o").map(({ runbook }) => runbook);
+  assertEquals(runbooks(condition("Ready", "Lost")), ["storage.md#lost-volume"]);
+  for (const other of [condition("Ready", "Other"), condition("Healthy", "Lost"), condition("Healthy", "Other")]) {
+    assertEquals(runbooks(other), [undefined]);
+  }
+});
+
+Deno.test("snapshotViews() has a logical volume only of a snapshot that has one", () => {
+  const of = (status: object) => {
+    const snapshot = { metadata: { name: "s" }, spec: { sourceVolume: "v1", nodeName: "n1" }, status };
+    const state = { snapshots: [snapshot as unknown as LvmSnapshot], contents: [] } as unknown as ClusterState;
+    return "logicalVolume" in snapshotViews(state)[0]!;
+  };
+  assertEquals([of({ state: "Ready" }), of({ state: "Ready", lvName: "snap-1" })], [false, true]);
+});
+
+Deno.test("symptomOf() knows the message about a volume group that cannot be read", () => {
+  const message = "volume group data cannot be read: no such group; look at its disks /dev/sda (dmesg)";
+  assertEquals(symptomOf("pending", message)?.reason, "VolumeGroupUnreadable");
+});
+
+Deno.test("terminatingProblems() tells what keeps a claim, and of a volume what failed since its deletion", () => {
+  const finalizers = ["provisioner.storage.kubernetes.io/cloning-protection"];
+  const kept = terminatingProblems(stateOf({ claim: { metadata: { name: "data", finalizers } } }), "claim/data");
+  assertEquals(kept.map(({ reason, severity }) => [reason, severity]), [["KeptByFinalizers", "info"]]);
+  const deleted = { ...volume(), metadata: { name: "v1", deletionTimestamp: "2026-05-01T11:00:00Z" } };
+  const failed = (lastTimestamp: string) => {
+    const volumeEvents = [{ metadata: { name: "e" }, reason: "Failed", message: "it is odd", lastTimestamp }];
+    return terminatingProblems(stateOf({ volume: deleted, volumeEvents }), "claim/data")
+      .map(({ reason, object }) => [reason, object]).at(0);
+  };
+  assertEquals(failed("2026-05-01T11:00:00Z"), ["Failed", "lvmvolume/v1"]);
+  assertEquals(failed("2026-05-01T10:59:59Z")?.[0] === "Failed", false);
+});
+
+Deno.test("boundProblems(): of a lost volume, or that of a node that was given up, nothing is said of the agent", () => {
+  const claim = claimOf({ status: { phase: "Bound" } });
+  const reasons = (one: LvmVolume) =>
+    boundProblems(stateOf({ claim, volume: one, nodeName: "n1" }), "claim/data").map(({ reason }) => reason);
+  assertEquals(reasons(volume()), ["NodeGone"]);
+  const lost = volume(condition("Ready", "Lost"));
+  assertEquals(reasons(lost), ["Lost"]);
+  const metadata = { name: "v1", annotations: { [FORGOTTEN_ANNOTATION]: "x" } };
+  assertEquals(reasons({ ...lost, metadata }), ["NodeForgotten"]);
+});
+
+Deno.test("boundProblems(): a claim that grows waits for a resizer that holds no Lease", () => {
+  const claim = claimOf({
+    spec: { resources: { requests: { storage: "2Gi" } } },
+    status: { phase: "Bound", capacity: { storage: "1Gi" } },
+  });
+  const reasons = boundProblems(stateOf({ claim }), "claim/data").map(({ message }) => message);
+  assertEquals(reasons.some((message) => message.includes("resizer")), true, reasons.join());
+});
+
+Deno.test("explainClaim() explains a claim that has no status yet", () => {
+  assertEquals(explainClaim(stateOf({ claim: claimOf({}) })).facts.some(([label]) => label === "Capacities"), false);
+});
+
+Deno.test("readClaimState(): the volume of a claim that is gone is one of the driver, and of its namespace", async () => {
+  const pv = (name: string, driver: string, namespace: string) => ({
+    metadata: { name },
+    spec: { csi: { driver, volumeHandle: name }, claimRef: { namespace, name: "data" } },
+  });
+  const find = async (...persistentvolumes: object[]) => {
+    const at = { driver: "d", namespace: "ns", name: "data", now: NOW };
+    return (await readClaimState(clientOf({ persistentvolumes }), at)).persistentVolume?.metadata.name;
+  };
+  const others = [pv("driver", "other", "ns"), pv("namespace", "d", "other")];
+  assertEquals([await find(...others), await find(pv("own", "d", "ns"), ...others)], [undefined, "own"]);
+});
+
+Deno.test("readClusterState(): a claim waits for the driver that is Pending, and that the driver was asked for", async () => {
+  const claim = (name: string, phase: string, driver: string) => ({
+    metadata: { name, annotations: { "volume.kubernetes.io/storage-provisioner": driver } },
+    status: { phase },
+  });
+  const persistentvolumeclaims = [claim("a", "Pending", "d"), claim("b", "Pending", "other"), claim("c", "Bound", "d")];
+  const state = await readClusterState(clientOf({ persistentvolumeclaims }), "d", NOW, { withClaims: true });
+  assertEquals(state.pendingClaims.map(({ metadata: { name } }) => name), ["a"]);
+});
