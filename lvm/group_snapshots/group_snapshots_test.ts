@@ -283,3 +283,68 @@ Deno.test("a group snapshot that cannot be read keeps no other one from being re
   assertEquals(snapshotLvs(fake).length, 2);
   await machine.background.stop();
 });
+
+Deno.test("what is left of a group snapshot is not removed while it is being created, and is after that", async () => {
+  const { fake, machine, sources } = await machineWithVolumes();
+  const left: number[] = [];
+  onCommand(fake, /^dmsetup message .* create_snap/, async () => {
+    await machine.groupSnapshots.removeUnconfirmed(await machine.lvm.report());
+    left.push(snapshotLvs(fake).length);
+    return undefined;
+  });
+  const { snapshots } = await create(machine, sources);
+  assertEquals([left, snapshotLvs(fake).length], [[1], 3]);
+  // as if the driver had died before it recorded that the last one is complete
+  const last = snapshotLvs(fake).find(({ tags }) => tags.has(`denolith.snapshot=${snapshots.at(-1)!.id}`))!;
+  last.tags = new Set([...last.tags].map((tag) => tag.endsWith(":3") ? `${tag}:new` : tag));
+  await machine.groupSnapshots.removeUnconfirmed(await machine.lvm.report());
+  assertEquals(snapshotLvs(fake), []);
+  await machine.background.stop();
+});
+
+Deno.test("a group snapshot is given up when another volume has the name and the id of its own meanwhile", async () => {
+  const { fake, machine, sources, lvs } = await machineWithVolumes();
+  fake.fault = ({ args }) => {
+    if (args[0] === "fullreport" && snapshotLvs(fake).length === 3) lvs[0]!.uuid = "another";
+    return undefined;
+  };
+  await assertRejects(() => create(machine, sources), StorageError, "was renamed, extended or deleted meanwhile");
+  await machine.background.stop();
+});
+
+Deno.test("a group snapshot does not exceed the virtual size of a pool", async () => {
+  const fake = new FakeMachine();
+  fake.addGroup("a", 1024n * MiB);
+  const machine = open(fake);
+  const thin = { poolSize: { bytes: 64n * MiB } };
+  await machine.volumes.create(request("thin", { range: { required: 48n * MiB }, thin }));
+  const error = await assertRejects(() => create(machine, [volumeIdOf("thin")]), StorageError);
+  assertEquals([error.kind, snapshotLvs(fake)], ["NoSpace", []]);
+  await machine.background.stop();
+});
+
+Deno.test("before volumes are suspended their files are written out, or their devices if they have none", async () => {
+  const fake = new FakeMachine();
+  fake.addGroup("a", 1024n * MiB);
+  const machine = open(fake);
+  const unformatted = { state: "unformatted", type: "ext4" } as const;
+  for (const name of ["mounted", "idle"]) await machine.volumes.create(request(name, { format: unformatted }));
+  await machine.volumes.create(request("raw"));
+  const { lv } = fake.allLvs()[0]!;
+  fake.mounts.push({
+    ...{ target: "/pods/one", source: `/dev/mapper/a-${lv.name.replaceAll("-", "--")}`, fsType: "ext4", root: "/" },
+    ...{ readOnly: false, filesystemReadOnly: false, deviceNumber: `253:${lv.minor}`, lv, flags: [] },
+  });
+  const synced: [boolean, string][] = [];
+  fake.fault = ({ program, args, mutates }) => {
+    if (program === "sync" && !args[0]!.startsWith("/dev/fake")) synced.push([mutates, args.join(" ")]);
+    return undefined;
+  };
+  await create(machine, ["mounted", "idle", "raw"].map(volumeIdOf));
+  const written = synced.filter(([, args]) => /file-system|mapper/.test(args));
+  assertEquals(written.map(([mutates, args]) => [mutates, args.replace(/vol--.*/, "")]), [
+    [true, "--file-system /pods/one"],
+    [true, "/dev/mapper/a-"],
+  ]);
+  await machine.background.stop();
+});

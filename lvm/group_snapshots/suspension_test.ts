@@ -10,13 +10,14 @@ const OK: Output = { code: 0, stdout: "", stderr: "" };
 /** Runs commands that all succeed, and records those of dmsetup. find(1) runs until it is ended. */
 class RecordingExec implements Exec {
   readonly commands: string[] = [];
+  readonly deadlines: (number | undefined)[] = [];
   isGuarded = false;
   /** Ends find(1) before its time. */
   endGuard: (output: Output) => void = () => {};
   /** Replaces the output of a command. */
   answer: (command: string) => Promise<Output> | undefined = () => undefined;
 
-  run({ program, args, signal }: Command): Promise<Output> {
+  run({ program, args, signal, deadlineMs }: Command): Promise<Output> {
     if (program === "find") {
       this.isGuarded = true;
       return new Promise((resolve) => {
@@ -29,6 +30,7 @@ class RecordingExec implements Exec {
     }
     const command = [program, ...args].join(" ");
     this.commands.push(command);
+    this.deadlines.push(deadlineMs);
     return this.answer(command) ?? Promise.resolve(OK);
   }
 
@@ -135,4 +137,21 @@ Deno.test("no device stays suspended when the process that resumes devices ends 
   await assertRejects(() => failed, StorageError, "ended early: exit 1 find: unrecognized: ,");
   assertEquals(isCalled, false);
   assertEquals(exec.commands, ["dmsetup suspend a", "dmsetup resume --noudevsync a"]);
+});
+
+Deno.test("a device is suspended within what is left of the time, and a body that ends after it has failed", async () => {
+  const exec = new RecordingExec();
+  const clock = new FakeClock();
+  exec.answer = (command) => {
+    if (command === "dmsetup suspend a") clock.stall(4_000);
+    return undefined;
+  };
+  const body = () => Promise.resolve(clock.stall(6_000));
+  const error = await assertRejects(
+    () => whileSuspended(exec, ["a", "b"], body, clock),
+    StorageError,
+    "not done within",
+  );
+  assertEquals([error.kind, exec.deadlines.slice(0, 2)], ["StillRunning", [10_000, 6_000]]);
+  await error.completion;
 });

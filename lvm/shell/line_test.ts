@@ -72,6 +72,7 @@ Deno.test("shellLine(): settings of the driver are words of the line, with those
   assertEquals(words(["fullreport", "--config", 'report/time_format="%s"', "--units", "b"]), [
     ...["fullreport", "--config", config, "--units", "b"],
   ]);
+  assertEquals(split(shellLine(["fullreport", "--units", "b", "data"])!.text), ["fullreport", "--units", "b", "data"]);
 });
 
 Deno.test("shellLine(): commands that only a process can run are refused", () => {

@@ -288,3 +288,33 @@ Deno.test("ShellExec: no other shell starts while one that did not answer at its
   await settle();
   assertEquals(shells.length, 2);
 });
+
+Deno.test("ShellExec: who asks for it learns the status of each command", async () => {
+  const codes: unknown[] = [];
+  const { exec } = await started(
+    (line, shell) =>
+      shell.report(
+        shellAnswer(
+          line === "lastlog" ? "lvchange" : line.split(" ")[0]!,
+          line === "lastlog" || line === CHANGE_LINE ? 5 : 1,
+          [],
+        ),
+      ),
+    { onCommand: (_, { code }) => codes.push(code) },
+  );
+  await exec.run(READ);
+  await exec.run(CHANGE);
+  assertEquals(codes, [0, 5]);
+});
+
+Deno.test("ShellExec: idle() waits for processes, too", async () => {
+  const { exec, processes } = await started(succeed);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  processes.idle = () => promise;
+  let isIdle = false;
+  const idle = exec.idle().then(() => isIdle = true);
+  await settle();
+  assertEquals(isIdle, false);
+  resolve();
+  await idle;
+});

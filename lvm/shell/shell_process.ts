@@ -63,7 +63,7 @@ export async function openShellProgram(): Promise<(path: string, listener: Shell
 }
 
 /** Starts a shell in a process group of its own, so that Ctrl-C for the driver does not reach it. @param path the program */
-function startShellProcess(start: typeof spawn, path: string, listener: ShellListener): ShellProcess {
+export function startShellProcess(start: typeof spawn, path: string, listener: ShellListener): ShellProcess {
   const child: ChildProcess = start(path, [], {
     stdio: ["pipe", "pipe", "pipe", "pipe"],
     detached: true,
