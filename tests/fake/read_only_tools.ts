@@ -93,12 +93,18 @@ function deviceName(machine: FakeMachine, lv: FakeLv): string {
   return basename(devicePath(group, lv));
 }
 
+/** Returns the pools of the kernel. An active LV keeps its pool there, also where LVM shows the pool itself as inactive. */
+function kernelPools(machine: FakeMachine) {
+  const lvs = machine.allLvs();
+  const isUsed = ({ name }: FakeLv) => lvs.some(({ lv }) => lv.pool === name && lv.active);
+  return lvs.filter(({ lv }) => lv.thinPool !== undefined && (lv.active || isUsed(lv)));
+}
+
 /** Returns the kernel's status of the thin pools: used and total blocks of their data and metadata. */
 function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^status --target thin-pool --noflush$/);
-  const pools = machine.allLvs().filter(({ lv }) => lv.thinPool !== undefined && lv.active);
   return ok(
-    pools.map(({ group, lv }) => {
+    kernelPools(machine).map(({ group, lv }) => {
       const { dataPercent, metadataPercent, metadataSize, health, metadataSnapshot } = lv.thinPool!;
       const [data, metadata] = [lv.size >> 16n, metadataSize >> 12n];
       const usedBlocks = (all: bigint, percent: number) => Math.ceil(Number(all) * percent / 100);
@@ -133,7 +139,8 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   if (args[0] === "message" && args[3]!.endsWith("_metadata_snap")) return metadataSnapshotMessage(machine, args);
   if (args[0] === "message") {
     expectArgs(args, /^message \S+-tpool 0 set_transaction_id \d+ \d+$/);
-    machine.lvAt(args[1]!.replace(/-tpool$/, ""))!.thinPool!.oldMessage = "followed";
+    const found = kernelPools(machine).find(({ group, lv }) => `${devicePath(group, lv)}-tpool` === args[1])!;
+    found.lv.thinPool!.oldMessage = "followed";
     return ok();
   }
   if (args[0] === "mknodes") {
