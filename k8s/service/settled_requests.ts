@@ -27,6 +27,11 @@ export interface SettledRequests {
     /** Requeues what waits for a request, by its name, or for a snapshot, by its handle. */
     requeueWaiting(awaited: string): void;
   };
+  /** Takes and deletes group snapshots. */
+  readonly groupSnapshotter: {
+    /** Requeues what waits for a request, by its name. */
+    requeueWaiting(requestName: string): void;
+  };
 }
 
 /** The informers of the objects of requests. */
@@ -40,7 +45,7 @@ export interface RequestInformers {
 /** Requeues what waits for the outcome of a request when the agent of the node has reported it. */
 export function requeueSettledRequests(
   { volumes, snapshots }: RequestInformers,
-  { provisioner, resizer, snapshotter }: SettledRequests,
+  { provisioner, resizer, snapshotter, groupSnapshotter }: SettledRequests,
 ): void {
   volumes.subscribe((handle, now, before) => {
     if (hasSettled(now, before)) {
@@ -53,7 +58,9 @@ export function requeueSettledRequests(
   });
   snapshots.subscribe((handle, now, before) => {
     if (now === undefined) snapshotter.requeueWaiting(handle);
-    else if (hasSettled(now, before)) snapshotter.requeueWaiting(now.spec.requestName);
+    else if (hasSettled(now, before)) {
+      (now.spec.groupSnapshot ? groupSnapshotter : snapshotter).requeueWaiting(now.spec.requestName);
+    }
   });
 }
 

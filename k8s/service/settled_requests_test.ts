@@ -10,6 +10,7 @@ function setUp() {
     provisioner: { requeueRequest: (name) => void woken.push(`creation ${name}`) },
     resizer: { requeueExpansion: (handle) => void woken.push(`expansion ${handle}`) },
     snapshotter: { requeueWaiting: (awaited) => void woken.push(`snapshot ${awaited}`) },
+    groupSnapshotter: { requeueWaiting: (awaited) => void woken.push(`group ${awaited}`) },
   });
   return { volumes, snapshots, takeWoken: () => woken.splice(0) };
 }
@@ -48,4 +49,11 @@ Deno.test("requeueSettledRequests() wakes what waits when a list after an outage
   assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
   snapshots.set("s", snapshot("Ready"));
   assertEquals(takeWoken(), ["snapshot snapshot-1"]);
+});
+
+Deno.test("requeueSettledRequests() wakes a group snapshot when one of its snapshots has an outcome", () => {
+  const { snapshots, takeWoken } = setUp();
+  const { spec, ...rest } = snapshot("Ready");
+  snapshots.set("s", { ...rest, spec: { ...spec, groupSnapshot: { name: "g", sourceVolumes: ["v"] } } });
+  assertEquals(takeWoken(), ["group snapshot-1"]);
 });
