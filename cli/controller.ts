@@ -5,7 +5,7 @@
  */
 
 import manifest from "../deno.json" with { type: "json" };
-import { inProcessCsi } from "./in_process_csi.ts";
+import { inProcessCsi, inProcessGroupCsi } from "./in_process_csi.ts";
 import { apiClient } from "./api_client.ts";
 import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
 import { EXIT, type Flags } from "./command_line.ts";
@@ -32,7 +32,7 @@ import { ClusterTransfers } from "../k8s/service/transfers.ts";
 import { TransferGrants } from "../k8s/service/transfer_grants.ts";
 import { requeueSettledRequests } from "../k8s/service/settled_requests.ts";
 import { requeueWaitingDeletions } from "../k8s/service/waiting_deletions.ts";
-import type { CapacityClient, CsiClient } from "../k8s/sidecars/csi_client.ts";
+import type { CapacityClient, CsiClient, GroupSnapshotClient } from "../k8s/sidecars/csi_client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer, type InformerOptions } from "../k8s/runtime/informer.ts";
 import { controllerLeaseName, LeaderElection, type Sidecar, sidecarLeaseName } from "../k8s/runtime/leader.ts";
@@ -60,6 +60,7 @@ import {
 import { Modifier } from "../k8s/resizer/modifier.ts";
 import { Provisioner } from "../k8s/provisioner/provisioner.ts";
 import { Resizer } from "../k8s/resizer/resizer.ts";
+import { GroupSnapshotter } from "../k8s/snapshotter/group_snapshotter.ts";
 import { Snapshotter } from "../k8s/snapshotter/snapshotter.ts";
 import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../lvm/locks.ts";
@@ -162,7 +163,9 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   const agents = new AgentLiveness({ ...lvmInformers, clock });
   const services = createHandlers({ client, driver, lvmInformers, agents, clock });
   const { handlers } = services;
-  const csi = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
+  const { onCallCompleted } = metrics;
+  const csi = inProcessCsi({ handlers, onCallCompleted });
+  const groupCsi = inProcessGroupCsi({ handlers: services.groupHandlers, onCallCompleted });
   const events = new EventRecorder(client, {
     component: driver,
     instance: flags.identity!,
@@ -170,7 +173,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     clock,
   });
   const controllers = createControllers({
-    ...{ cluster, driver, namespace, events, csi, informers, lvmInformers, agents, clock, cached, services },
+    ...{ cluster, driver, namespace, events, csi, groupCsi, informers, lvmInformers, agents, clock, cached, services },
   });
   const running = [...informers.start(end), lvmInformers.agentLeases.start(end)];
   await informers.waitForSync(end);
@@ -242,6 +245,7 @@ interface ControllerParts {
   readonly namespace: string;
   readonly events: EventRecorder;
   readonly csi: CsiClient & CapacityClient;
+  readonly groupCsi: GroupSnapshotClient;
   readonly informers: Informers;
   readonly lvmInformers: LvmInformers;
   readonly agents: AgentLiveness;
@@ -263,6 +267,7 @@ function createControllers(
     namespace,
     events,
     csi,
+    groupCsi,
     informers,
     lvmInformers,
     agents,
@@ -309,17 +314,27 @@ function createControllers(
   const nodeOfVolume = (handle: string) => lvmInformers.volumes.get(handle)?.spec.nodeName;
   const resizer = new Resizer({ ...claimOptions, nodeOfVolume });
   const modifier = new Modifier(claimOptions);
-  const snapshotter = new Snapshotter({
-    ...shared,
-    nodeOfVolume,
-    needsRecheck: (handle) => lvmInformers.snapshots.get(handle)?.status?.readyToUse === false,
-  });
+  const snapshotOptions = {
+    ...{ ...shared, nodeOfVolume },
+    needsRecheck: (handle: string) => lvmInformers.snapshots.get(handle)?.status?.readyToUse === false,
+  };
+  const snapshotter = new Snapshotter(snapshotOptions);
+  const groupSnapshotter = new GroupSnapshotter({ ...snapshotOptions, csi: groupCsi });
   lvmInformers.snapshots.subscribe((handle, now) => {
-    if (now?.status?.readyToUse === false) snapshotter.recheck(handle); // it overflowed or is Lost
+    if (now?.status?.readyToUse !== false) return;
+    for (const each of [snapshotter, groupSnapshotter]) each.recheck(handle); // it overflowed or is Lost
   });
-  requeueSettledRequests(lvmInformers, { provisioner, resizer, snapshotter });
-  requeueAwaitedSpace({ ...lvmInformers, agents }, { provisioner, resizer, snapshotter });
-  // csi-resizer does the work of both, under one Lease
+  requeueSettledRequests(lvmInformers, { provisioner, resizer, snapshotter, groupSnapshotter });
+  requeueAwaitedSpace({ ...lvmInformers, agents }, { provisioner, resizer, snapshotter, groupSnapshotter });
+  // csi-resizer and csi-snapshotter do the work of two, under one Lease
+  const snapshotters = {
+    run: async (signal: AbortSignal) => {
+      const running = snapshotter.run(signal);
+      // a cluster without the kinds of snapshots has none of their groups
+      await Promise.race([snapshotter.synced, waitForAbort(signal)]);
+      await Promise.all([running, groupSnapshotter.run(signal)]);
+    },
+  };
   const resizerAndModifier = {
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
@@ -329,5 +344,5 @@ function createControllers(
     run: (signal: AbortSignal) =>
       Promise.all([capacity.run(signal), agentLeases.run(signal), grants.run(signal)]).then(() => {}),
   };
-  return { provisioner, resizer: resizerAndModifier, snapshotter, capacity: capacityAndMore };
+  return { provisioner, resizer: resizerAndModifier, snapshotter: snapshotters, capacity: capacityAndMore };
 }

@@ -4,31 +4,38 @@
  * @module
  */
 
-import { create, type Message, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type DescService, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   Controller,
   ControllerExpandVolumeRequestSchema,
   ControllerModifyVolumeRequestSchema,
   CreateSnapshotRequestSchema,
+  CreateVolumeGroupSnapshotRequestSchema,
   CreateVolumeRequestSchema,
   DeleteSnapshotRequestSchema,
+  DeleteVolumeGroupSnapshotRequestSchema,
   DeleteVolumeRequestSchema,
   GetCapacityRequestSchema,
+  GetVolumeGroupSnapshotRequestSchema,
+  GroupController,
   ListSnapshotsRequestSchema,
   type SnapshotSchema,
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
   type VolumeContentSourceSchema,
+  type VolumeGroupSnapshotSchema,
 } from "../csi/proto/csi_pb.ts";
 import type { ControllerHandlers } from "../csi/controller.ts";
-import { type CompletedCall, loggedCall, unaryMethods } from "../csi/service.ts";
+import { type CompletedCall, type Handlers, loggedCall, unaryMethods } from "../csi/service.ts";
 import { statusOf } from "../csi/status.ts";
 import {
   CallError,
   type CapacityClient,
   Code,
+  type CreatedGroupSnapshot,
   type CreatedSnapshot,
   type CsiClient,
+  type GroupSnapshotClient,
   type Segments,
   type VolumeCapability,
   type VolumeContentSource,
@@ -48,28 +55,8 @@ export interface InProcessCsiOptions {
  * continues.
  */
 export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions): CsiClient & CapacityClient {
-  const service = logged(handlers);
-  const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
-    const start = performance.now();
-    const reportCompleted = (code: number) => onCallCompleted({ method, code, durationMs: performance.now() - start });
-    const { promise: aborted, reject } = Promise.withResolvers<never>();
-    const abort = () => reject(new CallError(Code.Canceled, "the controller stops; the call goes on"));
-    signal.addEventListener("abort", abort);
-    if (signal.aborted) abort();
-    try {
-      const response = await Promise.race([body(), aborted]);
-      reportCompleted(0);
-      return response;
-    } catch (error) {
-      const { code, details } = error instanceof CallError
-        ? { code: error.code, details: error.message }
-        : statusOf(error);
-      reportCompleted(code);
-      throw new CallError(code, details);
-    } finally {
-      signal.removeEventListener("abort", abort); // the signal outlives many calls
-    }
-  };
+  const service: Required<ControllerHandlers> = logged(Controller, handlers);
+  const call = inProcessCall(onCallCompleted);
   return {
     createVolume: (
       { claim, isRecorded = false, requiredBytes, capabilities, topology, source, ...request },
@@ -144,6 +131,57 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
   };
 }
 
+/** Creates the client of the GroupController service of this process. See {@linkcode inProcessCsi}. */
+export function inProcessGroupCsi({ handlers, onCallCompleted }: {
+  readonly handlers: Handlers<typeof GroupController>;
+  readonly onCallCompleted: (call: CompletedCall) => void;
+}): GroupSnapshotClient {
+  const service: Required<Handlers<typeof GroupController>> = logged(GroupController, handlers);
+  const call = inProcessCall(onCallCompleted);
+  return {
+    createGroupSnapshot: ({ volumeIds, ...request }, { signal }) =>
+      call("CreateVolumeGroupSnapshot", signal, async () => {
+        const message = create(CreateVolumeGroupSnapshotRequestSchema, { ...request, sourceVolumeIds: [...volumeIds] });
+        return toCreatedGroupSnapshot((await service.createVolumeGroupSnapshot(message)).groupSnapshot);
+      }),
+    deleteGroupSnapshot: ({ snapshotIds, ...request }, { signal }) =>
+      call("DeleteVolumeGroupSnapshot", signal, async () => {
+        const message = create(DeleteVolumeGroupSnapshotRequestSchema, { ...request, snapshotIds: [...snapshotIds] });
+        await service.deleteVolumeGroupSnapshot(message);
+      }),
+    getGroupSnapshot: ({ snapshotIds, ...request }, { signal }) =>
+      call("GetVolumeGroupSnapshot", signal, async () => {
+        const message = create(GetVolumeGroupSnapshotRequestSchema, { ...request, snapshotIds: [...snapshotIds] });
+        return toCreatedGroupSnapshot((await service.getVolumeGroupSnapshot(message)).groupSnapshot);
+      }),
+  };
+}
+
+/** Returns a function that makes a call, reports its end, and fails as a call on the socket does. */
+function inProcessCall(onCallCompleted: (call: CompletedCall) => void) {
+  return async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
+    const start = performance.now();
+    const reportCompleted = (code: number) => onCallCompleted({ method, code, durationMs: performance.now() - start });
+    const { promise: aborted, reject } = Promise.withResolvers<never>();
+    const abort = () => reject(new CallError(Code.Canceled, "the controller stops; the call goes on"));
+    signal.addEventListener("abort", abort);
+    if (signal.aborted) abort();
+    try {
+      const response = await Promise.race([body(), aborted]);
+      reportCompleted(0);
+      return response;
+    } catch (error) {
+      const { code, details } = error instanceof CallError
+        ? { code: error.code, details: error.message }
+        : statusOf(error);
+      reportCompleted(code);
+      throw new CallError(code, details);
+    } finally {
+      signal.removeEventListener("abort", abort); // the signal outlives many calls
+    }
+  };
+}
+
 function toCreatedSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): CreatedSnapshot {
   const { snapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, sizeBytes = 0n, readyToUse = false } =
     snapshot;
@@ -154,6 +192,19 @@ function toCreatedSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {
     sizeBytes: sizeBytes,
     readyToUse: readyToUse,
     ...(groupSnapshotId ? { groupSnapshotId } : {}),
+  };
+}
+
+function toCreatedGroupSnapshot(
+  group: MessageInitShape<typeof VolumeGroupSnapshotSchema> = {},
+): CreatedGroupSnapshot {
+  const { groupSnapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, readyToUse = false } = group;
+  const { snapshots = [] } = group;
+  return {
+    groupSnapshotId,
+    creationTimeNs: seconds * 1_000_000_000n + BigInt(nanos),
+    readyToUse,
+    snapshots: snapshots.map((each) => ({ ...toCreatedSnapshot(each), volumeId: each.sourceVolumeId ?? "" })),
   };
 }
 
@@ -179,9 +230,9 @@ function topologyMessage(segments: Segments) {
 }
 
 /** Returns the handlers with a log line for each call. */
-function logged(handlers: ControllerHandlers): Required<ControllerHandlers> {
+function logged<S extends DescService, H>(service: S, handlers: H): Required<H> {
   const byName = handlers as Record<string, ((request: Message, context: unknown) => Promise<unknown>) | undefined>;
-  const entries = unaryMethods(Controller).flatMap((method) => {
+  const entries = unaryMethods(service).flatMap((method) => {
     const handler = byName[method.localName];
     if (handler === undefined) return [];
     const call = (request: Message, context: unknown) => loggedCall(method, request, () => handler(request, context));

@@ -94,6 +94,23 @@ export const EVENTS = {
       meaning: "The snapshot was not removed, usually because its node does not respond. The controller tries again.",
     },
   },
+  VolumeGroupSnapshotContent: {
+    GroupSnapshotCreationFailed: {
+      type: "Warning",
+      meaning:
+        "The group snapshot was not taken, or the outcome is unknown, for example for volumes of several nodes: " +
+        "[group snapshots](../guides/snapshots.md#group-snapshots).",
+    },
+    GroupSnapshotContentCheckandUpdateFailed: {
+      type: "Warning",
+      meaning: "The controller could not check the group snapshot, or some of its snapshots are missing or lost.",
+    },
+    GroupSnapshotDeleteError: {
+      type: "Warning",
+      meaning:
+        "The group snapshot was not removed, usually because its node does not respond. The controller tries again.",
+    },
+  },
   VolumeSnapshot: {
     SnapshotLost: {
       type: "Warning",

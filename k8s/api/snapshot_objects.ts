@@ -1,5 +1,5 @@
 /**
- * The kinds of snapshots (snapshot.storage.k8s.io/v1), which come into a cluster with the official snapshot-controller. The
+ * The kinds of snapshots (snapshot.storage.k8s.io/v1) and of their groups (groupsnapshot.storage.k8s.io/v1), which come into a cluster with the official snapshot-controller. The
  * official client has no types of them; here is what the driver reads and writes.
  *
  * @module
@@ -60,6 +60,48 @@ export interface VolumeSnapshotClass extends KubeObject {
   parameters?: Record<string, string>;
 }
 
+/** A VolumeGroupSnapshotContent: a group snapshot as the cluster's administrators see it. */
+export interface VolumeGroupSnapshotContent extends KubeObject {
+  /** The desired state. */
+  spec: {
+    /** The driver that has the group snapshot. */
+    driver: string;
+    /** `Delete` if the group snapshot is deleted with its VolumeGroupSnapshot. */
+    deletionPolicy: "Delete" | "Retain";
+    /** The volumes to take snapshots of, or an existing group snapshot: one of both. */
+    source: {
+      volumeHandles?: string[];
+      groupSnapshotHandles?: { volumeGroupSnapshotHandle: string; volumeSnapshotHandles: string[] };
+    };
+    /** The class, where one is named. */
+    volumeGroupSnapshotClassName?: string;
+    /** The VolumeGroupSnapshot; without a uid as long as none has taken this content. */
+    volumeGroupSnapshotRef: { namespace?: string; name?: string; uid?: string };
+  };
+  /** The actual state. */
+  status?: {
+    /** The group snapshot's handle. */
+    volumeGroupSnapshotHandle?: string;
+    /** Its creation time. */
+    creationTime?: string;
+    /** True if volumes can be created from all its snapshots. */
+    readyToUse?: boolean;
+    /** Its snapshots. Creation times exceed the safe integers, so they are written but not read. */
+    volumeSnapshotInfoList?: {
+      volumeHandle?: string;
+      snapshotHandle?: string;
+      creationTime?: number;
+      readyToUse?: boolean;
+      restoreSize?: number;
+    }[];
+    /** The last failure. */
+    error?: { time?: string; message?: string };
+  };
+}
+
+/** A VolumeGroupSnapshotClass. */
+export type VolumeGroupSnapshotClass = VolumeSnapshotClass;
+
 /** VolumeSnapshots. */
 export const volumeSnapshots: Resource<VolumeSnapshot> = {
   group: "snapshot.storage.k8s.io",
@@ -84,6 +126,24 @@ export const volumeSnapshotClasses: Resource<VolumeSnapshotClass> = {
   version: "v1",
   plural: "volumesnapshotclasses",
   kind: "VolumeSnapshotClass",
+  namespaced: false,
+};
+
+/** VolumeGroupSnapshotContents. */
+export const volumeGroupSnapshotContents: Resource<VolumeGroupSnapshotContent> = {
+  group: "groupsnapshot.storage.k8s.io",
+  version: "v1",
+  plural: "volumegroupsnapshotcontents",
+  kind: "VolumeGroupSnapshotContent",
+  namespaced: false,
+};
+
+/** VolumeGroupSnapshotClasses. */
+export const volumeGroupSnapshotClasses: Resource<VolumeGroupSnapshotClass> = {
+  group: "groupsnapshot.storage.k8s.io",
+  version: "v1",
+  plural: "volumegroupsnapshotclasses",
+  kind: "VolumeGroupSnapshotClass",
   namespaced: false,
 };
 

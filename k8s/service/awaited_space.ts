@@ -25,6 +25,8 @@ export interface SpaceWaitingControllers {
   readonly resizer: SpaceWaiter;
   /** Takes snapshots. */
   readonly snapshotter: SpaceWaiter;
+  /** Takes group snapshots. */
+  readonly groupSnapshotter: SpaceWaiter;
 }
 
 /** What tells about free space. */
@@ -43,13 +45,13 @@ export interface SpaceInformers {
  */
 export function requeueAwaitedSpace(
   { nodes, volumes, agents }: SpaceInformers,
-  { provisioner, resizer, snapshotter }: SpaceWaitingControllers,
+  { provisioner, resizer, snapshotter, groupSnapshotter }: SpaceWaitingControllers,
 ): void {
   const requeue = (growth: FreeSpaceGrowth | undefined, controllers: readonly SpaceWaiter[]) => {
     if (growth === undefined) return;
     for (const controller of controllers) controller.requeueExhausted(growth);
   };
-  const all = [provisioner, resizer, snapshotter];
+  const all = [provisioner, resizer, snapshotter, groupSnapshotter];
   const wholeSpaceOf = (nodeName: string) => {
     const node = nodes.get(nodeName);
     return node && freeSpaceGrowth(undefined, node);

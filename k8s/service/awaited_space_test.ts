@@ -30,7 +30,10 @@ function setUp(first: LvmNode) {
   });
   requeueAwaitedSpace(
     { nodes, volumes, agents },
-    { provisioner: waiter("provisioner"), resizer: waiter("resizer"), snapshotter: waiter("snapshotter") },
+    {
+      ...{ provisioner: waiter("provisioner"), resizer: waiter("resizer") },
+      ...{ snapshotter: waiter("snapshotter"), groupSnapshotter: waiter("groups") },
+    },
   );
   nodes.set("a", first);
   woken.splice(0);
@@ -42,9 +45,9 @@ Deno.test("requeueAwaitedSpace() wakes all when a node reports more space, and w
   nodes.set("a", node("512Mi"));
   assertEquals(takeWoken(), []);
   nodes.set("a", node("768Mi"));
-  assertEquals(takeWoken(), ["provisioner a 768", "resizer a 768", "snapshotter a 768"]);
+  assertEquals(takeWoken(), ["provisioner a 768", "resizer a 768", "snapshotter a 768", "groups a 768"]);
   report("a");
-  assertEquals(takeWoken(), ["provisioner a 768", "resizer a 768", "snapshotter a 768"]);
+  assertEquals(takeWoken(), ["provisioner a 768", "resizer a 768", "snapshotter a 768", "groups a 768"]);
   report("unknown");
   assertEquals(takeWoken(), []);
 });

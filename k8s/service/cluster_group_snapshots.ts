@@ -87,15 +87,18 @@ export class ClusterGroupSnapshots implements GroupSnapshotService {
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   }
 
-  /** Returns a group snapshot. @throws {StorageError} `NotFound`, `InvalidArgument`, `Lost` or `FailedPrecondition`. */
+  /**
+   * Returns a group snapshot. Those of its snapshots that are Lost are not ready.
+   *
+   * @throws {StorageError} `NotFound`; `InvalidArgument` when its snapshots are not those that the caller knows;
+   * `FailedPrecondition` when not all of them exist.
+   */
   async get(id: GroupSnapshotId, snapshots: readonly SnapshotId[]): Promise<StoredGroupSnapshot> {
     const operation = `looking for group snapshot ${id}`;
     const objects = (await this.#find(id, snapshots)).filter((object) => !isDeleting(object) && isTaken(object));
     const [first] = objects;
     if (first === undefined) throw new StorageError("NotFound", `${operation}: no LVMSnapshot of it was taken`);
     requireMembers(operation, id, objects, snapshots);
-    const lost = objects.find(({ status }) => status?.state === "Lost");
-    if (lost !== undefined) throw statusError(lost);
     const count = first.spec.groupSnapshot!.sourceVolumes.length;
     if (objects.length === count) return storedGroup(id, objects);
     const message = `${operation}: ${objects.length} of its ${count} snapshots exist; delete it`;

@@ -27,6 +27,11 @@ export interface SettledRequests {
     /** Requeues what waits for a request, by its name, or for a snapshot, by its handle. */
     requeueWaiting(awaited: string): void;
   };
+  /** Takes and deletes group snapshots. */
+  readonly groupSnapshotter: {
+    /** Requeues what waits for a request, by its name, or for a group snapshot, by its handle. */
+    requeueWaiting(awaited: string): void;
+  };
 }
 
 /** The informers of the objects of requests. */
@@ -34,13 +39,13 @@ export interface RequestInformers {
   /** All LVMVolumes. */
   readonly volumes: Pick<Informer<LvmVolume>, "subscribe">;
   /** All LVMSnapshots. */
-  readonly snapshots: Pick<Informer<LvmSnapshot>, "subscribe">;
+  readonly snapshots: Pick<Informer<LvmSnapshot>, "subscribe" | "get">;
 }
 
 /** Requeues what waits for the outcome of a request when the agent of the node has reported it. */
 export function requeueSettledRequests(
   { volumes, snapshots }: RequestInformers,
-  { provisioner, resizer, snapshotter }: SettledRequests,
+  { provisioner, resizer, snapshotter, groupSnapshotter }: SettledRequests,
 ): void {
   volumes.subscribe((handle, now, before) => {
     if (hasSettled(now, before)) {
@@ -49,12 +54,21 @@ export function requeueSettledRequests(
     }
     const source = before?.spec.source?.snapshot;
     const isCopied = before !== undefined && blocksSource(before) && (now === undefined || !blocksSource(now));
-    if (source !== undefined && isCopied) snapshotter.requeueWaiting(source);
+    if (source !== undefined && isCopied) requeueDeletion(source, snapshots.get(source));
   });
   snapshots.subscribe((handle, now, before) => {
-    if (now === undefined) snapshotter.requeueWaiting(handle);
-    else if (hasSettled(now, before)) snapshotter.requeueWaiting(now.spec.requestName);
+    if (now === undefined) requeueDeletion(handle, before);
+    else if (hasSettled(now, before)) {
+      (now.spec.groupSnapshot ? groupSnapshotter : snapshotter).requeueWaiting(now.spec.requestName);
+    }
   });
+
+  /** Requeues the deletion of a snapshot, or that of its group. */
+  function requeueDeletion(handle: string, object: LvmSnapshot | undefined): void {
+    const group = object?.spec.groupSnapshot?.name;
+    if (group === undefined) snapshotter.requeueWaiting(handle);
+    else groupSnapshotter.requeueWaiting(group);
+  }
 }
 
 /**

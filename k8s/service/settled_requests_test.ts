@@ -10,6 +10,7 @@ function setUp() {
     provisioner: { requeueRequest: (name) => void woken.push(`creation ${name}`) },
     resizer: { requeueExpansion: (handle) => void woken.push(`expansion ${handle}`) },
     snapshotter: { requeueWaiting: (awaited) => void woken.push(`snapshot ${awaited}`) },
+    groupSnapshotter: { requeueWaiting: (awaited) => void woken.push(`group ${awaited}`) },
   });
   return { volumes, snapshots, takeWoken: () => woken.splice(0) };
 }
@@ -48,4 +49,31 @@ Deno.test("requeueSettledRequests() wakes what waits when a list after an outage
   assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
   snapshots.set("s", snapshot("Ready"));
   assertEquals(takeWoken(), ["snapshot snapshot-1"]);
+});
+
+function member(): LvmSnapshot {
+  const { spec, ...rest } = snapshot("Ready");
+  return { ...rest, spec: { ...spec, groupSnapshot: { name: "g", sourceVolumes: ["v"] } } };
+}
+
+Deno.test("requeueSettledRequests() wakes a group snapshot when one of its snapshots has an outcome, or is gone", () => {
+  const { snapshots, takeWoken } = setUp();
+  snapshots.set("s", member());
+  assertEquals(takeWoken(), ["group snapshot-1"]);
+  snapshots.set("s", undefined);
+  assertEquals(takeWoken(), ["group g"]);
+});
+
+Deno.test("requeueSettledRequests() wakes what waits for a copy of a snapshot, and of one of a group", () => {
+  const { volumes, snapshots, takeWoken } = setUp();
+  const copy = volume(1, 0);
+  const pending = { ...copy, spec: { ...copy.spec, source: { snapshot: "s" } }, status: { state: "Pending" } } as const;
+  for (const [object, awaited] of [[snapshot("Ready"), "snapshot s"], [member(), "group g"]] as const) {
+    snapshots.set("s", object);
+    volumes.set("v", pending);
+    takeWoken();
+    volumes.set("v", undefined);
+    assertEquals(takeWoken(), [awaited]);
+    snapshots.set("s", undefined);
+  }
 });

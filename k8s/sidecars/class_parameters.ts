@@ -49,10 +49,13 @@ export interface ClassParameters {
   readonly parameters: Readonly<Record<string, string>>;
 }
 
-/** The parameters of a VolumeSnapshotClass, read. */
+/** The kinds of those for whom snapshots are taken. */
+export type SnapshotOwnerKind = "VolumeSnapshot" | "VolumeGroupSnapshot";
+
+/** The parameters of a VolumeSnapshotClass or VolumeGroupSnapshotClass, read. */
 export interface SnapshotClassParameters {
-  /** The secret for listing a snapshot. Those for creating and deleting one are in the VolumeSnapshotContent. */
-  readonly listSecret: SecretReference | undefined;
+  /** The secret for looking for what was taken. Those for taking and deleting it are in the content. */
+  readonly lookupSecret: SecretReference | undefined;
   /** Everything else: the driver's. */
   readonly parameters: Readonly<Record<string, string>>;
 }
@@ -88,18 +91,19 @@ export function readClassParameters(
 }
 
 /**
- * Reads the parameters of a VolumeSnapshotClass for a VolumeSnapshotContent.
+ * Reads the parameters of a VolumeSnapshotClass or VolumeGroupSnapshotClass for the content of a name.
  *
  * @throws {ClaimError} for a key with the reserved prefix that is not known, and for a secret that is named by halves
  */
 export function readSnapshotClassParameters(
   classParameters: Readonly<Record<string, string>>,
-  { contentName }: { contentName: string },
+  { contentName, ownerKind }: { contentName: string; ownerKind: SnapshotOwnerKind },
 ): SnapshotClassParameters {
-  const tokens = new Map([["volumesnapshotcontent.name", contentName]]);
+  const tokens = new Map([[`${ownerKind.toLowerCase()}content.name`, contentName]]);
+  const lookup = ownerKind === "VolumeSnapshot" ? "snapshotter-list" : "group-snapshotter-get";
   return {
     parameters: driverParameters(classParameters, SNAPSHOT_SECRET_USES.flatMap(secretKeys)),
-    listSecret: secretReference(classParameters, "snapshotter-list", { namespace: tokens, name: tokens }),
+    lookupSecret: secretReference(classParameters, lookup, { namespace: tokens, name: tokens }),
   };
 }
 

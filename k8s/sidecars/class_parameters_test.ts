@@ -47,7 +47,7 @@ Deno.test("readClassParameters() refuses what cannot be meant", () => {
 });
 
 const readSnapshot = (parameters: Record<string, string>) =>
-  readSnapshotClassParameters(parameters, { contentName: "snapcontent-1" });
+  readSnapshotClassParameters(parameters, { contentName: "snapcontent-1", ownerKind: "VolumeSnapshot" });
 
 Deno.test("readSnapshotClassParameters() keeps Kubernetes' own keys from the driver, and fills the template of the secret", () => {
   const secret = (use: string) => ({
@@ -57,9 +57,9 @@ Deno.test("readSnapshotClassParameters() keeps Kubernetes' own keys from the dri
   const others = { ...secret("snapshotter"), ...secret("group-snapshotter"), ...secret("group-snapshotter-get") };
   assertEquals(readSnapshot({ snapSize: "10%", ...others }), {
     parameters: { snapSize: "10%" },
-    listSecret: undefined,
+    lookupSecret: undefined,
   });
-  assertEquals(readSnapshot(secret("snapshotter-list")).listSecret, { name: "snapcontent-1-x", namespace: "system" });
+  assertEquals(readSnapshot(secret("snapshotter-list")).lookupSecret, { name: "snapcontent-1-x", namespace: "system" });
 });
 
 Deno.test("readSnapshotClassParameters() refuses what cannot be meant", () => {

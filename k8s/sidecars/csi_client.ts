@@ -216,6 +216,50 @@ export interface CsiClient {
   findSnapshot(request: ExistingSnapshotRequest, options: CallOptions): Promise<CreatedSnapshot | undefined>;
 }
 
+/** A request for snapshots of several volumes at one point in time. */
+export interface CreateGroupSnapshotRequest {
+  /** The request's name. */
+  readonly name: string;
+  /** The handles of the volumes. */
+  readonly volumeIds: readonly string[];
+  /** The parameters of the class, without those that are Kubernetes' own. */
+  readonly parameters: Readonly<Record<string, string>>;
+  /** Secrets. Never to be logged. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** A request about a group snapshot that was made. */
+export interface ExistingGroupSnapshotRequest {
+  /** Its handle. */
+  readonly groupSnapshotId: string;
+  /** The handles of its snapshots. */
+  readonly snapshotIds: readonly string[];
+  /** Secrets. Never to be logged. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** A group snapshot that was made. */
+export interface CreatedGroupSnapshot {
+  /** Its handle, which never changes. */
+  readonly groupSnapshotId: string;
+  /** The time of its creation, in nanoseconds since 1970; 0 when that is not known. */
+  readonly creationTimeNs: bigint;
+  /** True if volumes can be created from all its snapshots. */
+  readonly readyToUse: boolean;
+  /** Its snapshots, each with the handle of its volume. */
+  readonly snapshots: readonly (CreatedSnapshot & { readonly volumeId: string })[];
+}
+
+/** The calls of the driver about group snapshots. As for {@linkcode CsiClient}, each may be repeated at any time. */
+export interface GroupSnapshotClient {
+  /** Takes a group snapshot, or continues to take the one of that name. */
+  createGroupSnapshot(request: CreateGroupSnapshotRequest, options: CallOptions): Promise<CreatedGroupSnapshot>;
+  /** Deletes a group snapshot with its snapshots; one that does not exist is no failure. */
+  deleteGroupSnapshot(request: ExistingGroupSnapshotRequest, options: CallOptions): Promise<void>;
+  /** Returns a group snapshot. One that does not exist is `NotFound`. */
+  getGroupSnapshot(request: ExistingGroupSnapshotRequest, options: CallOptions): Promise<CreatedGroupSnapshot>;
+}
+
 /** A request for the capacity of a node. */
 export interface GetCapacityRequest {
   /** The parameters of the class. */

@@ -3,14 +3,10 @@ import {
   BEING_CREATED_ANNOTATION,
   BEING_DELETED_ANNOTATION,
   CONTENT_FINALIZER,
-  type ContentStep,
-  failedPatch,
-  nextContentStep,
   observedPatch,
-  reconcileInputs,
-  shouldDelete,
-  snapshotSecretOf,
+  snapshotRules,
 } from "./snapshot_content.ts";
+import { type ContentStep, failedPatch } from "./content.ts";
 import type { VolumeSnapshotContent } from "../api/snapshot_objects.ts";
 
 /** Anything about a content, in short. */
@@ -111,11 +107,11 @@ Deno.test.each<[string, ContentFixture, ContentStep]>([
   ["… and waits for its VolumeSnapshot", { given: true, ...usable, deleting: true }, "nothing"],
   ["… and for none where there is none", { given: true, free: true, ...usable, deleting: true }, "delete snapshot"],
 ])("nextStep(): %s", (_, fixture, step) => {
-  assertEquals(nextContentStep(content(fixture)), step);
+  assertEquals(snapshotRules.nextStep(content(fixture)), step);
 });
 
 Deno.test("reconcileInputs() distinguishes changes by others from those of the controller itself", () => {
-  const inputs = (fixture: ContentFixture) => reconcileInputs(content(fixture));
+  const inputs = (fixture: ContentFixture) => snapshotRules.reconcileInputs(content(fixture));
   for (const own of [{ begun: true }, usable, { ready: false }]) assertEquals(inputs(own), inputs({}));
   const others: ContentFixture[] = [{ left: true }, deletionDue, { guarded: false }, { policy: "Retain" }, {
     free: true,
@@ -166,9 +162,9 @@ Deno.test("failedPatch() records an error and its time once, and nothing for a s
   assertEquals(failedPatch(content(usable), "no", now), undefined);
 });
 
-Deno.test("snapshotSecretOf() returns the secret that the snapshot-controller named, if any", () => {
+Deno.test("secretOf() returns the secret that the snapshot-controller named, if any", () => {
   const named = (annotations: Record<string, string>) =>
-    snapshotSecretOf({ ...content({}), metadata: { name: "c", annotations } });
+    snapshotRules.secretOf({ ...content({}), metadata: { name: "c", annotations } });
   const prefix = "snapshot.storage.kubernetes.io/deletion-secret";
   assertEquals(named({ [`${prefix}-name`]: "a", [`${prefix}-namespace`]: "b" }), { name: "a", namespace: "b" });
   assertEquals([named({ [`${prefix}-name`]: "a" }), named({})], [undefined, undefined]);
@@ -185,6 +181,6 @@ Deno.test("shouldDelete() waits for the VolumeSnapshot, unless there is none of 
     [{ deleting: true, given: true, free: true }, true],
   ];
   for (const [fixture, expected] of cases) {
-    assertEquals(shouldDelete(content(fixture)), expected, JSON.stringify(fixture));
+    assertEquals(snapshotRules.shouldDelete(content(fixture)), expected, JSON.stringify(fixture));
   }
 });

@@ -1,36 +1,22 @@
 import { assert, assertEquals } from "@std/assert";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { atStep, interceptCalls, interceptClient, type OnStep } from "../../tests/fake/intercepted_client.ts";
 import {
   type ContentOverrides,
   SnapshotControlPlane,
   snapshotHandle,
 } from "../../tests/fake/snapshot_control_plane.ts";
-import { CallError, Code, type CsiClient } from "../sidecars/csi_client.ts";
+import { CallError, Code } from "../sidecars/csi_client.ts";
 import { BEING_CREATED_ANNOTATION } from "./snapshot_content.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import { Snapshotter, type SnapshotterOptions } from "./snapshotter.ts";
 
 const LEFT_NOTHING = { content: undefined, snapshots: [] };
 
-/** Called before and after each request that is no list and no watch, and each call; it may wait, or fail. */
-type OnStep = (step: string) => Promise<void>;
-
 /** Returns the options of a snapshotter whose calls and requests `onStep` intercepts. */
 function interceptedOptions(s: SnapshotControlPlane, name: string, onStep: OnStep): SnapshotterOptions {
-  const intercept = <A extends unknown[], T>(call: string, body: (...args: A) => Promise<T>) => async (...args: A) => {
-    await onStep(`before ${call}`);
-    const answer = await body(...args);
-    await onStep(`after ${call}`);
-    return answer;
-  };
-  const { driver } = s;
-  const csi: Pick<CsiClient, "createSnapshot" | "deleteSnapshot" | "findSnapshot"> = {
-    createSnapshot: intercept("createSnapshot", driver.createSnapshot.bind(driver)),
-    deleteSnapshot: intercept("deleteSnapshot", driver.deleteSnapshot.bind(driver)),
-    findSnapshot: intercept("findSnapshot", driver.findSnapshot.bind(driver)),
-  };
+  const csi = interceptCalls(s.driver, ["createSnapshot", "deleteSnapshot", "findSnapshot"], onStep);
   const wrap: Parameters<SnapshotControlPlane["options"]>[1] = (client) =>
     interceptClient(client, (request, when) => onStep(`${when} ${request}`));
   return { ...s.options(name, wrap), csi };
@@ -94,21 +80,6 @@ const CREATION_STEPS = [
   "before third patch volumesnapshotcontents",
   "after third patch volumesnapshotcontents",
 ];
-
-/** Calls something once, at one of the steps of taking. */
-function atStep(at: string, call: () => Promise<void>): { onStep: OnStep; reached: Promise<void> } {
-  const counts = new Map<string, number>();
-  const reached = Promise.withResolvers<void>();
-  const onStep = async (step: string) => {
-    const count = (counts.get(step) ?? 0) + 1;
-    counts.set(step, count);
-    const ordinal = ["", "", "second ", "third "][count] ?? `${count}th `;
-    if (step.replace(" ", ` ${ordinal}`) !== at) return;
-    await call();
-    reached.resolve();
-  };
-  return { onStep, reached: reached.promise };
-}
 
 for (const at of CREATION_STEPS) {
   Deno.test(`a VolumeSnapshot deleted ${at} leaves nothing`, async () => {

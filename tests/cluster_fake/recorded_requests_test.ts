@@ -64,7 +64,7 @@ Deno.test("a request that fails after a restart of the controller is not made an
     });
     const others = { requeueExpansion: () => {}, requeueWaiting: () => {} };
     requeueSettledRequests({ volumes: objects, snapshots: cluster.snapshotObjects }, {
-      ...{ provisioner, resizer: others, snapshotter: others },
+      ...{ provisioner, resizer: others, snapshotter: others, groupSnapshotter: others },
     });
     running.push(provisioner.run(stop.signal));
     return async () => {

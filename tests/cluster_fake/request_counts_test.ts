@@ -10,7 +10,13 @@ import { runNode } from "../../cli/node.ts";
 import { leases, nodes } from "../../k8s/api/objects.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
-import { volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import {
+  volumeGroupSnapshotClasses,
+  volumeGroupSnapshotContents,
+  volumeSnapshotClasses,
+  volumeSnapshotContents,
+  volumeSnapshots,
+} from "../../k8s/api/snapshot_objects.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { IdleProcess } from "../fake/idle_process.ts";
@@ -21,7 +27,8 @@ const [MINUTE, HOUR] = [60_000, 3_600_000];
 
 /** Starts an API server with all kinds, and a node. */
 function startApi(): FakeApiServer {
-  const snapshotKinds = [volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots];
+  const groupKinds = [volumeGroupSnapshotClasses, volumeGroupSnapshotContents];
+  const snapshotKinds = [volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots, ...groupKinds];
   const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, ...snapshotKinds] });
   api.put(nodes, { metadata: { name: "n1" } });
   return api;

@@ -75,7 +75,9 @@ async function setUp() {
   const provisioner = new Provisioner(options);
   const resizer = new Resizer(options);
   const snapshotter = new Snapshotter(options);
-  requeueSettledRequests({ volumes: objects, snapshots: snapshotObjects }, { provisioner, resizer, snapshotter });
+  requeueSettledRequests({ volumes: objects, snapshots: snapshotObjects }, {
+    ...{ provisioner, resizer, snapshotter, groupSnapshotter: { requeueWaiting: () => {} } },
+  });
   running.push(...[provisioner, resizer, snapshotter].map((controller) => controller.run(stop.signal)));
   return {
     cluster,

@@ -35,6 +35,43 @@ export function interceptClient(client: ApiClient, intercept: RequestInterceptor
   };
 }
 
+/** Called before and after each request that is no list and no watch, and each call of a driver; it may wait, or fail. */
+export type OnStep = (step: string) => Promise<void>;
+
+/** Returns the calls of a driver with the names; `onStep` is called around each. */
+export function interceptCalls<T, K extends keyof T & string>(
+  driver: T,
+  names: readonly K[],
+  onStep: OnStep,
+): Pick<T, K> {
+  const intercepted = names.map((name) => {
+    const body = driver[name] as (...args: unknown[]) => Promise<unknown>;
+    const call = async (...args: unknown[]) => {
+      await onStep(`before ${name}`);
+      const answer = await body.apply(driver, args);
+      await onStep(`after ${name}`);
+      return answer;
+    };
+    return [name, call];
+  });
+  return Object.fromEntries(intercepted);
+}
+
+/** Calls something once, at a step such as "before second patch volumesnapshotcontents". */
+export function atStep(at: string, call: () => Promise<void>): { onStep: OnStep; reached: Promise<void> } {
+  const counts = new Map<string, number>();
+  const reached = Promise.withResolvers<void>();
+  const onStep = async (step: string) => {
+    const count = (counts.get(step) ?? 0) + 1;
+    counts.set(step, count);
+    const ordinal = ["", "", "second ", "third "][count] ?? `${count}th `;
+    if (step.replace(" ", ` ${ordinal}`) !== at) return;
+    await call();
+    reached.resolve();
+  };
+  return { onStep, reached: reached.promise };
+}
+
 /**
  * Wraps a client so that a kind of request, such as `patch persistentvolumes`, hangs until its signal is aborted.
  *

@@ -10,9 +10,8 @@ import {
   BEING_DELETED_ANNOTATION,
   CONTENT_FINALIZER,
   type ContentPatch,
-  hasFinalizer,
-  isBeingCreated,
   snapshotNameOf,
+  snapshotRules,
 } from "../../k8s/snapshotter/snapshot_content.ts";
 import {
   snapshotHandleOf,
@@ -143,7 +142,7 @@ export class SnapshotControlPlane implements AsyncDisposable {
 
   /** Waits until the content's snapshot is ready, and its creation is recorded. @returns the content */
   async waitUntilReady(name = "content"): Promise<VolumeSnapshotContent> {
-    return (await this.waitFor((now) => now?.status?.readyToUse === true && !isBeingCreated(now), name))!;
+    return (await this.waitFor((now) => now?.status?.readyToUse === true && !snapshotRules.isBeingCreated(now), name))!;
   }
 
   /** Waits until the content is gone. */
@@ -159,7 +158,11 @@ export class SnapshotControlPlane implements AsyncDisposable {
     const content = this.storedContent(name);
     return {
       content: content &&
-        { guarded: hasFinalizer(content), begun: isBeingCreated(content), handle: snapshotHandleOf(content) },
+        {
+          guarded: snapshotRules.hasFinalizer(content),
+          begun: snapshotRules.isBeingCreated(content),
+          handle: snapshotHandleOf(content),
+        },
       snapshots: [...this.driver.snapshots.keys()],
     };
   }

@@ -16,7 +16,13 @@ import {
   type StorageClass,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import {
+  volumeGroupSnapshotClasses,
+  volumeGroupSnapshotContents,
+  volumeSnapshotClasses,
+  volumeSnapshotContents,
+  volumeSnapshots,
+} from "../../k8s/api/snapshot_objects.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import { type Clock, systemClock } from "../../lvm/clock.ts";
@@ -65,7 +71,8 @@ export class WholeCluster implements AsyncDisposable {
     const agents = await FakeCluster.start(machines, agentOptions);
     const cluster = new WholeCluster(agents);
     const { api } = agents;
-    for (const resource of [volumeSnapshots, volumeSnapshotContents, volumeSnapshotClasses, secrets]) {
+    const snapshotKinds = [volumeSnapshots, volumeSnapshotContents, volumeSnapshotClasses];
+    for (const resource of [...snapshotKinds, volumeGroupSnapshotContents, volumeGroupSnapshotClasses, secrets]) {
       api.addResource(resource);
     }
     for (const name of Object.keys(machines)) {

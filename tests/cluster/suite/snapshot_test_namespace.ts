@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isBeingCreated, snapshotNameOf } from "../../../k8s/snapshotter/snapshot_content.ts";
+import { snapshotNameOf, snapshotRules } from "../../../k8s/snapshotter/snapshot_content.ts";
 import type { VolumeSnapshotContent } from "../../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf } from "../../../lvm/ids.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
@@ -125,7 +125,7 @@ export class SnapshotTestNamespace implements AsyncDisposable {
     const content = await this.ns.waitFor(
       "VolumeSnapshotContent",
       snapshot.status!.boundVolumeSnapshotContentName!,
-      (now) => now?.status?.readyToUse === true && !isBeingCreated(now),
+      (now) => now?.status?.readyToUse === true && !snapshotRules.isBeingCreated(now),
       "is ready, and no longer being created",
     );
     return { snapshot, content, id: content.status!.snapshotHandle! };
