@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse, parseAll } from "@std/yaml";
 import manifest from "../deno.json" with { type: "json" };
-import { OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/meta/chart_values.ts";
+import { GROUP_SNAPSHOT_API, OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/meta/chart_values.ts";
 import { subcommandFlags } from "../tests/process/driver_command.ts";
 import {
   CHART,
@@ -198,8 +198,9 @@ Deno.test("each value changes the rendered objects, and appears in them", () => 
   const all = text({ values: OTHER_VALUES });
   for (const path of settings(schema)) {
     const names = path.split(".").slice(1);
-    // what else a VolumeSnapshotClass has shows only while there is one, as there is by default
-    const before = path === ".snapshotClass.create" ? false : valueAt(chartValues(), path);
+    // what else a class has shows only while there is one, as there is by default
+    const isCreation = [".snapshotClass.create", ".groupSnapshotClass.create"].includes(path);
+    const before = isCreation ? false : valueAt(chartValues(), path);
     const back = (values: unknown, [name, ...rest]: string[]): unknown => {
       if (Array.isArray(values)) return [back(values[0], [name!, ...rest]), ...values.slice(1)];
       const below = (values as Values)[name!];
@@ -247,12 +248,19 @@ Deno.test("a class of which only the name is given is one like the chart's own",
   assertEquals(plain, { ...rest, metadata: { name: "plain" } } as unknown as KubernetesObject);
 });
 
-Deno.test("a VolumeSnapshotClass is rendered only if the cluster has that kind and the values request it", () => {
-  const isMade = (rendering: RenderOptions) => objectsOf(rendering).some(({ kind }) => kind === "VolumeSnapshotClass");
-  assert(!isMade({}));
-  assert(isMade({ apiVersions: [SNAPSHOT_API] }));
-  assert(!isMade({ values: { snapshotClass: { create: false } }, apiVersions: [SNAPSHOT_API] }));
-});
+for (
+  const [className, value, api] of [
+    ["VolumeSnapshotClass", "snapshotClass", SNAPSHOT_API],
+    ["VolumeGroupSnapshotClass", "groupSnapshotClass", GROUP_SNAPSHOT_API],
+  ] as const
+) {
+  Deno.test(`a ${className} is rendered only if the cluster has that kind and the values request it`, () => {
+    const isMade = (rendering: RenderOptions) => objectsOf(rendering).some(({ kind }) => kind === className);
+    assert(!isMade({}));
+    assert(isMade({ apiVersions: [api] }));
+    assert(!isMade({ values: { [value]: { create: false } }, apiVersions: [api] }));
+  });
+}
 
 Deno.test("whatever the values, all is in the namespace, and selectors are those of the pods", () => {
   for (const [title, rendering] of Object.entries(RENDERINGS)) {

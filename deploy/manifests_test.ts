@@ -26,6 +26,10 @@ const RESOURCES: Readonly<Record<string, readonly string[]>> = {
   "snapshot.storage.k8s.io": [
     ...["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshotcontents/status", "volumesnapshots"],
   ],
+  "groupsnapshot.storage.k8s.io": [
+    ...["volumegroupsnapshotclasses", "volumegroupsnapshotcontents", "volumegroupsnapshotcontents/status"],
+    "volumegroupsnapshots",
+  ],
   "lvm.denolith.dev": crds.flatMap(({ spec: { names: { plural } } }) => [plural, `${plural}/status`]),
 };
 
@@ -223,7 +227,8 @@ Deno.test("the driver has one name", () => {
   all(classes.map(({ provisioner }) => provisioner));
   const volumes = examples.filter(({ kind }) => kind === "PersistentVolume");
   assertEquals(volumes.map(({ spec }) => spec.csi.driver), [DRIVER]);
-  const snapshotClasses = examples.filter(({ kind }) => kind === "VolumeSnapshotClass");
+  const kinds = ["VolumeSnapshotClass", "VolumeGroupSnapshotClass"];
+  const snapshotClasses = examples.filter(({ kind }) => kinds.includes(kind));
   all(snapshotClasses.map(({ driver }) => driver));
   all(examples.filter(({ kind }) => kind === "VolumeAttributesClass").map(({ driverName }) => driverName));
 });
@@ -275,6 +280,15 @@ Deno.test("the examples of snapshots name classes and claims that there are", ()
     assert(named("VolumeSnapshotClass").includes(volumeSnapshotClassName), volumeSnapshotClassName);
     assert(named("PersistentVolumeClaim").includes(persistentVolumeClaimName), persistentVolumeClaimName);
   }
+});
+
+Deno.test("the example of a group snapshot names a class and labels of claims that there are", () => {
+  const named = (kind: string) => examples.filter((one) => one.kind === kind);
+  const [group] = named("VolumeGroupSnapshot");
+  const { volumeGroupSnapshotClassName, source: { selector: { matchLabels } } } = group!.spec;
+  assertEquals(named("VolumeGroupSnapshotClass").map(({ metadata }) => metadata.name), [volumeGroupSnapshotClassName]);
+  const claims = named("PersistentVolumeClaim").filter(({ metadata }) => metadata.labels?.app === matchLabels.app);
+  assert(claims.length > 1);
 });
 
 Deno.test("the example of an existing volume names one volume, one node and one size", () => {

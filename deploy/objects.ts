@@ -5,7 +5,11 @@ import { parseAll } from "@std/yaml";
 export interface KubernetesObject {
   readonly apiVersion: string;
   readonly kind: string;
-  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+  };
   // deno-lint-ignore no-explicit-any
   readonly [field: string]: any;
 }

@@ -82,6 +82,13 @@ export const OTHER_VALUES: Values = {
     deletionPolicy: "Retain",
     parameters: { snapSize: "20%" },
   },
+  groupSnapshotClass: {
+    create: true,
+    name: "kept",
+    default: true,
+    deletionPolicy: "Retain",
+    parameters: { snapSize: "30%" },
+  },
   metrics: {
     podMonitor: { create: true, labels: { release: "prometheus" }, interval: "45s" },
     prometheusRule: { create: true, labels: { release: "prometheus" }, runbookUrl: "https://example.com/runbooks" },
@@ -92,12 +99,22 @@ export const OTHER_VALUES: Values = {
 /** A cluster that can have a VolumeSnapshotClass. */
 export const SNAPSHOT_API = "snapshot.storage.k8s.io/v1";
 
+/** A cluster that can have a VolumeGroupSnapshotClass. */
+export const GROUP_SNAPSHOT_API = "groupsnapshot.storage.k8s.io/v1";
+
 /** Ways to render the chart, by what they show. */
 export const RENDERINGS: Readonly<Record<string, RenderOptions>> = {
   "as it is": {},
-  "every value another one": { values: OTHER_VALUES, namespace: "storage", apiVersions: [SNAPSHOT_API] },
+  "every value another one": {
+    values: OTHER_VALUES,
+    namespace: "storage",
+    apiVersions: [SNAPSHOT_API, GROUP_SNAPSHOT_API],
+  },
   "no classes": {
-    values: { storageClasses: [], snapshotClass: { create: false }, node: { tolerations: [] } },
-    apiVersions: [SNAPSHOT_API],
+    values: {
+      ...{ storageClasses: [], snapshotClass: { create: false }, groupSnapshotClass: { create: false } },
+      node: { tolerations: [] },
+    },
+    apiVersions: [SNAPSHOT_API, GROUP_SNAPSHOT_API],
   },
 };
