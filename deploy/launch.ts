@@ -16,10 +16,16 @@ export const PLUGIN_MODULE = "kubectl_denolith.js";
 export const V8_FLAGS = "--lite-mode";
 
 /**
- * The variables that the driver starts with, as NAME=VALUE. glibc gives each thread an arena of its own for allocations (mallopt(3)). One for all
- * halves the memory of the driver, whose threads are mostly idle.
+ * The variables that the driver starts with, as NAME=VALUE. Those of glibc (mallopt(3)) halve its memory: one arena for all threads, most of
+ * which are idle; and thresholds that do not grow, so that buffers go back to the system when they are released.
  */
-export const LAUNCH_ENV = ["DENO_NO_UPDATE_CHECK=1", "MALLOC_ARENA_MAX=1", `DENO_V8_FLAGS=${V8_FLAGS}`] as const;
+export const LAUNCH_ENV = [
+  "DENO_NO_UPDATE_CHECK=1",
+  "MALLOC_ARENA_MAX=1",
+  "MALLOC_MMAP_THRESHOLD_=65536",
+  "MALLOC_TRIM_THRESHOLD_=65536",
+  `DENO_V8_FLAGS=${V8_FLAGS}`,
+] as const;
 
 /** File name of the bundled main thread, next to its configuration. */
 export const MODULE = "main.js";

@@ -130,19 +130,20 @@ Deno.test("both roles run the image that deno task image makes, under its name",
     [controller, node].flatMap(({ initContainers = [], containers }) =>
       [...initContainers, ...containers].map(({ image }: { image: string }) => image)
     ),
-    [IMAGE, IMAGE, IMAGE],
+    [IMAGE, IMAGE, IMAGE, IMAGE],
   );
   for (const { containers } of [controller, node]) assertEquals(containers[0].imagePullPolicy, "IfNotPresent");
 });
 
-Deno.test("the modules of the image are cached before the controller starts, where it looks for them", () => {
-  const [{ command, args, volumeMounts }] = controller.initContainers;
-  assertEquals(command, ["/usr/bin/deno", "cache", "--quiet", "--no-remote", "--no-npm"]);
+Deno.test("the modules of the image are cached before both roles start, where they look for them", () => {
   const files = ["deno.json", MODULE, WORKER_MODULE].map((name) => `${DRIVER_FOLDER}/${name}`);
-  assertEquals(args, [`--config=${files[0]}`, ...files.slice(1)]);
   const env: readonly string[] = IMAGE_START.Env;
-  assert(env.includes(`DENO_DIR=${volumeMounts[0].mountPath}`));
-  assert(controller.containers[0].volumeMounts.some(({ name }: { name: string }) => name === volumeMounts[0].name));
+  for (const { initContainers: [{ command, args, volumeMounts }], containers } of [controller, node]) {
+    assertEquals(command, ["/usr/bin/deno", "cache", "--quiet", "--no-remote", "--no-npm"]);
+    assertEquals(args, [`--config=${files[0]}`, ...files.slice(1)]);
+    assert(env.includes(`DENO_DIR=${volumeMounts[0].mountPath}`));
+    assert(containers[0].volumeMounts.some(({ name }: { name: string }) => name === volumeMounts[0].name));
+  }
 });
 
 Deno.test("the flags are those of the subcommands", async () => {
