@@ -121,7 +121,7 @@ function readLine(flags: Readonly<Record<string, Flag>>, words: readonly string[
     } else if (isAfterFlags || !word.startsWith("-") || word === "-") positionals++;
     else if (word === "--") isAfterFlags = true;
     else {
-      const [, name = "", value] = /^--?([^=]*)(?:=(.*))?$/s.exec(word) ?? [];
+      const [, name = "", value] = /^--?([^=]*)(?:=(.*))?$/s.exec(word)!;
       const flag = Object.hasOwn(flags, name)
         ? name
         : Object.keys(flags).find((one) => flags[one]!.short === name.slice(0, 1)) ?? name;

@@ -56,6 +56,7 @@ Deno.test("names in the cluster are completed, in the namespace of the line; tho
   assertEquals(await complete(PLUGIN, "why", "-n", "shop", ""), [
     ...["persistentvolumeclaims-1", "persistentvolumeclaims-shop", ":4"],
   ]);
+  assertEquals(await complete(PLUGIN, "why", "-nshop", ""), await complete(PLUGIN, "why", "-n", "shop", ""));
   assertEquals(await complete(PLUGIN, "why", "x", ""), [":4"]);
   assertEquals(await complete(PLUGIN, "forget-node", "--yes", "lvmnodes-2"), ["lvmnodes-2", ":4"]);
   assertEquals(await complete(PLUGIN, "status", "--context", ""), ["prod", "arn:aws:eks:x", ":4"]);

@@ -80,3 +80,26 @@ Deno.test("what troff takes for something else is escaped", () => {
   };
   assertMatch(manPage(program, OPTIONS), /\n\\&\.a \\\(aqb\\\(aq \\\(dqc\\\(dq \\\(ti\\\(ha\\\(ga\\e\n/);
 });
+
+Deno.test("a page has titles in capitals, flags with their values, and sentences that end", () => {
+  const program: Program = {
+    ...{ name: "x", executable: "kubectl-x", summary: "x: does things" },
+    topics: { "exit-status": { summary: "", about: "What it ends with", rows: [["0", "success"], ["1", "Really?"]] } },
+    commands: {
+      go: {
+        ...{ summary: "", about: "Goes.", argument: { name: "WHERE", help: "the place" } },
+        flags: { speed: { value: "N", help: "How fast", short: "s" }, back: { help: "Also comes back!" } },
+      },
+    },
+  };
+  const lines = plain(
+    manPage({ ...program, topics: { ...program.topics, "my-topic": { summary: "", about: "About." } } }, OPTIONS),
+  )
+    .split("\n");
+  assertEquals(lines.slice(0, 3), ['.TH KUBECTL-X 1 "" "denolith 1.2.3"', ".SH NAME", "kubectl-x - does things"]);
+  const after = (line: string, count: number) => lines.slice(lines.indexOf(line) + 1).slice(0, count);
+  assertEquals(after(".SH MY TOPIC", 2), [".PP", "About."]);
+  assertEquals(after("WHERE", 1), ["the place."]);
+  assertEquals(after("1", 1), ["Really?"]);
+  assertEquals(after("the place.", 6), [".TP", "-s, --speed N", "How fast.", ".TP", "--back", "Also comes back!"]);
+});

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import type { LogicalVolume, Segment } from "../../lvm/model/report.ts";
@@ -142,9 +143,9 @@ Deno.test("Metrics: a logical volume says what it is, and whether it is active, 
   const lvs = [
     lv("vol-1", { tags: tags("volume", volume), deviceNumber: "253:7", segment: { type: "raid1" } as Segment }),
     lv("vol-2", { tags: tags("volume", volume).with(0, "denolith=other.example.com"), active: false }),
-    lv("snap-1", { tags: tags("snapshot", snapshot), readOnly: true, health: "refresh needed" }),
+    lv("snap-1", { tags: tags("snapshot", snapshot), readOnly: true, health: "refresh needed", origin: "vol-1" }),
     lv("vol-3", { pool: "pool", thinPercent: 12.5, segment: { type: "thin" } as Segment }),
-    lv("vol-4", { pool: "pool" }),
+    lv("vol-4", { pool: "pool", origin: "vol-3" }),
   ];
   const metrics = new Metrics();
   metrics.registerGroups(() => [{ ...group!, lvs }], DRIVER);
@@ -171,6 +172,9 @@ Deno.test("Metrics: a logical volume says what it is, and whether it is active, 
   ]);
   assertEquals(await lines(metrics, "denolith_thin_volume"), [
     'denolith_thin_volume_used_ratio{group="data",lv="vol-3"} 0.125',
+  ]);
+  assertEquals(await lines(metrics, "denolith_volume_group_snapshots"), [
+    'denolith_volume_group_snapshots{group="data"} 1', // a thin snapshot takes no COW space
   ]);
 });
 
@@ -323,4 +327,44 @@ Deno.test("Metrics: a RAID volume says whether it survives the loss of a disk, h
     action("resync"),
     "denolith_raid_sync_ratio 0.25",
   ]);
+});
+
+Deno.test("Metrics: what happens to snapshots, in trims and in transfers is counted", async () => {
+  const metrics = new Metrics();
+  const countExtension = metrics.registerCowExtensions();
+  const trims = metrics.registerTrimming(() => [
+    { volume: { group: { name: "data" }, lv: { name: "one" } } as TrimmedVolume, at: 1_700_000_000 },
+  ]);
+  const countBytes = metrics.registerTransfers();
+  countExtension();
+  trims.succeeded(4096);
+  trims.succeeded(1);
+  trims.failed();
+  countBytes("sent", 10);
+  countBytes("received", 3);
+  countBytes("sent", 1);
+  assertEquals(await lines(metrics, "denolith_snapshot_ext"), ["denolith_snapshot_extensions_total 1"]);
+  assertEquals(await lines(metrics, "denolith_trim"), [
+    "denolith_trim_failures_total 1",
+    'denolith_trim_last_success_timestamp_seconds{group="data",lv="one"} 1700000000',
+    "denolith_trimmed_bytes_total 4097",
+  ]);
+  assertEquals(await lines(metrics, "denolith_transfer"), [
+    'denolith_transfer_bytes_total{direction="received"} 3',
+    'denolith_transfer_bytes_total{direction="sent"} 11',
+  ]);
+});
+
+Deno.test("Metrics: describe() has the type and the labels of each metric", () => {
+  const metrics = new Metrics({ process: false });
+  metrics.registerTransfers();
+  const described = metrics.describe();
+  const find = (name: string) => described.find((metric) => metric.name === name);
+  assertEquals(find("denolith_transfer_bytes_total"), {
+    ...{ name: "denolith_transfer_bytes_total", type: "counter", labels: ["direction"] },
+    help: "Bytes of volumes sent to agents of other nodes, or received from them, without zeros",
+  });
+  assertEquals(find("denolith_csi_operation_duration_seconds")?.type, "histogram");
+  assertEquals(find("denolith_workqueue_depth")?.type, "gauge");
+  assertEquals(described.length, 7);
 });

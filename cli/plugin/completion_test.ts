@@ -27,6 +27,8 @@ Deno.test("names for completion are those of the cluster, the namespace and the 
   };
   assertEquals((await complete("doctor", "")).lines, ["other", "worker-1", ":4"]);
   assertEquals((await complete("why", "")).lines, ["data", ":4"]);
+  const { output } = await pluginOver(api, { namespace: "shop" })(["__complete", "why", ""]);
+  assertEquals(output.split("\n"), ["db", ":4"], "the namespace of the context");
   const inShop = await complete("why", "--context", "prod", "-n", "shop", "");
   assertEquals(inShop.lines, ["db", ":4"]);
   assert(inShop.commands.every((args) => args.includes("--context=prod")), inShop.commands.join("\n"));
@@ -51,6 +53,12 @@ Deno.test("a cluster that does not answer has no names", async () => {
   const names = clusterNames(() => never, 1);
   assertEquals(await names.names("lvmnodes", {}).catch(() => "none"), "none");
   assertEquals(await names.contexts({}).catch(() => "none"), "none");
+});
+
+Deno.test("help that was asked for is no error, and help in place of a subcommand is", async () => {
+  const plugin = pluginOver({ url: "http://127.0.0.1:1" });
+  const [asked, missing] = [await plugin(["--help"]), await plugin([])];
+  assertEquals([asked.status, missing.status, missing.output], [0, 2, asked.output]);
 });
 
 Deno.test("short flags stand for long ones, with a value after them or in the same word", () => {

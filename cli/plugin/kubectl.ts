@@ -122,7 +122,7 @@ const NOTICE_MS = 3_000;
 /** The time after which a command ends that says nothing at all, in milliseconds. kubectl itself would wait for ever. */
 const SILENCE_MS = 60_000;
 
-/** The time in which a command ends that is told to, in milliseconds. */
+/** The time in which a command ends after its signal, in milliseconds. */
 const END_MS = 1_000;
 
 /** How {@linkcode HostKubectl} waits. */
@@ -131,23 +131,37 @@ export interface KubectlPatience {
   readonly noticeMs: number;
   /** Milliseconds until a command is ended that says nothing. */
   readonly silenceMs: number;
-  /** Tells a person what is waited for. */
+  /** Shows a person what is waited for. */
   readonly note: (text: string) => void;
 }
 
 const PATIENCE: KubectlPatience = { noticeMs: NOTICE_MS, silenceMs: SILENCE_MS, note: processTerminal.note };
 
+/** A kubectl that is running. */
+export type KubectlProcess = Pick<Deno.ChildProcess, "stdin" | "stdout" | "stderr" | "status">;
+
+/**
+ * Starts kubectl.
+ *
+ * @param hasInput whether it has a standard input
+ * @param signal ends it
+ * @throws {StorageError} `Unavailable` without kubectl
+ */
+export type StartKubectl = (args: readonly string[], hasInput: boolean, signal?: AbortSignal) => KubectlProcess;
+
 /** Runs the user's kubectl, with the user's environment. */
 export class HostKubectl implements Kubectl {
   readonly #options: KubectlOptions;
   readonly #patience: KubectlPatience;
+  readonly #start: StartKubectl;
   /** What was shown of commands that take long: several may say the same. */
   readonly #shown = new Set<string>();
 
   /** Creates it; nothing runs before it is used. */
-  constructor(options: KubectlOptions, patience = PATIENCE) {
+  constructor(options: KubectlOptions, patience = PATIENCE, start = startKubectl) {
     this.#options = options;
     this.#patience = patience;
+    this.#start = start;
   }
 
   /** Implements {@linkcode Kubectl}. */
@@ -159,7 +173,7 @@ export class HostKubectl implements Kubectl {
     const notice = `Waiting for the API server, for up to ${seconds} s …`;
     using silence = new Silence(this.#patience, () => this.#once(notice, note));
     const ended = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal]);
-    const child = this.#spawn(kubectlArguments(command, this.#options), body === undefined ? "null" : "piped", ended);
+    const child = this.#start(kubectlArguments(command, this.#options), body !== undefined, ended);
     if (body !== undefined) await write(child.stdin, body);
     const answer = Promise.all([
       child.status,
@@ -181,19 +195,19 @@ export class HostKubectl implements Kubectl {
 
   /** Implements {@linkcode Kubectl}. */
   readLines(path: string, signal?: AbortSignal): KubectlLines {
-    const child = this.#spawn(kubectlArguments({ verb: "get", path }, this.#options), "null", signal);
+    const child = this.#start(kubectlArguments({ verb: "get", path }, this.#options), false, signal);
     const errors = new Response(child.stderr).text();
     const output = Promise.all([child.status, errors]).then(([{ code }, stderr]) => ({ code, stdout: "", stderr }));
     return { lines: readLines(child.stdout), output };
   }
+}
 
-  #spawn(args: readonly string[], stdin: "null" | "piped", signal?: AbortSignal): Deno.ChildProcess {
-    const streams = { stdin, stdout: "piped", stderr: "piped" } as const;
-    try {
-      return new Deno.Command(PROGRAM, { args: [...args], ...streams, ...(signal && { signal }) }).spawn();
-    } catch (cause) {
-      throw new StorageError("Unavailable", spawnFailure(cause), { cause });
-    }
+function startKubectl(args: readonly string[], hasInput: boolean, signal?: AbortSignal): KubectlProcess {
+  const streams = { stdin: hasInput ? "piped" : "null", stdout: "piped", stderr: "piped" } as const;
+  try {
+    return new Deno.Command(PROGRAM, { args: [...args], ...streams, ...(signal && { signal }) }).spawn();
+  } catch (cause) {
+    throw new StorageError("Unavailable", spawnFailure(cause), { cause });
   }
 }
 

@@ -3,7 +3,6 @@ import { ApiError, isConflict, isGone, isNotFound } from "../../k8s/client/clien
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events, leases } from "../../k8s/api/objects.ts";
 import {
-  HostKubectl,
   type Kubectl,
   kubectlArguments,
   type KubectlCommand,
@@ -138,46 +137,30 @@ Deno.test("readAndShow() shows what a command says that goes on, such as where t
   assertEquals([quick, shown.length], ["warning: x", 1]);
 });
 
-/** Runs an action with a kubectl that is this shell script. */
-async function withKubectl(script: string, action: () => Promise<unknown>): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  await Deno.writeTextFile(`${folder}/kubectl`, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-  const path = Deno.env.get("PATH")!;
-  Deno.env.set("PATH", `${folder}:${path}`);
-  try {
-    await action();
-  } finally {
-    Deno.env.set("PATH", path);
-    await Deno.remove(folder, { recursive: true });
-  }
-}
-
-Deno.test("HostKubectl: says when it waits for an API server that does not answer, and gives up", async () => {
-  const said: string[] = [];
-  const kubectl = new HostKubectl({}, { noticeMs: 20, silenceMs: 300, note: (text) => said.push(text) });
-  await withKubectl("exec sleep 100", async () => {
-    const [one, two] = await Promise.all([1, 2].map(() => kubectl.run({ verb: "get", path: "/version" })));
-    assertEquals([one, one], [two, {
-      code: 1,
-      stdout: "",
-      stderr: "kubectl had no answer from the API server within 1 s; try: kubectl get nodes",
-    }]);
+Deno.test("KubectlClient: a watch that ends well is no error, and leaves nothing at the signal of its caller", async () => {
+  const output = Promise.resolve({ code: 0, stdout: "", stderr: "" });
+  const line = JSON.stringify({ type: "ADDED", object: { metadata: { name: "l" } } });
+  let ended: AbortSignal | undefined;
+  const client = new KubectlClient({
+    run: () => Promise.reject(new Error("not asked for")),
+    readLines: (_, signal) => {
+      ended = signal;
+      return { lines: ReadableStream.from([line]), output };
+    },
   });
-  assertEquals(said, ["Waiting for the API server, for up to 1 s …"], "once");
-});
-
-Deno.test("HostKubectl: waits longer for a login that says something, and for an answer that goes on", async () => {
-  const kubectl = new HostKubectl({}, { noticeMs: 60_000, silenceMs: 1_000, note: () => {} });
-  for (
-    const script of [
-      "echo log in >&2; sleep 2; echo done",
-      "for part in d o n; do printf $part; sleep .6; done; echo e",
-    ]
-  ) {
-    await withKubectl(script, async () => {
-      assertEquals((await kubectl.run({ verb: "get", path: "/version" })).stdout, "done\n");
-    });
-  }
+  const { signal } = new AbortController();
+  let listeners = 0;
+  const { addEventListener, removeEventListener } = signal;
+  signal.addEventListener = (...args: Parameters<typeof addEventListener>) => {
+    listeners++;
+    addEventListener.apply(signal, args);
+  };
+  signal.removeEventListener = (...args: Parameters<typeof removeEventListener>) => {
+    listeners--;
+    removeEventListener.apply(signal, args);
+  };
+  const seen = await Array.fromAsync(client.watch(leases, { resourceVersion: "1", signal }));
+  assertEquals([seen.map(({ object }) => object.metadata.name), listeners, ended?.aborted], [["l"], 0, true]);
 });
 
 Deno.test("KubectlClient: runs six commands at once, and the others after them", async () => {

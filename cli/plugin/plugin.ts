@@ -124,8 +124,8 @@ function list(
       const { client, driver, flags } = session;
       const state = await readClusterState(client, driver, now, reading);
       const { data, text } = view(state, flags);
-      const isTold = "problems" in data; // the overview tells itself what could not be read
-      return { data, text: (options) => withUnread(text({ ...options, now }), isTold ? [] : state.unread) };
+      const unread = "problems" in data ? [] : state.unread; // the overview itself shows what could not be read
+      return { data, text: (options) => withUnread(text({ ...options, now }), unread) };
     });
 }
 

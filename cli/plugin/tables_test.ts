@@ -1,7 +1,9 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import type { GroupView, NodeView, PoolView } from "../../k8s/diagnosis/nodes.ts";
 import type { Problem } from "../../k8s/diagnosis/problem.ts";
 import { coloursOf } from "./output.ts";
-import { formatAge, problemsText } from "./tables.ts";
+import { formatAge, nodesTable, problemsText } from "./tables.ts";
+import { answerText } from "./why.ts";
 
 const NOW = new Date("2026-02-03T04:05:06Z");
 
@@ -36,4 +38,50 @@ Deno.test("problemsText() has the remedy and the chapter of the runbooks with --
   ]);
   const other = { ...problem, runbook: "../orphans.md" };
   assertEquals(problemsText([other], { ...options, wide: true }).at(-1), "  docs/guides/orphans.md");
+});
+
+/** Returns a node that has a group with each of these percentages used, and a thin pool in the first. */
+function nodeWith(...used: number[]): NodeView {
+  const pool: PoolView = { name: "pool", size: 1n << 30n, owned: true, dataPercent: 79, metadataPercent: 5 };
+  const groups = used.map((usedPercent, index): GroupView => ({
+    ...{ name: `g${index}`, size: 1n << 40n, free: 1n << 39n, usedPercent, physicalVolumes: 2, missing: index },
+    ...{ volumes: 1, writeable: true, pools: index === 0 ? [pool] : [] },
+  }));
+  return { name: "n1", agent: "Alive", groups, orphans: 0 };
+}
+
+Deno.test("nodesTable() shows from 80 and from 95 percent on how full a group is, by its colour", () => {
+  const colours = coloursOf({ hasColours: true });
+  const lines = nodesTable([nodeWith(80, 94, 95)], { wide: false, colours, now: NOW }).split("\n").slice(1);
+  const [first, pool, second, third] = lines;
+  for (
+    const [line, text] of [
+      [first, colours.severity("warning", "80%")],
+      [pool, " 79%"],
+      [second, colours.severity("warning", "94%")],
+      [third, colours.severity("error", "95%")],
+    ] as const
+  ) {
+    assertStringIncludes(line!, text);
+  }
+});
+
+Deno.test("nodesTable() has the physical volumes of groups, and the metadata of pools, with --output wide", () => {
+  const colours = coloursOf({ hasColours: false });
+  const table = nodesTable([nodeWith(50, 51)], { wide: true, colours, now: NOW });
+  assertEquals(table.split("\n").map((line) => line.trim().split(/ {2,}/)), [
+    ["NODE", "AGENT", "SEEN", "GROUP", "SIZE", "FREE", "USED", "VOLUMES", "PVS", "METADATA", "OVERCOMMIT", "ORPHANS"],
+    ["n1", "Alive", "g0", "1 TiB", "512 GiB", "50%", "1", "2", "0"],
+    ["pool (thin)", "1 GiB", "79%", "5%"],
+    ["g1", "1 TiB", "512 GiB", "51%", "1", "2 (1 missing)"],
+  ]);
+});
+
+Deno.test("answerText() has its facts in two columns, with two blanks between them", () => {
+  const facts = [["Node", "n1"], ["Requested", "1Gi\nin ext4"]] as const;
+  const answer = { object: "claim/shop/db", state: "Bound", problems: [], facts, unread: ["events: no"] };
+  assertEquals(answerText(answer, { colours: coloursOf({ hasColours: false }), now: NOW }).split("\n"), [
+    ...["claim/shop/db is Bound", "", "Nothing is wrong in what you may read.", ""],
+    ...["Node       n1", "Requested  1Gi in ext4", "Not read: events: no"],
+  ]);
 });

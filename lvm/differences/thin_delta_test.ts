@@ -50,3 +50,10 @@ for (const [name, text] of WRONG) {
     assertEquals(assertThrows(() => read(text), StorageError, "thin_delta").kind, "CommandFailed");
   });
 }
+
+Deno.test("ThinDeltaReader keeps a part of a tag up to 4096 characters, and refuses more before the end", () => {
+  const reader = new ThinDeltaReader(() => {});
+  reader.take(new TextEncoder().encode("<".padEnd(4096)));
+  const more = new TextEncoder().encode(" ");
+  assertEquals(assertThrows(() => reader.take(more), StorageError, "unexpected").kind, "CommandFailed");
+});

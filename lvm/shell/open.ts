@@ -43,7 +43,7 @@ export async function openExec(
   return new ShellExec({
     ...{ ...options, processes },
     // the profile was read by a process before, so that the path is known
-    start: (listener) => startShell(processes.pathOf("lvm") ?? "lvm", listener),
+    start: (listener) => startShell(processes.pathOf("lvm")!, listener),
   });
 }
 
@@ -52,9 +52,13 @@ export async function openExec(
  * to its process group come from a terminal, or from who started it in their own session, as timeout(1).
  */
 async function isService(): Promise<boolean> {
+  return await readChildStat().then(isOfService, () => false);
+}
+
+/** Returns the status of a child of this process (proc(5), stat). Only a child is to be had: Deno lets no worker read /proc. */
+export async function readChildStat(): Promise<string> {
   const args = ["if=/proc/self/stat", "status=none"];
-  const exec = new HostExec({ ownSessions: false });
-  return await exec.run({ program: "dd", args, mutates: false }).then(({ stdout }) => isOfService(stdout), () => false);
+  return (await new HostExec({ ownSessions: false }).run({ program: "dd", args, mutates: false })).stdout;
 }
 
 /**

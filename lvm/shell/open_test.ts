@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { isOfService } from "./open.ts";
+import { HostExec } from "../exec.ts";
+import { isOfService, openExec, readChildStat } from "./open.ts";
 
 Deno.test("isOfService(): a service leads a session without a terminal", () => {
   const cases: [stat: string, expected: boolean][] = [
@@ -12,4 +13,21 @@ Deno.test("isOfService(): a service leads a session without a terminal", () => {
     ["", false],
   ];
   for (const [stat, expected] of cases) assertEquals(isOfService(stat), expected, stat);
+});
+
+Deno.test("readChildStat(): the child is in the session of this process, which it is asked about", async () => {
+  const args = [`if=/proc/${Deno.pid}/stat`, "status=none"];
+  const { stdout: own } = await new HostExec().run({ program: "dd", args, mutates: false });
+  const fieldsOf = (stat: string) => stat.replace(/^\d+ \(.*\) \w /, "").split(" "); // ppid, pgrp, session
+  const [parent, , session] = fieldsOf(await readChildStat());
+  assertEquals([parent, session], [`${Deno.pid}`, fieldsOf(own)[2]]);
+});
+
+Deno.test("openExec(): runs commands, and has shells of LVM only where they are wanted", async () => {
+  for (const shell of [false, true]) {
+    const exec = await openExec({ shell });
+    assertEquals(exec instanceof HostExec, !shell);
+    const { stdout } = await exec.run({ program: "dd", args: ["if=/dev/zero", "bs=3", "count=1"], mutates: false });
+    assertEquals(stdout.length, 3);
+  }
 });

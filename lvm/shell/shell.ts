@@ -27,7 +27,7 @@ export class ShellLost extends Error {}
 export class LvmShell {
   readonly #process: ShellProcess;
   readonly #splitter = new AnswerSplitter();
-  /** The command whose answer is awaited. */
+  /** The command whose answer is awaited; or the last one of a shell that was given up. */
   #pending: PromiseWithResolvers<string> | undefined;
   #lost: ShellLost | undefined;
   #messages = "";
@@ -116,11 +116,7 @@ export class LvmShell {
     const pending = this.#pending = Promise.withResolvers<string>();
     this.#messages = "";
     this.#process.write(line);
-    try {
-      return await pending.promise;
-    } finally {
-      if (this.#pending === pending) this.#pending = undefined;
-    }
+    return await pending.promise;
   }
 
   #understand<T>(parse: () => T): T {

@@ -1,6 +1,17 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../error.ts";
-import { decodeFailure, decodeHeader, decodeLength, encodeFailure, encodeRefusal, HEADER_BYTES } from "./protocol.ts";
+import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import {
+  decodeFailure,
+  decodeHead,
+  decodeHeader,
+  decodeLength,
+  decodeRequest,
+  encodeFailure,
+  encodeRefusal,
+  encodeRequest,
+  HEADER_BYTES,
+} from "./protocol.ts";
 
 Deno.test("a failure arrives with its kind, however long its message is in JSON", () => {
   for (const character of ["a", "\u001b", "\ud800", "漢", "😀", "\\"]) {
@@ -11,5 +22,27 @@ Deno.test("a failure arrives with its kind, however long its message is in JSON"
     assertEquals(decodeFailure(failure.subarray(HEADER_BYTES)).kind, "InUse");
     const refusal = encodeRefusal(error);
     assertEquals(decodeLength(refusal), refusal.length - 4);
+  }
+});
+
+Deno.test("a message without a part that it must have is refused in words", () => {
+  const request = {
+    ...{ driver: "lvm.denolith.dev", node: "node-2", snapshot: snapshotIdOf("s"), volume: volumeIdOf("v") },
+    ...{ offset: 0n, length: 4n << 20n },
+  };
+  const json = encodeRequest(request).subarray(4);
+  assertEquals(decodeRequest(json), request);
+  const jsonOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
+  const sent = JSON.parse(new TextDecoder().decode(json));
+  const cases: [expected: string, decode: () => unknown][] = [
+    ["a request of nobody", () => decodeRequest(jsonOf({ ...sent, driver: 1 }))],
+    ["a request of nobody", () => decodeRequest(jsonOf({ ...sent, node: undefined }))],
+    ["a request without ids", () => decodeRequest(jsonOf({ ...sent, volume: 1 }))],
+    ["a message of 0 bytes", () => decodeLength(new Uint8Array(4))],
+    ["a failure without a message", () => decodeHead(jsonOf({ version: 1, error: null }))],
+    ["a failure without a message", () => decodeHead(jsonOf({ version: 1, error: "no" }))],
+  ];
+  for (const [expected, decode] of cases) {
+    assertEquals(assertThrows(decode, StorageError, expected).kind, "Unavailable");
   }
 });

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { ByteDevices, connectionPair, type Way } from "../../tests/fake/byte_devices.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
+import { nextTurn } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Bandwidth } from "./bandwidth.ts";
@@ -116,6 +117,8 @@ Deno.test("a range beyond the end is empty, and tells the size", async () => {
   const devices = devicesWith(deviceWith(UNIT, [[0, 100]]), new Uint8Array(UNIT));
   const { size, end, sent } = await transfer(devices, requestFor(1, 4));
   assertEquals([size, end, sent], [BigInt(UNIT), BigInt(UNIT), 0]);
+  assertEquals((await transfer(devices, requestFor(2, 1))).end, BigInt(2 * UNIT));
+  assertEquals(devices.commands.filter((command) => command.includes(`if=${DESTINATION}`)), []);
 });
 
 Deno.test("dd writes past the page cache, skips zeros only where they may be skipped, and reads back what it wrote", async () => {
@@ -141,6 +144,12 @@ Deno.test("a disk that returns other data than was written is found out, also wh
     };
     await assertRejects(() => transfer(devices, requestFor(0, 1)), StorageError, "has not what was written");
   }
+});
+
+Deno.test("a disk that returns less than was written is found out", async () => {
+  const devices = devicesWith(deviceWith(UNIT, [[0, 100]]), new Uint8Array(UNIT));
+  devices.onRead = (path, bytes) => path === DESTINATION ? bytes.subarray(0, UNIT - 512) : bytes;
+  await assertRejects(() => transfer(devices, requestFor(0, 1)), StorageError, "has not what was written");
 });
 
 Deno.test("a source that ends early, or that is larger than the new volume, is refused in words", async () => {
@@ -176,8 +185,10 @@ Deno.test("what is sent in all transfers of an agent has one bound", async () =>
   const passed: string[] = [];
   const take = (name: string, bytes: number) => bandwidth.take(bytes).then(() => passed.push(name));
   const all = [take("a", 2000), take("b", 1000), take("c", 1)];
+  await nextTurn();
+  assertEquals([passed, clock.pendingTimers], [["a"], 2], "the first part waits for no time");
   await clock.advance(1_999);
-  assertEquals(passed, ["a"], "the first part passes at once");
+  assertEquals(passed, ["a"]);
   await clock.advance(1);
   assertEquals(passed, ["a", "b"]);
   await clock.advance(1_000);

@@ -152,3 +152,28 @@ Deno.test("kubectl denolith doctor: waits on when the server has forgotten the r
   assertMatch(await doctorWith(s.cluster.api.url, { readLines }), /Node n1, by its agent/);
   assertEquals(s.stored().metadata.annotations?.[DOCTOR_ANNOTATION], undefined);
 });
+
+Deno.test("kubectl denolith doctor: watches on from the object that it has read again, if that has no answer yet", async () => {
+  await using s = await setUp();
+  const real = new FakeKubectl({ url: s.cluster.api.url, role: "operator" });
+  const watched: (string | null)[] = [];
+  let read: string | undefined;
+  const expired = { code: 1, stdout: "", stderr: "Error from server (Expired): too old resource version" };
+  const readLines = (path: string, signal?: AbortSignal): KubectlLines => {
+    watched.push(new URL(path, s.cluster.api.url).searchParams.get("resourceVersion"));
+    if (watched.length > 1) return real.readLines(path, signal);
+    return { lines: (async function* () {})(), output: Promise.resolve(expired) };
+  };
+  const run = async (command: KubectlCommand): Promise<KubectlOutput> => {
+    const output = await real.run(command);
+    if (watched.length !== 1 || read !== undefined || command.verb !== "get") return output;
+    const { metadata, status: { doctor: _, ...status } } = JSON.parse(output.stdout);
+    read = metadata.resourceVersion;
+    return { ...output, stdout: JSON.stringify({ ...JSON.parse(output.stdout), status }) };
+  };
+  const printed = doctorWith(s.cluster.api.url, { readLines, run });
+  await waitUntil(() => watched.length === 2, "the second watch");
+  assertEquals(watched[1], read);
+  await s.cluster.client.patch(lvmNodes, { name: "n1" }, { merge: { metadata: { labels: { changed: "yes" } } } });
+  assertMatch(await printed, /Node n1, by its agent/);
+});

@@ -7,6 +7,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { parse } from "@std/yaml";
 import { formatAge } from "../../cli/plugin/tables.ts";
+import { REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { leases, nodes, persistentVolumes } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
@@ -166,6 +167,12 @@ Deno.test("kubectl denolith: says what this user may not read, and what the driv
   assertMatch(errors, /^kubectl denolith: this cluster has no LVMNodes: the driver is not installed in it/);
 });
 
+/** Returns the value of the annotation that a command asks for the removal of an orphan with. */
+function words(commands: readonly (readonly string[])[]): string {
+  const patch = commands.flat().find((arg) => arg.startsWith("--patch="))!;
+  return JSON.parse(patch.slice("--patch=".length)).metadata.annotations[REMOVE_ORPHANS_ANNOTATION];
+}
+
 Deno.test("kubectl denolith orphans: lists them, and asks before one is removed by its agent", async () => {
   await using s = await setUp();
   await s.cluster.client.patch(lvmVolumes, { name: s.id }, { merge: { metadata: { finalizers: null } } });
@@ -186,6 +193,7 @@ Deno.test("kubectl denolith orphans: lists them, and asks before one is removed 
 
   const asked = await s.plugin(["orphans", "--remove", uuid], { answer: true });
   assertEquals(asked.status, 0, asked.errors);
+  assertEquals(words(asked.commands), uuid);
   await waitUntil(() => s.machines.n1.allLvs().length === 1, "the removal of the orphan");
   const unknown = await s.plugin(["orphans", "--remove", "aaaaaa-bbbb-cccc-dddd-eeee-ffff-gggggg", "--yes"]);
   assertMatch(`${unknown.status} ${unknown.errors}`, /^1 .*no agent names an orphan with the UUID aaaaaa/);

@@ -7,7 +7,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { Sent } from "../../cli/ui/cluster_page.ts";
 import type { VolumeMessage } from "../../cli/ui/volume_page.ts";
-import { persistentVolumes } from "../../k8s/api/objects.ts";
+import { type Event, events, persistentVolumes } from "../../k8s/api/objects.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { machineWith, MiB, request } from "../fake/volume_cluster.ts";
@@ -97,6 +97,21 @@ Deno.test("kubectl denolith ui: a volume has its facts, and what may not be read
   assertEquals(ofClaim?.usage, "not shown: kubelet's statistics need the right to get nodes/proxy");
   await using none = await s.open<Sent<VolumeMessage>>("/live/volumes/v1-none");
   assertEquals(Object.keys(await none.next()), ["read"]);
+});
+
+Deno.test("kubectl denolith ui: a volume without a claim has the events about itself, and no others", async () => {
+  await using s = await setUp();
+  const { id: other } = await s.cluster.volumes.create(request("other"), { preferred: ["n2"] });
+  for (const name of [s.id, other]) {
+    s.cluster.api.put(events, {
+      metadata: { name: `of-${name}`, namespace: "default" },
+      ...{ involvedObject: { kind: "LVMVolume", name }, reason: "Resized", message: `about ${name}`, type: "Normal" },
+    } as unknown as Event);
+  }
+  for (const id of [s.id, other]) {
+    await using stream = await s.open<Sent<VolumeMessage>>(`/live/volumes/${id}`);
+    assertEquals((await stream.next()).volume!.events.map(({ message }) => message), [`about ${id}`]);
+  }
 });
 
 Deno.test("kubectl denolith ui: a failure is sent, and the next reading", async () => {

@@ -1,0 +1,78 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "../../lvm/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { openMachine } from "../../lvm/machine.ts";
+import { ANY_GROUP } from "../../lvm/model/groups.ts";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { lvmNodes } from "../api/lvm_objects.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { makeCredentials } from "./certificate.ts";
+import { TransferAgent } from "./transfer_agent.ts";
+
+const [DRIVER, HOST] = ["lvm.denolith.dev", "127.0.0.1"];
+const RANGE = { snapshot: snapshotIdOf("s"), volume: volumeIdOf("v"), offset: 0n, length: 4n << 20n };
+const DESTINATION = { path: "/dev/destination", size: 4n << 20n, skipsZeros: false };
+
+/** Sets up the agent of a node. */
+function setUp(port = 0) {
+  const clock = new FakeClock();
+  const exec = new FakeMachine();
+  const machine = openMachine({ exec, driver: DRIVER, groups: ANY_GROUP, mountRoots: ["/pods"], scratch: "/tmp" });
+  const api = FakeApiServer.start({ resources: [lvmNodes] });
+  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
+  let changes = 0;
+  const agent = new TransferAgent({
+    ...{ client, exec, driver: DRIVER, nodeName: "a", address: { host: HOST, port }, advertised: HOST, clock },
+    ...{ snapshots: { get: () => undefined }, onChange: () => changes++ },
+  });
+  const end = new AbortController();
+  const running = agent.run(machine, end.signal);
+  return {
+    ...{ agent, api, clock, changes: () => changes },
+    fetch: (node: string) => agent.fetch({ ...RANGE, node }, DESTINATION, new AbortController().signal),
+    async [Symbol.asyncDispose]() {
+      end.abort();
+      await running;
+      client[Symbol.dispose]();
+      await api[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("an agent whose port is taken tries again after ten seconds, and fetches nothing meanwhile", async () => {
+  const taken = Deno.listen({ hostname: HOST, port: 0 });
+  await using s = setUp(taken.addr.port);
+  await waitUntil(() => s.clock.pendingTimers === 1, "the next try");
+  assertEquals([s.clock.msUntilNextTimer, s.agent.endpoint(), s.changes()], [10_000, undefined, 0]);
+  assertEquals((await assertRejects(() => s.fetch("b"), StorageError, "no certificate yet")).kind, "Unavailable");
+  taken.close();
+  await s.clock.advance(10_000);
+  await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
+  assertEquals([s.agent.endpoint()!.address, s.changes()], [`${HOST}:${taken.addr.port}`, 1]);
+});
+
+Deno.test("an LVMNode that does not say how its agent is reached is named by the error", async () => {
+  await using s = setUp();
+  await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
+  const { certificate } = await makeCredentials("b", s.clock.date());
+  const transfer = { address: `${HOST}:1`, certificate, validUntil: "2026-01-03T00:00:00Z" };
+  const cases: [name: string, driverName: string, status: object | undefined, expected: string][] = [
+    ["no-status", DRIVER, undefined, "LVMNode no-status says nothing of transfers"],
+    ["off", DRIVER, {}, "LVMNode off says nothing of transfers"],
+    ["other", "other.driver", { transfer }, "LVMNode other says nothing of transfers"],
+    ["by-name", DRIVER, { transfer: { ...transfer, address: "b.example.com:1" } }, "has no address or no certificate"],
+    ["odd", DRIVER, { transfer: { ...transfer, certificate: "none" } }, "has no address or no certificate"],
+    ["gone", DRIVER, { transfer }, "connection to the agent of node gone (127.0.0.1:1): "],
+  ];
+  for (const [name, driverName, status] of cases) {
+    s.api.put(lvmNodes, { metadata: { name }, spec: { driverName }, ...(status && { status }) });
+  }
+  const fetches = [...cases.map(([name, , , expected]) => [name, expected]), ["none", "LVMNode none says nothing"]];
+  for (const [node, expected] of fetches) {
+    const error = await assertRejects(() => s.fetch(node!), StorageError, expected!);
+    assertEquals(error.kind, "Unavailable");
+  }
+});
