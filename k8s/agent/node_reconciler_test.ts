@@ -1,8 +1,10 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { Lvm } from "../../lvm/client/client.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
+import { createPool } from "../../lvm/pools/pool_commands.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { failure } from "../../tests/fake/machine.ts";
 import { GiB, lvcreate, machine, scene } from "../../tests/fake/node_report.ts";
@@ -129,6 +131,32 @@ Deno.test("NodeReconciler refreshes with one request, and creates a deleted LVMN
   await s.objects.waitFor("n1", (object) => object === undefined);
   await s.agent.refresh();
   assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
+});
+
+Deno.test("NodeReconciler writes the LVMNode when something is not known any more, and keeps what a newer agent wrote", async () => {
+  const fake = machine();
+  await using s = await scene(fake);
+  s.api.put(nodes, { metadata: { name: "n1" } });
+  const lvm = new Lvm(fake);
+  const [group] = await lvm.report();
+  await createPool(lvm, "lvm.denolith.dev", group!, { name: "pool", size: GiB });
+  await s.agent.refresh();
+  const seen = () => s.api.objects(lvmNodes)[0]!;
+  const percents = () => {
+    const { dataPercent, metadataPercent } = seen().status!.volumeGroups![0]!.thinPools![0]!;
+    return [dataPercent, metadataPercent];
+  };
+  assertEquals(percents(), [0, 11]);
+  fake.groups[0]!.lvs[0]!.active = false;
+  await s.agent.refresh();
+  assertEquals(percents(), [undefined, undefined]);
+
+  const volumeGroups = seen().status!.volumeGroups!.map((group) => ({ ...group, newer: "field" }));
+  const merge = { status: { volumeGroups } };
+  const { metadata } = await s.client.patch(lvmNodes, { name: "n1" }, { merge, subresource: "status" });
+  await s.objects.waitFor("n1", (object) => object?.metadata.resourceVersion === metadata.resourceVersion);
+  await s.agent.refresh();
+  assertEquals(seen().metadata.resourceVersion, metadata.resourceVersion, "nothing is written");
 });
 
 Deno.test("NodeReconciler changes only its own conditions, and reports the object that was written", async () => {
