@@ -189,7 +189,7 @@ export function openMachine(options: MachineOptions): Machine {
     onResumed: (groups: readonly VolumeGroup[]) => {
       copies.start(groups);
       differences.start(groups);
-      return groupSnapshots.removeUnconfirmed(groups).catch(onErrorOf("removing incomplete group snapshots"));
+      return groupSnapshots.removeUnconfirmed(groups);
     },
     onRemoved: () => listener.onRemoved?.(),
     reservation,

@@ -104,14 +104,14 @@ Deno.test("HostKubectl: says once when it waits for an API server that does not 
   const said: string[] = [];
   const kubectl = played(() => {}, { noticeMs: 3_000, silenceMs: 60_000, note: (text) => said.push(text) });
   const stderr = "kubectl had no answer from the API server within 60 s; try: kubectl get nodes";
-  const running = [kubectl.run(VERSION), kubectl.run(VERSION)];
+  const running = [1, 2, 3].map(() => kubectl.run(VERSION));
   await settle();
   time.tick(2_999);
   assertEquals(said, []);
   time.tick(1);
   assertEquals(said, ["Waiting for the API server, for up to 60 s …"]);
   time.tick(57_000);
-  assertEquals(await Promise.all(running), [{ code: 1, stdout: "", stderr }, { code: 1, stdout: "", stderr }]);
+  for (const one of running) assertEquals(await one, { code: 1, stdout: "", stderr });
   assertEquals(said.length, 1);
 });
 

@@ -106,8 +106,8 @@ export class Reaper {
   }
 
   /**
-   * Repairs soon what a command of LVM left that was killed while this process lives, as where memory is short: a suspended
-   * device blocks every program that uses it.
+   * Repairs soon what was left while this process lives: by a command of LVM that was killed, as where memory is short, since a
+   * suspended device blocks every program that uses it; or by a change that could not be undone.
    */
   repairSoon(): void {
     if (this.#resumeDue) return;

@@ -84,7 +84,7 @@ export class Repair {
     const current = suspended.length > 0 ? await this.#options.report() : groups; // a refresh takes up to minutes
     for (const located of this.#ownLvs(current)) await attempt(() => this.#removeIncomplete(located));
     const stuck = new Set(this.#ownLvs(current).filter(({ lv }) => lv.suspended).map(({ group }) => group.uuid));
-    await this.#options.onResumed(current.filter(({ uuid }) => !stuck.has(uuid)));
+    await attempt(async () => void await this.#options.onResumed(current.filter(({ uuid }) => !stuck.has(uuid))));
   }
 
   /** Removes what an interrupted `lvcreate` left of a pool or a snapshot. */

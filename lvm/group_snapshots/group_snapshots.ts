@@ -56,8 +56,8 @@ export interface GroupSnapshotsOptions {
   readonly volumes: VolumeFinder;
   /** Deletes snapshots. */
   readonly snapshots: Pick<Snapshots, "delete" | "isDeletable">;
-  /** Removes the LVs of deleted snapshots. */
-  readonly reaper: Pick<Reaper, "wake">;
+  /** Removes the LVs of deleted snapshots, and calls {@linkcode GroupSnapshots.removeUnconfirmed} with each repair. */
+  readonly reaper: Pick<Reaper, "wake" | "repairSoon">;
   /** Reserves space in the machine's thin pools. */
   readonly reservation: PoolReservation;
   /** The directories below which volumes are staged and published. */
@@ -164,7 +164,7 @@ export class GroupSnapshots {
   }
 
   /**
-   * Marks as deleted what an earlier process left of group snapshots that it did not complete.
+   * Marks as deleted what is left of group snapshots that were not completed, by this process or an earlier one.
    *
    * @throws {unknown} the first error, after all were tried
    */
@@ -233,8 +233,8 @@ export class GroupSnapshots {
       const found = groupSnapshotState(this.#options.finder, await this.#lvm.report(), id);
       if (found.state === "unconfirmed") await this.#markDeleted(found.members);
     } catch (error) {
-      // the next request of this name does it, or the next start of the driver
       if (!(error instanceof StorageError)) throw error;
+      this.#options.reaper.repairSoon();
     }
   }
 

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeTime } from "@std/testing/time";
 import { type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import { guardsOf, setResumed, write } from "../../tests/fake/suspension.ts";
 import { nextTurn } from "../clock.ts";
@@ -163,6 +164,29 @@ Deno.test("a volume is not suspended that is swap space, or on which there is an
   fake.host.holders.set(lvs[2]!, "/dev/mapper/crypt");
   await assertRejects(() => create(machine, sources), StorageError, "/dev/mapper/crypt is on it");
   assertEquals(snapshotLvs(fake), []);
+  await machine.background.stop();
+});
+
+Deno.test("what is left of a failed group snapshot is removed soon when that fails at first, and again later", async () => {
+  using time = new FakeTime();
+  const { fake, machine, sources } = await machineWithVolumes();
+  machine.background.start();
+  await machine.background.idle();
+  const before = fake.allLvs().length;
+  let refusals = 3;
+  fake.fault = ({ args }) => {
+    const isLast = args[0] === "lvcreate" && args.some((arg) => arg.includes(sources[2]!.slice(3)));
+    const isRemoval = args[0] === "lvchange" && args.some((arg) => arg.startsWith("denolith.deleted"));
+    return isLast || (isRemoval && refusals-- > 0) ? { code: 5, stdout: "", stderr: "  no" } : undefined;
+  };
+  await assertRejects(() => create(machine, sources), StorageError, "no");
+  assertEquals([snapshotLvs(fake).length, refusals], [2, 2]);
+  for (const [ms, left] of [[4_999, 2], [1, 2], [60_000, 2], [60_000, 0]] as const) {
+    time.tick(ms);
+    await machine.background.idle();
+    assertEquals(snapshotLvs(fake).length, left);
+  }
+  assertEquals(fake.allLvs().length, before);
   await machine.background.stop();
 });
 
