@@ -20,17 +20,12 @@ import {
   waitsForConsumer,
 } from "./claim.ts";
 import { isPendingCloneOf } from "./cloning_protection.ts";
+import { AwaitedObjects } from "./awaited_objects.ts";
 import { announceLater, type Attempt, keyOfClaim, MAX_REFUSALS, requestNameOf } from "./attempt.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
-import {
-  hasDriver,
-  requireNodeOfSource,
-  topologyOfAllNodes,
-  topologyOfNode,
-  WrongNodeError,
-} from "../sidecars/claim_topology.ts";
+import { hasDriver, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
 import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { findContentSource } from "./content_source.ts";
@@ -40,8 +35,6 @@ import {
   isMaybeInProgress,
   isOperationPending,
   isResourceExhausted,
-  type TopologyRequirement,
-  type VolumeContentSource,
 } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
@@ -51,13 +44,18 @@ import {
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
-  type StorageClass,
 } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { persistentVolumeFor } from "./persistent_volume.ts";
-import { awaitedSpace, createVolumeRequestFor, mutableParametersOf, requireProvisionable } from "./volume_request.ts";
+import {
+  awaitedSpace,
+  createVolumeRequestFor,
+  mutableParametersOf,
+  requireProvisionable,
+  topologyFor,
+} from "./volume_request.ts";
 
 /** The time limit for the caches to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
@@ -79,6 +77,8 @@ export class ClaimProvisioner {
   readonly #spaceWaiters = new SpaceWaiters();
   /** Those of claims whose volumes are being created, by the names of their requests. */
   readonly #waiting = new WaitingKeys();
+  /** The objects that claims wait for. */
+  readonly #awaited: AwaitedObjects;
   /** The keys of claims that have the event `Provisioning` already. */
   readonly #announced = new Set<string>();
   #controller: Controller | undefined;
@@ -87,6 +87,7 @@ export class ClaimProvisioner {
   /** Creates it; nothing runs before {@linkcode ClaimProvisioner.run}. */
   constructor(options: ProvisionerOptions) {
     this.#options = options;
+    this.#awaited = new AwaitedObjects(options);
   }
 
   /** Requeues the claims for which there was no space, and for which a node may have it now. */
@@ -134,7 +135,9 @@ export class ClaimProvisioner {
         const isRegistered = (node: CsiNode | undefined) => node !== undefined && hasDriver(node, driverName);
         if (isRegistered(now) && !isRegistered(before)) requeueFailures();
       });
+    const watching = this.#awaited.run(controller, signal);
     await controller.run(signal);
+    await watching;
     this.#controller = undefined;
   }
 
@@ -175,6 +178,7 @@ export class ClaimProvisioner {
 
   #forget(key: string): void {
     this.#waiting.delete(key);
+    this.#awaited.delete(key);
     this.#attempts.delete(key);
     this.#failures.delete(key);
     this.#spaceWaiters.delete(key);
@@ -221,35 +225,22 @@ export class ClaimProvisioner {
     const volumeName = volumeNameOf(claim.metadata.uid!);
     const classParameters = readClassParameters(storageClass.parameters ?? {}, claim, { volumeName });
     const recorded = intents.find(volumeName)?.spec;
+    this.#awaited.addSource(claim, key);
     const contentSource = recorded === undefined
       ? await findContentSource(claim, { client, driverName, signal })
       : recorded.source; // which may have been deleted meanwhile
+    this.#awaited.addClass(claim, key);
     const request = createVolumeRequestFor(claim, storageClass, {
       classParameters,
-      topology: recorded?.topology ?? this.#topology(claim, storageClass, contentSource),
+      topology: recorded?.topology ?? topologyFor(claim, storageClass, contentSource, this.#options),
       mutableParameters: recorded?.mutableParameters ??
         await mutableParametersOf(claim, { client, driverName, signal }),
       secrets: await readSecret(client, classParameters.secrets.provisioner, { signal }),
     });
+    this.#awaited.delete(key);
     const requestWithSource = contentSource === undefined ? request : { ...request, source: contentSource };
     const recordedRequest = recorded && { ...recorded, isRecorded: true };
     return { claim, storageClass, classParameters, request: { ...requestWithSource, ...recordedRequest }, refusals: 0 };
-  }
-
-  #topology(
-    claim: PersistentVolumeClaim,
-    { allowedTopologies }: StorageClass,
-    source: VolumeContentSource | undefined,
-  ): TopologyRequirement {
-    const { driverName, topologyKey, nodes, csiNodes, nodeOfSource } = this.#options;
-    const cluster = { driverName, topologyKey, nodes, csiNodes };
-    const node = selectedNodeOf(claim);
-    if (node !== undefined && source !== undefined) {
-      requireNodeOfSource(node, nodeOfSource(source), allowedTopologies, cluster);
-    }
-    return node === undefined
-      ? topologyOfAllNodes(allowedTopologies, cluster, claim.metadata.name)
-      : topologyOfNode(node, allowedTopologies, cluster);
   }
 
   /** Sends the request, unless it succeeded before. Then creates the PersistentVolume, or deletes an unneeded volume. */

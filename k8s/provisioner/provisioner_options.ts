@@ -44,6 +44,8 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
    * every selected node is tried.
    */
   readonly nodeOfSource: (source: VolumeContentSource) => string | undefined;
+  /** The interval at which a kind is looked for that the cluster does not have, in milliseconds; a minute. */
+  readonly missingKindRetryMs?: number | undefined;
   /** The interval of garbage collection, in milliseconds; a minute. */
   readonly garbageCollectionIntervalMs?: number | undefined;
   /** The time that a volume must have been without a claim before it is deleted, in milliseconds; 2 min. */

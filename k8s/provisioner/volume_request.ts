@@ -4,10 +4,16 @@
  * @module
  */
 
-import { classNameOf, volumeNameOf } from "./claim.ts";
+import { classNameOf, selectedNodeOf, volumeNameOf } from "./claim.ts";
+import { requireNodeOfSource, topologyOfAllNodes, topologyOfNode } from "../sidecars/claim_topology.ts";
 import { ClaimError, type ClassParameters } from "../sidecars/class_parameters.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";
-import type { CreateVolumeRequest, TopologyRequirement, VolumeCapability } from "../sidecars/csi_client.ts";
+import type {
+  CreateVolumeRequest,
+  TopologyRequirement,
+  VolumeCapability,
+  VolumeContentSource,
+} from "../sidecars/csi_client.ts";
 import type { AwaitedSpace } from "../sidecars/space_waiters.ts";
 import type { ApiClient } from "../client/client.ts";
 import { type PersistentVolumeClaim, type StorageClass, volumeAttributesClasses } from "../api/objects.ts";
@@ -45,6 +51,28 @@ export function createVolumeRequestFor(
     topology,
     secrets,
   };
+}
+
+/**
+ * Returns the topologies where the volume of a claim may be.
+ *
+ * @throws {WrongNodeError} when the selected node is not that of the source
+ * @throws {ClaimError} when the claim allows no node
+ */
+export function topologyFor(
+  claim: PersistentVolumeClaim,
+  { allowedTopologies }: StorageClass,
+  source: VolumeContentSource | undefined,
+  { driverName, topologyKey, nodes, csiNodes, nodeOfSource }: ProvisionerOptions,
+): TopologyRequirement {
+  const cluster = { driverName, topologyKey, nodes, csiNodes };
+  const node = selectedNodeOf(claim);
+  if (node !== undefined && source !== undefined) {
+    requireNodeOfSource(node, nodeOfSource(source), allowedTopologies, cluster);
+  }
+  return node === undefined
+    ? topologyOfAllNodes(allowedTopologies, cluster, claim.metadata.name)
+    : topologyOfNode(node, allowedTopologies, cluster);
 }
 
 /** Requires that a volume can be created for a claim. @returns its class @throws {ClaimError} when none can */
