@@ -132,6 +132,8 @@ Deno.test("the limits of a VolumeAttributesClass of OpenEBS are IO limits, of wh
 });
 
 Deno.test("a parameter of OpenEBS that denolith does not have is refused by name, with what to use", () => {
+  const names = ["integrity", "lvCreateOptions", "noSync", "raidType", "stripeCount"];
+  assertEquals(Object.keys(OPENEBS_REFUSED_PARAMETERS).sort(), names);
   for (const [name, remedy] of Object.entries(OPENEBS_REFUSED_PARAMETERS)) {
     for (const key of [name, name.toLowerCase()]) {
       const { message } = assertThrows(() => parseVolumeParameters({ [key]: "1" }), StorageError);

@@ -106,6 +106,12 @@ export function withoutSecrets(schema: DescMessage, message: Message): JsonValue
   return toJson(schema, copy as unknown as Message);
 }
 
+/** Begins a call. @returns what reports its end, with a gRPC code */
+function beginCall({ name }: { readonly name: string }, onCallCompleted: (call: CompletedCall) => void) {
+  const start = performance.now();
+  return (code: number) => onCallCompleted({ method: name, code, durationMs: performance.now() - start });
+}
+
 type Handler = (request: Message) => Promise<MessageInitShape<DescMessage>>;
 
 function bindMethod(
@@ -114,9 +120,7 @@ function bindMethod(
   onCallCompleted: (call: CompletedCall) => void,
 ): BoundMethod {
   return async (bytes) => {
-    const start = performance.now();
-    const reportCompleted = (code: number) =>
-      onCallCompleted({ method: method.name, code, durationMs: performance.now() - start });
+    const reportCompleted = beginCall(method, onCallCompleted);
     try {
       const response = await handleCall(method, handler, fromBinary(method.input, bytes));
       const message = toBinary(method.output, response);
@@ -139,9 +143,7 @@ function bindStream(
   onCallCompleted: (call: CompletedCall) => void,
 ): BoundMethod {
   return async (bytes) => {
-    const start = performance.now();
-    const reportCompleted = (code: number) =>
-      onCallCompleted({ method: method.name, code, durationMs: performance.now() - start });
+    const reportCompleted = beginCall(method, onCallCompleted);
     try {
       if (handler === undefined) throw unimplemented(method.name);
       const messages = responses(method, handler, fromBinary(method.input, bytes), reportCompleted);

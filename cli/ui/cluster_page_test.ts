@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { LvmNode, LvmSnapshot, LvmVolume, NodeVolumeGroup } from "../../k8s/api/lvm_objects.ts";
 import type { ClusterState } from "../../k8s/diagnosis/cluster_state.ts";
 import { DRIVER } from "../../tests/fake/control_plane.ts";
+import { clusterState } from "../../tests/fake/cluster_states.ts";
 import { cpuMs } from "../../tests/fake/cpu_time.ts";
 import { ClusterChanges, clusterPage, type NodePage, type Segment, toJson } from "./cluster_page.ts";
 import { familyTree, type TreeNode } from "./family_tree.ts";
@@ -48,21 +49,7 @@ function snapshot(name: string, sourceVolume: string, status: Partial<LvmSnapsho
   } as LvmSnapshot;
 }
 
-function state(more: Partial<ClusterState>): ClusterState {
-  return {
-    ...{
-      driver: DRIVER,
-      now: NOW,
-      nodes: [],
-      lvmNodes: [],
-      agentLeases: [],
-      provisionerLeases: [],
-      volumes: [],
-      snapshots: [],
-    },
-    ...{ persistentVolumes: [], contents: [], pendingClaims: [], unread: [], ...more },
-  };
-}
+const state = (more: Partial<ClusterState>) => clusterState({ now: NOW, ...more });
 
 /** Returns the page of a node. */
 function pageOf(name: string, of: ClusterState): NodePage {

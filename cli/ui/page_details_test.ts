@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { LvmNode, LvmSnapshot, LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { ClusterState } from "../../k8s/diagnosis/cluster_state.ts";
+import { clusterState } from "../../tests/fake/cluster_states.ts";
 import { clusterPage } from "./cluster_page.ts";
 import { FILES } from "./files.ts";
 import { servePage } from "./server.ts";
@@ -9,12 +10,7 @@ import { volumePage } from "./volume_page.ts";
 const NOW = new Date("2026-05-01T12:00:00Z");
 const GiB = 1n << 30n;
 
-function state(more: Partial<ClusterState>): ClusterState {
-  return {
-    ...{ driver: "d", now: NOW, nodes: [], lvmNodes: [], agentLeases: [], provisionerLeases: [], volumes: [] },
-    ...{ snapshots: [], persistentVolumes: [], contents: [], pendingClaims: [], unread: [], ...more },
-  };
-}
+const state = (more: Partial<ClusterState>) => clusterState({ driver: "d", now: NOW, ...more });
 
 function node(name: string, size: string, free: string): LvmNode {
   const group = { name: "data", uuid: "u", size, free, extentSize: "4Mi", writeable: true };
@@ -53,7 +49,7 @@ Deno.test("clusterPage(): a group that its volumes fill has no other segments", 
   assertEquals(nodes.get("n1")!.groups[0]!.segments.map(({ kind }) => kind), ["volume"]);
 });
 
-Deno.test("volumePage(): a volume without a status has the problems of its own snapshots, and tells what is not read", () => {
+Deno.test("volumePage(): a volume without a status has the problems of its own snapshots, and names what is not read", () => {
   const of = state({
     volumes: [volume()],
     snapshots: [snapshot("s1", "v1"), snapshot("s2", "v2")],

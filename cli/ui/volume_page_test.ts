@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import type { LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { ClaimState } from "../../k8s/diagnosis/claim_state.ts";
-import type { ClusterState } from "../../k8s/diagnosis/cluster_state.ts";
+import { clusterState } from "../../tests/fake/cluster_states.ts";
+import { DRIVER } from "../../tests/fake/control_plane.ts";
 import { volumePage } from "./volume_page.ts";
 
-const DRIVER = "lvm.denolith.dev";
 const NOW = new Date("2026-05-01T12:00:00Z");
 
 /** Returns a volume that the agent no longer finds. */
@@ -30,19 +30,7 @@ function lostVolume(): LvmVolume {
 /** Returns the reasons of the problems of the volume's page. */
 function reasons(claim: Partial<ClaimState>): string[] {
   const volume = lostVolume();
-  const state: ClusterState = {
-    ...{
-      driver: DRIVER,
-      now: NOW,
-      nodes: [],
-      lvmNodes: [],
-      agentLeases: [],
-      provisionerLeases: [],
-      volumes: [volume],
-      snapshots: [],
-    },
-    ...{ persistentVolumes: [], contents: [], pendingClaims: [], unread: [] },
-  };
+  const state = clusterState({ now: NOW, volumes: [volume] });
   const evidence: ClaimState = {
     ...{ driver: DRIVER, now: NOW, key: "shop/db", volume, claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
     ...{ agentLeases: [], capacities: [], unread: [], ...claim },

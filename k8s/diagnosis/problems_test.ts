@@ -91,7 +91,7 @@ Deno.test("symptomOf() knows the message about a volume group that cannot be rea
   assertEquals(symptomOf("pending", message)?.reason, "VolumeGroupUnreadable");
 });
 
-Deno.test("terminatingProblems() tells what keeps a claim, and of a volume what failed since its deletion", () => {
+Deno.test("terminatingProblems() says what keeps a claim, and of a volume what failed since its deletion", () => {
   const finalizers = ["provisioner.storage.kubernetes.io/cloning-protection"];
   const kept = terminatingProblems(stateOf({ claim: { metadata: { name: "data", finalizers } } }), "claim/data");
   assertEquals(kept.map(({ reason, severity }) => [reason, severity]), [["KeptByFinalizers", "info"]]);

@@ -42,7 +42,7 @@ export interface CapacityObjectOptions {
   readonly capacity: Capacity;
 }
 
-/** The longest beginning of a name that leaves room for what tells it from others: names have 253 characters at most. */
+/** The longest beginning of a name that leaves space for what distinguishes it from others: names have 253 characters at most. */
 const MAX_PREFIX_LENGTH = 240;
 
 /**

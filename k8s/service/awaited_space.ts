@@ -29,7 +29,7 @@ export interface SpaceWaitingControllers {
   readonly groupSnapshotter: SpaceWaiter;
 }
 
-/** What tells about free space. */
+/** What reports free space. */
 export interface SpaceInformers {
   /** All LVMNodes. */
   readonly nodes: Pick<Informer<LvmNode>, "subscribe" | "get">;

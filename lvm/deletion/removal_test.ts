@@ -98,7 +98,7 @@ Deno.test("Reaper removes the other volumes where one cannot be erased", async (
   assertEquals(errors.length, 1);
 });
 
-Deno.test("Reaper tells of the space of volumes that were removed by a command that failed for another one", async () => {
+Deno.test("Reaper reports the space of volumes that were removed by a command that failed for another one", async () => {
   const small = 8n << 20n;
   const { machine, reap, errors, removed } = await scene({ one: small, two: small, three: small, four: small });
   machine.fault = ({ args }) => {

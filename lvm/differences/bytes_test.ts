@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { timesACopy } from "../../tests/fake/speed.ts";
 import { isSameBytes } from "./bytes.ts";
 
 Deno.test("isSameBytes() sees each difference, at any offset, and another length", () => {
@@ -16,17 +17,6 @@ Deno.test("isSameBytes() sees each difference, at any offset, and another length
 });
 
 Deno.test("isSameBytes() is fast also where V8 compiles nothing, as in the driver", async () => {
-  const code = `
-    import { isSameBytes } from ${JSON.stringify(import.meta.resolve("./bytes.ts"))};
-    const [one, other] = [new Uint8Array(4 << 20), new Uint8Array(4 << 20)];
-    const shortest = (action) => Math.min(...Array.from({ length: 5 }, () => {
-      const start = performance.now();
-      action();
-      return performance.now() - start;
-    }));
-    console.log(shortest(() => isSameBytes(one, other)) / shortest(() => other.set(one)));`;
-  const args = ["eval", "--no-config", "--v8-flags=--lite-mode", code];
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args }).output();
-  const ratio = Number(new TextDecoder().decode(stdout));
+  const ratio = await timesACopy(import.meta.resolve("./bytes.ts"), "isSameBytes", "one, other");
   assert(ratio > 0 && ratio < 30, `it takes ${ratio} times as long as a copy`);
 });

@@ -3,7 +3,7 @@
  *
  * LVM creates one snapshot at a time. So all volumes are suspended, and each stays so until its own snapshot exists: what is
  * written to any of them after that point in time is in none of the snapshots. lvcreate accepts a suspended volume as the
- * origin of a COW snapshot, and resumes it. For a thin one, LVM would not tell the pool to make the snapshot. So thin
+ * origin of a COW snapshot, and resumes it. For a thin one, LVM would send the pool no message to make the snapshot. So thin
  * snapshots are created before, and while their origins are suspended the pool makes each of them again
  * ({@linkcode ThinMember}).
  *

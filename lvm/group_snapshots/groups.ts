@@ -24,7 +24,7 @@ export type GroupSnapshotState =
   | { readonly state: "present"; readonly group: GroupSnapshot }
   /** Some of its snapshots are missing, or in groups that LVM does not show. */
   | { readonly state: "partial"; readonly members: readonly LocatedSnapshot[]; readonly count: number }
-  /** It was begun, and nobody was told that it exists. */
+  /** It was begun, and no caller knows that it exists. */
   | { readonly state: "unconfirmed"; readonly members: readonly LocatedSnapshot[] }
   | { readonly state: "absent" };
 
@@ -48,7 +48,7 @@ export function groupSnapshotState(
   return { state: "present", group: { id, snapshots: members.map(({ snapshot }) => snapshot) } };
 }
 
-/** Returns the ids of the group snapshots that were begun, and that nobody was told of. */
+/** Returns the ids of the group snapshots that were begun, and that no caller knows of. */
 export function unconfirmedGroups(driver: string, report: readonly VolumeGroup[]): GroupSnapshotId[] {
   const memberships = [...indexReport(driver, report).snapshots.values()].flat()
     .map(({ lv }) => parseMembership(lv.tags))

@@ -39,6 +39,27 @@ class RecordingExec implements Exec {
   }
 }
 
+/** Runs a body that takes too long, and asserts that the error settles when the body ends. */
+async function assertOverdue(exec: RecordingExec, names: readonly string[], message: string): Promise<void> {
+  const clock = new FakeClock();
+  const body = Promise.withResolvers<void>();
+  const rejected = assertRejects(
+    () => whileSuspended(exec, names, () => body.promise, clock),
+    StorageError,
+    message,
+  );
+  for (let turn = 0; turn < 10; turn++) await nextTurn();
+  clock.advance(SUSPENSION_SECONDS * 1000);
+  const error = await rejected;
+  assertEquals(error.kind, "StillRunning");
+  let isSettled = false;
+  void error.completion!.then(() => isSettled = true);
+  await nextTurn();
+  assertEquals(isSettled, false);
+  body.resolve();
+  await error.completion;
+}
+
 Deno.test("devices are suspended one after the other, and resumed when the body fails", async () => {
   const exec = new RecordingExec();
   const failed = whileSuspended(exec, ["a", "b"], () => {
@@ -59,21 +80,8 @@ Deno.test("devices that something else has resumed are left alone", async () => 
 
 Deno.test("all devices are resumed when the body takes too long, and its end is awaited by others", async () => {
   const exec = new RecordingExec();
-  const clock = new FakeClock();
-  const body = Promise.withResolvers<void>();
-  const overdue = whileSuspended(exec, ["a", "b"], () => body.promise, clock);
-  const rejected = assertRejects(() => overdue, StorageError, "not done within 10 s");
-  for (let turn = 0; turn < 10; turn++) await nextTurn();
-  clock.advance(SUSPENSION_SECONDS * 1000);
-  const error = await rejected;
-  assertEquals(error.kind, "StillRunning");
+  await assertOverdue(exec, ["a", "b"], "not done within 10 s");
   assertEquals(exec.commands.slice(2), ["dmsetup resume --noudevsync a", "dmsetup resume --noudevsync b"]);
-  let isSettled = false;
-  void error.completion!.then(() => isSettled = true);
-  await nextTurn();
-  assertEquals(isSettled, false);
-  body.resolve();
-  await error.completion;
 });
 
 Deno.test("a device is resumed again that was suspended late, and no other is suspended after that", async () => {
@@ -102,26 +110,10 @@ Deno.test("the process that resumes devices goes on when the driver cannot resum
   assertEquals(exec.isGuarded, true);
 });
 
-Deno.test("a driver that cannot resume devices tells of what still runs, too", async () => {
+Deno.test("a driver that cannot resume devices names what still runs, too", async () => {
   const exec = new RecordingExec();
-  const clock = new FakeClock();
-  const body = Promise.withResolvers<void>();
   exec.answer = (command) => command.startsWith("dmsetup resume") ? Promise.resolve({ ...OK, code: 1 }) : undefined;
-  const rejected = assertRejects(
-    () => whileSuspended(exec, ["a"], () => body.promise, clock),
-    StorageError,
-    "dmsetup resume",
-  );
-  for (let turn = 0; turn < 10; turn++) await nextTurn();
-  clock.advance(SUSPENSION_SECONDS * 1000);
-  const error = await rejected;
-  assertEquals(error.kind, "StillRunning");
-  let isSettled = false;
-  void error.completion!.then(() => isSettled = true);
-  await nextTurn();
-  assertEquals(isSettled, false);
-  body.resolve();
-  await error.completion;
+  await assertOverdue(exec, ["a"], "dmsetup resume");
 });
 
 Deno.test("no device stays suspended when the process that resumes devices ends soon after its start", async () => {

@@ -32,7 +32,7 @@ Deno.test("startShellProcess(): the program has no arguments, four pipes, and a 
   assertEquals(Object.keys(env).includes("LVM_REPORT_FD"), true);
 });
 
-Deno.test("startShellProcess(): what comes on each stream is told, and the last report before the end of the shell", async () => {
+Deno.test("startShellProcess(): what comes on each stream is passed on, and the last report before the end of the shell", async () => {
   for (const end of ["end", "close", "error"]) {
     const { shell, texts, child, reports, stdout, stderr } = start();
     const text = (one: string) => new TextEncoder().encode(one);

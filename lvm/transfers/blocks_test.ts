@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { timesACopy } from "../../tests/fake/speed.ts";
 import { isZeros, runsOf } from "./blocks.ts";
 
 Deno.test("isZeros() sees a single bit anywhere, at any offset and length", () => {
@@ -26,17 +27,6 @@ Deno.test("runsOf() divides a block at the runs that have data", () => {
 });
 
 Deno.test("isZeros() is fast also where V8 compiles nothing, as in the driver", async () => {
-  const code = `
-    import { isZeros } from ${JSON.stringify(import.meta.resolve("./blocks.ts"))};
-    const [block, copy] = [new Uint8Array(4 << 20), new Uint8Array(4 << 20)];
-    const shortest = (action) => Math.min(...Array.from({ length: 5 }, () => {
-      const start = performance.now();
-      action();
-      return performance.now() - start;
-    }));
-    console.log(shortest(() => isZeros(block)) / shortest(() => copy.set(block)));`;
-  const args = ["eval", "--no-config", "--v8-flags=--lite-mode", code];
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args }).output();
-  const ratio = Number(new TextDecoder().decode(stdout));
+  const ratio = await timesACopy(import.meta.resolve("./blocks.ts"), "isZeros", "one");
   assert(ratio > 0 && ratio < 30, `it takes ${ratio} times as long as a copy`);
 });

@@ -44,7 +44,7 @@ export interface SenderOptions {
 /**
  * Answers one request, and closes the connection.
  *
- * @throws {StorageError} what the other end was told, or that it is gone
+ * @throws {StorageError} what was sent to the other end, or that it is gone
  */
 export async function serveTransfer(connection: Connection, options: SenderOptions): Promise<void> {
   let encode = encodeRefusal;

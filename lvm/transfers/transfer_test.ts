@@ -113,7 +113,7 @@ Deno.test("whatever byte of the answer is changed, and wherever it is cut off, t
   );
 });
 
-Deno.test("a range beyond the end is empty, and tells the size", async () => {
+Deno.test("a range beyond the end is empty, and has the size", async () => {
   const devices = devicesWith(deviceWith(UNIT, [[0, 100]]), new Uint8Array(UNIT));
   const { size, end, sent } = await transfer(devices, requestFor(1, 4));
   assertEquals([size, end, sent], [BigInt(UNIT), BigInt(UNIT), 0]);

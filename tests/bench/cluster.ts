@@ -12,6 +12,7 @@ import { ClaimTracker } from "../cluster/suite/claim_tracker.ts";
 import { CLUSTER_VARIABLE, TestNamespace } from "../cluster/suite/test_namespace.ts";
 import { clusterPath } from "../cluster/cluster_status.ts";
 import type { AuditEvent } from "../rig/control_plane.ts";
+import { pidCommand } from "../rig/driver_process.ts";
 import { ensureSidecar } from "../rig/kubernetes.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import { measureIdleCpu, measurePods } from "./cluster_pods.ts";
@@ -162,8 +163,7 @@ function isOfController({ user, userAgent = "", objectRef }: AuditEvent): boolea
 
 /** Returns the memory of a process of the driver in the guest. */
 async function memory(ns: TestNamespace, role: "controller" | "node"): Promise<ProcessMemory> {
-  const process = `$(pgrep -o -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} ')`;
-  const status = await ns.runOnNode(`cat /proc/${process}/status`);
+  const status = await ns.runOnNode(`cat /proc/$(${pidCommand(role)})/status`);
   const mib = (name: string) => Math.round((kibOf(status, name) ?? 0) / 1024);
   return { rss: mib("VmRSS"), anonymous: mib("RssAnon") };
 }

@@ -7,6 +7,7 @@
 
 import { claimObject, isRunning, podObject, QUICK } from "../cluster/suite/objects.ts";
 import type { TestNamespace } from "../cluster/suite/test_namespace.ts";
+import { pidCommand } from "../rig/driver_process.ts";
 import type { CpuResult, PodResult } from "./cluster_result.ts";
 import { cpuOf } from "./proc.ts";
 import { measureMs, median, round } from "./statistics.ts";
@@ -89,6 +90,5 @@ async function runPod(ns: TestNamespace, name: string, className?: string): Prom
 
 /** Returns the processor time of a process of the driver in the guest until now. */
 async function cpu(ns: TestNamespace, role: Role): Promise<CpuResult> {
-  const pid = `$(pgrep -o -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} ')`;
-  return cpuOf(await ns.runOnNode(`cat /proc/${pid}/stat`));
+  return cpuOf(await ns.runOnNode(`cat /proc/$(${pidCommand(role)})/stat`));
 }

@@ -6,6 +6,7 @@
 
 import type { Pod } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
+import { pidCommand } from "../../rig/driver_process.ts";
 import { type Role, SYSTEM_NAMESPACE } from "../suite/driver_pods.ts";
 import { listDriverLvs } from "../suite/driver_lvs.ts";
 
@@ -64,7 +65,7 @@ const HTTP_PORTS: Readonly<Record<Role, number>> = { node: 9808, controller: 980
 
 /** Prints a process's figures and its metrics of queues, for {@linkcode parseProcess}. */
 const PROCESS_SCRIPT = `
-pid=$(pgrep -o -f "^/usr/bin/deno run .* /usr/bin/denolith $role ") || exit 3
+pid=$(${pidCommand("$role")}) || exit 3
 echo "pid $pid"
 grep -E '^(VmRSS|RssAnon|Threads):' /proc/$pid/status
 for fd in /proc/$pid/fd/*; do
