@@ -304,7 +304,8 @@ interface Internals {
 
 /**
  * Sets the trailers of a response. Deno's public API has none. Its internal function expects the handle of the exchange
- * in the response, which Deno keeps in the request.
+ * in the response, which Deno keeps in the request until the response is sent or the client has gone. Without one, that
+ * function would end the process.
  *
  * @throws {Error} in other versions than {@linkcode TRAILERS_VERSION}
  */
@@ -312,6 +313,7 @@ function setTrailers(request: Request, response: Response, trailers: Readonly<Re
   const runtime = Deno as unknown as Record<symbol, unknown> & { readonly internal: symbol };
   const { addTrailers } = runtime[runtime.internal] as Internals;
   const { external } = internalOf(request, "Symbol(request)");
+  if (external === null) return;
   Object.assign(internalOf(response, "Symbol(response)"), { external });
   addTrailers(response, Object.entries(trailers));
 }

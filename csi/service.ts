@@ -28,12 +28,15 @@ import { csi_secret } from "./proto/csi_pb.ts";
 import type { BoundMethod } from "./grpc.ts";
 import { statusOf, unimplemented } from "./status.ts";
 
-/** The calls of a service, each as an async function; one with a stream of responses as a generator of them. */
+/**
+ * The calls of a service, each as an async function; one with a stream of responses as a generator of them, with a signal
+ * that is aborted when the client has gone.
+ */
 export type Handlers<S extends DescService> = {
   [M in keyof S["method"]]?: S["method"][M] extends DescMethodUnary<infer I, infer O>
     ? (request: MessageShape<I>) => Promise<MessageInitShape<O>>
     : S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
-      ? (request: MessageShape<I>) => AsyncGenerator<MessageInitShape<O>, void>
+      ? (request: MessageShape<I>, signal: AbortSignal) => AsyncGenerator<MessageInitShape<O>, void>
     : never;
 };
 
@@ -134,25 +137,33 @@ function bindMethod(
   };
 }
 
-type StreamHandler = (request: Message) => AsyncGenerator<MessageInitShape<DescMessage>, void>;
+type StreamHandler = (request: Message, signal: AbortSignal) => AsyncGenerator<MessageInitShape<DescMessage>, void>;
 
-/** Binds a call with a stream of responses. What fails before the first one is answered without a stream. */
+/**
+ * Binds a call with a stream of responses. When the client has gone, the handler's signal is aborted, also while it makes a
+ * response: a generator alone would be ended after that.
+ */
 function bindStream(
   method: DescMethodServerStreaming,
   handler: StreamHandler | undefined,
   onCallCompleted: (call: CompletedCall) => void,
 ): BoundMethod {
-  return async (bytes) => {
+  return (bytes) => {
     const reportCompleted = beginCall(method, onCallCompleted);
     try {
       if (handler === undefined) throw unimplemented(method.name);
-      const messages = responses(method, handler, fromBinary(method.input, bytes), reportCompleted);
-      const first = await messages.next();
-      return { messages: first.done ? messages : precededBy(first.value, messages) };
+      const gone = new AbortController();
+      const call = (request: Message) => handler(request, gone.signal);
+      const messages = responses(method, call, fromBinary(method.input, bytes), reportCompleted);
+      const end = () => {
+        gone.abort();
+        return messages.return();
+      };
+      return Promise.resolve({ messages: { next: () => messages.next(), return: end } });
     } catch (error) {
       const failure = statusOf(error);
-      if (handler === undefined) reportCompleted(failure.code);
-      return { failure };
+      reportCompleted(failure.code);
+      return Promise.resolve({ failure });
     }
   };
 }
@@ -160,7 +171,7 @@ function bindStream(
 /** Yields the responses of a call, and logs it as one call when it has ended, also when the client has gone before. */
 async function* responses(
   method: DescMethodServerStreaming,
-  handler: StreamHandler,
+  handler: (request: Message) => ReturnType<StreamHandler>,
   request: Message,
   reportCompleted: (code: number) => void,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>, void> {
@@ -187,15 +198,6 @@ async function* responses(
   } finally {
     await handled.return();
     ended.resolve();
-  }
-}
-
-async function* precededBy<T>(first: T, rest: AsyncGenerator<T, void>): AsyncGenerator<T, void> {
-  try {
-    yield first;
-    yield* rest;
-  } finally {
-    await rest.return();
   }
 }
 

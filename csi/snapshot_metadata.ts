@@ -23,15 +23,15 @@ interface BlockResponse {
 /** Creates the handlers of the SnapshotMetadata service. */
 export function snapshotMetadataHandlers(differences: Pick<Differences, "list">): Handlers<typeof SnapshotMetadata> {
   return {
-    async *getMetadataAllocated({ snapshotId, startingOffset, maxResults }) {
+    async *getMetadataAllocated({ snapshotId, startingOffset, maxResults }, signal) {
       const target = requireSnapshotId(snapshotId);
-      yield* respond(differences, { target, ...range(startingOffset, maxResults) });
+      yield* respond(differences, { target, ...range(startingOffset, maxResults), signal });
     },
 
-    async *getMetadataDelta({ baseSnapshotId, targetSnapshotId, startingOffset, maxResults }) {
+    async *getMetadataDelta({ baseSnapshotId, targetSnapshotId, startingOffset, maxResults }, signal) {
       const base = requireNamedSnapshot("base_snapshot_id", baseSnapshotId);
       const target = requireNamedSnapshot("target_snapshot_id", targetSnapshotId);
-      yield* respond(differences, { base, target, ...range(startingOffset, maxResults) });
+      yield* respond(differences, { base, target, ...range(startingOffset, maxResults), signal });
     },
   };
 }

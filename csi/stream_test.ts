@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { waitForAbort } from "../lvm/clock.ts";
 import { StorageError } from "../lvm/error.ts";
 import { connect, type FullCsiClient } from "../tests/contract/csi_client.ts";
 import { assertFails } from "../tests/contract/host.ts";
@@ -13,7 +14,9 @@ type Delta = NonNullable<Handlers<typeof SnapshotMetadata>["getMetadataDelta"]>;
 async function serveDelta(
   listenOn: Listen,
   getMetadataDelta: Delta,
-): Promise<{ client: FullCsiClient; close: RunningServer["close"]; completed: CompletedCall[] } & AsyncDisposable> {
+): Promise<
+  { path: string; client: FullCsiClient; close: RunningServer["close"]; completed: CompletedCall[] } & AsyncDisposable
+> {
   const folder = await Deno.makeTempDir();
   const completed: CompletedCall[] = [];
   const service = bindService(SnapshotMetadata, { getMetadataDelta }, (call) => void completed.push(call));
@@ -26,7 +29,7 @@ async function serveDelta(
     await close(10_000);
     await Deno.remove(folder, { recursive: true });
   };
-  return { client, close, completed, [Symbol.asyncDispose]: dispose };
+  return { path: server.path, client, close, completed, [Symbol.asyncDispose]: dispose };
 }
 
 /** Returns a response with one block. @param padding blocks that make it long */
@@ -107,6 +110,31 @@ for (const [name, listenOn] of SERVERS) {
       await ended.promise;
     },
   );
+
+  for (const count of [0, 1]) {
+    Deno.test(
+      `${name}: when the client goes away, what makes response ${count + 1} is told at once`,
+      { ignore },
+      async () => {
+        const [making, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+        await using here = await serveDelta(listenOn, async function* (_request, signal) {
+          for (let offset = 0; offset < count; offset++) yield responseAt(offset);
+          making.resolve();
+          await waitForAbort(signal);
+          aborted.resolve();
+        });
+        const connection = connect(here.path);
+        const stream = connection.snapshotMetadata.getMetadataDelta();
+        const reading = assertRejects(async () => {
+          for await (const _ of stream);
+        });
+        await making.promise;
+        connection[Symbol.dispose]();
+        await aborted.promise;
+        await reading;
+      },
+    );
+  }
 
   Deno.test(`${name}: the server waits for streams when it is closed, and ends them after its grace`, async () => {
     const gate = Promise.withResolvers<void>();

@@ -80,6 +80,22 @@ export function waitForAbort(signal: AbortSignal): Promise<void> {
 }
 
 /**
+ * Returns a signal that is aborted with either of two, until it is disposed of. `AbortSignal.any` is not used: see
+ * {@linkcode sleep}.
+ */
+export function eitherSignal(one: AbortSignal, other?: AbortSignal): Disposable & { readonly signal: AbortSignal } {
+  const both = new AbortController();
+  const abort = () => both.abort();
+  const signals = [one, other].filter((signal) => signal !== undefined);
+  for (const signal of signals) signal.addEventListener("abort", abort);
+  if (signals.some(({ aborted }) => aborted)) abort();
+  return {
+    signal: both.signal,
+    [Symbol.dispose]: () => signals.forEach((signal) => signal.removeEventListener("abort", abort)),
+  };
+}
+
+/**
  * Waits until a time has passed or one of the signals is aborted. The signals are not combined by `AbortSignal.any`: Deno's
  * garbage collector may drop such a signal while somebody listens to it (denoland/deno issue 29075).
  *

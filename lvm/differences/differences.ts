@@ -8,6 +8,7 @@
  * @module
  */
 
+import { eitherSignal } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import type { SnapshotId } from "../ids.ts";
@@ -55,6 +56,8 @@ export interface ListRequest {
   readonly from: bigint;
   /** The most ranges in a group. */
   readonly groupSize: number;
+  /** Ends what only reads, when nobody wants the list any more. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of {@linkcode Differences}. */
@@ -85,8 +88,6 @@ export class Differences {
   readonly #locks: Locks;
   readonly #onError: (error: unknown) => void;
   readonly #end = new AbortController();
-  /** Runs the commands of steps, which end with {@linkcode Differences.stop} if they only read. */
-  readonly #exec: Exec;
   readonly #metadata: MetadataSnapshots;
   /** The last step that runs or waits: one at a time reads devices. */
   #lastStep: Promise<unknown> = Promise.resolve();
@@ -97,11 +98,6 @@ export class Differences {
     this.#finder = finder;
     this.#locks = locks;
     this.#onError = onError;
-    const { signal } = this.#end;
-    this.#exec = {
-      run: (command) => lvm.exec.run(command.mutates ? command : { ...command, signal }),
-      idle: () => lvm.exec.idle(),
-    };
     this.#metadata = new MetadataSnapshots({ lvm, driver: finder.driver });
   }
 
@@ -145,7 +141,7 @@ export class Differences {
       const windowOf = (blockBytes: number) => windowAt(chunksFrom(request.from, size, blockBytes), index);
       const { blockBytes, blocks } = await this.#step(
         request,
-        (snapshots) => readThinBlocks(this.#exec, { ...snapshots, windowOf }, this.#metadata),
+        (snapshots, exec) => readThinBlocks(exec, { ...snapshots, windowOf }, this.#metadata),
       );
       isLast = blocks.window.end * blockBytes >= size;
       yield* inGroups(extentsOf(blocks.ranges(), { chunkBytes: blockBytes, size }), request.groupSize);
@@ -154,10 +150,10 @@ export class Differences {
 
   async *#listCow(request: ListRequest, size: bigint): AsyncGenerator<readonly Extent[], void> {
     for (let index = 0, isLast = false; !isLast; index++) {
-      const { candidates, chunkBytes } = await this.#step(request, async (snapshots) => {
-        const { older, newer, chunkBytes } = await this.#openCow(snapshots);
+      const { candidates, chunkBytes } = await this.#step(request, async (snapshots, exec) => {
+        const { older, newer, chunkBytes } = await openCow(exec, snapshots);
         const window = windowAt(chunksFrom(request.from, size, chunkBytes), index);
-        return { candidates: await readCandidates(this.#exec, { older, newer }, window, chunkBytes), chunkBytes };
+        return { candidates: await readCandidates(exec, { older, newer }, window, chunkBytes), chunkBytes };
       });
       const { changed, unsure } = candidates;
       const { window } = changed;
@@ -166,9 +162,9 @@ export class Differences {
       for (let begin = window.begin; begin < window.end; begin += stepChunks) {
         const within = { begin, end: Math.min(begin + stepChunks, window.end) };
         if (!unsure.ranges(within).next().done) {
-          await this.#step(request, async (snapshots) => {
-            const devices = await this.#comparedDevices(snapshots, chunkBytes);
-            await compareChunks(this.#exec, devices, candidates, within);
+          await this.#step(request, async (snapshots, exec) => {
+            const devices = await comparedDevices(exec, snapshots, chunkBytes);
+            await compareChunks(exec, devices, candidates, within);
           });
         }
         yield* inGroups(extentsOf(changed.ranges(within), { chunkBytes, size }), request.groupSize);
@@ -176,26 +172,21 @@ export class Differences {
     }
   }
 
-  async #openCow({ base, target }: Snapshots): Promise<{ older: CowSnapshot; newer: CowSnapshot; chunkBytes: number }> {
-    const older = await openCowSnapshot(this.#exec, base!);
-    const newer = await openCowSnapshot(this.#exec, target);
-    return { older, newer, chunkBytes: Math.max(older.header.chunkBytes, newer.header.chunkBytes) };
-  }
-
-  async #comparedDevices(snapshots: Snapshots, chunkBytes: number): Promise<ComparedDevices> {
-    const opened = await this.#openCow(snapshots);
-    if (opened.chunkBytes !== chunkBytes) throw changedError(snapshots);
-    const [older, newer] = [snapshots.base!, snapshots.target];
-    return { paths: [older.lv.devicePath, newer.lv.devicePath], size: Number(newer.snapshot.size), chunkBytes };
-  }
-
   /** Runs a step when no other one runs, with the snapshots as a new report shows them. */
-  async #step<T>(request: ListRequest, body: (snapshots: Snapshots) => Promise<T>): Promise<T> {
+  async #step<T>(request: ListRequest, body: (snapshots: Snapshots, exec: Exec) => Promise<T>): Promise<T> {
     const run = async () => {
+      using ended = eitherSignal(this.#end.signal, request.signal);
+      const { signal } = ended;
+      if (signal.aborted) throw new StorageError("Unavailable", "comparing snapshots: nobody waits for it any more");
+      const { exec } = this.#lvm;
+      const reading: Exec = {
+        run: (command) => exec.run(command.mutates ? command : { ...command, signal }),
+        idle: () => exec.idle(),
+      };
       const locks = [request.base, request.target].filter((id) => id !== undefined).map((id) =>
         snapshotLock(id, "shared")
       );
-      return await this.#locks.run("comparison", locks, async () => await body(await this.#locate(request)));
+      return await this.#locks.run("comparison", locks, async () => await body(await this.#locate(request), reading));
     };
     const step = this.#lastStep.then(run, run);
     this.#lastStep = step;
@@ -251,6 +242,22 @@ function requireComparable(base: LocatedSnapshot, target: LocatedSnapshot): void
     `comparing ${base.snapshot.id} and ${id}: the volume was extended from ${base.snapshot.size} to ${size} bytes between ` +
       "them; make a full backup",
   );
+}
+
+async function openCow(
+  exec: Exec,
+  { base, target }: Snapshots,
+): Promise<{ older: CowSnapshot; newer: CowSnapshot; chunkBytes: number }> {
+  const older = await openCowSnapshot(exec, base!);
+  const newer = await openCowSnapshot(exec, target);
+  return { older, newer, chunkBytes: Math.max(older.header.chunkBytes, newer.header.chunkBytes) };
+}
+
+async function comparedDevices(exec: Exec, snapshots: Snapshots, chunkBytes: number): Promise<ComparedDevices> {
+  const opened = await openCow(exec, snapshots);
+  if (opened.chunkBytes !== chunkBytes) throw changedError(snapshots);
+  const [older, newer] = [snapshots.base!, snapshots.target];
+  return { paths: [older.lv.devicePath, newer.lv.devicePath], size: Number(newer.snapshot.size), chunkBytes };
 }
 
 function changedError({ base, target }: Snapshots): StorageError {

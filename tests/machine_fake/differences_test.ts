@@ -1,5 +1,8 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
+import { waitForAbort } from "../../lvm/clock.ts";
+import { StorageError } from "../../lvm/error.ts";
 import type { Command } from "../../lvm/exec.ts";
+import { connect } from "../contract/csi_client.ts";
 import { fakeHost } from "../contract/fake_host.ts";
 import { assertFails, blockCapability, Harness } from "../contract/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";
@@ -146,4 +149,32 @@ Deno.test("an output of thin_delta that is cut off is no list", async () => {
     return { code: 0, stdout: "", stderr: "" };
   };
   await assertFails("INTERNAL", chunksOf(harness, base, target), "incomplete");
+});
+
+Deno.test("a client that goes away ends what is read for it, and nothing is held", async () => {
+  for (const [parameters, program] of [[THIN, "thin_delta"], [{}, "dd"]] as const) {
+    await using scene = await openScene(parameters);
+    const { harness, machine, write } = scene;
+    const base = await scene.snapshot();
+    await write(3);
+    const target = await scene.snapshot();
+    const reached = Promise.withResolvers<void>();
+    machine.fault = async (command) => {
+      if (command.program !== program) return undefined;
+      machine.fault = undefined;
+      reached.resolve();
+      await waitForAbort(command.signal!);
+      throw new StorageError("Unavailable", "ended");
+    };
+    const request = { baseSnapshotId: base, targetSnapshotId: target };
+    const connection = connect(`${harness.folder}/csi.sock`);
+    const failing = assertRejects(() => connection.snapshotMetadata.getMetadataDelta(request).next());
+    await reached.promise;
+    connection[Symbol.dispose]();
+    await failing;
+    const chunks = await chunksOf(harness, base, target);
+    assertEquals(chunks.includes(3), true);
+    assertEquals(machine.allLvs().some(({ lv }) => lv.thinPool?.metadataSnapshot), false);
+    await harness.csi.controller.deleteSnapshot({ snapshotId: base });
+  }
 });
