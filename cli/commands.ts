@@ -30,7 +30,7 @@ import {
   THIN_POOL_FLAGS,
 } from "./flags.ts";
 import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
-import { TRANSFER_FLAGS, transferHosts, transferOptions } from "./transfers.ts";
+import { askedHosts, TRANSFER_FLAGS, TRANSFER_PORT_FLAG, transferHosts, transferOptions } from "./transfers.ts";
 import { type AccessScope, SHELL_ENVIRONMENT } from "./permissions.ts";
 
 /** When a process that serves ends well. */
@@ -169,6 +169,7 @@ const controller: Subcommand = {
       check: controllerNames,
       candidates: { list: CONTROLLER_NAMES },
     },
+    "transfer-port": TRANSFER_PORT_FLAG,
     ...CLUSTER_FLAGS,
     "http-address": httpFlag(":9809"),
   },
@@ -316,5 +317,9 @@ async function statusAccess(flags: Flags): Promise<AccessScope> {
 }
 
 async function controllerAccess(flags: Flags): Promise<AccessScope> {
-  return { programs: [], sockets: [socketPath(flags.endpoint!)], directories: [], ...await clusterAccess(flags) };
+  const { hosts = [], ...cluster } = await clusterAccess(flags);
+  return {
+    ...{ programs: [], sockets: [socketPath(flags.endpoint!)], directories: [], ...cluster },
+    hosts: [...hosts, ...askedHosts(flags)],
+  };
 }

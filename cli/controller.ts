@@ -11,12 +11,13 @@ import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
 import { EXIT, type Flags } from "./command_line.ts";
 import { type ControllerHandlers, controllerHandlers } from "../csi/controller.ts";
 import { groupControllerHandlers } from "../csi/group_controller.ts";
-import { Controller, GroupController, Identity } from "../csi/proto/csi_pb.ts";
+import { Controller, GroupController, Identity, SnapshotMetadata } from "../csi/proto/csi_pb.ts";
 import { requireDriverName, socketPath } from "../csi/driver_options.ts";
 import { identityHandlers } from "../csi/identity.ts";
 import { parseGroupList } from "../csi/group_list.ts";
 import { serve } from "../csi/server.ts";
 import { bindService, type Handlers } from "../csi/service.ts";
+import { refusedSnapshotMetadata, snapshotMetadataHandlers } from "../csi/snapshot_metadata.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
 import { type Clock, systemClock, waitForAbort } from "../lvm/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
@@ -27,6 +28,7 @@ import { requeueAwaitedSpace } from "../k8s/service/awaited_space.ts";
 import { CachedObjects } from "../k8s/service/cached_objects.ts";
 import { ClusterGroupSnapshots } from "../k8s/service/cluster_group_snapshots.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
+import type { ClusterListsOptions } from "../k8s/transfers/cluster_lists.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
 import { ClusterTransfers } from "../k8s/service/transfers.ts";
 import { TransferGrants } from "../k8s/service/transfer_grants.ts";
@@ -83,6 +85,11 @@ const NODE_WAIT_MS = 60_000;
 
 /** The time that calls in progress may take after SIGTERM, in milliseconds. Nothing is lost when they take longer. */
 const GRACE_MS = 2_000;
+
+/** What has to be done for lists of changed blocks. */
+const SNAPSHOT_METADATA_OFF =
+  "this controller has no way to the agents; set transfer.enabled in the values of the chart " +
+  "(--transfer-port of the controller, --transfer-address of the agents)";
 
 /** The informers of the process, which are started together. */
 class Informers {
@@ -179,11 +186,18 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   await informers.waitForSync(end);
 
   const ready = () => Promise.resolve(lvmInformers.volumes.hasSynced);
-  const identity = identityHandlers({ driver, version: manifest.version, hasGroupSnapshots: true, ready });
+  const hasSnapshotMetadata = flags["transfer-port"] !== undefined;
+  const identity = identityHandlers({
+    ...{ driver, version: manifest.version, hasGroupSnapshots: true, hasSnapshotMetadata, ready },
+  });
+  const snapshotMetadata = hasSnapshotMetadata
+    ? await createSnapshotMetadata({ client, driver, ...lvmInformers, found: services.snapshots, clock })
+    : refusedSnapshotMetadata(SNAPSHOT_METADATA_OFF);
   const server = await serve(socketPath(flags.endpoint!), [
     bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Controller, handlers, metrics.onCallCompleted),
     bindService(GroupController, services.groupHandlers, metrics.onCallCompleted),
+    bindService(SnapshotMetadata, snapshotMetadata, metrics.onCallCompleted),
   ]);
   // a connection of its own: on the other one, a renewal waits for its turn behind all requests of a burst, because a
   // server allows a connection only so many at a time (100 by default, kube-apiserver --http2-max-streams-per-connection)
@@ -201,6 +215,12 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   await Promise.all(running);
   await events.stop(GRACE_MS);
   return drained ? EXIT.success : EXIT.failure;
+}
+
+/** Creates the SnapshotMetadata service. What it needs is loaded only where it is on. */
+async function createSnapshotMetadata(options: ClusterListsOptions): Promise<Handlers<typeof SnapshotMetadata>> {
+  const { ClusterLists } = await import("../k8s/transfers/cluster_lists.ts");
+  return snapshotMetadataHandlers(new ClusterLists(options));
 }
 
 function leaseNameOf(name: ControllerName, driver: string): string {

@@ -1,6 +1,10 @@
 import { assertEquals, assertMatch } from "@std/assert";
+import { PluginCapability_Service_Type } from "../csi/proto/csi_pb.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { csiStorageCapacities, leases } from "../k8s/api/objects.ts";
+import { snapshotIdOf } from "../lvm/ids.ts";
+import { connect } from "../tests/contract/csi_client.ts";
+import { assertFails } from "../tests/contract/host.ts";
 import { DRIVER, FakeControlPlane } from "../tests/fake/control_plane.ts";
 import {
   collectPrinted,
@@ -45,6 +49,23 @@ Deno.test("denolith controller: is not ready until it has listed all kinds of ob
   const reasons = () => httpGet(printed, "/readyz");
   while ((await reasons()).split("\n").length > 2) await new Promise((resolve) => setTimeout(resolve, 1));
   assertEquals(await reasons(), "lvmsnapshots not listed yet\n");
+});
+
+Deno.test("denolith controller: lists changed blocks if it has a way to the agents, and otherwise says what is missing", async () => {
+  for (const flags of [[], ["--transfer-port", "9810"]]) {
+    await using cluster = await createCluster();
+    await using folder = await SubcommandFolder.create(cluster.api.url);
+    await using printed = collectPrinted();
+    await using _running = await start(folder, printed, flags, () => leaseNames(cluster).length >= 1);
+    using client = connect(`${folder.path}/socket/csi.sock`);
+    const { capabilities } = await client.identity.getPluginCapabilities();
+    const services = capabilities.flatMap(({ type }) => type.case === "service" ? [type.value.type] : []);
+    const hasLists = flags.length > 0;
+    assertEquals(services.includes(PluginCapability_Service_Type.SNAPSHOT_METADATA_SERVICE), hasLists);
+    const list = client.snapshotMetadata.getMetadataAllocated({ snapshotId: snapshotIdOf("s") }).next();
+    if (hasLists) await assertFails("NOT_FOUND", list);
+    else await assertFails("UNIMPLEMENTED", list, "transfer.enabled");
+  }
 });
 
 Deno.test("denolith controller: leaves the controllers of --disable-controllers and their Leases to others", async () => {

@@ -34,6 +34,14 @@ export const TRANSFER_FLAGS = {
   },
 } as const satisfies Record<string, Flag>;
 
+/** The flag of the controller, which asks agents. */
+export const TRANSFER_PORT_FLAG = {
+  value: "PORT",
+  help: "Port of the agents, as of their --transfer-address, at which they are asked for changed blocks of snapshots " +
+    "(default: the CSI service SnapshotMetadata is off)",
+  check: transferPort,
+} as const satisfies Flag;
+
 /** The values of the flags of transfers. */
 export interface TransferFlagValues {
   /** The address to listen on. */
@@ -65,6 +73,16 @@ export function transferOptions(flags: Flags): TransferFlagValues | undefined {
 export function transferHosts(flags: Flags): string[] {
   const options = transferOptions(flags);
   return options === undefined ? [] : [`0.0.0.0/0:${options.address.port}`];
+}
+
+/** Returns the hosts that the controller needs to ask agents. */
+export function askedHosts({ "transfer-port": port }: Flags): string[] {
+  return port === undefined ? [] : [`0.0.0.0/0:${transferPort(port, "--transfer-port")}`];
+}
+
+function transferPort(text: string, field: string): number {
+  if (/^[1-9]\d{0,4}$/.test(text) && Number(text) <= 65_535) return Number(text);
+  throw new UsageError(`${field} ${quote(text)}: must be a port`);
 }
 
 function transferAddress(text: string, field: string): TransferFlagValues["address"] {

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { UsageError } from "./command_line.ts";
-import { transferHosts, transferOptions } from "./transfers.ts";
+import { askedHosts, transferHosts, transferOptions } from "./transfers.ts";
 
 Deno.test("transfers are off without an address, and need one at which others reach this agent", () => {
   assertEquals([transferOptions({}), transferHosts({})], [undefined, []]);
@@ -16,4 +16,11 @@ Deno.test("transfers are off without an address, and need one at which others re
 Deno.test("the process may listen on and connect to one port alone", () => {
   const flags = { "transfer-address": ":9810", "transfer-advertise": "10.0.0.7" };
   assertEquals(transferHosts(flags), ["0.0.0.0/0:9810"]);
+});
+
+Deno.test("the controller may connect to the port of the agents, if it has one", () => {
+  assertEquals([askedHosts({}), askedHosts({ "transfer-port": "9810" })], [[], ["0.0.0.0/0:9810"]]);
+  for (const port of ["0", "65536", ":9810", "http"]) {
+    assertThrows(() => askedHosts({ "transfer-port": port }), UsageError, "must be a port");
+  }
 });

@@ -9,6 +9,7 @@ import type { SnapshotId } from "../lvm/ids.ts";
 import { BlockMetadataType, type SnapshotMetadata } from "./proto/csi_pb.ts";
 import { invalidArgument, requireSnapshotId } from "./request.ts";
 import type { Handlers } from "./service.ts";
+import { unimplemented } from "./status.ts";
 
 /** The most ranges in a response, whatever a request allows: with these, a response has some 100 KB. */
 const MAX_RESULTS = 4096;
@@ -32,6 +33,20 @@ export function snapshotMetadataHandlers(differences: Pick<Differences, "list">)
       const base = requireNamedSnapshot("base_snapshot_id", baseSnapshotId);
       const target = requireNamedSnapshot("target_snapshot_id", targetSnapshotId);
       yield* respond(differences, { base, target, ...range(startingOffset, maxResults), signal });
+    },
+  };
+}
+
+/** Creates handlers that refuse all calls. @param why what has to be done before they are answered */
+export function refusedSnapshotMetadata(why: string): Handlers<typeof SnapshotMetadata> {
+  const refuse = (method: string) => Promise.reject<never[]>(unimplemented(method, why));
+  return {
+    async *getMetadataAllocated() {
+      yield* await refuse("GetMetadataAllocated");
+    },
+
+    async *getMetadataDelta() {
+      yield* await refuse("GetMetadataDelta");
     },
   };
 }

@@ -83,9 +83,9 @@ export class StatusError extends Error implements Status {
   }
 }
 
-/** Creates the error for a call without a handler. */
-export function unimplemented(method: string): StatusError {
-  return new StatusError(status.UNIMPLEMENTED, `${method}: not implemented`);
+/** Creates the error for a call without a handler, or for one that is off. */
+export function unimplemented(method: string, why = "not implemented"): StatusError {
+  return new StatusError(status.UNIMPLEMENTED, `${method}: ${why}`);
 }
 
 /** Creates the error for a list token of another driver. */

@@ -1,8 +1,9 @@
 /**
- * What objects say of transfers: which snapshot may be read for which volume, and where agents are reached.
+ * What objects say of transfers: which snapshot may be read for which volume, who may ask for its changed blocks, and where
+ * agents are reached.
  *
- * The controller allows a transfer by an annotation of the LVMSnapshot. Only the controller and the agent of the node of the
- * snapshot may write it (docs/adr/0012-isolation.md), so the agent that wants to read cannot allow it itself.
+ * The controller allows both by annotations of the LVMSnapshot. Only the controller and the agent of the node of the snapshot
+ * may write it (docs/adr/0012-isolation.md), so the agent that wants to read cannot allow it itself.
  *
  * @module
  */
@@ -12,6 +13,12 @@ import { LVM_GROUP, type LvmNode, type LvmSnapshot } from "./lvm_objects.ts";
 
 /** The prefix of the annotations of an LVMSnapshot; the id of the volume follows. */
 const GRANT_PREFIX = `transfer.${LVM_GROUP}/`;
+
+/** The prefix of the annotations of an LVMSnapshot that allow a controller to ask for changed blocks; a name follows. */
+const LIST_GRANT_PREFIX = `changed-blocks.${LVM_GROUP}/`;
+
+/** The length of a name of such an annotation, in characters of the fingerprint. */
+const LIST_GRANT_NAME_LENGTH = 32;
 
 /** The permission to read a snapshot. */
 export interface TransferGrant {
@@ -52,6 +59,36 @@ export function grantsOf({ metadata: { annotations = {} } }: LvmSnapshot): Trans
     const until = Date.parse(time ?? "");
     return volume === undefined || node === undefined || Number.isNaN(until) ? [] : [{ volume, node, until }];
   });
+}
+
+/** The permission of one connection of a controller to ask which blocks of a snapshot changed. */
+export interface ListGrant {
+  /** The fingerprint of the certificate of the connection. */
+  readonly fingerprint: string;
+  /** The time until which the connection may begin, in milliseconds since 1970. */
+  readonly until: number;
+}
+
+/** Returns the name of the annotation of a connection. */
+export function listGrantAnnotation({ fingerprint }: Pick<ListGrant, "fingerprint">): string {
+  return LIST_GRANT_PREFIX + fingerprint.slice(0, LIST_GRANT_NAME_LENGTH);
+}
+
+/** Returns the value of the annotation of a connection. */
+export function formatListGrant({ fingerprint, until }: ListGrant): string {
+  return `${fingerprint} ${new Date(until).toISOString()}`;
+}
+
+/** Returns the connections that are allowed to ask for the changed blocks of a snapshot, by annotation. */
+export function listGrantsOf({ metadata: { annotations = {} } }: LvmSnapshot): Map<string, ListGrant> {
+  const grants = new Map<string, ListGrant>();
+  for (const [name, value] of Object.entries(annotations)) {
+    const [, fingerprint, time] = /^([0-9a-f]{64}) (\S+)$/.exec(value ?? "") ?? [];
+    const until = Date.parse(time ?? "");
+    if (fingerprint === undefined || name !== listGrantAnnotation({ fingerprint })) continue;
+    if (!Number.isNaN(until)) grants.set(name, { fingerprint, until });
+  }
+  return grants;
 }
 
 /** Returns the volume that is filled from a temporary snapshot; `undefined` for any other snapshot. */

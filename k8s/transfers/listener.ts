@@ -34,6 +34,12 @@ export interface Peer {
   readonly validUntil: number;
 }
 
+/** A connection of another agent, or of the controller. */
+export interface AcceptedConnection extends Connection {
+  /** Resolves when the other end has closed it. Nothing may be read meanwhile. */
+  closed(): Promise<void>;
+}
+
 /** Options of {@linkcode listen}. */
 export interface ListenerOptions {
   /** The address. */
@@ -41,7 +47,7 @@ export interface ListenerOptions {
   /** The certificate and the key. */
   readonly credentials: Credentials;
   /** Called with each connection that is encrypted. */
-  readonly onConnection: (connection: Connection, peer: Peer) => void;
+  readonly onConnection: (connection: AcceptedConnection, peer: Peer) => void;
   /** The maximum number of connections, encrypted or not; others are closed. */
   readonly maxConnections?: number;
   /** The time that a connection may take to be encrypted, and to continue to read or write, in milliseconds. */
@@ -121,7 +127,7 @@ function keyOf({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "re
 }
 
 /** Makes a connection of a socket. It reads no further than somebody wants to read. */
-function socketConnection(socket: TLSSocket, idleMs: number, clock: Clock): Connection {
+function socketConnection(socket: TLSSocket, idleMs: number, clock: Clock): AcceptedConnection {
   let received: Uint8Array = new Uint8Array(0);
   let changed = Promise.withResolvers<void>();
   let isOver = false;
@@ -171,6 +177,10 @@ function socketConnection(socket: TLSSocket, idleMs: number, clock: Clock): Conn
       }));
     },
     close: () => void socket.end(),
+    closed: async () => {
+      socket.resume(); // a socket that reads nothing does not notice its end
+      while (!isOver) await changed.promise;
+    },
   };
 }
 

@@ -7,22 +7,25 @@
 import { getLogger } from "@logtape/logtape";
 import { type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import type { RemoteRange, RemoteSources } from "../../lvm/copies/fetch.ts";
+import { isListRequest } from "../../lvm/differences/list_protocol.ts";
+import { serveList } from "../../lvm/differences/remote_list.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Machine } from "../../lvm/machine.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { Bandwidth } from "../../lvm/transfers/bandwidth.ts";
-import type { Connection } from "../../lvm/transfers/connection.ts";
+import { readJson } from "../../lvm/transfers/connection.ts";
 import type { DestinationDevice, ReceivedRange } from "../../lvm/transfers/receiver.ts";
 import { receiveRange } from "../../lvm/transfers/receiver.ts";
-import { serveTransfer } from "../../lvm/transfers/sender.ts";
-import { lvmNodes, type LvmSnapshot } from "../api/lvm_objects.ts";
+import { type SenderOptions, serveTransfer } from "../../lvm/transfers/sender.ts";
+import type { LvmSnapshot } from "../api/lvm_objects.ts";
 import type { TransferEndpoint } from "../api/transfers.ts";
-import { type ApiClient, orAbsent } from "../client/client.ts";
+import type { ApiClient } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
-import { dial, type RemoteAgent } from "./dial.ts";
-import { fingerprintOfPem } from "./fingerprint.ts";
-import { listen, type Listener, type Peer, type TransferAddress } from "./listener.ts";
+import { dial } from "./dial.ts";
+import { requireListAllowed } from "./list_access.ts";
+import { type AcceptedConnection, listen, type Listener, type Peer, type TransferAddress } from "./listener.ts";
+import { findRemoteAgent } from "./remote_agent.ts";
 import { openSnapshot } from "./snapshot_access.ts";
 
 /** Options of {@linkcode TransferAgent}. */
@@ -42,7 +45,7 @@ export interface TransferAgentOptions {
   /** The bound of what is sent and received, in bytes per second; by default none. */
   readonly bytesPerSecond?: bigint;
   /** The LVMSnapshots of this node. */
-  readonly snapshots: Pick<Informer<LvmSnapshot>, "get">;
+  readonly snapshots: Pick<Informer<LvmSnapshot>, "get" | "waitFor">;
   /** Called when the endpoint changed, which the LVMNode must show. */
   readonly onChange: () => void;
   /** Called after bytes passed. */
@@ -57,6 +60,12 @@ const RENEW_MS = VALIDITY_MS / 2;
 /** The time until listening is tried again, in milliseconds. */
 const RETRY_MS = 10_000;
 
+/** The maximum number of lists of changed blocks at a time: transfers need connections, too. */
+const MAX_LISTS = 4;
+
+/** What connections need of the machine. */
+type MachineParts = Pick<Machine, "lvm" | "snapshotFinder" | "differences">;
+
 const log = getLogger(["denolith", "transfer"]);
 
 /** Sends and fetches snapshots. */
@@ -66,6 +75,8 @@ export class TransferAgent implements RemoteSources {
   readonly #bandwidth: Bandwidth;
   #credentials: Credentials | undefined;
   #endpoint: TransferEndpoint | undefined;
+  /** The number of lists of changed blocks that are made. */
+  #lists = 0;
   /** Aborted when it does not run any more. */
   readonly #ended = new AbortController();
 
@@ -82,7 +93,7 @@ export class TransferAgent implements RemoteSources {
   }
 
   /** Listens until the signal is aborted, each day with another key; never fails. */
-  async run(machine: Pick<Machine, "lvm" | "snapshotFinder">, end: AbortSignal): Promise<void> {
+  async run(machine: MachineParts, end: AbortSignal): Promise<void> {
     while (!end.aborted) {
       let listener: Listener | undefined;
       try {
@@ -99,7 +110,7 @@ export class TransferAgent implements RemoteSources {
     this.#ended.abort();
   }
 
-  async #listen(machine: Pick<Machine, "lvm" | "snapshotFinder">): Promise<Listener> {
+  async #listen(machine: MachineParts): Promise<Listener> {
     const { nodeName, address, advertised, onChange } = this.#options;
     const credentials = await makeCredentials(nodeName, this.#clock.date());
     const listener = await listen({
@@ -116,21 +127,58 @@ export class TransferAgent implements RemoteSources {
     return listener;
   }
 
-  async #serve(
-    connection: Connection,
+  async #serve(connection: AcceptedConnection, peer: Peer, machine: MachineParts): Promise<void> {
+    let isList = false;
+    try {
+      const request = await readJson(connection);
+      isList = isListRequest(request);
+      if (isList) await this.#serveList(connection, request, peer, machine);
+      else await this.#serveTransfer(connection, request, peer, machine);
+    } catch (error) {
+      connection.close();
+      const message = isList ? "the controller could not list changed blocks" : "another agent could not read";
+      log.warn(message, { address: peer.address, error });
+    }
+  }
+
+  async #serveTransfer(
+    connection: AcceptedConnection,
+    request: Uint8Array,
     peer: Peer,
-    { lvm, snapshotFinder }: Pick<Machine, "lvm" | "snapshotFinder">,
+    { lvm, snapshotFinder }: MachineParts,
   ): Promise<void> {
     const { exec, onBytes = () => {} } = this.#options;
     const access = { ...this.#options, lvm, snapshotFinder, clock: this.#clock };
+    const options: SenderOptions = {
+      ...{ exec, bandwidth: this.#bandwidth },
+      open: (request) => openSnapshot(request, peer, access),
+      onSent: (bytes) => onBytes("sent", bytes),
+    };
+    await serveTransfer(connection, options, request);
+  }
+
+  async #serveList(
+    connection: AcceptedConnection,
+    request: Uint8Array,
+    peer: Peer,
+    { differences }: MachineParts,
+  ): Promise<void> {
+    let isCounted = false;
     try {
-      await serveTransfer(connection, {
-        ...{ exec, bandwidth: this.#bandwidth },
-        open: (request) => openSnapshot(request, peer, access),
-        onSent: (bytes) => onBytes("sent", bytes),
+      await serveList(connection, request, {
+        ...{ differences, clock: this.#clock },
+        allow: async (request) => {
+          await requireListAllowed(request, peer, { ...this.#options, clock: this.#clock });
+          if (this.#lists === MAX_LISTS) {
+            const most = `${MAX_LISTS} lists of changed blocks are being made on node ${this.#options.nodeName}`;
+            throw new StorageError("Unavailable", `listing changed blocks of snapshot ${request.target}: ${most}`);
+          }
+          this.#lists++;
+          isCounted = true;
+        },
       });
-    } catch (error) {
-      log.warn("another agent could not read", { address: peer.address, error });
+    } finally {
+      if (isCounted) this.#lists--;
     }
   }
 
@@ -142,7 +190,7 @@ export class TransferAgent implements RemoteSources {
       throw new StorageError("Unavailable", "reading from another agent: this agent has no certificate yet");
     }
     const { node, ...rest } = range;
-    const remote = await this.#remoteAgent(node);
+    const remote = await findRemoteAgent(this.#options, node);
     const connection = await dial(remote, { credentials, clock: this.#clock });
     const close = () => connection.close();
     const signals = [signal, this.#ended.signal];
@@ -155,23 +203,5 @@ export class TransferAgent implements RemoteSources {
     } finally {
       for (const one of signals) one.removeEventListener("abort", close);
     }
-  }
-
-  /** Returns how the agent of a node is reached. @throws {StorageError} `Unavailable` */
-  async #remoteAgent(node: string): Promise<RemoteAgent> {
-    const unavailable = (why: string, cause?: unknown) =>
-      new StorageError("Unavailable", `connection to the agent of node ${node}: ${why}`, { cause });
-    const object = await orAbsent(this.#options.client.get(lvmNodes, { name: node })).catch((error) => {
-      throw unavailable((error as Error).message, error);
-    });
-    const { address, certificate } = object?.status?.transfer ?? {};
-    if (object === undefined || object.spec.driverName !== this.#options.driver || address === undefined) {
-      throw unavailable(`LVMNode ${node} says nothing of transfers`);
-    }
-    const [, host, port] = /^((?:\d{1,3}\.){3}\d{1,3}):(\d{1,5})$/.exec(address) ?? [];
-    if (host === undefined || await fingerprintOfPem(certificate ?? "") === undefined) {
-      throw unavailable(`LVMNode ${node} has no address or no certificate that can be read`);
-    }
-    return { node, host, port: Number(port), certificate: certificate! };
   }
 }

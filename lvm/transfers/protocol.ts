@@ -119,17 +119,32 @@ export function encodeRefusal(error: StorageError): Bytes {
  * @throws {StorageError} the reason of a refusal; `Unavailable` for what is neither
  */
 export function decodeHead(bytes: Uint8Array): TransferHead {
-  const { version, size, error } = decodeJson(bytes);
-  requireVersion(version);
-  if (error !== undefined) throw parseFailure(error);
-  const head = { size: parseBytes(size, UNIT) };
+  const head = { size: parseBytes(decodeHeadJson(bytes)["size"], UNIT) };
   if (head.size === 0n) throw protocolError("a snapshot without a size");
   return head;
 }
 
+/**
+ * Decodes the JSON of any head or a refusal.
+ *
+ * @returns its fields
+ * @throws {StorageError} the reason of a refusal; `Unavailable` for what is neither
+ */
+export function decodeHeadJson(bytes: Uint8Array): Record<string, unknown> {
+  const fields = decodeJson(bytes);
+  requireVersion(fields["version"]);
+  if (fields["error"] !== undefined) throw parseFailure(fields["error"]);
+  return fields;
+}
+
+/** Encodes the JSON of a failure of the sender. */
+export function encodeFailureJson(error: StorageError): Bytes {
+  return new TextEncoder().encode(JSON.stringify(failureOf(error)));
+}
+
 /** Encodes a failure of the sender, with its header. */
 export function encodeFailure(error: StorageError): Bytes {
-  const json = new TextEncoder().encode(JSON.stringify(failureOf(error)));
+  const json = encodeFailureJson(error);
   const header = encodeHeader({ kind: "failure", length: json.length });
   return concatenate(header, json);
 }
@@ -193,14 +208,16 @@ export function concatenate(...parts: readonly Uint8Array[]): Bytes {
   return all;
 }
 
-function encodeJson(value: unknown): Bytes {
+/** Encodes JSON, after its length. */
+export function encodeJson(value: unknown): Bytes {
   const json = new TextEncoder().encode(JSON.stringify(value));
   const length = new Uint8Array(4);
   new DataView(length.buffer).setUint32(0, json.length);
   return concatenate(length, json);
 }
 
-function decodeJson(bytes: Uint8Array): Record<string, unknown> {
+/** Decodes JSON without its length. @throws {StorageError} `Unavailable` for what is no object */
+export function decodeJson(bytes: Uint8Array): Record<string, unknown> {
   let value: unknown;
   try {
     value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -211,7 +228,8 @@ function decodeJson(bytes: Uint8Array): Record<string, unknown> {
   throw protocolError("a message that is no object");
 }
 
-function requireVersion(version: unknown): void {
+/** Requires this version of the protocol. @throws {StorageError} `Unavailable` */
+export function requireVersion(version: unknown): void {
   if (version === VERSION) return;
   const other = quote(JSON.stringify(version) ?? "nothing");
   throw protocolError(`version ${other} of the protocol, and this agent has version ${VERSION}`);

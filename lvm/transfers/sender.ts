@@ -44,12 +44,17 @@ export interface SenderOptions {
 /**
  * Answers one request, and closes the connection.
  *
+ * @param received the JSON of the request, if it was read already
  * @throws {StorageError} what was sent to the other end, or that it is gone
  */
-export async function serveTransfer(connection: Connection, options: SenderOptions): Promise<void> {
+export async function serveTransfer(
+  connection: Connection,
+  options: SenderOptions,
+  received?: Uint8Array,
+): Promise<void> {
   let encode = encodeRefusal;
   try {
-    const request = decodeRequest(await readJson(connection));
+    const request = decodeRequest(received ?? await readJson(connection));
     const device = await options.open(request);
     await connection.write(encodeHead(device));
     encode = encodeFailure;

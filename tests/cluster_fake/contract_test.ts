@@ -1,5 +1,6 @@
 import { thinCopyLifecycleContract } from "../contract/copies_thin.ts";
-import { clusterHost } from "../contract/cluster_host.ts";
+import { clusterHost, connectedClusterHost } from "../contract/cluster_host.ts";
+import { differencesContract } from "../contract/differences.ts";
 import { groupSnapshotsContract } from "../contract/group_snapshots.ts";
 import { limitsContract } from "../contract/limits.ts";
 import { snapshotsContract } from "../contract/snapshots.ts";
@@ -10,3 +11,4 @@ groupSnapshotsContract(clusterHost);
 limitsContract(clusterHost);
 thinLifecycleContract(clusterHost);
 thinCopyLifecycleContract(clusterHost);
+differencesContract(connectedClusterHost);

@@ -7,11 +7,12 @@
 
 import { controllerHandlers } from "../../csi/controller.ts";
 import { groupControllerHandlers } from "../../csi/group_controller.ts";
-import { Controller, GroupController, Identity, Node } from "../../csi/proto/csi_pb.ts";
+import { Controller, GroupController, Identity, Node, SnapshotMetadata } from "../../csi/proto/csi_pb.ts";
 import { identityHandlers } from "../../csi/identity.ts";
 import { nodeHandlers } from "../../csi/node.ts";
 import { serve } from "../../csi/server.ts";
 import { bindService } from "../../csi/service.ts";
+import { snapshotMetadataHandlers } from "../../csi/snapshot_metadata.ts";
 import { Locks } from "../../lvm/locks.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { fakeHost } from "./fake_host.ts";
@@ -19,10 +20,14 @@ import type { Host, Serve } from "./host.ts";
 
 const NODE = "node-1";
 
-const serveCluster: Serve = async (exec, _groups, folder) => {
+/** Serves a cluster. @param transfers whether the controller asks the agent for changed blocks */
+const serveCluster = (transfers: boolean): Serve => async (exec, _groups, folder) => {
   const mountRoots = [folder];
-  const cluster = await FakeCluster.start({ [NODE]: exec }, { mountRoots, cgroupRoot: `${folder}/cgroup` });
-  const { volumes, snapshots, groupSnapshots } = cluster;
+  const cluster = await FakeCluster.start({ [NODE]: exec }, { mountRoots, cgroupRoot: `${folder}/cgroup`, transfers });
+  if (transfers) {
+    await cluster.nodes.waitFor(NODE, (node) => node?.status?.transfer !== undefined, { timeoutMs: 5_000 });
+  }
+  const { volumes, snapshots, groupSnapshots, lists } = cluster;
   const controllerLocks = new Locks();
   const { machine: { staging, health, locks, background } } = cluster.agent(NODE);
   const server = await serve(`${folder}/csi.sock`, [
@@ -32,6 +37,7 @@ const serveCluster: Serve = async (exec, _groups, folder) => {
     ),
     bindService(Controller, controllerHandlers({ volumes, snapshots, locks: controllerLocks })),
     bindService(GroupController, groupControllerHandlers(groupSnapshots, controllerLocks)),
+    bindService(SnapshotMetadata, snapshotMetadataHandlers(lists)),
     bindService(Node, nodeHandlers({ staging, health, nodeId: NODE, mountRoots, locks })),
   ]);
   return {
@@ -46,4 +52,13 @@ const serveCluster: Serve = async (exec, _groups, folder) => {
 };
 
 /** The fake machine, as the node of a cluster. */
-export const clusterHost: Host = { ...fakeHost, name: "cluster", serve: serveCluster };
+export const clusterHost: Host = { ...fakeHost, name: "cluster", serve: serveCluster(false) };
+
+/** The same, with a way from the controller to the agent. */
+export const connectedClusterHost: Host = {
+  ...fakeHost,
+  name: "cluster, connected",
+  serve: serveCluster(true),
+  // they start another driver, or make a pool that the controller does not hear of
+  skips: (name) => name.includes("metadata snapshot"),
+};

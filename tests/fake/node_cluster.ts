@@ -39,6 +39,7 @@ import { OrphanReconciler } from "../../k8s/agent/orphan_reconciler.ts";
 import { PhysicalVolumeConditions } from "../../k8s/agent/physical_volume_conditions.ts";
 import { PoolConditions } from "../../k8s/agent/pool_conditions.ts";
 import { SnapshotReconciler } from "../../k8s/agent/snapshot_reconciler.ts";
+import { ClusterLists } from "../../k8s/transfers/cluster_lists.ts";
 import { TransferAgent } from "../../k8s/transfers/transfer_agent.ts";
 import { VolumeReconciler } from "../../k8s/agent/volume_reconciler.ts";
 import type { Exec } from "../../lvm/exec.ts";
@@ -242,6 +243,7 @@ export class FakeController implements AsyncDisposable {
   readonly volumes: ClusterVolumes;
   readonly snapshots: ClusterSnapshots;
   readonly groupSnapshots: ClusterGroupSnapshots;
+  readonly lists: ClusterLists;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>[];
 
@@ -263,6 +265,7 @@ export class FakeController implements AsyncDisposable {
     this.volumes = new ClusterVolumes({ ...volumeOptions, transfers });
     this.snapshots = new ClusterSnapshots({ ...sharedOptions, volumes: this.volumes });
     this.groupSnapshots = new ClusterGroupSnapshots({ ...sharedOptions, volumes: this.volumes });
+    this.lists = new ClusterLists({ ...sharedOptions, found: this.snapshots });
     const { signal } = this.#stop;
     this.#running = [this.objects, this.snapshotObjects, this.nodes, this.agentLeases].map((informer) =>
       informer.start(signal)
@@ -347,6 +350,10 @@ export class FakeCluster implements AsyncDisposable {
 
   get groupSnapshots(): ClusterGroupSnapshots {
     return this.#controller.groupSnapshots;
+  }
+
+  get lists(): ClusterLists {
+    return this.#controller.lists;
   }
 
   /** Starts another controller, which has observed all objects, after the one before was killed or stopped answering. */

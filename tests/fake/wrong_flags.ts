@@ -42,6 +42,7 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   "transfer-address": [["banana", "must be IPV4:PORT"], [":0", "must be IPV4:PORT"], ["1.2.3.256:1", "must be IPV4:"]],
   "transfer-advertise": [["node-1", "must be an IPv4 address"]],
   "transfer-bandwidth": [["1Ki", "must be a quantity of at least 1 MiB"], ["fast", "must be a quantity"]],
+  "transfer-port": [["banana", "must be a port"], ["65536", "must be a port"]],
   "read-iops-per-gib": [["data", "must be GROUP=RATE"], [",", "must be GROUP=RATE"]],
   "write-iops-per-gib": [["data=fast", "must be a number"]],
   "read-bps-per-gib": [["data=-1", "must be a quantity"]],

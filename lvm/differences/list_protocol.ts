@@ -1,0 +1,173 @@
+/**
+ * The protocol of lists of changed blocks: how another process, the controller of a cluster, asks the machine of a snapshot
+ * for one, in a connection of its own.
+ *
+ * It begins as a transfer does ({@linkcode decodeRequest} of transfers): one request, as JSON with its length, and a head or
+ * the reason of a refusal. Then come frames: the size of the snapshot, groups of ranges, and the end or a failure. A group
+ * without ranges says that the list is still being made. Numbers are big-endian. Each frame has a limit, so that the reader
+ * needs no more memory than for one, whatever it receives.
+ *
+ * @module
+ */
+
+import { ignoreStorageError, type StorageError } from "../error.ts";
+import { parseSnapshotId } from "../ids.ts";
+import {
+  type Bytes,
+  concatenate,
+  decodeJson,
+  encodeFailureJson,
+  encodeJson,
+  MAX_JSON_BYTES,
+  protocolError,
+  requireVersion,
+  VERSION,
+} from "../transfers/protocol.ts";
+import type { Extent, ListRequest } from "./differences.ts";
+
+/** The most ranges in a frame. */
+export const MAX_EXTENTS = 4096;
+
+/** The length of the header of a frame, in bytes: its type, and the length of what follows. */
+export const FRAME_HEADER_BYTES = 5;
+
+/** The length of a range in a frame, in bytes. */
+const EXTENT_BYTES = 16;
+
+/** The length of the size of a snapshot in a frame, in bytes. */
+const SIZE_BYTES = 8;
+
+/** A number of a request: a count or an offset. */
+const NUMBER = /^(?:0|[1-9]\d{0,18})$/;
+
+/** The maximum number of a byte offset: the size of the largest LV. */
+const MAX_BYTES = 1n << 63n;
+
+/** A request of another process. */
+export interface RemoteListRequest extends Omit<ListRequest, "signal"> {
+  /** The driver's name. */
+  readonly driver: string;
+}
+
+/** The header of a frame. */
+export interface FrameHeader {
+  /** What follows. */
+  readonly kind: keyof typeof FRAME_TYPES;
+  /** Its length in bytes. */
+  readonly length: number;
+}
+
+const FRAME_TYPES = { size: 1, extents: 2, end: 3, failure: 4 } as const;
+
+/** Reports whether the JSON of a request asks for a list, and not for data. */
+export function isListRequest(bytes: Uint8Array): boolean {
+  return ignoreStorageError(() => decodeJson(bytes)["kind"]) === "list";
+}
+
+/** Encodes a request. */
+export function encodeListRequest({ driver, target, base, from, groupSize }: RemoteListRequest): Bytes {
+  return encodeJson({ version: VERSION, kind: "list", driver, target, base, from: `${from}`, groupSize });
+}
+
+/**
+ * Decodes the JSON of a request.
+ *
+ * @throws {StorageError} `Unavailable`
+ */
+export function decodeListRequest(bytes: Uint8Array): RemoteListRequest {
+  const { version, driver, target, base, from, groupSize } = decodeJson(bytes);
+  requireVersion(version);
+  const ids = [target, base].map((id) => typeof id === "string" ? parseSnapshotId(id) : undefined);
+  if (ids[0] === undefined || (base !== undefined && ids[1] === undefined)) {
+    throw protocolError("a list of no snapshot");
+  }
+  if (typeof driver !== "string") throw protocolError("a request of nobody");
+  if (typeof from !== "string" || !NUMBER.test(from) || BigInt(from) >= MAX_BYTES) {
+    throw protocolError("a list from nowhere");
+  }
+  if (typeof groupSize !== "number" || !Number.isInteger(groupSize) || groupSize < 1 || groupSize > MAX_EXTENTS) {
+    throw protocolError("a list of groups of no size");
+  }
+  return { driver, target: ids[0], ...(ids[1] && { base: ids[1] }), from: BigInt(from), groupSize };
+}
+
+/** Encodes the head of an answer that is no refusal. */
+export function encodeListHead(): Bytes {
+  return encodeJson({ version: VERSION });
+}
+
+/** Encodes the frame with the size of the snapshot, in bytes. */
+export function encodeSize(size: bigint): Bytes {
+  const bytes = new Uint8Array(SIZE_BYTES);
+  new DataView(bytes.buffer).setBigUint64(0, size);
+  return frame("size", bytes);
+}
+
+/** Decodes the size of the snapshot. @throws {StorageError} `Unavailable` */
+export function decodeSize(bytes: Uint8Array): bigint {
+  const size = new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0);
+  if (size > 0n && size < MAX_BYTES) return size;
+  throw protocolError(`a snapshot of ${size} bytes`);
+}
+
+/** Encodes a frame of ranges, none of which says that the list is being made. */
+export function encodeExtents(extents: readonly Extent[]): Bytes {
+  const bytes = new Uint8Array(EXTENT_BYTES * extents.length);
+  const view = new DataView(bytes.buffer);
+  for (const [index, { offset, length }] of extents.entries()) {
+    view.setBigUint64(EXTENT_BYTES * index, offset);
+    view.setBigUint64(EXTENT_BYTES * index + 8, length);
+  }
+  return frame("extents", bytes);
+}
+
+/**
+ * Decodes ranges.
+ *
+ * @param after the end of the range before, in bytes
+ * @param size the size of the snapshot, in bytes
+ * @throws {StorageError} `Unavailable` when they are not in order, or not in the snapshot
+ */
+export function decodeExtents(bytes: Uint8Array, { after, size }: { after: bigint; size: bigint }): Extent[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  let end = after;
+  return Array.from({ length: bytes.length / EXTENT_BYTES }, (_, index) => {
+    const [offset, length] = [0, 8].map((at) => view.getBigUint64(EXTENT_BYTES * index + at)) as [bigint, bigint];
+    if (offset < end || length === 0n || offset + length > size) throw protocolError("a range that cannot be");
+    end = offset + length;
+    return { offset, length };
+  });
+}
+
+/** Encodes the end of a list. */
+export function encodeListEnd(): Bytes {
+  return frame("end", new Uint8Array(0));
+}
+
+/** Encodes a failure after the head. */
+export function encodeListFailure(error: StorageError): Bytes {
+  return frame("failure", encodeFailureJson(error));
+}
+
+function frame(kind: FrameHeader["kind"], bytes: Uint8Array): Bytes {
+  const header = new Uint8Array(FRAME_HEADER_BYTES);
+  header[0] = FRAME_TYPES[kind];
+  new DataView(header.buffer).setUint32(1, bytes.length);
+  return concatenate(header, bytes);
+}
+
+/** Decodes the header of a frame. @throws {StorageError} `Unavailable` for one with a length that it must not have */
+export function decodeFrameHeader(bytes: Uint8Array): FrameHeader {
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  const [type, length] = [view.getUint8(0), view.getUint32(1)];
+  const isAllowed: Record<FrameHeader["kind"], boolean> = {
+    size: length === SIZE_BYTES,
+    extents: length % EXTENT_BYTES === 0 && length <= EXTENT_BYTES * MAX_EXTENTS,
+    end: length === 0,
+    failure: length > 0 && length <= MAX_JSON_BYTES,
+  };
+  for (const [kind, number] of Object.entries(FRAME_TYPES) as [FrameHeader["kind"], number][]) {
+    if (type === number && isAllowed[kind]) return { kind, length };
+  }
+  throw protocolError(`a frame of type ${type} and length ${length}`);
+}
