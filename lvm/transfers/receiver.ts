@@ -7,7 +7,7 @@
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import type { Bandwidth } from "./bandwidth.ts";
-import { isZeros } from "./blocks.ts";
+import { isZeros, RUN_BYTES } from "./blocks.ts";
 import { type Connection, readAll, readJson } from "./connection.ts";
 import { readRange, writeRange } from "./device_streams.ts";
 import { digestOf, isSameDigest, RangeDigest } from "./digest.ts";
@@ -121,6 +121,7 @@ async function* receiveBlocks(
   const [headerBuffer, data] = [new Uint8Array(HEADER_BYTES), new Uint8Array(MAX_DATA_BYTES)];
   const readDigest = () => readAll(connection, new Uint8Array(DIGEST_BYTES));
   let left = lengthOf(request, head);
+  let partsLeft = Math.ceil(left / RUN_BYTES); // each is remembered until it was read back
   for (;;) {
     const header = decodeHeader(await readAll(connection, headerBuffer));
     if (header.kind === "failure") throw await readFailure(connection, header);
@@ -131,6 +132,7 @@ async function* receiveBlocks(
     }
     left -= header.length;
     if (left < 0) throw protocolError("more than was requested");
+    if (--partsLeft < 0) throw protocolError("the range in too many parts");
     if (header.kind === "zeros") {
       digest.addZeros(header.length);
       runs.push({ length: header.length });
