@@ -77,7 +77,10 @@ export async function listen(
 ): Promise<Listener> {
   const { createServer } = await import("node:tls"); // needed only where transfers are on
   const connections = new Set<Socket>();
-  /** Those that are encrypted, by the port of the other end. Only they are destroyed then, not the sockets below them. */
+  /**
+   * Those that are encrypted, by the port of the other end. Only they are destroyed then, not the sockets below them: Deno
+   * 2.9.3 ends the process (panics) when something is written to one whose socket was destroyed.
+   */
   const encrypted = new Map<string, TLSSocket>();
   const destroy = (socket: Socket) => void (encrypted.get(keyOf(socket)) ?? socket).destroy();
   const options: TlsOptions = {
