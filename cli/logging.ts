@@ -51,6 +51,13 @@ export function logNoMountTable(error: unknown): void {
   commandLog.debug("findmnt lists the mounts", { error });
 }
 
+/** Logs that a node takes no part in transfers, although it should. */
+export function logNoTransferAddress(advertised: string | undefined): void {
+  getLogger(["denolith", "transfer"]).warn("this node takes no part in transfers: it has no IPv4 address", {
+    advertised,
+  });
+}
+
 const formatText: TextFormatter = ({ timestamp, level, category, rawMessage, properties }) => {
   const facts = Object.entries(properties).map(([key, value]) =>
     `${key}=${JSON.stringify(value instanceof Error ? value.message : value, bigintAsNumber) ?? value}`

@@ -52,7 +52,7 @@ import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import { type CreateExec, openExec } from "../lvm/shell/open.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { logCommand, logNoMountTable, logShellLost, startLogging } from "./logging.ts";
+import { logCommand, logNoMountTable, logNoTransferAddress, logShellLost, startLogging } from "./logging.ts";
 import type { Metrics } from "./metrics/metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
@@ -93,6 +93,9 @@ interface Seams {
 export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {}): Promise<number> {
   const { clock = systemClock, createExec = openExec } = seams;
   const options = { ...await parseNodeFlags(flags, createExec), clock };
+  if (flags["transfer-address"] !== undefined && options.transfer === undefined) {
+    logNoTransferAddress(flags["transfer-advertise"]);
+  }
   const { nodeName, driver, thin, socket, exec } = options;
   const state = new NodeState(clock);
   if (!options.registers) state.registrationError = undefined;

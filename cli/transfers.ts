@@ -21,10 +21,12 @@ export const TRANSFER_FLAGS = {
     check: transferAddress,
   },
   "transfer-advertise": {
-    value: "IP",
-    help: "IPv4 address at which agents of other nodes reach this one (required for transfers)",
+    value: "IPS",
+    help:
+      "Addresses of this agent, separated by commas; agents of other nodes reach it at the first IPv4 address. Without " +
+      "one, the node takes no part (required for transfers)",
     needs: "transfer-address",
-    check: ipv4Address,
+    check: advertisedAddress,
   },
   "transfer-bandwidth": {
     value: "RATE",
@@ -55,18 +57,19 @@ export interface TransferFlagValues {
 /**
  * Parses the flags of transfers.
  *
- * @returns the values, or `undefined` where transfers are off
+ * @returns the values, or `undefined` where transfers are off, or the node has no IPv4 address
  * @throws {UsageError} when one of them cannot be parsed, or is missing
  */
 export function transferOptions(flags: Flags): TransferFlagValues | undefined {
   const [address, advertised, rate] = ["address", "advertise", "bandwidth"].map((name) => flags[`transfer-${name}`]);
   if (address === undefined) return undefined;
   if (advertised === undefined) throw new UsageError("--transfer-address: it needs --transfer-advertise");
-  return {
+  const ipv4 = advertisedAddress(advertised, "--transfer-advertise");
+  const values = {
     address: transferAddress(address, "--transfer-address"),
-    advertised: ipv4Address(advertised, "--transfer-advertise"),
     ...(rate === undefined ? {} : { bytesPerSecond: bandwidth(rate, "--transfer-bandwidth") }),
   };
+  return ipv4 === undefined ? undefined : { ...values, advertised: ipv4 };
 }
 
 /** Returns the hosts that transfers need: this agent's address, and the same port of any other. */
@@ -93,9 +96,13 @@ function transferAddress(text: string, field: string): TransferFlagValues["addre
   throw new UsageError(`${field} ${quote(text)}: must be IPV4:PORT or :PORT`);
 }
 
-function ipv4Address(text: string, field: string): string {
-  if (isIpv4(text)) return text;
-  throw new UsageError(`${field} ${quote(text)}: must be an IPv4 address`);
+/** Returns the first IPv4 address of a list; `undefined` when it has IPv6 addresses alone. */
+function advertisedAddress(text: string, field: string): string | undefined {
+  const addresses = text.split(",");
+  if (addresses.every((address) => isIpv4(address) || /^[\da-f.]*:[\da-f:.]+$/i.test(address))) {
+    return addresses.find(isIpv4);
+  }
+  throw new UsageError(`${field} ${quote(text)}: must be IP addresses, separated by commas`);
 }
 
 function isIpv4(text: string): boolean {

@@ -13,6 +13,16 @@ Deno.test("transfers are off without an address, and need one at which others re
   });
 });
 
+Deno.test("the first IPv4 address of a node counts, and a node without one takes no part", () => {
+  const advertisedOf = (text: string) =>
+    transferOptions({ "transfer-address": ":9810", "transfer-advertise": text })?.advertised;
+  assertEquals(["fd00::7,10.0.0.7,10.0.0.8", "10.0.0.7,fd00::7", "fd00::7"].map(advertisedOf), [
+    ...["10.0.0.7", "10.0.0.7"],
+    undefined,
+  ]);
+  assertEquals(transferHosts({ "transfer-address": ":9810", "transfer-advertise": "fd00::7" }), []);
+});
+
 Deno.test("the process may listen on and connect to one port alone", () => {
   const flags = { "transfer-address": ":9810", "transfer-advertise": "10.0.0.7" };
   assertEquals(transferHosts(flags), ["0.0.0.0/0:9810"]);
