@@ -5,6 +5,7 @@ import { Node, type NodeOptions } from "./node.ts";
 import { ensureTestImage } from "./pod_image.ts";
 import { timedLog } from "./progress.ts";
 import { RunFolder } from "./run_folder.ts";
+import { startSharedNetwork } from "./shared_network.ts";
 
 /** Settings of {@linkcode Cluster.start}. */
 export interface ClusterOptions {
@@ -47,9 +48,12 @@ export class Cluster {
     step("control plane");
     const plane = await ControlPlane.start({ ...options.controlPlane, folder, programs, log: step });
     const nodes: Node[] = [];
+    const { length } = options.nodes;
+    if (length > 1) await startSharedNetwork(folder);
     for (const node of options.nodes) {
       step(`node ${node.name}: booting`);
-      nodes.push(await Node.start(plane, node, step));
+      const place = { number: nodes.length + 1, of: length };
+      nodes.push(await Node.start(plane, length > 1 ? { place, ...node } : node, step));
     }
     await Promise.all(nodes.map(async (node) => {
       await node.ready(options.signal === undefined ? {} : { signal: options.signal });

@@ -18,8 +18,11 @@ export interface Machine {
   memMiB: number;
   forward: readonly PortForward[];
   hostAccess: boolean;
-  /** The network of user-mode Linux, if it has one: a file that it makes when its namespace is there. */
-  network?: { readonly ready: string };
+  /**
+   * The network of user-mode Linux, if it has one: a file that it makes when its namespace is there, and whether it has an
+   * interface on the network that guests share, too.
+   */
+  network?: { readonly ready: string; readonly isShared: boolean };
   /** Whether the script has a terminal. */
   terminal: boolean;
   /** A file for what the script prints, instead of the machine's standard output. */

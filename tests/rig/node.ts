@@ -9,6 +9,7 @@ import { ensureTestImage } from "./pod_image.ts";
 import { run } from "./process.ts";
 import { ensureQemu, qemuCommand } from "./qemu.ts";
 import { logTail } from "./run_folder.ts";
+import { connectToSharedNetwork, type SharedPlace } from "./shared_network.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { ensureUml, umlCommand } from "./uml.ts";
 import { networkProcess, startUmlNetwork } from "./uml_network.ts";
@@ -20,6 +21,11 @@ export interface NodeOptions {
   readonly machine?: MachineKind;
   /** The node's name, a DNS label. */
   readonly name: string;
+  /**
+   * Its place on the network that nodes share, which must have been started; by default it has none. Pods of nodes on it
+   * reach each other. Emulated machines cannot be on it.
+   */
+  readonly place?: SharedPlace;
   /** Volume groups to make, each over disks of its own; none by default. Disks are sparse. */
   readonly volumeGroups?: readonly { readonly name: string; readonly disksGiB: readonly number[] }[];
   /** Empty disks beside those of the groups; they come after them in DATA_DISKS order. */
@@ -182,7 +188,9 @@ export class Node {
     await Deno.remove(ready).catch(() => {});
     await this.#plane.folder.start(name, machine.program, machine.args);
     if (options.machine === "qemu") return;
-    await startUmlNetwork({ folder: this.#plane.folder, machine: name, ready, forward: forwardedPorts(ports) });
+    const { folder } = this.#plane;
+    await startUmlNetwork({ folder, machine: name, ready, forward: forwardedPorts(ports) });
+    if (options.place !== undefined) await connectToSharedNetwork(folder, name);
   }
 
   /** Switches the node off and on again and waits until it is ready. */
@@ -275,7 +283,7 @@ async function makeMachine(
     dataDisks,
     memMiB: options.memMiB ?? 3072,
     forward: forwardedPorts(ports),
-    ...(isQemu ? {} : { network: { ready: file(NETWORK_READY) } }),
+    ...(isQemu ? {} : { network: { ready: file(NETWORK_READY), isShared: options.place !== undefined } }),
     hostAccess: true,
     terminal: false,
     persistsRoot: true,

@@ -6,6 +6,7 @@ import { guestFiles } from "./guest_files.ts";
 import type { NodeOptions, NodePorts } from "./node.ts";
 import type { PayloadFile } from "./payload.ts";
 import { PAUSE_IMAGE } from "./pod_image.ts";
+import { podSubnet, sharedAddress, type SharedPlace } from "./shared_network.ts";
 import { UML_FILES } from "./uml.ts";
 import { GUEST_ADDRESS } from "./uml_network.ts";
 
@@ -41,6 +42,8 @@ export function nodeFiles(parts: NodeParts): Record<string, PayloadFile> {
     KUBELET_ROOT: options.kubeletRoot ?? "/var/lib/kubelet",
     NODE_ADDRESS: GUEST_ADDRESS,
     NODE_NAME: options.name,
+    ROUTES: routes(options.place),
+    SHARED_ADDRESS: options.place === undefined ? "" : sharedAddress(options.place.number),
     VOLUME_GROUPS: (options.volumeGroups ?? []).map(({ name, disksGiB }) => `${name}:${disksGiB.length}`).join(" "),
   };
   const settings = Object.entries(env).map(([name, value]) => `${name}='${value}'\n`).join("");
@@ -60,7 +63,7 @@ export function nodeFiles(parts: NodeParts): Record<string, PayloadFile> {
     "node/settings": { text: settings },
     "node/answer.sh": { text: answer, mode: 0o755 },
     "node/start_kubelet.sh": { text: startKubelet },
-    "node/cni.conflist": { text: JSON.stringify(NETWORK) },
+    "node/cni.conflist": { text: JSON.stringify(podNetwork(options.place)) },
     "node/containerd.toml": { text: CONTAINERD },
     "node/kubelet.json": { text: JSON.stringify({ ...kubeletConfig(parts.ports.kubelet), ...options.kubeletConfig }) },
     "node/kubelet": { host: parts.kubelet },
@@ -94,17 +97,26 @@ function kubeletConfig(port: number): Record<string, unknown> {
   };
 }
 
-/** The network of pods: a bridge. Guests do not reach each other's pods, and services other than the API's lead nowhere. */
-const NETWORK = {
-  cniVersion: "0.4.0",
-  name: "rig",
-  plugins: [{
-    type: "bridge",
-    bridge: "cni0",
-    isGateway: true,
-    ipam: { type: "host-local", ranges: [[{ subnet: "10.88.0.0/16" }]], routes: [{ dst: "0.0.0.0/0" }] },
-  }],
-};
+/** Returns the network of pods: a bridge. Services other than the API's lead nowhere. */
+function podNetwork(place: SharedPlace | undefined) {
+  const subnet = place === undefined ? "10.88.0.0/16" : podSubnet(place.number);
+  return {
+    cniVersion: "0.4.0",
+    name: "rig",
+    plugins: [{
+      type: "bridge",
+      bridge: "cni0",
+      isGateway: true,
+      ipam: { type: "host-local", ranges: [[{ subnet }]], routes: [{ dst: "0.0.0.0/0" }] },
+    }],
+  };
+}
+
+/** Returns the ways to the pods of other nodes, as SUBNET:ADDRESS. */
+function routes(place: SharedPlace | undefined): string {
+  const numbers = Array.from({ length: place?.of ?? 0 }, (_, i) => i + 1).filter((number) => number !== place!.number);
+  return numbers.map((number) => `${podSubnet(number)}:${sharedAddress(number)}`).join(" ");
+}
 
 /** Each plugin that nobody uses is time at the start. */
 const CONTAINERD = `version = 2

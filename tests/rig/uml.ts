@@ -4,6 +4,7 @@ import { searchPath } from "./process.ts";
 import bootScript from "./uml/boot.sh" with { type: "text" };
 import namespaceScript from "./uml/namespace.sh" with { type: "text" };
 import { assignments, ensureUmlKernel, type UmlKernel } from "./uml_kernel.ts";
+import { SHARED_INTERFACE } from "./shared_network.ts";
 
 const TOOLS: Tool[] = [
   { program: "unshare", packages: ["util-linux"] },
@@ -45,7 +46,7 @@ const INIT = "mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -o noat
 /**
  * Returns the command that becomes the machine. Its standard output is the script's line.
  *
- * A machine with a network waits until `startUmlNetwork` connects it.
+ * A machine with a network waits until `startUmlNetwork` connects it, and `connectToSharedNetwork` if it shares one.
  *
  * The kernel is the first process of a namespace: when it ends, all processes of the guest end with it.
  *
@@ -60,6 +61,7 @@ export function umlCommand(machine: Machine, kernel: UmlKernel): MachineCommand 
   if (machine.dataDisks.length > MAX_DATA_DISKS) {
     throw new Error(`start user-mode Linux: ${machine.dataDisks.length} data disks; it takes ${MAX_DATA_DISKS}`);
   }
+  const interfaces = network === undefined ? [] : ["tap0", ...(network.isShared ? [SHARED_INTERFACE] : [])];
   const root = machine.persistsRoot ? machine.image.root : `${machine.rootChanges},${machine.image.root}`;
   const parameters = [
     ...kernel.parameters,
@@ -68,11 +70,13 @@ export function umlCommand(machine: Machine, kernel: UmlKernel): MachineCommand 
     ...[root, machine.payload, ...machine.dataDisks].map((file, i) => `ubd${i}=${file}`),
     ...["root=/dev/ubda", "rw", "panic=-1"],
     ...["con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:3", "ssl1=null,fd:4", "ssl2=null,fd:5"],
-    ...(network === undefined ? [] : ["vec0:transport=raw,ifname=tap0,depth=128,gro=1"]),
+    ...interfaces.map((name, i) => `vec${i}:transport=raw,ifname=${name},depth=128,gro=1`),
     ...["init=/bin/sh", "--", "-c", `"${INIT}"`],
   ];
   const lines = [machine.console, machine.readReport, machine.out, machine.output ?? "", kernel.folder];
-  const namespace = network === undefined ? [] : ["sh", "-c", namespaceScript, "sh", network.ready];
+  const namespace = network === undefined ? [] : [
+    ...["sh", "-c", namespaceScript, "sh", network.ready, interfaces.join(" ")],
+  ];
   return {
     program: "unshare",
     args: [

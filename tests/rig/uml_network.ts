@@ -5,8 +5,8 @@ import type { RunFolder } from "./run_folder.ts";
 /** The address of the guest on its network. The machine that it runs on is 10.0.2.2. */
 export const GUEST_ADDRESS = "10.0.2.15";
 
-/** The time limit of each step, in milliseconds. */
-const TIMEOUT_MS = 60_000;
+/** How long, and how often, each step is waited for. */
+const WAIT = { timeoutMs: 60_000, intervalMs: 20 };
 
 /** Options of {@linkcode startUmlNetwork}. */
 export interface UmlNetworkOptions {
@@ -30,18 +30,16 @@ export function networkProcess(machine: string): string {
  * @throws {Error} when slirp4netns does not come up, or a port cannot be taken
  */
 export async function startUmlNetwork({ folder, machine, ready, forward }: UmlNetworkOptions): Promise<void> {
-  const wait = { timeoutMs: TIMEOUT_MS, intervalMs: 20 };
   const exists = (path: string) => Deno.stat(path).then(() => true, () => false);
-  await pollUntil(() => exists(ready), { ...wait, action: `wait for the namespace of ${machine}` });
+  await pollUntil(() => exists(ready), { ...WAIT, action: `wait for the namespace of ${machine}` });
   const pid = await folder.pid(machine);
   if (pid === undefined) throw new Error(`connect ${machine}: it has ended`);
   const socket = folder.file(`${machine}/network.sock`);
   await Deno.remove(socket).catch(() => {});
   const options = ["--mtu=1500", `--api-socket=${socket}`, "--netns-type=path", `/proc/${pid}/ns/net`, "tap0"];
   await folder.start(networkProcess(machine), "slirp4netns", options);
-  await pollUntil(() => exists(socket), { ...wait, action: `wait for the network of ${machine}` });
   for (const { host, hostPort, guestPort } of forward) {
-    const error = await call(socket, {
+    const error = await call(socket, machine, {
       execute: "add_hostfwd",
       arguments: {
         proto: "tcp",
@@ -55,9 +53,10 @@ export async function startUmlNetwork({ folder, machine, ready, forward }: UmlNe
   }
 }
 
-/** Calls slirp4netns. @returns its error, if it answers one */
-async function call(socket: string, request: unknown): Promise<string | undefined> {
-  using connection = await Deno.connect({ transport: "unix", path: socket });
+/** Calls slirp4netns, whose socket is there a moment before it listens. @returns its error, if it answers one */
+async function call(socket: string, machine: string, request: unknown): Promise<string | undefined> {
+  const connect = () => Deno.connect({ transport: "unix", path: socket }).catch(() => undefined);
+  using connection = await pollUntil(connect, { ...WAIT, action: `wait for the network of ${machine}` });
   await connection.write(new TextEncoder().encode(JSON.stringify(request)));
   await connection.closeWrite();
   const answer = JSON.parse(await new Response(connection.readable).text()) as { error?: { desc?: string } };

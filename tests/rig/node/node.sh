@@ -15,6 +15,13 @@ setsid containerd --log-level warn >>/var/log/containerd.log 2>&1 </dev/null &
   # Pods reach the host with their own addresses: the node answers for them on its network.
   echo 1 >/proc/sys/net/ipv4/ip_forward
   echo 1 >/proc/sys/net/ipv4/conf/eth0/proxy_arp
+  if [ -n "$SHARED_ADDRESS" ]; then
+    ip address add "$SHARED_ADDRESS/24" dev eth1
+    ip link set eth1 up
+    for route in $ROUTES; do # SUBNET:ADDRESS
+      ip route add "${route%:*}" via "${route#*:}"
+    done
+  fi
   # The address of the API's service leads to the host, for pods as for the node, without kube-proxy. Not every kernel here
   # has what iptables takes.
   ip address add "$API_SERVICE/32" dev lo

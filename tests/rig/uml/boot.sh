@@ -23,7 +23,9 @@ done
   printf 'cpu MHz\t\t: 1000.000\n\n'
 } >/work/.rig/cpuinfo
 mount --bind /work/.rig/cpuinfo /proc/cpuinfo
-[ ! -e /sys/class/net/vec0 ] || ip link set vec0 name eth0
+for number in 0 1; do
+  [ ! -e /sys/class/net/vec$number ] || ip link set vec$number name eth$number
+done
 # LVM does not know this kind of disk by itself. A disk has one partition at most.
 sed -i 's/^devices {/devices {\n\ttypes = [ "ubd", 16 ]/' /etc/lvm/lvm.conf
 exec /work/.rig/init

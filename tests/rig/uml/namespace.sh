@@ -1,8 +1,11 @@
-# Becomes a kernel in the network namespace of its own. slirp4netns, which runs outside, makes the namespace's only interface;
-# the kernel takes its frames from there.
+# Becomes a kernel in the network namespace of its own. Who runs outside makes the namespace's interfaces, such as
+# slirp4netns; the kernel takes its frames from there.
 ready=$1
-shift
+interfaces=$2
+shift 2
 : >"$ready"
-until ip link show tap0 >/dev/null 2>&1; do sleep .05; done
-ip link set tap0 up
+for interface in $interfaces; do
+  until ip link show "$interface" >/dev/null 2>&1; do sleep .05; done
+  ip link set "$interface" up
+done
 exec "$@"
