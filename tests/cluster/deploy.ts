@@ -29,6 +29,14 @@ const TWO_NODES = [
   { name: "node2", volumeGroups: [{ name: "data", disksGiB: [1] }] },
 ];
 
+/** Two nodes with space for volumes and their copies. */
+const TRANSFER_NODES = ["node1", "node2"].map((name) => ({
+  name,
+  volumeGroups: [{ name: "data", disksGiB: [6] }],
+  // processes are killed often there
+  kubeletConfig: { crashLoopBackOff: { maxContainerRestartPeriod: "2s" } },
+}));
+
 /** Options of {@linkcode startWithDriver}. */
 export interface DeployOptions {
   /** The kubelet's root directory, on every node. */
@@ -37,6 +45,8 @@ export interface DeployOptions {
   readonly lvmShell?: boolean;
   /** True for two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
+  /** For two nodes with larger groups, whose agents send snapshots to each other: the values of the chart for it. */
+  readonly transfers?: { readonly bandwidth?: string };
   /** True to deploy version 0.1.0. The nodes have the images of both versions. */
   readonly earlierVersion?: boolean;
   /** The release of Kubernetes; the usual one by default. */
@@ -71,14 +81,19 @@ export async function startWithDriver(
   log: (line: string) => void,
   options: DeployOptions = {},
 ): Promise<Cluster> {
-  const { kubeletRoot = DEFAULT_KUBELET_ROOT, twoNodes = false, earlierVersion = false, kubernetes } = options;
+  const { kubeletRoot = DEFAULT_KUBELET_ROOT, earlierVersion = false, kubernetes } = options;
   const earlier = earlierVersion ? await ensureEarlierVersion(log) : undefined;
   const images = [await buildDriverImage(folder, log), ...earlier === undefined ? [] : [earlier.image]];
-  const nodes = (twoNodes ? TWO_NODES : ONE_NODE).map((node) => ({ ...node, images, kubeletRoot }));
+  const nodes = nodesFor(options).map((node) => ({ ...node, images, kubeletRoot }));
   const cluster = await Cluster.start({ folder, nodes, log, ...kubernetes === undefined ? {} : { kubernetes } });
   const { crds } = PRESENT_VERSION;
   await deploy(cluster, log, earlier ?? { crds, manifests: await manifestFolder(folder, options) });
   return cluster;
+}
+
+function nodesFor({ twoNodes = false, transfers }: DeployOptions) {
+  if (transfers !== undefined) return TRANSFER_NODES;
+  return twoNodes ? TWO_NODES : ONE_NODE;
 }
 
 /** Builds the archive of the driver's image from the present sources, in the folder. @returns its path */
@@ -90,10 +105,14 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
 }
 
 /** Returns the folder of manifests for a deployment: the plain ones, or what the chart becomes for its options. */
-async function manifestFolder(folder: RunFolder, { kubeletRoot, lvmShell = false }: DeployOptions): Promise<string> {
+async function manifestFolder(
+  folder: RunFolder,
+  { kubeletRoot, lvmShell = false, transfers }: DeployOptions,
+): Promise<string> {
   const defaultFolder = PRESENT_VERSION.manifests;
   const values = {
     ...(kubeletRoot === undefined || kubeletRoot === DEFAULT_KUBELET_ROOT ? {} : { kubeletDir: kubeletRoot }),
+    ...(transfers === undefined ? {} : { transfer: { enabled: true, ...transfers } }),
     ...(lvmShell ? { node: { extraArgs: ["--lvm-shell"] } } : {}),
   };
   if (Object.keys(values).length === 0) return defaultFolder;

@@ -57,6 +57,8 @@ const isChaos = (name: string) => name.startsWith("chaos");
 
 /** The suites that need a cluster of their own, and what it has. */
 const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
+  chaos_transfers: { transfers: { bandwidth: "6Mi" } }, // slow, so that there are many moments
+  transfers: { transfers: {} },
   two_nodes: { twoNodes: true },
   upgrade: { earlierVersion: true },
 };
@@ -72,6 +74,7 @@ const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Pr
   chart: ensureHelm,
   monitoring: ensurePrometheus,
   snapshots: ensureSnapshotController,
+  transfers: ensureSnapshotController,
   ui: () => ensureChromium(),
   chaos_snapshots: ensureSnapshotController,
   upgrade: async (log) => {
@@ -123,7 +126,7 @@ async function runFiles(folder: string, names: readonly string[], { full, jobs }
     for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
       const lines = new SuiteLines(name);
       const hasPassed = await runTestProcess({
-        args: ["-A", "--quiet", new URL(`${name}.ts`, SUITE).pathname],
+        args: ["-A", "--no-check", new URL(`${name}.ts`, SUITE).pathname],
         env: { [CLUSTER_VARIABLE]: folder, FULL: full ? "1" : "" },
         silenceMs: SILENCE_MS,
         onOutput: (chunk) => lines.add(chunk),

@@ -8,6 +8,7 @@ import { Informer } from "../../../k8s/runtime/informer.ts";
 import type { HttpClient } from "../../../k8s/client/http_client.ts";
 import { type Pod, pods } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
+import type { Node } from "../../rig/node.ts";
 import { adminClient } from "./claim_tracker.ts";
 
 /** The namespace of deploy/manifests. */
@@ -38,7 +39,7 @@ export class DriverPods implements AsyncDisposable {
   static async open(cluster: Cluster, { controller = true } = {}): Promise<DriverPods> {
     const driver = new DriverPods(cluster);
     await driver.#pods.synced;
-    await driver.waitForReady("node");
+    await driver.waitForReady("node", { count: cluster.nodes.length });
     if (controller) await driver.waitForReady("controller");
     return driver;
   }
@@ -99,15 +100,16 @@ export class DriverPods implements AsyncDisposable {
     await this.#cluster.controlPlane.kubectl(["--namespace", SYSTEM_NAMESPACE, "delete", "pod", name, "--wait=false"]);
   }
 
-  /** Kills the processes of a role, or of one pod of it, on the node; kubelet starts the container again. */
-  async killProcess(role: Role, pod?: string): Promise<void> {
-    const [node] = this.#cluster.nodes;
+  /** Kills the processes of a role, or of one pod of it, on a node, or else on all; kubelet starts the container again. */
+  async killProcess(role: Role, pod?: string, nodes: readonly Node[] = this.#cluster.nodes): Promise<void> {
     const podFilter = pod === undefined ? "true" : `tr '\\0' '\\n' < /proc/$p/environ | grep -qx HOSTNAME=${pod}`;
     const findProcesses = `pgrep -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} '`;
-    const { code, stderr } = await node!.exec(
-      `for p in $(${findProcesses}); do if ${podFilter}; then kill -KILL $p; fi; done`,
-    );
-    if (code !== 0) throw new Error(`kill ${role}: exit status ${code}: ${stderr}`);
+    for (const node of nodes) {
+      const { code, stderr } = await node.exec(
+        `for p in $(${findProcesses}); do if ${podFilter}; then kill -KILL $p; fi; done`,
+      );
+      if (code !== 0) throw new Error(`kill ${role} on ${node.name}: exit status ${code}: ${stderr}`);
+    }
   }
 
   /** Reads the logs of a role's processes on the node. The API server need not answer. */

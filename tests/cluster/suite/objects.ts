@@ -45,6 +45,8 @@ export interface ClaimMount {
 export interface PodSpec {
   readonly name: string;
   readonly claims?: readonly ClaimMount[];
+  /** The node on which it must run; any by default. */
+  readonly node?: string;
   /** A script for the shell. By default it sleeps until SIGTERM. */
   readonly command?: string;
   /** Of the pod, as in its spec. */
@@ -101,6 +103,7 @@ export function podObject(spec: PodSpec): Pod {
       // Without one second, the API forgets the pod before kubelet has taken its volumes away.
       terminationGracePeriodSeconds: 1,
       automountServiceAccountToken: false,
+      ...(spec.node === undefined ? {} : { nodeSelector: { "kubernetes.io/hostname": spec.node } }),
       ...(spec.securityContext === undefined ? {} : { securityContext: spec.securityContext }),
       containers: [{
         name: "main",

@@ -149,6 +149,24 @@ Deno.test("four Immediate claims at once are placed by the nodes' free space, an
   await s.waitForCleanup();
 });
 
+Deno.test("with transfers off, a claim is refused on another node than its source, and its pod follows the source", async () => {
+  await using s = await openTwoNodes("far", "WaitForFirstConsumer");
+  const { ns } = s;
+  const mount = { path: "/data" };
+  await ns.createClaim({ name: "data", class: s.cls });
+  await ns.createPod({ name: "user", claims: [{ name: "data", ...mount }], node: "node1" });
+  await ns.waitForRunning("user");
+  await ns.createClaim({ name: "copy", class: s.cls, from: { kind: "PersistentVolumeClaim", name: "data" } });
+  await ns.createPod({ name: "far", claims: [{ name: "copy", ...mount }], node: "node2" });
+  const refusal = /^node node2: the source of the volume is on node node1, and the volume is created there/;
+  await ns.waitForEvent("PersistentVolumeClaim", "copy", "ProvisioningFailed", refusal);
+  await ns.createPod({ name: "near", claims: [{ name: "copy", ...mount }] });
+  assertEquals((await ns.waitForRunning("near")).spec?.nodeName, "node1");
+  for (const name of ["user", "far", "near"]) await ns.deleteAndWait("Pod", name);
+  for (const name of ["copy", "data"]) await ns.deleteAndWait("PersistentVolumeClaim", name);
+  await s.waitForCleanup();
+});
+
 // The last one: the second node is dead then.
 Deno.test("a node that failed for good blocks nothing after the steps for it, and its replica runs on the other node", async () => {
   await using s = await openTwoNodes("dead", "WaitForFirstConsumer");
