@@ -1,24 +1,23 @@
 /**
  * The only code that runs lvm(8): reports, and changes of one group each.
  *
- * lvm scans all disks, whatever the command. So one disk that does not respond blocks every command on the host. When a
- * report does not end, {@linkcode Lvm} reads each known group separately, on its own physical volumes (`--devices`,
- * lvm(8)). It changes the groups that respond in the same way. The other groups are shown as last reported, and are not
- * changed until they respond. A report that LVM refuses, because it cannot read one group, is replaced in the same way.
+ * lvm scans all disks, whatever the command. So one disk that does not respond blocks every command on the host.
+ * {@linkcode GroupReader} reads each group separately then, and {@linkcode Lvm} changes the groups that respond in the same
+ * way. The other groups are not changed until they respond.
  *
  * @module
  */
 
 import { lateCompletion, StorageError } from "../error.ts";
-import { type Command, commandError, describeCommand, type Exec, type Output, runOk, runThen } from "../exec.ts";
+import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
 import { flushDisks } from "./disk_cache.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";
+import { GroupReader } from "./group_reader.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
 import type { LvremoveOptions } from "../model/commands.ts";
 import { classifyRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
-import { parseReport, type VolumeGroup } from "../model/report.ts";
-import { REPORT_COMMAND } from "../model/report_command.ts";
+import type { VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
 import { withinDeadline } from "../clock.ts";
 
@@ -28,19 +27,8 @@ const CHANGED = /^\s*(?:Logical volume \S+ (?:successfully removed|changed)|Volu
 /** What LVM prints about each LV that it removed, with the LV's name. */
 const REMOVED = /^\s*Logical volume "(\S+)" successfully removed/gm;
 
-/** Deadline of a report on a single group, in milliseconds. It is read only after a complete report has passed its own. */
-const SINGLE_GROUP_DEADLINE_MS = 10_000;
-
 /** The time to wait for running changes, in milliseconds. With LVM's lock, a report would wait for each of them in turn. */
 const CHANGES_WAIT_MS = 5_000;
-
-/** State of a group while not all groups respond. */
-interface KnownGroup {
-  /** The group as last reported. */
-  group: VolumeGroup;
-  /** True if the last report on the group is still running after its deadline. Until it ends, no further one starts. */
-  unresponsive: boolean;
-}
 
 /** Commands that together do what one command does. */
 interface Parts {
@@ -73,16 +61,10 @@ export class Lvm {
   readonly exec: Exec;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   readonly #onKilled: () => void;
-  #knownGroups: KnownGroup[] = [];
-  #readsPerGroup = false;
-  /**
-   * The error of a complete report that is still running after its deadline: a disk hangs, which may be in no group. Until
-   * the report ends, no further one starts.
-   */
-  #hungReport: StorageError | undefined;
   #currentReport: Promise<FreshReport> | undefined;
   #nextReport: Promise<FreshReport> | undefined;
   readonly #known = new KnownGroups();
+  readonly #reader: GroupReader;
   readonly #removals = new Removals({
     removeOne: (group, args) => this.changeSelected(group, args),
     removeTogether: (group, args, parts) => this.#removeTogether(group, args, parts),
@@ -108,6 +90,7 @@ export class Lvm {
     onKilled: () => void = () => {},
   ) {
     this.exec = exec;
+    this.#reader = new GroupReader(exec, this.#known);
     this.#onReport = onReport;
     this.#onKilled = onKilled;
   }
@@ -165,7 +148,7 @@ export class Lvm {
 
   #startReport(): Promise<FreshReport> {
     const changeCount = this.#pendingChanges.size === 0 ? this.#changeCount : undefined;
-    const report = this.#readGroups().then((groups) => {
+    const report = this.#reader.read().then((groups) => {
       if (changeCount !== undefined) this.#changeCountAtStart.set(groups, changeCount);
       return groups as readonly VolumeGroup[] as FreshReport;
     }).finally(() => {
@@ -173,36 +156,6 @@ export class Lvm {
     });
     report.then(this.#onReport, () => this.#known.clear());
     return this.#currentReport = report;
-  }
-
-  async #readGroups(): Promise<VolumeGroup[]> {
-    let refusal: StorageError | undefined;
-    if (this.#hungReport !== undefined && this.#knownGroups.length === 0) throw this.#hungReport;
-    if (!this.#readsPerGroup) {
-      try {
-        const noteGroups = this.#known.startReport();
-        const output = await this.exec.run(REPORT_COMMAND);
-        if (output.code === 0) {
-          const groups = parseReport(output.stdout);
-          noteGroups(groups);
-          this.#knownGroups = groups.map((group) => ({ group, unresponsive: false }));
-          return groups;
-        }
-        refusal = commandError(REPORT_COMMAND, output);
-      } catch (error) {
-        if (!(error instanceof StorageError && isUnresponsiveError(error))) throw error;
-        this.#hungReport = error;
-        error.completion?.then(() => {}, () => {}).then(() => this.#hungReport = undefined);
-        if (this.#knownGroups.length === 0) throw error;
-        this.#readsPerGroup = true;
-      }
-    }
-    this.#known.clear();
-    const results = await Promise.all(this.#knownGroups.map((known) => this.#readGroup(known)));
-    // a group that is gone, or cannot be read, is no reason to go on so: the complete report shows what it is
-    if (this.#hungReport === undefined && results.every(({ hangs }) => !hangs)) this.#readsPerGroup = false;
-    if (refusal !== undefined && results.every(({ group }) => !group.responsive)) throw refusal;
-    return results.map(({ group }) => group);
   }
 
   /**
@@ -306,7 +259,7 @@ export class Lvm {
     const { parts = { args: [args], areChanged: isChanged } } = options;
     // again after each wait: the next body may begin before this continues
     while (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
-    const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
+    const deviceOptions = this.#reader.readsEach ? ["--devices", group.pvPaths.join(",")] : [];
     const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
     const noted = parts.args.map((part) => this.#known.startChange(group.name, part));
     const change = runThen(this.exec, command, async (output) => {
@@ -335,30 +288,6 @@ export class Lvm {
       throw error;
     }
   }
-
-  /**
-   * Reads one group on its own physical volumes. For a group that hangs it waits until the previous command has ended.
-   */
-  async #readGroup(knownGroup: KnownGroup): Promise<{ readonly group: VolumeGroup; readonly hangs: boolean }> {
-    const { group } = knownGroup;
-    if (knownGroup.unresponsive) return { group: { ...group, responsive: false }, hangs: true };
-    // with its name: a report of all groups waits for LVM's global lock, which vgremove holds while it asks
-    const args = [...REPORT_COMMAND.args, group.name, "--devices", group.pvPaths.join(",")];
-    const command = { ...REPORT_COMMAND, args, deadlineMs: SINGLE_GROUP_DEADLINE_MS };
-    const unreadable = (readError: string) => ({ group: { ...group, responsive: false, readError }, hangs: false });
-    try {
-      const current = parseReport(await runOk(this.exec, command)).find(({ uuid }) => uuid === group.uuid);
-      if (current === undefined) return unreadable("LVM finds no such volume group on these disks any more");
-      knownGroup.group = current;
-      return { group: current, hangs: false };
-    } catch (error) {
-      if (!(error instanceof StorageError)) throw error;
-      if (!isUnresponsiveError(error)) return unreadable(error.message.replace(describeCommand(command), "LVM"));
-      knownGroup.unresponsive = true;
-      error.completion?.then(() => {}, () => {}).then(() => knownGroup.unresponsive = false);
-      return { group: { ...group, responsive: false }, hangs: true };
-    }
-  }
 }
 
 /**
@@ -374,7 +303,8 @@ export function requireResponsive(operation: string, group: VolumeGroup): void {
     "Unavailable",
     group.readError === undefined
       ? `${operation}: volume group ${group.name} does not respond; look for a disk among ${disks} that hangs (dmesg)`
-      : `${operation}: volume group ${group.name} cannot be read: ${group.readError}; look at its disks ${disks} (dmesg)`,
+      : `${operation}: volume group ${group.name} cannot be read: ${group.readError}; look at its disks` +
+        `${disks === "" ? "" : ` ${disks}`} (dmesg)`,
   );
 }
 
@@ -392,8 +322,4 @@ export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup)
     `${operation}: LVM changes nothing in volume group ${name} while PVs are missing (${missingPvs}); attach them again, or ` +
       "remove them from the group (vgreduce(8), --removemissing)",
   );
-}
-
-function isUnresponsiveError(error: unknown): boolean {
-  return error instanceof StorageError && error.kind === "Unavailable" && error.completion !== undefined;
 }

@@ -1,0 +1,93 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { StorageError } from "../error.ts";
+import type { Output } from "../exec.ts";
+import { volumeIdOf } from "../ids.ts";
+import { openMachine } from "../machine.ts";
+import { exactMatcher } from "../model/groups.ts";
+import { LINEAR } from "../model/layout.ts";
+import { REPORT_COMMAND } from "../model/report_command.ts";
+import { Lvm } from "./client.ts";
+
+/** Creates a machine with the groups `own` and `foreign`, whose report of all groups LVM refuses. */
+async function machineWithForeignGroup(stderr: string, change: (report: string) => string = (report) => report) {
+  const machine = new FakeMachine();
+  machine.addGroup("own", 1n << 30n);
+  machine.addGroup("foreign", 1n << 30n);
+  const refused = async (): Promise<Output> => {
+    const { stdout } = await machine.run({ ...REPORT_COMMAND, args: [...REPORT_COMMAND.args, "own"] });
+    return { code: 5, stdout: change(stdout), stderr };
+  };
+  machine.fault = ({ args }) => {
+    const isOfAll = args[0] === "fullreport" && args.length === REPORT_COMMAND.args.length;
+    return isOfAll ? refused() : undefined;
+  };
+  return machine;
+}
+
+const CANNOT_PROCESS = "  Cannot process volume group foreign\n";
+
+/** Returns what a report shows of each group. */
+async function statesOf(lvm: Lvm): Promise<string[]> {
+  return (await lvm.report()).map(({ name, responsive, readError }) =>
+    `${name} ${responsive} ${readError ?? ""}`.trim()
+  );
+}
+
+Deno.test("before LVM has read all groups, those that it shows are read alone, and one that it names is unreadable", async () => {
+  const machine = await machineWithForeignGroup(CANNOT_PROCESS);
+  const lvm = new Lvm(machine);
+  const states = ["own true", "foreign false LVM: exit 5: Cannot process volume group foreign"];
+  for (let report = 0; report < 2; report++) assertEquals(await statesOf(lvm), states);
+  machine.fault = undefined;
+  assertEquals(await statesOf(lvm), ["own true", "foreign true"]);
+});
+
+Deno.test("a group that LVM cannot read from the start stops no call but those for what may be in it", async () => {
+  const machine = await machineWithForeignGroup(CANNOT_PROCESS);
+  const groups = exactMatcher("own");
+  const { volumes, background } = openMachine({
+    exec: machine,
+    driver: "d",
+    groups,
+    mountRoots: ["/p"],
+    scratch: "/tmp",
+  });
+  const id = volumeIdOf("one");
+  await volumes.create({
+    ...{
+      id,
+      range: { required: 32n << 20n },
+      groups,
+      preference: "mostFree",
+      format: { state: "raw" },
+      mkfsOptions: [],
+    },
+    ...{ shared: true, erase: "none", layout: LINEAR, limits: {} },
+  });
+  await volumes.expand(id, { required: 64n << 20n });
+  await volumes.delete(id);
+  await background.idle();
+  assertEquals(machine.allLvs(), []);
+  const unknown = volumeIdOf("unknown");
+  const words =
+    "volume group foreign cannot be read: LVM: exit 5: Cannot process volume group foreign; look at its disks";
+  assertEquals((await assertRejects(() => volumes.delete(unknown), StorageError, words)).kind, "Unavailable");
+  machine.fault = undefined;
+  await volumes.delete(unknown);
+  await background.stop();
+});
+
+Deno.test("a refused report that does not say which group it lacks, or is none, shows no group", async () => {
+  const machines = [
+    machineWithForeignGroup("  Internal error\n"),
+    machineWithForeignGroup(CANNOT_PROCESS, () => '{"report": []}'),
+    machineWithForeignGroup(CANNOT_PROCESS, (report) => report.slice(0, 20)),
+  ];
+  for (const machine of machines) {
+    const lvm = new Lvm(await machine);
+    for (let report = 0; report < 2; report++) {
+      assertEquals((await assertRejects(() => lvm.report(), StorageError)).kind, "CommandFailed");
+    }
+  }
+});
