@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { parseReport } from "../../lvm/model/report.ts";
+import { parseReport } from "../../lvm/model/report_parser.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import type { LocatedSnapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf } from "../../lvm/ids.ts";
-import { parseReport } from "../../lvm/model/report.ts";
+import { parseReport } from "../../lvm/model/report_parser.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";

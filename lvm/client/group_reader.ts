@@ -11,7 +11,8 @@
 
 import { StorageError } from "../error.ts";
 import { commandError, describeCommand, type Exec, type Output, runOk } from "../exec.ts";
-import { parseReport, type VolumeGroup } from "../model/report.ts";
+import type { VolumeGroup } from "../model/report.ts";
+import { parseReport } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import type { KnownGroups } from "./known_report.ts";
 

@@ -10,7 +10,7 @@ import { REPORT_COMMAND } from "../model/report_command.ts";
 import { Lvm } from "./client.ts";
 
 /** Creates a machine with the groups `own` and `foreign`, whose report of all groups LVM refuses. */
-async function machineWithForeignGroup(stderr: string, change: (report: string) => string = (report) => report) {
+function machineWithForeignGroup(stderr: string, change = (report: string) => report): FakeMachine {
   const machine = new FakeMachine();
   machine.addGroup("own", 1n << 30n);
   machine.addGroup("foreign", 1n << 30n);
@@ -35,7 +35,7 @@ async function statesOf(lvm: Lvm): Promise<string[]> {
 }
 
 Deno.test("before LVM has read all groups, those that it shows are read alone, and one that it names is unreadable", async () => {
-  const machine = await machineWithForeignGroup(CANNOT_PROCESS);
+  const machine = machineWithForeignGroup(CANNOT_PROCESS);
   const lvm = new Lvm(machine);
   const states = ["own true", "foreign false LVM: exit 5: Cannot process volume group foreign"];
   for (let report = 0; report < 2; report++) assertEquals(await statesOf(lvm), states);
@@ -44,7 +44,7 @@ Deno.test("before LVM has read all groups, those that it shows are read alone, a
 });
 
 Deno.test("a group that LVM cannot read from the start stops no call but those for what may be in it", async () => {
-  const machine = await machineWithForeignGroup(CANNOT_PROCESS);
+  const machine = machineWithForeignGroup(CANNOT_PROCESS);
   const groups = exactMatcher("own");
   const { volumes, background } = openMachine({
     exec: machine,
@@ -85,7 +85,7 @@ Deno.test("a refused report that does not say which group it lacks, or is none, 
     machineWithForeignGroup(CANNOT_PROCESS, (report) => report.slice(0, 20)),
   ];
   for (const machine of machines) {
-    const lvm = new Lvm(await machine);
+    const lvm = new Lvm(machine);
     for (let report = 0; report < 2; report++) {
       assertEquals((await assertRejects(() => lvm.report(), StorageError)).kind, "CommandFailed");
     }

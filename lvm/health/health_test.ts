@@ -3,7 +3,8 @@ import { FakeMachine } from "../../tests/fake/machine.ts";
 import { endSync } from "../../tests/fake/pvs.ts";
 import { healthStatus, problemOf, storageProblems, volumeProblems } from "./health.ts";
 import type { Mount } from "../host/mounts.ts";
-import { parseReport, type VolumeGroup } from "../model/report.ts";
+import type { VolumeGroup } from "../model/report.ts";
+import { parseReport } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { poolTags } from "../model/tags.ts";
 

@@ -29,7 +29,7 @@ import {
   readUsage,
   readUsages,
 } from "./mounts.ts";
-import { parseReport } from "../model/report.ts";
+import { parseReport } from "../model/report_parser.ts";
 
 /** Returns one captured output for every command. */
 function execReturning(stdout: string, code = 0): Exec {

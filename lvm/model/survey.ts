@@ -10,15 +10,8 @@
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
 import { asArray, asInteger, asObject, asString, asUnsignedInteger } from "../json.ts";
-import {
-  parsePvs,
-  parseReport,
-  type PhysicalVolume,
-  type ReportRow,
-  unassignedPvEntry,
-  vgEntries,
-  type VolumeGroup,
-} from "./report.ts";
+import type { PhysicalVolume, VolumeGroup } from "./report.ts";
+import { parsePvs, parseReport, type ReportRow, unassignedPvEntry, vgEntries } from "./report_parser.ts";
 import { reportCommand } from "./report_command.ts";
 
 /** A physical volume with more of its properties; sizes in bytes. */

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { activationArguments } from "./activation.ts";
 import { Lvm } from "../client/client.ts";
-import { parseReport } from "../model/report.ts";
+import { parseReport } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { poolTags } from "../model/tags.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";

@@ -15,7 +15,7 @@ import { type MountInfo, parseMountInfo } from "../../lvm/host/mount_info.ts";
 import { parseMounts, readMounts, readUsage, readUsages } from "../../lvm/host/mounts.ts";
 import { readDisks } from "../../lvm/host/disks.ts";
 import { readConfiguration } from "../../lvm/model/configuration.ts";
-import { parseReport } from "../../lvm/model/report.ts";
+import { parseReport } from "../../lvm/model/report_parser.ts";
 import { parseSurvey, parseUnassignedPvs } from "../../lvm/model/survey.ts";
 import {
   parseDeletedTags,

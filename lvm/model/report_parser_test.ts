@@ -4,7 +4,8 @@ import captured from "../../tests/fixtures/report.json" with { type: "text" };
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
-import { type LogicalVolume, parseReport } from "./report.ts";
+import type { LogicalVolume } from "./report.ts";
+import { parseReport } from "./report_parser.ts";
 import { REPORT_COMMAND } from "./report_command.ts";
 
 Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inactive LVs, an overflowed snapshot", () => {

@@ -1,0 +1,228 @@
+/**
+ * Reads the output of LVM's reports into checked types.
+ *
+ * Only a report that succeeded shows whether something exists.
+ *
+ * @module
+ */
+
+import {
+  asArray,
+  asInteger,
+  asObject,
+  asPercent,
+  asPositiveInteger,
+  asString,
+  asUnsignedInteger,
+  parseJson,
+} from "../json.ts";
+import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
+
+/**
+ * Reads the output of `REPORT_COMMAND` (report_command.ts).
+ *
+ * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or invalid
+ */
+export function parseReport(stdout: string): VolumeGroup[] {
+  const groups = vgEntries(stdout).map((entry) => {
+    const row = asObject(asArray(entry.vg)[0]);
+    const pvs = parsePvs(entry, asPositiveInteger(row.vg_extent_size));
+    return parseGroup(row, pvs, parseLvs(entry, asPositiveInteger(row.vg_extent_size)));
+  });
+  const byName = Map.groupBy(groups, ({ name }) => name);
+  return groups.map((group) => byName.get(group.name)!.length > 1 ? { ...group, ambiguous: true } : group);
+}
+
+/** The path that LVM reports for a physical volume that it cannot find. */
+const MISSING_PV_PATH = "[unknown]";
+
+/** Returns the physical volumes of an entry of a report. */
+export function parsePvs(entry: ReportRow, extentSize: bigint): PhysicalVolume[] {
+  return asArray(entry.pv).map(asObject).map((pv) => {
+    const missing = parseFlag(pv.pv_missing);
+    const extents = asUnsignedInteger(pv.pv_pe_count);
+    const free = extents - asUnsignedInteger(pv.pv_pe_alloc_count);
+    return {
+      path: asString(pv.pv_name),
+      uuid: asString(pv.pv_uuid),
+      missing,
+      size: extents * extentSize,
+      free: missing || !parseFlag(pv.pv_allocatable) ? 0n : free * extentSize,
+    };
+  });
+}
+
+/** Returns the LVs of a group, without the sub LVs that are visible because their LV is incomplete. */
+function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
+  const segments = new Map(
+    asArray(entry.seg).map(asObject).reverse().map((row) => [asString(row.lv_name), parseSegment(row)]),
+  );
+  const pvSegments = Map.groupBy(
+    asArray(entry.pvseg).map(asObject),
+    ({ lv_name }) => splitSubLvName(asString(lv_name)).lvName,
+  );
+  const rows = asArray(entry.lv).map(asObject);
+  const visibleNames = rows.map(({ lv_name }) => asString(lv_name)).filter((name) => !name.startsWith("["));
+  const incompleteNames = new Set(
+    visibleNames.map(splitSubLvName).filter(({ subLv }) => subLv !== "").map(({ lvName }) => lvName),
+  );
+  return rows.filter(({ lv_name }) => isTopLevelLv(asString(lv_name))).map((row) => {
+    const name = asString(row.lv_name);
+    return parseLv(row, {
+      segment: segments.get(name) ?? { type: "", stripes: 0, stripeSize: 0n },
+      pvSegments: (pvSegments.get(name) ?? []).map((pvseg) => ({
+        subLv: splitSubLvName(asString(pvseg.lv_name)).subLv,
+        pvUuid: asString(pvseg.pv_uuid),
+        size: asUnsignedInteger(pvseg.pvseg_size) * extentSize,
+      })),
+      incomplete: incompleteNames.has(name),
+    });
+  });
+}
+
+function parseSegment(row: ReportRow): Segment {
+  const type = asString(row.segtype);
+  return {
+    type,
+    stripes: Number(asUnsignedInteger(row.stripes)),
+    stripeSize: asUnsignedInteger(row.stripe_size),
+    ...(type.startsWith("thin") ? { transactionId: asUnsignedInteger(row.transaction_id) } : {}),
+    ...(row.thin_id ? { thinId: asUnsignedInteger(row.thin_id) } : {}),
+  };
+}
+
+/** The name of a hidden LV, in brackets (lvs(8), --all). */
+const HIDDEN_LV_NAME = /^\[(.*)\]$/;
+
+/**
+ * The name of a sub LV of a RAID LV or a thin pool. The sub LVs of a pool may be RAID LVs themselves. Only LVM can give
+ * an LV such a name (lvm(8), "VALID NAMES").
+ */
+const SUB_LV_NAME = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+|t(?:data|meta))$/;
+
+/** Splits the name of a sub LV into the name of its LV and its own; the latter is empty for other LVs. */
+function splitSubLvName(name: string): { lvName: string; subLv: string } {
+  const bare = HIDDEN_LV_NAME.exec(name)?.[1] ?? name;
+  const [, lvName = bare, subLv = ""] = SUB_LV_NAME.exec(bare) ?? [];
+  return { lvName, subLv };
+}
+
+function isTopLevelLv(name: string): boolean {
+  return splitSubLvName(name).subLv === "" && !HIDDEN_LV_NAME.test(name);
+}
+
+/** Returns the entries of a report that are about groups. */
+export function vgEntries(stdout: string): ReportRow[] {
+  return reportEntries(stdout).filter((entry) => !isUnassignedPvEntry(entry));
+}
+
+/** Returns the entry about physical volumes in no group, if any. It comes last, and has no group and no LVs. */
+export function unassignedPvEntry(stdout: string): ReportRow | undefined {
+  return reportEntries(stdout).find(isUnassignedPvEntry);
+}
+
+function reportEntries(stdout: string): ReportRow[] {
+  return asArray(asObject(parseJson("lvm fullreport", stdout)).report).map(asObject);
+}
+
+function isUnassignedPvEntry(entry: ReportRow): boolean {
+  return entry.vg === undefined && entry.lv === undefined && entry.pv !== undefined;
+}
+
+function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[]): VolumeGroup {
+  return {
+    name: asString(row.vg_name),
+    uuid: asString(row.vg_uuid),
+    size: asUnsignedInteger(row.vg_size),
+    free: pvs.reduce((sum, { free }) => sum + free, 0n),
+    extentSize: asPositiveInteger(row.vg_extent_size),
+    missingPvs: Number(asUnsignedInteger(row.vg_missing_pv_count)),
+    writeable: asString(row.vg_permissions) === "writeable" && !parseFlag(row.vg_exported),
+    tags: parseList(row.vg_tags),
+    pvPaths: pvs.map(({ path }) => path).filter((path) => path !== MISSING_PV_PATH),
+    pvs,
+    responsive: true,
+    lvs,
+  };
+}
+
+function parseLv(
+  row: ReportRow,
+  layoutFields: Pick<LogicalVolume, "segment" | "pvSegments" | "incomplete">,
+): LogicalVolume {
+  const major = asInteger(row.lv_kernel_major);
+  const percent = asString(row.snap_percent);
+  const origin = asString(row.origin);
+  const layout = parseList(row.lv_layout);
+  return {
+    name: asString(row.lv_name),
+    uuid: asString(row.lv_uuid),
+    size: asUnsignedInteger(row.lv_size),
+    tags: parseList(row.lv_tags),
+    devicePath: asString(row.lv_dm_path),
+    ...(major >= 0n ? { deviceNumber: `${major}:${asInteger(row.lv_kernel_minor)}` } : {}),
+    active: parseActive(row.lv_active),
+    suspended: parseFlag(row.lv_suspended),
+    open: parseFlag(row.lv_device_open),
+    ...(asString(row.lv_attr ?? "")[1] === "r" ? { readOnly: true } : {}),
+    layout,
+    ...layoutFields,
+    health: asString(row.lv_health_status),
+    ...(origin === "" ? {} : { origin }),
+    // a thin snapshot has none: it is as large as its origin was
+    ...(origin === "" || row.origin_size === "" ? {} : { originSize: asUnsignedInteger(row.origin_size) }),
+    invalidSnapshot: parseFlag(row.lv_snapshot_invalid),
+    ...(percent === "" ? {} : { snapshotPercent: asPercent(percent) }),
+    createdAt: Number(asUnsignedInteger(row.lv_time)),
+    ...(layout.includes("thin") ? parseThin(row, layout) : {}),
+    ...parseRaid(row),
+  };
+}
+
+/** Returns the fields that only a thin LV or a thin pool has. */
+function parseThin(
+  row: ReportRow,
+  layout: readonly string[],
+): Pick<LogicalVolume, "pool" | "thinPercent" | "thinPool"> {
+  const [data, metadata] = [asString(row.data_percent), asString(row.metadata_percent)];
+  if (!layout.includes("pool")) {
+    return { pool: asString(row.pool_lv), ...(data === "" ? {} : { thinPercent: asPercent(data) }) };
+  }
+  const attributes = asString(row.lv_attr);
+  const thinPool = {
+    ...(data === "" ? {} : { dataPercent: asPercent(data) }),
+    metadataSize: asUnsignedInteger(row.lv_metadata_size),
+    ...(metadata === "" ? {} : { metadataPercent: asPercent(metadata) }),
+    health: asString(row.lv_health_status),
+    needsCheck: /^.{4}[cC]/.test(attributes),
+    zeroes: attributes[7] === "z",
+    ...(row.lv_when_full === undefined ? {} : { queuesWhenFull: row.lv_when_full === "queue" }),
+  };
+  return { thinPool };
+}
+
+/** Returns the state of a RAID LV, if LVM reports it. Fields that LVM cannot report at the moment are empty. */
+function parseRaid(row: ReportRow): Pick<LogicalVolume, "raid"> {
+  const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(asString);
+  if (!action || !percent) return {};
+  const count = mismatches === "" ? 0n : asUnsignedInteger(mismatches);
+  return { raid: { action, syncPercent: asPercent(percent), mismatches: Number(count) } };
+}
+
+/** An object of a report, whose fields are not checked yet. */
+export type ReportRow = Readonly<Record<string, unknown>>;
+
+/** Parses a flag of a report with `--binary`: 1 for yes, 0 for no, -1 for unknown or not applicable. */
+function parseFlag(value: unknown): boolean {
+  return asInteger(value) === 1n;
+}
+
+/** Parses lv_active. LVM 2.03.31 writes a flag. LVM 2.03.16 writes a word also with `--binary`, or nothing while inactive. */
+function parseActive(value: unknown): boolean {
+  const text = asString(value);
+  return /^-?\d+$/.test(text) ? parseFlag(text) : text !== "";
+}
+
+function parseList(value: unknown): string[] {
+  return asString(value).split(",").filter((element) => element !== "");
+}
