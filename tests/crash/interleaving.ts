@@ -139,10 +139,13 @@ export class Interleavings {
   /** The number of crashes. */
   crashes = 0;
   readonly #files: MemoryFiles;
+  readonly #openExec: (exec: Exec) => Exec;
   readonly #prepared = new Map<number, Prepared>();
 
-  constructor(files: MemoryFiles) {
+  /** @param openExec returns what the driver runs its commands by */
+  constructor(files: MemoryFiles, openExec: (exec: Exec) => Exec = (exec) => exec) {
     this.#files = files;
+    this.#openExec = openExec;
   }
 
   /** Makes the requests of a run, removes everything, and checks that nothing is left. */
@@ -159,7 +162,7 @@ export class Interleavings {
     const { folder } = this.#files;
     ledger.begin(requests);
     const exec = new ScheduledExec(machine, scheduler, ledger.acknowledged, crash);
-    const driver = startDriverServices(exec, folder);
+    const driver = startDriverServices(this.#openExec(exec), folder);
     const csi = inProcessCalls(driver);
     const answers: Answer[] = requests.map((request) => ({ request, result: "none" }));
     const calls = requests.map(async (request, index) => {

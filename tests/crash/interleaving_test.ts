@@ -1,11 +1,15 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { MemoryFiles } from "../fake/memory_files.ts";
+import { PlayedShellExec } from "../fake/played_shells.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
 import { loseLock, LOST_LOCKS, PINNED_SEEDS } from "./lost_locks.ts";
 
 /** The number of runs with a random seed. `task test:interleavings` has more. */
 const RUNS = Number(Deno.env.get("INTERLEAVINGS") ?? 80);
+
+/** The same for a driver with shells of lvm, an experimental option. */
+const SHELL_RUNS = Math.max(40, RUNS / 10);
 
 // The operations of a crashed driver would end with its process, which continues here.
 const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
@@ -34,6 +38,24 @@ Deno.test(
       );
     }
     assert(crashes > RUNS / 4, `only ${crashes} crashes`);
+  },
+);
+
+Deno.test(
+  "concurrent callers in any order, and crashes, of a driver that runs LVM's commands in shells",
+  NO_SANITIZERS,
+  async () => {
+    using files = new MemoryFiles();
+    const execs: PlayedShellExec[] = [];
+    const interleavings = new Interleavings(files, (exec) => {
+      const shellExec = new PlayedShellExec(exec);
+      execs.push(shellExec);
+      return shellExec;
+    });
+    const details = await checkInterleavings(interleavings, { numRuns: SHELL_RUNS });
+    if (details.failed) throw new Error(await fc.asyncDefaultReportMessage(details), { cause: details.errorInstance });
+    const lines = execs.flatMap(({ shells }) => shells.flatMap(({ lines }) => lines));
+    assert(lines.length > SHELL_RUNS * 4, `only ${lines.length} commands ran in shells`);
   },
 );
 
