@@ -162,7 +162,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
     socket,
     csiServices({
       ...{ options, machine, metrics, labels: topologyLabels(flags, client) },
-      onUnmounted: (id) => agent.volumes.requeueDeletion(id),
+      onUnmounted: (id) => agent.volumes.requeueUnmounted(id),
     }),
   );
   machine.background.start();

@@ -35,6 +35,7 @@ import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
 import { Reaper } from "./deletion/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
 import { removePendingThin } from "./deletion/missing_thin.ts";
+import { HeldVolumes } from "./volumes/held_volumes.ts";
 import { Volumes } from "./volumes/volumes.ts";
 import { defined } from "./defined.ts";
 
@@ -117,6 +118,8 @@ export interface Machine {
   readonly snapshotFinder: SnapshotFinder;
   /** Creates, expands and deletes volumes. */
   readonly volumes: Volumes;
+  /** Holds volumes that are moved to another node. */
+  readonly heldVolumes: HeldVolumes;
   /** Creates and deletes snapshots. */
   readonly snapshots: Snapshots;
   /** Creates and deletes group snapshots. */
@@ -203,6 +206,7 @@ export function openMachine(options: MachineOptions): Machine {
     onChange: (id) => staged.forget(id),
     copies: { abandon: (located) => copies.abandon(located), wake: () => copies.wake() },
   });
+  const heldVolumes = new HeldVolumes({ lvm, finder: volumeFinder, onChange: (id) => staged.forget(id) });
   const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
   const groupSnapshots: GroupSnapshots = new GroupSnapshots({
     ...{ lvm, finder: snapshotFinder, volumes: volumeFinder, snapshots, reaper, reservation, mountRoots },
@@ -232,6 +236,7 @@ export function openMachine(options: MachineOptions): Machine {
     lvm,
     ...finders,
     volumes,
+    heldVolumes,
     snapshots,
     groupSnapshots,
     copies,

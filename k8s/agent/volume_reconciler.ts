@@ -5,11 +5,11 @@
  */
 
 import type { Copies } from "../../lvm/copies/copies.ts";
-import { truncate } from "../../lvm/error.ts";
+import { StorageError, truncate } from "../../lvm/error.ts";
 import type { CopyProgress } from "../../lvm/inventory/copying.ts";
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
+import { parseVolumeId, type VolumeId } from "../../lvm/ids.ts";
 import type { IoLimiter, LimitsState } from "../../lvm/staging/io_limiter.ts";
 import { type Locks, volumeCreationLocks, volumeLock } from "../../lvm/locks.ts";
 import type { FreshReport } from "../../lvm/client/client.ts";
@@ -20,11 +20,13 @@ import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
 import { removeMissingVolume } from "../../lvm/deletion/missing_thin.ts";
+import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
+import { VolumeHolds } from "./volume_holds.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, volumeRequestOf } from "../api/volume_mapping.ts";
 import { HEALTHY_CONDITION, limitsConditions, problemsOf, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
@@ -35,6 +37,8 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly volumes: Volumes;
   /** Finds the volumes in a report; it knows what the objects record. */
   readonly volumeFinder: VolumeFinder;
+  /** Holds volumes that are moved, and takes over their LVs. */
+  readonly heldVolumes: HeldVolumes;
   /** Copies the content of volumes that are created from a volume or snapshot. */
   readonly copies: Copies;
   /** Applies the IO limits of volumes to pods. */
@@ -62,12 +66,14 @@ const FAILURES_BEFORE_EVENT = 3;
 /** Reconciles the LVMVolumes of a node. */
 export class VolumeReconciler {
   readonly #options: VolumeReconcilerOptions;
+  readonly #holds: VolumeHolds;
   readonly #reconciler: ObjectReconciler<LvmVolume, LvmVolumeStatus>;
 
   /** Creates the reconciler. */
   constructor(options: VolumeReconcilerOptions) {
     const { volumes, volumeFinder, locks } = options;
     this.#options = options;
+    this.#holds = new VolumeHolds(options);
     this.#reconciler = new ObjectReconciler({
       ...options,
       driver: volumeFinder.driver,
@@ -78,8 +84,11 @@ export class VolumeReconciler {
       observe: (object, groups) => {
         const found = volumeFinder.locate(groups, idOf(object));
         // The status has the LV's UUID, so the content is complete, also that of a copy.
-        if (found.state === "present") return this.#observedStatus(object, found.volume);
-        return found.state === "lost" ? lostStatus(object, found.error) : undefined;
+        if (found.state === "present") {
+          this.#holds.observe(object, found.volume);
+          return this.#observedStatus(object, found.volume);
+        }
+        return found.state === "lost" && !this.#isTaken(object) ? lostStatus(object, found.error) : undefined;
       },
       recordChanges: (object, status) => {
         if (status.state !== "Ready") return;
@@ -100,12 +109,16 @@ export class VolumeReconciler {
    * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
    * retried.
    */
-  reconcile(name: string): Promise<void> {
-    return this.#reconciler.reconcile(name);
+  async reconcile(name: string): Promise<void> {
+    const { objects, volumeFinder } = this.#options;
+    const object = objects.get(name);
+    if (object?.spec.driverName === volumeFinder.driver) await this.#holds.reconcile(object);
+    await this.#reconciler.reconcile(name);
   }
 
-  /** Requeues a volume that is being deleted, when a mount of it is gone. */
-  requeueDeletion(id: VolumeId): void {
+  /** Requeues a volume that is being deleted or is held, when a mount of it is gone. */
+  requeueUnmounted(id: VolumeId): void {
+    if (this.#options.objects.get(id)?.spec.held) this.#options.requeue(id);
     this.#reconciler.requeueDeletion(id);
   }
 
@@ -149,8 +162,12 @@ export class VolumeReconciler {
     const { lvm, volumeFinder, locks, parseGroups } = this.#options;
     const groups = await lvm.report();
     const found = volumeFinder.locate(groups, id);
-    if (found.state === "lost") return await this.#reconciler.writeStatus(object, lostStatus(object, found.error));
+    if (found.state === "lost") {
+      if (this.#isTaken(object)) return;
+      return await this.#reconciler.writeStatus(object, lostStatus(object, found.error));
+    }
     if (found.state === "absent") {
+      if (object.spec.takes !== undefined) return await this.#takeOver(object, id);
       if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
       return await locks.run(
@@ -186,11 +203,36 @@ export class VolumeReconciler {
     }
   }
 
+  /** Takes the LV of another volume. One that asks for this never gets a new LV. */
+  async #takeOver(object: LvmVolume, id: VolumeId): Promise<void> {
+    const { locks, heldVolumes, onChange } = this.#options;
+    const from = parseVolumeId(object.spec.takes!);
+    if (from === undefined) {
+      throw new StorageError(
+        "InvalidArgument",
+        `reading LVMVolume ${id}: the volume that it takes has no id of a volume`,
+      );
+    }
+    await locks.run(
+      "creation",
+      [volumeLock(from), volumeLock(id)],
+      () => this.#reconciler.logged("take over", object, () => heldVolumes.takeOver(from, id)),
+    );
+    onChange();
+    await this.#reconcileVolume(object, id);
+  }
+
+  /** Reports whether another volume has taken the LV of a volume, or is about to. */
+  #isTaken({ metadata: { name } }: LvmVolume): boolean {
+    return this.#options.objects.list().some(({ spec }) => spec.takes === name);
+  }
+
   /** Returns the status of a volume that exists. */
   #observedStatus(object: LvmVolume, volume: Volume): LvmVolumeStatus {
     const { limiter, filesystems } = this.#options;
     return readyStatus(object, volume, {
       limits: limiter.stateOf(volume.id),
+      held: this.#holds.stateOf(volume.id),
       filesystem: filesystems.problemOf(volume.id),
     });
   }

@@ -11,6 +11,7 @@ import { formatQuantity } from "../../lvm/size.ts";
 import type { LimitsState } from "../../lvm/staging/io_limiter.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
 import type { Condition } from "../api/conditions.ts";
+import { heldConditions, type HeldState } from "../api/held.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { type ConditionState, groupHealth, updatedConditions } from "../api/object_status.ts";
 import { desiredSizeRange } from "../api/volume_mapping.ts";
@@ -48,6 +49,8 @@ export function problemsOf(status: LvmVolumeStatus | undefined): { reason: strin
 export interface RuntimeState {
   /** The state of its IO limits, if it has any and pods use it. */
   readonly limits?: LimitsState | undefined;
+  /** What is known of it while it is held. */
+  readonly held?: HeldState | undefined;
   /** The problem of its filesystem, if it is mounted and has one. */
   readonly filesystem?: Problem<"FilesystemReadOnly"> | undefined;
 }
@@ -59,7 +62,7 @@ export interface RuntimeState {
 export function readyStatus(
   object: LvmVolume,
   { lv, group, size }: Volume,
-  { limits, filesystem }: RuntimeState = {},
+  { limits, filesystem, held }: RuntimeState = {},
 ): LvmVolumeStatus {
   const { metadata: { generation = 0 }, status } = object;
   const problems = healthProblems(lv, group, filesystem);
@@ -79,11 +82,23 @@ export function readyStatus(
     size: formatQuantity(size),
     ...(keepsError ? { error: status.error! } : {}),
     ...(problems.length === 0 ? {} : { problems }),
-    conditions: limitsConditions(object, limits, {
+    conditions: limitsConditions(withHeld(object, held), limits, {
       Ready: { status: "True", reason: "Created", message: "its logical volume exists" },
       [HEALTHY_CONDITION]: health,
       ...redundancyHealth(lv, group),
     }),
+  };
+}
+
+/**
+ * Returns an object with the condition about its being held, as it is known. Where nothing is known yet since this process
+ * started, the condition stays as it is.
+ */
+function withHeld(object: LvmVolume, held: HeldState | undefined): LvmVolume {
+  if (object.spec.held && held === undefined) return object;
+  return {
+    ...object,
+    status: { ...object.status, conditions: heldConditions(object, object.spec.held ? held : undefined) },
   };
 }
 

@@ -106,6 +106,19 @@ export const VOLUME_CONDITIONS = {
     NotAPod: { status: "False", meaning: "The volume is published at a path that is not kubelet's." },
     Refused: { status: "False", meaning: "The kernel refused the limits. The message gives the cause." },
   } satisfies Reasons<Exclude<LimitsReason, ErrorKind>>,
+  Held: {
+    NotInUse: {
+      status: "True",
+      meaning: "It is being [moved](../guides/move.md): nobody uses it here, and nobody may begin to.",
+      remedy: "Wait for its LVMMove, or delete that to undo the move.",
+    },
+    InUse: {
+      status: "False",
+      meaning:
+        "It is being [moved](../guides/move.md): nobody may begin to use it here, and who uses it is in the message.",
+      remedy: "Wait until the pods that use it end, or delete them.",
+    },
+  },
   Redundant: {
     InSync: { status: "True", meaning: "It survives the loss of a disk." },
     Mismatches: {

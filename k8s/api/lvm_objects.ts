@@ -126,6 +126,10 @@ export interface LvmVolumeSpec {
   source?: { snapshot?: string; volume?: string };
   /** The node of its content source, if that is another one; absent if the source is on the node of the volume. */
   sourceNode?: string;
+  /** True while nobody may begin to use it, because it is being moved. */
+  held?: boolean;
+  /** The volume of the same node whose LV becomes its own; absent for a volume whose LV is created. */
+  takes?: string;
   /** True if it is mounted with the option `discard`; false by default. */
   discard?: boolean;
   /** The interval of fstrim while it is staged, such as `24h`; absent if fstrim is never run. */

@@ -92,7 +92,9 @@ export function listGrantsOf({ metadata: { annotations = {} } }: LvmSnapshot): M
 }
 
 /** Returns the volume that is filled from a temporary snapshot; `undefined` for any other snapshot. */
-export function transferredVolumeOf({ spec: { requestName } }: LvmSnapshot): VolumeId | undefined {
+export function transferredVolumeOf(
+  { spec: { requestName } }: { readonly spec: Pick<LvmSnapshot["spec"], "requestName"> },
+): VolumeId | undefined {
   const [, id] = /^denolith-transfer-(\S+)$/.exec(requestName) ?? [];
   return id === undefined ? undefined : parseVolumeId(id);
 }

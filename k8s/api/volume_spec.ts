@@ -46,6 +46,8 @@ const CHECKS = {
   thinPoolSize: isOptional(isText),
   source: isOptional((value) => isObject(value) && [value.snapshot, value.volume].every(isOptional(isText))),
   sourceNode: isOptional((value) => typeof value === "string" && /^[a-z0-9.-]{1,253}$/.test(value)),
+  held: isOptional(isFlag),
+  takes: isOptional(isText),
   discard: isOptional(isFlag),
   fstrim: isOptional(isText),
 } as const satisfies Record<keyof LvmVolumeSpec, Check>;

@@ -55,6 +55,8 @@ export interface PatchOptions<T> extends RequestOptions {
   resourceVersion?: string | undefined;
   /** Patch the status; everything else in the patch is then ignored. */
   subresource?: "status" | undefined;
+  /** Whether the API server only checks the patch, and keeps nothing of it. */
+  dryRun?: boolean | undefined;
 }
 
 /** Options of a replacement. */

@@ -172,7 +172,7 @@ export class HttpClient implements ApiClient, Disposable {
 
   /** Implements {@linkcode ApiClient}. */
   patch<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: PatchOptions<T>): Promise<T> {
-    const { merge, resourceVersion, subresource, ...rest } = options;
+    const { merge, resourceVersion, subresource, dryRun, ...rest } = options;
     const { metadata } = merge as { metadata?: Record<string, unknown> };
     const body = resourceVersion === undefined ? merge : { ...merge, metadata: { ...metadata, resourceVersion } };
     return this.#requestObject<T>({
@@ -180,7 +180,7 @@ export class HttpClient implements ApiClient, Disposable {
       resource,
       name: at.name,
       method: "PATCH",
-      path: withSubresource(pathOf(resource, at), subresource),
+      path: withSubresource(pathOf(resource, at), subresource) + (dryRun ? "?dryRun=All" : ""),
       body,
       contentType: "application/merge-patch+json",
       ...rest,

@@ -54,6 +54,8 @@ export class CachedObjects {
       thinProvision,
       thinPool,
       thinPoolSize,
+      held,
+      takes,
     } = spec;
     const { state, observedGeneration, lvUUID, error, problems, copy, conditions } = status;
     const driverName = this.#pool.text(spec.driverName);
@@ -76,6 +78,8 @@ export class CachedObjects {
         thinProvision,
         thinPool,
         thinPoolSize,
+        held,
+        takes,
       },
       {
         state,

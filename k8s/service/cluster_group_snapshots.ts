@@ -149,7 +149,10 @@ export class ClusterGroupSnapshots implements GroupSnapshotService {
   /** Returns the node of all volumes. @throws {StorageError} `FailedPrecondition`; `NotFound` or `Lost` for a volume. */
   async #requireOneNode({ id, sources }: NamedGroupRequest): Promise<string> {
     const nodes: string[] = [];
-    for (const source of sources) nodes.push((await this.#options.volumes.get(source)).nodeId);
+    for (const source of sources) {
+      this.#options.volumes.refuseWhileMoved(source, `creating group snapshot ${id}`);
+      nodes.push((await this.#options.volumes.get(source)).nodeId);
+    }
     const other = nodes.findIndex((node) => node !== nodes[0]);
     if (other === -1) return nodes[0]!;
     throw new StorageError(

@@ -16,6 +16,7 @@ import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/l
 import { isDeleting, RemoteObjects } from "./remote_objects.ts";
 import { reportedError } from "../api/object_status.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
+import { transferredVolumeOf } from "../api/transfers.ts";
 import { listNodeNames } from "../api/node_names.ts";
 
 /** Options of {@linkcode ClusterSnapshots}. */
@@ -32,6 +33,7 @@ export interface ClusterSnapshotsOptions {
   readonly volumes: {
     get(id: VolumeId): Promise<{ readonly nodeId: string }>;
     refuseWhileCopied(source: ContentSource, operation: string): void;
+    refuseWhileMoved(id: VolumeId, operation: string): void;
   };
   /** The agents that are silent; no call waits for them. */
   readonly agents?: SilentAgents | undefined;
@@ -126,6 +128,8 @@ export class ClusterSnapshots implements SnapshotService {
   /** Writes the object, or answers the one that is there. Where nobody could take the snapshot, nothing is written. */
   async #writeObject(request: NamedSnapshotRequest, allowed: NodeChoice["allowed"]): Promise<LvmSnapshot> {
     const { nodeId: nodeName } = await this.#volumes.get(request.source);
+    const isTemporary = transferredVolumeOf({ spec: { requestName: request.name } }) !== undefined;
+    if (!isTemporary) this.#volumes.refuseWhileMoved(request.source, `creating snapshot ${request.id}`);
     requireNode(request, nodeName, allowed);
     const object = lvmSnapshotFor(request, { driver: this.#driver, nodeName });
     if (!this.#objects.hasAgent(nodeName)) throw this.#objects.unresponsiveError("creating", object);

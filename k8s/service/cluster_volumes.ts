@@ -147,12 +147,13 @@ export class ClusterVolumes implements VolumeService {
   /**
    * Deletes a volume. A volume that does not exist is deleted already.
    *
+   * @param expected.uid the uid of its LVMVolume; another one of the name stays
    * @throws {StorageError} `InUse` while it has snapshots; `Busy` while it is copied; the error that the node reported;
    * `Unavailable` while the node does not answer
    */
-  async delete(id: VolumeId): Promise<void> {
-    const object = await this.#objects.find(id);
-    if (object === undefined) return;
+  async delete(id: VolumeId, { uid }: { readonly uid?: string | undefined } = {}): Promise<void> {
+    const object = await (uid === undefined ? this.#objects.find(id) : this.#objects.read(id));
+    if (object === undefined || (uid ?? object.metadata.uid) !== object.metadata.uid) return;
     this.#objects.requireOurs(object);
     this.refuseWhileCopied({ kind: "volume", id }, `deleting volume ${id}`);
     if (!object.spec.thinProvision) this.#dependents.requireNoSnapshots(id); // thin snapshots do not need their volume
@@ -174,6 +175,7 @@ export class ClusterVolumes implements VolumeService {
       );
     }
     if (volume.size >= range.required) return volume;
+    this.refuseWhileMoved(id, `expanding volume ${id}`);
     this.refuseWhileCopied({ kind: "volume", id }, `expanding volume ${id}`);
     const sizeLimit = range.limit === undefined ? null : formatQuantity(range.limit);
     const patched = await this.#patchSpec("expanding", id, { size: formatQuantity(range.required), sizeLimit });
@@ -196,6 +198,7 @@ export class ClusterVolumes implements VolumeService {
   async setLimits(id: VolumeId, limits: IoLimits): Promise<void> {
     await this.get(id);
     if (!hasLimits(limits)) return;
+    this.refuseWhileMoved(id, `limiting volume ${id}`); // it may be created again by what was recorded
     // even when the cache shows these limits already: it may be stale
     await this.#patchSpec("limiting", id, { ioLimits: ioLimitsPatch(limits) });
   }
@@ -233,6 +236,12 @@ export class ClusterVolumes implements VolumeService {
   /** Returns the capacity of the groups for such volumes, on a node or, without one, on all nodes. */
   capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity> {
     return Promise.resolve(totalCapacity(wanted, this.#capacities.list(nodeId === undefined ? undefined : [nodeId])));
+  }
+
+  /** Requires that a volume is not being moved to another node. @throws {StorageError} `Busy` */
+  refuseWhileMoved(id: VolumeId, operation: string): void {
+    if (!this.#volumes.get(id)?.spec.held) return;
+    throw new StorageError("Busy", `${operation}: it is being moved to another node; wait, or delete LVMMove ${id}`);
   }
 
   /** Requires that no volume is being created from a source. @throws {StorageError} `Busy` */

@@ -17,6 +17,8 @@ export const FORMAT = "denolith.fs=";
 export const MKFS = "denolith.mkfs=";
 /** One target at a time may have the volume. The whole tag. */
 export const UNSHARED = "denolith.shared=no";
+/** No pod may begin to use the volume. The whole tag. */
+export const HELD = "denolith.held";
 /** The IO limits of a volume. */
 export const LIMITS = "denolith.io=";
 /** The snapshot that an LV is. */

@@ -17,6 +17,7 @@ import {
   ERASE,
   ERASED,
   FORMAT,
+  HELD,
   isByteCount,
   LIMITS,
   MKFS,
@@ -78,6 +79,8 @@ export interface VolumeTags {
   readonly copied?: bigint | "all";
   /** The policy for discarding unused blocks of its filesystem; absent if they are not discarded. */
   readonly trim?: TrimPolicy;
+  /** True while nobody may begin to use it. */
+  readonly held?: true;
 }
 
 /** The tags of a temporary snapshot, from which a volume is copied. */
@@ -162,9 +165,8 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   ) {
     throw unreadableTagsError(tags);
   }
-  const trimTag = tagValue(tags, TRIM);
-  const trim = trimTag === undefined ? undefined : parseTrim(trimTag);
-  if (trimTag !== undefined && trim === undefined) throw unreadableTagsError(tags);
+  const trim = parseTrim(tagValue(tags, TRIM) ?? "");
+  if (tagValue(tags, TRIM) !== undefined && trim === undefined) throw unreadableTagsError(tags);
   return {
     id: parsed,
     format,
@@ -174,7 +176,7 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
     ...(hasLimits(limits) ? { limits } : {}),
     ...defined({ source }),
     ...(copied === undefined ? {} : { copied: copied === "all" ? copied : BigInt(copied) }),
-    ...defined({ trim }),
+    ...defined({ trim, held: tags.includes(HELD) ? true as const : undefined }),
   };
 }
 

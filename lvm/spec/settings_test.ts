@@ -23,6 +23,8 @@ const FIELDS_OF_REQUESTS = [
   "volumeMode",
   "source",
   "sourceNode",
+  "held",
+  "takes",
 ];
 
 const spec = readObjects("crds").find(({ metadata }) => metadata.name === "lvmvolumes.lvm.denolith.dev")!

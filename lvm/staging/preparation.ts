@@ -12,7 +12,7 @@
 
 import { allowWrites, type BlockDevice, readBlockDevices, verifyDevice } from "../host/device.ts";
 import { isDeviceOf, readMappedDevice } from "../host/device_mapper.ts";
-import { filesystemMounts, type Mount } from "../host/mounts.ts";
+import { deviceMounts, filesystemMounts, type Mount } from "../host/mounts.ts";
 import { StorageError } from "../error.ts";
 import type { FilesystemType } from "../spec/filesystem.ts";
 import type { VolumeId } from "../ids.ts";
@@ -21,7 +21,7 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Lvm } from "../client/client.ts";
 import { addUsedTag } from "../client/used_tags.ts";
 import { prepareFilesystem, type RecordedFilesystem } from "./formatting.ts";
-import { type Access, isStaged, refuseWhileReached, resolveFilesystemType } from "./publication.ts";
+import { type Access, isStaged, refuseHeld, refuseWhileReached, resolveFilesystemType } from "./publication.ts";
 
 /** How a volume is to be staged. */
 export interface StageRequest {
@@ -62,6 +62,7 @@ export async function prepare(request: StageRequest, volume: Volume, known?: Blo
   if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
     return { volume, type, isStaged: true };
   }
+  if (deviceMounts(mounts, volume.lv).length === 0) refuseHeld("staging", volume);
   refuseWhileReached(volume, mounts);
   const device = known ?? await verifyDevice(lvm.exec, volume.lv);
   const isKnown = known !== undefined;

@@ -108,6 +108,19 @@ export function refuseWhileReached({ id, lv }: Volume, mounts: readonly Mount[])
 }
 
 /**
+ * Refuses to begin to use a volume that is held, because it is being moved. Who uses it already goes on.
+ *
+ * @throws {StorageError} `FailedPrecondition`
+ */
+export function refuseHeld(operation: "staging" | "publishing", { id, tags }: Volume): void {
+  if (!tags.held) return;
+  throw new StorageError(
+    "FailedPrecondition",
+    `${operation} volume ${id}: it is being moved to another node, and nobody may begin to use it here; see its LVMMove`,
+  );
+}
+
+/**
  * Returns the mount by which the volume is published at the target, if there is one. It may lack flags: mount(8) sets
  * them after it has mounted, and may have been killed before. So a mount that accepts writes may be the beginning of a
  * read-only one.

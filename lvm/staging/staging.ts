@@ -42,6 +42,7 @@ import {
   publishedMount,
   publishedOtherwiseError,
   refuseFurtherTarget,
+  refuseHeld,
   refuseWhileReached,
   resolveFilesystemType,
 } from "./publication.ts";
@@ -178,6 +179,7 @@ export class Staging {
       return await this.#limiter?.onPublished(volume, target);
     }
 
+    refuseHeld("publishing", volume);
     // where a root is a shared bind mount, each mount below it appears outside of the roots, too
     const others = ours.filter((mount) => mount.target !== stagingPath && isBelow(mount.target, this.#mountRoots));
     refuseFurtherTarget(volume, publication, others, device);

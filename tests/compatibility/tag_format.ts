@@ -19,6 +19,12 @@ const LATER_TAGS: readonly { readonly format: string; readonly reason: string }[
     reason:
       "a volume that is filled from another node: version 0.1.0 finds no source on its node, and gives up the copy",
   },
+  {
+    format: "denolith\\.held",
+    reason:
+      "a volume that is being moved to another node; that version lets pods use it again, and no move goes on without " +
+      "an agent that takes part in transfers",
+  },
 ];
 
 /** Returns the tags of the driver that version 0.1.0 cannot read. */

@@ -11,6 +11,7 @@ import { examine } from "../../lvm/doctor/doctor.ts";
 import { defined } from "../../lvm/defined.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
+import { lvmMoves } from "../../k8s/move/objects.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
 import { ClusterGroupSnapshots } from "../../k8s/service/cluster_group_snapshots.ts";
 import { ClusterSnapshots } from "../../k8s/service/cluster_snapshots.ts";
@@ -199,7 +200,7 @@ export class FakeAgent implements AsyncDisposable {
       ...this.machine,
       nodeId: name,
       mountRoots,
-      onUnmounted: (id) => this.volumes.requeueDeletion(id),
+      onUnmounted: (id) => this.volumes.requeueUnmounted(id),
     });
     this.machine.background.start();
     this.#running = [
@@ -299,7 +300,7 @@ export class FakeController implements AsyncDisposable {
 
 /** A cluster, and what the controller has of it. */
 export class FakeCluster implements AsyncDisposable {
-  readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes] });
+  readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves] });
   /** The client of the test, which has all rights. */
   readonly client: HttpClient = new HttpClient({ url: this.api.url }, { userAgent: "denolith/test (administrator)" });
   readonly #agents = new Map<string, FakeAgent>();

@@ -1,0 +1,89 @@
+/**
+ * Volumes that nobody may begin to use on this node, because they are being moved to another one.
+ *
+ * An LVM tag records it, so that staging decides by it whatever becomes of this process. The condition `Held` reports it: it is
+ * written after the tag was added, and removed before the tag is.
+ *
+ * @module
+ */
+
+import type { VolumeId } from "../../lvm/ids.ts";
+import type { Volume } from "../../lvm/inventory/volume.ts";
+import { type Locks, volumeLock } from "../../lvm/locks.ts";
+import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
+import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { heldCondition, heldConditions, type HeldState } from "../api/held.ts";
+
+/** Options of {@linkcode VolumeHolds}. */
+export interface VolumeHoldsOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** Holds the volumes. */
+  readonly heldVolumes: Pick<HeldVolumes, "set" | "userOf">;
+  /** Locks by volume, shared with the Node service. */
+  readonly locks: Locks;
+  /** Enqueues an object at once. */
+  readonly requeue: (name: string) => void;
+}
+
+/** Holds the volumes whose objects ask for it. */
+export class VolumeHolds {
+  readonly #options: VolumeHoldsOptions;
+  /** What is known of held volumes. */
+  readonly #states = new Map<string, HeldState>();
+  /** The volumes whose tag a report showed, although their objects do not ask for it. */
+  readonly #leftovers = new Set<string>();
+
+  /** Creates it. */
+  constructor(options: VolumeHoldsOptions) {
+    this.#options = options;
+  }
+
+  /** Returns what is known of a held volume; `undefined` when nothing is known since this process started. */
+  stateOf(id: VolumeId): HeldState | undefined {
+    return this.#states.get(id);
+  }
+
+  /** Holds or releases a volume as its object asks, and writes the condition. @throws {StorageError} */
+  async reconcile(object: LvmVolume): Promise<void> {
+    const { metadata: { name, deletionTimestamp }, spec: { held = false }, status } = object;
+    if (status?.state !== "Ready" || deletionTimestamp !== undefined) return;
+    const condition = heldCondition(object);
+    const isReported = condition !== undefined;
+    if (held ? condition?.status === "True" && this.#states.has(name) : !isReported && !this.#leftovers.has(name)) {
+      return;
+    }
+    const id = name as VolumeId;
+    const { heldVolumes, locks } = this.#options;
+    if (!held) {
+      this.#states.delete(name);
+      if (isReported) await this.#writeCondition(object, undefined);
+      await locks.run("holding", [volumeLock(id)], () => heldVolumes.set(id, false));
+      this.#leftovers.delete(name);
+      return;
+    }
+    if (!this.#states.has(name)) {
+      await locks.run("holding", [volumeLock(id)], () => heldVolumes.set(id, true));
+    }
+    const user = await heldVolumes.userOf(id); // without the lock, which would delay the unmount
+    const state = user === undefined ? {} : { user };
+    this.#states.set(name, state);
+    await this.#writeCondition(object, state);
+  }
+
+  /** Requeues a volume whose tag differs from what its object asks, or that is not in use any more, by a report. */
+  observe({ metadata: { name }, spec: { held = false } }: LvmVolume, { lv, tags }: Volume): void {
+    const isLeftover = !held && tags.held === true;
+    if (isLeftover) this.#leftovers.add(name);
+    if (isLeftover || (held && this.#states.get(name)?.user !== undefined && !lv.open)) this.#options.requeue(name);
+  }
+
+  /** Writes the condition alone: a reconcile attempt may be writing the rest of the status. */
+  async #writeCondition(object: LvmVolume, state: HeldState | undefined): Promise<void> {
+    const change = (now: LvmVolume) => ({ status: { conditions: heldConditions(now, state) } });
+    const { client } = this.#options;
+    await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, object, change, { subresource: "status" }));
+  }
+}
