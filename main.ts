@@ -8,7 +8,7 @@
 import { toFileUrl } from "@std/path";
 import manifest from "./deno.json" with { type: "json" };
 import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "./cli/command_line.ts";
-import { SUBCOMMANDS } from "./cli/commands.ts";
+import { PLUGIN_SUBCOMMANDS, SUBCOMMANDS } from "./cli/commands.ts";
 import { COMPLETE, completionLines } from "./cli/help/completion.ts";
 import { DENOLITH } from "./cli/help/denolith.ts";
 import { completionScript, type Shell } from "./cli/help/scripts.ts";
@@ -25,8 +25,10 @@ const MODULE = /\.[jt]s$/.test(import.meta.url)
 /** The module of the worker. In the bundled driver, it is next to this one. */
 const WORKER = new URL(MODULE.endsWith(".ts") ? "./cli/worker.ts" : "./worker.js", MODULE).href;
 
-/** Where `ui` is when this module is started for it: head.sh of the executable starts the plugin instead. */
-const OTHER_FILE = "ui: this build has it in another file: run kubectl denolith ui";
+/** Returns where a subcommand of the plugin is when this module is started for it: head.sh of the executable starts the plugin. */
+function otherFile(name: string): string {
+  return `${name}: this build has it in another file: run kubectl denolith ${name}`;
+}
 
 /**
  * Runs a command line.
@@ -52,7 +54,7 @@ export function main(
     const { name, flags } = request;
     const subcommand = SUBCOMMANDS[name]!;
     await checkFlags(name, subcommand, flags);
-    if (name === "ui") throw new StorageError("FailedPrecondition", OTHER_FILE);
+    if (PLUGIN_SUBCOMMANDS.includes(name)) throw new StorageError("FailedPrecondition", otherFile(name));
     if (subcommand.access === undefined) {
       console.log(name === "version" ? versionText(flags) : completionScript(DENOLITH, flags["SHELL"] as Shell));
       return EXIT.success;

@@ -267,17 +267,27 @@ const ui: Subcommand = {
   flags: {},
 };
 
+const move: Subcommand = {
+  summary: "Move the volume of a claim to another node of a cluster",
+  about: "The same as kubectl denolith move, which the executable starts for it, with the permissions of the kubectl " +
+    "plugin. Its argument and flags are those of the plugin: see kubectl denolith move --help.",
+  flags: {},
+};
+
 const version: Subcommand = {
   summary: "Print the version",
   about: "Prints the versions of denolith and of its runtime.",
   flags: { json: { help: "Print JSON" } },
 };
 
+/** The subcommands that are the kubectl plugin's. */
+export const PLUGIN_SUBCOMMANDS: readonly string[] = ["move", "ui"];
+
 /** The subcommands by name, in the order of the help. */
 export const SUBCOMMANDS: Subcommands = {
   ...{ standalone, node, controller, doctor, status },
   "forget-node": forgetNode,
-  ...{ ui, completion, version },
+  ...{ move, ui, completion, version },
 };
 
 /** Returns a flag of the default IO limits by volume group. */

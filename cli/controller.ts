@@ -59,6 +59,8 @@ import {
   type Resource,
   storageClasses,
 } from "../k8s/api/objects.ts";
+import { Mover } from "../k8s/move/mover.ts";
+import { type LvmMove, lvmMoves } from "../k8s/move/objects.ts";
 import { Modifier } from "../k8s/resizer/modifier.ts";
 import { Provisioner } from "../k8s/provisioner/provisioner.ts";
 import { Resizer } from "../k8s/resizer/resizer.ts";
@@ -135,6 +137,8 @@ interface LvmInformers {
   readonly snapshots: Informer<LvmSnapshot>;
   /** The Leases of the agents. The controller works without them, as under roles of an older version. */
   readonly agentLeases: Informer<Lease>;
+  /** The LVMMoves. The controller works without them, as with the definitions of an older version. */
+  readonly moves: Informer<LvmMove>;
 }
 
 /**
@@ -166,6 +170,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
       ...{ namespace, labelSelector: agentLeaseSelector(driver), clock },
       transform: cached.agentLease,
     }),
+    moves: new Informer(client, lvmMoves, { clock }),
   };
   const agents = new AgentLiveness({ ...lvmInformers, clock });
   const services = createHandlers({ client, driver, lvmInformers, agents, clock });
@@ -182,7 +187,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   const controllers = createControllers({
     ...{ cluster, driver, namespace, events, csi, groupCsi, informers, lvmInformers, agents, clock, cached, services },
   });
-  const running = [...informers.start(end), lvmInformers.agentLeases.start(end)];
+  const running = [...informers.start(end), lvmInformers.agentLeases.start(end), lvmInformers.moves.start(end)];
   await informers.waitForSync(end);
 
   const ready = () => Promise.resolve(lvmInformers.volumes.hasSynced);
@@ -232,6 +237,7 @@ function leaseNameOf(name: ControllerName, driver: string): string {
 interface Services {
   readonly handlers: ControllerHandlers;
   readonly groupHandlers: Handlers<typeof GroupController>;
+  readonly volumes: ClusterVolumes;
   readonly snapshots: ClusterSnapshots;
   readonly transfers: ClusterTransfers;
 }
@@ -253,8 +259,7 @@ function createHandlers({ client, driver, lvmInformers, agents, clock }: {
   return {
     handlers: controllerHandlers({ volumes, snapshots, locks }),
     groupHandlers: groupControllerHandlers(groupSnapshots, locks),
-    snapshots,
-    transfers,
+    ...{ volumes, snapshots, transfers },
   };
 }
 
@@ -316,13 +321,14 @@ function createControllers(
     published: informers.create(client, csiStorageCapacities, { namespace }),
   });
   agents.subscribe((nodeName) => capacity.requeueNode(nodeName));
+  // the status of a Node is its largest part, and changes all the time
+  const nodeObjects = informers.create(client, nodes, { metadataOnly: true, transform: cached.node });
   const provisioner = new Provisioner({
     ...claimOptions,
     topologyKey: TOPOLOGY_KEY,
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: lvmInformers.volumes }),
     ...clusterInformers,
-    // the status of a Node is its largest part, and changes all the time
-    nodes: informers.create(client, nodes, { metadataOnly: true, transform: cached.node }),
+    nodes: nodeObjects,
     notifiesDeletions: true,
     nodeOfSource: ({ kind, handle }) => {
       const node = lvmInformers[kind === "volume" ? "volumes" : "snapshots"].get(handle)?.spec.nodeName;
@@ -360,9 +366,22 @@ function createControllers(
   };
   const agentLeases = new AgentLeases({ ...shared, ...lvmInformers, namespace });
   const grants = new TransferGrants({ ...shared, ...lvmInformers, deleted: () => services.snapshots });
+  const mover = new Mover({
+    ...{
+      ...shared,
+      ...clusterInformers,
+      nodes: nodeObjects,
+      agents,
+      parseGroups: parseGroupList,
+      topologyKey: TOPOLOGY_KEY,
+    },
+    ...{ volumes: services.volumes, claims: claimOptions.claims, persistentVolumes: claimOptions.volumes },
+    ...{ lvmVolumes: lvmInformers.volumes, lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
+    moves: lvmInformers.moves,
+  });
   const capacityAndMore = {
     run: (signal: AbortSignal) =>
-      Promise.all([capacity.run(signal), agentLeases.run(signal), grants.run(signal)]).then(() => {}),
+      Promise.all([capacity, agentLeases, grants, mover].map((each) => each.run(signal))).then(() => {}),
   };
   return { provisioner, resizer: resizerAndModifier, snapshotter: snapshotters, capacity: capacityAndMore };
 }

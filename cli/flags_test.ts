@@ -17,6 +17,7 @@ const REQUIRED: Readonly<Record<string, readonly string[]>> = {
   "forget-node": ["n1"],
   doctor: ["n1"],
   why: ["c1"],
+  move: ["c1"],
   completion: ["bash"],
 };
 
@@ -27,7 +28,7 @@ for (const program of [DENOLITH, PLUGIN]) {
         value !== undefined && !check
       );
       assertEquals(unchecked, []);
-      const required = program === DENOLITH && name === "doctor" ? [] : REQUIRED[name] ?? [];
+      const required = program === DENOLITH && ["doctor", "move"].includes(name) ? [] : REQUIRED[name] ?? [];
       await checkFlags(name, subcommand, flagsOf(program, name, ...required));
     });
 

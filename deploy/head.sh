@@ -1,12 +1,12 @@
 #!/bin/sh
 # denolith @VERSION@ for Linux on @ARCH@, in one file: this script, and after it the driver, its permissions, and the Deno
 # runtime. The first start unpacks them into the cache; each later one starts them there at once. Under the name kubectl-denolith,
-# as kubectl finds plugins, it starts the plugin, with a permission set of its own; so does the subcommand ui, which is the plugin's.
+# as kubectl finds plugins, it starts the plugin, with a permission set of its own; so do its subcommands.
 set -uf
 app=denolith-@KEY@
 user=
 case ${0##*/}/${1:-} in
-kubectl-denolith/* | */ui) set=@PLUGIN_SET@ module=@PLUGIN_MODULE@ ;;
+kubectl-denolith/* | */ui | */move) set=@PLUGIN_SET@ module=@PLUGIN_MODULE@ ;;
 *) set=@SET@ module=@MODULE@ ;;
 esac
 

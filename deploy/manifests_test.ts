@@ -19,6 +19,7 @@ const crds = readObjects("crds");
 const RESOURCES: Readonly<Record<string, readonly string[]>> = {
   "": [
     ...["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "nodes", "pods", "events"],
+    "pods/eviction",
     "namespaces",
   ],
   "coordination.k8s.io": ["leases"],

@@ -167,6 +167,45 @@ export const PLUGIN_COMMANDS = {
     },
     example: "kubectl denolith orphans",
   },
+  move: {
+    summary: "Move the volume of a claim to another node",
+    about:
+      "Shows what the move would do, asks the controller for it by an LVMMove, and follows it. The volume is copied " +
+      "while nobody uses it, and the PersistentVolume of the same name gets the affinity to the other node. With --evict, " +
+      "pods that use the claim are evicted, as far as their budgets allow it; without it, the move waits for them. Until the " +
+      "volume on the first node is deleted, --cancel undoes the move.",
+    exit: {
+      success: "the volume is on the other node, the move is undone as requested, or only shown",
+      failure: "it cannot be moved, the move failed, or the cluster does not answer",
+    },
+    argument: {
+      name: "CLAIM",
+      help: "Name of the claim",
+      check: claimName,
+      candidates: { resource: "persistentvolumeclaims" },
+    },
+    flags: {
+      to: {
+        value: "NODE",
+        help: "Node that the volume moves to",
+        check: requireNodeId,
+        candidates: { resource: "lvmnodes" },
+      },
+      namespace: NAMESPACE,
+      "dry-run": { help: "Only show what would be done" },
+      evict: { help: "Evict the pods that use the claim; their budgets hold" },
+      cancel: { help: "Undo the move of the claim", excludes: "to" },
+      wait: {
+        value: "BOOLEAN",
+        help: "Whether to follow the move to its end: true or false",
+        default: () => "true",
+        ...choice(["true", "false"]),
+      },
+      output: OUTPUT,
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith move data-db-0 --namespace shop --to worker-2 --evict",
+  },
   "forget-node": {
     summary: "Give up a node that is gone for good, and its volumes",
     about: "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, asks, and gives them up. The LVMNode is " +
@@ -288,6 +327,12 @@ export function requireTarget(text: string, field: string): Target {
   const kind = KINDS[kindName];
   if (kind !== undefined && name !== "") return { kind, name };
   throw new UsageError(`${field} ${quote(text)}: must be the name of a claim, pvc/NAME or volumesnapshot/NAME`);
+}
+
+/** Returns the name of a claim if it can be one. */
+function claimName(text: string, field: string): string {
+  if (/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a claim`);
 }
 
 /** Returns the UUID of a logical volume if it is one (lvs(8), lv_uuid). */

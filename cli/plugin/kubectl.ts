@@ -27,6 +27,7 @@ export type KubectlCommand =
     readonly at: ObjectName;
     readonly subresource?: "status" | undefined;
     readonly merge: unknown;
+    readonly dryRun?: boolean | undefined;
   }
   /** Shows the context that is used, without its credentials. */
   | { readonly verb: "config" }
@@ -94,12 +95,13 @@ function commandArguments(command: KubectlCommand): string[] {
     case "delete":
       return [command.verb, "--raw", command.path, "--filename", "-"];
     case "patch": {
-      const { resource, at: { name, namespace }, subresource, merge } = command;
+      const { resource, at: { name, namespace }, subresource, merge, dryRun } = command;
       return [
         ...["patch", qualifiedName(resource), name],
         ...["--type=merge", `--patch=${JSON.stringify(merge)}`, "--output=json"],
         ...(namespace === undefined ? [] : [`--namespace=${namespace}`]),
         ...(subresource === undefined ? [] : [`--subresource=${subresource}`]),
+        ...(dryRun ? ["--dry-run=server"] : []),
       ];
     }
     case "config":

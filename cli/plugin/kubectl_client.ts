@@ -19,7 +19,7 @@ import {
 } from "../../k8s/client/client.ts";
 import { collectPages, readPages, selectionQuery } from "../../k8s/client/lists.ts";
 import { parseEvent, parseObject, parsePage } from "../../k8s/client/response.ts";
-import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../../k8s/api/objects.ts";
+import { apiVersionOf, type KubeObject, type ObjectName, pathOf, pods, type Resource } from "../../k8s/api/objects.ts";
 import type { Kubectl, KubectlCommand, KubectlOutput } from "./kubectl.ts";
 import { withoutControls } from "./output.ts";
 
@@ -147,13 +147,13 @@ export class KubectlClient implements ApiClient {
 
   /** Implements {@linkcode ApiClient}. */
   async patch<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: PatchOptions<T>): Promise<T> {
-    const { merge, resourceVersion, subresource } = options;
+    const { merge, resourceVersion, subresource, dryRun } = options;
     const { metadata } = merge as { metadata?: Record<string, unknown> };
     const conditional = resourceVersion === undefined
       ? merge
       : { ...merge, metadata: { ...metadata, resourceVersion } };
     const request = { verb: "patch", resource, name: at.name };
-    const command = { verb: "patch", resource, at, subresource, merge: conditional } as const;
+    const command = { verb: "patch", resource, at, subresource, merge: conditional, dryRun } as const;
     return parseObject<T>(request, await this.#run(request, command, options));
   }
 
@@ -163,6 +163,13 @@ export class KubectlClient implements ApiClient {
     const body = { apiVersion: "v1", kind: "DeleteOptions", preconditions: { uid, resourceVersion } };
     const request = { verb: "delete", resource, name: at.name };
     await this.#run(request, { verb: "delete", path: pathOf(resource, at), body }, options);
+  }
+
+  /** Evicts a pod, if its budgets allow it. @param uid the uid of the pod @throws {ApiError} 429 while they do not */
+  async evict(at: ObjectName, uid: string | undefined, options: RequestOptions = {}): Promise<void> {
+    const body = { apiVersion: "policy/v1", kind: "Eviction", metadata: at, deleteOptions: { preconditions: { uid } } };
+    const request = { verb: "evict", resource: pods, name: at.name };
+    await this.#run(request, { verb: "create", path: `${pathOf(pods, at)}/eviction`, body }, options);
   }
 
   async #run(request: Described, command: KubectlCommand, { signal }: RequestOptions): Promise<string> {

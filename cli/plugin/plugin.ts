@@ -20,6 +20,7 @@ import { diagnoseNode } from "./doctor.ts";
 import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions } from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
+import { moveClaim } from "./move.ts";
 import { removeOrphan, showOrphans } from "./orphans.ts";
 import { type Answer, processTerminal, type Terminal } from "./output.ts";
 import { Session } from "./session.ts";
@@ -72,6 +73,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   why: explain,
   doctor: diagnoseNode,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
+  move: moveClaim,
   "forget-node": forgetNode,
   ui: serveUi,
 };

@@ -143,6 +143,7 @@ const PROBLEM_CONDITIONS: Readonly<Record<string, Severity>> = {
   Healthy: "error",
   Redundant: "warning",
   IOLimitsApplied: "warning",
+  Held: "info",
 };
 
 /** Reasons that are problems, though the condition is True. */

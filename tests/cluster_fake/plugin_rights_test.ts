@@ -7,9 +7,11 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { type Pod, pods } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import type { LoggedRequest } from "../fake/api_server.ts";
+import { MoveCluster } from "../fake/move_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { grantedPermissions, type ProcessRole, roleInUserAgent, usedPermission } from "../fake/rbac.ts";
 import { ANYWHERE, request } from "../fake/volume_cluster.ts";
@@ -24,14 +26,20 @@ async function setUp(stage: Stage): Promise<void> {
   stage.cluster.addClaim({ name: "waiting", size: "1Gi" });
 }
 
+/** What has an API server. */
+interface WithApi {
+  readonly cluster: { readonly api: Stage["cluster"]["api"] };
+}
+
 /** Returns the requests of somebody with a role. */
-function requestsOf({ cluster: { api } }: Stage, role: ProcessRole = "viewer"): readonly LoggedRequest[] {
+function requestsOf({ cluster: { api } }: WithApi, role: ProcessRole = "viewer"): readonly LoggedRequest[] {
   return api.requests.filter(({ headers }) => roleInUserAgent(headers.get("user-agent") ?? "") === role);
 }
 
 /** Returns the permissions that requests under a role used. */
-function usedPermissions(stage: Stage, role: ProcessRole): string[] {
-  return [...new Set(requestsOf(stage, role).map((request) => usedPermission(request)))].sort();
+function usedPermissions(role: ProcessRole, ...clusters: readonly WithApi[]): string[] {
+  const requests = clusters.flatMap((each) => requestsOf(each, role));
+  return [...new Set(requests.map((request) => usedPermission(request)))].sort();
 }
 
 /** Opens the page of the cluster and that of a volume. @param until resolves when they were seen */
@@ -72,6 +80,7 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
   for (const name of ["status", "nodes", "volumes", "snapshots", "orphans"]) await plugin([name]);
   for (const name of ["data", "waiting", "volumesnapshot/cut"]) await plugin(["why", name]);
   await plugin(["forget-node", "n1"]);
+  for (const flags of [["--to", "n2", "--dry-run"], ["--cancel"]]) await plugin(["move", "data", ...flags]);
   await watch(3, "status");
   await watch(3, "why", "data");
   await watch(1, "why", "volumesnapshot/cut");
@@ -80,7 +89,7 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
     const isWatched = () => requestsOf(stage).some(({ path, query }) => /events$/.test(path) && query.has("watch"));
     await waitFor("the watch of events", () => isWatched() || undefined);
   });
-  assertEquals(usedPermissions(stage, "viewer"), grantedPermissions("denolith-view"));
+  assertEquals(usedPermissions("viewer", stage), grantedPermissions("denolith-view"));
 });
 
 Deno.test("whoever may read little is told so, and which role allows more", async () => {
@@ -114,6 +123,20 @@ Deno.test("a list of which flags select nothing says what they select", async ()
   );
 });
 
+/** Moves a claim whose pod is evicted, and back. */
+async function moveWithEviction(s: MoveCluster): Promise<void> {
+  s.cluster.api.put<Pod>(pods, {
+    metadata: { name: "db-0", namespace: "shop" },
+    spec: {
+      containers: [],
+      nodeName: "node-1",
+      volumes: [{ name: "d", persistentVolumeClaim: { claimName: "data" } }],
+    },
+  });
+  const plugin = pluginOver(s.cluster.api, { role: "operator" });
+  for (const node of ["node-2", "node-1"]) await plugin(["move", "data", "-n", "shop", "--to", node, "--evict"]);
+}
+
 Deno.test("denolith-operate has the rights that changing subcommands use besides, and no other ones", async () => {
   await using stage = new Stage();
   await setUp(stage);
@@ -141,7 +164,10 @@ Deno.test("denolith-operate has the rights that changing subcommands use besides
   const { output, errors } = await plugin(["forget-node", "n1", "--force", "it burnt", "--yes"]);
   assert(!errors.includes("kubectl denolith:"), errors);
   assertMatch(output, /its LVMNode is removed/);
+  await using moving = await MoveCluster.start();
+  moving.startMover();
+  await moveWithEviction(moving);
   const view = grantedPermissions("denolith-view");
-  const changing = usedPermissions(stage, "operator").filter((permission) => !view.includes(permission));
+  const changing = usedPermissions("operator", stage, moving).filter((permission) => !view.includes(permission));
   assertEquals(changing, grantedPermissions("denolith-operate").filter((permission) => !view.includes(permission)));
 });

@@ -12,7 +12,8 @@ import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import type { FakeMachine } from "../fake/machine.ts";
-import type { Command, Exec, Output } from "../../lvm/exec.ts";
+import type { Command } from "../../lvm/exec.ts";
+import { MortalExec } from "../fake/mortal_exec.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { assertFailsWith, machineWith, MiB, request } from "../fake/volume_cluster.ts";
 
@@ -108,52 +109,6 @@ Deno.test("the node of the source is preferred, and another one is taken when th
   assertEquals((await cluster.volumes.create(wanted("one"), both)).nodeId, "node-1");
   assertEquals((await cluster.volumes.create(wanted("two"), both)).nodeId, "node-2");
 });
-
-/** A machine as a process sees it, which may die: then its commands answer no more, and their streams end. */
-class MortalExec implements Exec {
-  #isDead = false;
-  readonly #death = Promise.withResolvers<undefined>();
-
-  constructor(readonly machine: FakeMachine) {}
-
-  die(): void {
-    this.#isDead = true;
-    this.#death.resolve(undefined);
-  }
-
-  async run(command: Command): Promise<Output> {
-    const { input, onOutput } = command;
-    if (this.#isDead) return await new Promise(() => {});
-    const output = await this.machine.run({
-      ...command,
-      ...(input && { input: this.#untilDeath(input) }),
-      ...(onOutput && {
-        onOutput: async (part) => {
-          if (this.#isDead) throw new Error("SIGPIPE");
-          await Promise.race([onOutput(part), this.#death.promise]);
-        },
-      }),
-    });
-    return this.#isDead ? await new Promise(() => {}) : output;
-  }
-
-  async *#untilDeath(input: NonNullable<Command["input"]>) {
-    const parts = input[Symbol.asyncIterator]();
-    for (;;) {
-      const next = await Promise.race([parts.next(), this.#death.promise]);
-      if (next === undefined || next.done) return;
-      yield next.value;
-    }
-  }
-
-  idle(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  readMountTable(): Promise<string | undefined> {
-    return this.machine.readMountTable();
-  }
-}
 
 /** Creates a copy by a controller that repeats its call, and disturbs it once at a moment. */
 async function copyWith(

@@ -5,6 +5,7 @@ import type { ResourceKind } from "./api_store.ts";
 export const BUILT_IN_KINDS: readonly ResourceKind[] = [
   {
     resource: known.persistentVolumes,
+    immutable: ["nodeAffinity"],
     hasStatusSubresource: true,
     countsGenerations: false,
     allowsUnconditionalUpdate: true,

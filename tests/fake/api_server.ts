@@ -46,6 +46,8 @@ export interface Faults {
   stalledWatches: boolean;
   /** Does not answer watches at all. */
   unansweredWatches: boolean;
+  /** The names of pods whose budgets do not allow an eviction. */
+  readonly undisrupted: Set<string>;
 }
 
 /** Options of {@linkcode FakeApiServer.start}. */
@@ -67,7 +69,7 @@ export class FakeApiServer implements AsyncDisposable {
   /** The failures that are switched on. */
   readonly faults: Faults = {
     ...{ refuse: { status: 0, times: 0 }, forbidden: new Set<string>(), conflicts: 0 },
-    ...{ stalledWatches: false, unansweredWatches: false },
+    ...{ stalledWatches: false, unansweredWatches: false, undisrupted: new Set<string>() },
   };
   /** All requests so far. */
   readonly requests: LoggedRequest[] = [];
@@ -248,6 +250,16 @@ export class FakeApiServer implements AsyncDisposable {
   #serve(method: string, sent: ParsedRequest): Response {
     const { path, query, body, type, metadataOnly } = sent;
     const { collection, namespace, name, subresource } = this.#route(path);
+    if (name !== undefined && subresource === "eviction" && method === "POST") {
+      if (this.faults.undisrupted.has(name)) {
+        throw new StatusError(
+          429,
+          "TooManyRequests",
+          "Cannot evict pod as it would violate the pod's disruption budget.",
+        );
+      }
+      return this.#json(collection.delete({ name, namespace }), 201);
+    }
     if (name === undefined) {
       if (method === "POST") return this.#json(collection.create(requireObject(body), namespace), 201);
       if (method !== "GET") throw new StatusError(405, "MethodNotAllowed", `the server does not allow ${method} here`);
@@ -265,7 +277,7 @@ export class FakeApiServer implements AsyncDisposable {
         return this.#json(collection.replace(requireObject(body), namespace, subresource));
       case "PATCH":
         if (type !== "application/merge-patch+json") throw new StatusError(415, "UnsupportedMediaType", type);
-        return this.#json(collection.patch(body, { name, namespace }, subresource));
+        return this.#json(collection.patch(body, { name, namespace }, subresource, query.get("dryRun") === "All"));
       case "DELETE": {
         const { preconditions } = (body ?? {}) as { preconditions?: Record<string, unknown> };
         return this.#json(collection.delete({ name, namespace }, preconditions));
@@ -282,6 +294,7 @@ export class FakeApiServer implements AsyncDisposable {
     const [plural, name, subresource] = parts;
     const collection = this.#collections.get("/" + [...head, plural].join("/"));
     const isUnknownSubresource = subresource !== undefined &&
+      !(subresource === "eviction" && plural === "pods") &&
       (subresource !== "status" || !collection?.kind.hasStatusSubresource);
     if (collection === undefined || isUnknownSubresource) {
       throw new StatusError(404, "NotFound", "the server could not find the requested resource");

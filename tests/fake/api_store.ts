@@ -20,6 +20,8 @@ export interface ResourceKind {
   readonly allowsCreateOnUpdate?: boolean;
   /** True for a custom resource: a write of its status changes nothing else. */
   readonly isCustom?: boolean;
+  /** The fields of the spec that cannot be changed once they are set; none by default. */
+  readonly immutable?: readonly string[];
 }
 
 /** A refusal, as the server words it. */
@@ -50,6 +52,12 @@ export interface Change {
   readonly deleted: boolean;
 }
 
+/** Where an object is. */
+interface ObjectAt {
+  readonly name: string;
+  readonly namespace: string | undefined;
+}
+
 /** The first revision of the server. */
 export const FIRST_REVISION = 100;
 
@@ -63,7 +71,16 @@ export class Collection {
   /** The objects in the order of their keys, until one changes. */
   #sorted: StoredObject[] | undefined;
 
-  constructor(readonly kind: ResourceKind, readonly nextRevision: () => number) {}
+  #immutable: readonly string[];
+
+  constructor(readonly kind: ResourceKind, readonly nextRevision: () => number) {
+    this.#immutable = kind.immutable ?? [];
+  }
+
+  /** Lets all fields of the spec be changed, as by a feature gate. */
+  makeMutable(): void {
+    this.#immutable = [];
+  }
 
   /** Returns all objects in the order of their keys. */
   sorted(): readonly StoredObject[] {
@@ -130,8 +147,13 @@ export class Collection {
   }
 
   /** Patches an object, as PATCH with `application/merge-patch+json` does. */
-  patch(patch: unknown, at: { name: string; namespace: string | undefined }, subresource?: string): StoredObject {
+  patch(patch: unknown, at: ObjectAt, subresource?: string, dryRun = false): StoredObject {
     const old = this.get(at.name, at.namespace);
+    if (dryRun) {
+      const trial = new Collection({ ...this.kind, immutable: this.#immutable }, () => 0);
+      trial.objects.set(keyOfName(old.metadata), old);
+      return trial.patch(patch, at, subresource);
+    }
     const merged = mergePatch(old, patch) as StoredObject;
     return this.#update(old, merged, subresource);
   }
@@ -187,6 +209,7 @@ export class Collection {
       metadata: { ...(writesStatusAlone ? old.metadata : metadata), ...systemFields },
       ...(nextStatus === undefined ? {} : { status: nextStatus }),
     };
+    this.#requireImmutable(old, object);
     if (subresource === "status") restoreProtectedMetadata(object.metadata, old.metadata);
     if (object.metadata.deletionTimestamp !== undefined) rejectNewFinalizers(resource, old, object);
     if (countsGenerations && JSON.stringify(nextContent) !== JSON.stringify(oldRest)) {
@@ -197,6 +220,17 @@ export class Collection {
       return this.#remove(object);
     }
     return this.#save(old, object);
+  }
+
+  #requireImmutable(old: StoredObject, sent: StoredObject): void {
+    const { resource } = this.kind;
+    const specs = [old, sent].map(({ spec }) => spec as Record<string, unknown> | undefined);
+    const field = this.#immutable.find((name) =>
+      specs[0]?.[name] !== undefined && !isEqual(specs[0]?.[name], specs[1]?.[name])
+    );
+    if (field === undefined) return;
+    const why = `spec.${field.toLowerCase()}: Forbidden: field is immutable`;
+    throw new StatusError(422, "Invalid", `${qualifiedName(resource, old.metadata.name)} is invalid: ${why}`);
   }
 
   #save(before: StoredObject | undefined, object: StoredObject): StoredObject {

@@ -236,10 +236,13 @@ export class FakeControlPlane implements AsyncDisposable {
  */
 export const WAIT_TIMEOUT_MS = 30_000;
 
-/** Polls until a condition holds. @throws {Error} after the time limit */
-export async function waitUntil(condition: () => boolean, what = "a condition"): Promise<void> {
+/** Polls until a condition holds. @param what what is waited for, in words @throws {Error} after the time limit */
+export async function waitUntil(
+  condition: () => boolean,
+  what: string | (() => string) = "a condition",
+): Promise<void> {
   for (const end = Date.now() + WAIT_TIMEOUT_MS; !condition();) {
-    if (Date.now() > end) throw new Error(`waiting for ${what}: it does not come`);
+    if (Date.now() > end) throw new Error(`waiting for ${typeof what === "string" ? what : what()}: it does not come`);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }

@@ -1,6 +1,7 @@
 /**
  * The part of kube-controller-manager for claims and PersistentVolumes that name each other: it binds them, releases a
- * volume when its claim is gone, and removes its protection finalizer. It does so in no other case.
+ * volume when its claim is gone, and removes its protection finalizer. A claim is Lost while the volume that it is bound to
+ * does not exist.
  *
  * @module
  */
@@ -10,11 +11,15 @@ import { orAbsentOrChanged } from "../../k8s/client/client.ts";
 import type { Informer } from "../../k8s/runtime/informer.ts";
 import { Controller } from "../../k8s/runtime/controller.ts";
 import {
+  type ObjectMeta,
   type PersistentVolume,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
 } from "../../k8s/api/objects.ts";
+
+/** The finalizer of a PersistentVolume while it is bound. */
+const PROTECTION = "kubernetes.io/pv-protection";
 
 /** Options of the binder. */
 export interface BinderOptions {
@@ -28,8 +33,25 @@ export interface BinderOptions {
 
 /** Binds and releases until the signal is aborted. */
 export async function bindVolumes({ client, claims, volumes }: BinderOptions, signal: AbortSignal): Promise<void> {
+  const setClaimPhase = ({ namespace, name }: ObjectMeta, phase: string) =>
+    client.patch(persistentVolumeClaims, { namespace, name }, { merge: { status: { phase } }, subresource: "status" });
+  /** The uids of the claims that it has made Lost. */
+  const lost = new Set<string | undefined>();
   const reconcile = async (name: string) => {
     const volume = volumes.get(name);
+    if (volume === undefined) {
+      for (const { metadata, status } of claims.list().filter(({ spec }) => spec?.volumeName === name)) {
+        if (status?.phase !== "Bound") continue;
+        lost.add(metadata.uid);
+        await setClaimPhase(metadata, "Lost");
+      }
+    }
+    const { finalizers = [], deletionTimestamp, resourceVersion } = volume?.metadata ?? {};
+    if (deletionTimestamp !== undefined && finalizers.includes(PROTECTION) && volume?.status?.phase !== "Bound") {
+      const merge = { metadata: { finalizers: finalizers.filter((one) => one !== PROTECTION) } };
+      await client.patch(persistentVolumes, { name }, { merge, resourceVersion });
+      return;
+    }
     const reference = volume?.spec?.claimRef;
     if (volume === undefined || volume.metadata.deletionTimestamp !== undefined || reference === undefined) return;
     const at = { namespace: reference.namespace!, name: reference.name! };
@@ -41,6 +63,9 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
       return;
     }
     if (volume.status?.phase !== "Bound") await setPhase("Bound");
+    if (claim?.status?.phase === "Lost" && lost.has(claim.metadata.uid)) {
+      await setClaimPhase(claim.metadata, "Bound");
+    }
     if (claim?.spec?.volumeName === undefined) {
       await client.patch(persistentVolumeClaims, at, { merge: { spec: { volumeName: name } } });
       const { capacity, accessModes } = volume.spec ?? {};
@@ -56,10 +81,12 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
   });
   controller.watch(volumes).watch(
     claims,
-    (claim) =>
-      volumes.list().filter(({ spec }) => spec?.claimRef?.uid === claim.metadata.uid).map(({ metadata }) =>
+    (claim) => [
+      ...volumes.list().filter(({ spec }) => spec?.claimRef?.uid === claim.metadata.uid).map(({ metadata }) =>
         metadata.name
       ),
+      ...[claim.spec?.volumeName ?? []].flat(),
+    ],
   );
   await controller.run(signal);
 }

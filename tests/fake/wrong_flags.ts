@@ -53,6 +53,8 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   context: [["--as=root", "must not begin with a dash"], ["a\nb", "control characters"]],
   as: [["-x", "must not begin with a dash"]],
   node: [["a/b", "must be 1 to 63 letters"]],
+  to: [["a/b", "must be 1 to 63 letters"]],
+  wait: [["no", "must be true or false"]],
   timeout: [["0", "must be a whole number of seconds"], ["1m", "from 1 to 9999"], ["-1", "from 1 to 9999"]],
   port: [["65536", "must be a port from 0 to 65535"], ["-1", "must be a port"]],
   remove: [["data/lv", "must be the UUID of a logical volume"]],

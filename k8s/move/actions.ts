@@ -1,0 +1,217 @@
+/**
+ * The steps of a move, carried out. Each may be repeated, and each changes an object only as it was read.
+ *
+ * @module
+ */
+
+import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import { timestamp } from "../../lvm/clock.ts";
+import { defined } from "../../lvm/defined.ts";
+import {
+  type ApiClient,
+  ApiError,
+  isAlreadyExists,
+  type MergePatch,
+  orAbsent,
+  orAbsentOrChanged,
+} from "../client/client.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
+import {
+  FORGOTTEN_ANNOTATION,
+  LVM_VOLUME_FINALIZER,
+  type LvmVolume,
+  lvmVolumes,
+  PENDING_ANNOTATION,
+  REMOVE_ANNOTATION,
+} from "../api/lvm_objects.ts";
+import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
+import type { ClusterVolumes } from "../service/cluster_volumes.ts";
+import { copyRequestOf } from "./checks.ts";
+import {
+  type AffinityMethod,
+  copyIdOf,
+  type LvmMove,
+  lvmMoves,
+  type LvmMoveStatus,
+  MOVE_FINALIZER,
+  type RecordedVolume,
+} from "./objects.ts";
+import { affinityTo, foreignFinalizers, recordOf, volumeFrom } from "./persistent_volume.ts";
+import type { MoveObjects, MoveStep } from "./plan.ts";
+
+/** Options of {@linkcode carryOut}. */
+export interface MoveActionsOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The volumes of the cluster. */
+  readonly volumes: Pick<ClusterVolumes, "create" | "delete">;
+  /** Parses a list of volume groups. */
+  readonly parseGroups: (list: string) => GroupMatcher;
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+  /** The time. */
+  readonly now: Date;
+}
+
+/**
+ * Carries out a step.
+ *
+ * @throws {StorageError} what the nodes said
+ * @throws {ApiError}
+ */
+export async function carryOut(step: MoveStep, objects: MoveObjects, options: MoveActionsOptions): Promise<void> {
+  const { client, volumes, parseGroups, topologyKey } = options;
+  const { move, volume, copy, persistentVolume } = objects;
+  switch (step.do) {
+    case "add finalizer":
+      return await setFinalizers(client, move, [...move.metadata.finalizers ?? [], MOVE_FINALIZER]);
+    case "remove finalizer":
+      return await setFinalizers(client, move, move.metadata.finalizers!.filter((name) => name !== MOVE_FINALIZER));
+    case "hold":
+      return await setHeld(client, volume!, true);
+    case "release":
+      return await setHeld(client, volume!, null);
+    case "copy": {
+      const choice = { allowed: [move.spec.targetNode], preferred: [] };
+      return void await volumes.create(copyRequestOf(move, volume!, parseGroups), choice);
+    }
+    case "delete copy":
+      return await volumes.delete(copyIdOf(move), { uid: copy!.metadata.uid });
+    case "record": {
+      const affinityMethod = await affinityMethodOf(client, persistentVolume!, move.spec.targetNode, topologyKey);
+      return await writeStatus(client, move, { persistentVolume: recordOf(persistentVolume!), affinityMethod });
+    }
+    case "retain":
+      return await patchVolume(client, persistentVolume!, { spec: { persistentVolumeReclaimPolicy: "Retain" } });
+    case "patch affinity":
+      return await patchVolume(client, persistentVolume!, {
+        spec: { nodeAffinity: affinityTo(step.node, topologyKey) },
+      });
+    case "delete persistent volume":
+      return await deletePersistentVolume(client, persistentVolume!);
+    case "create persistent volume":
+      return await createPersistentVolume(client, move, step.node, topologyKey);
+    case "begin removing":
+      return await writeStatus(client, move, { removing: true, volume: volumeRecordOf(volume!) });
+    case "remove source":
+      return await volumes.delete(volume!.metadata.name as Parameters<ClusterVolumes["delete"]>[0], {
+        uid: volume!.metadata.uid,
+      });
+    case "create volume":
+      return void await orExisting(client.create(lvmVolumes, volumeOnTarget(move)));
+    case "forget copy":
+      return await forgetCopy(client, copy!);
+    case "restore policy": {
+      const { persistentVolumeReclaimPolicy } = move.status!.persistentVolume!.spec;
+      return await patchVolume(client, persistentVolume!, { spec: defined({ persistentVolumeReclaimPolicy }) });
+    }
+    case "finish":
+      return await writeStatus(client, move, {
+        state: step.state,
+        ...(step.state === "Complete"
+          ? { releasedTime: move.status?.releasedTime ?? timestamp(options.now), message: "" }
+          : {}),
+      });
+    case "nothing":
+    case "wait":
+  }
+}
+
+/** Writes a part of the status, if the move is still as it was read. */
+export async function writeStatus(client: ApiClient, move: LvmMove, status: MergePatch<LvmMoveStatus>): Promise<void> {
+  const { name, resourceVersion } = move.metadata;
+  const merge = { status } as MergePatch<LvmMove>;
+  await orAbsentOrChanged(client.patch(lvmMoves, { name }, { merge, resourceVersion, subresource: "status" }));
+}
+
+async function setFinalizers(client: ApiClient, { metadata }: LvmMove, finalizers: string[]): Promise<void> {
+  const { name, resourceVersion } = metadata;
+  await orAbsentOrChanged(client.patch(lvmMoves, { name }, { merge: { metadata: { finalizers } }, resourceVersion }));
+}
+
+async function setHeld(client: ApiClient, volume: LvmVolume, held: true | null): Promise<void> {
+  await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, volume, () => ({ spec: { held } }), {}));
+}
+
+async function patchVolume(
+  client: ApiClient,
+  { metadata: { name, resourceVersion } }: PersistentVolume,
+  merge: MergePatch<PersistentVolume>,
+): Promise<void> {
+  await orAbsentOrChanged(client.patch(persistentVolumes, { name }, { merge, resourceVersion }));
+}
+
+/** Returns how a PersistentVolume gets another affinity: the API server says it, without changing anything. */
+async function affinityMethodOf(
+  client: ApiClient,
+  { metadata: { name } }: PersistentVolume,
+  node: string,
+  topologyKey: string,
+): Promise<AffinityMethod> {
+  const merge = { spec: { nodeAffinity: affinityTo(node, topologyKey) } };
+  try {
+    await client.patch(persistentVolumes, { name }, { merge, dryRun: true });
+    return "Patch";
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 422) return "Recreate";
+    throw error;
+  }
+}
+
+/** Deletes a PersistentVolume although it is bound: what it stands for stays, because its policy is Retain. */
+async function deletePersistentVolume(client: ApiClient, object: PersistentVolume): Promise<void> {
+  const { name, uid, deletionTimestamp } = object.metadata;
+  if (deletionTimestamp === undefined) {
+    return await orAbsentOrChanged(client.delete(persistentVolumes, { name }, { uid }));
+  }
+  await patchVolume(client, object, { metadata: { finalizers: foreignFinalizers(object) } });
+}
+
+async function createPersistentVolume(
+  client: ApiClient,
+  move: LvmMove,
+  node: string,
+  topologyKey: string,
+): Promise<void> {
+  const { status, spec } = move;
+  const object = volumeFrom(spec.persistentVolume, status!.persistentVolume!, node, topologyKey);
+  await orExisting(client.create(persistentVolumes, object));
+}
+
+/** Removes the LVMVolume of the copy. Its LV is that of the volume now, so nothing else is removed. */
+async function forgetCopy(client: ApiClient, copy: LvmVolume): Promise<void> {
+  const { name, uid } = copy.metadata;
+  const change = ({ metadata: { finalizers = [] } }: LvmVolume) => ({
+    metadata: { finalizers: finalizers.filter((one) => one !== LVM_VOLUME_FINALIZER) },
+  });
+  if (copy.metadata.finalizers?.includes(LVM_VOLUME_FINALIZER)) {
+    await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, copy, change, {}));
+  }
+  await orAbsentOrChanged(client.delete(lvmVolumes, { name }, { uid }));
+}
+
+/** The annotations that a volume has only on its way, or before its deletion. */
+const PASSING_ANNOTATIONS = [REMOVE_ANNOTATION, FORGOTTEN_ANNOTATION, PENDING_ANNOTATION];
+
+function volumeRecordOf({ metadata: { labels, annotations = {} }, spec }: LvmVolume): RecordedVolume {
+  const kept = Object.entries(annotations).filter(([name]) => !PASSING_ANNOTATIONS.includes(name));
+  return { metadata: { ...defined({ labels }), annotations: Object.fromEntries(kept) }, spec };
+}
+
+/** Returns the LVMVolume on the target's node. It was created empty, as far as anybody asks: its LV comes from the copy. */
+function volumeOnTarget(move: LvmMove) {
+  const { metadata, spec: { source: _, sourceNode: _node, held: _held, ...spec } } = move.status!.volume!;
+  return {
+    apiVersion: `${lvmVolumes.group}/${lvmVolumes.version}`,
+    kind: lvmVolumes.kind,
+    metadata: { ...metadata, name: move.metadata.name, finalizers: [LVM_VOLUME_FINALIZER] },
+    spec: { ...spec, nodeName: move.spec.targetNode, takes: copyIdOf(move) },
+  };
+}
+
+async function orExisting<T>(creation: Promise<T>): Promise<T | undefined> {
+  return await orAbsent(creation.catch((error) => {
+    if (isAlreadyExists(error)) return undefined;
+    throw error;
+  }));
+}

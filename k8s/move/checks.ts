@@ -1,0 +1,159 @@
+/**
+ * What must be true before a volume is moved. Each refusal says what to do.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../lvm/error.ts";
+import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import { transferSnapshotIdOf } from "../../lvm/ids.ts";
+import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import type { StorageClass } from "../api/objects.ts";
+import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
+import { canTransfer } from "../api/transfers.ts";
+import { actualSize, desiredSizeRange, type NamedVolumeRequest, volumeRequestOf } from "../api/volume_mapping.ts";
+import { isManagedBy } from "../provisioner/persistent_volume.ts";
+import { freeCapacityOf } from "../scheduling/free_capacity.ts";
+import { chooseNode } from "../scheduling/placement.ts";
+import { ClaimError } from "../sidecars/class_parameters.ts";
+import { type ClusterTopology, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
+import { copyIdOf, copyRequestName, type LvmMove, movedVolumeOf } from "./objects.ts";
+import { nodeOfVolume } from "./persistent_volume.ts";
+import type { MoveObjects } from "./plan.ts";
+
+/** The cluster, as far as it decides whether a volume can be moved. */
+export interface MoveSurroundings {
+  /** The LVMNodes of source and target. */
+  readonly lvmNodes: { readonly source: LvmNode | undefined; readonly target: LvmNode | undefined };
+  /** Reports whether an agent has given no sign of life for minutes. */
+  readonly isSilent: (node: string) => boolean;
+  /** The LVMVolumes of the target's node. */
+  readonly targetVolumes: readonly LvmVolume[];
+  /** The class of the claim; absent when it was deleted. */
+  readonly storageClass: StorageClass | undefined;
+  /** The nodes. */
+  readonly cluster: ClusterTopology;
+  /** Parses a list of volume groups. */
+  readonly parseGroups: (list: string) => GroupMatcher;
+  /** The time, in milliseconds since 1970. */
+  readonly now: number;
+}
+
+/** Returns why a volume can no longer be moved, although it could when the move began; `undefined` when it can. */
+export function objectsRefusal(objects: MoveObjects, driver: string): string | undefined {
+  const { move, volume, persistentVolume, claim, topologyKey } = objects;
+  const { spec } = move;
+  const claimText = `claim ${spec.claim.namespace}/${spec.claim.name}`;
+  const volumeId = movedVolumeOf(move);
+  if (volumeId === undefined) return "its name is no id of a volume";
+  if (spec.sourceNode === spec.targetNode) return `the volume is on node ${spec.targetNode} already`;
+  if (claim === undefined || claim.metadata.uid !== spec.claim.uid) return `${claimText} does not exist any more`;
+  if (claim.metadata.deletionTimestamp !== undefined) return `${claimText} is being deleted`;
+  if (volume === undefined || volume.spec.driverName !== driver || volume.metadata.deletionTimestamp !== undefined) {
+    return `LVMVolume ${volumeId} does not exist, or is being deleted`;
+  }
+  if (volume.spec.nodeName !== spec.sourceNode) {
+    return `the volume is on node ${volume.spec.nodeName}, not on node ${spec.sourceNode}`;
+  }
+  if (volume.status?.state !== "Ready") {
+    return `the volume is ${volume.status?.state ?? "Pending"}: ${
+      volume.status?.error?.message ?? "it is not created yet"
+    }`;
+  }
+  const name = spec.persistentVolume;
+  if (
+    claim.spec?.volumeName !== name || persistentVolume?.spec?.claimRef?.uid !== spec.claim.uid ||
+    persistentVolume.status?.phase !== "Bound" || persistentVolume.metadata.deletionTimestamp !== undefined
+  ) return `${claimText} is not bound to PersistentVolume ${name}`;
+  if (!isManagedBy(persistentVolume, driver) || persistentVolume.spec.csi?.volumeHandle !== volumeId) {
+    return `PersistentVolume ${name} is not of volume ${volumeId} of the driver`;
+  }
+  if (nodeOfVolume(persistentVolume, topologyKey) !== spec.sourceNode) {
+    return `the node affinity of PersistentVolume ${name} is not to node ${spec.sourceNode} alone, by the label ${topologyKey}`;
+  }
+  return undefined;
+}
+
+/** Returns why a volume cannot be moved now; `undefined` when it can. It is asked before the volume is held. */
+export function surroundingsRefusal(objects: MoveObjects, surroundings: MoveSurroundings): string | undefined {
+  const { move: { spec: { targetNode } }, volume, snapshots } = objects;
+  const agents = agentsRefusal(objects.move, surroundings);
+  if (agents !== undefined) return agents;
+  if (!volume!.spec.thinProvision && snapshots.length > 0) {
+    return `the thick volume is the origin of the snapshots ${snapshots.join(", ")}; delete them first`;
+  }
+  return topologyRefusal(targetNode, surroundings) ?? spaceRefusal(objects, surroundings);
+}
+
+/** Returns why the agents cannot copy a volume now; `undefined` when they can. */
+export function agentsRefusal(
+  { spec: { sourceNode, targetNode } }: LvmMove,
+  { lvmNodes, isSilent, now }: Pick<MoveSurroundings, "lvmNodes" | "isSilent" | "now">,
+): string | undefined {
+  for (const [name, node] of [[sourceNode, lvmNodes.source], [targetNode, lvmNodes.target]] as const) {
+    if (node === undefined) return `node ${name} has no agent of the driver`;
+    if (isSilent(name)) {
+      return `the agent of node ${name} has not reported for minutes` +
+        (name === sourceNode ? ". The data are on its disks alone: bring the node back, or restore a backup" : "");
+    }
+    if (!canTransfer(node, now)) {
+      return `the agent of node ${name} takes no part in transfers: set transfer.enabled of the chart`;
+    }
+  }
+  return undefined;
+}
+
+function topologyRefusal(node: string, { storageClass, cluster }: MoveSurroundings): string | undefined {
+  try {
+    topologyOfNode(node, storageClass?.allowedTopologies, cluster);
+    return undefined;
+  } catch (error) {
+    if (error instanceof WrongNodeError || error instanceof ClaimError) return error.message;
+    throw error;
+  }
+}
+
+function spaceRefusal({ move, volume }: MoveObjects, surroundings: MoveSurroundings): string | undefined {
+  const { lvmNodes, targetVolumes, parseGroups } = surroundings;
+  const { targetNode } = move.spec;
+  try {
+    const request = copyRequestOf(move, volume!, parseGroups);
+    const capacity = freeCapacityOf(lvmNodes.target!, targetVolumes, parseGroups);
+    chooseNode(request, { allowed: [targetNode], preferred: [] }, [capacity]);
+    return undefined;
+  } catch (error) {
+    if (error instanceof StorageError) return error.message;
+    throw error;
+  }
+}
+
+/** Returns the request for the copy of a volume: one of the same kind, with its size and content. @throws {StorageError} */
+export function copyRequestOf(
+  move: LvmMove,
+  volume: LvmVolume,
+  parseGroups: (list: string) => GroupMatcher,
+): NamedVolumeRequest {
+  const { sourceNode: _, ...request } = volumeRequestOf(volume, parseGroups);
+  return {
+    ...request,
+    id: copyIdOf(move),
+    name: copyRequestName(move),
+    range: { required: actualSize(volume) ?? desiredSizeRange(volume).required },
+    source: { kind: "volume", id: request.id },
+  };
+}
+
+/** Returns the names of the snapshots that keep a volume from deletion, without the temporary one of the move. */
+export function blockingSnapshots(
+  move: LvmMove,
+  volume: LvmVolume | undefined,
+  snapshots: readonly LvmSnapshot[],
+  { withTemporary = false } = {},
+): string[] {
+  const temporary: string = transferSnapshotIdOf(copyIdOf(move));
+  if (volume === undefined || volume.spec.thinProvision) return [];
+  return snapshots.filter((snapshot) =>
+    snapshot.spec.sourceVolume === volume.metadata.name && snapshot.spec.driverName === volume.spec.driverName &&
+    blocksSourceDeletion(snapshot) && (withTemporary || snapshot.metadata.name !== temporary)
+  ).map(({ metadata: { name } }) => name).sort();
+}

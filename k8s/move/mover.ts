@@ -1,0 +1,215 @@
+/**
+ * Moves volumes to other nodes, as LVMMoves ask for it.
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import { systemClock, timestamp } from "../../lvm/clock.ts";
+import { StorageError, truncate } from "../../lvm/error.ts";
+import { orAbsent } from "../client/client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import {
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type StorageClass,
+} from "../api/objects.ts";
+import type { ClusterTopology } from "../sidecars/claim_topology.ts";
+import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import type { SilentAgents } from "../scheduling/agent_liveness.ts";
+import { classNameOf } from "../provisioner/claim.ts";
+import { carryOut, type MoveActionsOptions, writeStatus } from "./actions.ts";
+import { agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./checks.ts";
+import { copyIdOf, isFinished, type LvmMove, lvmMoves, type LvmMoveStatus } from "./objects.ts";
+import { isUndone, type MoveObjects, type MoveStep, nextStep, stateOf } from "./plan.ts";
+
+/** Options of {@linkcode Mover}. The informers are started, and shared, by whoever supplies them. */
+export interface MoverOptions
+  extends
+    SidecarOptions,
+    Pick<MoveActionsOptions, "volumes" | "parseGroups">,
+    Pick<ClusterTopology, "nodes" | "csiNodes"> {
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+  /** All LVMMoves. */
+  readonly moves: Informer<LvmMove>;
+  /** All LVMVolumes. */
+  readonly lvmVolumes: Informer<LvmVolume>;
+  /** All LVMSnapshots. */
+  readonly snapshots: Informer<LvmSnapshot>;
+  /** All LVMNodes. */
+  readonly lvmNodes: Informer<LvmNode>;
+  /** The claims of all namespaces. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** The PersistentVolumes. */
+  readonly persistentVolumes: Informer<PersistentVolume>;
+  /** The StorageClasses. */
+  readonly classes: Pick<Informer<StorageClass>, "get">;
+  /** The agents that are silent. */
+  readonly agents?: SilentAgents | undefined;
+}
+
+/** The longest message of a status, in characters. */
+const MAX_MESSAGE_LENGTH = 4_096;
+
+/** The time after which a move that waits is looked at again, in milliseconds, should a change have been missed. */
+const RECHECK_MS = 60_000;
+
+/** The failures after which the same step may succeed. */
+const PASSING_KINDS = ["Unavailable", "Busy", "StillRunning"];
+
+/** Carries out LVMMoves. Two of them at the same time do no harm: each step changes objects only as they were read. */
+export class Mover {
+  readonly #options: MoverOptions;
+  readonly #log = getLogger(["denolith", "mover"]);
+
+  /** Creates it; nothing runs before {@linkcode Mover.run}. */
+  constructor(options: MoverOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until the signal is aborted. It may be run again. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { moves, lvmVolumes, lvmNodes, snapshots, claims, persistentVolumes } = this.#options;
+    const moving = (name: string | undefined) => name !== undefined && moves.get(name) !== undefined ? [name] : [];
+    const changes = { replay: false };
+    await sidecarController("mover", this.#options, (name) => this.#reconcile(name))
+      .watch(moves)
+      .watch(lvmVolumes, ({ metadata, spec }) => [...moving(metadata.name), ...moving(spec.source?.volume)], changes)
+      .watch(lvmNodes, ({ metadata: { name } }) => this.#unfinishedOf(name), changes)
+      .watch(snapshots, ({ spec }) => moving(spec.sourceVolume), changes)
+      .watch(persistentVolumes, ({ spec }) => moving(spec?.csi?.volumeHandle), changes)
+      .watch(
+        claims,
+        ({ metadata: { uid } }) =>
+          moves.list().filter(({ spec }) => spec.claim.uid === uid).map(({ metadata }) => metadata.name),
+        changes,
+      )
+      .run(signal);
+  }
+
+  /** Returns the names of the moves from or to a node that are not finished. */
+  #unfinishedOf(node: string): string[] {
+    const isOf = ({ spec }: LvmMove) => spec.sourceNode === node || spec.targetNode === node;
+    return this.#options.moves.list().filter((move) => isOf(move) && !isFinished(move)).map(({ metadata }) =>
+      metadata.name
+    );
+  }
+
+  /** Takes the next step of a move. */
+  async #reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
+    const { client, driverName } = this.#options;
+    const move = await orAbsent(client.get(lvmMoves, { name }));
+    if (move === undefined || move.spec.driverName !== driverName) return;
+    const objects = await this.#read(move);
+    const refusal = this.#refusal(objects);
+    if (refusal !== undefined) return await this.#fail(move, new StorageError("FailedPrecondition", refusal));
+    const step = this.#waitForAgents(objects, nextStep(objects));
+    if (step.do === "nothing") return;
+    const described = await this.#describe(objects, step);
+    if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
+    try {
+      await carryOut(step, { ...objects, move: described }, this.#actionOptions);
+      this.#log.info("step", { move: name, step: step.do });
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+      const isFinal = step.do === "copy" && !PASSING_KINDS.includes(error.kind);
+      // without the agents, no node seems to have free space
+      if (isFinal && this.#waitForAgents(objects, step) === step) return await this.#fail(described, error);
+      await this.#describe({ ...objects, move: described }, step, error.message);
+      throw error;
+    }
+    return { requeueAfterMs: 0 };
+  }
+
+  get #actionOptions(): MoveActionsOptions {
+    const { clock = systemClock } = this.#options;
+    return { ...this.#options, now: clock.date() };
+  }
+
+  /** Reads the objects of a move from the API server, not from a cache. */
+  async #read(move: LvmMove): Promise<MoveObjects> {
+    const { client, snapshots, topologyKey } = this.#options;
+    const { metadata: { name }, spec: { claim: { namespace, name: claimName }, persistentVolume: pvName } } = move;
+    const [volume, copy, persistentVolume, claim] = await Promise.all([
+      orAbsent(client.get(lvmVolumes, { name })),
+      orAbsent(client.get(lvmVolumes, { name: copyIdOf(move) })),
+      orAbsent(client.get(persistentVolumes, { name: pvName })),
+      orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
+    ]);
+    const isPrepared = volume?.spec.held === true;
+    const blocking = blockingSnapshots(move, volume, snapshots.list(), { withTemporary: isPrepared });
+    return { move, volume, copy, persistentVolume, claim, snapshots: blocking, topologyKey };
+  }
+
+  /** Returns why a move that has not changed the PersistentVolume yet cannot go on. */
+  #refusal(objects: MoveObjects): string | undefined {
+    const { driverName, lvmVolumes, classes, parseGroups } = this.#options;
+    const { move, volume, claim } = objects;
+    if (isFinished(move) || isUndone(move) || move.status?.removing || move.status?.persistentVolume !== undefined) {
+      return undefined;
+    }
+    const refusal = objectsRefusal(objects, driverName);
+    if (refusal !== undefined || volume?.spec.held) return refusal;
+    const { targetNode } = move.spec;
+    return surroundingsRefusal(objects, {
+      ...this.#agentsOf(move),
+      targetVolumes: lvmVolumes.list().filter(({ spec }) => spec.nodeName === targetNode),
+      storageClass: classes.get(classNameOf(claim!)),
+      cluster: this.#options,
+      parseGroups,
+    });
+  }
+
+  /** Returns a step, or a wait while an agent that has to copy is away: it may only be restarting. */
+  #waitForAgents({ move, copy }: MoveObjects, step: MoveStep): MoveStep {
+    if (step.do !== "copy" || copy !== undefined) return step;
+    const message = agentsRefusal(move, this.#agentsOf(move));
+    return message === undefined ? step : { do: "wait", message };
+  }
+
+  #agentsOf({ spec: { sourceNode, targetNode } }: LvmMove) {
+    const { lvmNodes, agents, clock = systemClock } = this.#options;
+    return {
+      lvmNodes: { source: this.#ownNode(lvmNodes.get(sourceNode)), target: this.#ownNode(lvmNodes.get(targetNode)) },
+      isSilent: (node: string) => agents?.isSilent(node) ?? false,
+      now: clock.date().getTime(),
+    };
+  }
+
+  #ownNode(node: LvmNode | undefined): LvmNode | undefined {
+    return node?.spec.driverName === this.#options.driverName ? node : undefined;
+  }
+
+  /** Records why a move fails. What it changed is undone then. */
+  async #fail(move: LvmMove, { kind, message }: StorageError): Promise<void> {
+    const error = { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
+    await writeStatus(this.#options.client, move, { error, state: "Undoing", message: error.message });
+  }
+
+  /** Writes the state, before a step that belongs to it. @returns the move as it is then */
+  async #describe({ move, volume, copy, claim }: MoveObjects, step: MoveStep, failure?: string): Promise<LvmMove> {
+    const { client, clock = systemClock } = this.#options;
+    const now = timestamp(clock.date());
+    const { status = {} } = move;
+    const message = step.do === "wait" ? step.message : failure ?? (status.error?.message ?? "");
+    const isHeld = !isUndone(move) && step.do === "copy" && status.heldTime === undefined;
+    const isReleased = status.removing && volume?.spec.nodeName === move.spec.targetNode &&
+      volume.status?.state === "Ready" &&
+      claim?.status?.phase === "Bound" && status.releasedTime === undefined;
+    const next: LvmMoveStatus = {
+      state: stateOf(step, move),
+      message: truncate(message, MAX_MESSAGE_LENGTH),
+      ...(copy?.status?.copy !== undefined && { copy: copy.status.copy }),
+      ...(isHeld && { heldTime: now }),
+      ...(isReleased && { releasedTime: now }),
+    };
+    const isSame = JSON.stringify({ ...status, ...next }) === JSON.stringify(status);
+    if (isSame || step.do === "add finalizer" || step.do === "remove finalizer" || step.do === "finish") return move;
+    const { name, resourceVersion } = move.metadata;
+    return await client.patch(lvmMoves, { name }, { merge: { status: next }, resourceVersion, subresource: "status" });
+  }
+}

@@ -1,0 +1,160 @@
+/**
+ * What a move does next, by the objects as they are. Nothing else is remembered but what the LVMMove records, so a move goes on
+ * where it was after the death of any process (docs/adr/0029).
+ *
+ * @module
+ */
+
+import { heldCondition } from "../api/held.ts";
+import type { LvmVolume } from "../api/lvm_objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
+import { isFinished, type LvmMove, MOVE_FINALIZER, type MoveState } from "./objects.ts";
+import { foreignFinalizers, nodeOfVolume } from "./persistent_volume.ts";
+
+/** The objects that a move is about, as the API server has them. */
+export interface MoveObjects {
+  /** The move. */
+  readonly move: LvmMove;
+  /** The LVMVolume of the volume that moves, on either node. */
+  readonly volume: LvmVolume | undefined;
+  /** The LVMVolume of the copy. */
+  readonly copy: LvmVolume | undefined;
+  /** The PersistentVolume of the name. */
+  readonly persistentVolume: PersistentVolume | undefined;
+  /** The claim of the name. */
+  readonly claim: PersistentVolumeClaim | undefined;
+  /** The names of the snapshots that keep the volume from deletion. */
+  readonly snapshots: readonly string[];
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+}
+
+/** A step of a move. */
+export type MoveStep =
+  | {
+    readonly do:
+      | "nothing"
+      | "add finalizer"
+      | "remove finalizer"
+      | "hold"
+      | "release"
+      | "copy"
+      | "delete copy"
+      | "record"
+      | "retain"
+      | "delete persistent volume"
+      | "begin removing"
+      | "remove source"
+      | "create volume"
+      | "forget copy"
+      | "restore policy";
+  }
+  /** Set the affinity of the PersistentVolume, or make it again with it. */
+  | { readonly do: "patch affinity" | "create persistent volume"; readonly node: string }
+  /** Write the state, and wait for a change of the objects. */
+  | { readonly do: "wait"; readonly message: string }
+  /** The end. */
+  | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed"> };
+
+/** Returns the next step of a move. */
+export function nextStep(objects: MoveObjects): MoveStep {
+  const { move } = objects;
+  const { finalizers = [], deletionTimestamp } = move.metadata;
+  const isDeleting = deletionTimestamp !== undefined;
+  if (!finalizers.includes(MOVE_FINALIZER)) return { do: isDeleting || isFinished(move) ? "nothing" : "add finalizer" };
+  if (isFinished(move)) return { do: isDeleting ? "remove finalizer" : "nothing" };
+  if (move.status?.removing) return nextRemovalStep(objects);
+  return isUndone(move) ? nextUndoStep(objects) : nextForwardStep(objects);
+}
+
+/** Reports whether a move is undone, because it was deleted or failed. */
+export function isUndone({ metadata, status }: LvmMove): boolean {
+  return !status?.removing && (metadata.deletionTimestamp !== undefined || status?.error !== undefined);
+}
+
+/** Returns the state that a step belongs to. */
+export function stateOf({ do: step }: MoveStep, move: LvmMove): MoveState {
+  if (step === "finish" || isFinished(move)) return move.status?.state ?? "Pending";
+  if (move.status?.removing || step === "begin removing") return "Removing";
+  if (isUndone(move)) return "Undoing";
+  if (move.status?.persistentVolume !== undefined || step === "record") return "Switching";
+  if (step === "copy") return "Copying";
+  return step === "hold" || step === "wait" ? "Holding" : "Pending";
+}
+
+function nextForwardStep(objects: MoveObjects): MoveStep {
+  const { move: { spec, status }, volume, copy, persistentVolume, claim, snapshots } = objects;
+  if (volume === undefined) return { do: "wait", message: "its LVMVolume is gone" };
+  if (!volume.spec.held) return { do: "hold" };
+  const held = heldCondition(volume);
+  if (held?.status !== "True") {
+    return { do: "wait", message: held?.message ?? `waits for the agent of node ${spec.sourceNode}` };
+  }
+  if (!isReady(copy)) return { do: "copy" };
+  if (snapshots.length > 0) return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted` };
+  if (status?.persistentVolume === undefined) return { do: "record" };
+  const step = nextSwitchStep(objects, spec.targetNode);
+  if (step !== undefined) return step;
+  // a claim that was deleted meanwhile is not waited for: the policy of the PersistentVolume decides at the end
+  const isBound = claim?.metadata.uid !== spec.claim.uid ||
+    (claim.status?.phase === "Bound" && persistentVolume?.status?.phase === "Bound");
+  return isBound
+    ? { do: "begin removing" }
+    : { do: "wait", message: `waits until claim ${claimName(spec)} is Bound again` };
+}
+
+/** Returns the next step after which the PersistentVolume is on a node; `undefined` when it is. */
+function nextSwitchStep(
+  { move: { status }, persistentVolume, topologyKey }: MoveObjects,
+  node: string,
+): MoveStep | undefined {
+  if (persistentVolume === undefined) return { do: "create persistent volume", node };
+  const isDeleting = persistentVolume.metadata.deletionTimestamp !== undefined;
+  if (!isDeleting && nodeOfVolume(persistentVolume, topologyKey) === node) return undefined;
+  if (persistentVolume.spec?.persistentVolumeReclaimPolicy !== "Retain") return { do: "retain" };
+  if (!isDeleting && status?.affinityMethod === "Patch") return { do: "patch affinity", node };
+  const foreign = foreignFinalizers(persistentVolume);
+  if (isDeleting && foreign.length > 0) {
+    return {
+      do: "wait",
+      message: `waits for others to remove the finalizers ${foreign.join(", ")} of the PersistentVolume`,
+    };
+  }
+  return { do: "delete persistent volume" };
+}
+
+/** Returns the next step when the copy is used in place of the volume. */
+function nextRemovalStep({ move: { spec, status }, volume, copy, persistentVolume }: MoveObjects): MoveStep {
+  if (volume?.spec.nodeName === spec.sourceNode) return { do: "remove source" };
+  if (volume === undefined) return { do: "create volume" };
+  if (!isReady(volume)) return { do: "wait", message: `waits for the agent of node ${spec.targetNode}` };
+  if (copy !== undefined) return { do: "forget copy" };
+  return restoreStep(persistentVolume, status?.persistentVolume?.spec.persistentVolumeReclaimPolicy) ??
+    { do: "finish", state: "Complete" };
+}
+
+function nextUndoStep(objects: MoveObjects): MoveStep {
+  const { move: { metadata, spec, status }, volume, copy, persistentVolume } = objects;
+  const recorded = status?.persistentVolume;
+  const step = recorded && nextSwitchStep(objects, spec.sourceNode);
+  if (step !== undefined) return step;
+  const restore = restoreStep(persistentVolume, recorded?.spec.persistentVolumeReclaimPolicy);
+  if (restore !== undefined) return restore;
+  if (copy !== undefined) return { do: "delete copy" };
+  if (volume?.spec.held) return { do: "release" };
+  return metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" };
+}
+
+function restoreStep(persistentVolume: PersistentVolume | undefined, policy: string | undefined): MoveStep | undefined {
+  if (persistentVolume === undefined || policy === undefined) return undefined;
+  return persistentVolume.spec?.persistentVolumeReclaimPolicy === policy ? undefined : { do: "restore policy" };
+}
+
+/** Reports whether the LV of a volume exists and is complete. */
+function isReady(object: LvmVolume | undefined): boolean {
+  return object?.status?.state === "Ready" && object.status.lvUUID !== undefined;
+}
+
+function claimName({ claim: { namespace, name } }: LvmMove["spec"]): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,203 @@
+import { assertEquals } from "@std/assert";
+import { heldConditions } from "../api/held.ts";
+import type { LvmVolume } from "../api/lvm_objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
+import { copyIdOf, type LvmMove, type LvmMoveStatus, MOVE_FINALIZER } from "./objects.ts";
+import { affinityTo, recordOf } from "./persistent_volume.ts";
+import { type MoveObjects, nextStep } from "./plan.ts";
+
+const KEY = "node";
+const NAME = `v1-${"a".repeat(32)}`;
+
+/** Returns a move from node `a` to node `b` that has begun. */
+function move(status: LvmMoveStatus = {}, metadata: Partial<LvmMove["metadata"]> = {}): LvmMove {
+  return {
+    metadata: { name: NAME, uid: "m", finalizers: [MOVE_FINALIZER], ...metadata },
+    spec: {
+      driverName: "d",
+      persistentVolume: "pv",
+      claim: { namespace: "n", name: "c", uid: "u" },
+      sourceNode: "a",
+      targetNode: "b",
+    },
+    status,
+  };
+}
+
+/** Returns the volume on a node, which is held, and used by somebody if that is given. */
+function volume(nodeName: string, { held = true, user }: { held?: boolean; user?: string } = {}): LvmVolume {
+  const object = {
+    metadata: { name: NAME },
+    spec: { nodeName, ...(held && { held }) },
+    status: { state: "Ready", lvUUID: nodeName },
+  } as unknown as LvmVolume;
+  object.status!.conditions = held ? heldConditions(object, user === undefined ? {} : { user }) : [];
+  return object;
+}
+
+function copy(state = "Ready"): LvmVolume {
+  return {
+    metadata: { name: copyIdOf(move()) },
+    spec: { nodeName: "b" },
+    status: { state, lvUUID: "b" },
+  } as unknown as LvmVolume;
+}
+
+function persistentVolume(node: string, policy: string, metadata: object = {}): PersistentVolume {
+  return {
+    metadata: { name: "pv", uid: "p", ...metadata },
+    spec: { nodeAffinity: affinityTo(node, KEY), persistentVolumeReclaimPolicy: policy },
+    status: { phase: "Bound" },
+  } as PersistentVolume;
+}
+
+const claim = (phase: string, uid = "u") =>
+  ({ metadata: { name: "c", uid }, status: { phase } }) as PersistentVolumeClaim;
+const RECORD = { persistentVolume: recordOf(persistentVolume("a", "Delete")), affinityMethod: "Recreate" } as const;
+
+/** The objects of a move that has not begun. */
+const START: MoveObjects = {
+  move: move(),
+  volume: volume("a", { held: false }),
+  copy: undefined,
+  persistentVolume: persistentVolume("a", "Delete"),
+  claim: claim("Bound"),
+  snapshots: [],
+  topologyKey: KEY,
+};
+const COPIED = { volume: volume("a"), copy: copy() };
+const SWITCHING = { ...COPIED, move: move(RECORD) };
+const REMOVING = {
+  ...COPIED,
+  move: move({ ...RECORD, removing: true }),
+  persistentVolume: persistentVolume("b", "Retain"),
+};
+const deleted = { deletionTimestamp: "now" };
+
+const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string][] = [
+  ["a new move", { move: move({}, { finalizers: [] }) }, "add finalizer"],
+  ["a new move that is deleted", { move: move({}, { finalizers: [], ...deleted }) }, "nothing"],
+  ["a volume that is not held", {}, "hold"],
+  [
+    "a volume whose agent has not answered",
+    { volume: { ...volume("a"), status: { state: "Ready" } } },
+    "wait: waits for the agent of node a",
+  ],
+  [
+    "a volume in use",
+    { volume: volume("a", { user: "a pod" }) },
+    "wait: nobody else may begin to use it, but a pod still does",
+  ],
+  ["an unused volume", { volume: volume("a") }, "copy"],
+  ["an unfinished copy", { volume: volume("a"), copy: copy("Pending") }, "copy"],
+  [
+    "a copy whose temporary snapshot is left",
+    { ...COPIED, snapshots: ["s"] },
+    "wait: waits until snapshots s are deleted",
+  ],
+  ["a complete copy", COPIED, "record"],
+  ["a PersistentVolume that is recorded", SWITCHING, "retain"],
+  [
+    "one that is retained",
+    { ...SWITCHING, persistentVolume: persistentVolume("a", "Retain") },
+    "delete persistent volume",
+  ],
+  [
+    "one that is retained and can be changed",
+    {
+      ...SWITCHING,
+      move: move({ ...RECORD, affinityMethod: "Patch" }),
+      persistentVolume: persistentVolume("a", "Retain"),
+    },
+    "patch affinity: b",
+  ],
+  [
+    "one that is being deleted",
+    {
+      ...SWITCHING,
+      persistentVolume: persistentVolume("a", "Retain", { ...deleted, finalizers: ["kubernetes.io/pv-protection"] }),
+    },
+    "delete persistent volume",
+  ],
+  [
+    "one that somebody else keeps",
+    { ...SWITCHING, persistentVolume: persistentVolume("a", "Retain", { ...deleted, finalizers: ["other/one"] }) },
+    "wait: waits for others to remove the finalizers other/one of the PersistentVolume",
+  ],
+  ["none any more", { ...SWITCHING, persistentVolume: undefined, claim: claim("Lost") }, "create persistent volume: b"],
+  [
+    "a claim that is Lost",
+    { ...SWITCHING, persistentVolume: persistentVolume("b", "Retain"), claim: claim("Lost") },
+    "wait: waits until claim n/c is Bound again",
+  ],
+  ["a claim that is Bound", { ...SWITCHING, persistentVolume: persistentVolume("b", "Retain") }, "begin removing"],
+  ["another claim of the name", {
+    ...SWITCHING,
+    persistentVolume: persistentVolume("b", "Retain"),
+    claim: claim("Lost", "v"),
+  }, "begin removing"],
+  ["a source that is left", REMOVING, "remove source"],
+  ["no volume", { ...REMOVING, volume: undefined }, "create volume"],
+  [
+    "a volume that has not taken the copy",
+    { ...REMOVING, volume: { ...volume("b", { held: false }), status: { state: "Pending" } } },
+    "wait: waits for the agent of node b",
+  ],
+  ["a volume that has taken the copy", { ...REMOVING, volume: volume("b", { held: false }) }, "forget copy"],
+  ["no copy any more", { ...REMOVING, volume: volume("b", { held: false }), copy: undefined }, "restore policy"],
+  [
+    "all restored",
+    {
+      ...REMOVING,
+      volume: volume("b", { held: false }),
+      copy: undefined,
+      persistentVolume: persistentVolume("b", "Delete"),
+    },
+    "finish: Complete",
+  ],
+  [
+    "a deletion when the source is being removed",
+    { ...REMOVING, move: move({ ...RECORD, removing: true }, deleted) },
+    "remove source",
+  ],
+  ["a deletion before it began", { move: move({}, deleted) }, "remove finalizer"],
+  ["a deletion of what is held", { move: move({}, deleted), volume: volume("a") }, "release"],
+  ["a deletion of what is copied", { ...COPIED, move: move({}, deleted) }, "delete copy"],
+  ["a deletion of what is retained", {
+    ...COPIED,
+    move: move(RECORD, deleted),
+    persistentVolume: persistentVolume("a", "Retain"),
+  }, "restore policy"],
+  ["a deletion of what is switched", {
+    ...COPIED,
+    move: move(RECORD, deleted),
+    persistentVolume: persistentVolume("b", "Retain"),
+  }, "delete persistent volume"],
+  [
+    "a deletion without a PersistentVolume",
+    { ...COPIED, move: move(RECORD, deleted), persistentVolume: undefined },
+    "create persistent volume: a",
+  ],
+  [
+    "a failure of what is held",
+    { move: move({ error: { code: "NoSpace", message: "" } }), volume: volume("a") },
+    "release",
+  ],
+  ["a failure that is undone", { move: move({ error: { code: "NoSpace", message: "" } }) }, "finish: Failed"],
+  ["a complete move", { move: move({ state: "Complete" }) }, "nothing"],
+  ["a complete move that is deleted", { move: move({ state: "Complete" }, deleted) }, "remove finalizer"],
+];
+
+for (const [what, objects, expected] of STEPS) {
+  Deno.test(`nextStep() of ${what}: ${expected}`, () => {
+    const step = nextStep({ ...START, ...objects });
+    const detail = "node" in step
+      ? step.node
+      : "message" in step
+      ? step.message
+      : "state" in step
+      ? step.state
+      : undefined;
+    assertEquals(detail === undefined ? step.do : `${step.do}: ${detail}`, expected);
+  });
+}

@@ -1,0 +1,189 @@
+/**
+ * What a move of a claim would do, before anybody asks for it.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../lvm/error.ts";
+import { type ApiClient, type NewObject, orAbsent } from "../client/client.ts";
+import { LVM_GROUP, type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import {
+  type CsiNode,
+  nodes,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Pod,
+  pods,
+  storageClasses,
+} from "../api/objects.ts";
+import { actualSize } from "../api/volume_mapping.ts";
+import { classNameOf } from "../provisioner/claim.ts";
+import { blockingSnapshots, type MoveSurroundings, objectsRefusal, surroundingsRefusal } from "./checks.ts";
+import { isFinished, type LvmMove, lvmMoves } from "./objects.ts";
+import type { MoveObjects } from "./plan.ts";
+
+/** A claim, and the node that its volume is to move to. */
+export interface MoveRequest {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The namespace of the claim. */
+  readonly namespace: string;
+  /** The name of the claim. */
+  readonly claimName: string;
+  /** The node. */
+  readonly targetNode: string;
+}
+
+/** What a move would do. */
+export interface MovePlan {
+  /** The claim, as `namespace/name`. */
+  readonly claim: string;
+  /** The PersistentVolume. */
+  readonly persistentVolume: string;
+  /** The id of the volume. */
+  readonly volume: string;
+  /** Its size in bytes. */
+  readonly size: bigint;
+  /** True if it is a thin volume. */
+  readonly thin: boolean;
+  /** How its data on the first node is erased. */
+  readonly erase: string;
+  /** The node of the volume. */
+  readonly sourceNode: string;
+  /** The node that it moves to. */
+  readonly targetNode: string;
+  /** The pods that use the claim. */
+  readonly pods: readonly string[];
+  /** Why it cannot be moved now; absent when it can. */
+  readonly refusal?: string;
+}
+
+/** Settings of the driver that a plan depends on. */
+export interface PreviewOptions extends Pick<MoveSurroundings, "parseGroups" | "now"> {
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+}
+
+/**
+ * Reads what a move depends on, and returns the plan and the LVMMove that asks for it.
+ *
+ * @throws {StorageError} `NotFound` without such a claim, or a volume of the driver that it is bound to
+ * @throws {ApiError}
+ */
+export async function previewMove(
+  client: ApiClient,
+  request: MoveRequest,
+  options: PreviewOptions,
+): Promise<{ readonly plan: MovePlan; readonly move: NewObject<LvmMove> & { metadata: { name: string } } }> {
+  const { driver, namespace, claimName, targetNode } = request;
+  const { claim, volume, objects } = await readObjects(client, request, options);
+  const { nodeName: sourceNode, thinProvision = false, erase } = volume.spec;
+  const [using, surroundings] = await Promise.all([
+    podsUsing(client, claim),
+    readSurroundings(client, { claim, driver, sourceNode, targetNode }, options),
+  ]);
+  const existing = await orAbsent(client.get(lvmMoves, { name: volume.metadata.name }));
+  const refusal = (existing === undefined || isFinished(existing) ? undefined : runningRefusal(existing)) ??
+    objectsRefusal(objects, driver) ?? surroundingsRefusal(objects, surroundings);
+  const plan = {
+    claim: `${namespace}/${claimName}`,
+    persistentVolume: objects.move.spec.persistentVolume,
+    volume: volume.metadata.name,
+    size: actualSize(volume) ?? 0n,
+    thin: thinProvision,
+    ...{ erase, sourceNode, targetNode },
+    pods: using.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`),
+    ...(refusal !== undefined && { refusal }),
+  };
+  return { plan, move: objects.move };
+}
+
+/** Returns the pods of a claim that have not ended. @throws {ApiError} */
+export async function podsUsing(client: ApiClient, { metadata }: PersistentVolumeClaim): Promise<Pod[]> {
+  const { items } = await client.list(pods, { namespace: metadata.namespace });
+  return items.filter(({ metadata: { name }, spec, status }) => {
+    const claims = spec?.volumes?.map((volume) =>
+      volume.ephemeral === undefined ? volume.persistentVolumeClaim?.claimName : `${name}-${volume.name}`
+    );
+    return !["Succeeded", "Failed"].includes(status?.phase ?? "") && (claims?.includes(metadata.name) ?? false);
+  });
+}
+
+function runningRefusal({ spec: { targetNode }, status }: LvmMove): string {
+  return `it is being moved to node ${targetNode} already (${status?.state ?? "Pending"})`;
+}
+
+async function readObjects(
+  client: ApiClient,
+  { driver, namespace, claimName, targetNode }: MoveRequest,
+  { topologyKey }: PreviewOptions,
+): Promise<{ claim: PersistentVolumeClaim; volume: LvmVolume; objects: MoveObjects }> {
+  const what = `moving claim ${namespace}/${claimName}`;
+  const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName }));
+  if (claim === undefined) throw new StorageError("NotFound", `${what}: there is no such claim`);
+  const name = claim.spec?.volumeName;
+  const persistentVolume = name === undefined ? undefined : await orAbsent(client.get(persistentVolumes, { name }));
+  const csi = persistentVolume?.spec?.csi;
+  if (csi?.driver !== driver) {
+    throw new StorageError("NotFound", `${what}: it is not bound to a PersistentVolume of the driver ${driver}`);
+  }
+  const volume = await orAbsent(client.get(lvmVolumes, { name: csi.volumeHandle }));
+  if (volume === undefined) throw new StorageError("NotFound", `${what}: there is no LVMVolume ${csi.volumeHandle}`);
+  const move: LvmMove = {
+    apiVersion: `${LVM_GROUP}/v1alpha1`,
+    kind: lvmMoves.kind,
+    metadata: { name: volume.metadata.name },
+    spec: {
+      driverName: driver,
+      persistentVolume: name!,
+      claim: { namespace, name: claimName, uid: claim.metadata.uid! },
+      sourceNode: volume.spec.nodeName,
+      targetNode,
+    },
+  };
+  const { items } = await client.list(lvmSnapshots);
+  const snapshots = blockingSnapshots(move, volume, items);
+  return { claim, volume, objects: { move, volume, copy: undefined, persistentVolume, claim, snapshots, topologyKey } };
+}
+
+async function readSurroundings(
+  client: ApiClient,
+  { claim, driver, sourceNode, targetNode }: {
+    readonly claim: PersistentVolumeClaim;
+    readonly driver: string;
+    readonly sourceNode: string;
+    readonly targetNode: string;
+  },
+  { topologyKey, parseGroups, now }: PreviewOptions,
+): Promise<MoveSurroundings> {
+  const [allLvmNodes, allNodes, targetVolumes, storageClass] = await Promise.all([
+    client.list(lvmNodes),
+    client.list(nodes),
+    client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${targetNode}` }),
+    orAbsent(client.get(storageClasses, { name: classNameOf(claim) })),
+  ]);
+  const ours = allLvmNodes.items.filter(({ spec }) => spec.driverName === driver);
+  const lvmNode = (name: string) => ours.find(({ metadata }) => metadata.name === name);
+  // an agent that reports is registered
+  const csiNodes = ours.map(({ metadata: { name } }: LvmNode): CsiNode => ({
+    metadata: { name },
+    spec: { drivers: [{ name: driver, nodeID: name }] },
+  }));
+  return {
+    lvmNodes: { source: lvmNode(sourceNode), target: lvmNode(targetNode) },
+    isSilent: () => false, // the controller knows it, and refuses
+    targetVolumes: targetVolumes.items,
+    storageClass,
+    cluster: {
+      ...{ driverName: driver, topologyKey },
+      nodes: byName(allNodes.items),
+      csiNodes: byName(csiNodes),
+    },
+    ...{ parseGroups, now },
+  };
+}
+
+function byName<T extends { metadata: { name: string } }>(objects: readonly T[]) {
+  return { get: (name: string) => objects.find(({ metadata }) => metadata.name === name), list: () => objects };
+}

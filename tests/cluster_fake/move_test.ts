@@ -1,0 +1,184 @@
+/**
+ * Moves of a claim's volume between two fake nodes, with what Kubernetes does about the PersistentVolume.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "../../lvm/error.ts";
+import { snapshotIdOf } from "../../lvm/ids.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
+import { persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
+import { lvmMoves } from "../../k8s/move/objects.ts";
+import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
+import { FakePod } from "../fake/fake_pod.ts";
+import { MiB, request } from "../fake/volume_cluster.ts";
+import { MoveCluster, MOVED, PV_NAME } from "../fake/move_cluster.ts";
+
+/** Asserts that the volume is on the second node alone, with its data, and the PersistentVolume as it was. */
+async function assertMoved(s: MoveCluster): Promise<void> {
+  await s.idle();
+  assertEquals(s.lvmVolumes, ["volume node-2 Ready"]);
+  assertEquals(s.machines.map((machine) => machine.allLvs().length), [0, 1]);
+  const lv = s.lv(1)!;
+  assertEquals([...lv.content.data], ["letters"]);
+  assertEquals([...lv.tags].filter((tag) => /held|source|from|copied/.test(tag)), []);
+  assertEquals(s.cluster.api.objects(lvmSnapshots), []);
+  await waitUntil(() => s.claim?.status?.phase === "Bound" && s.persistentVolume?.status?.phase === "Bound", "Bound");
+  const { metadata, spec } = s.persistentVolume!;
+  assertEquals([metadata.name, metadata.labels], [PV_NAME, { tier: "gold" }]);
+  assertEquals(nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY), "node-2");
+  assertEquals([spec?.claimRef?.uid, spec?.csi?.volumeHandle], [s.claim?.metadata.uid, MOVED]);
+}
+
+for (const mutableAffinity of [false, true]) {
+  Deno.test(`a move ${mutableAffinity ? "with" : "without"} MutablePVNodeAffinity leaves the volume on the other node alone`, async () => {
+    await using s = await MoveCluster.start({ mutableAffinity });
+    const { uid } = s.persistentVolume!.metadata;
+    s.startMover();
+    s.addMove();
+    const { status } = await s.waitForState("Complete");
+    await assertMoved(s);
+    assertEquals(status?.affinityMethod, mutableAffinity ? "Patch" : "Recreate");
+    assertEquals(s.persistentVolume!.metadata.uid === uid, mutableAffinity);
+    assertEquals(s.persistentVolume!.spec?.persistentVolumeReclaimPolicy, "Delete");
+    const hasFinalizer = () => s.persistentVolume!.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
+    await waitUntil(hasFinalizer, "the finalizer of the driver");
+    assert(status!.heldTime! <= status!.releasedTime!);
+    await s.cluster.client.delete(lvmMoves, { name: MOVED });
+    await waitUntil(() => s.move === undefined, "no LVMMove");
+    await s.cluster.client.delete(persistentVolumeClaims, { namespace: "shop", name: "data" });
+    await waitUntil(() => s.persistentVolume === undefined && s.lvmVolumes.length === 0, "all deleted");
+  });
+}
+
+Deno.test("a thin filesystem volume with snapshots moves, and its snapshots stay", async () => {
+  const thin = { poolSize: { percent: 50n } } as const;
+  await using s = await MoveCluster.start({ request: { thin }, reclaimPolicy: "Retain" });
+  const { cluster } = s;
+  const snapshot = { id: snapshotIdOf("s"), name: "s", source: MOVED, cowSize: FULL_COW };
+  await cluster.snapshots.create(snapshot);
+  s.startMover();
+  s.addMove();
+  await s.waitForState("Complete");
+  assertEquals(s.lvmVolumes, ["volume node-2 Ready"]);
+  assertEquals(s.persistentVolume!.spec?.persistentVolumeReclaimPolicy, "Retain");
+  assertEquals([...s.lv(1)!.content.data], ["letters"]);
+  assertEquals(s.lv(0), undefined);
+  assertEquals(cluster.api.objects(lvmSnapshots).map(({ spec }) => spec.nodeName), ["node-1"]);
+});
+
+Deno.test("a volume that a pod uses is moved when it is unmounted, and nobody else may begin to use it", async () => {
+  await using s = await MoveCluster.start();
+  await using pod = await FakePod.start(s);
+  s.startMover();
+  s.addMove();
+  const message = "nobody else may begin to use it, but its mount";
+  await waitUntil(() => s.move?.status?.message?.startsWith(message) ?? false, "the mount in the message");
+  const publishing = pod.publish(`${s.root}/other`);
+  const refused = await assertRejects(() => publishing, StorageError, "it is being moved to another node");
+  assertEquals(refused.kind, "FailedPrecondition");
+  await pod.publish(); // kubelet repeats it
+  const expansion = s.cluster.volumes.expand(MOVED, { required: 64n * MiB });
+  await assertRejects(() => expansion, StorageError, "is being moved to another node");
+  const other = s.cluster.snapshots.create({ id: snapshotIdOf("s"), name: "s", source: MOVED, cowSize: FULL_COW });
+  await assertRejects(() => other, StorageError, "is being moved to another node");
+  await pod.end();
+  await s.waitForState("Complete");
+  await assertMoved(s);
+});
+
+Deno.test("a move that is deleted leaves everything as it was, and the volume can be used", async () => {
+  await using s = await MoveCluster.start();
+  await using pod = await FakePod.start(s);
+  s.startMover();
+  s.addMove();
+  await waitUntil(() => s.lvmVolumes[0] === "volume node-1 Ready held", "a held volume");
+  await s.cluster.client.delete(lvmMoves, { name: MOVED });
+  await waitUntil(() => s.move === undefined, "no LVMMove");
+  await waitUntil(() => !s.lv(0)!.tags.has("denolith.held"), "no tag");
+  assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
+  await pod.end();
+  await using _again = await FakePod.start(s);
+});
+
+/** What is refused, and the words of the refusal. */
+const REFUSALS: Readonly<Record<string, { prepare: (s: MoveCluster) => unknown; message: string; spec?: object }>> = {
+  "to the same node": {
+    prepare: () => {},
+    spec: { targetNode: "node-1" },
+    message: "the volume is on node node-1 already",
+  },
+  "to a node without an agent": {
+    prepare: () => {},
+    spec: { targetNode: "node-3" },
+    message: "node node-3 has no agent of the driver",
+  },
+  "to a node without enough space": {
+    prepare: (s) =>
+      s.cluster.volumes.create(request("large", { range: { required: 1000n * MiB } }), {
+        allowed: ["node-2"],
+        preferred: [],
+      }),
+    message: "node node-2: ",
+  },
+  "of a thick volume with a snapshot": {
+    prepare: (s) => s.cluster.snapshots.create({ id: snapshotIdOf("s"), name: "s", source: MOVED, cowSize: FULL_COW }),
+    message: "is the origin of the snapshots",
+  },
+  "of a claim that another took the name of": {
+    prepare: () => {},
+    spec: { claim: { namespace: "shop", name: "data", uid: "another" } },
+    message: "claim shop/data does not exist any more",
+  },
+  "to a node that the class does not allow": {
+    prepare: (s) => {
+      const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["node-1"] }];
+      const merge = { allowedTopologies: [{ matchLabelExpressions }] };
+      return s.cluster.client.patch(storageClasses, { name: "local" }, { merge });
+    },
+    message: "not in the allowedTopologies of the class",
+  },
+};
+
+for (const [what, { prepare, message, spec }] of Object.entries(REFUSALS)) {
+  Deno.test(`a move ${what} is refused, and nothing is changed`, async () => {
+    await using s = await MoveCluster.start();
+    await prepare(s);
+    s.startMover();
+    s.addMove(spec);
+    const { status } = await s.waitForState("Failed");
+    assert(status!.error!.message.includes(message), status!.error!.message);
+    assert(s.lvmVolumes.includes("volume node-1 Ready"), s.lvmVolumes.join());
+    assert(!s.lv(0)!.tags.has("denolith.held"));
+    assertEquals(s.persistentVolume!.spec?.persistentVolumeReclaimPolicy, "Delete");
+  });
+}
+
+Deno.test("a move is refused where transfers are off", async () => {
+  await using s = await MoveCluster.start({ transfers: false });
+  s.startMover();
+  s.addMove();
+  const { status } = await s.waitForState("Failed");
+  assertEquals(
+    status?.error?.message,
+    "the agent of node node-1 takes no part in transfers: set transfer.enabled of the chart",
+  );
+});
+
+Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume deleted", async () => {
+  await using s = await MoveCluster.start();
+  await using pod = await FakePod.start(s);
+  s.startMover();
+  s.addMove();
+  await waitUntil(() => s.lvmVolumes[0] === "volume node-1 Ready held", "a held volume");
+  await s.cluster.client.delete(persistentVolumeClaims, { namespace: "shop", name: "data" });
+  await s.waitForState("Failed");
+  await pod.end();
+  await waitUntil(() => s.lvmVolumes.length === 0 && s.persistentVolume === undefined, "all deleted");
+  await s.idle();
+  assertEquals(s.machines.flatMap((machine) => machine.allLvs()), []);
+});

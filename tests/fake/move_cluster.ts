@@ -1,0 +1,281 @@
+/**
+ * A fake cluster whose volumes can be moved: two nodes, a bound claim on the first one, and what Kubernetes and the driver do
+ * about PersistentVolumes.
+ *
+ * @module
+ */
+
+import { parseGroupList } from "../../csi/group_list.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { HttpClient } from "../../k8s/client/http_client.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
+import { EventRecorder } from "../../k8s/runtime/events.ts";
+import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  csiNodes,
+  type KubeObject,
+  nodes,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
+import { Mover } from "../../k8s/move/mover.ts";
+import { affinityTo } from "../../k8s/move/persistent_volume.ts";
+import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
+import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
+import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
+import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
+import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
+import { MortalExec } from "./mortal_exec.ts";
+import { DRIVER, FakeCluster } from "./node_cluster.ts";
+import { machineWith, MiB, request } from "./volume_cluster.ts";
+import { bindVolumes } from "./volume_binder.ts";
+
+/** The name of the claim's PersistentVolume, and of the request for its volume. */
+export const PV_NAME = "pvc-1";
+
+/** The volume that moves. */
+export const MOVED = volumeIdOf(PV_NAME);
+
+/** Options of {@linkcode MoveCluster.start}. */
+export interface MoveClusterOptions {
+  /** More about the request for the volume. */
+  readonly request?: Partial<NamedVolumeRequest>;
+  /** The reclaim policy; Delete by default. */
+  readonly reclaimPolicy?: "Delete" | "Retain";
+  /** Whether the affinity of a PersistentVolume can be changed. */
+  readonly mutableAffinity?: boolean;
+  /** Whether agents take part in transfers; they do by default. */
+  readonly transfers?: boolean;
+}
+
+/** Sends a write of a controller, by the number of it. */
+export type OnWrite = (index: number, send: () => Promise<unknown>) => Promise<unknown>;
+
+/** Wraps a client, so that what it changes is sent by `send`. */
+function withWrites(client: ApiClient, send: <T>(write: () => Promise<T>) => Promise<T>): ApiClient {
+  return new Proxy(client, {
+    get(target, name) {
+      const method = Reflect.get(target, name) as (...args: unknown[]) => Promise<unknown>;
+      const call = (...args: unknown[]) => method.apply(target, args);
+      const isWrite = ["create", "patch", "replace", "delete"].includes(String(name));
+      return isWrite ? (...args: unknown[]) => send(() => call(...args)) : call;
+    },
+  });
+}
+
+/** The cluster. */
+export class MoveCluster implements AsyncDisposable {
+  readonly #stop = new AbortController();
+  readonly #tasks: Promise<void>[] = [];
+  readonly #clients: HttpClient[] = [];
+  /** What ends those that are not dead. */
+  readonly #moverStops = new Set<() => Promise<void>>();
+
+  private constructor(
+    readonly cluster: FakeCluster,
+    readonly machines: readonly [ReturnType<typeof machineWith>, ReturnType<typeof machineWith>],
+    readonly execs: readonly MortalExec[],
+    /** The directory below which volumes are mounted. */
+    readonly root: string,
+    /** How it was started. */
+    readonly options: MoveClusterOptions,
+  ) {}
+
+  /** Starts a cluster with a volume of a claim that has data. */
+  static async start(options: MoveClusterOptions = {}): Promise<MoveCluster> {
+    const machines = [machineWith({ data: 1n << 30n }), machineWith({ data: 1n << 30n })] as const;
+    const execs = machines.map((machine) => new MortalExec(machine));
+    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-move-" }));
+    const settings = { transfers: true, waitMs: 3_000, mountRoots: [root], ...options };
+    const cluster = await FakeCluster.start({ "node-1": execs[0]!, "node-2": execs[1]! }, settings);
+    const { api } = cluster;
+    if (options.mutableAffinity) api.collection(persistentVolumes).makeMutable();
+    for (const name of ["node-1", "node-2"]) {
+      if (settings.transfers) {
+        await cluster.nodes.waitFor(name, (node) => node?.status?.transfer !== undefined, { timeoutMs: 5_000 });
+      }
+      await cluster.client.patch(nodes, { name }, { merge: { metadata: { labels: { [TOPOLOGY_KEY]: name } } } });
+      const drivers = [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }];
+      api.put(csiNodes, { metadata: { name }, spec: { drivers } });
+    }
+    const self = new MoveCluster(cluster, machines, execs, root, options);
+    await self.#addBoundClaim(options);
+    const client = self.#connect("denolith/test (administrator)");
+    const claims = self.#inform(client, persistentVolumeClaims);
+    const volumes = self.#inform(client, persistentVolumes);
+    await Promise.all([claims.synced, volumes.synced]);
+    self.#tasks.push(bindVolumes({ client, claims, volumes }, self.#stop.signal));
+    self.#runReclaimer(claims, volumes);
+    return self;
+  }
+
+  async #addBoundClaim({ reclaimPolicy = "Delete", request: more }: MoveClusterOptions): Promise<void> {
+    const { api, volumes } = this.cluster;
+    api.put(storageClasses, { metadata: { name: "local" }, provisioner: DRIVER, reclaimPolicy });
+    const raw = { format: { state: "raw" }, range: { required: 32n * MiB } } as const;
+    const claim = { namespace: "shop", name: "data", uid: "" };
+    const stored = api.put(persistentVolumeClaims, {
+      metadata: { namespace: claim.namespace, name: claim.name },
+      spec: { volumeName: PV_NAME, storageClassName: "local" },
+      status: { phase: "Bound" },
+    });
+    claim.uid = stored.metadata.uid!;
+    await volumes.create(request(PV_NAME, { ...raw, ...more }), { allowed: ["node-1"], preferred: [] }, { claim });
+    this.lv(0)!.content.data = new Set(["letters"]);
+    const claimRef = { apiVersion: "v1", kind: "PersistentVolumeClaim", ...claim };
+    api.put(persistentVolumes, {
+      metadata: {
+        name: PV_NAME,
+        labels: { tier: "gold" },
+        annotations: { [PROVISIONED_BY_ANNOTATION]: DRIVER },
+        finalizers: ["kubernetes.io/pv-protection", ...(reclaimPolicy === "Delete" ? [VOLUME_FINALIZER] : [])],
+      },
+      spec: {
+        accessModes: ["ReadWriteOnce"],
+        capacity: { storage: "32Mi" },
+        claimRef,
+        csi: { driver: DRIVER, volumeHandle: MOVED },
+        nodeAffinity: affinityTo("node-1", TOPOLOGY_KEY),
+        persistentVolumeReclaimPolicy: reclaimPolicy,
+        storageClassName: "local",
+        volumeMode: "Block",
+      },
+      status: { phase: "Bound" },
+    });
+  }
+
+  #runReclaimer(claims: Informer<PersistentVolumeClaim>, volumes: Informer<PersistentVolume>): void {
+    const client = this.#connect("denolith/test (controller) reclaimer");
+    const events = new EventRecorder(client, { component: DRIVER, instance: "reclaimer" });
+    const reclaimer = new Reclaimer({
+      ...{ client, driverName: DRIVER, events, claims, volumes, backoff: { startMs: 5, capMs: 50 } },
+      csi: { deleteVolume: ({ volumeId }) => this.cluster.volumes.delete(volumeId as typeof MOVED) },
+    });
+    this.#tasks.push(reclaimer.run(this.#stop.signal).then(() => events.stop(100)));
+  }
+
+  /** Starts what moves volumes. @param onWrite sends each of its writes @returns what ends it */
+  startMover(onWrite: OnWrite = (_, send) => send()): () => Promise<void> {
+    const stop = new AbortController();
+    const client = this.#connect("denolith/test (controller) mover");
+    const tasks: Promise<void>[] = [];
+    const inform = <T extends KubeObject>(resource: Resource<T>) => {
+      const informer = new Informer(client, resource);
+      tasks.push(informer.start(stop.signal));
+      return informer;
+    };
+    let writes = 0;
+    const send = <T>(write: () => Promise<T>) => onWrite(writes++, write) as Promise<T>;
+    const { nodes: lvmNodes, snapshotObjects, objects } = this.cluster;
+    const mover = new Mover({
+      client: withWrites(client, send),
+      driverName: DRIVER,
+      topologyKey: TOPOLOGY_KEY,
+      volumes: {
+        create: (...args) => send(() => this.cluster.volumes.create(...args)),
+        delete: (...args) => send(() => this.cluster.volumes.delete(...args)),
+      },
+      parseGroups: parseGroupList,
+      moves: inform(lvmMoves),
+      lvmVolumes: objects,
+      snapshots: snapshotObjects,
+      lvmNodes,
+      claims: inform(persistentVolumeClaims),
+      persistentVolumes: inform(persistentVolumes),
+      classes: inform(storageClasses),
+      nodes: inform(nodes),
+      csiNodes: inform(csiNodes),
+      backoff: { startMs: 5, capMs: 50 },
+    });
+    const running = mover.run(stop.signal);
+    const end = async () => {
+      this.#moverStops.delete(end);
+      stop.abort();
+      await Promise.all([running, ...tasks]);
+    };
+    this.#moverStops.add(end);
+    return end;
+  }
+
+  /** Asks for the move to the second node. */
+  addMove(spec: Partial<LvmMove["spec"]> = {}): LvmMove {
+    const { metadata: { uid } } = this.claim!;
+    return this.cluster.api.put(lvmMoves, {
+      metadata: { name: MOVED },
+      spec: {
+        driverName: DRIVER,
+        persistentVolume: PV_NAME,
+        claim: { namespace: "shop", name: "data", uid: uid! },
+        sourceNode: "node-1",
+        targetNode: "node-2",
+        ...spec,
+      },
+    });
+  }
+
+  /** Waits until the move is in a state. */
+  async waitForState(state: string): Promise<LvmMove> {
+    const what = () => `the move to be ${state}: ${JSON.stringify(this.move?.status)}`;
+    await waitUntil(() => this.move?.status?.state === state, what);
+    return this.move!;
+  }
+
+  /** The move, as it is kept. */
+  get move(): LvmMove | undefined {
+    return this.cluster.api.objects(lvmMoves)[0];
+  }
+
+  /** The claim, as it is kept. */
+  get claim(): PersistentVolumeClaim | undefined {
+    return this.cluster.api.objects(persistentVolumeClaims)[0];
+  }
+
+  /** The PersistentVolume, as it is kept. */
+  get persistentVolume(): PersistentVolume | undefined {
+    return this.cluster.api.objects(persistentVolumes)[0];
+  }
+
+  /** The LVMVolumes, as they are kept: their names, nodes and states. */
+  get lvmVolumes(): string[] {
+    return this.cluster.api.objects(lvmVolumes).map(({ metadata: { name }, spec, status }) => {
+      const which = name === MOVED ? "volume" : this.move !== undefined && name === copyIdOf(this.move) ? "copy" : name;
+      return `${which} ${spec.nodeName} ${status?.state}${spec.held ? " held" : ""}`;
+    }).sort();
+  }
+
+  /** Returns the LV of the volume on a machine. */
+  lv(index: 0 | 1) {
+    return this.machines[index].allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${MOVED}`))?.lv;
+  }
+
+  /** Waits until no background work is running. */
+  async idle(): Promise<void> {
+    for (const name of ["node-1", "node-2"]) await this.cluster.agent(name).machine.background.idle();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const stop of [...this.#moverStops]) await stop();
+    this.#stop.abort();
+    await Promise.all(this.#tasks);
+    for (const client of this.#clients) client[Symbol.dispose]();
+    await this.cluster[Symbol.asyncDispose]();
+    await Deno.remove(this.root, { recursive: true });
+  }
+
+  #connect(userAgent: string): HttpClient {
+    const client = new HttpClient({ url: this.cluster.api.url }, { userAgent });
+    this.#clients.push(client);
+    return client;
+  }
+
+  #inform<T extends KubeObject>(client: ApiClient, resource: Resource<T>): Informer<T> {
+    const informer = new Informer(client, resource);
+    this.#tasks.push(informer.start(this.#stop.signal));
+    return informer;
+  }
+}
