@@ -110,7 +110,6 @@ export const VOLUME_CONDITIONS = {
     NotInUse: {
       status: "True",
       meaning: "It is being [moved](../guides/move.md): nobody uses it here, and nobody may begin to.",
-      remedy: "Wait for its LVMMove, or delete that to undo the move.",
     },
     InUse: {
       status: "False",

@@ -54,6 +54,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "cli/plugin": 15,
   csi: 22,
   lvm: 16,
+  "lvm/model": 15,
   "k8s/agent": 15,
   "k8s/api": 16,
 };
