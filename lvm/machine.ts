@@ -15,10 +15,13 @@ import type { SnapshotId, VolumeId } from "./ids.ts";
 import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";
 import { Locks } from "./locks.ts";
 import { Lvm } from "./client/client.ts";
+import { resumeSuspended } from "./pools/activation.ts";
+import { isThin } from "./pools/pool.ts";
 import { PoolReservation } from "./pools/pool_reservation.ts";
 import type { PoolAutoextend } from "./pools/pool_autoextend.ts";
 import { PoolMonitor } from "./pools/pool_monitor.ts";
 import type { VolumeGroup } from "./model/report.ts";
+import { isOwned } from "./model/tags.ts";
 import { SnapshotFinder } from "./inventory/snapshot_finder.ts";
 import { VolumeFinder } from "./inventory/volume_finder.ts";
 import { Snapshots } from "./snapshots/snapshots.ts";
@@ -161,7 +164,12 @@ export function openMachine(options: MachineOptions): Machine {
   const reservation = new PoolReservation(
     lvm,
     thin.overcommit,
-    (group) => removePendingThin(lvm, driver, group),
+    async (group) => {
+      // while a group snapshot suspends thin LVs of a group, it has the reservation
+      const thinLvs = group.lvs.filter((lv) => isThin(lv) && isOwned(driver, lv.tags)).map((lv) => ({ group, lv }));
+      const isResumed = await resumeSuspended(lvm, thinLvs);
+      return await removePendingThin(lvm, driver, group) || isResumed;
+    },
   );
   const poolMonitor = new PoolMonitor({
     lvm,

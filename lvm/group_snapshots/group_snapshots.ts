@@ -22,6 +22,7 @@ import { lvchangeTags } from "../model/commands.ts";
 import { markConfirmed } from "../model/group_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { markSnapshotDeleted, ownedVolumeId } from "../model/tags.ts";
+import { resumeSuspended } from "../pools/activation.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { SizeOrPercent } from "../spec/cow_size.ts";
 import type { Snapshots } from "../snapshots/snapshots.ts";
@@ -183,7 +184,11 @@ export class GroupSnapshots {
   }
 
   async #createNew(groups: FreshReport, { id, sources, cowSize }: GroupSnapshotRequest): Promise<GroupSnapshot> {
-    const volumes = sources.map((source) => this.#options.volumes.require(groups, source));
+    let volumes = sources.map((source) => this.#options.volumes.require(groups, source));
+    if (await resumeSuspended(this.#lvm, volumes)) {
+      groups = await this.#lvm.report();
+      volumes = sources.map((source) => this.#options.volumes.require(groups, source));
+    }
     await this.#requireSuspendable(volumes);
     const members = volumes.map((volume): Member => ({
       volume,
@@ -241,7 +246,12 @@ export class GroupSnapshots {
   /** Marks snapshots of a group as deleted, unconfirmed ones last: while there is one, the group is known as not complete. */
   async #markDeleted(members: readonly LocatedSnapshot[]): Promise<void> {
     for (const { group, lv, snapshot } of members.toSorted((a, b) => Number(a.incomplete) - Number(b.incomplete))) {
-      await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot.id), lvPath({ group, lv })));
+      try {
+        await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot.id), lvPath({ group, lv })));
+      } catch (error) {
+        // one that its pool never made is removed before the next change of the pool, whoever has the locks
+        if (!(error instanceof StorageError) || error.kind !== "NotFound") throw error;
+      }
     }
     this.#options.reaper.wake();
   }

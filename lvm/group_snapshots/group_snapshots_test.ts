@@ -1,55 +1,16 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { machineWithVolumes, only, openDriver, thin, volumeRequest } from "../../tests/fake/group_machine.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
 import { guardsOf, setResumed, write } from "../../tests/fake/suspension.ts";
 import { nextTurn } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import type { Command, Output } from "../exec.ts";
 import { groupSnapshotIdOf, type VolumeId, volumeIdOf } from "../ids.ts";
-import { type Machine, openMachine } from "../machine.ts";
-import { ANY_GROUP } from "../model/groups.ts";
-import { LINEAR } from "../model/layout.ts";
-import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
-import type { VolumeRequest } from "../inventory/volume.ts";
+import type { Machine } from "../machine.ts";
 
 const MiB = 1n << 20n;
 const ID = groupSnapshotIdOf("group");
-
-function request(name: string, options: Partial<VolumeRequest> = {}): VolumeRequest {
-  return {
-    id: volumeIdOf(name),
-    range: { required: 32n * MiB },
-    groups: ANY_GROUP,
-    preference: "mostFree",
-    format: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "none",
-    layout: LINEAR,
-    limits: {},
-    ...options,
-  };
-}
-
-/** Returns a machine with two thick volumes and a thin one, in two groups. */
-async function machineWithVolumes(): Promise<
-  { fake: FakeMachine; machine: Machine; sources: VolumeId[]; lvs: FakeLv[] }
-> {
-  const fake = new FakeMachine();
-  fake.addGroup("a", 1024n * MiB);
-  fake.addGroup("b", 1024n * MiB);
-  const machine = open(fake);
-  await machine.volumes.create(request("one", { groups: only("a") }));
-  await machine.volumes.create(request("two", { groups: only("b"), thin }));
-  await machine.volumes.create(request("three", { groups: only("b") }));
-  const sources = ["one", "two", "three"].map(volumeIdOf);
-  const lvs = sources.map((id) => fake.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${id}`))!.lv);
-  return { fake, machine, sources, lvs };
-}
-
-function open(exec: FakeMachine): Machine {
-  return openMachine({ exec, driver: "d", groups: ANY_GROUP, mountRoots: ["/pods"], scratch: "/tmp" });
-}
 
 const create = (machine: Machine, sources: readonly VolumeId[]) =>
   machine.groupSnapshots.create({ id: ID, sources, cowSize: { bytes: 8n * MiB } });
@@ -57,11 +18,6 @@ const create = (machine: Machine, sources: readonly VolumeId[]) =>
 /** Returns the LVs of snapshots that are not deleted. */
 const snapshotLvs = (fake: FakeMachine) =>
   fake.allLvs().map(({ lv }) => lv).filter(({ tags }) => [...tags].some((tag) => tag.startsWith("denolith.snapshot=")));
-
-const thin = { poolSize: DEFAULT_POOL_SIZE };
-
-/** Matches one volume group. */
-const only = (group: string) => ({ matches: (name: string) => name === group, toString: () => group });
 
 /** Runs before each command, once it is what a test waits for. */
 function onCommand(
@@ -209,7 +165,7 @@ Deno.test("a group snapshot is complete or removed, whenever the driver dies", D
     for (const guard of guardsOf(fake)) guard.expire();
     await nextTurn();
     assertEquals(lvs.map(({ suspended }) => suspended), [false, false, false], `killed before command ${last}`);
-    const next = open(fake);
+    const next = openDriver(fake);
     next.background.start();
     await next.background.idle();
     const left = snapshotLvs(fake).length;
@@ -251,7 +207,9 @@ Deno.test("two group snapshots of thin volumes in the same groups do not wait fo
       ...{ id: groupSnapshotIdOf(name), sources: volumes.map(volumeIdOf), cowSize: { bytes: 8n * MiB } },
     });
   for (const group of ["a", "b"]) {
-    for (const name of ["x", "y"]) await machine.volumes.create(request(group + name, { groups: only(group), thin }));
+    for (const name of ["x", "y"]) {
+      await machine.volumes.create(volumeRequest(group + name, { groups: only(group), thin }));
+    }
   }
   const [begun, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   onCommand(fake, /^lvm lvcreate /, () => {
@@ -259,7 +217,7 @@ Deno.test("two group snapshots of thin volumes in the same groups do not wait fo
     return gate.promise.then(() => undefined);
   });
   // which has the pools of the first group until each request has the place that it asked for first
-  const other = machine.volumes.create(request("other", { groups: only("a"), thin }));
+  const other = machine.volumes.create(volumeRequest("other", { groups: only("a"), thin }));
   await begun.promise;
   let ended = 0;
   for (const created of [create("x", "ax", "bx"), create("y", "by", "ay")]) void created.then(() => ended++);
@@ -273,7 +231,7 @@ Deno.test("two group snapshots of thin volumes in the same groups do not wait fo
 
 Deno.test("inactive thin volumes, of which a reservation activates one, get a group snapshot", async () => {
   const { fake, machine } = await machineWithVolumes();
-  await machine.volumes.create(request("four", { groups: only("b"), thin }));
+  await machine.volumes.create(volumeRequest("four", { groups: only("b"), thin }));
   for (const { lv } of fake.allLvs()) lv.active = false;
   let messages = 0;
   const exec = fake.run.bind(fake);
@@ -339,9 +297,9 @@ Deno.test("a group snapshot is given up when another volume has the name and the
 Deno.test("a group snapshot does not exceed the virtual size of a pool", async () => {
   const fake = new FakeMachine();
   fake.addGroup("a", 1024n * MiB);
-  const machine = open(fake);
+  const machine = openDriver(fake);
   const thin = { poolSize: { bytes: 64n * MiB } };
-  await machine.volumes.create(request("thin", { range: { required: 48n * MiB }, thin }));
+  await machine.volumes.create(volumeRequest("thin", { range: { required: 48n * MiB }, thin }));
   const error = await assertRejects(() => create(machine, [volumeIdOf("thin")]), StorageError);
   assertEquals([error.kind, snapshotLvs(fake)], ["NoSpace", []]);
   await machine.background.stop();
@@ -350,10 +308,10 @@ Deno.test("a group snapshot does not exceed the virtual size of a pool", async (
 Deno.test("before volumes are suspended their files are written out, or their devices if they have none", async () => {
   const fake = new FakeMachine();
   fake.addGroup("a", 1024n * MiB);
-  const machine = open(fake);
+  const machine = openDriver(fake);
   const unformatted = { state: "unformatted", type: "ext4" } as const;
-  for (const name of ["mounted", "idle"]) await machine.volumes.create(request(name, { format: unformatted }));
-  await machine.volumes.create(request("raw"));
+  for (const name of ["mounted", "idle"]) await machine.volumes.create(volumeRequest(name, { format: unformatted }));
+  await machine.volumes.create(volumeRequest("raw"));
   const { lv } = fake.allLvs()[0]!;
   fake.mounts.push({
     ...{ target: "/pods/one", source: `/dev/mapper/a-${lv.name.replaceAll("-", "--")}`, fsType: "ext4", root: "/" },

@@ -5,7 +5,7 @@
  */
 
 import fc from "fast-check";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { groupSnapshotIdOf, memberSnapshotIdOf, snapshotIdOf, type VolumeId, volumeIdOf } from "../../lvm/ids.ts";
 import { blockCapability, mountCapability } from "../contract/host.ts";
 import { SNAPSHOT, VOLUME } from "../../lvm/model/tag_text.ts";
 import type { FakeMachine } from "../fake/machine.ts";
@@ -19,6 +19,7 @@ export type CallerRequest =
   }
   | { readonly call: "expand"; readonly volume: number; readonly mib: number }
   | { readonly call: "snapshot" | "deleteSnapshot"; readonly volume: number; readonly snapshot: number }
+  | { readonly call: "group" | "deleteGroup"; readonly volume: 0 }
   | { readonly call: "copy"; readonly volume: number; readonly from: CopySource; readonly thin: boolean };
 
 /** The source of a copy: a volume or a snapshot, by its number. */
@@ -49,6 +50,9 @@ export const VOLUMES = [
 
 /** The number of the volume that is copied. */
 const COPY = 3;
+
+/** The volumes of the group snapshot: the thick one and the thin one. */
+export const GROUP = [0, 1] as const;
 
 /** The number of snapshots. A snapshot may be of either of the first two volumes. */
 export const SNAPSHOTS = 2;
@@ -83,12 +87,22 @@ function requests(volume: fc.Arbitrary<number>, snapshot: fc.Arbitrary<number>):
 }
 
 /** Concurrent requests, most of them for one volume. */
-const concurrentRequests = anyVolume.chain((volume) => {
-  const ofVolume = requests(fc.constant(volume), fc.constant(volume % SNAPSHOTS));
-  const any = requests(anyVolume, fc.nat(SNAPSHOTS - 1));
-  const request = fc.oneof({ weight: 3, arbitrary: ofVolume }, { weight: 1, arbitrary: any });
-  return fc.array(request, { minLength: 2, maxLength: 4 });
-});
+const concurrentRequests = concurrently([]);
+
+/** Concurrent requests, some of them for the group snapshot. */
+const concurrentGroupRequests = concurrently([{
+  weight: 2,
+  arbitrary: fc.record({ call: fc.constantFrom("group", "group", "deleteGroup"), volume: fc.constant(0) }),
+}]);
+
+function concurrently(more: readonly fc.WeightedArbitrary<CallerRequest>[]): fc.Arbitrary<CallerRequest[]> {
+  return anyVolume.chain((volume) => {
+    const ofVolume = requests(fc.constant(volume), fc.constant(volume % SNAPSHOTS));
+    const any = requests(anyVolume, fc.nat(SNAPSHOTS - 1));
+    const request = fc.oneof({ weight: 3, arbitrary: ofVolume }, { weight: 1, arbitrary: any }, ...more);
+    return fc.array(request, { minLength: 2, maxLength: 4 });
+  });
+}
 
 /** The state in which a run starts, and its rounds of requests. */
 export interface Run {
@@ -106,16 +120,27 @@ export const PREPARATION: readonly CallerRequest[] = [
 ];
 
 /** Runs. */
-export const runs: fc.Arbitrary<Run> = fc.record({
-  prepared: fc.constantFrom(0, 3, 6, 9, 11, 12),
-  rounds: fc.array(
-    fc.record({
-      requests: concurrentRequests,
-      crash: fc.option(fc.record({ after: fc.nat(10), moment: fc.nat(8) }), { nil: undefined, freq: 3 }),
-    }),
-    { minLength: 1, maxLength: 4 },
-  ),
-});
+export const runs: fc.Arbitrary<Run> = runsOf(concurrentRequests, { prepared: [0, 3, 6, 9, 11, 12], commands: 10 });
+
+/** Runs with group snapshots, whose volumes exist at the start. A group snapshot takes some forty commands. */
+export const groupRuns: fc.Arbitrary<Run> = runsOf(concurrentGroupRequests, { prepared: [3, 6, 9, 11], commands: 45 });
+
+/** @param commands the number of commands after which a driver may crash, at most */
+function runsOf(
+  requests: fc.Arbitrary<CallerRequest[]>,
+  { prepared, commands }: { prepared: readonly number[]; commands: number },
+): fc.Arbitrary<Run> {
+  return fc.record({
+    prepared: fc.constantFrom(...prepared),
+    rounds: fc.array(
+      fc.record({
+        requests,
+        crash: fc.option(fc.record({ after: fc.nat(commands), moment: fc.nat(8) }), { nil: undefined, freq: 3 }),
+      }),
+      { minLength: 1, maxLength: 4 },
+    ),
+  });
+}
 
 /** Returns the id of a volume. */
 export function volumeId(volume: number): string {
@@ -125,6 +150,11 @@ export function volumeId(volume: number): string {
 /** Returns the id of a snapshot. */
 export function snapshotId(snapshot: number): string {
   return snapshotIdOf(`cut ${snapshot}`);
+}
+
+/** Returns the id of the snapshot of a volume that belongs to the group snapshot. */
+export function memberId(volume: number): string {
+  return memberSnapshotIdOf(groupSnapshotIdOf("group"), volumeId(volume) as VolumeId);
 }
 
 /** Returns the path at which a volume is staged. */
@@ -138,7 +168,7 @@ export function targetPath(folder: string, volume: number): string {
 }
 
 /** Sends a request, with paths in a folder. */
-export function send({ controller, node }: Csi, folder: string, request: CallerRequest): Promise<unknown> {
+export function send({ controller, group, node }: Csi, folder: string, request: CallerRequest): Promise<unknown> {
   const { content, thin, readOnly } = VOLUMES[request.volume]!;
   const id = volumeId(request.volume);
   const volumeCapability = content === "raw" ? blockCapability() : mountCapability(content);
@@ -195,6 +225,12 @@ export function send({ controller, node }: Csi, folder: string, request: CallerR
       });
     case "deleteSnapshot":
       return controller.deleteSnapshot({ snapshotId: snapshotId(request.snapshot) });
+    case "group": {
+      const sourceVolumeIds = GROUP.map(volumeId);
+      return group.createVolumeGroupSnapshot({ name: "group", sourceVolumeIds, parameters: { snapSize: "8Mi" } });
+    }
+    case "deleteGroup":
+      return group.deleteVolumeGroupSnapshot({ groupSnapshotId: groupSnapshotIdOf("group") });
   }
 }
 
@@ -208,6 +244,7 @@ export function cleanupRequests({ mounts, groups }: FakeMachine): CallerRequest[
     ...all(VOLUMES.length, (volume): CallerRequest => ({ call: "unstage", volume })),
     { call: "delete", volume: COPY } as const,
     ...all(SNAPSHOTS, (snapshot): CallerRequest => ({ call: "deleteSnapshot", volume: 0, snapshot })),
+    { call: "deleteGroup", volume: 0 } as const,
     ...all(COPY, (volume): CallerRequest => ({ call: "delete", volume })),
   ];
   const isMounted = (name: string) => mounts.some(({ target }) => target.endsWith(name));
@@ -219,6 +256,8 @@ export function cleanupRequests({ mounts, groups }: FakeMachine): CallerRequest[
         return tags.has(VOLUME + volumeId(request.volume));
       case "deleteSnapshot":
         return tags.has(SNAPSHOT + snapshotId(request.snapshot));
+      case "deleteGroup":
+        return GROUP.some((volume) => tags.has(SNAPSHOT + memberId(volume)));
       default: // the target of a pod may exist also when nothing is mounted there
         return true;
     }

@@ -24,6 +24,7 @@ async function continueAfter({ at, world }: Crash, scenario: Scenario, files: Me
     const remaining = machine.allLvs().filter(({ lv }) => lv.thinPool === undefined); // a thin pool stays
     assertEquals(remaining.map(({ lv }) => `${lv.name} ${[...lv.tags]}`), [], "LVs are left");
     assertEquals([...machine.groups[0]!.tags], [], "records are left");
+    assertEquals(machine.allLvs().filter(({ lv }) => lv.suspended), [], "devices are left suspended");
     assertEquals(machine.mounts.length, newMachine().mounts.length, "mounts are left");
     assertEquals(targetsIn(files), [], "targets are left");
     assertEquals(exec.violations, [], "invariants");

@@ -8,7 +8,7 @@
 
 import { MemoryFiles } from "../fake/memory_files.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
-import { loseLock, LOST_LOCKS } from "./lost_locks.ts";
+import { loseLock, LOST_LOCKS, runsFor } from "./lost_locks.ts";
 
 /** The maximum number of runs with one seed, and the number with which the search ends. */
 const [MAX_RUNS, ENOUGH_RUNS] = [40, 12];
@@ -19,7 +19,7 @@ if (import.meta.main) {
     let [best, runs] = [0, Infinity];
     for (let seed = 1; seed <= Number(Deno.args[0] ?? 20) && runs > ENOUGH_RUNS; seed++) {
       using _lost = loseLock(lost);
-      const options = { seed, numRuns: MAX_RUNS, endOnFailure: true };
+      const options = { seed, numRuns: MAX_RUNS, endOnFailure: true, chosen: runsFor(lost) };
       const { failed, numRuns } = await checkInterleavings(new Interleavings(files), options);
       if (failed && numRuns < runs) [best, runs] = [seed, numRuns];
     }

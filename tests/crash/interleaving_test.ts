@@ -1,9 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
+import { groupRuns, runs } from "./concurrent_callers.ts";
 import { MemoryFiles } from "../fake/memory_files.ts";
 import { PlayedShellExec } from "../fake/played_shells.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
-import { loseLock, LOST_LOCKS, PINNED_SEEDS } from "./lost_locks.ts";
+import { loseLock, LOST_LOCKS, PINNED_SEEDS, runsFor } from "./lost_locks.ts";
 
 /** The number of runs with a random seed. `task test:interleavings` has more. */
 const RUNS = Number(Deno.env.get("INTERLEAVINGS") ?? 80);
@@ -26,7 +27,8 @@ Deno.test(
         throw new Error(await fc.asyncDefaultReportMessage(details), { cause: details.errorInstance });
       }
     };
-    for (const [seed, pinned] of Map.groupBy(PINNED_SEEDS, ({ seed }) => seed)) {
+    const withoutGroups = PINNED_SEEDS.filter(({ lost }) => runsFor(lost) === runs);
+    for (const [seed, pinned] of Map.groupBy(withoutGroups, ({ seed }) => seed)) {
       await check({ seed, numRuns: Math.max(...pinned.map(({ runs }) => runs)) });
     }
     await check({ numRuns: RUNS });
@@ -59,12 +61,30 @@ Deno.test(
   },
 );
 
+Deno.test(
+  "concurrent callers and group snapshots, and crashes of the driver: a group snapshot is whole, and no device is left suspended",
+  NO_SANITIZERS,
+  async () => {
+    using files = new MemoryFiles();
+    const interleavings = new Interleavings(files);
+    const details = await checkInterleavings(interleavings, { numRuns: RUNS, chosen: groupRuns });
+    if (details.failed) {
+      throw new Error(await fc.asyncDefaultReportMessage(details), { cause: details.errorInstance });
+    }
+    const { answers, crashes } = interleavings;
+    for (const call of ["group", "deleteGroup"]) {
+      assert((answers.get(`${call} ok`) ?? 0) >= RUNS / 20, `${call} succeeded ${answers.get(`${call} ok`)} times`);
+    }
+    assert(crashes > RUNS / 8, `only ${crashes} crashes`);
+  },
+);
+
 Deno.test("concurrent callers find out that any one lock of the driver is lost", NO_SANITIZERS, async () => {
   assertEquals(PINNED_SEEDS.map(({ lost }) => lost), LOST_LOCKS);
   using files = new MemoryFiles();
   for (const { lost, seed, runs: numRuns } of PINNED_SEEDS) {
     using _lost = loseLock(lost);
-    const options = { seed, numRuns, endOnFailure: true };
+    const options = { seed, numRuns, endOnFailure: true, chosen: runsFor(lost) };
     const { failed } = await checkInterleavings(new Interleavings(files), options);
     assert(failed, `without the lock ${lost}, ${numRuns} runs with the seed ${seed} found nothing`);
   }

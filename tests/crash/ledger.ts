@@ -6,7 +6,16 @@
 
 import { SNAPSHOT, VOLUME } from "../../lvm/model/tag_text.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
-import { type CallerRequest, snapshotId, stagingPath, targetPath, volumeId, VOLUMES } from "./concurrent_callers.ts";
+import {
+  type CallerRequest,
+  GROUP,
+  memberId,
+  snapshotId,
+  stagingPath,
+  targetPath,
+  volumeId,
+  VOLUMES,
+} from "./concurrent_callers.ts";
 import { type Acknowledged, describeContent, nothingAcknowledged } from "./invariants.ts";
 
 /** The answer to a request: success, a refusal after which nothing has changed, or another failure, or none. */
@@ -16,7 +25,7 @@ export interface Answer {
 }
 
 /** The name of something that requests make and unmake. */
-type Thing = `${"volume" | "snapshot" | "staged" | "published"} ${number}`;
+type Thing = `${"volume" | "snapshot" | "member" | "staged" | "published"} ${number}`;
 
 /** The ledger of the callers. */
 export class Ledger {
@@ -39,8 +48,7 @@ export class Ledger {
   begin(requests: readonly CallerRequest[]): void {
     this.#before = structuredClone(this.acknowledged);
     for (const request of requests) {
-      const unmade = unmadeBy(request);
-      if (unmade !== undefined) this.#forget(unmade);
+      for (const unmade of unmadeBy(request)) this.#forget(unmade);
     }
   }
 
@@ -52,19 +60,20 @@ export class Ledger {
    */
   end(answers: readonly Answer[]): void {
     for (const { request } of answers) {
-      const thing = unmadeBy(request);
-      if (thing === undefined) continue;
-      const unmaking = answers.filter((answer) => unmadeBy(answer.request) === thing);
-      if (unmaking.every(({ result }) => result === "refused")) this.#restore(thing);
-      else if (unmaking.some(({ result }) => result === "ok") && !answers.some((a) => madeBy(a.request) === thing)) {
-        if (this.#exists(thing)) throw new Error(`${thing} exists, although it was undone`);
+      for (const thing of unmadeBy(request)) {
+        const unmaking = answers.filter((answer) => unmadeBy(answer.request).includes(thing));
+        const isMade = answers.some((answer) => madeBy(answer.request).includes(thing));
+        if (unmaking.every(({ result }) => result === "refused")) this.#restore(thing);
+        else if (unmaking.some(({ result }) => result === "ok") && !isMade && this.#exists(thing)) {
+          throw new Error(`${thing} exists, although it was undone`);
+        }
       }
     }
     for (const { request, result } of answers) {
-      const made = madeBy(request);
-      if (result !== "ok" || made === undefined) continue;
-      const isUndone = answers.some((other) => unmadeBy(other.request) === made && other.result !== "refused");
-      if (!isUndone) this.#acknowledge(request, made);
+      for (const made of result === "ok" ? madeBy(request) : []) {
+        const undoing = answers.filter((other) => unmadeBy(other.request).includes(made));
+        if (undoing.every((other) => other.result === "refused")) this.#acknowledge(request, made);
+      }
     }
   }
 
@@ -106,6 +115,8 @@ export class Ledger {
       }
       case "snapshot":
         return this.#acknowledgeContent(snapshotId(request.snapshot), made);
+      case "group":
+        return this.#acknowledgeContent(this.#idOf(made), made);
     }
   }
 
@@ -131,7 +142,7 @@ export class Ledger {
 
   #change(thing: Thing, change: (map: Map<string, unknown>, key: string, before: Map<string, unknown>) => void): void {
     const [kind, number] = thing.split(" ") as [string, string];
-    const id = kind === "snapshot" ? snapshotId(Number(number)) : volumeId(Number(number));
+    const id = this.#idOf(thing);
     const path = kind === "staged"
       ? stagingPath(this.#folder, Number(number))
       : targetPath(this.#folder, Number(number));
@@ -142,46 +153,57 @@ export class Ledger {
 
   #exists(thing: Thing): boolean {
     const [kind, number] = thing.split(" ") as [string, string];
-    if (kind === "volume" || kind === "snapshot") return this.#lv(thing) !== undefined;
+    if (kind !== "staged" && kind !== "published") return this.#lv(thing) !== undefined;
     const path = (kind === "staged" ? stagingPath : targetPath)(this.#folder, Number(number));
     return this.#machine.mounts.some(({ target }) => target === path);
   }
 
   #lv(thing: Thing): FakeLv | undefined {
-    const [kind, number] = thing.split(" ") as [string, string];
-    const tag = kind === "snapshot" ? SNAPSHOT + snapshotId(Number(number)) : VOLUME + volumeId(Number(number));
+    const tag = `${thing.startsWith("volume") ? VOLUME : SNAPSHOT}${this.#idOf(thing)}`;
     return this.#machine.allLvs().find(({ lv }) => lv.tags.has(tag))?.lv;
+  }
+
+  #idOf(thing: Thing): string {
+    const [kind, number] = thing.split(" ") as [string, string];
+    const idOf = kind === "snapshot" ? snapshotId : kind === "member" ? memberId : volumeId;
+    return idOf(Number(number));
   }
 }
 
-function madeBy(request: CallerRequest): Thing | undefined {
+const MEMBERS = GROUP.map((volume): Thing => `member ${volume}`);
+
+function madeBy(request: CallerRequest): Thing[] {
   switch (request.call) {
     case "create":
     case "copy":
     case "expand":
-      return `volume ${request.volume}`;
+      return [`volume ${request.volume}`];
     case "stage":
-      return `staged ${request.volume}`;
+      return [`staged ${request.volume}`];
     case "publish":
-      return `published ${request.volume}`;
+      return [`published ${request.volume}`];
     case "snapshot":
-      return `snapshot ${request.snapshot}`;
+      return [`snapshot ${request.snapshot}`];
+    case "group":
+      return MEMBERS;
     default:
-      return undefined;
+      return [];
   }
 }
 
-function unmadeBy(request: CallerRequest): Thing | undefined {
+function unmadeBy(request: CallerRequest): Thing[] {
   switch (request.call) {
     case "delete":
-      return `volume ${request.volume}`;
+      return [`volume ${request.volume}`];
     case "unstage":
-      return `staged ${request.volume}`;
+      return [`staged ${request.volume}`];
     case "unpublish":
-      return `published ${request.volume}`;
+      return [`published ${request.volume}`];
     case "deleteSnapshot":
-      return `snapshot ${request.snapshot}`;
+      return [`snapshot ${request.snapshot}`];
+    case "deleteGroup":
+      return MEMBERS;
     default:
-      return undefined;
+      return [];
   }
 }

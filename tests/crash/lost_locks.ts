@@ -4,8 +4,10 @@
  * @module
  */
 
+import type fc from "fast-check";
 import { type LockRequest, Locks } from "../../lvm/locks.ts";
 import { PoolReservation } from "../../lvm/pools/pool_reservation.ts";
+import { groupRuns, type Run, runs } from "./concurrent_callers.ts";
 
 /** A lock that operations take. */
 interface Lock {
@@ -27,6 +29,7 @@ const LOCKS = {
   "of a volume that is published": { operations: ["publishing"], of: "volume", mode: "exclusive" },
   "of a volume that is unpublished": { operations: ["unpublishing"], of: "volume", mode: "exclusive" },
   "of a volume that is snapshotted": { operations: ["snapshot"], of: "volume", mode: "shared" },
+  "of a volume in a group snapshot": { operations: ["group snapshot"], of: "volume", mode: "exclusive" },
   "of a snapshot that is created": { operations: ["snapshot"], of: "snapshot", mode: "exclusive" },
   "of a snapshot that is deleted": { operations: ["deletion"], of: "snapshot", mode: "exclusive" },
 } as const satisfies Record<string, Lock>;
@@ -59,10 +62,16 @@ export const PINNED_SEEDS: readonly PinnedSeed[] = [
   { lost: "of a volume that is published", seed: 7, runs: 11 },
   { lost: "of a volume that is unpublished", seed: 6, runs: 6 },
   { lost: "of a volume that is snapshotted", seed: 1, runs: 7 },
+  { lost: "of a volume in a group snapshot", seed: 13, runs: 3 },
   { lost: "of a snapshot that is created", seed: 6, runs: 12 },
   { lost: "of a snapshot that is deleted", seed: 6, runs: 2 },
   { lost: "of the allocations of a thin pool", seed: 3, runs: 7 },
 ];
+
+/** Returns the runs that can find that a lock is lost. */
+export function runsFor(lost: LostLock): fc.Arbitrary<Run> {
+  return lost === "of a volume in a group snapshot" ? groupRuns : runs;
+}
 
 /** Lets all drivers run without a lock, until it is disposed of. */
 export function loseLock(name: LostLock): Disposable {

@@ -7,7 +7,7 @@
 import { create, type DescService, type Message } from "@bufbuild/protobuf";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { type CsiServices, standaloneServices } from "../../csi/standalone.ts";
-import { Controller, Node } from "../../csi/proto/csi_pb.ts";
+import { Controller, GroupController, Node } from "../../csi/proto/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
 import type { UnaryCalls } from "../contract/csi_client.ts";
 import { StorageError } from "../../lvm/error.ts";
@@ -18,6 +18,7 @@ import type { Acknowledged } from "./invariants.ts";
 /** The calls of a driver without a socket in between. */
 export interface Csi {
   readonly controller: UnaryCalls<typeof Controller>;
+  readonly group: UnaryCalls<typeof GroupController>;
   readonly node: UnaryCalls<typeof Node>;
 }
 
@@ -129,8 +130,12 @@ export function startDriverServices(exec: Exec, folder: string): CsiServices {
 }
 
 /** Returns the calls of a driver. */
-export function inProcessCalls({ controller, node }: CsiServices): Csi {
-  return { controller: callsTo(Controller, controller), node: callsTo(Node, node) };
+export function inProcessCalls({ controller, groupController, node }: CsiServices): Csi {
+  return {
+    controller: callsTo(Controller, controller),
+    group: callsTo(GroupController, groupController),
+    node: callsTo(Node, node),
+  };
 }
 
 /** Returns the calls of a service. */

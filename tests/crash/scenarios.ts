@@ -6,6 +6,7 @@
 
 import { blockCapability, mountCapability } from "../contract/host.ts";
 import { KEPT } from "./invariants.ts";
+import { GroupSteps } from "./group_steps.ts";
 import type { Scenario } from "./orchestrator.ts";
 import { VolumeSteps } from "./volume_steps.ts";
 
@@ -97,6 +98,14 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
     const prepare = () => void machine.groups[0]!.residualSignatures.push({ type: "xfs", uuid: `${KEPT} another` });
     return { ...volume.lifecycle([]), prepare };
+  },
+  "ext4, snapshotted with a thin volume as a group while in use": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
+    return new GroupSteps(machine, volume, { thinProvision: "yes" }).lifecycle();
+  },
+  "ext4 in a thin pool, snapshotted with a thick volume as a group while in use": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
+    return new GroupSteps(machine, volume, {}).lifecycle();
   },
   "never used": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));

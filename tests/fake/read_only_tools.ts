@@ -11,7 +11,7 @@ import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { changeThin, resume, suspend } from "./suspension.ts";
-import { deviceBytes } from "./thin.ts";
+import { deviceBytes, kernelPools } from "./thin.ts";
 
 /** Lists what is at paths, or all block devices with what is on them. */
 export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
@@ -91,13 +91,6 @@ function listBlockDevices(machine: FakeMachine, args: readonly string[]): Output
 function deviceName(machine: FakeMachine, lv: FakeLv): string {
   const { group } = machine.allLvs().find((each) => each.lv === lv)!;
   return basename(devicePath(group, lv));
-}
-
-/** Returns the pools of the kernel. An active LV keeps its pool there, also where LVM shows the pool itself as inactive. */
-function kernelPools(machine: FakeMachine) {
-  const lvs = machine.allLvs();
-  const isUsed = ({ name }: FakeLv) => lvs.some(({ lv }) => lv.pool === name && lv.active);
-  return lvs.filter(({ lv }) => lv.thinPool !== undefined && (lv.active || isUsed(lv)));
 }
 
 /** Returns the kernel's status of the thin pools: used and total blocks of their data and metadata. */

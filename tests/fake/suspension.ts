@@ -7,7 +7,7 @@
 import { type Command, describeCommand, type Output } from "../../lvm/exec.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
-import { copyContent } from "./thin.ts";
+import { copyContent, kernelPools } from "./thin.ts";
 
 /** A command of find(1) that waits, and then resumes devices. */
 export interface FakeGuard {
@@ -85,8 +85,8 @@ export function resume(machine: FakeMachine, name: string): Output {
 /** Sends a message about one of its LVs to a pool. */
 export function changeThin(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^message \S+-tpool 0 (?:delete \d+|create_snap \d+ \d+)$/);
-  const pool = lvOfDevice(machine, args[1]!.replace(/-tpool$/, ""));
-  const group = machine.groups.find(({ lvs }) => pool !== undefined && lvs.includes(pool));
+  const { group, lv: pool } =
+    kernelPools(machine).find(({ group, lv }) => `${devicePath(group, lv)}-tpool` === `/dev/mapper/${args[1]}`) ?? {};
   const [verb, number, originNumber] = args[3]!.split(" ");
   const ofNumber = (wanted: string | undefined) =>
     group?.lvs.find((lv) => lv.pool === pool?.name && `${thinId(lv)}` === wanted);

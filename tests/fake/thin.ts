@@ -57,6 +57,13 @@ export function createPool(
   return ok(`  Logical volume "${newLv.name}" created.\n`);
 }
 
+/** Returns the pools of the kernel. An active LV keeps its pool there, also where LVM shows the pool itself as inactive. */
+export function kernelPools(machine: FakeMachine): { group: FakeGroup; lv: FakeLv }[] {
+  const lvs = machine.allLvs();
+  const isUsed = ({ name }: FakeLv) => lvs.some(({ lv }) => lv.pool === name && lv.active);
+  return lvs.filter(({ lv }) => lv.thinPool !== undefined && (lv.active || isUsed(lv)));
+}
+
 /** Makes a thin volume in its pool, or a thin snapshot of one. */
 export function createThin(
   group: FakeGroup,
