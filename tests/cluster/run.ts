@@ -24,6 +24,7 @@ const DEFAULT_SUITES = [
   "chaos_node",
   "examples",
   "expansion",
+  "group_snapshots",
   "lifecycle",
   "node_isolation",
   "pods",
@@ -72,6 +73,7 @@ const SILENCE_MS = 30 * 60_000;
 /** Programs that suites need beside the cluster. They are built before the cluster starts and takes the processors. */
 const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
   chart: ensureHelm,
+  group_snapshots: ensureSnapshotController,
   monitoring: ensurePrometheus,
   snapshots: ensureSnapshotController,
   transfers: ensureSnapshotController,

@@ -8,8 +8,8 @@ import type { Cluster } from "../rig/cluster.ts";
 import type { ControlPlane } from "../rig/control_plane.ts";
 import { ensureSnapshotController, ensureSnapshotCrds } from "../rig/kubernetes.ts";
 
-/** Groups of snapshots have kinds of their own, which the snapshot-controller would wait for. */
-export const NO_GROUP_SNAPSHOTS = "--feature-gates=CSIVolumeGroupSnapshot=false";
+/** Turns group snapshots on in the snapshot-controller, and in csi-snapshotter. */
+export const GROUP_SNAPSHOTS = "--feature-gates=CSIVolumeGroupSnapshot=true";
 
 /** The name of the snapshot-controller among a cluster's processes. */
 const CONTROLLER = "snapshot-controller";
@@ -23,7 +23,7 @@ export async function addSnapshots({ folder, controlPlane }: Cluster, log: (line
   await folder.start(CONTROLLER, path, args);
 }
 
-/** Applies the CRDs of snapshots, and waits until the API server serves them. */
+/** Applies the CRDs of snapshots and group snapshots, and waits until the API server serves them. */
 export async function applySnapshotCrds(controlPlane: ControlPlane, log: (line: string) => void): Promise<void> {
   const crds = await ensureSnapshotCrds(log);
   await controlPlane.kubectl(["apply", "--filename", crds]);
@@ -36,5 +36,5 @@ export async function snapshotController(
   log: (line: string) => void,
 ): Promise<{ path: string; args: string[] }> {
   const path = await ensureSnapshotController(log);
-  return { path, args: ["--kubeconfig", controlPlane.kubeconfig, "--v=3", NO_GROUP_SNAPSHOTS] };
+  return { path, args: ["--kubeconfig", controlPlane.kubeconfig, "--v=3", GROUP_SNAPSHOTS] };
 }

@@ -108,8 +108,8 @@ export async function ensureSnapshotController(log: (line: string) => void): Pro
 }
 
 /**
- * Returns a folder with the CRDs of snapshots, each in a file, which the official snapshot-controller requires. They
- * are fetched on first use, and kept in the cache folder.
+ * Returns a folder with the CRDs of snapshots and group snapshots, each in a file, which the official snapshot-controller
+ * requires. They are fetched on first use, and kept in the cache folder.
  *
  * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the module cannot be fetched
@@ -117,11 +117,11 @@ export async function ensureSnapshotController(log: (line: string) => void): Pro
 export async function ensureSnapshotCrds(log: (line: string) => void): Promise<string> {
   const version = VERSIONS["csi-snapshotter"];
   const path = `github.com/kubernetes-csi/external-snapshotter/client/v${version.split(".")[0]}`;
-  return await ensureCached(`snapshot-crds-${version}`, log, async (temp, into) => {
+  return await ensureCached(`group-snapshot-crds-${version}`, log, async (temp, into) => {
     const crds = join(await fetchGoModule(path, version, { temp, log }), "config/crd");
     for await (const { name } of Deno.readDir(crds)) {
-      // beside them are those of groups of snapshots
-      if (name.startsWith("snapshot.storage.k8s.io_")) await Deno.copyFile(join(crds, name), join(into, name));
+      // beside them is how to apply them all
+      if (/^(?:group)?snapshot\.storage\.k8s\.io_/.test(name)) await Deno.copyFile(join(crds, name), join(into, name));
     }
   });
 }

@@ -10,7 +10,7 @@ import type { ControlPlane } from "../../rig/control_plane.ts";
 import { freePorts } from "../../rig/free_ports.ts";
 import { ensureSidecar, type Sidecar } from "../../rig/kubernetes.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
-import { NO_GROUP_SNAPSHOTS, snapshotController } from "../snapshots.ts";
+import { GROUP_SNAPSHOTS, snapshotController } from "../snapshots.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
@@ -25,7 +25,7 @@ const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
     "--timeout=90s",
   ],
   "csi-resizer": ["--timeout=90s"],
-  "csi-snapshotter": ["--timeout=90s", NO_GROUP_SNAPSHOTS],
+  "csi-snapshotter": ["--timeout=90s", GROUP_SNAPSHOTS],
 };
 
 /** A program of this machine. */

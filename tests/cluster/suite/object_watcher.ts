@@ -27,7 +27,12 @@ import {
   pods,
   type Resource,
 } from "../../../k8s/api/objects.ts";
-import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../../k8s/api/snapshot_objects.ts";
+import {
+  type VolumeGroupSnapshotContent,
+  volumeGroupSnapshotContents,
+  type VolumeSnapshotContent,
+  volumeSnapshotContents,
+} from "../../../k8s/api/snapshot_objects.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 
 /** The time limit of a wait, in milliseconds. Everything in the guest is slow. On a busy machine, set WAIT_SECONDS. */
@@ -35,6 +40,7 @@ export const WAIT_MS = 1000 * Number(Deno.env.get("WAIT_SECONDS") ?? 300);
 
 /** The fields of a VolumeSnapshot that the tests read. */
 export interface VolumeSnapshot extends KubeObject {
+  readonly spec?: { readonly source?: { readonly persistentVolumeClaimName?: string } };
   readonly status?: {
     readonly boundVolumeSnapshotContentName?: string;
     readonly readyToUse?: boolean;
@@ -52,6 +58,23 @@ const volumeSnapshots: Resource<VolumeSnapshot> = {
   namespaced: true,
 };
 
+/** The fields of a VolumeGroupSnapshot that the tests read. */
+export interface VolumeGroupSnapshot extends KubeObject {
+  readonly status?: {
+    readonly boundVolumeGroupSnapshotContentName?: string;
+    readonly readyToUse?: boolean;
+    readonly error?: { readonly message?: string };
+  };
+}
+
+const volumeGroupSnapshots: Resource<VolumeGroupSnapshot> = {
+  group: volumeGroupSnapshotContents.group,
+  version: "v1",
+  plural: "volumegroupsnapshots",
+  kind: "VolumeGroupSnapshot",
+  namespaced: true,
+};
+
 /** The kinds of objects that tests can wait for. */
 export interface Kinds {
   Pod: Pod;
@@ -63,6 +86,8 @@ export interface Kinds {
   LVMNode: LvmNode;
   VolumeSnapshot: VolumeSnapshot;
   VolumeSnapshotContent: VolumeSnapshotContent;
+  VolumeGroupSnapshot: VolumeGroupSnapshot;
+  VolumeGroupSnapshotContent: VolumeGroupSnapshotContent;
 }
 
 /** The name of a kind. */
@@ -78,6 +103,8 @@ const RESOURCES: { [K in Kind]: Resource<Kinds[K]> } = {
   LVMNode: lvmNodes,
   VolumeSnapshot: volumeSnapshots,
   VolumeSnapshotContent: volumeSnapshotContents,
+  VolumeGroupSnapshot: volumeGroupSnapshots,
+  VolumeGroupSnapshotContent: volumeGroupSnapshotContents,
 };
 
 /** Watches the objects of one namespace, and those beyond all namespaces. */

@@ -14,7 +14,7 @@ import { type HostProcess, startSnapshotController } from "./host_processes.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { type DriverLv, listDriverLvs } from "./driver_lvs.ts";
 import { DRIVER } from "./objects.ts";
-import { type VolumeSnapshot, WAIT_MS } from "./object_watcher.ts";
+import { type VolumeGroupSnapshot, type VolumeSnapshot, WAIT_MS } from "./object_watcher.ts";
 
 /** The options of a VolumeSnapshotClass: the deletion policy, and the size of the COW space. */
 export interface SnapshotClassSpec {
@@ -87,6 +87,39 @@ export class SnapshotTestNamespace implements AsyncDisposable {
     const metadata = { name: fullName };
     await this.ns.apply({ ...kindOf("VolumeSnapshotClass"), metadata, driver: DRIVER, deletionPolicy, parameters });
     return fullName;
+  }
+
+  /** Makes a VolumeGroupSnapshotClass of the driver; answers its full name. */
+  async createGroupSnapshotClass(name: string): Promise<string> {
+    const fullName = `${this.ns.namespace}-${name}`;
+    const metadata = { name: fullName };
+    const spec = { driver: DRIVER, deletionPolicy: "Delete" };
+    await this.ns.apply({ ...kindOf("VolumeGroupSnapshotClass"), metadata, ...spec });
+    return fullName;
+  }
+
+  /** Makes a VolumeGroupSnapshot of the claims with a label `app`. */
+  async createGroupSnapshot(name: string, { app, className }: { app: string; className: string }): Promise<void> {
+    const spec = { volumeGroupSnapshotClassName: className, source: { selector: { matchLabels: { app } } } };
+    await this.ns.apply({ ...kindOf("VolumeGroupSnapshot"), metadata: { name }, spec });
+  }
+
+  /** Waits until a VolumeGroupSnapshot can be used. @returns its VolumeSnapshots, by the names of their claims */
+  async waitUntilGroupReady(name: string): Promise<Map<string, ReadySnapshot>> {
+    const isReady = (now?: VolumeGroupSnapshot) => now?.status?.readyToUse === true;
+    const { status } = await this.ns.waitFor("VolumeGroupSnapshot", name, isReady, "is ready");
+    const contentName = status!.boundVolumeGroupSnapshotContentName!;
+    const content = await this.ns.waitFor("VolumeGroupSnapshotContent", contentName, (now) => !!now, "is there");
+    const isMember = ({ metadata: { ownerReferences = [] } }: VolumeSnapshot) =>
+      ownerReferences.some((owner) => owner.kind === "VolumeGroupSnapshot" && owner.name === name);
+    const members = () => this.ns.informer("VolumeSnapshot").list().filter(isMember);
+    const hasAll = () => Promise.resolve(members().length === content.status!.volumeSnapshotInfoList!.length);
+    await pollUntil(hasAll, { action: `wait for the VolumeSnapshots of ${name}`, timeoutMs: WAIT_MS });
+    const ready = new Map<string, ReadySnapshot>();
+    for (const { metadata, spec } of members()) {
+      ready.set(spec!.source!.persistentVolumeClaimName!, await this.waitUntilReady(metadata.name));
+    }
+    return ready;
   }
 
   /** Makes a VolumeSnapshot of a claim, or of a VolumeSnapshotContent that is there. */
@@ -176,7 +209,8 @@ export class SnapshotTestNamespace implements AsyncDisposable {
 }
 
 function kindOf(kind: string): { apiVersion: string; kind: string } {
-  return { apiVersion: "snapshot.storage.k8s.io/v1", kind };
+  const group = kind.startsWith("VolumeGroup") ? "groupsnapshot" : "snapshot";
+  return { apiVersion: `${group}.storage.k8s.io/v1`, kind };
 }
 
 /** Removes the snapshots of a test namespace, also those with the policy Retain: their volumes cannot be removed before them. */
@@ -190,6 +224,7 @@ async function removeSnapshots(ns: TestNamespace): Promise<void> {
   for (const { metadata: { name } } of contents) {
     await ns.patch("VolumeSnapshotContent", name, toDelete).catch(warn);
   }
+  await ns.kubectl("delete", "volumegroupsnapshots", "--all", timeout).catch(warn);
   await ns.kubectl("delete", "volumesnapshots", "--all", timeout).catch(warn);
   const names = contents.map(({ metadata }) => metadata.name);
   if (names.length === 0) return;

@@ -23,7 +23,7 @@ export const FULL = Deno.env.get("FULL") === "1";
 /** The kinds of cluster-scoped objects that a test creates. */
 const CLUSTER_SCOPED_KINDS = new Set([
   ...["StorageClass", "PersistentVolume", "VolumeAttributesClass"],
-  ...["VolumeSnapshotClass", "VolumeSnapshotContent"],
+  ...["VolumeSnapshotClass", "VolumeSnapshotContent", "VolumeGroupSnapshotClass"],
   ...["LVMVolume", "LVMSnapshot", "LVMNode"],
   ...["ClusterRole", "ClusterRoleBinding"],
 ]);
