@@ -267,12 +267,15 @@ const ui: Subcommand = {
   flags: {},
 };
 
-const move: Subcommand = {
-  summary: "Move the volume of a claim to another node of a cluster",
-  about: "The same as kubectl denolith move, which the executable starts for it, with the permissions of the kubectl " +
-    "plugin. Its argument and flags are those of the plugin: see kubectl denolith move --help.",
+const [drain, move] = (["drain", "move"] as const).map((name): Subcommand => ({
+  summary: name === "move"
+    ? "Move the volume of a claim to another node of a cluster"
+    : "Move the volumes of a node of a cluster to other nodes",
+  about:
+    `The same as kubectl denolith ${name}, which the executable starts for it, with the permissions of the kubectl ` +
+    `plugin. Its argument and flags are those of the plugin: see kubectl denolith ${name} --help.`,
   flags: {},
-};
+}));
 
 const version: Subcommand = {
   summary: "Print the version",
@@ -281,13 +284,13 @@ const version: Subcommand = {
 };
 
 /** The subcommands that are the kubectl plugin's. */
-export const PLUGIN_SUBCOMMANDS: readonly string[] = ["move", "ui"];
+export const PLUGIN_SUBCOMMANDS: readonly string[] = ["drain", "move", "ui"];
 
 /** The subcommands by name, in the order of the help. */
 export const SUBCOMMANDS: Subcommands = {
   ...{ standalone, node, controller, doctor, status },
   "forget-node": forgetNode,
-  ...{ move, ui, completion, version },
+  ...{ move: move!, drain: drain!, ui, completion, version },
 };
 
 /** Returns a flag of the default IO limits by volume group. */

@@ -18,6 +18,7 @@ const REQUIRED: Readonly<Record<string, readonly string[]>> = {
   doctor: ["n1"],
   why: ["c1"],
   move: ["c1"],
+  drain: ["n1"],
   completion: ["bash"],
 };
 
@@ -28,7 +29,7 @@ for (const program of [DENOLITH, PLUGIN]) {
         value !== undefined && !check
       );
       assertEquals(unchecked, []);
-      const required = program === DENOLITH && ["doctor", "move"].includes(name) ? [] : REQUIRED[name] ?? [];
+      const required = program === DENOLITH && ["doctor", "move", "drain"].includes(name) ? [] : REQUIRED[name] ?? [];
       await checkFlags(name, subcommand, flagsOf(program, name, ...required));
     });
 

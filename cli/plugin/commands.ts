@@ -206,6 +206,25 @@ export const PLUGIN_COMMANDS = {
     },
     example: "kubectl denolith move data-db-0 --namespace shop --to worker-2 --evict",
   },
+  drain: {
+    summary: "Move the volumes of a node to other nodes",
+    about:
+      "Shows to which nodes the volumes of a node can go, and which stay and why, asks, and moves them one after the " +
+      "other, as move does. Cordon the node before, so that no pod comes back to it.",
+    exit: {
+      success: "all volumes are moved, or can be",
+      failure: "one stays, a move failed, the cluster does not answer, or you said no",
+    },
+    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, candidates: { resource: "lvmnodes" } },
+    flags: {
+      "dry-run": { help: "Only show what would be done" },
+      evict: { help: "Evict the pods that use the claims; their budgets hold" },
+      yes: YES,
+      output: OUTPUT,
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith drain worker-1 --evict",
+  },
   "forget-node": {
     summary: "Give up a node that is gone for good, and its volumes",
     about: "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, asks, and gives them up. The LVMNode is " +

@@ -17,6 +17,7 @@ import { snapshotViews, volumeViews } from "../../k8s/diagnosis/volumes.ts";
 import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "./commands.ts";
 import { clusterNames } from "./completion.ts";
 import { diagnoseNode } from "./doctor.ts";
+import { drainNode } from "./drain.ts";
 import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions } from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
@@ -74,6 +75,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   doctor: diagnoseNode,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
   move: moveClaim,
+  drain: drainNode,
   "forget-node": forgetNode,
   ui: serveUi,
 };

@@ -18,6 +18,7 @@ import {
   storageClasses,
 } from "../api/objects.ts";
 import { actualSize } from "../api/volume_mapping.ts";
+import type { ObjectsByName } from "../sidecars/claim_topology.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { blockingSnapshots, type MoveSurroundings, objectsRefusal, surroundingsRefusal } from "./checks.ts";
 import { isFinished, type LvmMove, lvmMoves } from "./objects.ts";
@@ -165,11 +166,6 @@ async function readSurroundings(
   ]);
   const ours = allLvmNodes.items.filter(({ spec }) => spec.driverName === driver);
   const lvmNode = (name: string) => ours.find(({ metadata }) => metadata.name === name);
-  // an agent that reports is registered
-  const csiNodes = ours.map(({ metadata: { name } }: LvmNode): CsiNode => ({
-    metadata: { name },
-    spec: { drivers: [{ name: driver, nodeID: name }] },
-  }));
   return {
     lvmNodes: { source: lvmNode(sourceNode), target: lvmNode(targetNode) },
     isSilent: () => false, // the controller knows it, and refuses
@@ -177,13 +173,21 @@ async function readSurroundings(
     storageClass,
     cluster: {
       ...{ driverName: driver, topologyKey },
-      nodes: byName(allNodes.items),
-      csiNodes: byName(csiNodes),
+      nodes: namedObjects(allNodes.items),
+      csiNodes: csiNodesOf(driver, ours),
     },
     ...{ parseGroups, now },
   };
 }
 
-function byName<T extends { metadata: { name: string } }>(objects: readonly T[]) {
-  return { get: (name: string) => objects.find(({ metadata }) => metadata.name === name), list: () => objects };
+/** Returns the CSINodes as far as LVMNodes show them: an agent that reports is registered. */
+export function csiNodesOf(driver: string, lvmNodes: readonly LvmNode[]): ObjectsByName<CsiNode> {
+  const spec = (name: string) => ({ drivers: [{ name: driver, nodeID: name }] });
+  return namedObjects(lvmNodes.map(({ metadata: { name } }) => ({ metadata: { name }, spec: spec(name) })));
+}
+
+/** Returns objects of a list by their names. */
+export function namedObjects<T extends { metadata: { name: string } }>(objects: readonly T[]): ObjectsByName<T> {
+  const byName = new Map(objects.map((object) => [object.metadata.name, object]));
+  return { get: (name) => byName.get(name), list: () => objects };
 }

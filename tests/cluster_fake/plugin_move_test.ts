@@ -5,8 +5,13 @@
  */
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { parseGroupList } from "../../csi/group_list.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { planDrain, readDrainState } from "../../k8s/move/drain.ts";
 import { type Pod, pods } from "../../k8s/api/objects.ts";
-import { waitUntil } from "../fake/control_plane.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
+import { DRIVER } from "../fake/node_cluster.ts";
+import { MiB, request } from "../fake/volume_cluster.ts";
 import { FakePod } from "../fake/fake_pod.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
@@ -100,4 +105,58 @@ Deno.test("kubectl denolith move --wait=false and --cancel: ask, and undo it", a
   assertStringIncludes(output, "The move of claim shop/data is undone.");
   assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
   assert((await plugin([...MOVE, "--cancel"])).errors.includes("is not being moved"));
+});
+
+Deno.test("kubectl denolith drain: shows where volumes can go and which stay, asks, and moves them", async () => {
+  await using s = await MoveCluster.start();
+  s.startMover();
+  await s.cluster.volumes.create(request("unclaimed"), { allowed: ["node-1"], preferred: [] });
+  const plugin = pluginOver(s.cluster.api);
+  const shown = await plugin(["drain", "node-1", "--dry-run"], { role: "viewer" });
+  assertEquals([shown.status, s.move], [1, undefined]); // one stays
+  assertMatch(shown.output, /shop\/data +32 MiB +node-2\n/);
+  assertMatch(shown.output, /v1-\w{32} +32 MiB +stays\n +no claim is bound to it$/);
+  const refused = await plugin(["drain", "node-1"], { answer: false });
+  assertEquals([refused.questions, s.move], [["Move 1 volume from node node-1 of context fake?"], undefined]);
+  const { status, output, errors } = await plugin(["drain", "node-1", "--yes"]);
+  assertEquals([status, errors], [1, ""]);
+  assertMatch(output, /shop\/data +32 MiB +node-2 +Complete\n/);
+  assert(s.lvmVolumes.includes("volume node-2 Ready"), s.lvmVolumes.join());
+  const back = await plugin(["drain", "node-2", "--yes", "-o", "json"]);
+  assertEquals([back.status, JSON.parse(back.output).volumes[0].targetNode], [0, "node-1"]);
+});
+
+Deno.test("kubectl denolith drain: leaves cordoned nodes alone, and counts what earlier volumes take", async () => {
+  await using s = await MoveCluster.start({ request: { range: { required: 400n * MiB } } });
+  const state = await readDrainState(s.cluster.client, DRIVER, "node-1");
+  const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: Date.now() };
+  const [volume] = state.volumes;
+  const [claim] = state.claims;
+  const [persistentVolume] = state.persistentVolumes;
+  const again = Array.from({ length: 2 }, (_, index) => {
+    const [name, uid, id] = [`more-${index}`, `uid-${index}`, volumeIdOf(`more-${index}`)] as const;
+    const claimRef = { ...persistentVolume!.spec!.claimRef, name, uid };
+    const spec = { ...persistentVolume!.spec, claimRef, csi: { driver: DRIVER, volumeHandle: id } };
+    return {
+      volume: { ...volume!, metadata: { ...volume!.metadata, name: id } },
+      claim: { ...claim!, metadata: { ...claim!.metadata, name, uid }, spec: { ...claim!.spec, volumeName: name } },
+      persistentVolume: { ...persistentVolume!, metadata: { ...persistentVolume!.metadata, name }, spec },
+    };
+  });
+  const more = {
+    ...state,
+    volumes: [...state.volumes, ...again.map(({ volume }) => volume)],
+    claims: [...state.claims, ...again.map(({ claim }) => claim)],
+    persistentVolumes: [...state.persistentVolumes, ...again.map(({ persistentVolume }) => persistentVolume)],
+  };
+  const plan = planDrain(more, options);
+  assertEquals(plan.map(({ claim, targetNode }) => [claim, targetNode]), [
+    ["shop/data", "node-2"],
+    ["shop/more-0", "node-2"],
+    ["shop/more-1", undefined],
+  ]);
+  assertStringIncludes(plan[2]!.refusal!, "node node-2: ");
+  const cordoned = state.nodes.map((node) => ({ ...node, spec: { unschedulable: true } }));
+  const [stays] = planDrain({ ...state, nodes: cordoned }, options);
+  assertEquals(stays!.refusal, "no other node has an agent of the driver and takes new pods");
 });

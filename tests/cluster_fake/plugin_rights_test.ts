@@ -81,6 +81,7 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
   for (const name of ["data", "waiting", "volumesnapshot/cut"]) await plugin(["why", name]);
   await plugin(["forget-node", "n1"]);
   for (const flags of [["--to", "n2", "--dry-run"], ["--cancel"]]) await plugin(["move", "data", ...flags]);
+  await plugin(["drain", "n1", "--dry-run"]);
   await watch(3, "status");
   await watch(3, "why", "data");
   await watch(1, "why", "volumesnapshot/cut");

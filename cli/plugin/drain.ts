@@ -1,0 +1,75 @@
+/**
+ * `kubectl denolith drain`: shows where the volumes of a node can go, asks, and moves them one after the other.
+ *
+ * @module
+ */
+
+import { parseGroupList } from "../../csi/group_list.ts";
+import { requireNodeId, TOPOLOGY_KEY } from "../../csi/topology.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { formatBytes } from "../../lvm/size.ts";
+import { formatTable } from "../../lvm/text_table.ts";
+import { type DrainedVolume, planDrain, readDrainState } from "../../k8s/move/drain.ts";
+import { previewMove } from "../../k8s/move/preview.ts";
+import { EXIT } from "../command_line.ts";
+import { askForMove, followToEnd } from "./move_follow.ts";
+import type { Answer } from "./output.ts";
+import type { Session } from "./session.ts";
+
+/** What became of a volume. */
+type DrainOutcome = DrainedVolume & { readonly state?: string };
+
+/** Moves the volumes of a node; with `--dry-run` only shows the plan. @returns 0; 1 when one stays, or the answer is no */
+export async function drainNode(session: Session): Promise<number> {
+  const { client, driver, flags, subject } = session;
+  const nodeName = requireNodeId(flags["NODE"]!);
+  const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: session.now.getTime() };
+  const plan = planDrain(await readDrainState(client, driver, nodeName), options);
+  const moving = plan.filter(({ targetNode }) => targetNode !== undefined);
+  const isForProgram = flags.output !== undefined && flags.yes === undefined; // a program cannot be asked
+  if (flags["dry-run"] !== undefined || isForProgram || moving.length === 0) {
+    session.print(drainAnswer(nodeName, plan));
+    return moving.length === plan.length ? EXIT.success : EXIT.failure;
+  }
+  if (flags.yes === undefined) session.print(drainAnswer(nodeName, plan));
+  const count = moving.length === 1 ? "1 volume" : `${moving.length} volumes`;
+  if (!session.confirm(`Move ${count} from node ${nodeName} of context ${subject.context}?`)) return EXIT.failure;
+  const outcomes: DrainOutcome[] = [];
+  for (const one of plan) outcomes.push(one.targetNode === undefined ? one : await moveOne(session, one));
+  session.print(drainAnswer(nodeName, outcomes));
+  return outcomes.every(({ state }) => state === "Complete") ? EXIT.success : EXIT.failure;
+}
+
+/** Moves a volume, as long as that is possible by now. What fails does not keep the others. */
+async function moveOne(session: Session, one: DrainedVolume): Promise<DrainOutcome> {
+  const { client, driver, flags } = session;
+  const [namespace, claimName] = one.claim!.split("/") as [string, string];
+  const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: session.now.getTime() };
+  try {
+    const request = { driver, namespace, claimName, targetNode: one.targetNode! };
+    const { plan, move } = await previewMove(client, request, options);
+    if (plan.refusal !== undefined) return { ...one, refusal: plan.refusal };
+    if (flags.output === undefined) session.say(`\n${one.claim} to node ${one.targetNode}:`);
+    const { move: { status } } = await followToEnd(session, plan, await askForMove(session, move));
+    return {
+      ...one,
+      ...(status?.state && { state: status.state }),
+      ...(status?.error && { refusal: status.error.message }),
+    };
+  } catch (error) {
+    if (!(error instanceof StorageError) || session.signal.aborted) throw error;
+    return { ...one, refusal: error.message };
+  }
+}
+
+function drainAnswer(nodeName: string, volumes: readonly DrainOutcome[]): Answer {
+  const rows = volumes.map(({ claim, volume, size, targetNode, state, refusal }) => ({
+    cells: [claim ?? volume, formatBytes(size), targetNode ?? "stays", state ?? ""],
+    notes: refusal === undefined ? [] : [refusal],
+  }));
+  const columns = [["CLAIM", "left"], ["SIZE", "right"], ["TO", "left"], ["STATE", "left"]] as const;
+  return {
+    data: { node: nodeName, volumes },
+    text: () => volumes.length === 0 ? `Node ${nodeName} has no volumes.` : formatTable(columns, rows).join("\n"),
+  };
+}
