@@ -3,14 +3,19 @@
  * (Documentation/admin-guide/device-mapper/thin-provisioning, "reserve_metadata_snap"). A pool has at most one. While it is
  * there, each table that changes takes more of the pool's metadata, so it is released at once when it has been read.
  *
+ * A crash leaves it, also over a restart of the machine. Another program may reserve one, too, in any pool. So before the
+ * driver reserves one, it records that in a tag of the pool, and releases only what is so recorded.
+ *
  * @module
  */
 
 import { StorageError } from "../error.ts";
 import { runOk } from "../exec.ts";
 import type { Lvm } from "../client/client.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { isDriverPool } from "../pools/pool.ts";
+import { lvchangeTags } from "../model/commands.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { encode, RESERVED } from "../model/tag_text.ts";
+import { poolsOf } from "../pools/pool.ts";
 
 /** A pool, and the group that it is in. */
 export interface LocatedPool {
@@ -26,41 +31,41 @@ const POOL_STATUS = /^(\S+): \d+ \d+ thin-pool \d+ \d+\/\d+ \d+\/\d+ (\S+) /gm;
 /** The metadata snapshots of the pools of this machine. */
 export class MetadataSnapshots {
   readonly #lvm: Lvm;
-  readonly #driver: string;
+  /** The tag of a pool whose metadata snapshot the driver has reserved. */
+  readonly #tag: string;
   /** The last use of each pool's snapshot, by the pool's UUID. */
   readonly #uses = new Map<string, Promise<unknown>>();
-  /** The UUIDs of pools in which this process has reserved one, and may not have released it. */
-  readonly #reserved = new Set<string>();
 
-  /** Creates the service. @param driver the driver's name: whose pools it may clean up */
+  /** Creates the service. @param driver the driver's name: which its tag names */
   constructor({ lvm, driver }: { readonly lvm: Lvm; readonly driver: string }) {
     this.#lvm = lvm;
-    this.#driver = driver;
+    this.#tag = RESERVED + encode(driver);
   }
 
   /**
    * Runs `body` while the metadata snapshot of a pool is there. Others wait until it is released.
    *
-   * @throws {StorageError} `FailedPrecondition` when another program has reserved one of a pool that is not the driver's
+   * @throws {StorageError} `FailedPrecondition` when another program has reserved one
    */
   async use<T>(located: LocatedPool, body: () => Promise<T>): Promise<T> {
     return await this.#inTurn(located.pool.uuid, async () => {
-      await this.#releaseHeld(located);
-      this.#reserved.add(located.pool.uuid);
-      await this.#send(located.pool, "reserve_metadata_snap");
+      await this.#releaseOwn(located);
+      if (await this.#holder(located.pool) !== "nobody") throw reservedError(located);
+      await this.#changeTag(located, "--addtag");
+      await this.#reserve(located);
       try {
         return await body();
       } finally {
-        await this.#release(located.pool);
+        await this.#release(located);
       }
     });
   }
 
-  /** Releases what an earlier process has left in pools of the driver. */
+  /** Releases what an earlier process has left in pools. */
   async releaseLeft(groups: readonly VolumeGroup[]): Promise<void> {
     for (const group of groups) {
-      for (const pool of group.lvs.filter((lv) => isDriverPool(this.#driver, lv))) {
-        await this.#inTurn(pool.uuid, () => this.#releaseHeld({ group, pool }));
+      for (const pool of poolsOf(group)) {
+        await this.#inTurn(pool.uuid, () => this.#releaseOwn({ group, pool }));
       }
     }
   }
@@ -76,27 +81,42 @@ export class MetadataSnapshots {
     }
   }
 
-  async #releaseHeld({ group, pool }: LocatedPool): Promise<void> {
+  async #reserve(located: LocatedPool): Promise<void> {
+    try {
+      await this.#send(located.pool, "reserve_metadata_snap");
+    } catch (error) {
+      // somebody else was faster; a command that is still running may reserve it yet
+      if (error instanceof StorageError && error.kind === "CommandFailed") await this.#changeTag(located, "--deltag");
+      throw error;
+    }
+  }
+
+  /** Releases what the driver has reserved, by its tag. A pool that the kernel does not have keeps it, and the tag. */
+  async #releaseOwn(located: LocatedPool): Promise<void> {
+    if (located.pool.tags.includes(this.#tag)) await this.#release(located);
+  }
+
+  /** Releases the metadata snapshot of a pool, if there is one, and removes the tag. */
+  async #release(located: LocatedPool): Promise<void> {
+    const holder = await this.#holder(located.pool);
+    if (holder === "unknown") return;
+    if (holder === "somebody") await this.#send(located.pool, "release_metadata_snap");
+    await this.#changeTag(located, "--deltag");
+  }
+
+  async #changeTag({ group, pool }: LocatedPool, option: "--addtag" | "--deltag"): Promise<void> {
+    await this.#lvm.change(group, lvchangeTags([option, this.#tag], lvPath({ group, lv: pool })));
+  }
+
+  /** Returns whether a pool has a metadata snapshot, as far as the kernel knows it. */
+  async #holder(pool: LogicalVolume): Promise<"nobody" | "somebody" | "unknown"> {
     const status = await runOk(this.#lvm.exec, {
       program: "dmsetup",
       args: ["status", "--target", "thin-pool", "--noflush"],
       mutates: false,
     });
-    const held = [...status.matchAll(POOL_STATUS)].find(([, name]) => name === deviceName(pool))?.[2] ?? "-";
-    if (held === "-") return;
-    if (isDriverPool(this.#driver, pool) || this.#reserved.has(pool.uuid)) return await this.#release(pool);
-    throw new StorageError(
-      "FailedPrecondition",
-      `reading the tables of thin pool ${group.name}/${pool.name}: another program has reserved its metadata snapshot, of ` +
-        `which there can be one; if none is running, release it: dmsetup message ${
-          deviceName(pool)
-        } 0 release_metadata_snap`,
-    );
-  }
-
-  async #release(pool: LogicalVolume): Promise<void> {
-    await this.#send(pool, "release_metadata_snap");
-    this.#reserved.delete(pool.uuid);
+    const held = [...status.matchAll(POOL_STATUS)].find(([, name]) => name === deviceName(pool))?.[2];
+    return held === undefined ? "unknown" : held === "-" ? "nobody" : "somebody";
   }
 
   async #send(pool: LogicalVolume, message: string): Promise<void> {
@@ -106,6 +126,16 @@ export class MetadataSnapshots {
       mutates: true,
     });
   }
+}
+
+function reservedError({ group, pool }: LocatedPool): StorageError {
+  return new StorageError(
+    "FailedPrecondition",
+    `reading the tables of thin pool ${group.name}/${pool.name}: another program has reserved its metadata snapshot, of ` +
+      `which there can be one; if none is running, release it: dmsetup message ${
+        deviceName(pool)
+      } 0 release_metadata_snap`,
+  );
 }
 
 /** Returns the name of the device of a pool that has the kernel's target, below the one that LVM shows. */

@@ -42,6 +42,8 @@ export const COPY_SNAPSHOT = "denolith.cut=";
  * created at one point in time.
  */
 export const GROUP_SNAPSHOT = "denolith.group=";
+/** The driver that has reserved the metadata snapshot of a thin pool. */
+export const RESERVED = "denolith.reserved=";
 /** A volume that was published; a tag of the group. */
 export const USED = "denolith.used=";
 /** A thin pool of the driver. */

@@ -59,6 +59,4 @@ export const connectedClusterHost: Host = {
   ...fakeHost,
   name: "cluster, connected",
   serve: serveCluster(true),
-  // they start another driver, or make a pool that the controller does not hear of
-  skips: (name) => name.includes("metadata snapshot"),
 };

@@ -1,4 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
+import { RESERVED, tagValue } from "../../lvm/model/tag_text.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import { MemoryFiles } from "../fake/memory_files.ts";
 import { continueFrom, type Crash, newMachine, possibleCrashes, restartMachine } from "./crash_states.ts";
 import { CheckedExec } from "./invariants.ts";
@@ -27,6 +29,7 @@ async function continueAfter({ at, world }: Crash, scenario: Scenario, files: Me
     assertEquals(machine.allLvs().filter(({ lv }) => lv.suspended), [], "devices are left suspended");
     assertEquals(machine.mounts.length, newMachine().mounts.length, "mounts are left");
     assertEquals(targetsIn(files), [], "targets are left");
+    assertEquals(heldPools(machine, reaction), [], "metadata snapshots of pools are left");
     assertEquals(exec.violations, [], "invariants");
   } catch (error) {
     const onTheWay = exec.violations.length > 0 ? ` (${exec.violations[0]})` : "";
@@ -49,6 +52,17 @@ function stepsAfter({ steps, cleanup }: Lifecycle, step: number, reaction: React
       return creation.length > 0 ? [...creation, ...cleanup] : undefined;
     }
   }
+}
+
+/**
+ * Returns the pools whose metadata snapshot is left. After a restart of the machine, the next list releases it: the kernel may
+ * not have the pool before.
+ */
+function heldPools(machine: FakeMachine, reaction: Reaction): string[] {
+  const held = machine.allLvs().map(({ lv }) => lv).filter(({ thinPool }) => thinPool?.metadataSnapshot);
+  const isRestart = reaction.startsWith("restarts");
+  const isRecorded = ({ tags }: FakeLv) => tagValue([...tags], RESERVED) !== undefined;
+  return held.filter((lv) => !(isRestart && isRecorded(lv))).map(({ name }) => name);
 }
 
 /** Returns the targets that exist. The staging paths belong to the orchestrator. */

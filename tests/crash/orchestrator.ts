@@ -7,7 +7,7 @@
 import { create, type DescService, type Message } from "@bufbuild/protobuf";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { type CsiServices, standaloneServices } from "../../csi/standalone.ts";
-import { Controller, GroupController, Node } from "../../csi/proto/csi_pb.ts";
+import { Controller, GetMetadataDeltaRequestSchema, GroupController, Node } from "../../csi/proto/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
 import type { UnaryCalls } from "../contract/csi_client.ts";
 import { StorageError } from "../../lvm/error.ts";
@@ -20,6 +20,8 @@ export interface Csi {
   readonly controller: UnaryCalls<typeof Controller>;
   readonly group: UnaryCalls<typeof GroupController>;
   readonly node: UnaryCalls<typeof Node>;
+  /** Lists what changed between two snapshots, to the end. */
+  readonly listChanges: (base: string, target: string) => Promise<void>;
 }
 
 /** A step of the orchestrator. */
@@ -130,11 +132,16 @@ export function startDriverServices(exec: Exec, folder: string): CsiServices {
 }
 
 /** Returns the calls of a driver. */
-export function inProcessCalls({ controller, groupController, node }: CsiServices): Csi {
+export function inProcessCalls({ controller, groupController, node, snapshotMetadata }: CsiServices): Csi {
+  const listChanges = async (baseSnapshotId: string, targetSnapshotId: string) => {
+    const request = create(GetMetadataDeltaRequestSchema, { baseSnapshotId, targetSnapshotId });
+    for await (const _ of snapshotMetadata.getMetadataDelta!(request, new AbortController().signal));
+  };
   return {
     controller: callsTo(Controller, controller),
     group: callsTo(GroupController, groupController),
     node: callsTo(Node, node),
+    listChanges,
   };
 }
 

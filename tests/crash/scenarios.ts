@@ -70,6 +70,10 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
     return volume.lifecycle([volume.snapshot(), volume.expand(64n), volume.expandFilesystem()]);
   },
+  "block in a thin pool, with a list of changed blocks": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { thinProvision: "yes" });
+    return volume.lifecycle([volume.snapshot(), volume.listChanges()]);
+  },
   "ext4, restored from a snapshot": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
     return volume.lifecycle([volume.snapshot(), volume.copy("snapshot"), volume.stageCopy(), volume.deleteCopy()]);

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import type { Capability } from "../contract/host.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import { assertPublished } from "./assertions.ts";
@@ -52,7 +52,7 @@ export class VolumeSteps {
     const end = [this.unpublish("reader"), this.unpublish(), this.unstage()];
     const steps = [this.create(), this.stage(), this.publish(), this.write(), ...middleSteps, ...end];
     const secondUse = [this.stage(), this.publish(), this.read(), this.unpublish(), this.unstage()];
-    const deletion = [this.deleteSnapshot(), this.delete()];
+    const deletion = [this.deleteSecondSnapshot(), this.deleteSnapshot(), this.delete()];
     const copyCleanup = [this.unstageCopy(), this.deleteCopy()];
     return {
       steps: [...steps, ...secondUse, ...deletion],
@@ -214,6 +214,26 @@ export class VolumeSteps {
         }
         assertEquals([snapshotLv.size, snapshotLv.invalid], [12n * MiB, false]);
       },
+    };
+  }
+
+  /** Takes another snapshot, lists what changed since the first one, and deletes it. */
+  listChanges(): Step {
+    return {
+      name: "GetMetadataDelta",
+      run: async ({ controller, listChanges }) => {
+        const request = { name: "second cut", sourceVolumeId: this.state.volumeId };
+        const { snapshot } = await controller.createSnapshot(request);
+        await listChanges(this.state.snapshotId, snapshot!.snapshotId);
+        await controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      },
+    };
+  }
+
+  deleteSecondSnapshot(): Step {
+    return {
+      name: "DeleteSnapshot of the second one",
+      run: async ({ controller }) => void await controller.deleteSnapshot({ snapshotId: snapshotIdOf("second cut") }),
     };
   }
 

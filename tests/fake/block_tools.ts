@@ -9,6 +9,7 @@ import { Buffer } from "node:buffer";
 import type { Command, Output } from "../../lvm/exec.ts";
 import { devicePath, expectArgs, failure, type FakeGroup, type FakeLv, type FakeMachine, ok } from "./machine.ts";
 import { thinId } from "./suspension.ts";
+import { kernelPools } from "./thin.ts";
 
 /** The size of a chunk of a snapshot (lvcreate(8), --chunksize), and what the machine knows of each device, in bytes. */
 const CHUNK_BYTES = 4096;
@@ -58,7 +59,8 @@ export async function passOn({ onOutput }: Command, output: Output): Promise<Out
 /** Returns the hidden device at a path: the COW space of an active snapshot, or the metadata of an active pool. */
 export function hiddenDevice(machine: FakeMachine, path: string): HiddenDevice | undefined {
   const plain = (uuid: string) => uuid.replaceAll("-", "");
-  for (const { group, lv } of machine.allLvs().filter(({ lv }) => lv.active)) {
+  const active = machine.allLvs().filter(({ lv }) => lv.active && lv.thinPool === undefined);
+  for (const { group, lv } of [...active, ...kernelPools(machine)]) {
     const suffix = lv.thinPool !== undefined
       ? "_tmeta"
       : lv.origin !== undefined && lv.pool === undefined
@@ -165,7 +167,8 @@ function deltaRanges(left: ReadonlyMap<number, string>, right: ReadonlyMap<numbe
 /** Takes a message about the metadata snapshot of a pool, of which there is one at most. */
 export function metadataSnapshotMessage(machine: FakeMachine, args: readonly string[]): Output {
   const [, name, , message] = args;
-  const pool = machine.lvAt(`/dev/mapper/${name!.replace(/-tpool$/, "")}`)?.thinPool;
+  const path = `/dev/mapper/${name!.replace(/-tpool$/, "")}`;
+  const pool = kernelPools(machine).find(({ group, lv }) => devicePath(group, lv) === path)?.lv.thinPool;
   const refused = (reason: string) =>
     failure(1, `device-mapper: message ioctl on ${name}  failed: ${reason}\nCommand failed.`);
   if (pool === undefined) return refused("No such device or address");

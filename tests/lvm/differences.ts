@@ -5,6 +5,9 @@
  */
 
 import { differencesContract } from "../contract/differences.ts";
+import { metadataSnapshotsContract } from "../contract/metadata_snapshots.ts";
 import { realHost } from "./real_host.ts";
 
-differencesContract(await realHost("blocks"));
+const host = await realHost("blocks");
+differencesContract(host);
+metadataSnapshotsContract(host);

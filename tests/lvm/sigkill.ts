@@ -6,7 +6,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { connect, type CsiClient } from "../contract/csi_client.ts";
+import { connect, type FullCsiClient } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
@@ -22,7 +22,7 @@ await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, 
 
 /** A driver in a control group of its own, by which it can be killed with its child processes. */
 class KillableDriver {
-  readonly csi: CsiClient;
+  readonly csi: FullCsiClient;
   readonly #child: Deno.ChildProcess;
   readonly #cgroup: string;
 
@@ -45,6 +45,7 @@ class KillableDriver {
       GROUP,
       "--mount-roots",
       folder,
+      "--thin-pool-remove-empty",
       ...Deno.env.get("LVM_SHELL") === "1" ? ["--lvm-shell"] : [],
     ];
     const command = [
@@ -79,26 +80,47 @@ const ONE_KILL_IN = Deno.env.get("FULL") === "1" ? 1 : 3;
  */
 const MAX_KILL_DELAY_MS = 1_500;
 
+/** The size of a volume, in MiB. */
+const VOLUME_MIB = 32n;
+
 /** What a test writes, and reads again: the first MiB of a file, or of a device. */
 const BLOCKS = ["bs=65536", "count=16", "status=none"];
 
-async function runLifecycle(seed: number, volumeCapability: Capability, mib: bigint): Promise<void> {
+async function runLifecycle(
+  seed: number,
+  volumeCapability: Capability,
+  parameters: Record<string, string>,
+): Promise<void> {
   const random = seededRandom(seed);
   const folder = await Deno.makeTempDir({ prefix: "denolith-kills-" });
   const [stagingTargetPath, targetPath] = [`${folder}/staging`, `${folder}/pod`];
   let driver = await KillableDriver.start(folder);
   let volumeId = "";
   let snapshotId = "";
+  let secondSnapshotId = "";
   let checksum = "";
   const dataPath = volumeCapability.accessType?.case === "block" ? targetPath : `${targetPath}/data`;
   const readChecksum = async () => {
     await run("read", "dd", [`if=${dataPath}`, `of=${folder}/read`, ...BLOCKS]);
     return await run("sum", "sha256sum", [`${folder}/read`]);
   };
-  const steps: Record<string, (csi: CsiClient) => Promise<unknown>> = {
+  type Steps = Record<string, (csi: FullCsiClient) => Promise<unknown>>;
+  /** What changed since the snapshot is listed by the metadata snapshot of the pool. */
+  const listSteps: Steps = {
+    secondSnapshot: async ({ controller }) => {
+      const { snapshot } = await controller.createSnapshot({ name: `again ${seed}`, sourceVolumeId: volumeId });
+      secondSnapshotId = snapshot!.snapshotId;
+    },
+    list: async ({ snapshotMetadata }) => {
+      const request = { baseSnapshotId: snapshotId, targetSnapshotId: secondSnapshotId };
+      for await (const _ of snapshotMetadata.getMetadataDelta(request));
+    },
+    deleteSecondSnapshot: ({ controller }) => controller.deleteSnapshot({ snapshotId: secondSnapshotId }),
+  };
+  const steps: Steps = {
     create: async ({ controller }) => {
-      const capacityRange = { requiredBytes: mib << 20n };
-      const request = { name: `killed ${seed}`, capacityRange, volumeCapabilities: [volumeCapability] };
+      const capacityRange = { requiredBytes: VOLUME_MIB << 20n };
+      const request = { name: `killed ${seed}`, capacityRange, volumeCapabilities: [volumeCapability], parameters };
       volumeId = (await controller.createVolume(request)).volume!.volumeId;
     },
     stage: ({ node }) => node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability }),
@@ -108,12 +130,13 @@ async function runLifecycle(seed: number, volumeCapability: Capability, mib: big
       checksum = await readChecksum();
     },
     expand: ({ controller }) =>
-      controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: (mib + 32n) << 20n } }),
+      controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 2n * VOLUME_MIB << 20n } }),
     grow: ({ node }) => node.nodeExpandVolume({ volumeId, volumePath: targetPath, volumeCapability }),
     snapshot: async ({ controller }) => {
       const request = { name: `killed ${seed}`, sourceVolumeId: volumeId, parameters: { snapSize: "8Mi" } };
       snapshotId = (await controller.createSnapshot(request)).snapshot!.snapshotId;
     },
+    ...(parameters["thinProvision"] === "yes" ? listSteps : {}),
     deleteSnapshot: ({ controller }) => controller.deleteSnapshot({ snapshotId }),
     unpublish: ({ node }) => node.nodeUnpublishVolume({ volumeId, targetPath }),
     unstage: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
@@ -157,14 +180,15 @@ async function runLifecycle(seed: number, volumeCapability: Capability, mib: big
 
 const SEED = Number(Deno.env.get("SEED") || Date.now() % 1_000_000);
 
-for (
-  const [index, [name, capability, mib]] of ([
-    ["ext4", mountCapability("ext4"), 32n],
-    ["block", blockCapability(), 32n],
-  ] as const).entries()
-) {
+const LIFECYCLES: readonly (readonly [string, Capability, Record<string, string>])[] = [
+  ["ext4", mountCapability("ext4"), {}],
+  ["block", blockCapability(), {}],
+  ["block in a thin pool", blockCapability(), { thinProvision: "yes", thinPoolSize: "512Mi", erase: "none" }],
+];
+
+for (const [index, [name, capability, parameters]] of LIFECYCLES.entries()) {
   const title = `a driver that is killed with its child processes during its calls continues after a restart: ${name}`;
   Deno.test(`${title}, seed ${SEED + index} [lvm]`, { ignore: isSkipped(title) }, async () => {
-    await runLifecycle(SEED + index, capability, mib);
+    await runLifecycle(SEED + index, capability, parameters);
   });
 }
