@@ -61,6 +61,7 @@ export const OTHER_VALUES: Values = {
       args: ["--csi-address=/run/denolith/csi.sock"],
       volumeMounts: [{ name: "socket", mountPath: "/run/denolith" }],
     }],
+    extraVolumes: [{ name: "tls", secret: { secretName: "tls" } }],
   },
   storageClasses: [
     {
