@@ -121,8 +121,11 @@ export function unassignedPvEntry(stdout: string): ReportRow | undefined {
   return reportEntries(stdout).find(isUnassignedPvEntry);
 }
 
+/** What LVM prints within a report, on the same stream, when it reads metadata again that it could not read. */
+const RETRY_MESSAGE = /^ *Retrying metadata scan\.\n/gm;
+
 function reportEntries(stdout: string): ReportRow[] {
-  return asArray(asObject(parseJson("lvm fullreport", stdout)).report).map(asObject);
+  return asArray(asObject(parseJson("lvm fullreport", stdout.replace(RETRY_MESSAGE, ""))).report).map(asObject);
 }
 
 function isUnassignedPvEntry(entry: ReportRow): boolean {

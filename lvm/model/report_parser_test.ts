@@ -108,6 +108,15 @@ Deno.test("parseReport() reads past disks that are in no group: a part without g
   assertThrows(() => parseReport(spare.replaceAll('"pv": [', '"odd": [')), StorageError, "expected a list");
 });
 
+Deno.test("parseReport() reads past the message of LVM 2.03.16 that it reads unreadable metadata again", () => {
+  const expected = parseReport(captured);
+  for (const line of [2, 5]) {
+    const lines = captured.split("\n");
+    assertEquals(parseReport(lines.toSpliced(line, 0, "  Retrying metadata scan.").join("\n")), expected);
+  }
+  assertThrows(() => parseReport(`Something else.\n${captured}`), StorageError, "not JSON");
+});
+
 Deno.test("parseReport() throws CommandFailed for anything that is not such a report", () => {
   const odd = [
     "",
