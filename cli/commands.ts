@@ -267,15 +267,20 @@ const ui: Subcommand = {
   flags: {},
 };
 
-const [drain, move] = (["drain", "move"] as const).map((name): Subcommand => ({
-  summary: name === "move"
-    ? "Move the volume of a claim to another node of a cluster"
-    : "Move the volumes of a node of a cluster to other nodes",
+/** The summaries of the subcommands that change where volumes are; the plugin has them. */
+const MOVING = {
+  move: "Move the volume of a claim to another node of a cluster",
+  drain: "Move the volumes of a node of a cluster to other nodes",
+  adopt: "Let volumes follow their disks to another node of a cluster",
+};
+
+const moving = Object.entries(MOVING).map(([name, summary]): [string, Subcommand] => [name, {
+  summary,
   about:
     `The same as kubectl denolith ${name}, which the executable starts for it, with the permissions of the kubectl ` +
     `plugin. Its argument and flags are those of the plugin: see kubectl denolith ${name} --help.`,
   flags: {},
-}));
+}]);
 
 const version: Subcommand = {
   summary: "Print the version",
@@ -284,13 +289,14 @@ const version: Subcommand = {
 };
 
 /** The subcommands that are the kubectl plugin's. */
-export const PLUGIN_SUBCOMMANDS: readonly string[] = ["drain", "move", "ui"];
+export const PLUGIN_SUBCOMMANDS: readonly string[] = [...Object.keys(MOVING), "ui"];
 
 /** The subcommands by name, in the order of the help. */
 export const SUBCOMMANDS: Subcommands = {
   ...{ standalone, node, controller, doctor, status },
   "forget-node": forgetNode,
-  ...{ move: move!, drain: drain!, ui, completion, version },
+  ...Object.fromEntries(moving),
+  ...{ ui, completion, version },
 };
 
 /** Returns a flag of the default IO limits by volume group. */

@@ -19,6 +19,7 @@ const REQUIRED: Readonly<Record<string, readonly string[]>> = {
   why: ["c1"],
   move: ["c1"],
   drain: ["n1"],
+  adopt: ["data"],
   completion: ["bash"],
 };
 
@@ -29,7 +30,9 @@ for (const program of [DENOLITH, PLUGIN]) {
         value !== undefined && !check
       );
       assertEquals(unchecked, []);
-      const required = program === DENOLITH && ["doctor", "move", "drain"].includes(name) ? [] : REQUIRED[name] ?? [];
+      const required = program === DENOLITH && ["doctor", "move", "drain", "adopt"].includes(name)
+        ? []
+        : REQUIRED[name] ?? [];
       await checkFlags(name, subcommand, flagsOf(program, name, ...required));
     });
 

@@ -6,7 +6,7 @@ set -uf
 app=denolith-@KEY@
 user=
 case ${0##*/}/${1:-} in
-kubectl-denolith/* | */ui | */move | */drain) set=@PLUGIN_SET@ module=@PLUGIN_MODULE@ ;;
+kubectl-denolith/* | */ui | */move | */drain | */adopt) set=@PLUGIN_SET@ module=@PLUGIN_MODULE@ ;;
 *) set=@SET@ module=@MODULE@ ;;
 esac
 

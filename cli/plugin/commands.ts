@@ -225,6 +225,16 @@ export const PLUGIN_COMMANDS = {
     },
     example: "kubectl denolith drain worker-1 --evict",
   },
+  adopt: {
+    summary: "Let the volumes of a volume group follow their disks to another node",
+    about:
+      "For disks that were carried to another node. Shows the volumes of the volume group, asks, and gives them to " +
+      "the node that reports the group now. The node where they were must be forgotten before.",
+    exit: { success: "all volumes follow, or can", failure: "one cannot, or you said no" },
+    argument: { name: "GROUP", help: "Name of the volume group", check: groupName },
+    flags: { node: NODE, "dry-run": { help: "Only show the volumes" }, yes: YES, output: OUTPUT, ...CLUSTER_FLAGS },
+    example: "kubectl denolith adopt data",
+  },
   "forget-node": {
     summary: "Give up a node that is gone for good, and its volumes",
     about: "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, asks, and gives them up. The LVMNode is " +
@@ -346,6 +356,12 @@ export function requireTarget(text: string, field: string): Target {
   const kind = KINDS[kindName];
   if (kind !== undefined && name !== "") return { kind, name };
   throw new UsageError(`${field} ${quote(text)}: must be the name of a claim, pvc/NAME or volumesnapshot/NAME`);
+}
+
+/** Returns the name of a volume group if it can be one (lvm(8)). */
+function groupName(text: string, field: string): string {
+  if (/^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a volume group`);
 }
 
 /** Returns the name of a claim if it can be one. */

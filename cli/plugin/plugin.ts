@@ -14,6 +14,7 @@ import { type ClusterState, readClusterState } from "../../k8s/diagnosis/cluster
 import { nodeViews } from "../../k8s/diagnosis/nodes.ts";
 import { overviewOf } from "../../k8s/diagnosis/overview.ts";
 import { snapshotViews, volumeViews } from "../../k8s/diagnosis/volumes.ts";
+import { adoptGroup } from "./adopt.ts";
 import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "./commands.ts";
 import { clusterNames } from "./completion.ts";
 import { diagnoseNode } from "./doctor.ts";
@@ -76,6 +77,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
   move: moveClaim,
   drain: drainNode,
+  adopt: adoptGroup,
   "forget-node": forgetNode,
   ui: serveUi,
 };

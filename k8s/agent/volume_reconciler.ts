@@ -5,6 +5,7 @@
  */
 
 import type { Copies } from "../../lvm/copies/copies.ts";
+import { defined } from "../../lvm/defined.ts";
 import { StorageError, truncate } from "../../lvm/error.ts";
 import type { CopyProgress } from "../../lvm/inventory/copying.ts";
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
@@ -178,7 +179,12 @@ export class VolumeReconciler {
     }
     const { volume } = found;
     if (object.status?.lvUUID === undefined) {
-      requireCompatible(volume, volumeRequestOf(object, parseGroups));
+      const request = volumeRequestOf(object, parseGroups);
+      // what a volume that is adopted was created from, its tags alone still say
+      requireCompatible(
+        volume,
+        object.spec.takes === id ? { ...request, ...defined({ source: volume.tags.source }) } : request,
+      );
       const remove = () => removeMissingVolume(lvm, volumeFinder.driver, volume);
       if (await locks.run("creation", [volumeLock(id)], remove)) return await this.#reconcileVolume(object, id);
     }
@@ -215,7 +221,7 @@ export class VolumeReconciler {
     }
     await locks.run(
       "creation",
-      [volumeLock(from), volumeLock(id)],
+      [...new Set([volumeLock(from), volumeLock(id)])],
       () => this.#reconciler.logged("take over", object, () => heldVolumes.takeOver(from, id)),
     );
     onChange();
@@ -224,7 +230,7 @@ export class VolumeReconciler {
 
   /** Reports whether another volume has taken the LV of a volume, or is about to. */
   #isTaken({ metadata: { name } }: LvmVolume): boolean {
-    return this.#options.objects.list().some(({ spec }) => spec.takes === name);
+    return this.#options.objects.list().some(({ metadata, spec }) => spec.takes === name && metadata.name !== name);
   }
 
   /** Returns the status of a volume that exists. */

@@ -128,7 +128,7 @@ export interface LvmVolumeSpec {
   sourceNode?: string;
   /** True while nobody may begin to use it, because it is being moved. */
   held?: boolean;
-  /** The volume of the same node whose LV becomes its own; absent for a volume whose LV is created. */
+  /** The volume of the same node whose LV becomes its own; itself, if it is there already; absent if it is created. */
   takes?: string;
   /** True if it is mounted with the option `discard`; false by default. */
   discard?: boolean;

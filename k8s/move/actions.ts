@@ -198,14 +198,18 @@ function volumeRecordOf({ metadata: { labels, annotations = {} }, spec }: LvmVol
   return { metadata: { ...defined({ labels }), annotations: Object.fromEntries(kept) }, spec };
 }
 
-/** Returns the LVMVolume on the target's node. It was created empty, as far as anybody asks: its LV comes from the copy. */
+/**
+ * Returns the LVMVolume on the target's node. Its agent creates no LV for it: the LV comes from the copy, or, of a volume that
+ * is adopted, is there already.
+ */
 function volumeOnTarget(move: LvmMove) {
   const { metadata, spec: { source: _, sourceNode: _node, held: _held, ...spec } } = move.status!.volume!;
+  const takes = move.spec.adopt ? move.metadata.name : copyIdOf(move);
   return {
     apiVersion: `${lvmVolumes.group}/${lvmVolumes.version}`,
     kind: lvmVolumes.kind,
     metadata: { ...metadata, name: move.metadata.name, finalizers: [LVM_VOLUME_FINALIZER] },
-    spec: { ...spec, nodeName: move.spec.targetNode, takes: copyIdOf(move) },
+    spec: { ...spec, nodeName: move.spec.targetNode, takes },
   };
 }
 

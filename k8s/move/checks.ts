@@ -7,7 +7,7 @@
 import { StorageError } from "../../lvm/error.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import { transferSnapshotIdOf } from "../../lvm/ids.ts";
-import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import { isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import type { StorageClass } from "../api/objects.ts";
 import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
 import { canTransfer } from "../api/transfers.ts";
@@ -55,7 +55,10 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
   if (volume.spec.nodeName !== spec.sourceNode) {
     return `the volume is on node ${volume.spec.nodeName}, not on node ${spec.sourceNode}`;
   }
-  if (volume.status?.state !== "Ready") {
+  if (spec.adopt ? !isForgotten(volume) : volume.status?.state !== "Ready") {
+    if (spec.adopt) {
+      return `node ${spec.sourceNode} is not forgotten: see kubectl denolith forget-node ${spec.sourceNode}`;
+    }
     return `the volume is ${volume.status?.state ?? "Pending"}: ${
       volume.status?.error?.message ?? "it is not created yet"
     }`;
@@ -76,13 +79,27 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
 
 /** Returns why a volume cannot be moved now; `undefined` when it can. It is asked before the volume is held. */
 export function surroundingsRefusal(objects: MoveObjects, surroundings: MoveSurroundings): string | undefined {
-  const { move: { spec: { targetNode } }, volume, snapshots } = objects;
+  const { move: { spec: { targetNode, adopt } }, volume, snapshots } = objects;
+  if (adopt) return adoptionRefusal(objects, surroundings) ?? topologyRefusal(targetNode, surroundings);
   const agents = agentsRefusal(objects.move, surroundings);
   if (agents !== undefined) return agents;
   if (!volume!.spec.thinProvision && snapshots.length > 0) {
     return `the thick volume is the origin of the snapshots ${snapshots.join(", ")}; delete them first`;
   }
   return topologyRefusal(targetNode, surroundings) ?? spaceRefusal(objects, surroundings);
+}
+
+/** Returns why a node cannot have a volume whose disks were carried to it; `undefined` when it can. */
+function adoptionRefusal(
+  { move: { spec: { sourceNode, targetNode } }, volume }: MoveObjects,
+  { lvmNodes: { source, target } }: MoveSurroundings,
+): string | undefined {
+  if (source !== undefined) return `node ${sourceNode} has an agent again: it may have the disks`;
+  const { volumeGroup, volumeGroupUUID } = volume!.status ?? {};
+  const hasGroup = target?.status?.volumeGroups?.some(({ uuid }) => uuid === volumeGroupUUID) ?? false;
+  return hasGroup
+    ? undefined
+    : `node ${targetNode} does not report volume group ${volumeGroup} (UUID ${volumeGroupUUID})`;
 }
 
 /** Returns why the agents cannot copy a volume now; `undefined` when they can. */

@@ -25,6 +25,8 @@ export interface LvmMoveSpec {
   sourceNode: string;
   /** The node that it moves to. */
   targetNode: string;
+  /** True when its logical volume is on that node already, because its disks were carried there; false by default. */
+  adopt?: boolean;
 }
 
 /** The states of a move: all before `Complete` can be undone, but `Removing`. */

@@ -83,8 +83,13 @@ export function stateOf({ do: step }: MoveStep, move: LvmMove): MoveState {
 }
 
 function nextForwardStep(objects: MoveObjects): MoveStep {
-  const { move: { spec, status }, volume, copy, persistentVolume, claim, snapshots } = objects;
+  const { move: { spec }, volume } = objects;
   if (volume === undefined) return { do: "wait", message: "its LVMVolume is gone" };
+  return (spec.adopt ? undefined : nextCopyStep(objects, volume)) ?? nextSwitch(objects);
+}
+
+/** Returns the next step after which the volume is held and copied; `undefined` when it is. */
+function nextCopyStep({ move: { spec }, copy, snapshots }: MoveObjects, volume: LvmVolume): MoveStep | undefined {
   if (!volume.spec.held) return { do: "hold" };
   const held = heldCondition(volume);
   if (held?.status !== "True") {
@@ -92,6 +97,12 @@ function nextForwardStep(objects: MoveObjects): MoveStep {
   }
   if (!isReady(copy)) return { do: "copy" };
   if (snapshots.length > 0) return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted` };
+  return undefined;
+}
+
+/** Returns the next step after which the claim is bound on the other node, and the first step after that. */
+function nextSwitch(objects: MoveObjects): MoveStep {
+  const { move: { spec, status }, persistentVolume, claim } = objects;
   if (status?.persistentVolume === undefined) return { do: "record" };
   const step = nextSwitchStep(objects, spec.targetNode);
   if (step !== undefined) return step;

@@ -72,6 +72,8 @@ const REMOVING = {
   move: move({ ...RECORD, removing: true }),
   persistentVolume: persistentVolume("b", "Retain"),
 };
+const lost = { ...volume("a", { held: false }), status: { state: "Lost", lvUUID: "a" } } as LvmVolume;
+const adoption = (status?: LvmMoveStatus) => ({ ...move(status), spec: { ...move().spec, adopt: true } });
 const deleted = { deletionTimestamp: "now" };
 
 const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string][] = [
@@ -184,6 +186,16 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "release",
   ],
   ["a failure that is undone", { move: move({ error: { code: "NoSpace", message: "" } }) }, "finish: Failed"],
+  ["disks that were carried", { move: adoption(), volume: lost }, "record"],
+  [
+    "disks whose volume is on its node",
+    {
+      move: adoption({ ...RECORD, removing: true }),
+      volume: volume("b", { held: false }),
+      persistentVolume: persistentVolume("b", "Retain"),
+    },
+    "restore policy",
+  ],
   ["a complete move", { move: move({ state: "Complete" }) }, "nothing"],
   ["a complete move that is deleted", { move: move({ state: "Complete" }, deleted) }, "remove finalizer"],
 ];

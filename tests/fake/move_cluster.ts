@@ -49,6 +49,8 @@ export interface MoveClusterOptions {
   readonly reclaimPolicy?: "Delete" | "Retain";
   /** Whether the affinity of a PersistentVolume can be changed. */
   readonly mutableAffinity?: boolean;
+  /** The volume groups of the second node, with their sizes in bytes; `data` by default. */
+  readonly targetGroups?: Record<string, bigint>;
   /** Whether agents take part in transfers; they do by default. */
   readonly transfers?: boolean;
 }
@@ -88,7 +90,10 @@ export class MoveCluster implements AsyncDisposable {
 
   /** Starts a cluster with a volume of a claim that has data. */
   static async start(options: MoveClusterOptions = {}): Promise<MoveCluster> {
-    const machines = [machineWith({ data: 1n << 30n }), machineWith({ data: 1n << 30n })] as const;
+    const machines = [
+      machineWith({ data: 1n << 30n }),
+      machineWith(options.targetGroups ?? { data: 1n << 30n }),
+    ] as const;
     const execs = machines.map((machine) => new MortalExec(machine));
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-move-" }));
     const settings = { transfers: true, waitMs: 3_000, mountRoots: [root], ...options };

@@ -59,6 +59,7 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   port: [["65536", "must be a port from 0 to 65535"], ["-1", "must be a port"]],
   remove: [["data/lv", "must be the UUID of a logical volume"]],
   CLAIM: [["deployment/x", "must be the name of a claim"], ["A", "must be the name"]],
+  GROUP: [["a b", "must be the name of a volume group"], ["a/b", "must be the name"]],
   SHELL: [["tcsh", "must be bash, zsh"]],
 };
 
@@ -73,7 +74,7 @@ export interface WrongCommandLine {
 
 /** Right values of what a subcommand requires. */
 const REQUIRED: Readonly<Record<string, string>> = {
-  ...{ NODE: "n1", CLAIM: "c1", SHELL: "bash" },
+  ...{ NODE: "n1", CLAIM: "c1", GROUP: "data", SHELL: "bash" },
   "volume-groups": "data",
 };
 
