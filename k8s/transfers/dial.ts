@@ -12,6 +12,7 @@ import type { Connection } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
 import type { Credentials } from "./certificate.ts";
+import { IdleLimit } from "./idle_limit.ts";
 import { IDLE_MS } from "./listener.ts";
 
 /** The agent of another node. */
@@ -57,27 +58,38 @@ export async function dial(
     connecting.then((late) => late.close(), () => {});
     throw new StorageError("Unavailable", `${where}: no answer in ${CONNECT_MS / 1000} s`);
   }
-  const hurry = async <T>(progress: Promise<T>): Promise<T> => {
-    const result = await withinDeadline(
-      progress.then((value) => ({ value })),
-      idleMs,
-      { clock },
-    ).catch((error) => {
-      throw new StorageError("Unavailable", `${where}: ${(error as Error).message}`, { cause: error });
-    });
-    if (result !== undefined) return result.value;
-    close();
-    throw new StorageError("Unavailable", `${where}: no progress in ${idleMs / 1000} s`);
-  };
+  const fail = (why: string, cause?: unknown) => new StorageError("Unavailable", `${where}: ${why}`, { cause });
+  const noProgress = `no progress in ${idleMs / 1000} s`;
   let isClosed = false;
   const close = () => {
-    if (!isClosed) connection.close();
+    limit.close();
+    if (!isClosed) connection.close(); // a read fails then
     isClosed = true;
   };
+  const limit = new IdleLimit(idleMs, clock, close);
   return {
-    read: (buffer) => hurry(connection.read(buffer)),
+    read: async (buffer) => {
+      limit.begin();
+      try {
+        return await connection.read(buffer);
+      } catch (error) {
+        throw fail(limit.isOver ? noProgress : (error as Error).message, error);
+      } finally {
+        limit.end();
+      }
+    },
     write: async (bytes) => {
-      for (let at = 0; at < bytes.length;) at += await hurry(connection.write(bytes.subarray(at)));
+      for (let at = 0; at < bytes.length;) {
+        // unlike a read, it hangs on where the connection is closed
+        const written = await withinDeadline(connection.write(bytes.subarray(at)), idleMs, { clock }).catch((error) => {
+          throw fail((error as Error).message, error);
+        });
+        if (written === undefined) {
+          close();
+          throw fail(noProgress);
+        }
+        at += written;
+      }
     },
     close,
   };

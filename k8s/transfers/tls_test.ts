@@ -116,3 +116,14 @@ Deno.test("an end that is gone is an error of the connection, not of the process
   const error = await assertRejects(() => dial(remote, { credentials: b }), StorageError, "refused");
   assertEquals(error.kind, "Unavailable");
 });
+
+Deno.test("an end that falls silent is given up after the time limit, and the error says so", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  const held: Connection[] = [];
+  await using server = await echo(a, { onConnection: (connection) => void held.push(connection) });
+  const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
+  const connection = await dial(remote, { credentials: b, idleMs: 100 });
+  const error = await assertRejects(() => connection.read(new Uint8Array(1)), StorageError, "no progress in 0.1 s");
+  assertEquals(error.kind, "Unavailable");
+  for (const one of held) one.close();
+});

@@ -23,6 +23,7 @@ import {
   MAX_DATA_BYTES,
   MAX_JSON_BYTES,
   protocolError,
+  type Range,
   type TransferHead,
   type TransferRequest,
 } from "./protocol.ts";
@@ -64,9 +65,12 @@ export interface ReceivedRange extends TransferHead {
 
 const ZEROS = new Uint8Array(MAX_DATA_BYTES);
 
+/** What is written by one command, in bytes. It is read back while the next is received. */
+const SEGMENT_BYTES = 16 * MAX_DATA_BYTES;
+
 /**
  * Fills a range of a device with that of a snapshot, and closes the connection. Only what has its digest is written, and
- * afterwards the whole range is read from the device and compared with the digests.
+ * afterwards all of it is read from the device and compared with the digests.
  *
  * @throws {StorageError} the reason of a refusal; `OutOfRange` for a snapshot larger than the device; `CommandFailed` for
  * data without its digest; `Unavailable` when the connection breaks; those of the commands
@@ -76,29 +80,39 @@ export async function receiveRange(
   request: TransferRequest,
   options: ReceiverOptions,
 ): Promise<ReceivedRange> {
-  const { exec, destination } = options;
-  const { path, skipsZeros } = destination;
-  const runs: ExpectedRun[] = [];
-  let head: TransferHead;
+  const { exec, destination: { path, size, skipsZeros } } = options;
+  let check = Promise.resolve();
   try {
     await connection.write(encodeRequest(request));
-    head = decodeHead(await readJson(connection));
-    if (head.size > destination.size) {
-      const sizes = `the source has ${head.size} bytes, the new volume only ${destination.size}`;
+    const head = decodeHead(await readJson(connection));
+    if (head.size > size) {
+      const sizes = `the source has ${head.size} bytes, the new volume only ${size}`;
       throw new StorageError("OutOfRange", `filling ${path}: ${sizes}`);
     }
-    await writeRange(exec, path, request, receiveBlocks({ connection, request, head, runs }, options), { skipsZeros });
+    const range = new ReceivedParts({ connection, request, head }, options);
+    const end = request.offset + BigInt(range.left);
+    for (let offset = request.offset; !range.isOver; offset += BigInt(SEGMENT_BYTES)) {
+      const segment = { offset, length: BigInt(Math.min(SEGMENT_BYTES, range.left)) };
+      const runs: ExpectedRun[] = [];
+      await writeRange(exec, path, segment, range.receive(Number(segment.length), runs), { skipsZeros });
+      await check; // no more than one at a time
+      check = readBack(exec, path, segment, runs);
+      check.catch(() => {}); // thrown where it is waited for
+    }
+    await check;
+    return { ...head, end };
   } finally {
     connection.close();
+    await check.catch(() => {}); // nothing reads the device any more
   }
-  const { offset } = request;
-  const length = lengthOf(request, head);
-  if (length > 0) {
-    const check = new ReadBack(path, runs);
-    await readRange(exec, path, { offset, length: BigInt(length) }, (part) => check.add(part));
-    check.end();
-  }
-  return { ...head, end: offset + BigInt(length) };
+}
+
+/** Requires that a device has what was written to it. */
+async function readBack(exec: Exec, path: string, range: Range, runs: readonly ExpectedRun[]): Promise<void> {
+  if (range.length === 0n) return;
+  const check = new ReadBack(path, runs);
+  await readRange(exec, path, range, (part) => check.add(part));
+  check.end();
 }
 
 /** Returns how many bytes of a snapshot a request is for. */
@@ -107,46 +121,102 @@ function lengthOf({ offset, length }: TransferRequest, { size }: TransferHead): 
   return Number(rest < length ? rest : length);
 }
 
-/** Yields the bytes of a range. Records which digests they had. */
-async function* receiveBlocks(
-  { connection, request, head, runs }: {
-    readonly connection: Connection;
-    readonly request: TransferRequest;
-    readonly head: TransferHead;
-    readonly runs: ExpectedRun[];
-  },
-  { bandwidth, onReceived = () => {} }: ReceiverOptions,
-): AsyncGenerator<Bytes, void, undefined> {
-  const digest = new RangeDigest(request, head);
-  const [headerBuffer, data] = [new Uint8Array(HEADER_BYTES), new Uint8Array(MAX_DATA_BYTES)];
-  const readDigest = () => readAll(connection, new Uint8Array(DIGEST_BYTES));
-  let left = lengthOf(request, head);
-  let partsLeft = Math.ceil(left / RUN_BYTES); // each is remembered until it was read back
-  for (;;) {
-    const header = decodeHeader(await readAll(connection, headerBuffer));
-    if (header.kind === "failure") throw await readFailure(connection, header);
-    if (header.kind === "end") {
-      if (left > 0) throw protocolError(`the end, with ${left} bytes missing`);
-      if (isSameDigest(await readDigest(), await digest.end())) return;
-      throw digestError("the range", request);
+/** The parts of a range, as they come. */
+class ReceivedParts {
+  readonly #connection: Connection;
+  readonly #request: TransferRequest;
+  readonly #options: ReceiverOptions;
+  readonly #digest: RangeDigest;
+  readonly #header = new Uint8Array(HEADER_BYTES);
+  readonly #data = new Uint8Array(MAX_DATA_BYTES);
+  /** The number of parts that may still come: each is remembered until it was read back. */
+  #partsLeft: number;
+  /** Zeros that have come, and belong to what follows. */
+  #zeros = 0;
+
+  /** The bytes that have not been received yet. */
+  left: number;
+  /** Whether all of it has been received, with its digest. */
+  isOver = false;
+
+  constructor(
+    { connection, request, head }: {
+      readonly connection: Connection;
+      readonly request: TransferRequest;
+      readonly head: TransferHead;
+    },
+    options: ReceiverOptions,
+  ) {
+    this.#connection = connection;
+    this.#request = request;
+    this.#options = options;
+    this.#digest = new RangeDigest(request, head);
+    this.left = lengthOf(request, head);
+    this.#partsLeft = Math.ceil(this.left / RUN_BYTES);
+  }
+
+  /** Yields so many bytes of a range, the last ones with the end. Records which digests they had. */
+  async *receive(length: number, runs: ExpectedRun[]): AsyncGenerator<Bytes, void, undefined> {
+    for (let missing = length; missing > 0;) {
+      const part = this.#zeros > 0 ? { length: this.#zeros } : await this.#next();
+      const taken = Math.min(part.length, missing);
+      if (part.bytes === undefined) this.#zeros = part.length - taken;
+      else if (taken < part.length) throw protocolError("data across the end of a segment");
+      runs.push({ length: taken, ...(part.digest && { digest: part.digest }) });
+      missing -= taken;
+      this.left -= taken;
+      if (part.bytes !== undefined) yield part.bytes;
+      else for (let rest = taken; rest > 0; rest -= ZEROS.length) yield ZEROS.subarray(0, rest);
     }
-    left -= header.length;
-    if (left < 0) throw protocolError("more than was requested");
-    if (--partsLeft < 0) throw protocolError("the range in too many parts");
+    if (this.left > 0) return;
+    await this.#end();
+    this.isOver = true;
+  }
+
+  /** Reads the next part. Its bytes are overwritten by the one after it; zeros have none. */
+  async #next(): Promise<{ readonly length: number; readonly bytes?: Bytes; readonly digest?: Bytes }> {
+    const { bandwidth, onReceived = () => {} } = this.#options;
+    const header = await this.#readHeader();
+    if (header.kind === "end") throw protocolError(`the end, with ${this.left} bytes missing`);
+    const { length } = header;
+    if (length > this.left) throw protocolError("more than was requested");
+    if (--this.#partsLeft < 0) throw protocolError("the range in too many parts");
     if (header.kind === "zeros") {
-      digest.addZeros(header.length);
-      runs.push({ length: header.length });
-      for (let rest = header.length; rest > 0; rest -= ZEROS.length) yield ZEROS.subarray(0, rest);
-      continue;
+      this.#digest.addZeros(length);
+      return { length };
     }
-    await bandwidth.take(header.length);
-    const expected = await readDigest();
-    const bytes = await readAll(connection, data.subarray(0, header.length));
-    if (!isSameDigest(await digestOf(bytes), expected)) throw digestError(`${header.length} bytes`, request);
-    digest.addData(header.length, expected);
-    runs.push({ length: header.length, digest: expected });
-    onReceived(header.length);
-    yield bytes;
+    await bandwidth.take(length);
+    const digest = await this.#readDigest();
+    const bytes = await readAll(this.#connection, this.#data.subarray(0, length));
+    if (!isSameDigest(await digestOf(bytes), digest)) throw this.#digestError(`${length} bytes`);
+    this.#digest.addData(length, digest);
+    onReceived(length);
+    return { length, bytes, digest };
+  }
+
+  async #end(): Promise<void> {
+    const { kind } = await this.#readHeader();
+    if (kind !== "end") throw protocolError("more than was requested");
+    if (!isSameDigest(await this.#readDigest(), await this.#digest.end())) throw this.#digestError("the range");
+  }
+
+  /** Reads a header. @throws {StorageError} the failure of the other end */
+  async #readHeader(): Promise<Exclude<FrameHeader, { kind: "failure" }>> {
+    const header = decodeHeader(await readAll(this.#connection, this.#header));
+    if (header.kind === "failure") throw await readFailure(this.#connection, header);
+    return header;
+  }
+
+  async #readDigest(): Promise<Bytes> {
+    return await readAll(this.#connection, new Uint8Array(DIGEST_BYTES));
+  }
+
+  #digestError(what: string): StorageError {
+    const { snapshot, offset } = this.#request;
+    return new StorageError(
+      "CommandFailed",
+      `reading snapshot ${snapshot} from byte ${offset}: ${what} came without the right digest`,
+    );
   }
 }
 
@@ -155,13 +225,6 @@ async function readFailure(
   { length }: Extract<FrameHeader, { kind: "failure" }>,
 ): Promise<StorageError> {
   return decodeFailure(await readAll(connection, new Uint8Array(MAX_JSON_BYTES).subarray(0, length)));
-}
-
-function digestError(what: string, { snapshot, offset }: TransferRequest): StorageError {
-  return new StorageError(
-    "CommandFailed",
-    `reading snapshot ${snapshot} from byte ${offset}: ${what} came without the right digest`,
-  );
 }
 
 /** Compares what is read from a device with what was written to it. */

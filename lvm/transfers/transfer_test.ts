@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { ByteDevices, connectionPair, type Way } from "../../tests/fake/byte_devices.ts";
@@ -6,8 +7,9 @@ import { nextTurn } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Bandwidth } from "./bandwidth.ts";
-import { RUN_BYTES } from "./blocks.ts";
+import { isZeros, RUN_BYTES } from "./blocks.ts";
 import { readJson } from "./connection.ts";
+import { RangeDigest } from "./digest.ts";
 import { encodeHead, encodeHeader, MAX_DATA_BYTES, type TransferRequest } from "./protocol.ts";
 import { type ReceivedRange, receiveRange } from "./receiver.ts";
 import { serveTransfer } from "./sender.ts";
@@ -30,6 +32,10 @@ function deviceWith(size: number, runs: readonly (readonly [offset: number, leng
     for (let at = offset; at < Math.min(offset + length, size); at++) bytes[at] = (at * 31 + length) % 255 + 1;
   }
   return bytes;
+}
+
+function isSame(a: Uint8Array, b: Uint8Array): boolean {
+  return Buffer.from(a.buffer).equals(b);
 }
 
 /** Transfers a range. @returns the outcome, and the bytes of data that were sent */
@@ -130,6 +136,48 @@ Deno.test("a range in more parts than it has runs is refused, before the memory 
   const error = await assertRejects(() => receiveRange(reader, request, options), StorageError, "in too many parts");
   await sending;
   assertEquals([error.kind, parts <= UNIT / RUN_BYTES + 2], ["Unavailable", true]);
+});
+
+Deno.test("a range of several segments is written by several commands, each read back, with zeros across their ends", async () => {
+  const size = 40 * UNIT;
+  const source = deviceWith(size, [[15 * UNIT + 5, 10], [33 * UNIT, 3]]);
+  const destination = new Uint8Array(size).fill(7);
+  const devices = devicesWith(source, destination);
+  const { end } = await transfer(devices, requestFor(0, 64));
+  assertEquals([end, isSame(source, destination)], [BigInt(size), true]);
+  const seen = devices.commands.filter((command) => command.includes(DESTINATION));
+  assertEquals(seen.map((command) => /(?:seek|skip)=\d+/.exec(command)![0]).toSorted(), [
+    ...["seek=0", "seek=16", "seek=32", "skip=0", "skip=16", "skip=32"],
+  ]);
+
+  const [reader, writer] = connectionPair();
+  const request = requestFor(0, 64);
+  const sending = (async () => {
+    await readJson(writer);
+    const digest = new RangeDigest(request, { size: BigInt(size) });
+    digest.addZeros(size);
+    await writer.write(encodeHead({ size: BigInt(size) }));
+    await writer.write(encodeHeader({ kind: "zeros", length: size })); // another version may send them at once
+    await writer.write(encodeHeader({ kind: "end" }));
+    await writer.write(await digest.end());
+  })();
+  const options = {
+    ...{ exec: devices, bandwidth: new Bandwidth() },
+    destination: { path: DESTINATION, size: BigInt(size), skipsZeros: false },
+  };
+  await receiveRange(reader, request, options);
+  await sending;
+  assert(isZeros(destination));
+});
+
+Deno.test("a disk that returns other data is found out also in a segment before the last", async () => {
+  const size = 20 * UNIT;
+  const devices = devicesWith(deviceWith(size, [[0, 100]]), new Uint8Array(size));
+  devices.onRead = (path, bytes) => {
+    if (path === DESTINATION && bytes.length > 10 * UNIT) bytes[50]! ^= 1;
+    return bytes;
+  };
+  await assertRejects(() => transfer(devices, requestFor(0, 20)), StorageError, "has not what was written");
 });
 
 Deno.test("a range beyond the end is empty, and has the size", async () => {
