@@ -11,6 +11,7 @@ import { grantsOf } from "../../k8s/api/transfers.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
+import { runRandom } from "../rig/seeded_random.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { MortalExec } from "../fake/mortal_exec.ts";
@@ -110,20 +111,25 @@ Deno.test("the node of the source is preferred, and another one is taken when th
   assertEquals((await cluster.volumes.create(wanted("two"), both)).nodeId, "node-2");
 });
 
-/** Creates a copy by a controller that repeats its call, and disturbs it once at a moment. */
+/**
+ * Creates a copy by a controller that repeats its call, and disturbs it once, when a command is about to run.
+ *
+ * @param isMoment whether it is that command; the second argument is the number of commands before it
+ * @returns the number of commands on both machines, and whether it was disturbed
+ */
 async function copyWith(
-  disturb: (s: Awaited<ReturnType<typeof startTwoNodes>>) => void | Promise<void>,
-  moments: RegExp,
-): Promise<void> {
+  disturb: (s: Cluster) => void | Promise<void>,
+  isMoment: (command: string, before: number) => boolean,
+): Promise<{ commands: number; isDisturbed: boolean }> {
   await using s = await startTwoNodes({ waitMs: 3_000 });
   const { cluster, machines: [a, b] } = s;
   await cluster.volumes.create(request("source", raw), A!);
   writeData(a, "source", "letters");
   const source = { kind: "volume", id: volumeIdOf("source") } as const;
-  let disturbed = 0;
+  let [isDisturbed, commands] = [false, 0];
   const fault = async ({ program, args }: Command) => {
-    if (disturbed > 0 || !moments.test(`${program} ${args.join(" ")}`)) return undefined;
-    disturbed++;
+    if (!isMoment(`${program} ${args.join(" ")}`, commands++) || isDisturbed) return undefined;
+    isDisturbed = true;
     await disturb(s);
     return undefined;
   };
@@ -132,12 +138,27 @@ async function copyWith(
   let created = await create().catch((error) => error);
   for (let attempt = 0; attempt < 10 && created instanceof Error; attempt++) created = await create().catch((e) => e);
   if (created instanceof Error) throw created;
-  assertEquals([created.nodeId, copyOf(b, "copy").data, disturbed], ["node-2", ["letters"], 1]);
+  assertEquals([created.nodeId, copyOf(b, "copy").data], ["node-2", ["letters"]]);
   await waitUntil(() => cluster.snapshotObjects.list().length === 0, "no temporary snapshot");
   await cluster.agent("node-1").machine.background.idle();
   await cluster.agent("node-2").machine.background.idle();
   assertEquals([a.allLvs().length, b.allLvs().length], [1, 1]);
   assertEquals(cluster.api.objects(lvmVolumes).map(({ status }) => status?.state), ["Ready", "Ready"]);
+  return { commands, isDisturbed };
+}
+
+type Cluster = Awaited<ReturnType<typeof startTwoNodes>>;
+
+/** Lets the agent of a node die, and starts another. */
+function killAgent({ cluster, machines, execs }: Cluster, node: number): void {
+  const name = `node-${node + 1}`;
+  execs[node]!.die();
+  cluster.agent(name).crash();
+  cluster.startAgent(name, machines[node]!, { transfers: true });
+}
+
+function killController({ cluster }: Cluster): void {
+  cluster.restartController({ waitMs: 3_000 });
 }
 
 /** The moments at which something dies: a command is about to run. */
@@ -153,21 +174,33 @@ const MOMENTS = {
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 for (const [moment, pattern] of Object.entries(MOMENTS)) {
-  for (const node of [0, 1]) {
-    Deno.test(
-      `a transfer survives the death of the agent of node-${node + 1} when ${moment}`,
-      UNSANITIZED,
-      async () => {
-        await copyWith(({ cluster, machines, execs }) => {
-          const name = `node-${node + 1}`;
-          execs[node]!.die();
-          cluster.agent(name).crash();
-          cluster.startAgent(name, machines[node]!, { transfers: true });
-        }, pattern);
-      },
-    );
+  const deaths = {
+    "the agent of node-1": (s: Cluster) => killAgent(s, 0),
+    "the agent of node-2": (s: Cluster) => killAgent(s, 1),
+    "the controller": killController,
+  };
+  for (const [who, kill] of Object.entries(deaths)) {
+    Deno.test(`a transfer survives the death of ${who} when ${moment}`, UNSANITIZED, async () => {
+      assert((await copyWith(kill, (command) => pattern.test(command))).isDisturbed, "it died");
+    });
   }
-  Deno.test(`a transfer survives the death of the controller when ${moment}`, UNSANITIZED, async () => {
-    await copyWith(({ cluster }) => void cluster.restartController({ waitMs: 3_000 }), pattern);
-  });
 }
+
+/** How many transfers something dies in at a random moment. */
+const RANDOM_DEATHS = 6;
+
+Deno.test("a transfer survives deaths at random moments: any command of either machine", UNSANITIZED, async () => {
+  const { commands } = await copyWith(() => {}, () => false);
+  const random = runRandom();
+  const deaths = [(s: Cluster) => killAgent(s, 0), (s: Cluster) => killAgent(s, 1), killController];
+  let disturbed = 0;
+  for (let death = 0; death < RANDOM_DEATHS; death++) {
+    const moment = Math.floor(random() * commands);
+    const isMoment = (_command: string, before: number) => before === moment;
+    const { isDisturbed } = await copyWith(deaths[death % deaths.length]!, isMoment).catch((error) => {
+      throw new Error(`death ${death % deaths.length} at command ${moment} of ${commands}: ${error.message}`);
+    });
+    if (isDisturbed) disturbed++;
+  }
+  assert(disturbed > RANDOM_DEATHS / 2, `${disturbed} died`);
+});
