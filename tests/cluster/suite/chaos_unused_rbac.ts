@@ -26,6 +26,9 @@ const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
     "get storage.k8s.io/volumeattributesclasses": "only for claims that name one",
     "get lvm.denolith.dev/lvmvolumes": "only where the watch is behind",
     "get lvm.denolith.dev/lvmsnapshots": "only where the watch is behind",
+    "get lvm.denolith.dev/lvmmoves": "only where a volume is moved, which takes two nodes",
+    "patch lvm.denolith.dev/lvmmoves": "only where a volume is moved",
+    "patch lvm.denolith.dev/lvmmoves/status": "only where a volume is moved",
     "get lvm.denolith.dev/lvmnodes": "only where the controller asks agents for changed blocks",
   },
   "denolith-node": {
