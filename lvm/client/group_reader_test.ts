@@ -156,3 +156,13 @@ Deno.test("a group that was never known is unreadable when LVM names it in a war
   const foreign = "foreign false LVM: Reading VG foreign on /dev/vdz failed";
   for (let report = 0; report < 2; report++) assertEquals(await statesOf(lvm), ["own true", foreign]);
 });
+
+Deno.test("a group that a report shows is there, also when LVM cannot read it on one of its disks", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("own", 1n << 30n, 4n << 20n, 2);
+  machine.addGroup("other", 1n << 30n);
+  const lvm = new Lvm(machine);
+  await lvm.report();
+  machine.host.warnings = WARNINGS;
+  assertEquals(await statesOf(lvm), ["own true", "other true"]);
+});
