@@ -21,6 +21,7 @@ import { serve } from "../csi/server.ts";
 import { bindService, type BoundService } from "../csi/service.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { type Clock, systemClock, waitForAbort } from "../lvm/clock.ts";
+import { EarlierGuards } from "../lvm/group_snapshots/suspension.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import { GRACE_MS } from "./sandbox.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
@@ -125,6 +126,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
     ...defined({ remote: transfers }),
     listener: loggingListener(machineEvents),
     scratch: dirname(socket),
+    earlierGuards: new EarlierGuards(clock, end),
     recorded: {
       volume: (id) => recordedLvOf(volumeObjects.get(id)),
       snapshot: (id) => recordedLvOf(snapshotObjects.get(id)),

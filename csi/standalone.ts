@@ -7,6 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { dirname } from "@std/path";
+import { systemClock } from "../lvm/clock.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
 import type { VolumeId } from "../lvm/ids.ts";
@@ -19,6 +20,7 @@ import { Controller, GroupController, Identity, Node, SnapshotMetadata } from ".
 import { groupControllerHandlers } from "./group_controller.ts";
 import { identityHandlers } from "./identity.ts";
 import { localGroupSnapshotService, localSnapshotService, localVolumeService } from "./local_service.ts";
+import { EarlierGuards } from "../lvm/group_snapshots/suspension.ts";
 import {
   type BackgroundWorkers,
   type MachineListener,
@@ -53,6 +55,11 @@ export interface StandaloneOptions {
   readonly thin?: ThinPoolOptions;
   /** The policy for the extension of COW space; `undefined` for no extension. Its default is that of the flag. */
   readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
+  /**
+   * True if no process ran this driver in the last 20 s. By default, group snapshots wait as long for what one may have left
+   * that was killed during another group snapshot.
+   */
+  readonly isFirstProcess?: boolean;
 }
 
 /** A running driver. */
@@ -95,7 +102,7 @@ export interface CsiServices {
 
 /** Creates the services of a standalone driver. Starts nothing. */
 export function standaloneServices(
-  options: Omit<StandaloneOptions, "socketPath"> & Pick<MachineOptions, "scratch">,
+  options: Omit<StandaloneOptions, "socketPath"> & Pick<MachineOptions, "scratch" | "earlierGuards">,
 ): CsiServices {
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
   const limiting = { cgroupRoot, onLimitsChanged: logLimits };
@@ -179,7 +186,9 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
   const scratch = dirname(options.socketPath); // the driver's permissions cover it
-  const services = standaloneServices({ ...options, mountRoots, scratch });
+  const end = new AbortController();
+  const earlierGuards = options.isFirstProcess ? undefined : new EarlierGuards(systemClock, end.signal);
+  const services = standaloneServices({ ...options, mountRoots, scratch, earlierGuards });
   const { identity, controller, groupController, node, snapshotMetadata, background } = services;
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
@@ -195,6 +204,7 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
     socketPath: server.path,
     idle: () => background.idle(),
     stop: async (graceMs) => {
+      end.abort();
       const drained = await server.close(graceMs);
       await background.stop();
       await exec.idle();

@@ -9,6 +9,7 @@ import { Differences } from "./differences/differences.ts";
 import type { RemoteSources } from "./copies/fetch.ts";
 import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
+import type { EarlierGuards } from "./group_snapshots/suspension.ts";
 import type { GroupMatcher } from "./model/groups.ts";
 import { HealthCheck } from "./health/health_check.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
@@ -109,6 +110,8 @@ export interface MachineOptions {
    * extended.
    */
   readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
+  /** What an earlier process may have left of group snapshots; by default nothing. */
+  readonly earlierGuards?: EarlierGuards | undefined;
 }
 
 /** The services of a driver on this machine. */
@@ -218,6 +221,7 @@ export function openMachine(options: MachineOptions): Machine {
   const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
   const groupSnapshots: GroupSnapshots = new GroupSnapshots({
     ...{ lvm, finder: snapshotFinder, volumes: volumeFinder, snapshots, reaper, reservation, mountRoots },
+    earlierGuards: options.earlierGuards,
   });
   const copies: Copies = new Copies({
     ...{ lvm, driver, volumes, volumeFinder, snapshotFinder, reaper, reservation, scratch: options.scratch },

@@ -35,6 +35,7 @@ import {
   unconfirmedGroups,
 } from "./groups.ts";
 import { type Member, MemberSnapshots } from "./members.ts";
+import type { EarlierGuards } from "./suspension.ts";
 import { readDeviceUses, requireSuspendable } from "./usage.ts";
 
 /** A request for a group snapshot. */
@@ -63,6 +64,8 @@ export interface GroupSnapshotsOptions {
   readonly reservation: PoolReservation;
   /** The directories below which volumes are staged and published. */
   readonly mountRoots: readonly string[];
+  /** What an earlier process may have left; by default nothing. */
+  readonly earlierGuards?: EarlierGuards | undefined;
 }
 
 /** The group snapshots of one driver on this machine. */
@@ -185,7 +188,8 @@ export class GroupSnapshots {
 
   async #createNew(groups: FreshReport, { id, sources, cowSize }: GroupSnapshotRequest): Promise<GroupSnapshot> {
     let volumes = sources.map((source) => this.#options.volumes.require(groups, source));
-    if (await resumeSuspended(this.#lvm, volumes)) {
+    const isResumed = await resumeSuspended(this.#lvm, volumes);
+    if (await this.#options.earlierGuards?.waitForEnd() || isResumed) {
       groups = await this.#lvm.report();
       volumes = sources.map((source) => this.#options.volumes.require(groups, source));
     }

@@ -1,7 +1,11 @@
 import { assertEquals } from "@std/assert";
 import { machineWithVolumes, only, openDriver, thin, volumeRequest } from "../../tests/fake/group_machine.ts";
 import type { FakeLv } from "../../tests/fake/machine.ts";
+import { guardsOf } from "../../tests/fake/suspension.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { groupSnapshotIdOf, snapshotIdOf } from "../ids.ts";
+import { EarlierGuards } from "./suspension.ts";
 
 const cowSize = { bytes: 8n << 20n };
 
@@ -33,4 +37,24 @@ Deno.test("a thin volume that a crash left suspended is resumed before it is sna
   await machine.volumes.create(volumeRequest("four", { groups: only("b"), thin, source }));
   assertEquals(lv!.suspended, false);
   await machine.background.stop();
+});
+
+Deno.test("no volume is suspended while find(1) of an earlier process may resume it", async () => {
+  const { fake, machine: killed, sources, lvs } = await machineWithVolumes();
+  await killed.background.stop();
+  const clock = new FakeClock();
+  const machine = openDriver(fake, { earlierGuards: new EarlierGuards(clock) });
+  const created = machine.groupSnapshots.create({ id: groupSnapshotIdOf("group"), sources, cowSize });
+  await waitUntil(() => clock.msUntilNextTimer === 20_000, "the wait");
+  assertEquals([guardsOf(fake), lvs.filter(({ suspended }) => suspended)], [[], []]);
+  await clock.advance(20_000);
+  assertEquals((await created).snapshots.length, 3);
+  await machine.background.stop();
+});
+
+Deno.test("a process that ends does not wait for find(1) of an earlier one", async () => {
+  const end = new AbortController();
+  const waiting = new EarlierGuards(new FakeClock(), end.signal).waitForEnd();
+  end.abort();
+  assertEquals(await waiting, true);
 });

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { type Clock, nextTurn, systemClock, withinDeadline } from "../clock.ts";
+import { type Clock, nextTurn, sleep, systemClock, withinDeadline } from "../clock.ts";
 import { lateCompletion, StorageError, truncate } from "../error.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import { readMappedDevices } from "../host/device_mapper.ts";
@@ -68,6 +68,34 @@ export async function whileSuspended<T>(
   } finally {
     await suspension.resumeAll().catch((error) => Promise.reject(withCompletion(error, failure)));
     guard.end();
+  }
+}
+
+/** The time after the start of a process in which find(1) of an earlier one may resume devices, in milliseconds. */
+const EARLIER_GUARD_MS = 2 * SUSPENSION_SECONDS * 1000;
+
+/**
+ * What find(1) of an earlier process may do. One that was killed while devices were suspended leaves find(1), which would
+ * resume them during the next suspension, too.
+ */
+export class EarlierGuards {
+  readonly #clock: Clock;
+  readonly #end: number;
+  readonly #signal: AbortSignal | undefined;
+
+  /** Starts the time. @param signal aborted when the process is asked to end: then nobody waits any more */
+  constructor(clock: Clock, signal?: AbortSignal) {
+    this.#clock = clock;
+    this.#end = clock.now() + EARLIER_GUARD_MS;
+    this.#signal = signal;
+  }
+
+  /** Waits until none is left. @returns whether that took time */
+  async waitForEnd(): Promise<boolean> {
+    const leftMs = this.#end - this.#clock.now();
+    if (leftMs <= 0) return false;
+    await sleep(this.#clock, leftMs, this.#signal);
+    return true;
   }
 }
 

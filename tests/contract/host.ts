@@ -175,6 +175,7 @@ export class Harness implements AsyncDisposable {
       groups: parseGroupList(groups.join(",")),
       mountRoots: [folder],
       exec,
+      isFirstProcess: true,
       ...rest,
     });
   }

@@ -5,7 +5,7 @@
  */
 
 import { type VolumeId, volumeIdOf } from "../../lvm/ids.ts";
-import { type Machine, openMachine } from "../../lvm/machine.ts";
+import { type Machine, type MachineOptions, openMachine } from "../../lvm/machine.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { LINEAR } from "../../lvm/model/layout.ts";
 import { DEFAULT_POOL_SIZE } from "../../lvm/pools/pool.ts";
@@ -48,8 +48,8 @@ export async function machineWithVolumes(): Promise<
 }
 
 /** Starts a driver on a machine. */
-export function openDriver(exec: FakeMachine): Machine {
-  return openMachine({ exec, driver: "d", groups: ANY_GROUP, mountRoots: ["/pods"], scratch: "/tmp" });
+export function openDriver(exec: FakeMachine, options: Pick<MachineOptions, "earlierGuards"> = {}): Machine {
+  return openMachine({ exec, driver: "d", groups: ANY_GROUP, mountRoots: ["/pods"], scratch: "/tmp", ...options });
 }
 
 /** The thin pool of a request. */
