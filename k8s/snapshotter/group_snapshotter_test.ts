@@ -110,6 +110,32 @@ Deno.test("a group snapshot that was there before is looked at, and nothing is t
   }]);
 });
 
+for (
+  const [what, uid] of [["that no VolumeGroupSnapshot has taken", undefined], [
+    "of a VolumeGroupSnapshot",
+    "uid",
+  ]] as const
+) {
+  Deno.test(`an imported group snapshot ${what} is deleted with its content, also before its status is known`, async () => {
+    await using s = await scene();
+    s.driver.groups.set("given", { name: "x", volumeIds: ["a"], parameters: {}, secrets: {} });
+    const unknown = { error: new CallError(Code.Unavailable, "the node does not answer") };
+    s.driver.failures.push(...Array(20).fill(unknown));
+    s.addContent({
+      source: {
+        groupSnapshotHandles: { volumeGroupSnapshotHandle: "given", volumeSnapshotHandles: ["snapshot-of-a"] },
+      },
+      volumeGroupSnapshotRef: { namespace: "default", name: "group", ...(uid && { uid }) },
+    });
+    await waitUntil(() => s.callCount("getGroupSnapshot") > 0, "a check");
+    await (uid === undefined ? s.remove() : s.release());
+    await s.waitUntilDeleted();
+    assertEquals(s.driver.groups.size, 0);
+    const request = { groupSnapshotId: "given", snapshotIds: ["snapshot-of-a"], secrets: {} };
+    assertEquals(s.driver.calls.at(-1), { call: "deleteGroupSnapshot", request });
+  });
+}
+
 /** Returns the options of a group snapshotter whose calls and requests `onStep` intercepts. */
 function interceptedOptions(s: GroupControlPlane, name: string, onStep: OnStep): GroupSnapshotterOptions {
   const wrap = (client: ApiClient) => interceptClient(client, (request, when) => onStep(`${when} ${request}`));

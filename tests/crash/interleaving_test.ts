@@ -12,6 +12,9 @@ const RUNS = Number(Deno.env.get("INTERLEAVINGS") ?? 80);
 /** The same for a driver with shells of lvm, an experimental option. */
 const SHELL_RUNS = Math.max(40, RUNS / 10);
 
+/** The number of runs with group snapshots, each of which takes many commands. */
+const GROUP_RUNS = Math.max(80, RUNS / 5);
+
 // The operations of a crashed driver would end with its process, which continues here.
 const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
 
@@ -67,15 +70,18 @@ Deno.test(
   async () => {
     using files = new MemoryFiles();
     const interleavings = new Interleavings(files);
-    const details = await checkInterleavings(interleavings, { numRuns: RUNS, chosen: groupRuns });
+    const details = await checkInterleavings(interleavings, { numRuns: GROUP_RUNS, chosen: groupRuns });
     if (details.failed) {
       throw new Error(await fc.asyncDefaultReportMessage(details), { cause: details.errorInstance });
     }
     const { answers, crashes } = interleavings;
     for (const call of ["group", "deleteGroup"]) {
-      assert((answers.get(`${call} ok`) ?? 0) >= RUNS / 20, `${call} succeeded ${answers.get(`${call} ok`)} times`);
+      assert(
+        (answers.get(`${call} ok`) ?? 0) >= GROUP_RUNS / 20,
+        `${call} succeeded ${answers.get(`${call} ok`)} times`,
+      );
     }
-    assert(crashes > RUNS / 8, `only ${crashes} crashes`);
+    assert(crashes > GROUP_RUNS / 8, `only ${crashes} crashes`);
   },
 );
 
