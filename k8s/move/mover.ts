@@ -149,9 +149,9 @@ export class Mover {
   #refusal(objects: MoveObjects): string | undefined {
     const { driverName, lvmVolumes, classes, parseGroups } = this.#options;
     const { move, volume, claim } = objects;
-    if (isFinished(move) || isUndone(move) || move.status?.removing || move.status?.persistentVolume !== undefined) {
-      return undefined;
-    }
+    if (isFinished(move) || isUndone(move) || move.status?.removing) return undefined;
+    if (volume === undefined) return `LVMVolume ${move.metadata.name} does not exist any more`; // its claim was deleted
+    if (move.status?.persistentVolume !== undefined) return undefined;
     const refusal = objectsRefusal(objects, driverName);
     if (refusal !== undefined || volume?.spec.held) return refusal;
     const { targetNode } = move.spec;

@@ -147,7 +147,8 @@ function nextRemovalStep({ move: { spec, status }, volume, copy, persistentVolum
 function nextUndoStep(objects: MoveObjects): MoveStep {
   const { move: { metadata, spec, status }, volume, copy, persistentVolume } = objects;
   const recorded = status?.persistentVolume;
-  const step = recorded && nextSwitchStep(objects, spec.sourceNode);
+  // of a volume that was deleted with its claim meanwhile, nothing is made again
+  const step = recorded && volume && nextSwitchStep(objects, spec.sourceNode);
   if (step !== undefined) return step;
   const restore = restoreStep(persistentVolume, recorded?.spec.persistentVolumeReclaimPolicy);
   if (restore !== undefined) return restore;

@@ -298,13 +298,12 @@ export class Lvm {
  */
 export function requireResponsive(operation: string, group: VolumeGroup): void {
   if (group.responsive) return;
-  const disks = group.pvPaths.join(", ");
+  const disks = group.pvPaths.join(", ") || "in pvs(8)";
   throw new StorageError(
     "Unavailable",
     group.readError === undefined
       ? `${operation}: volume group ${group.name} does not respond; look for a disk among ${disks} that hangs (dmesg)`
-      : `${operation}: volume group ${group.name} cannot be read: ${group.readError}; look at its disks` +
-        `${disks === "" ? "" : ` ${disks}`} (dmesg)`,
+      : `${operation}: volume group ${group.name} cannot be read: ${group.readError}; look at its disks ${disks} (dmesg)`,
   );
 }
 

@@ -6,6 +6,9 @@
  * cannot read one group, is replaced in the same way. When no group is known yet, those that the refused report shows are read
  * separately, and those that it names as unreadable are shown as such: a volume that no other group has may be in them.
  *
+ * LVM completes most reports without a group whose metadata it cannot read, and prints a warning. The absence of such a group
+ * proves nothing, so it is shown as one that cannot be read, too.
+ *
  * @module
  */
 
@@ -21,6 +24,12 @@ const SINGLE_GROUP_DEADLINE_MS = 10_000;
 
 /** What LVM prints about each group that it could not read, with LC_ALL=C. */
 const UNREADABLE = /^\s*Cannot process volume group (\S+)$/gm;
+
+/** What LVM prints about a group that a report lacks, although it has succeeded. The group is known by its name. */
+const LACKING_GROUP = /^\s*WARNING: (Reading VG (\S+) on \S+ failed)\.?$/gm;
+
+/** The same where LVM has not even found the name of the group, on a physical volume. */
+const LACKING_GROUP_OF_PV = /^\s*WARNING: (PV (\S+) is marked in use but no VG was found using it)\.?$/gm;
 
 /** State of a group while not all groups respond. */
 interface KnownGroup {
@@ -83,10 +92,13 @@ export class GroupReader {
         return { refusal };
       }
       const groups = parseReport(output.stdout);
-      noteGroups(groups);
-      this.#groups = groups.map((group) => ({ group, unresponsive: false }));
-      this.#unreadable = [];
-      return { groups };
+      const { kept, unreadable } = this.#findLacking(groups, output);
+      const all = [...groups, ...kept, ...unreadable];
+      if (all.length > groups.length) this.#known.clear();
+      else noteGroups(groups);
+      this.#groups = [...groups, ...kept].map((group) => ({ group, unresponsive: false }));
+      this.#unreadable = unreadable;
+      return { groups: all };
     } catch (error) {
       if (!(error instanceof StorageError && isUnresponsiveError(error))) throw error;
       this.#hungReport = error;
@@ -95,6 +107,20 @@ export class GroupReader {
       this.#readsEach = true;
       return { refusal: undefined };
     }
+  }
+
+  /** Finds the groups that a report lacks because LVM cannot read them: those that were known, and those by their names alone. */
+  #findLacking(groups: readonly VolumeGroup[], { stderr }: Output) {
+    const byName = new Map([...stderr.matchAll(LACKING_GROUP)].map(([, text, name]) => [name!, text!]));
+    const byPv = new Map([...stderr.matchAll(LACKING_GROUP_OF_PV)].map(([, text, path]) => [path!, text!]));
+    const kept = this.#groups.map(({ group }) => group)
+      .filter(({ uuid }) => !groups.some((shown) => shown.uuid === uuid))
+      .flatMap((group) => {
+        const text = byName.get(group.name) ?? group.pvPaths.map((path) => byPv.get(path)).find(Boolean);
+        return text === undefined ? [] : [{ ...group, responsive: false, readError: `LVM: ${text}` }];
+      });
+    const others = [...byName].filter(([name]) => ![...groups, ...kept].some((group) => group.name === name));
+    return { kept, unreadable: others.map(([name, text]) => unreadableGroup(name, `LVM: ${text}`)) };
   }
 
   /** Takes the groups of a refused report as known, to read each of them. @throws the refusal, if it does not name the others */

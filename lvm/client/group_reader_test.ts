@@ -2,9 +2,10 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
 import type { Output } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { type VolumeId, volumeIdOf } from "../ids.ts";
+import type { VolumeRequest } from "../inventory/volume.ts";
 import { openMachine } from "../machine.ts";
-import { exactMatcher } from "../model/groups.ts";
+import { exactMatcher, type GroupMatcher } from "../model/groups.ts";
 import { LINEAR } from "../model/layout.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { Lvm } from "./client.ts";
@@ -26,6 +27,20 @@ function machineWithForeignGroup(stderr: string, change = (report: string) => re
 }
 
 const CANNOT_PROCESS = "  Cannot process volume group foreign\n";
+
+function requestFor(id: VolumeId, groups: GroupMatcher): VolumeRequest {
+  return {
+    ...{
+      id,
+      range: { required: 32n << 20n },
+      groups,
+      preference: "mostFree",
+      format: { state: "raw" },
+      mkfsOptions: [],
+    },
+    ...{ shared: true, erase: "none", layout: LINEAR, limits: {} },
+  };
+}
 
 /** Returns what a report shows of each group. */
 async function statesOf(lvm: Lvm): Promise<string[]> {
@@ -71,7 +86,7 @@ Deno.test("a group that LVM cannot read from the start stops no call but those f
   assertEquals(machine.allLvs(), []);
   const unknown = volumeIdOf("unknown");
   const words =
-    "volume group foreign cannot be read: LVM: exit 5: Cannot process volume group foreign; look at its disks";
+    "volume group foreign cannot be read: LVM: exit 5: Cannot process volume group foreign; look at its disks in pvs(8)";
   assertEquals((await assertRejects(() => volumes.delete(unknown), StorageError, words)).kind, "Unavailable");
   machine.fault = undefined;
   await volumes.delete(unknown);
@@ -90,4 +105,64 @@ Deno.test("a refused report that does not say which group it lacks, or is none, 
       assertEquals((await assertRejects(() => lvm.report(), StorageError)).kind, "CommandFailed");
     }
   }
+});
+
+/** What LVM 2.03.16 prints beside a report, which succeeds, of a group whose metadata it cannot read: as a whole, or their end. */
+const WARNINGS = [
+  "PV /dev/vdb is marked in use but no VG was found using it.",
+  "Reading VG own on /dev/vdb failed.",
+];
+
+for (const warning of WARNINGS) {
+  Deno.test(`a group that a report lacks is not gone when LVM warns: ${warning}`, async () => {
+    const machine = new FakeMachine();
+    const own = machine.addGroup("own", 1n << 30n);
+    machine.addGroup("other", 1n << 30n);
+    const groups = exactMatcher("own");
+    const { lvm, volumes, background } = openMachine({
+      ...{ exec: machine, driver: "d", groups, mountRoots: ["/p"], scratch: "/tmp" },
+    });
+    const id = volumeIdOf("one");
+    const request = requestFor(id, groups);
+    await volumes.create(request);
+    machine.groups.shift();
+    machine.host.warnings = [warning, "repair it with vgck --updatemetadata."];
+    const readError = `LVM: ${warning.slice(0, -1)}`;
+    for (let report = 0; report < 2; report++) {
+      assertEquals(await statesOf(lvm), ["other true", `own false ${readError}`]);
+    }
+    for (const call of [() => volumes.create(request), () => volumes.delete(id)]) {
+      assertEquals(
+        (await assertRejects(call, StorageError, `volume group own cannot be read: ${readError}`)).kind,
+        "Unavailable",
+      );
+    }
+    machine.groups.unshift(own);
+    machine.host.warnings = [];
+    assertEquals(await statesOf(lvm), ["own true", "other true"]);
+    await volumes.delete(id);
+    await background.stop();
+  });
+}
+
+Deno.test("a group that was never known is unreadable when LVM names it in a warning, and a PV of another group says nothing", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("own", 1n << 30n);
+  machine.host.warnings = [
+    "Reading VG foreign on /dev/vdz failed.",
+    "PV /dev/vdy is marked in use but no VG was found using it.",
+  ];
+  const lvm = new Lvm(machine);
+  const foreign = "foreign false LVM: Reading VG foreign on /dev/vdz failed";
+  for (let report = 0; report < 2; report++) assertEquals(await statesOf(lvm), ["own true", foreign]);
+});
+
+Deno.test("a group that a report shows is there, also when LVM cannot read it on one of its disks", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("own", 1n << 30n, 4n << 20n, 2);
+  machine.addGroup("other", 1n << 30n);
+  const lvm = new Lvm(machine);
+  await lvm.report();
+  machine.host.warnings = WARNINGS;
+  assertEquals(await statesOf(lvm), ["own true", "other true"]);
 });

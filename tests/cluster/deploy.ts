@@ -13,7 +13,9 @@ import { Cluster } from "../rig/cluster.ts";
 import type { ControlPlane } from "../rig/control_plane.ts";
 import type { KubernetesRelease } from "../rig/kubernetes.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
+import { ensureSnapshotMetadata } from "../rig/snapshot_metadata.ts";
 import { type EarlierVersion, ensureEarlierVersion } from "./earlier_version.ts";
+import { prepareSnapshotMetadata, snapshotMetadataValues } from "./changed_blocks/sidecar.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
@@ -51,6 +53,8 @@ export interface DeployOptions {
   readonly earlierVersion?: boolean;
   /** The release of Kubernetes; the usual one by default. */
   readonly kubernetes?: KubernetesRelease;
+  /** Whether external-snapshot-metadata runs beside the controller, as deploy/snapshot-metadata describes. */
+  readonly snapshotMetadata?: boolean;
 }
 
 /** The time limit for a workload to be ready, in seconds. */
@@ -82,10 +86,16 @@ export async function startWithDriver(
   options: DeployOptions = {},
 ): Promise<Cluster> {
   const { kubeletRoot = DEFAULT_KUBELET_ROOT, earlierVersion = false, kubernetes } = options;
+  const { snapshotMetadata = false } = options;
   const earlier = earlierVersion ? await ensureEarlierVersion(log) : undefined;
-  const images = [await buildDriverImage(folder, log), ...earlier === undefined ? [] : [earlier.image]];
+  const images = [
+    await buildDriverImage(folder, log),
+    ...earlier === undefined ? [] : [earlier.image],
+    ...snapshotMetadata ? [(await ensureSnapshotMetadata(log)).image] : [],
+  ];
   const nodes = nodesFor(options).map((node) => ({ ...node, images, kubeletRoot }));
   const cluster = await Cluster.start({ folder, nodes, log, ...kubernetes === undefined ? {} : { kubernetes } });
+  if (snapshotMetadata) await prepareSnapshotMetadata(cluster, log);
   const { crds } = PRESENT_VERSION;
   await deploy(cluster, log, earlier ?? { crds, manifests: await manifestFolder(folder, options) });
   return cluster;
@@ -107,13 +117,14 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
 /** Returns the folder of manifests for a deployment: the plain ones, or what the chart becomes for its options. */
 async function manifestFolder(
   folder: RunFolder,
-  { kubeletRoot, lvmShell = false, transfers }: DeployOptions,
+  { kubeletRoot, lvmShell = false, transfers, snapshotMetadata = false }: DeployOptions,
 ): Promise<string> {
   const defaultFolder = PRESENT_VERSION.manifests;
   const values = {
     ...(kubeletRoot === undefined || kubeletRoot === DEFAULT_KUBELET_ROOT ? {} : { kubeletDir: kubeletRoot }),
     ...(transfers === undefined ? {} : { transfer: { enabled: true, ...transfers } }),
     ...(lvmShell ? { node: { extraArgs: ["--lvm-shell"] } } : {}),
+    ...(snapshotMetadata ? await snapshotMetadataValues() : {}),
   };
   if (Object.keys(values).length === 0) return defaultFolder;
   const renderedFolder = folder.file("manifests");

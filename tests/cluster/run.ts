@@ -10,6 +10,7 @@ import { Cluster } from "../rig/cluster.ts";
 import { ensureHelm, ensureSnapshotController, type KubernetesRelease, kubernetesReleases } from "../rig/kubernetes.ts";
 import { ensurePrometheus } from "../rig/prometheus.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
+import { ensureSnapshotMetadata } from "../rig/snapshot_metadata.ts";
 import { SuiteLines } from "../rig/test_output.ts";
 import { runTestProcess } from "../rig/test_process.ts";
 import { RunFolder } from "../rig/run_folder.ts";
@@ -58,6 +59,7 @@ const isChaos = (name: string) => name.startsWith("chaos");
 
 /** The suites that need a cluster of their own, and what it has. */
 const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
+  changed_blocks: { snapshotMetadata: true },
   chaos_transfers: { transfers: { bandwidth: "6Mi" } }, // slow, so that there are many moments
   transfers: { transfers: {} },
   two_nodes: { twoNodes: true },
@@ -72,6 +74,10 @@ const SILENCE_MS = 30 * 60_000;
 
 /** Programs that suites need beside the cluster. They are built before the cluster starts and takes the processors. */
 const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
+  changed_blocks: async (log) => {
+    await ensureSnapshotController(log);
+    await ensureSnapshotMetadata(log);
+  },
   chart: ensureHelm,
   group_snapshots: ensureSnapshotController,
   monitoring: ensurePrometheus,

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { persistentVolumes } from "../../k8s/api/objects.ts";
+import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
 import type { Command } from "../../lvm/exec.ts";
@@ -137,7 +137,27 @@ async function undoBefore(index: number, options: MoveClusterOptions): Promise<v
   const node = s.lvmVolumes.join().includes("node-2") ? "node-2" : "node-1";
   await assertOnOneNode(s, node);
   assertEquals(broken, []);
-  if (removing) assertEquals(node, "node-2");
+  if (removing !== undefined) assertEquals(node, removing ? "node-2" : "node-1");
+}
+
+/** Deletes the claim before a write of the controller: nothing of its volume may be left on either node. */
+async function deleteClaimBefore(index: number, options: MoveClusterOptions): Promise<void> {
+  await using s = await MoveCluster.start(options);
+  s.startMover(async (now, send) => {
+    if (now === index) {
+      await s.cluster.client.delete(persistentVolumeClaims, { namespace: "shop", name: "data" });
+    }
+    return await send();
+  });
+  s.addMove();
+  await waitUntil(() => ["Complete", "Failed"].includes(s.move?.status?.state ?? ""), "the end");
+  if (s.claim !== undefined) return; // the move took fewer writes
+  await waitUntil(
+    () => s.lvmVolumes.length === 0 && s.persistentVolume === undefined,
+    () => `nothing: ${s.lvmVolumes}`,
+  );
+  await s.idle();
+  await waitUntil(() => s.machines.every((machine) => machine.allLvs().length === 0), "no LV");
 }
 
 for (const options of [{}, { mutableAffinity: true }]) {
@@ -152,6 +172,11 @@ for (const options of [{}, { mutableAffinity: true }]) {
       () => stallBefore(index, options),
     );
     if (isPatched) continue;
+    Deno.test(
+      `${title} leaves nothing when its claim is deleted before write ${index}`,
+      UNSANITIZED,
+      () => deleteClaimBefore(index, options),
+    );
     Deno.test(
       `${title} survives the death of its controller after write ${index}`,
       UNSANITIZED,

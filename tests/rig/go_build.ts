@@ -20,6 +20,8 @@ export interface GoModule {
   readonly packages: readonly string[];
   /** Names for programs that Go would name by their folder. */
   readonly rename: Readonly<Record<string, string>>;
+  /** Programs of this checkout, which need the modules: their texts by name. */
+  readonly sources?: Readonly<Record<string, string>>;
   /** The version of the language, and of the defaults of Go's library; {@linkcode GO_LANGUAGE_VERSION} by default. */
   readonly language?: string;
 }
@@ -47,8 +49,14 @@ export async function buildGo(module: GoModule, { temp, into, log }: GoBuild): P
   const folder = temp.file("module");
   await Deno.mkdir(folder);
   await Deno.writeTextFile(join(folder, "go.mod"), goMod(module));
+  const own = Object.entries(module.sources ?? {});
+  for (const [name, text] of own) {
+    await Deno.mkdir(join(folder, name));
+    await Deno.writeTextFile(join(folder, name, "main.go"), text);
+  }
   const counts = { fetched: 0, compiled: 0 };
-  const args = ["build", "-v", "-ldflags", `-s -w ${module.linkFlags}`, "-o", `${into}/`, ...module.packages];
+  const packages = [...module.packages, ...own.map(([name]) => `./${name}`)];
+  const args = ["build", "-v", "-ldflags", `-s -w ${module.linkFlags}`, "-o", `${into}/`, ...packages];
   await withProgress(
     step,
     () => `${counts.fetched} modules fetched, ${counts.compiled} packages compiled`,

@@ -1,6 +1,6 @@
 /**
- * Deaths at random moments of a transfer between two nodes: of either agent, of the controller, and of the network between
- * them. The suite runs in a cluster of its own, in which transfers are slow. `SEED=…` repeats the moments.
+ * Deaths at random moments of a transfer between two nodes: of either agent, of the controller, of the network between them,
+ * and of the source's node. The suite runs in a cluster of its own, in which transfers are slow. `SEED=…` repeats the moments.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { FULL, TestNamespace } from "./test_namespace.ts";
 import { addReader, addWriter, COPY_NODE, copyDigest, createClasses, SOURCE_NODE } from "./transfer_helpers.ts";
 
 /** The number of transfers that something befalls. */
-const TRANSFERS = FULL ? 20 : 6;
+const TRANSFERS = FULL ? 20 : 7;
 
 /** Milliseconds in which something befalls a transfer, from its claim on: it takes some 25 seconds there. */
 const WITHIN_MS = 25_000;
@@ -38,6 +38,7 @@ const BLOWS: Readonly<Record<string, Blow>> = {
   "the controller is killed": (_ns, driver) => driver.killProcess("controller"),
   "the network is away for 5 s": (ns) => cutNetwork(ns, 5),
   "both agents are killed": (_ns, driver) => driver.killProcess("node"),
+  "the node of the source loses power": (ns) => ns.cluster.node(SOURCE_NODE).powerCycle(),
   // longer than a connection waits for progress
   "the network is away for 70 s": (ns) => cutNetwork(ns, 70),
 };
