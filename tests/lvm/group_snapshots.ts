@@ -7,9 +7,12 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
+import { basename } from "@std/path";
 import { readMappedDevices } from "../../lvm/host/device_mapper.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
+import type { StorageError } from "../../lvm/error.ts";
+import { whileSuspended } from "../../lvm/group_snapshots/suspension.ts";
 import { connect } from "../contract/csi_client.ts";
 import { createVolumes, groupSnapshotsContract, removePool, take } from "../contract/group_snapshots.ts";
 import { contractTest, type Harness } from "../contract/host.ts";
@@ -124,6 +127,43 @@ contractTest(
     await removePool(harness);
   },
 );
+
+for (const beforeEndMs of [1200, 700, 300]) {
+  contractTest(
+    host,
+    `find(1) may resume a volume while lvcreate takes its snapshot, which begins ${beforeEndMs} ms before the end`,
+    async (harness) => {
+      const volumeId = await harness.create();
+      const lvm = new Lvm(exec);
+      const [group, lv] = (await lvm.report()).flatMap((group) => group.lvs.map((lv) => [group, lv] as const))
+        .find(([, { tags }]) => tags.includes(`denolith.volume=${volumeId}`))!;
+      const end = performance.now() + 10_000;
+      const work = whileSuspended(exec, [basename(lv.devicePath)], async () => {
+        await new Promise((resolve) => setTimeout(resolve, end - performance.now() - beforeEndMs));
+        await run("snapshot", "lvm", [
+          "lvcreate",
+          "--yes",
+          "--snapshot",
+          "--name",
+          "late",
+          "--size",
+          "8M",
+          `${group.name}/${lv.name}`,
+        ]);
+      });
+      const error = await work.then(() => undefined, (error) => error as StorageError);
+      await error?.completion?.catch(() => {});
+      console.log(`${beforeEndMs} ms before the end: ${error?.message ?? "in time"}`);
+      await waitFor(async () => (await suspendedDevices()).length === 0);
+      await run("check", "vgck", [group.name]);
+      const seen = (await lvm.report()).flatMap(({ lvs }) => lvs).filter(({ origin }) => origin === lv.name);
+      assertEquals(seen.map(({ name, active, suspended }) => [name, active, suspended]), [["late", true, false]]);
+      await run("remove", "lvm", ["lvremove", "--yes", `${group.name}/late`]);
+      await harness.csi.controller.deleteVolume({ volumeId });
+      await harness.waitUntilIdle();
+    },
+  );
+}
 
 /** Starts the driver as a process. */
 async function startDriver(folder: string): Promise<{ child: Deno.ChildProcess; csi: ReturnType<typeof connect> }> {

@@ -9,7 +9,9 @@ import { assertEquals } from "@std/assert";
 import { connect, type FullCsiClient } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
+import { readMappedDevices } from "../../lvm/host/device_mapper.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
+import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
 import { eventually, retryCall } from "./retry.ts";
@@ -178,6 +180,120 @@ async function runLifecycle(
   }
 }
 
+/** The latest time after the first suspension, or the start of a deletion, at which the driver is killed, in milliseconds. */
+const MAX_GROUP_KILL_DELAY_MS = 2_000;
+
+/** How often a driver is killed while it takes a group snapshot, and while it deletes it. */
+const GROUP_KILLS = Deno.env.get("FULL") === "1" ? 10 : 3;
+
+/** Returns the LVs of the group, and their pool. */
+async function readGroup(): Promise<VolumeGroup> {
+  return (await new Lvm(new HostExec()).report()).find(({ name }) => name === GROUP)!;
+}
+
+/** Waits until a device is suspended, or a call is over. */
+async function waitUntilSuspended(isOver: () => boolean): Promise<void> {
+  const exec = new HostExec();
+  while (!isOver() && !(await readMappedDevices(exec)).some(({ suspended }) => suspended)) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** Kills drivers while they take and delete a group snapshot of a thick volume and a thin one, to which a pod writes. */
+async function runGroupLifecycle(seed: number): Promise<void> {
+  const random = seededRandom(seed);
+  const folder = await Deno.makeTempDir({ prefix: "denolith-kills-" });
+  let driver = await KillableDriver.start(folder);
+  const log: string[] = [];
+  const volumes: { id: string; target: string; checksum: string }[] = [];
+  const volumeCapability = blockCapability();
+
+  const checksumOf = async (device: string) => {
+    await run("read", "dd", [`if=${device}`, `of=${folder}/read`, ...BLOCKS, "iflag=direct"]);
+    return await run("sum", "sha256sum", [`${folder}/read`]);
+  };
+  const deviceOf = async (snapshotId: string) =>
+    (await readGroup()).lvs.find(({ tags }) => tags.includes(`denolith.snapshot=${snapshotId}`))!.devicePath;
+  const write = async () => {
+    for (const volume of volumes) {
+      await run("write", "dd", ["if=/dev/urandom", `of=${volume.target}`, ...BLOCKS, "conv=fsync,notrunc"]);
+      volume.checksum = await checksumOf(volume.target);
+    }
+  };
+  /** Makes a call again and again, each time with a driver that is killed meanwhile. */
+  const killDuring = async (name: string, call: (csi: FullCsiClient) => Promise<unknown>) => {
+    for (let kill = 0; kill < GROUP_KILLS; kill++) {
+      let [isAnswered, isOver] = [false, false];
+      const ended = call(driver.csi).then(() => void (isAnswered = true), () => {}).finally(() => isOver = true);
+      const begun = name === "create" ? waitUntilSuspended(() => isOver) : Promise.resolve();
+      const delay = Math.round(random() * MAX_GROUP_KILL_DELAY_MS);
+      await Promise.race([ended, begun.then(() => new Promise((resolve) => setTimeout(resolve, delay)))]);
+      await driver.kill();
+      const suspended = (await readGroup()).lvs.filter((lv) => lv.suspended).length;
+      log.push(`${name}: killed after ${delay} ms, ${isAnswered ? "answered" : `${suspended} suspended`}`);
+      driver = await KillableDriver.start(folder);
+      if (name === "create") await snapshotAlone(kill);
+    }
+  };
+  /** Takes a snapshot of the thin volume, which may still be suspended, and reads it. */
+  const snapshotAlone = async (kill: number) => {
+    const { id: sourceVolumeId, checksum } = volumes[1]!;
+    const request = { name: `alone ${seed} ${kill}`, sourceVolumeId };
+    const { snapshot } = await retryCall(() => driver.csi.controller.createSnapshot(request));
+    const { snapshotId } = snapshot!;
+    assertEquals(await checksumOf(await deviceOf(snapshotId)), checksum, "the snapshot alone is another");
+    await retryCall(() => driver.csi.controller.deleteSnapshot({ snapshotId }));
+  };
+
+  try {
+    for (const parameters of [{}, { thinProvision: "yes", thinPoolSize: "200Mi" }] as Record<string, string>[]) {
+      const name = `killed ${seed} ${volumes.length}`;
+      const capacityRange = { requiredBytes: 32n << 20n };
+      const request = { name, capacityRange, parameters, volumeCapabilities: [volumeCapability] };
+      const { volume } = await driver.csi.controller.createVolume(request);
+      const [volumeId, target] = [volume!.volumeId, `${folder}/pod-${volumes.length}`];
+      const stagingTargetPath = `${folder}/staging-${volumes.length}`;
+      await driver.csi.node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability });
+      await driver.csi.node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath: target, volumeCapability });
+      volumes.push({ id: volumeId, target, checksum: "" });
+    }
+    await write();
+    const request = {
+      name: `killed ${seed}`,
+      sourceVolumeIds: volumes.map(({ id }) => id),
+      parameters: { snapSize: "8Mi" },
+    };
+    await killDuring("create", ({ group }) => group.createVolumeGroupSnapshot(request));
+    const { groupSnapshot } = await retryCall(() => driver.csi.group.createVolumeGroupSnapshot(request));
+    const { groupSnapshotId, snapshots } = groupSnapshot!;
+    const before = new Map(volumes.map(({ id, checksum }) => [id, checksum]));
+    await write();
+    assertEquals((await readGroup()).lvs.filter(({ suspended }) => suspended), [], "suspended");
+    for (const { snapshotId, sourceVolumeId } of snapshots) {
+      assertEquals(await checksumOf(await deviceOf(snapshotId)), before.get(sourceVolumeId), "the snapshot is another");
+    }
+    await killDuring("delete", ({ group }) => group.deleteVolumeGroupSnapshot({ groupSnapshotId, snapshotIds: [] }));
+    await retryCall(() => driver.csi.group.deleteVolumeGroupSnapshot({ groupSnapshotId, snapshotIds: [] }));
+    for (const [index, { id: volumeId, target, checksum }] of volumes.entries()) {
+      assertEquals(await checksumOf(target), checksum, "the data is another");
+      await retryCall(() => driver.csi.node.nodeUnpublishVolume({ volumeId, targetPath: target }));
+      const stagingTargetPath = `${folder}/staging-${index}`;
+      await retryCall(() => driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath }));
+      await retryCall(() => driver.csi.controller.deleteVolume({ volumeId }));
+    }
+    await eventually(async () => {
+      const { lvs, tags } = await readGroup();
+      assertEquals([lvs.map(({ name, tags }) => `${name} ${tags}`), tags], [[], []], "left in the group");
+    });
+    await run("check", "vgck", [GROUP]);
+    console.log(log.join("; "));
+  } catch (error) {
+    throw new Error(`seed ${seed}: ${log.join("; ")}: ${error}`, { cause: error });
+  } finally {
+    await driver.kill();
+  }
+}
+
 const SEED = Number(Deno.env.get("SEED") || Date.now() % 1_000_000);
 
 const LIFECYCLES: readonly (readonly [string, Capability, Record<string, string>])[] = [
@@ -192,3 +308,8 @@ for (const [index, [name, capability, parameters]] of LIFECYCLES.entries()) {
     await runLifecycle(SEED + index, capability, parameters);
   });
 }
+
+const GROUP_TITLE = "drivers that are killed with their child processes during group snapshots leave nothing suspended";
+Deno.test(`${GROUP_TITLE}, seed ${SEED + 2} [lvm]`, { ignore: isSkipped(GROUP_TITLE) }, async () => {
+  await runGroupLifecycle(SEED + 2);
+});
