@@ -77,8 +77,9 @@ async function runBackup(
   return output;
 }
 
+/** Parses what the program prints, beside warnings of its libraries. */
 function parseBackup(output: string): Backup {
-  return JSON.parse(output.split("\n")[0]!) as Backup;
+  return JSON.parse(output.split("\n").find((line) => line.startsWith("{"))!) as Backup;
 }
 
 /** Writes random bytes to parts of the volume. */
