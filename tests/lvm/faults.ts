@@ -97,6 +97,32 @@ Deno.test("a disk that cannot be read is not treated as empty: nothing is format
   assertEquals(await harness.lvs(), []);
 });
 
+Deno.test("a group whose metadata LVM cannot read is not taken for gone [lvm]", async () => {
+  await using harness = await Harness.start(new HostExec(), GROUPS);
+  const inFaulty = { name: "in-faulty", parameters: { volumeGroup: GROUPS[0] } };
+  const volumeId = await harness.create(inFaulty);
+  const disk = "/dev/mapper/faulty-disk";
+  const copy = await Deno.makeTempFile();
+  // the texts between the header of the metadata area and its end (lvm(8), pvcreate(8))
+  const texts = ["bs=512", "count=2039", "status=none", "conv=notrunc,fsync"];
+  await run("save the metadata", "dd", [`if=${disk}`, `of=${copy}`, "skip=9", ...texts]);
+  await run("damage the metadata", "dd", ["if=/dev/zero", `of=${disk}`, "seek=9", ...texts]);
+  try {
+    const unreadable = "volume group faulty cannot be read: LVM: PV /dev/mapper/faulty-disk is marked in use";
+    await assertFails("UNAVAILABLE", harness.csi.controller.deleteVolume({ volumeId }), unreadable);
+    await assertFails("UNAVAILABLE", harness.create(inFaulty), unreadable);
+    await harness.create({ parameters: { volumeGroup: GROUPS[1] } });
+  } finally {
+    await run("restore the metadata", "dd", [`if=${copy}`, `of=${disk}`, "seek=9", ...texts]);
+    await Deno.remove(copy);
+  }
+  assertEquals(await harness.create(inFaulty), volumeId);
+  for (const { volumeId } of (await harness.csi.controller.listVolumes({})).entries.map(({ volume }) => volume!)) {
+    await harness.csi.controller.deleteVolume({ volumeId });
+  }
+  assertEquals(await harness.lvs(), []);
+});
+
 Deno.test("a disk that refuses writes fails the call, and when it takes them again the call succeeds [lvm]", async () => {
   await using harness = await Harness.start(new HostExec(), GROUPS);
   const volumeId = await harness.create({ parameters: { volumeGroup: GROUPS[0] } });
