@@ -49,6 +49,8 @@ export class VolumeHolds {
   /** Holds or releases a volume as its object asks, and writes the condition. @throws {StorageError} */
   async reconcile(object: LvmVolume): Promise<void> {
     const { metadata: { name, deletionTimestamp }, spec: { held = false }, status } = object;
+    // a volume that comes back to this node, under the same name, has another LV
+    if (!held || deletionTimestamp !== undefined) this.#states.delete(name);
     if (status?.state !== "Ready" || deletionTimestamp !== undefined) return;
     const condition = heldCondition(object);
     const isReported = condition !== undefined;
@@ -58,7 +60,6 @@ export class VolumeHolds {
     const id = name as VolumeId;
     const { heldVolumes, locks } = this.#options;
     if (!held) {
-      this.#states.delete(name);
       if (isReported) await this.#writeCondition(object, undefined);
       await locks.run("holding", [volumeLock(id)], () => heldVolumes.set(id, false));
       this.#leftovers.delete(name);

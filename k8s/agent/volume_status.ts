@@ -91,15 +91,12 @@ export function readyStatus(
 }
 
 /**
- * Returns an object with the condition about its being held, as it is known. Where nothing is known yet since this process
- * started, the condition stays as it is.
+ * Returns an object with the condition about its being held, as it is known. The condition stays as it is where nothing is known
+ * yet since this process started, and where the volume is not held any more: who removes the tag removes it before.
  */
 function withHeld(object: LvmVolume, held: HeldState | undefined): LvmVolume {
-  if (object.spec.held && held === undefined) return object;
-  return {
-    ...object,
-    status: { ...object.status, conditions: heldConditions(object, object.spec.held ? held : undefined) },
-  };
+  if (!object.spec.held || held === undefined) return object;
+  return { ...object, status: { ...object.status, conditions: heldConditions(object, held) } };
 }
 
 /** Returns the condition about redundancy; none for a volume without redundancy. */

