@@ -61,6 +61,7 @@ const isChaos = (name: string) => name.startsWith("chaos");
 const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   changed_blocks: { snapshotMetadata: true },
   chaos_transfers: { transfers: { bandwidth: "6Mi" } }, // slow, so that there are many moments
+  move: { transfers: {} },
   transfers: { transfers: {} },
   two_nodes: { twoNodes: true },
   upgrade: { earlierVersion: true },
