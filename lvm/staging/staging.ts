@@ -260,6 +260,7 @@ export class Staging {
         `resizing the filesystem of volume ${id}: all its mounts are read-only`,
       );
     }
+    await this.#resume(volume);
     await this.#resizeFilesystem(writable.fsType, volume, writable.target);
     return lv.size;
   }
@@ -299,10 +300,13 @@ export class Staging {
     return this.#volumes.require(await this.#lvm.report(), id);
   }
 
+  /** Resumes the device if a killed command left it suspended: every program that uses it would hang. */
+  async #resume({ group, lv }: Volume): Promise<void> {
+    if (lv.suspended) await this.#lvm.change(group, lvchange({ refresh: true }, `${group.name}/${lv.name}`));
+  }
+
   async #activate(volume: Volume): Promise<Volume> {
-    const path = `${volume.group.name}/${volume.lv.name}`;
-    // a killed command can leave a device suspended: every program that uses it would hang
-    if (volume.lv.suspended) await this.#lvm.change(volume.group, lvchange({ refresh: true }, path));
+    await this.#resume(volume);
     if (volume.lv.active) return volume;
     const command = activationArguments(this.#volumes.driver, volume.group, volume.lv);
     await this.#lvm.change(volume.group, command).catch((cause) => {

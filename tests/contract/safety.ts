@@ -263,7 +263,7 @@ export function safetyContract(host: Host): void {
 
   contractTest(
     host,
-    "a device that a crash left suspended is resumed when the driver starts, or the volume is staged",
+    "a device that a crash left suspended is resumed when the driver starts, or the volume is staged or resized",
     async (harness) => {
       const volumeId = await harness.create();
       const { devicePath } = await harness.singleLv();
@@ -274,6 +274,9 @@ export function safetyContract(host: Host): void {
       assertEquals((await restarted.singleLv()).suspended, false);
       await suspend();
       const stagingTargetPath = await restarted.stage(volumeId);
+      await suspend();
+      await restarted.csi.node.nodeExpandVolume({ volumeId, volumePath: stagingTargetPath });
+      assertEquals((await restarted.singleLv()).suspended, false);
       await restarted.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
       await restarted.csi.controller.deleteVolume({ volumeId });
     },
