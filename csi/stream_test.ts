@@ -113,7 +113,7 @@ for (const [name, listenOn] of SERVERS) {
 
   for (const count of [0, 1]) {
     Deno.test(
-      `${name}: when the client goes away, what makes response ${count + 1} is told at once`,
+      `${name}: when the client goes away, what makes response ${count + 1} is notified at once`,
       { ignore },
       async () => {
         const [making, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];

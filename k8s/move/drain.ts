@@ -8,7 +8,14 @@ import { defined } from "../../lvm/defined.ts";
 import { compare } from "../../lvm/model/groups.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
-import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../api/lvm_objects.ts";
 import {
   type Node,
   nodes,
@@ -19,7 +26,6 @@ import {
   type StorageClass,
   storageClasses,
 } from "../api/objects.ts";
-import type { LvmSnapshot } from "../api/lvm_objects.ts";
 import { actualSize, lvmVolumeFor } from "../api/volume_mapping.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { blockingSnapshots, copyRequestOf, objectsRefusal, surroundingsRefusal } from "./checks.ts";
@@ -96,7 +102,7 @@ export function planDrain(state: DrainState, options: PreviewOptions): DrainedVo
     if (claim === undefined) return { ...base, refusal: "no claim is bound to it" };
     let refusal: string | undefined;
     for (const targetNode of candidatesOf(state)) {
-      const objects = objectsOf(volume, targetNode, state, options);
+      const objects = objectsOf({ volume, claim, targetNode }, state, options);
       const why = runningRefusal(objects.move, state) ?? refusalOf(objects, state, assumed, options);
       if (why === undefined) {
         const copy = lvmVolumeFor(copyRequestOf(objects.move, volume, options.parseGroups), {
@@ -112,7 +118,15 @@ export function planDrain(state: DrainState, options: PreviewOptions): DrainedVo
   });
 }
 
-function claimOf({ metadata: { name } }: LvmVolume, { driver, persistentVolumes }: DrainState) {
+/** The claim of a volume, and the PersistentVolume through which it has it. */
+interface BoundClaim {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly persistentVolume: PersistentVolume;
+}
+
+function claimOf({ metadata: { name } }: LvmVolume, { driver, persistentVolumes }: DrainState): BoundClaim | undefined {
   const found = persistentVolumes.find(({ spec }) => spec?.csi?.driver === driver && spec.csi.volumeHandle === name);
   const { claimRef } = found?.spec ?? {};
   if (found?.status?.phase !== "Bound" || claimRef?.namespace === undefined || claimRef.name === undefined) {
@@ -131,12 +145,11 @@ function candidatesOf({ nodeName, nodes, lvmNodes }: DrainState): string[] {
 }
 
 function objectsOf(
-  volume: LvmVolume,
-  targetNode: string,
+  { volume, claim: bound, targetNode }: { volume: LvmVolume; claim: BoundClaim; targetNode: string },
   state: DrainState,
   { topologyKey }: PreviewOptions,
 ): MoveObjects {
-  const { persistentVolume, ...claim } = claimOf(volume, state)!;
+  const { persistentVolume, ...claim } = bound;
   const move: LvmMove = {
     metadata: { name: volume.metadata.name },
     spec: {

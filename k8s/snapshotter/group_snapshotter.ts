@@ -26,7 +26,7 @@ export interface GroupSnapshotterOptions extends ContentControllerOptions {
 
 /** The group snapshotter. Two of them at the same time repeat each other's work without harm. */
 export class GroupSnapshotter extends ContentController<VolumeGroupSnapshotContent, CreatedGroupSnapshot> {
-  /** Creates it; nothing runs before it is told to. */
+  /** Creates it; nothing runs before {@linkcode ContentController.run}. */
   constructor(options: GroupSnapshotterOptions) {
     super(groupSnapshotKind(options.csi), options);
   }

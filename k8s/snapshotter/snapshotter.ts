@@ -25,7 +25,7 @@ export interface SnapshotterOptions extends ContentControllerOptions {
 
 /** The snapshotter. Two of them at the same time repeat each other's work without harm. */
 export class Snapshotter extends ContentController<VolumeSnapshotContent, CreatedSnapshot> {
-  /** Creates it; nothing runs before it is told to. */
+  /** Creates it; nothing runs before {@linkcode ContentController.run}. */
   constructor(options: SnapshotterOptions) {
     super(snapshotKind(options), options);
   }

@@ -69,17 +69,7 @@ Deno.test("a group that LVM cannot read from the start stops no call but those f
     scratch: "/tmp",
   });
   const id = volumeIdOf("one");
-  await volumes.create({
-    ...{
-      id,
-      range: { required: 32n << 20n },
-      groups,
-      preference: "mostFree",
-      format: { state: "raw" },
-      mkfsOptions: [],
-    },
-    ...{ shared: true, erase: "none", layout: LINEAR, limits: {} },
-  });
+  await volumes.create(requestFor(id, groups));
   await volumes.expand(id, { required: 64n << 20n });
   await volumes.delete(id);
   await background.idle();

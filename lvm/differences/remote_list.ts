@@ -50,7 +50,7 @@ export interface ListSenderOptions {
  * Answers a request, and closes the connection.
  *
  * @param bytes the JSON of the request
- * @throws {StorageError} what the other end was told, or that it is gone
+ * @throws {StorageError} what was reported to the other end, or that it is gone
  */
 export async function serveList(
   connection: ListConnection,

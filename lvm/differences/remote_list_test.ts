@@ -184,7 +184,7 @@ Deno.test("whatever another process sends, it is refused, or read within bounds"
   );
 });
 
-Deno.test("requests for lists are told from those for data, and are checked", () => {
+Deno.test("requests for lists are distinguished from those for data, and are checked", () => {
   const json = (bytes: Uint8Array) => bytes.subarray(4);
   const data = { driver: "d", node: "n", snapshot: target, volume: volumeIdOf("v"), offset: 0n, length: 4n << 20n };
   assertEquals(

@@ -1,5 +1,5 @@
 /**
- * Moves whose processes die, stall or are told to stop, at each of their steps.
+ * Moves whose processes die, stall or are asked to stop, at each of their steps.
  *
  * @module
  */
