@@ -60,7 +60,7 @@ export class VolumeHolds {
     const id = name as VolumeId;
     const { heldVolumes, locks } = this.#options;
     if (!held) {
-      if (isReported) await this.#writeCondition(object, undefined);
+      if (isReported && !await this.#removeCondition(object)) return; // its change enqueues it again
       await locks.run("holding", [volumeLock(id)], () => heldVolumes.set(id, false));
       this.#leftovers.delete(name);
       return;
@@ -81,10 +81,23 @@ export class VolumeHolds {
     if (isLeftover || (held && this.#states.get(name)?.user !== undefined && !lv.open)) this.#options.requeue(name);
   }
 
-  /** Writes the condition alone: a reconcile attempt may be writing the rest of the status. */
-  async #writeCondition(object: LvmVolume, state: HeldState | undefined): Promise<void> {
-    const change = (now: LvmVolume) => ({ status: { conditions: heldConditions(now, state) } });
+  /** Removes the condition, unless the volume is held again by now. @returns whether it is removed */
+  async #removeCondition(object: LvmVolume): Promise<boolean> {
+    const written = await this.#writeCondition(object, undefined);
+    return written !== undefined && !written.spec.held;
+  }
+
+  /**
+   * Writes the condition alone, while the object asks for it: a reconcile attempt may be writing the rest of the status.
+   *
+   * @returns the object as it is then; `undefined` when it is gone, or others changed it again and again
+   */
+  async #writeCondition(object: LvmVolume, state: HeldState | undefined): Promise<LvmVolume | undefined> {
+    const change = (now: LvmVolume) => {
+      const isCurrent = (now.spec.held ?? false) === (state !== undefined);
+      return isCurrent ? { status: { conditions: heldConditions(now, state) } } : undefined;
+    };
     const { client } = this.#options;
-    await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, object, change, { subresource: "status" }));
+    return await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, object, change, { subresource: "status" }));
   }
 }

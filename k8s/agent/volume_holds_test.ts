@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { Locks } from "../../lvm/locks.ts";
-import type { ApiClient } from "../client/client.ts";
 import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { type ApiClient, ApiError } from "../client/client.ts";
 import { VolumeHolds } from "./volume_holds.ts";
 
 Deno.test("a volume that left the node and came back is held anew: its LV is another one", async () => {
@@ -23,4 +23,29 @@ Deno.test("a volume that left the node and came back is held anew: its LV is ano
   }
   await holds.reconcile(object(true));
   assertEquals(set, [true, true, true]);
+});
+
+Deno.test("a volume that is held again while it is released keeps its tag and its condition", async () => {
+  const set: boolean[] = [];
+  const conditions = [{ type: "Held", status: "True", reason: "NotInUse", message: "", lastTransitionTime: "" }];
+  const object = (held: boolean, resourceVersion: string) =>
+    ({
+      metadata: { name: "v1-a", uid: "u", resourceVersion },
+      spec: { held },
+      status: { state: "Ready", conditions },
+    }) as unknown as LvmVolume;
+  let patches = 0;
+  const client = {
+    patch: () => {
+      patches++;
+      return Promise.reject(new ApiError("changed", { status: 409, reason: "Conflict" }));
+    },
+    get: () => Promise.resolve(object(true, "2")),
+  } as unknown as ApiClient;
+  const heldVolumes = {
+    set: (_id: string, held: boolean) => Promise.resolve(void set.push(held)),
+    userOf: () => Promise.resolve(undefined),
+  };
+  await new VolumeHolds({ client, heldVolumes, locks: new Locks(), requeue: () => {} }).reconcile(object(false, "1"));
+  assertEquals([patches, set], [1, []]);
 });

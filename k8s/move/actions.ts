@@ -129,8 +129,10 @@ async function setFinalizers(client: ApiClient, { metadata }: LvmMove, finalizer
   await orAbsentOrChanged(client.patch(lvmMoves, { name }, { merge: { metadata: { finalizers } }, resourceVersion }));
 }
 
+/** Holds or releases a volume, if it is still as it was read: a late release must not end the hold of a later move. */
 async function setHeld(client: ApiClient, volume: LvmVolume, held: true | null): Promise<void> {
-  await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, volume, () => ({ spec: { held } }), {}));
+  const { name, resourceVersion } = volume.metadata;
+  await orAbsentOrChanged(client.patch(lvmVolumes, { name }, { merge: { spec: { held } }, resourceVersion }));
 }
 
 async function patchVolume(

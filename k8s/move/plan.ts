@@ -90,7 +90,8 @@ function nextForwardStep(objects: MoveObjects): MoveStep {
 
 /** Returns the next step after which the volume is held and copied; `undefined` when it is. */
 function nextCopyStep({ move: { spec }, copy, snapshots }: MoveObjects, volume: LvmVolume): MoveStep | undefined {
-  if (!volume.spec.held) return { do: "hold" };
+  // what was written while the volume was not held is not in a copy that was made before
+  if (!volume.spec.held) return { do: copy === undefined ? "hold" : "delete copy" };
   const held = heldCondition(volume);
   if (held?.status !== "True") {
     return { do: "wait", message: held?.message ?? `waits for the agent of node ${spec.sourceNode}` };
@@ -152,8 +153,9 @@ function nextUndoStep(objects: MoveObjects): MoveStep {
   if (step !== undefined) return step;
   const restore = restoreStep(persistentVolume, recorded?.spec.persistentVolumeReclaimPolicy);
   if (restore !== undefined) return restore;
-  if (copy !== undefined) return { do: "delete copy" };
+  // first, so that it can be used while the node of the copy is away
   if (volume?.spec.held) return { do: "release" };
+  if (copy !== undefined) return { do: "delete copy" };
   return metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" };
 }
 

@@ -98,6 +98,7 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "wait: waits until snapshots s are deleted",
   ],
   ["a complete copy", COPIED, "record"],
+  ["a copy of a volume that was released since", { ...COPIED, volume: volume("a", { held: false }) }, "delete copy"],
   ["a PersistentVolume that is recorded", SWITCHING, "retain"],
   [
     "one that is retained",
@@ -164,7 +165,12 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   ],
   ["a deletion before it began", { move: move({}, deleted) }, "remove finalizer"],
   ["a deletion of what is held", { move: move({}, deleted), volume: volume("a") }, "release"],
-  ["a deletion of what is copied", { ...COPIED, move: move({}, deleted) }, "delete copy"],
+  ["a deletion of what is copied", { ...COPIED, move: move({}, deleted) }, "release"],
+  [
+    "a deletion of what is copied, and released",
+    { ...COPIED, move: move({}, deleted), volume: volume("a", { held: false }) },
+    "delete copy",
+  ],
   ["a deletion of what is retained", {
     ...COPIED,
     move: move(RECORD, deleted),

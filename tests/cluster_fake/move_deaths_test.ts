@@ -11,6 +11,7 @@ import { lvmMoves } from "../../k8s/move/objects.ts";
 import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
+import { FakePod } from "../fake/fake_pod.ts";
 import { MoveCluster, type MoveClusterOptions, MOVED } from "../fake/move_cluster.ts";
 
 /** What dies leaves its timers. */
@@ -227,3 +228,26 @@ for (const [moment, pattern] of Object.entries(MOMENTS)) {
     });
   }
 }
+
+Deno.test(
+  "what a pod writes while a volume is not held is moved, too: the copy is made again",
+  UNSANITIZED,
+  async () => {
+    await using s = await MoveCluster.start({});
+    let isInterrupted = false;
+    s.startMover(async (_now, send) => {
+      if (!isInterrupted && s.lvmVolumes.includes("copy node-2 Ready")) {
+        isInterrupted = true;
+        await s.cluster.client.patch(lvmVolumes, { name: MOVED }, { merge: { spec: { held: null } } });
+        await waitUntil(() => !s.lv(0)!.tags.has("denolith.held"), "no tag");
+        await using _pod = await FakePod.start(s);
+        s.lv(0)!.content.data!.add("later");
+      }
+      return await send();
+    });
+    s.addMove();
+    await s.waitForState("Complete");
+    assert(isInterrupted);
+    assertEquals([...s.lv(1)!.content.data!], ["letters", "later"]);
+  },
+);

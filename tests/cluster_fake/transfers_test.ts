@@ -139,7 +139,7 @@ async function copyWith(
   for (let attempt = 0; attempt < 10 && created instanceof Error; attempt++) created = await create().catch((e) => e);
   if (created instanceof Error) throw created;
   assertEquals([created.nodeId, copyOf(b, "copy").data], ["node-2", ["letters"]]);
-  await waitUntil(() => cluster.snapshotObjects.list().length === 0, "no temporary snapshot");
+  await waitUntil(() => cluster.api.objects(lvmSnapshots).length === 0, "no temporary snapshot");
   await cluster.agent("node-1").machine.background.idle();
   await cluster.agent("node-2").machine.background.idle();
   assertEquals([a.allLvs().length, b.allLvs().length], [1, 1]);
