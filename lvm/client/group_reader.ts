@@ -15,15 +15,12 @@
 import { StorageError } from "../error.ts";
 import { commandError, describeCommand, type Exec, type Output, runOk } from "../exec.ts";
 import type { VolumeGroup } from "../model/report.ts";
-import { parseReport } from "../model/report_parser.ts";
+import { parseReport, parseUnreadable } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import type { KnownGroups } from "./known_report.ts";
 
 /** Deadline of a report on a single group, in milliseconds. It is read only after a complete report has passed its own. */
 const SINGLE_GROUP_DEADLINE_MS = 10_000;
-
-/** What LVM prints about each group that it could not read, with LC_ALL=C. */
-const UNREADABLE = /^\s*Cannot process volume group (\S+)$/gm;
 
 /** What LVM prints about a group that a report lacks, although it has succeeded. The group is known by its name. */
 const LACKING_GROUP = /^\s*WARNING: (Reading VG (\S+) on \S+ failed)\.?$/gm;
@@ -125,7 +122,7 @@ export class GroupReader {
 
   /** Takes the groups of a refused report as known, to read each of them. @throws the refusal, if it does not name the others */
   #adopt({ stdout, stderr }: Output, refusal: StorageError): void {
-    const names = [...stderr.matchAll(UNREADABLE)].map(([, name]) => name!);
+    const names = parseUnreadable(stderr);
     if (names.length === 0) throw refusal;
     const groups = parseReport(stdout).filter(({ name }) => !names.includes(name));
     this.#groups = groups.map((group) => ({ group, unresponsive: false }));

@@ -18,6 +18,14 @@ import {
 } from "../json.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 
+/** What LVM prints about each group that it could not read, with LC_ALL=C. */
+const UNREADABLE = /^\s*Cannot process volume group (\S+)$/gm;
+
+/** Returns the names of the groups because of which LVM refused a report, from what it wrote to its standard error. */
+export function parseUnreadable(stderr: string): string[] {
+  return [...new Set([...stderr.matchAll(UNREADABLE)].map(([, name]) => name!))];
+}
+
 /**
  * Reads the output of `REPORT_COMMAND` (report_command.ts).
  *

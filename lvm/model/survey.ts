@@ -7,11 +7,18 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError, truncate } from "../error.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
 import { asArray, asInteger, asObject, asString, asUnsignedInteger } from "../json.ts";
 import type { PhysicalVolume, VolumeGroup } from "./report.ts";
-import { parsePvs, parseReport, type ReportRow, unassignedPvEntry, vgEntries } from "./report_parser.ts";
+import {
+  parsePvs,
+  parseReport,
+  parseUnreadable,
+  type ReportRow,
+  unassignedPvEntry,
+  vgEntries,
+} from "./report_parser.ts";
 import { reportCommand } from "./report_command.ts";
 
 /** A physical volume with more of its properties; sizes in bytes. */
@@ -81,6 +88,9 @@ const SURVEY_FIELDS = {
   pv: ["dev_size", "pv_mda_size", "pv_mda_free"],
 };
 
+/** The maximum length of what a warning quotes of a refusal, in characters. */
+const MAX_REFUSAL_LENGTH = 400;
+
 /** LVM's message to every user but root. It then reports nothing at all, with exit status 0. */
 const NOT_ROOT = /running as a non-root user/i;
 
@@ -94,7 +104,8 @@ export const UNLOCKED_SURVEY_COMMAND: Command = reportCommand({
 });
 
 /**
- * Reads all groups.
+ * Reads all groups. Where LVM refuses the report because of groups that it names, and shows the others, it returns the others
+ * with a warning: what happens to one group must not hide the rest of the machine.
  *
  * @throws {StorageError} `FailedPrecondition` for a user other than root; `CommandFailed` when the report failed or
  * cannot be parsed; `Unavailable` when LVM does not respond
@@ -104,9 +115,19 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
   if (NOT_ROOT.test(output.stderr)) {
     throw new StorageError("FailedPrecondition", "reading volume groups: LVM shows them only to root");
   }
-  if (output.code !== 0) throw commandError(command, output);
-  const { stdout, stderr } = output;
-  return { groups: parseSurvey(stdout), unassignedPvs: parseUnassignedPvs(stdout), warnings: parseWarnings(stderr) };
+  const { code, stdout, stderr } = output;
+  const unreadable = code === 0 ? [] : parseUnreadable(stderr);
+  if (code !== 0 && (unreadable.length === 0 || stdout.trim() === "")) throw commandError(command, output);
+  return {
+    groups: parseSurvey(stdout).filter(({ name }) => !unreadable.includes(name)),
+    unassignedPvs: parseUnassignedPvs(stdout),
+    warnings: [
+      ...parseWarnings(stderr),
+      ...unreadable.map((name) =>
+        `volume group ${name} cannot be read: ${truncate(stderr.trim(), MAX_REFUSAL_LENGTH)}`
+      ),
+    ],
+  };
 }
 
 /**

@@ -57,6 +57,17 @@ Deno.test("readSurvey() returns LVM's warnings, and fails as a user other than r
   assertEquals((await assertRejects(() => readSurvey(execReturning({ code: 5 })), StorageError)).kind, "CommandFailed");
 });
 
+Deno.test("readSurvey() returns the other groups of a report that LVM refuses because of one, and a warning about that one", async () => {
+  const refused = { code: 5, stdout: missing, stderr: "  Internal error\n  Cannot process volume group fast\n" };
+  const { groups, warnings } = await readSurvey(execReturning(refused));
+  assertEquals(groups.map(({ name }) => name), ["data"]);
+  assertEquals(warnings, ["volume group fast cannot be read: Internal error\n  Cannot process volume group fast"]);
+  for (const output of [{ ...refused, stdout: "" }, { ...refused, stderr: "  Internal error\n" }]) {
+    const error = await assertRejects(() => readSurvey(execReturning(output)), StorageError);
+    assertEquals(error.kind, "CommandFailed");
+  }
+});
+
 Deno.test("parseSurvey() throws CommandFailed for anything that is not such a report", () => {
   for (const field of ["vg_mda_free", "vg_systemid", "pv_missing", "lv_health_status"]) {
     const odd = missing.replaceAll(`"${field}"`, '"other"');
