@@ -68,6 +68,8 @@ export interface Command extends CommandStreams {
   readonly deadlineMs?: number;
   /** Ends a command that only reads, before its deadline. */
   readonly signal?: AbortSignal;
+  /** Runs it as a process even where a shell of LVM could: for what it prints besides its report. */
+  readonly asProcess?: true;
 }
 
 /** The result of a command. */
@@ -78,6 +80,8 @@ export interface Output {
   readonly stdout: string;
   /** Its standard error. */
   readonly stderr: string;
+  /** Set if it succeeded in a shell of LVM, so that what it wrote to its standard error was not read. */
+  readonly lacksMessages?: true;
 }
 
 /** Runs commands. */

@@ -82,7 +82,7 @@ export class LvmShell {
     const answer = await this.#ask(text);
     const { code, hasReports } = this.#understand(() => parseAnswer(name, answer));
     this.#commands++;
-    if (code === 0) return { code, stdout: hasReports ? answer : "", stderr: "" };
+    if (code === 0) return { code, stdout: hasReports ? answer : "", stderr: "", lacksMessages: true };
     const log = await withinDeadline(this.#ask(LASTLOG).catch(() => undefined), MESSAGES_MS);
     try {
       if (log === undefined || parseAnswer(name, log).code !== code) throw new Error("it is not of this command");

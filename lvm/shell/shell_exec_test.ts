@@ -60,7 +60,7 @@ async function settle(): Promise<void> {
 
 Deno.test("ShellExec: runs reports in one shell, changes in another, and all else as processes", async () => {
   const { exec, processes, shells } = await started(succeed);
-  assertEquals(await exec.run(CHANGE), { code: 0, stdout: "", stderr: "" });
+  assertEquals(await exec.run(CHANGE), { code: 0, stdout: "", stderr: "", lacksMessages: true });
   assertEquals((await exec.run(READ)).code, 0);
   assertEquals((await exec.run(CHANGE)).code, 0);
   assertEquals(shells.map(({ lines }) => lines), [
@@ -317,4 +317,13 @@ Deno.test("ShellExec: idle() waits for processes, too", async () => {
   assertEquals(isIdle, false);
   resolve();
   await idle;
+});
+
+Deno.test("a command that must be a process is one, and only a shell says that its messages were not read", async () => {
+  const { exec, processes } = await started(succeed);
+  assertEquals((await exec.run(READ)).lacksMessages, true);
+  const output = await exec.run({ ...READ, asProcess: true });
+  assertEquals([output.stdout, output.lacksMessages, processes.ran], ["by a process", undefined, [
+    "lvm fullreport --units b",
+  ]]);
 });
