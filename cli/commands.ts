@@ -16,6 +16,7 @@ import {
   COMMON_FLAGS,
   CONTROLLER_NAMES,
   controllerNames,
+  devicesFileName,
   HOST_NAME,
   httpFlag,
   inWords,
@@ -122,6 +123,12 @@ const node: Subcommand = {
       help: "LVM settings that override lvm.conf, as of lvm --config; in a container: " +
         "activation/udev_sync=0 activation/udev_rules=0",
       check: lvmSettings,
+    },
+    "lvm-devices-file": {
+      value: "NAME",
+      help: "Devices file of LVM in /etc/lvm/devices; auto: system.devices, unless lvm.conf says whether one is used " +
+        "(default as LVM is configured)",
+      check: devicesFileName,
     },
     "read-iops-per-gib": ioLimitFlag("read-iops-per-gib", "reads per second", "100"),
     "write-iops-per-gib": ioLimitFlag("write-iops-per-gib", "writes per second", "100"),

@@ -267,12 +267,26 @@ export function processName(text: string, field: string): string {
   throw new UsageError(`${field} ${quote(text)}: must be 1 to 128 letters, digits or punctuation, without spaces`);
 }
 
-/** Returns settings of LVM if they look like some. LVM itself parses them. */
+/** Returns settings of LVM if they look like some, each of them once. LVM itself parses them. */
 export function lvmSettings(text: string, field: string): string {
-  if (/^.*=.*$/.test(text)) return text;
-  throw new UsageError(
-    `${field} ${quote(text)}: must be settings of lvm.conf, such as activation/udev_sync=0, on one line`,
+  if (!/^.*=.*$/.test(text)) {
+    throw new UsageError(
+      `${field} ${quote(text)}: must be settings of lvm.conf, such as activation/udev_sync=0, on one line`,
+    );
+  }
+  const names = [...text.replaceAll(/"(?:[^"\\]|\\.)*"/g, "").matchAll(/(?:^|\s)([\w/]+)\s*=/g)].map(([, name]) =>
+    name!
   );
+  const twice = names.find((name, index) => names.indexOf(name) < index);
+  if (twice === undefined) return text;
+  // LVM would warn about it at every command
+  throw new UsageError(`${field} ${quote(text)}: must have each setting once, and has ${twice} twice`);
+}
+
+/** Returns the name of a devices file of LVM if it can be one. */
+export function devicesFileName(text: string, field: string): string {
+  if (/^(?![.-])[\w.-]{1,127}$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be auto or the name of a file in /etc/lvm/devices`);
 }
 
 function listOf(text: string): string[] {

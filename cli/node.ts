@@ -209,7 +209,7 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
     exec: await createExec({
       ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
       ...{ mountTableDirectory: dirname(socket), onNoMountTable: logNoMountTable },
-      ...defined({ lvmConfig: flags["lvm-config"] }),
+      ...defined({ lvmConfig: flags["lvm-config"], devicesFile: flags["lvm-devices-file"] }),
     }),
     cgroupRoot: cgroupRoot(flags),
     thin: thinPoolOptions(flags),

@@ -3,7 +3,8 @@ import { connect, connectToService } from "../tests/contract/csi_client.ts";
 import { Registration } from "../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
-import type { Exec, HostExecOptions } from "../lvm/exec.ts";
+import type { Exec } from "../lvm/exec.ts";
+import type { OpenExecOptions } from "../lvm/shell/open.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
 import { nodes } from "../k8s/api/objects.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
@@ -34,8 +35,8 @@ async function setUp({ exec, flags = [] }: { exec?: (machine: FakeMachine) => Ex
   const own = ["--node-name", "n1", "--kubelet-dir", folder.path, "--kubeconfig", folder.kubeconfig];
   const http = ["--http-address", "127.0.0.1:0", "--disable-process-metrics"];
   const all = flagsOf("node", ...own, ...http, ...flags);
-  const execOptions: HostExecOptions[] = [];
-  const createExec = (options: HostExecOptions) => {
+  const execOptions: OpenExecOptions[] = [];
+  const createExec = (options: OpenExecOptions) => {
     execOptions.push(options);
     return exec?.(machine) ?? machine;
   };
@@ -99,8 +100,10 @@ Deno.test("denolith node: reports the topology labels that its Node has", async 
 });
 
 Deno.test("denolith node: runs LVM with the settings of --lvm-config, and logs its commands at level debug", async () => {
-  await using s = await setUp({ flags: ["--lvm-config", "activation/udev_sync=0", "--log-level", "debug"] });
+  const flags = ["--lvm-config", "activation/udev_sync=0", "--lvm-devices-file", "auto", "--log-level", "debug"];
+  await using s = await setUp({ flags });
   assertEquals(s.execOptions.map(({ lvmConfig }) => lvmConfig), ["activation/udev_sync=0"]);
+  assertEquals(s.execOptions.map(({ devicesFile }) => devicesFile), ["auto"]);
   s.execOptions[0]!.onCommand!({ program: "lvm", args: ["lvs"], mutates: false }, { durationMs: 12.4, code: 5 });
   assertMatch(s.log.at(-1)!, /debug exec command command="lvm lvs" durationMs=12 code=5$/);
 });

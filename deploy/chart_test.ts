@@ -2,7 +2,13 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse, parseAll } from "@std/yaml";
 import manifest from "../deno.json" with { type: "json" };
-import { GROUP_SNAPSHOT_API, OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/meta/chart_values.ts";
+import {
+  GROUP_SNAPSHOT_API,
+  OPENSHIFT_API,
+  OTHER_VALUES,
+  RENDERINGS,
+  SNAPSHOT_API,
+} from "../tests/meta/chart_values.ts";
 import { subcommandFlags } from "../tests/process/driver_command.ts";
 import {
   CHART,
@@ -165,6 +171,14 @@ Deno.test.each([
   [{ controller: { replicas: "2" } }, ".controller.replicas"],
   [{ controller: { disableControllers: ["provisoner"] } }, ".controller.disableControllers[]"],
   [{ node: { extraArgs: ["node"] } }, ".node.extraArgs[]"],
+  [{ lvm: { configDir: "" } }, ".lvm.configDir"],
+  [{ lvm: { archiveDir: "archive" } }, ".lvm.archiveDir"],
+  [{ lvm: { devicesFile: "../system.devices" } }, ".lvm.devicesFile"],
+  [{ lvm: { systemId: 'a"b' } }, ".lvm.systemId"],
+  [{ lvm: { settings: ["scan_lvs=0"] } }, ".lvm.settings[]"],
+  [{ lvm: { settings: ["devices/scan_lvs=0\ndevices/dir=1"] } }, ".lvm.settings[]"],
+  [{ hostPaths: { dev: "/dev" } }, ".hostPaths.dev"],
+  [{ hostPaths: { cache: "cache" } }, ".hostPaths.cache"],
   [{ storageClasses: [{ parameters: {} }] }, ".storageClasses[]"],
   [{ storageClasses: [{ name: "a", fsType: "xfs" }] }, ".storageClasses[].fsType"],
   [{ storageClasses: [{ name: "a", parameters: { shared: false } }] }, ".storageClasses[].parameters.shared"],
@@ -199,7 +213,8 @@ Deno.test("each value changes the rendered objects, and appears in them", () => 
   for (const path of settings(schema)) {
     const names = path.split(".").slice(1);
     // what else a class has shows only while there is one, as there is by default
-    const isCreation = [".snapshotClass.create", ".groupSnapshotClass.create"].includes(path);
+    const creations = [".snapshotClass.create", ".groupSnapshotClass.create", ".securityContextConstraints.create"];
+    const isCreation = creations.includes(path);
     const before = isCreation ? false : valueAt(chartValues(), path);
     const back = (values: unknown, [name, ...rest]: string[]): unknown => {
       if (Array.isArray(values)) return [back(values[0], [name!, ...rest]), ...values.slice(1)];
@@ -231,6 +246,78 @@ Deno.test("another kubelet directory is everywhere: in the flag, the mount and t
   assertEquals(named(node.volumes as { name: string; hostPath: { path: string } }[]).hostPath.path, root);
   const text = [...renderChart({ values: { kubeletDir: root } }).values()].join();
   assertEquals(text.replaceAll(root, "").match(/.*\/var\/lib\/kubelet.*/), null);
+});
+
+/** Returns the container of the agents, and the directories and files of the node that it has, by their paths in it. */
+function agentOf(values: Values) {
+  const [, { containers: [agent], volumes }] = pods({ values });
+  const hostPaths = new Map(
+    (volumes as { name: string; hostPath?: { path: string } }[]).map((v) => [v.name, v.hostPath]),
+  );
+  const mounts = (agent.volumeMounts as { name: string; mountPath: string }[])
+    .map(({ name, mountPath }) => [mountPath, hostPaths.get(name)?.path]);
+  const flag = (name: string) =>
+    (agent.args as string[]).find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
+  return { flag, hostPathOf: (path: string) => Object.fromEntries(mounts)[path] };
+}
+
+const CONTAINER_SETTINGS = "activation/udev_sync=0 activation/udev_rules=0 activation/monitoring=0";
+
+Deno.test("LVM of the agents has the settings, locks and devices file of the host, unless values say otherwise", () => {
+  const { flag, hostPathOf } = agentOf({});
+  assertEquals([flag("lvm-config"), flag("lvm-devices-file")], [CONTAINER_SETTINGS, "auto"]);
+  assertEquals([hostPathOf("/etc/lvm"), hostPathOf("/run/lock/lvm")], ["/etc/lvm", "/run/lock/lvm"]);
+  assertEquals([hostPathOf("/var/lib/lvm"), hostPathOf("/etc/machine-id")], [undefined, undefined]);
+  assertEquals(agentOf({ lvm: { devicesFile: "" } }).flag("lvm-devices-file"), undefined);
+});
+
+Deno.test("where /etc is read-only, LVM's settings and archives can be elsewhere", () => {
+  const { flag, hostPathOf } = agentOf({
+    lvm: { configDir: "/var/lib/lvm-settings", archiveDir: "/var/lib/lvm-archive" },
+  });
+  assertEquals([hostPathOf("/etc/lvm"), hostPathOf("/var/lib/lvm")], ["/var/lib/lvm-settings", "/var/lib/lvm-archive"]);
+  const archive =
+    'backup/backup=1 backup/archive=1 backup/backup_dir="/var/lib/lvm/backup" backup/archive_dir="/var/lib/lvm/archive"';
+  assertEquals(flag("lvm-config"), `${CONTAINER_SETTINGS} ${archive}`);
+});
+
+Deno.test("LVM's system id can be the name of the node, or come from the machine id", () => {
+  const { flag } = agentOf({ lvm: { systemId: "$(NODE_NAME)", settings: ['a/b=["c: #", "d"]', "e/f='g'"] } });
+  const id = 'global/system_id_source="lvmlocal" local/system_id="$(NODE_NAME)"';
+  assertEquals(flag("lvm-config"), `${CONTAINER_SETTINGS} ${id} a/b=["c: #", "d"] e/f='g'`);
+  assertEquals(
+    agentOf({ hostPaths: { machineId: "/etc/machine-id" } }).hostPathOf("/etc/machine-id"),
+    "/etc/machine-id",
+  );
+});
+
+Deno.test("the agents' SecurityContextConstraints allow what their pods have, and only where there is that kind", () => {
+  const isMade = (rendering: RenderOptions) =>
+    objectsOf(rendering).some(({ kind }) => kind === "SecurityContextConstraints");
+  const openShift = { apiVersions: [OPENSHIFT_API] };
+  assertEquals([isMade({}), isMade(openShift)], [false, true]);
+  assert(!isMade({ ...openShift, values: { securityContextConstraints: { create: false } } }));
+
+  const { metadata, volumes, readOnlyRootFilesystem, allowPrivilegedContainer } = object(
+    { ...openShift, values: OTHER_VALUES },
+    "SecurityContextConstraints",
+  ) as KubernetesObject & Record<string, unknown>;
+  const [, agent] = pods({ ...openShift, values: OTHER_VALUES });
+  const kinds = (agent.volumes as Record<string, unknown>[]).map((volume) =>
+    Object.keys(volume).find((key) => key !== "name")
+  );
+  assertEquals(kinds.filter((kind) => !(volumes as string[]).includes(kind!)), []);
+  const { privileged, readOnlyRootFilesystem: readOnly } = agent.containers[0].securityContext;
+  assertEquals([privileged, readOnly], [allowPrivilegedContainer, readOnlyRootFilesystem]);
+  const role = object(openShift, "Role", "denolith-node-security") as KubernetesObject & {
+    rules: { resourceNames: string[] }[];
+  };
+  assertEquals(role.rules[0]!.resourceNames, [metadata.name]);
+  const bindings = objectsOf(openShift).filter(({ kind, metadata: { name } }) =>
+    kind === "RoleBinding" && /-security$/.test(name)
+  );
+  const users = bindings.map((one) => (one as unknown as { subjects: { name: string }[] }).subjects[0]!.name);
+  assertEquals(users, pods({}).map(({ serviceAccountName }) => serviceAccountName).reverse());
 });
 
 Deno.test("another driver name and another namespace replace the default ones everywhere", () => {

@@ -6,7 +6,7 @@
 
 import { join } from "@std/path";
 import { CHART, chartValues } from "../chart.ts";
-import { code, table } from "./markdown.ts";
+import { code, paragraph, sentence, table } from "./markdown.ts";
 
 /** A part of values.schema.json. */
 interface Schema {
@@ -23,17 +23,24 @@ const MAX_DEFAULT = 60;
 /** Helm's own value, which the schema has to allow. */
 const GLOBAL = "global";
 
-/** Returns the table of all values, in the order of the schema. */
-export function chartValuesTable(): string {
+/** Returns the tables of all values, in the order of the schema: those at the top, and those below each of the others. */
+export function chartValuesTables(): string {
   const schema = JSON.parse(Deno.readTextFileSync(join(CHART, "values.schema.json"))) as Schema & {
     readonly definitions: Readonly<Record<string, Schema>>;
   };
   const comments = valueComments(Deno.readTextFileSync(join(CHART, "values.yaml")));
-  const rows = [...leaves(schema, chartValues(), "")].filter(([path]) => path !== GLOBAL).map(([path, part, value]) => {
-    const resolved = part.$ref === undefined ? part : schema.definitions[part.$ref.split("/").at(-1)!]!;
-    return [code(path), typeText(resolved), defaultText(value), comments.get(path) ?? ""];
-  });
-  return table(["Value", "Type", "Default", "Meaning"], rows);
+  const values = [...leaves(schema, chartValues(), "")].filter(([path]) => path !== GLOBAL);
+  const parts = Map.groupBy(values, ([path]) => /^\w+(?=[.[])/.exec(path)?.[0] ?? "");
+  return [...parts].sort(([left], [right]) => Number(left !== "") - Number(right !== "")).map(([part, below]) => {
+    const rows = below.map(([path, schemaPart, value]) => {
+      const resolved = schemaPart.$ref === undefined
+        ? schemaPart
+        : schema.definitions[schemaPart.$ref.split("/").at(-1)!]!;
+      return [code(path), typeText(resolved), defaultText(value), comments.get(path) ?? ""];
+    });
+    const head = part === "" ? [] : [`## ${part}`, paragraph(sentence(comments.get(part) ?? part))];
+    return [...head, table(["Value", "Type", "Default", "Meaning"], rows)].join("\n\n");
+  }).join("\n\n");
 }
 
 /**

@@ -9,7 +9,7 @@
  */
 
 import { join } from "@std/path";
-import { chartValuesTable } from "./chart_values.ts";
+import { chartValuesTables } from "./chart_values.ts";
 import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
 import {
@@ -38,8 +38,8 @@ export const END = "<!-- generated: end -->";
 
 /** The generators of the pages' generated parts, in the order of the page, by the page's path from the root. */
 const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
-  "deploy/chart/README.md": [chartValuesTable],
-  "docs/reference/chart-values.md": [chartValuesTable],
+  "deploy/chart/README.md": [chartValuesTables],
+  "docs/reference/chart-values.md": [chartValuesTables],
   "docs/reference/conditions.md": [conditionSections],
   "docs/reference/crds.md": [crdSections],
   "docs/reference/events.md": [eventSections],

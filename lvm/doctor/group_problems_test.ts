@@ -3,7 +3,15 @@ import { newUuid, ok } from "../../tests/fake/machine.ts";
 import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
 import { snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
 import { usedTag } from "../model/tags.ts";
-import { DRIVER, id, type Problems, snapshotId, testProblems, uuid } from "../../tests/fake/doctor_machine.ts";
+import {
+  DRIVER,
+  id,
+  inContainer,
+  type Problems,
+  snapshotId,
+  testProblems,
+  uuid,
+} from "../../tests/fake/doctor_machine.ts";
 
 const GROUP_PROBLEMS: Problems = {
   "a group is exported": [
@@ -24,6 +32,35 @@ const GROUP_PROBLEMS: Problems = {
       /host otherhost, and this host has the system id this-host/,
       /system_id="otherhost".*--systemid "this-host" data/,
     ],
+  ],
+  "the host's system id is its name, which is another one in a container": [
+    ({ machine, group }) => {
+      group.systemId = "worker-1";
+      machine.host.settings.set("system_id_source", '"uname"');
+      inContainer(machine);
+    },
+    [
+      "groups",
+      "error",
+      "data",
+      /host worker-1, and this container has the system id this-host, by system_id_source = "uname"/,
+      /^lvm\.systemId=\$\(NODE_NAME\) of the Helm chart/,
+    ],
+  ],
+  "the host's system id is its machine id, which a container does not have": [
+    ({ machine, group }) => {
+      group.systemId = "worker-1";
+      machine.host.settings.set("system_id_source", '"appmachineid"');
+      inContainer(machine);
+    },
+    ["groups", "error", "data", /by system_id_source = "appmachineid"/, /^hostPaths\.machineId=\/etc\/machine-id/],
+  ],
+  "a group belongs to another host, seen from a container": [
+    ({ machine, group }) => {
+      group.systemId = "otherhost";
+      inContainer(machine);
+    },
+    ["groups", "error", "data", /host otherhost, and this host has/, /--systemid "this-host" data/],
   ],
   "a group is full": [
     ({ group }) => group.size = 80n << 20n,

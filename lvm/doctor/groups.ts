@@ -14,6 +14,9 @@ import {
   type Reading,
   skippedCheck,
 } from "./finding.ts";
+import type { Configuration } from "../model/configuration.ts";
+import type { Mount } from "../host/mounts.ts";
+import { isInContainer } from "./settings.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { redundancyOf } from "../model/redundancy.ts";
 import type { LogicalVolume } from "../model/report.ts";
@@ -30,6 +33,10 @@ export interface GroupReadings {
   readonly wanted: GroupMatcher | undefined;
   /** The system id of this host (lvmsystemid(7)); empty for none. */
   readonly systemId: string;
+  /** LVM's settings. */
+  readonly configuration: Reading<Configuration>;
+  /** The mount table. */
+  readonly mounts: Reading<readonly Mount[]>;
 }
 
 /**
@@ -40,7 +47,8 @@ const REPORTED_BY_FINDINGS =
   /couldn't find (?:device|all devices)|is missing PV|VG name .* is used by|duplicate VG name/i;
 
 /** Checks whether LVM would create a volume in the groups now. */
-export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings): CheckResult {
+export function checkGroups(readings: GroupReadings): CheckResult {
+  const { survey, groups, wanted } = readings;
   const { error, warning } = findingsOf("groups");
   if ("error" in survey) {
     // reported by the checks `tools` and `locks`
@@ -58,7 +66,8 @@ export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings)
     findings: [
       ...missingGroups(survey.value.groups, groups, wanted),
       ...duplicateNames(survey.value.groups),
-      ...groups.flatMap((group) => groupFindings(group, systemId)),
+      ...groups.flatMap((group) => groupFindings(group)),
+      ...foreignGroups(readings),
       ...warnings,
     ],
   };
@@ -91,7 +100,7 @@ function duplicateNames(all: readonly SurveyedGroup[]): Finding[] {
   );
 }
 
-function groupFindings(group: SurveyedGroup, systemId: string): Finding[] {
+function groupFindings(group: SurveyedGroup): Finding[] {
   const { error, warning } = findingsOf("groups");
   const { name } = group;
   const findings: Finding[] = [];
@@ -108,20 +117,43 @@ function groupFindings(group: SurveyedGroup, systemId: string): Finding[] {
       `vgchange --lock-type none --lock-opt force ${name}   (when no other host uses it)`,
     ));
   }
-  if (group.systemId !== "" && group.systemId !== systemId) {
-    findings.push(error(
-      name,
-      `it belongs to the host ${group.systemId}, and this host has ${
-        systemId === "" ? "no system id" : `the system id ${systemId}`
-      }`,
-      `vgchange --yes --config 'global/system_id_source="lvmlocal" local/system_id="${group.systemId}"' ` +
-        `--systemid "${systemId}" ${name}   (when that host does not use it)`,
-    ));
-  }
   if (group.missingPvs === 0 && group.free < group.extentSize) {
     findings.push(warning(name, "it is full: no volume can be created or extended in it", `vgextend ${name} /dev/sdX`));
   }
   return findings;
+}
+
+/**
+ * Values of the chart with which LVM has the host's system id in a container, by the settings that take it from the host
+ * name or the machine id: a container has others.
+ */
+const CONTAINER_SYSTEM_IDS = new Map([
+  ["uname", "lvm.systemId=$(NODE_NAME) of the Helm chart, if the host's name is that of its node"],
+  ["machineid", "hostPaths.machineId=/etc/machine-id of the Helm chart"],
+  ["appmachineid", "hostPaths.machineId=/etc/machine-id of the Helm chart"],
+]);
+
+/** Finds groups of other hosts, or what makes those of this host look so. */
+function foreignGroups({ groups, systemId, configuration, mounts }: GroupReadings): Finding[] {
+  const source = "value" in configuration ? configuration.value.value("global/system_id_source") : undefined;
+  const chartValue = "value" in mounts && isInContainer(mounts.value)
+    ? CONTAINER_SYSTEM_IDS.get(source ?? "none")
+    : undefined;
+  const own = systemId === "" ? "no system id" : `the system id ${systemId}`;
+  return groups.filter((group) => group.systemId !== "" && group.systemId !== systemId).map((group) => {
+    const { error } = findingsOf("groups");
+    if (chartValue !== undefined) {
+      const found = `it belongs to the host ${group.systemId}, and this container has ${own}, by system_id_source = ` +
+        `"${source}": the host may have another one`;
+      return error(group.name, found, chartValue);
+    }
+    return error(
+      group.name,
+      `it belongs to the host ${group.systemId}, and this host has ${own}`,
+      `vgchange --yes --config 'global/system_id_source="lvmlocal" local/system_id="${group.systemId}"' ` +
+        `--systemid "${systemId}" ${group.name}   (when that host does not use it)`,
+    );
+  });
 }
 
 /** Finds RAID volumes that would not survive the loss of a disk. */

@@ -64,7 +64,9 @@ export function checkLimits({ mounts, hierarchy, inventory }: LimitReadings): Ch
   };
   if ("error" in hierarchy) return finding("cgroup v2", failureSummary(hierarchy.error));
   const unified = "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, and reboot";
-  if (hierarchy.value === undefined) return finding("cgroup v2", "it is not mounted", unified);
+  if (hierarchy.value === undefined) {
+    return finding("cgroup v2", "it is not mounted, as on a host with cgroup v1", unified);
+  }
   const { root, controllers } = hierarchy.value;
   if (controllers.includes("io")) return { summary: `cgroup v2 in ${root}, with the io controller`, findings: [] };
   const has = controllers.join(", ") || "none";

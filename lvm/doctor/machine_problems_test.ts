@@ -131,6 +131,18 @@ const MACHINE_PROBLEMS: Problems = {
       /vgextend --restoremissing data/,
     ],
   ],
+  "LVM cannot archive its metadata, because /etc is read-only": [
+    ({ machine }) => machine.mounts.push(tmpfs("/etc", true)),
+    ["filters", "error", "/etc/lvm/archive", /\/etc is read-only: .* changes no volume group/, /lvm\.archiveDir/],
+  ],
+  "LVM cannot archive its metadata, because the filesystem of its settings is read-only": [
+    ({ machine }) => machine.mounts.push({ ...tmpfs("/etc/lvm", false), filesystemReadOnly: true }),
+    ["filters", "error", "/etc/lvm/archive", /\/etc\/lvm is read-only/, /archive_dir = "DIRECTORY"/],
+  ],
+  "LVM keeps no archives, and /etc is read-only": [
+    ({ machine }) => [machine.mounts.push(tmpfs("/etc", true)), machine.host.settings.set("archive", "0")],
+    ["filters", "info", "backup/archive", /keeps no previous metadata/, /archive = 1/],
+  ],
   "a disk is not in the devices file": [
     ({ machine }) => {
       machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });
@@ -200,7 +212,7 @@ const MACHINE_PROBLEMS: Problems = {
       "limits",
       "info",
       "cgroup v2",
-      /not mounted: IO limits would be recorded, but would not apply/,
+      /not mounted, as on a host with cgroup v1: IO limits would be recorded, but would not apply/,
       /unified_cgroup_hierarchy=1/,
     ],
   ],

@@ -117,6 +117,11 @@ function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Findi
   return [];
 }
 
+/** Reports whether this process is in a container: the root filesystem is made of the layers of an image. */
+export function isInContainer(mounts: readonly Mount[]): boolean {
+  return mountOf(mounts, "/")?.fsType === "overlay";
+}
+
 /** Returns the mount that contains a path: the last one at or above the path, since it hides earlier ones. */
 function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   return mounts.findLast(({ target }) => target === "/" || path === target || path.startsWith(`${target}/`));
@@ -126,6 +131,8 @@ function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
 export interface FilterReadings {
   /** LVM's settings. */
   readonly configuration: Reading<Configuration>;
+  /** The mount table. */
+  readonly mounts: Reading<readonly Mount[]>;
   /** The disks that the kernel has. */
   readonly disks: Reading<readonly Disk[]>;
   /** LVM's report. */
@@ -137,7 +144,7 @@ export interface FilterReadings {
 }
 
 /** Checks whether LVM uses all disks with its label, and activates the LVs that the driver creates. */
-export function checkFilters({ configuration, disks, survey, groups, driver }: FilterReadings): CheckResult {
+export function checkFilters({ configuration, mounts, disks, survey, groups, driver }: FilterReadings): CheckResult {
   if ("error" in configuration) return skippedCheck("filters", NO_SETTINGS);
   const { value: settings } = configuration;
   const hidden = "value" in disks && "value" in survey ? hiddenPvs(settings, disks.value, survey.value) : [];
@@ -146,7 +153,13 @@ export function checkFilters({ configuration, disks, survey, groups, driver }: F
     summary: hidden.length === 0
       ? "LVM uses all disks with its label"
       : `LVM does not use ${hidden.length} of the disks with its label`,
-    findings: [...hidden, ...unlisted, ...activationLists(settings, groups, driver), ...recoverySettings(settings)],
+    findings: [
+      ...hidden,
+      ...unlisted,
+      ...activationLists(settings, groups, driver),
+      ...archiveDirectory(settings, "value" in mounts ? mounts.value : []),
+      ...recoverySettings(settings),
+    ],
   };
 }
 
@@ -220,6 +233,17 @@ function activationLists(settings: Configuration, groups: readonly SurveyedGroup
     }
     return findings;
   });
+}
+
+/** Checks whether LVM can write its archives: otherwise it changes nothing (lvm.conf(5), archive). */
+function archiveDirectory(settings: Configuration, mounts: readonly Mount[]): Finding[] {
+  const folder = settings.value("backup/archive_dir");
+  const mount = folder === undefined ? undefined : mountOf(mounts, folder);
+  const isWritable = mount === undefined || (!mount.readOnly && mount.filesystemWritable);
+  if (folder === undefined || isWritable || settings.value("backup/archive") === "0") return [];
+  const found = `${mount.target} is read-only: LVM keeps no previous metadata there, and so changes no volume group`;
+  const remedy = `${settingRemedy("backup/archive_dir", '"DIRECTORY"')}, or lvm.archiveDir of the Helm chart`;
+  return [findingsOf("filters").error(folder, found, remedy)];
 }
 
 /** Checks settings that decide whether a removed LV can be restored, and what extends snapshots and thin pools. */

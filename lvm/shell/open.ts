@@ -6,6 +6,7 @@
 
 import { type Exec, HostExec, type HostExecOptions } from "../exec.ts";
 import { openMountTable } from "../host/mount_table.ts";
+import { devicesFileSettings } from "./devices_file.ts";
 import type { ShellExecOptions } from "./shell_exec.ts";
 
 /** Options of {@linkcode openExec}. */
@@ -13,6 +14,8 @@ export interface OpenExecOptions
   extends HostExecOptions, Pick<ShellExecOptions, "clock" | "maxCommands" | "onShellLost"> {
   /** Whether commands of lvm run in a shell. */
   readonly shell: boolean;
+  /** LVM's devices file, as {@linkcode devicesFileSettings} takes it; without it, LVM's settings decide. */
+  readonly devicesFile?: string;
   /** A directory of the driver, in which it opens the mount table; without it, a command lists the mounts. */
   readonly mountTableDirectory?: string;
   /** Called when the mount table cannot be opened, or not be read any more: a command lists the mounts then. */
@@ -27,9 +30,10 @@ export type CreateExec = (options: OpenExecOptions) => Exec | Promise<Exec>;
  * their input.
  */
 export async function openExec(
-  { shell, mountTableDirectory, onNoMountTable = () => {}, ...options }: OpenExecOptions,
+  { shell, mountTableDirectory, onNoMountTable = () => {}, devicesFile, ...given }: OpenExecOptions,
 ): Promise<Exec> {
-  const processes = new HostExec({ ownSessions: !await isService(), ...options });
+  const options = { ownSessions: !await isService(), ...given, ...await lvmConfigWith(devicesFile, given) };
+  const processes = new HostExec(options);
   try {
     if (mountTableDirectory !== undefined) {
       processes.readMountTable = await openMountTable(processes, mountTableDirectory, onNoMountTable);
@@ -45,6 +49,14 @@ export async function openExec(
     // the profile was read by a process before, so that the path is known
     start: (listener) => startShell(processes.pathOf("lvm")!, listener),
   });
+}
+
+/** Returns the settings of LVM, with those for a devices file. */
+async function lvmConfigWith(devicesFile: string | undefined, options: HostExecOptions): Promise<HostExecOptions> {
+  if (devicesFile === undefined) return {};
+  const settings = [options.lvmConfig, await devicesFileSettings(devicesFile, new HostExec(options))];
+  const lvmConfig = settings.filter((text) => text !== undefined).join(" ");
+  return lvmConfig === "" ? {} : { lvmConfig };
 }
 
 /**

@@ -43,6 +43,12 @@ export function addPool({ machine, group, lv }: HealthyMachine): FakePool {
   return thinPool;
 }
 
+/** Puts the driver into a container, with the settings and the locks of the host. */
+export function inContainer(machine: FakeMachine): void {
+  machine.mounts.push({ ...tmpfs("/", false), fsType: "overlay", source: "overlay" });
+  for (const path of ["/run/lock/lvm", "/etc/lvm"]) machine.mounts.push({ ...tmpfs(path, false), fsType: "ext4" });
+}
+
 /** Problems of a machine, with the expected findings: check, level, subject, and parts of message and remedy. */
 export type Problems = Record<
   string,

@@ -12,6 +12,20 @@ export const OTHER_VALUES: Values = {
   kubeletDir: "/var/lib/k0s/kubelet",
   volumeGroups: ["data", "/fast-.*/"],
   topologyLabels: ["topology.kubernetes.io/zone", "rack"],
+  lvm: {
+    configDir: "/var/lib/denolith/lvm",
+    archiveDir: "/var/lib/denolith/archive",
+    devicesFile: "denolith.devices",
+    systemId: "$(NODE_NAME)",
+    settings: ["devices/scan_lvs=0", 'devices/global_filter=["r|/dev/dm-.*|"]'],
+  },
+  hostPaths: {
+    lvmLocks: "/var/lock/lvm",
+    udev: "/dev/.udev",
+    cgroup: "/sys/fs/cgroup/unified",
+    cache: "/var/lib/denolith/cache",
+    machineId: "/etc/machine-id",
+  },
   ioLimits: {
     readIopsPerGiB: "data=100,/fast-.*/=500",
     writeIopsPerGiB: "data=50",
@@ -90,6 +104,7 @@ export const OTHER_VALUES: Values = {
     deletionPolicy: "Retain",
     parameters: { snapSize: "30%" },
   },
+  securityContextConstraints: { create: true },
   metrics: {
     podMonitor: { create: true, labels: { release: "prometheus" }, interval: "45s" },
     prometheusRule: { create: true, labels: { release: "prometheus" }, runbookUrl: "https://example.com/runbooks" },
@@ -103,13 +118,16 @@ export const SNAPSHOT_API = "snapshot.storage.k8s.io/v1";
 /** A cluster that can have a VolumeGroupSnapshotClass. */
 export const GROUP_SNAPSHOT_API = "groupsnapshot.storage.k8s.io/v1";
 
+/** A cluster that has SecurityContextConstraints. */
+export const OPENSHIFT_API = "security.openshift.io/v1";
+
 /** Ways to render the chart, by what they show. */
 export const RENDERINGS: Readonly<Record<string, RenderOptions>> = {
   "as it is": {},
   "every value another one": {
     values: OTHER_VALUES,
     namespace: "storage",
-    apiVersions: [SNAPSHOT_API, GROUP_SNAPSHOT_API],
+    apiVersions: [SNAPSHOT_API, GROUP_SNAPSHOT_API, OPENSHIFT_API],
   },
   "no classes": {
     values: {
