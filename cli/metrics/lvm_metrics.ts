@@ -28,7 +28,8 @@ type Row<Parts extends readonly unknown[]> = readonly [
 /** The gauges of each volume group. */
 const GROUP_ROWS: readonly Row<[group: SurveyedGroup]>[] = [
   ["size_bytes", "Size of the volume group", ({ size }) => size],
-  ["free_bytes", "Space of the volume group that LVM would allocate", ({ free }) => free],
+  ["free_bytes", "Space of the volume group that LVM would allocate, without its spare space", ({ free }) => free],
+  ["spare_bytes", "Spare space of the volume group, which volumes never get", ({ spare = 0n }) => spare],
   ["writeable", "1 if LVM would change the volume group; 0 if it is read-only or exported", (vg) => vg.writeable],
   ["metadata_size_bytes", "Size of the smallest metadata area of the volume group", (vg) => vg.metadataSize],
   ["metadata_free_bytes", "Free space in the fullest metadata area of the volume group", (vg) => vg.metadataFree],

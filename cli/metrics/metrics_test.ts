@@ -76,6 +76,7 @@ Deno.test("Metrics: queues and groups are read at each scrape, and removed ones 
     'denolith_volume_group_physical_volumes{group="data"} 1',
     'denolith_volume_group_size_bytes{group="data"} 1073741824',
     'denolith_volume_group_snapshots{group="data"} 0',
+    'denolith_volume_group_spare_bytes{group="data"} 0',
     'denolith_volume_group_writeable{group="data"} 1',
   ]);
   assertEquals(await lines(metrics, "denolith_logical"), [

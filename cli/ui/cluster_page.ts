@@ -246,11 +246,15 @@ function groupPage({ pools: poolViews, ...group }: GroupView, contents: Contents
   return { ...group, pools, segments: [...used, ...restOf(group, used)] };
 }
 
-/** Returns the space of a group that its segments do not have: that of other LVs and of metadata, and what is free. */
-function restOf({ size, free }: Pick<GroupView, "size" | "free">, used: readonly Segment[]): Segment[] {
-  const other = size - free - used.reduce((sum, { bytes }) => sum + bytes, 0n);
+/** Returns the space of a group that its segments do not have: that of other LVs and of metadata, spare, and what is free. */
+function restOf(
+  { size, free, spare = 0n }: Pick<GroupView, "size" | "free" | "spare">,
+  used: readonly Segment[],
+): Segment[] {
+  const other = size - free - spare - used.reduce((sum, { bytes }) => sum + bytes, 0n);
   return [
     ...(other > 0n ? [{ kind: "other" as const, name: "other logical volumes and metadata", bytes: other }] : []),
+    ...(spare > 0n ? [{ kind: "other" as const, name: "spare space", bytes: spare }] : []),
     ...(free > 0n ? [{ kind: "free" as const, name: "free", bytes: free }] : []),
   ];
 }

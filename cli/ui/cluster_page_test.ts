@@ -84,6 +84,13 @@ Deno.test("clusterPage(): the segments of a group are its volumes with all RAID 
   assertEquals([page.size, page.free, page.volumes.length], [100n * GiB, 40n * GiB, 3]);
 });
 
+Deno.test("clusterPage(): the spare space of a group is a segment of its own", () => {
+  const page = pageOf("n1", state({ lvmNodes: [node("n1", { ...group("data"), spare: "10Gi" })] }));
+  assertEquals(short(page.groups[0]!.segments), [
+    ...["other other logical volumes and metadata 50", "other spare space 10", "free free 40"],
+  ]);
+});
+
 Deno.test("clusterPage(): thin volumes and thin snapshots are in their pools, with their virtual sizes", () => {
   const thinPools = [
     { name: "own", size: "20Gi", owned: true, dataPercent: 50 },

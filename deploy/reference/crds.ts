@@ -53,13 +53,19 @@ function columnsTable(columns: readonly Column[]): string {
   return table(["Column", "Only with `-o wide`", "Meaning"], rows);
 }
 
+/** What descriptions say of quantities, and the page says once. */
+const QUANTITY = ", as a quantity of bytes";
+
 /** Returns the list items of a field and of the fields in it. */
 function items(path: string, { type, description, enum: words, ...schema }: Schema, isRequired: boolean): string[] {
-  const kind = words === undefined ? type : words.map(code).join(", ");
+  const isQuantity = description.includes(QUANTITY);
+  const kind = words !== undefined ? words.map(code).join(", ") : isQuantity ? "quantity" : type;
   const parts = schema.items ?? schema;
   const prefix = schema.items === undefined ? path : `${path}[]`;
   return [
-    listItem(`${code(path)} (${kind}${isRequired ? ", required" : ""}): ${sentence(description)}`),
+    listItem(
+      `${code(path)} (${kind}${isRequired ? ", required" : ""}): ${sentence(description.replace(QUANTITY, ""))}`,
+    ),
     ...Object.entries(parts.properties ?? {}).flatMap(([name, part]) =>
       items(`${prefix}.${name}`, part, parts.required?.includes(name) ?? false)
     ),

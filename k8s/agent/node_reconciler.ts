@@ -250,7 +250,7 @@ export class NodeReconciler {
 }
 
 /** The fields of groups and pools that a report lacks when they have none, or LVM does not know it. */
-const OPTIONAL_FIELDS = ["thinPools", "dataPercent", "metadataPercent"] satisfies (
+const OPTIONAL_FIELDS = ["spare", "thinPools", "dataPercent", "metadataPercent"] satisfies (
   | keyof NodeVolumeGroup
   | keyof NodeThinPool
 )[];
@@ -288,6 +288,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     uuid,
     size,
     free,
+    spare,
     extentSize,
     lvs,
     pvs,
@@ -303,6 +304,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     uuid,
     size: formatQuantity(size),
     free: formatQuantity(free),
+    ...(spare === undefined ? {} : { spare: formatQuantity(spare) }),
     extentSize: formatQuantity(extentSize),
     lvCount: lvs.length,
     pvCount: pvs.length,

@@ -56,6 +56,14 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
   assertEquals(lvmNodeStatus([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
 });
 
+Deno.test("lvmNodeStatus() reports what volumes may get as free, and the spare space beside it", async () => {
+  const fake = machine();
+  fake.groups[0]!.tags.add("denolith.spare=2Gi");
+  const { total, volumeGroups } = lvmNodeStatus((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
+  assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "10Gi" });
+  assertEquals(volumeGroups!.map(({ free, spare }) => [free, spare]), [["8Gi", "2Gi"], ["2Gi", undefined]]);
+});
+
 Deno.test("lvmNodeStatus() rounds up how full a thin pool is, and leaves it out while LVM does not know it", async () => {
   const fake = machine();
   await lvcreate(fake, "--size", `${GiB}b`, "--name", "pool", "data");

@@ -186,7 +186,10 @@ export interface NodeVolumeGroup {
   name: string;
   uuid: string;
   size: string;
+  /** Its space that volumes may get now. */
   free: string;
+  /** Its space that LVM would allocate now, and that volumes never get; absent for none. */
+  spare?: string;
   extentSize: string;
   lvCount: number;
   pvCount: number;

@@ -10,6 +10,7 @@ import { NODE_CONDITIONS } from "../api/condition_reasons.ts";
 import { conditionsOf } from "../api/conditions.ts";
 import type { LvmNode, NodeThinPool, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import type { Lease, Node } from "../api/objects.ts";
+import { formatBytes } from "../../lvm/size.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import type { ClusterState } from "./cluster_state.ts";
 import { compareText, conditionOf, conditionProblem, isUnread, type Problem } from "./problem.ts";
@@ -41,9 +42,11 @@ export interface GroupView {
   readonly name: string;
   /** Its size. */
   readonly size: bigint;
-  /** The size that is free. */
+  /** The size that volumes may get. */
   readonly free: bigint;
-  /** The size that is used, in percent. */
+  /** The size that is free, and that volumes never get; absent for none. */
+  readonly spare?: bigint;
+  /** The size that volumes may not get, in percent. */
   readonly usedPercent: number;
   /** The number of its physical volumes. */
   readonly physicalVolumes: number;
@@ -134,8 +137,10 @@ export function agentStateOf(lvmNode: LvmNode, { agentLeases, now, unread }: Age
 function groupView(group: NodeVolumeGroup): GroupView {
   const { pvCount = 0, missingPVCount = 0, writeable = true } = group; // the CRD does not require them
   const [size, free] = [quantityToBytes(group.size) ?? 0n, quantityToBytes(group.free) ?? 0n];
+  const spare = quantityToBytes(group.spare) ?? 0n;
   return {
     ...{ name: group.name, size, free, usedPercent: usedPercent(size, free) },
+    ...(spare > 0n && { spare }),
     ...{ physicalVolumes: pvCount, missing: missingPVCount, writeable },
     volumes: group.volumes?.length ?? 0,
     pools: (group.thinPools ?? []).map(poolView).sort((a, b) => compareText(a.name, b.name)),
@@ -237,7 +242,8 @@ function groupProblems({ name, groups }: NodeView): Problem[] {
     if (group.size > 0n && group.free === 0n) {
       problems.push({
         ...{ severity: "warning", reason: "VolumeGroupFull", object },
-        message: `volume group ${group.name} has no free space`,
+        message: `volume group ${group.name} has no free space` +
+          (group.spare === undefined ? "" : ` but ${formatBytes(group.spare)} of spare space`),
         ...{ remedy: "Add a disk, or delete claims.", runbook: "storage.md#volume-group-full" },
       });
     }

@@ -243,7 +243,7 @@ function allocateFromPool(group: GroupSpaceDraft, thin: ThinSpec, bytes: bigint)
 }
 
 function groupSpaceDraft(
-  { name, free, extentSize, missingPVCount, writeable, physicalVolumes = [], thinPools = [] }: NodeVolumeGroup,
+  { name, free, spare, extentSize, missingPVCount, writeable, physicalVolumes = [], thinPools = [] }: NodeVolumeGroup,
   overcommit: bigint,
 ): GroupSpaceDraft {
   return {
@@ -252,6 +252,7 @@ function groupSpaceDraft(
     overcommit,
     name,
     free: parseQuantity(free) ?? 0n,
+    ...(spare === undefined ? {} : { spare: parseQuantity(spare) ?? 0n }),
     extentSize: parseQuantity(extentSize) || 4n << 20n, // no extents have the size 0
     missingPvs: missingPVCount,
     writeable,

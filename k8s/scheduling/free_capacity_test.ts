@@ -148,6 +148,15 @@ Deno.test("freeCapacityOf() subtracts a layout's space on each physical volume, 
   assertEquals(largestMiB(volume("one", 40, { thin })), 0, "its pool, too, takes of the disks");
   node.status!.volumeGroups![0]!.volumes = [{ name: volumeIdOf("one"), size: "40Mi" }];
   assertEquals(largestMiB(volume("one", 40, raid1)), 96, "what is listed is counted");
+
+  Object.assign(node.status!.volumeGroups![0]!, { free: "120Mi", spare: "180Mi", volumes: [] });
+  assertEquals(largestMiB(), 56, "the spare space may be on any disk");
+  assertEquals(largestMiB(volume("one", 40, raid1)), 12);
+  assertThrows(
+    () => chooseNode(namedRequest("a", 60n * MiB, raid1), { preferred: [] }, [freeCapacityOf(node, [], parseGroups)]),
+    StorageError,
+    "takes 128 MiB, but 120 MiB free and 180 MiB of spare space together",
+  );
 });
 
 Deno.test("freeCapacityOf() subtracts the space of an expansion, until the report lists it or the agent refuses it", () => {

@@ -10,6 +10,7 @@
 
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
+import { Allocations, requireFree } from "./allocations.ts";
 import { flushDisks } from "./disk_cache.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";
 import { GroupReader } from "./group_reader.ts";
@@ -70,6 +71,7 @@ export class Lvm {
     removeTogether: (group, args, parts) => this.#removeTogether(group, args, parts),
   });
   readonly #exclusive = new ExclusiveChanges();
+  readonly #allocations = new Allocations();
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
   /** The number of changes of each group that may have ended halfway, by the group's UUID. */
@@ -165,6 +167,24 @@ export class Lvm {
    */
   async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
     await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths));
+  }
+
+  /**
+   * Runs an LVM command that takes free space of a group, as {@linkcode Lvm.change} does. LVM does not know of the spare space of
+   * a group: where there is some, one command at a time takes space, and a report before it shows what is left.
+   *
+   * @param bytes what it takes at most
+   * @throws {StorageError} `NoSpace` when the group has less for volumes; those of {@linkcode Lvm.change}, and of {@linkcode report}
+   */
+  async allocate(group: VolumeGroup, bytes: bigint, args: readonly string[]): Promise<void> {
+    if (group.spare === undefined) return await this.change(group, args);
+    await this.#allocations.run(group, async () => {
+      do {
+        await this.#exclusive.wait(group);
+        requireFree(await this.report(), group, bytes);
+      } while (this.#exclusive.isHeld(group));
+      await this.change(group, args);
+    });
   }
 
   /**

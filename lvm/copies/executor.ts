@@ -168,16 +168,17 @@ async function createCopySnapshot(
   const { tags: { erase, format } } = volumeFinder.require(groups, ownedVolumeId(driver, lv.tags)!);
   await syncFilesystem(lvm.exec, lv, format);
   const deleted = [...deletedLvs(driver, [group]), ...staleCopySnapshots(driver, groups)].map(({ lv }) => lv.name);
-  const create = (options: LvcreateOptions) => {
+  const command = (options: LvcreateOptions) => {
     const name = uniqueLvName(copySnapshotLvName(id), deleted);
     const addtag = copySnapshotTags(driver, { copy: id, erase });
     const lvcreateOptions: LvcreateOptions = { yes: true, snapshot: true, permission: "r", name, ...options, addtag };
-    return lvm.change(group, lvcreate(lvcreateOptions, lvPath(original)));
+    return lvcreate(lvcreateOptions, lvPath(original));
   };
-  if (!isThin(lv)) return await create({ size: copySnapshotBytes(original) });
+  const size = copySnapshotBytes(original);
+  if (!isThin(lv)) return await lvm.allocate(group, size, command({ size }));
   await reservation.runExclusive(groups, group, async (current) => {
     requireSpaceForCopySnapshot(reservation, id, { lv, group: current });
-    await create(thinSnapshotOptions(driver, current, lv));
+    await lvm.change(current, command(thinSnapshotOptions(driver, current, lv)));
     reservation.recordMessagesSent(current, lv.pool!);
   });
 }

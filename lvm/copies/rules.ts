@@ -11,6 +11,7 @@ import type { VolumeId } from "../ids.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { fitToExtents, formatBytes, type SizeRange } from "../size.ts";
+import { describeFree } from "../spec/spare_space.ts";
 import { cowBytes, FULL_COW } from "../spec/cow_size.ts";
 import { type ContentSource, describeSource, type FormatState } from "../model/tags.ts";
 import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
@@ -133,7 +134,7 @@ export function groupsWithoutCopySnapshotSpace(
       `creating volume ${id}: while it is copied, a temporary snapshot of its source takes ${
         formatBytes(pending)
       } of volume ` +
-        `group ${group.name}, which has ${formatBytes(group.free)} free`,
+        `group ${group.name}, which has ${describeFree(group)}`,
     );
   }
   return groups.map((each) => each.name === group.name ? { ...each, free: each.free - pending, pending } : each);

@@ -66,6 +66,26 @@ const GROUP_PROBLEMS: Problems = {
     ({ group }) => group.size = 80n << 20n,
     ["groups", "warning", "data", /full/, /vgextend data/],
   ],
+  "a group has nothing free beside its spare space": [
+    ({ group }) => group.tags.add("denolith.spare=944Mi"),
+    ["groups", "warning", "data", /full: .*; the other 944 MiB are its spare space/, /vgextend data/],
+  ],
+  "the spare space of a group is used": [
+    ({ group }) => group.tags.add("denolith.spare=1000Mi"),
+    ["groups", "warning", "data", /full/, /vgextend data/],
+    ["groups", "warning", "data", /only 944 MiB of its spare space of 1000 MiB are left/, /vgextend data/],
+  ],
+  "the spare space of a group cannot be read": [
+    ({ group }) => group.tags.add("denolith.spare=10GB"),
+    ["groups", "warning", "data", /full/, /vgextend data/],
+    [
+      "groups",
+      "error",
+      "data",
+      /its tag denolith\.spare=10GB cannot be read/,
+      /vgchange --deltag denolith\.spare=10GB --addtag denolith\.spare=10Gi data/,
+    ],
+  ],
   "a group has one free extent": [
     ({ group }) => group.size -= freeBytes(group) - group.extentSize,
   ],

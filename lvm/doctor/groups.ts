@@ -20,6 +20,7 @@ import { isInContainer } from "./settings.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { redundancyOf } from "../model/redundancy.ts";
 import type { LogicalVolume } from "../model/report.ts";
+import { requestedSpareBytes, SPARE, unreadableSpareTags } from "../spec/spare_space.ts";
 import { formatBytes } from "../size.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 
@@ -60,7 +61,11 @@ export function checkGroups(readings: GroupReadings): CheckResult {
   }
   const warnings = survey.value.warnings.filter((sentence) => !REPORTED_BY_FINDINGS.test(sentence))
     .map((sentence) => warning("lvm", `LVM warns: ${sentence}`));
-  const sizes = groups.map(({ name, free, size }) => `${name} (${formatBytes(free)} of ${formatBytes(size)} free)`);
+  const sizes = groups.map(({ name, free, spare, size }) =>
+    `${name} (${formatBytes(free)} of ${formatBytes(size)} free${
+      spare === undefined ? "" : `, ${formatBytes(spare)} of spare space`
+    })`
+  );
   return {
     summary: sizes.join(", ") || "none",
     findings: [
@@ -118,9 +123,29 @@ function groupFindings(group: SurveyedGroup): Finding[] {
     ));
   }
   if (group.missingPvs === 0 && group.free < group.extentSize) {
-    findings.push(warning(name, "it is full: no volume can be created or extended in it", `vgextend ${name} /dev/sdX`));
+    const spare = group.spare ? `; the other ${formatBytes(group.spare)} are its spare space` : "";
+    findings.push(
+      warning(name, `it is full: no volume can be created or extended in it${spare}`, `vgextend ${name} /dev/sdX`),
+    );
   }
-  return findings;
+  return [...findings, ...spareFindings(group)];
+}
+
+/** Finds tags of spare space that cannot be read, and spare space that something else than a volume has taken. */
+function spareFindings(group: SurveyedGroup): Finding[] {
+  const { error, warning } = findingsOf("groups");
+  const { name, tags, spare = 0n } = group;
+  const unreadable = unreadableSpareTags(tags).map((tag) =>
+    error(
+      name,
+      `its tag ${tag} cannot be read, so that volumes get none of its free space`,
+      `vgchange --deltag ${tag} --addtag ${SPARE}10Gi ${name}`,
+    )
+  );
+  const requested = requestedSpareBytes(group);
+  if (unreadable.length > 0 || group.missingPvs > 0 || spare >= requested) return unreadable;
+  const message = `only ${formatBytes(spare)} of its spare space of ${formatBytes(requested)} are left`;
+  return [warning(name, message, `vgextend ${name} /dev/sdX`)];
 }
 
 /**

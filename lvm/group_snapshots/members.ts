@@ -82,7 +82,12 @@ export class MemberSnapshots {
       const thinMembers = await this.#createThin(thin);
       await this.#sync(members);
       await this.#lvm.runAlone(groupsOf(members), async (change) => {
-        const active = await this.#activeLvs();
+        const report = await this.#lvm.report();
+        // what was allocated since the first report; nothing is as long as this body runs
+        for (const group of groupsOf(members)) {
+          requireCowSpace(report.find(({ uuid }) => uuid === group.uuid) ?? group, commands);
+        }
+        const active = activeLvs(report);
         const devices = members.filter(({ volume }) => active.has(volume.lv.uuid))
           .map(({ volume }) => deviceName(volume.lv));
         await whileSuspended(this.#exec, devices, async (suspended) => {
@@ -161,12 +166,6 @@ export class MemberSnapshots {
     await suspended.resume(deviceName(volume.lv));
   }
 
-  /** Returns the UUIDs of the active LVs. The reservation of a pool may have activated a volume to see whether the pool has it. */
-  async #activeLvs(): Promise<ReadonlySet<string>> {
-    const groups = await this.#lvm.report();
-    return new Set(groups.flatMap(({ lvs }) => lvs).filter(({ active }) => active).map(({ uuid }) => uuid));
-  }
-
   /** Writes out the files of volumes, and what was written to block devices, so that little is left to write when they are suspended. */
   async #sync(members: readonly Member[]): Promise<void> {
     const mounts = await readMounts(this.#exec);
@@ -177,6 +176,11 @@ export class MemberSnapshots {
       await runOk(this.#exec, { program: "sync", args, mutates: true });
     }
   }
+}
+
+/** Returns the UUIDs of the active LVs. The reservation of a pool may have activated a volume to see whether the pool has it. */
+function activeLvs(groups: readonly VolumeGroup[]): ReadonlySet<string> {
+  return new Set(groups.flatMap(({ lvs }) => lvs).filter(({ active }) => active).map(({ uuid }) => uuid));
 }
 
 /** Makes sure that a group can hold the COW space of all its new snapshots. */

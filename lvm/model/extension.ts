@@ -16,11 +16,14 @@ import {
 } from "./layout.ts";
 import type { LogicalVolume, PhysicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes } from "../size.ts";
+import { describeFree } from "../spec/spare_space.ts";
 
 /** A plan for the extension of an LV. */
 export interface ExtensionPlan {
   /** The physical volumes to name to LVM, none to let LVM choose; `undefined` when there is too little free space. */
   readonly chosenPvs?: readonly PhysicalVolume[];
+  /** The space that the extension takes of its group, in bytes. */
+  readonly bytes: bigint;
   /** The needed and the free space, for messages. */
   readonly shortfall: string;
 }
@@ -34,20 +37,26 @@ export function planExtension(lv: LogicalVolume, group: VolumeGroup, size: bigin
   const { pvs, extentSize } = group;
   if (layout.type === "linear") {
     const addedBytes = size - lv.size;
-    const shortfall = `needs ${formatBytes(addedBytes)} more, volume group ${group.name} has ${
-      formatBytes(group.free)
-    } free`;
-    return addedBytes > group.free ? { shortfall } : { chosenPvs: [], shortfall };
+    const shortfall = `needs ${formatBytes(addedBytes)} more, volume group ${group.name} has ${describeFree(group)}`;
+    return { bytes: addedBytes, shortfall, ...(addedBytes <= group.free && { chosenPvs: [] }) };
   }
-  const bytes = bytesPerPv(layout, size, extentSize) - bytesPerPv(layout, lv.size, extentSize);
+  const perPv = bytesPerPv(layout, size, extentSize) - bytesPerPv(layout, lv.size, extentSize);
   // stripes may continue on other physical volumes
-  const chosenPvs = isRedundant(layout) ? pvsToExtend(lv, bytes, pvs) : choosePvs(layout, size - lv.size, group);
+  const chosenPvs = isRedundant(layout) ? pvsToExtend(lv, perPv, pvs) : choosePvs(layout, size - lv.size, group);
   const shortfall =
-    `${describeLayout(layout)} needs ${formatBytes(bytes)} more on each of its ${
+    `${describeLayout(layout)} needs ${formatBytes(perPv)} more on each of its ${
       requiredPvCount(layout)
     } physical volumes, or ` +
     `on as many others; free in volume group ${group.name}, ${
       pvs.map(({ path, free }) => `${formatBytes(free)} of ${path}`).join(", ")
     }`;
-  return chosenPvs === undefined ? { shortfall } : { chosenPvs, shortfall };
+  const bytes = perPv * BigInt(requiredPvCount(layout));
+  if (chosenPvs === undefined) return { bytes, shortfall };
+  if (bytes <= group.free) return { bytes, chosenPvs, shortfall };
+  return {
+    bytes,
+    shortfall: `${describeLayout(layout)} needs ${formatBytes(bytes)} more, volume group ${group.name} has ${
+      describeFree(group)
+    }`,
+  };
 }

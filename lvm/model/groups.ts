@@ -20,6 +20,7 @@ import {
   sizeStep,
 } from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
+import { describeFree } from "../spec/spare_space.ts";
 import { fitToExtents, formatBytes, roundToExtents, type SizeRange } from "../size.ts";
 import type { SETTINGS } from "../spec/settings.ts";
 
@@ -40,7 +41,7 @@ export type GroupPreference = typeof SETTINGS.volumeGroupPreference.values[numbe
 export interface GroupSpace extends
   Pick<
     VolumeGroup,
-    "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "ambiguous" | "responsive" | "readError"
+    "name" | "free" | "spare" | "extentSize" | "missingPvs" | "writeable" | "ambiguous" | "responsive" | "readError"
   > {
   /** Its physical volumes; none where they are not known: then the group takes only linear volumes. */
   readonly pvs: readonly PvSpace[];
@@ -184,7 +185,7 @@ function canHoldVolume(layout: Layout, size: bigint, group: GroupSpace): boolean
 
 function spaceIn(layout: Layout, { free, pvs, extentSize }: GroupSpace): LayoutSpace {
   if (layout.type === "linear") return { available: free, maximumVolumeSize: free, minimumVolumeSize: extentSize };
-  return layoutSpace(layout, pvs, extentSize);
+  return layoutSpace(layout, { pvs, extentSize, free });
 }
 
 function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): string {
@@ -198,14 +199,20 @@ function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): str
   }
   const pending = group.pending ? `, ${formatBytes(group.pending)} more for pending volumes` : "";
   if (layout.type !== "linear") return `${group.name} (${describePvs(group, range, layout)}${pending})`;
-  return `${group.name} (${formatBytes(group.free)} ${group.freeDescription ?? "free"}${pending})`;
+  const { freeDescription } = group;
+  const free = freeDescription === undefined ? describeFree(group) : `${formatBytes(group.free)} ${freeDescription}`;
+  return `${group.name} (${free}${pending})`;
 }
 
-function describePvs({ pvs, extentSize }: GroupSpace, { required }: SizeRange, layout: Layout): string {
+function describePvs(group: GroupSpace, { required }: SizeRange, layout: Layout): string {
+  const { pvs, extentSize } = group;
   if (!isStripeSizeSupported(layout, extentSize)) {
     return `${describeLayout(layout)} does not fit its extents of ${formatBytes(extentSize)}`;
   }
-  return describePvSpace(layout, bytesPerPv(layout, required, extentSize), pvs);
+  const bytes = bytesPerPv(layout, required, extentSize);
+  if (choosePvs(layout, required, group) === undefined) return describePvSpace(layout, bytes, pvs);
+  return `${describeLayout(layout)} takes ${formatBytes(allocatedBytes(layout, required, extentSize))}, but ` +
+    `${describeFree(group)} together`;
 }
 
 /** Compares two values, for sorting. */

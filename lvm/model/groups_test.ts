@@ -37,6 +37,19 @@ Deno.test("selectCandidates() throws OutOfRange when the extents of all usable g
   assertEquals(error.kind, "OutOfRange");
 });
 
+Deno.test("selectCandidates() leaves out a group whose spare space the images of a volume would take", () => {
+  const layout: Layout = { type: "raid1", mirrors: 1 };
+  const spare = (free: bigint) => ({ ...group("data", 4n), free: free * MiB, spare: 1024n * MiB });
+  assertEquals(select([spare(72n)], 32n, 64n, layout), ["data 32"]);
+  const error = assertThrows(() => select([spare(68n)], 32n, 64n, layout), StorageError);
+  assertEquals(error.kind, "NoSpace");
+  assertEquals(
+    error.message,
+    "choosing a volume group for 32 MiB: not enough free space in data (raid1 with 1 mirror takes 72 MiB, but 68 MiB free " +
+      "and 1 GiB of spare space together)",
+  );
+});
+
 Deno.test("selectCandidates() says of a full group and of one whose extents miss the range why neither is chosen", () => {
   const groups = [group("coarse", 64n), group("fine", 4n, 4n)];
   const error = assertThrows(() => select(groups, 8n, 32n), StorageError);

@@ -105,20 +105,29 @@ export function layoutOptions(layout: Layout): Pick<LvcreateOptions, "type" | "m
  * Returns the capacity of physical volumes for a layout. A single volume takes the same bytes of as many physical
  * volumes as its layout needs, so that with the least free space decides. Many small volumes can be spread: together
  * they get at most what is left for the physical volume with the least free space of those that one volume takes,
- * whichever are filled before.
+ * whichever are filled before. Neither takes more than what is free in the group, which has spare space on any of them.
  */
-export function layoutSpace(layout: Layout, pvs: readonly PvSpace[], extentSize: bigint): LayoutSpace {
+export function layoutSpace(
+  layout: Layout,
+  { pvs, extentSize, free: groupFree }: {
+    readonly pvs: readonly PvSpace[];
+    readonly extentSize: bigint;
+    readonly free: bigint;
+  },
+): LayoutSpace {
   const minimumVolumeSize = sizeStep(layout, extentSize);
   const pvCount = requiredPvCount(layout);
   const free = pvs.map((disk) => disk.free).sort(compareDescending);
   if (free.length < pvCount || !isStripeSizeSupported(layout, extentSize)) {
     return { available: 0n, maximumVolumeSize: 0n, minimumVolumeSize };
   }
+  const row = groupFree / BigInt(pvCount);
   const rows = free.slice(0, pvCount).map((_, full) => sum(free.slice(full)) / BigInt(pvCount - full));
+  const min = (...values: bigint[]) => values.reduce((min, each) => each < min ? each : min);
   const volume = (bytes: bigint) => maxImageBytes(layout, bytes, extentSize) * BigInt(dataStripeCount(layout));
   return {
-    available: volume(rows.reduce((min, row) => row < min ? row : min)),
-    maximumVolumeSize: volume(free[pvCount - 1]!),
+    available: volume(min(row, ...rows)),
+    maximumVolumeSize: volume(min(row, free[pvCount - 1]!)),
     minimumVolumeSize,
   };
 }

@@ -59,8 +59,13 @@ Deno.test("bytesPerPv() counts the metadata of small extents as LVM 2.03.16 does
 });
 
 Deno.test("layoutSpace() returns the largest volume, which the disk with the least free space decides, and the sum of all volumes", () => {
-  const space = (layout: Layout, ...free: number[]) => {
-    const { maximumVolumeSize, available } = layoutSpace(layout, createPvs(...free), EXTENT);
+  const groupOf = (...free: number[]) => {
+    const pvs = createPvs(...free);
+    return { pvs, extentSize: EXTENT, free: pvs.reduce((sum, { free }) => sum + free, 0n) };
+  };
+  const space = (layout: Layout, ...free: number[]) => spaceOf(layout, groupOf(...free));
+  const spaceOf = (layout: Layout, group: ReturnType<typeof groupOf>) => {
+    const { maximumVolumeSize, available } = layoutSpace(layout, group);
     return [Number(maximumVolumeSize / MiB), Number(available / MiB)];
   };
   assertEquals(space(RAID1, 100), [0, 0]);
@@ -73,7 +78,11 @@ Deno.test("layoutSpace() returns the largest volume, which the disk with the lea
   assertEquals(space(RAID6, 100, 100, 100, 100), [0, 0]);
   assertEquals(space(RAID10, 40, 40, 40, 40), [72, 72]);
   assertEquals(space(RAID1, 4, 4), [0, 0]); // space for metadata only
-  assertEquals(layoutSpace({ ...STRIPED, stripeSize: 8n * MiB }, createPvs(100, 100), EXTENT).maximumVolumeSize, 0n);
+  assertEquals(layoutSpace({ ...STRIPED, stripeSize: 8n * MiB }, groupOf(100, 100)).maximumVolumeSize, 0n);
+  // with spare space on any of them
+  assertEquals(spaceOf(RAID1, { ...groupOf(100, 100, 100), free: 160n * MiB }), [76, 76]);
+  assertEquals(spaceOf(RAID1, { ...groupOf(100, 100, 100), free: 240n * MiB }), [96, 116]);
+  assertEquals(spaceOf(STRIPED, { ...groupOf(100, 100), free: 0n }), [0, 0]);
 });
 
 Deno.test("choosePvs() chooses those with the most free space, and none when one of them has too little", () => {

@@ -137,10 +137,12 @@ export interface VolumeGroup {
   /** Its whole space. */
   readonly size: bigint;
   /**
-   * Its space that LVM would allocate now: that of its PVs together. Less than `vg_free` of vgs(8), which includes PVs
-   * that are missing or not allocatable.
+   * Its space that volumes may get now: what LVM would allocate on its PVs together, without the spare space. Less than
+   * `vg_free` of vgs(8), which includes PVs that are missing or not allocatable.
    */
   readonly free: bigint;
+  /** Its space that LVM would allocate now, and that volumes never get; absent for none. */
+  readonly spare?: bigint;
   /** The size of an extent: sizes of LVs are rounded up to a multiple of it. */
   readonly extentSize: bigint;
   /** The number of its physical volumes that are missing. */

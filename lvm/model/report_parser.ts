@@ -17,6 +17,7 @@ import {
   parseJson,
 } from "../json.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
+import { spaceForVolumes } from "../spec/spare_space.ts";
 
 /** What LVM prints about each group that it could not read, with LC_ALL=C. */
 const UNREADABLE = /^\s*Cannot process volume group (\S+)$/gm;
@@ -141,15 +142,18 @@ function isUnassignedPvEntry(entry: ReportRow): boolean {
 }
 
 function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[]): VolumeGroup {
+  const space = {
+    size: asUnsignedInteger(row.vg_size),
+    extentSize: asPositiveInteger(row.vg_extent_size),
+    tags: parseList(row.vg_tags),
+  };
   return {
     name: asString(row.vg_name),
     uuid: asString(row.vg_uuid),
-    size: asUnsignedInteger(row.vg_size),
-    free: pvs.reduce((sum, { free }) => sum + free, 0n),
-    extentSize: asPositiveInteger(row.vg_extent_size),
+    ...space,
+    ...spaceForVolumes(space, pvs.reduce((sum, { free }) => sum + free, 0n)),
     missingPvs: Number(asUnsignedInteger(row.vg_missing_pv_count)),
     writeable: asString(row.vg_permissions) === "writeable" && !parseFlag(row.vg_exported),
-    tags: parseList(row.vg_tags),
     pvPaths: pvs.map(({ path }) => path).filter((path) => path !== MISSING_PV_PATH),
     pvs,
     responsive: true,

@@ -9,7 +9,7 @@ import { StorageError } from "../error.ts";
 import type { Lvm } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { hasPoolTag, poolTags } from "../model/tags.ts";
-import { findPool, isDriverPool } from "./pool.ts";
+import { findPool, isDriverPool, newPoolFootprint } from "./pool.ts";
 import {
   lvchange,
   lvcreate,
@@ -62,7 +62,7 @@ export async function createPool(
     ...NO_MONITORING,
     addtag: poolTags(driver),
   };
-  await lvm.change(group, lvcreate(options, group.name));
+  await lvm.allocate(group, newPoolFootprint(size, group.extentSize), lvcreate(options, group.name));
   return NO_MONITORING;
 }
 
@@ -95,7 +95,9 @@ export async function extendPool(
   newSize: { readonly data: bigint } | { readonly metadata: bigint },
 ): Promise<void> {
   const size = "data" in newSize ? { size: newSize.data } : { poolmetadatasize: newSize.metadata };
-  await lvm.change(group, lvextend({ ...size, ...NO_MONITORING }, `${group.name}/${pool.name}`));
+  // the spare of the metadata is extended with it
+  const bytes = "data" in newSize ? newSize.data - pool.size : 2n * (newSize.metadata - pool.thinPool!.metadataSize);
+  await lvm.allocate(group, bytes, lvextend({ ...size, ...NO_MONITORING }, `${group.name}/${pool.name}`));
 }
 
 /**

@@ -10,6 +10,7 @@
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Lvm, requireResponsive } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { describeFree } from "../spec/spare_space.ts";
 import { formatBytes } from "../size.ts";
 import {
   allocatedVirtual,
@@ -154,7 +155,7 @@ export class PoolReservation {
     if (bytes <= available) return poolBytes;
     throw new StorageError(
       "NoSpace",
-      `${operation}: volume group ${group.name} has ${formatBytes(group.free)} free, so a new thin pool would have ${
+      `${operation}: volume group ${group.name} has ${describeFree(group)}, so a new thin pool would have ${
         formatBytes(poolBytes)
       } and could allocate ${formatBytes(available)}; requested is ${formatBytes(bytes)}. ` +
         "Extend the group (vgextend), or set a higher overcommit ratio (docs/guides/thin-volumes.md)",

@@ -15,7 +15,7 @@ import { StorageError } from "../error.ts";
 import { type Locks, snapshotLock, volumeLock } from "../locks.ts";
 import type { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
-import { formatBytes } from "../size.ts";
+import { describeFree } from "../spec/spare_space.ts";
 import {
   cowsAtRisk,
   type CowUsage,
@@ -137,7 +137,7 @@ export class CowMonitor {
     if (decision.kind === "cannotExtend") {
       this.#reportCannotExtend(
         cow,
-        `volume group ${group.name} has ${formatBytes(group.free)} free, none of which can be used`,
+        `volume group ${group.name} has ${describeFree(group)}, none of which can be used`,
       );
       return false;
     }
@@ -147,7 +147,7 @@ export class CowMonitor {
       const isExtended = await locks.run("extension of the COW space", held, async () => {
         // Before the locks were taken, the snapshot may have been deleted. Its LV has the same name still.
         if (!lvm.isCurrent(groups) && !this.#isSame(cow, await lvm.report())) return false;
-        await lvm.change(group, extend);
+        await lvm.allocate(group, decision.size - lv.size, extend);
         return true;
       });
       if (!isExtended) return false;

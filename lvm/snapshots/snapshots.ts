@@ -18,6 +18,7 @@ import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { describeFree } from "../spec/spare_space.ts";
 import { markSnapshotDeleted, ownedVolumeId, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -231,7 +232,7 @@ export class Snapshots {
     const { id: source, lv, group } = volume;
     const size = cowBytes(cowSize, lv.size, group.extentSize);
     if (size > group.free) throw noCowSpaceError(`snapshotting volume ${source}`, group, size);
-    await this.#lvcreate(volume, id, { size });
+    await this.#lvm.allocate(group, size, snapshotCommand(this.#driver, volume, { id, size }));
   }
 
   /**
@@ -248,13 +249,10 @@ export class Snapshots {
         reservation.requirePool(group, lv),
         lv.size,
       );
-      await this.#lvcreate({ ...volume, group }, id, thinSnapshotOptions(this.#driver, group, lv));
+      const options = thinSnapshotOptions(this.#driver, group, lv);
+      await this.#lvm.change(group, snapshotCommand(this.#driver, { ...volume, group }, { id, ...options }));
       reservation.recordMessagesSent(group, lv.pool!);
     });
-  }
-
-  async #lvcreate(volume: Volume, id: SnapshotId, options: LvcreateOptions): Promise<void> {
-    await this.#lvm.change(volume.group, snapshotCommand(this.#driver, volume, { id, ...options }));
   }
 
   async #markDeleted(found: LocatedSnapshot): Promise<void> {
@@ -298,7 +296,7 @@ export function noCowSpaceError(operation: string, group: VolumeGroup, bytes: bi
   return new StorageError(
     "NoSpace",
     `${operation}: the COW space of ${formatBytes(bytes)} does not fit, volume group ${group.name} has ` +
-      `${formatBytes(group.free)} free; a smaller snapSize may do`,
+      `${describeFree(group)}; a smaller snapSize may do`,
   );
 }
 

@@ -58,8 +58,10 @@ export interface GroupStatus {
   readonly uuid: string;
   /** Its size. */
   readonly size: bigint;
-  /** Its free space. */
+  /** Its free space, without its spare space. */
   readonly free: bigint;
+  /** Its spare space, as far as it is free. */
+  readonly spare: bigint;
   /** The space that the driver's LVs take of its physical volumes, with all RAID images. */
   readonly used: bigint;
   /** The size of its smallest metadata area, and the free space of the metadata area that has the least. */
@@ -236,11 +238,11 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
 }
 
 function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
-  const { name, uuid, size, free, metadataSize, metadataFree, pvs, missingPvs, writeable, lvs } = group;
+  const { name, uuid, size, free, spare = 0n, metadataSize, metadataFree, pvs, missingPvs, writeable, lvs } = group;
   // The size of a thin pool includes its thin LVs.
   const ours = lvs.filter((lv) => ownersOf(lv.tags).includes(driver) && !isThin(lv));
   return {
-    ...{ name, uuid, size, free },
+    ...{ name, uuid, size, free, spare },
     used: ours.flatMap(({ pvSegments }) => pvSegments).reduce((sum, { size }) => sum + size, 0n),
     metadata: { size: metadataSize, free: metadataFree },
     physicalVolumes: { count: pvs.length, missing: missingPvs },

@@ -24,6 +24,7 @@ Deno.test("readStatus() returns groups, volumes with their mounts and usage, and
       uuid: group.uuid,
       size: 1n << 30n,
       free: 944n << 20n,
+      spare: 0n,
       used: 80n << 20n,
       metadata: { size: 1044480n, free: 518918n },
       physicalVolumes: { count: 1, missing: 0 },

@@ -47,16 +47,23 @@ function section(title: string, lines: readonly string[]): string[] {
 }
 
 function groupTable(groups: readonly GroupStatus[]): string[] {
+  const hasSpare = groups.some(({ spare }) => spare > 0n);
   return formatTable(
-    [["NAME", "left"], ["SIZE", "right"], ["FREE", "right"], ["VOLUMES", "right"], ["METADATA FREE", "right"], [
-      "PVS",
-      "left",
-    ]],
-    groups.map(({ name, size, free, used, metadata, physicalVolumes, writeable }) => ({
+    [
+      ["NAME", "left"],
+      ["SIZE", "right"],
+      ["FREE", "right"],
+      ...(hasSpare ? [["SPARE", "right"] as const] : []),
+      ["VOLUMES", "right"],
+      ["METADATA FREE", "right"],
+      ["PVS", "left"],
+    ],
+    groups.map(({ name, size, free, spare, used, metadata, physicalVolumes, writeable }) => ({
       cells: [
         name,
         formatBytes(size),
         formatBytes(free),
+        ...(hasSpare ? [formatBytes(spare)] : []),
         formatBytes(used),
         formatBytes(metadata.free),
         (physicalVolumes.missing === 0

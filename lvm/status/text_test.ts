@@ -37,6 +37,14 @@ Deno.test("a status as text has tables with aligned columns, and no line of pros
   );
 });
 
+Deno.test("a status as text has a column for spare space where a group has some", async () => {
+  const healthy = healthyMachine();
+  assertEquals(statusText(await statusOf(healthy)).includes("SPARE"), false);
+  healthy.group.tags.add("denolith.spare=100Mi");
+  const text = statusText(await statusOf(healthy));
+  assertMatch(text, /\n {2}NAME +SIZE +FREE +SPARE +VOLUMES .*\n {2}data +1 GiB +844 MiB +100 MiB +80 MiB /);
+});
+
 Deno.test("an empty status has none in each section", async () => {
   const healthy = healthyMachine();
   healthy.machine.groups.length = 0;

@@ -43,7 +43,7 @@ export async function extendThick(
   size: bigint,
 ): Promise<void> {
   const { id, lv, group } = volume;
-  const { chosenPvs, shortfall } = planExtension(lv, group, size);
+  const { chosenPvs, bytes, shortfall } = planExtension(lv, group, size);
   const groupFullError = (cause?: unknown) =>
     new StorageError(
       "OutOfRange", // After RESOURCE_EXHAUSTED the resizer would repeat the old size for ever.
@@ -53,7 +53,7 @@ export async function extendThick(
   if (chosenPvs === undefined) throw groupFullError();
   const path = `${group.name}/${lv.name}`;
   try {
-    await extend(context, groups, volume, lvextend({ size }, path, chosenPvs.map(({ path }) => path)));
+    await extend(context, groups, volume, { bytes, args: lvextend({ size }, path, chosenPvs.map(({ path }) => path)) });
   } catch (error) {
     throw error instanceof StorageError && error.kind === "NoSpace" ? groupFullError(error) : error;
   }
@@ -81,21 +81,22 @@ async function extend(
   { lvm, driver }: ThickContext,
   groups: FreshReport,
   volume: Volume,
-  command: readonly string[],
+  command: { readonly bytes: bigint; readonly args: readonly string[] },
 ): Promise<void> {
   const { lv, group } = volume;
   const { kept, deleted } = cowSnapshotsOf(driver, volume, groups);
-  if (!lv.active) return await lvm.change(group, command);
+  const run = () => lvm.allocate(group, command.bytes, command.args);
+  if (!lv.active) return await run();
   if (kept.length > 0) {
     refuseWhileSnapshotsAreCopied(driver, groups, volume, kept);
     requireDeactivatable(volume, kept, await isPublishedAsDevice(lvm.exec, volume));
   }
   for (const snapshot of deleted) await splitSnapshot(lvm, group, snapshot); // nobody wants it: it is in nobody's way
-  if (kept.length === 0) return await lvm.change(group, command);
+  if (kept.length === 0) return await run();
   await lvm.change(group, lvchange({ activate: "n" }, `${group.name}/${lv.name}`)); // and its snapshots with it
   const activate = () => lvm.change(group, activationArguments(driver, group, lv));
   try {
-    await lvm.change(group, command);
+    await run();
   } catch (error) {
     await activate().catch(() => {}); // The first error is the cause. Staging activates the LV, too.
     throw error;

@@ -11,7 +11,7 @@ import { StorageError } from "../error.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
-import { choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
+import { allocatedBytes, choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
@@ -342,7 +342,7 @@ export class Volumes {
     if (thin === undefined) return await this.#createThick(group, size, request);
     await this.#reservation.runExclusive(groups, group, async (current) => {
       const options = await prepareThinPool(this.#thinContext, current, size, { ...request, thin });
-      await this.#lvcreate(current, request, { options, pvs: [] });
+      await this.#lvm.change(current, this.#lvcreate(current, request, { options }));
       this.#reservation.recordMessagesSent(current, options.thinpool!);
     });
   }
@@ -362,15 +362,16 @@ export class Volumes {
     const { layout } = request;
     const options: LvcreateOptions = { zero: "y", size, ...layoutOptions(layout) };
     const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
-    await this.#lvcreate(group, request, { options, pvs });
+    const bytes = allocatedBytes(layout, size, group.extentSize);
+    await this.#lvm.allocate(group, bytes, this.#lvcreate(group, request, { options, pvs }));
   }
 
-  /** Creates the LV, with as much space as the options say, on these PVs, or on those that LVM chooses. */
-  async #lvcreate(
+  /** Returns the command that creates the LV, with as much space as the options say, on these PVs, or on those that LVM chooses. */
+  #lvcreate(
     group: VolumeGroup,
     request: VolumeRequest,
-    { options, pvs }: { readonly options: LvcreateOptions; readonly pvs: readonly PhysicalVolume[] },
-  ): Promise<void> {
+    { options, pvs = [] }: { readonly options: LvcreateOptions; readonly pvs?: readonly PhysicalVolume[] },
+  ): string[] {
     const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
     const lvcreateOptions: LvcreateOptions = {
       yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
@@ -379,7 +380,7 @@ export class Volumes {
       ...options,
       addtag: [...volumeTags(this.#driver, request), ...sourceNodeTags(request.sourceNode)],
     };
-    await this.#lvm.change(group, lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path)));
+    return lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path));
   }
 
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {

@@ -18,6 +18,7 @@ import { locksContract } from "./locks.ts";
 import { programsContract } from "./programs.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
+import { spareSpaceContract } from "./spare_space.ts";
 import { snapshotAutoextendContract } from "./snapshot_autoextend.ts";
 import { stagingContract } from "./staging.ts";
 import { staleMountsContract } from "./stale_mounts.ts";
@@ -39,6 +40,7 @@ export function lifecycleContract(host: Host): void {
   snapshotsContract(host);
   thinContract(host);
   snapshotAutoextendContract(host);
+  spareSpaceContract(host);
   groupSnapshotsContract(host);
   copiesContract(host);
   thinCopiesContract(host);
