@@ -59,6 +59,7 @@ import {
   type Resource,
   storageClasses,
 } from "../k8s/api/objects.ts";
+import { MoveGarbageCollector } from "../k8s/move/garbage_collector.ts";
 import { Mover } from "../k8s/move/mover.ts";
 import { type LvmMove, lvmMoves } from "../k8s/move/objects.ts";
 import { Modifier } from "../k8s/resizer/modifier.ts";
@@ -366,22 +367,20 @@ function createControllers(
   };
   const agentLeases = new AgentLeases({ ...shared, ...lvmInformers, namespace });
   const grants = new TransferGrants({ ...shared, ...lvmInformers, deleted: () => services.snapshots });
+  const moveOptions = {
+    ...{ ...shared, volumes: services.volumes, persistentVolumes: claimOptions.volumes },
+    ...{ moves: lvmInformers.moves, lvmVolumes: lvmInformers.volumes },
+  };
   const mover = new Mover({
-    ...{
-      ...shared,
-      ...clusterInformers,
-      nodes: nodeObjects,
-      agents,
-      parseGroups: parseGroupList,
-      topologyKey: TOPOLOGY_KEY,
-    },
-    ...{ volumes: services.volumes, claims: claimOptions.claims, persistentVolumes: claimOptions.volumes },
-    ...{ lvmVolumes: lvmInformers.volumes, lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
-    moves: lvmInformers.moves,
+    ...{ ...moveOptions, ...clusterInformers, claims: claimOptions.claims, nodes: nodeObjects, agents },
+    ...{ parseGroups: parseGroupList, topologyKey: TOPOLOGY_KEY },
+    ...{ lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
   });
+  const moveGarbageCollector = new MoveGarbageCollector(moveOptions);
   const capacityAndMore = {
     run: (signal: AbortSignal) =>
-      Promise.all([capacity, agentLeases, grants, mover].map((each) => each.run(signal))).then(() => {}),
+      Promise.all([capacity, agentLeases, grants, mover, moveGarbageCollector].map((each) => each.run(signal)))
+        .then(() => {}),
   };
   return { provisioner, resizer: resizerAndModifier, snapshotter: snapshotters, capacity: capacityAndMore };
 }

@@ -38,6 +38,15 @@ export function isRemovalRequested({ metadata }: KubeObject): boolean {
  */
 export const FORGOTTEN_ANNOTATION = `${LVM_GROUP}/forgotten`;
 
+/**
+ * The annotation of an LVMVolume that is held, and of a PersistentVolume that is retained, for a move: the uid of the LVMMove.
+ * When that is over, they are released.
+ */
+export const MOVE_ANNOTATION = `${LVM_GROUP}/move-uid`;
+
+/** The annotation of a PersistentVolume that is retained for a move: the reclaim policy that it has otherwise. */
+export const RECLAIM_POLICY_ANNOTATION = `${LVM_GROUP}/reclaim-policy`;
+
 /** The annotation of a volume that names the claim it was created for, as `namespace/name`. */
 export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
 

@@ -21,6 +21,7 @@ import {
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
   lvmVolumes,
+  MOVE_ANNOTATION,
   PENDING_ANNOTATION,
   REMOVE_ANNOTATION,
 } from "../api/lvm_objects.ts";
@@ -36,7 +37,7 @@ import {
   MOVE_FINALIZER,
   type RecordedVolume,
 } from "./objects.ts";
-import { affinityTo, foreignFinalizers, recordOf, volumeFrom } from "./persistent_volume.ts";
+import { affinityTo, foreignFinalizers, recordOf, restoredTo, retainedFor, volumeFrom } from "./persistent_volume.ts";
 import type { MoveObjects, MoveStep } from "./plan.ts";
 
 /** Options of {@linkcode carryOut}. */
@@ -68,9 +69,9 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
     case "remove finalizer":
       return await setFinalizers(client, move, move.metadata.finalizers!.filter((name) => name !== MOVE_FINALIZER));
     case "hold":
-      return await setHeld(client, volume!, true);
+      return await hold(client, volume!, move);
     case "release":
-      return await setHeld(client, volume!, null);
+      return await release(client, volume!);
     case "copy": {
       const choice = { allowed: [move.spec.targetNode], preferred: [] };
       return void await volumes.create(copyRequestOf(move, volume!, parseGroups), choice);
@@ -82,7 +83,7 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
       return await writeStatus(client, move, { persistentVolume: recordOf(persistentVolume!), affinityMethod });
     }
     case "retain":
-      return await patchVolume(client, persistentVolume!, { spec: { persistentVolumeReclaimPolicy: "Retain" } });
+      return await patchVolume(client, persistentVolume!, retainedFor(move, recordedPolicyOf(move)));
     case "patch affinity":
       return await patchVolume(client, persistentVolume!, {
         spec: { nodeAffinity: affinityTo(step.node, topologyKey) },
@@ -101,10 +102,8 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
       return void await orExisting(client.create(lvmVolumes, volumeOnTarget(move)));
     case "forget copy":
       return await forgetCopy(client, copy!);
-    case "restore policy": {
-      const { persistentVolumeReclaimPolicy } = move.status!.persistentVolume!.spec;
-      return await patchVolume(client, persistentVolume!, { spec: defined({ persistentVolumeReclaimPolicy }) });
-    }
+    case "restore policy":
+      return await restore(client, persistentVolume!, recordedPolicyOf(move));
     case "finish":
       return await writeStatus(client, move, {
         state: step.state,
@@ -129,10 +128,36 @@ async function setFinalizers(client: ApiClient, { metadata }: LvmMove, finalizer
   await orAbsentOrChanged(client.patch(lvmMoves, { name }, { merge: { metadata: { finalizers } }, resourceVersion }));
 }
 
-/** Holds or releases a volume, if it is still as it was read: a late release must not end the hold of a later move. */
-async function setHeld(client: ApiClient, volume: LvmVolume, held: true | null): Promise<void> {
-  const { name, resourceVersion } = volume.metadata;
-  await orAbsentOrChanged(client.patch(lvmVolumes, { name }, { merge: { spec: { held } }, resourceVersion }));
+function recordedPolicyOf({ status }: LvmMove): string | undefined {
+  return status?.persistentVolume?.spec.persistentVolumeReclaimPolicy;
+}
+
+/** Holds a volume for a move, if it is still as it was read. */
+async function hold(
+  client: ApiClient,
+  { metadata: { name, resourceVersion } }: LvmVolume,
+  move: LvmMove,
+): Promise<void> {
+  const merge = { metadata: { annotations: { [MOVE_ANNOTATION]: move.metadata.uid! } }, spec: { held: true } };
+  await orAbsentOrChanged(client.patch(lvmVolumes, { name }, { merge, resourceVersion }));
+}
+
+/** Releases a volume, if it is still as it was read: a late release must not end the hold of a later move. */
+export async function release(
+  client: ApiClient,
+  { metadata: { name, resourceVersion } }: LvmVolume,
+): Promise<void> {
+  const merge = { metadata: { annotations: { [MOVE_ANNOTATION]: null } }, spec: { held: null } };
+  await orAbsentOrChanged(client.patch(lvmVolumes, { name }, { merge, resourceVersion }));
+}
+
+/** Restores the policy of a PersistentVolume, if that is still as it was read. */
+export async function restore(
+  client: ApiClient,
+  persistentVolume: PersistentVolume,
+  policy: string | undefined,
+): Promise<void> {
+  await patchVolume(client, persistentVolume, restoredTo(policy));
 }
 
 async function patchVolume(
@@ -160,11 +185,14 @@ async function affinityMethodOf(
   }
 }
 
-/** Deletes a PersistentVolume although it is bound: what it stands for stays, because its policy is Retain. */
+/**
+ * Deletes a PersistentVolume although it is bound, if it is still as it was read: what it stands for stays, because its policy is
+ * Retain.
+ */
 async function deletePersistentVolume(client: ApiClient, object: PersistentVolume): Promise<void> {
-  const { name, uid, deletionTimestamp } = object.metadata;
+  const { name, uid, resourceVersion, deletionTimestamp } = object.metadata;
   if (deletionTimestamp === undefined) {
-    return await orAbsentOrChanged(client.delete(persistentVolumes, { name }, { uid }));
+    return await orAbsentOrChanged(client.delete(persistentVolumes, { name }, { uid, resourceVersion }));
   }
   await patchVolume(client, object, { metadata: { finalizers: foreignFinalizers(object) } });
 }
@@ -175,8 +203,7 @@ async function createPersistentVolume(
   node: string,
   topologyKey: string,
 ): Promise<void> {
-  const { status, spec } = move;
-  const object = volumeFrom(spec.persistentVolume, status!.persistentVolume!, node, topologyKey);
+  const object = volumeFrom(move, move.status!.persistentVolume!, node, topologyKey);
   await orExisting(client.create(persistentVolumes, object));
 }
 
@@ -193,7 +220,7 @@ async function forgetCopy(client: ApiClient, copy: LvmVolume): Promise<void> {
 }
 
 /** The annotations that a volume has only on its way, or before its deletion. */
-const PASSING_ANNOTATIONS = [REMOVE_ANNOTATION, FORGOTTEN_ANNOTATION, PENDING_ANNOTATION];
+const PASSING_ANNOTATIONS = [REMOVE_ANNOTATION, FORGOTTEN_ANNOTATION, PENDING_ANNOTATION, MOVE_ANNOTATION];
 
 function volumeRecordOf({ metadata: { labels, annotations = {} }, spec }: LvmVolume): RecordedVolume {
   const kept = Object.entries(annotations).filter(([name]) => !PASSING_ANNOTATIONS.includes(name));

@@ -23,7 +23,7 @@ import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { carryOut, type MoveActionsOptions, writeStatus } from "./actions.ts";
 import { agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./checks.ts";
-import { copyIdOf, isFinished, type LvmMove, lvmMoves, type LvmMoveStatus } from "./objects.ts";
+import { copyIdOf, isFinished, isHeldFor, type LvmMove, lvmMoves, type LvmMoveStatus } from "./objects.ts";
 import { isUndone, type MoveObjects, type MoveStep, nextStep, stateOf } from "./plan.ts";
 
 /** Options of {@linkcode Mover}. The informers are started, and shared, by whoever supplies them. */
@@ -140,7 +140,7 @@ export class Mover {
       orAbsent(client.get(persistentVolumes, { name: pvName })),
       orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
     ]);
-    const isPrepared = volume?.spec.held === true;
+    const isPrepared = volume !== undefined && isHeldFor(move, volume);
     const blocking = blockingSnapshots(move, volume, snapshots.list(), { withTemporary: isPrepared });
     return { move, volume, copy, persistentVolume, claim, snapshots: blocking, topologyKey };
   }
@@ -153,7 +153,7 @@ export class Mover {
     if (volume === undefined) return `LVMVolume ${move.metadata.name} does not exist any more`; // its claim was deleted
     if (move.status?.persistentVolume !== undefined) return undefined;
     const refusal = objectsRefusal(objects, driverName);
-    if (refusal !== undefined || volume?.spec.held) return refusal;
+    if (refusal !== undefined || isHeldFor(move, volume)) return refusal;
     const { targetNode } = move.spec;
     return surroundingsRefusal(objects, {
       ...this.#agentsOf(move),

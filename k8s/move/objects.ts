@@ -7,7 +7,7 @@
  */
 
 import { parseVolumeId, type VolumeId, volumeIdOf } from "../../lvm/ids.ts";
-import { LVM_GROUP, type LvmVolume, type StatusError } from "../api/lvm_objects.ts";
+import { LVM_GROUP, type LvmVolume, MOVE_ANNOTATION, type StatusError } from "../api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume, Resource } from "../api/objects.ts";
 
 /** The finalizer that keeps an LVMMove until it is complete, or undone. */
@@ -94,9 +94,27 @@ export const lvmMoves: Resource<LvmMove> = {
   ...{ group: LVM_GROUP, version: "v1alpha1", plural: "lvmmoves", kind: "LVMMove", namespaced: false },
 };
 
+/** The beginning of the names under which copies are requested. */
+const COPY_PREFIX = "denolith-move-";
+
 /** Returns the name under which the copy of a move is requested. Another move of the same volume has another one. */
 export function copyRequestName({ metadata: { uid = "" } }: LvmMove): string {
-  return `denolith-move-${uid}`;
+  return `${COPY_PREFIX}${uid}`;
+}
+
+/** Returns the uid of the move that a copy was requested for; `undefined` for a volume that is no copy of a move. */
+export function moveUidOf({ spec: { requestName } }: LvmVolume): string | undefined {
+  return requestName?.startsWith(COPY_PREFIX) ? requestName.slice(COPY_PREFIX.length) : undefined;
+}
+
+/** Reports whether an object is held, or retained, for a move. */
+export function isMarkedFor({ metadata: { uid } }: LvmMove, object: KubeObject): boolean {
+  return uid !== undefined && object.metadata.annotations?.[MOVE_ANNOTATION] === uid;
+}
+
+/** Reports whether a volume is held for a move. */
+export function isHeldFor(move: LvmMove, volume: LvmVolume): boolean {
+  return volume.spec.held === true && isMarkedFor(move, volume);
 }
 
 /** Returns the id of the volume that is filled on the target's node, and whose LV becomes that of the volume. */

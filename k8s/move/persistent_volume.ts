@@ -6,9 +6,10 @@
 
 import { defined } from "../../lvm/defined.ts";
 import type { NewObject } from "../client/client.ts";
+import { MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume } from "../api/objects.ts";
 import { VOLUME_FINALIZER } from "../provisioner/persistent_volume.ts";
-import type { RecordedPersistentVolume } from "./objects.ts";
+import type { LvmMove, RecordedPersistentVolume } from "./objects.ts";
 
 /** The finalizer of Kubernetes that keeps a PersistentVolume while it is bound. */
 const PROTECTION_FINALIZER = "kubernetes.io/pv-protection";
@@ -33,7 +34,27 @@ export function affinityTo(node: string, topologyKey: string) {
 export function recordOf(
   { metadata: { uid = "", labels, annotations }, spec = {} }: PersistentVolume,
 ): RecordedPersistentVolume {
-  return { metadata: { uid, ...defined({ labels, annotations }) }, spec };
+  const { [MOVE_ANNOTATION]: _, [RECLAIM_POLICY_ANNOTATION]: policy, ...others } = annotations ?? {};
+  return {
+    metadata: { uid, ...defined({ labels }), ...(annotations && { annotations: others }) },
+    spec: { ...spec, ...(policy !== undefined && { persistentVolumeReclaimPolicy: policy }) },
+  };
+}
+
+/** Returns what retains a PersistentVolume for a move, as a part of it. */
+export function retainedFor({ metadata: { uid = "" } }: LvmMove, policy: string | undefined) {
+  return {
+    metadata: { annotations: { [MOVE_ANNOTATION]: uid, ...defined({ [RECLAIM_POLICY_ANNOTATION]: policy }) } },
+    spec: { persistentVolumeReclaimPolicy: "Retain" },
+  };
+}
+
+/** Returns what ends that, as a patch. */
+export function restoredTo(policy: string | undefined) {
+  return {
+    metadata: { annotations: { [MOVE_ANNOTATION]: null, [RECLAIM_POLICY_ANNOTATION]: null } },
+    spec: defined({ persistentVolumeReclaimPolicy: policy }),
+  };
 }
 
 /**
@@ -41,22 +62,22 @@ export function recordOf(
  * policy is Retain.
  */
 export function volumeFrom(
-  name: string,
+  move: LvmMove,
   { metadata: { labels, annotations }, spec }: RecordedPersistentVolume,
   node: string,
   topologyKey: string,
 ): NewObject<PersistentVolume> {
   const { resourceVersion: _, ...claimRef } = spec.claimRef ?? {};
+  const retained = retainedFor(move, spec.persistentVolumeReclaimPolicy);
   return {
     apiVersion: "v1",
     kind: "PersistentVolume",
-    metadata: { name, ...defined({ labels, annotations }) },
-    spec: {
-      ...spec,
-      claimRef,
-      persistentVolumeReclaimPolicy: "Retain",
-      nodeAffinity: affinityTo(node, topologyKey),
+    metadata: {
+      name: move.spec.persistentVolume,
+      ...defined({ labels }),
+      annotations: { ...annotations, ...retained.metadata.annotations },
     },
+    spec: { ...spec, claimRef, ...retained.spec, nodeAffinity: affinityTo(node, topologyKey) },
   };
 }
 

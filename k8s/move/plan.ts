@@ -6,9 +6,9 @@
  */
 
 import { heldCondition } from "../api/held.ts";
-import type { LvmVolume } from "../api/lvm_objects.ts";
+import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-import { isFinished, type LvmMove, MOVE_FINALIZER, type MoveState } from "./objects.ts";
+import { isFinished, isHeldFor, isMarkedFor, type LvmMove, MOVE_FINALIZER, type MoveState } from "./objects.ts";
 import { foreignFinalizers, nodeOfVolume } from "./persistent_volume.ts";
 
 /** The objects that a move is about, as the API server has them. */
@@ -89,12 +89,13 @@ function nextForwardStep(objects: MoveObjects): MoveStep {
 }
 
 /** Returns the next step after which the volume is held and copied; `undefined` when it is. */
-function nextCopyStep({ move: { spec }, copy, snapshots }: MoveObjects, volume: LvmVolume): MoveStep | undefined {
-  // what was written while the volume was not held is not in a copy that was made before
-  if (!volume.spec.held) return { do: copy === undefined ? "hold" : "delete copy" };
+function nextCopyStep({ move, copy, snapshots }: MoveObjects, volume: LvmVolume): MoveStep | undefined {
+  // what was written while the volume was not held is not in a copy that was made before. A hold for an earlier move may end
+  // at any moment
+  if (!isHeldFor(move, volume)) return { do: copy === undefined ? "hold" : "delete copy" };
   const held = heldCondition(volume);
   if (held?.status !== "True") {
-    return { do: "wait", message: held?.message ?? `waits for the agent of node ${spec.sourceNode}` };
+    return { do: "wait", message: held?.message ?? `waits for the agent of node ${move.spec.sourceNode}` };
   }
   if (!isReady(copy)) return { do: "copy" };
   if (snapshots.length > 0) return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted` };
@@ -103,10 +104,13 @@ function nextCopyStep({ move: { spec }, copy, snapshots }: MoveObjects, volume: 
 
 /** Returns the next step after which the claim is bound on the other node, and the first step after that. */
 function nextSwitch(objects: MoveObjects): MoveStep {
-  const { move: { spec, status }, persistentVolume, claim } = objects;
+  const { move, persistentVolume, claim } = objects;
+  const { spec, status } = move;
   if (status?.persistentVolume === undefined) return { do: "record" };
   const step = nextSwitchStep(objects, spec.targetNode);
   if (step !== undefined) return step;
+  // somebody may have set another policy: while there is no volume, nobody may take that for deleted
+  if (!isRetainedFor(move, persistentVolume!)) return { do: "retain" };
   // a claim that was deleted meanwhile is not waited for: the policy of the PersistentVolume decides at the end
   const isBound = claim?.metadata.uid !== spec.claim.uid ||
     (claim.status?.phase === "Bound" && persistentVolume?.status?.phase === "Bound");
@@ -117,14 +121,15 @@ function nextSwitch(objects: MoveObjects): MoveStep {
 
 /** Returns the next step after which the PersistentVolume is on a node; `undefined` when it is. */
 function nextSwitchStep(
-  { move: { status }, persistentVolume, topologyKey }: MoveObjects,
+  { move, persistentVolume, topologyKey }: MoveObjects,
   node: string,
 ): MoveStep | undefined {
   if (persistentVolume === undefined) return { do: "create persistent volume", node };
   const isDeleting = persistentVolume.metadata.deletionTimestamp !== undefined;
   if (!isDeleting && nodeOfVolume(persistentVolume, topologyKey) === node) return undefined;
-  if (persistentVolume.spec?.persistentVolumeReclaimPolicy !== "Retain") return { do: "retain" };
-  if (!isDeleting && status?.affinityMethod === "Patch") return { do: "patch affinity", node };
+  // also one whose policy is Retain: what an earlier controller decided about it must not happen after the move
+  if (!isRetainedFor(move, persistentVolume)) return { do: "retain" };
+  if (!isDeleting && move.status?.affinityMethod === "Patch") return { do: "patch affinity", node };
   const foreign = foreignFinalizers(persistentVolume);
   if (isDeleting && foreign.length > 0) {
     return {
@@ -161,7 +166,13 @@ function nextUndoStep(objects: MoveObjects): MoveStep {
 
 function restoreStep(persistentVolume: PersistentVolume | undefined, policy: string | undefined): MoveStep | undefined {
   if (persistentVolume === undefined || policy === undefined) return undefined;
-  return persistentVolume.spec?.persistentVolumeReclaimPolicy === policy ? undefined : { do: "restore policy" };
+  const isMarked = persistentVolume.metadata.annotations?.[MOVE_ANNOTATION] !== undefined;
+  const isRestored = persistentVolume.spec?.persistentVolumeReclaimPolicy === policy && !isMarked;
+  return isRestored ? undefined : { do: "restore policy" };
+}
+
+function isRetainedFor(move: LvmMove, persistentVolume: PersistentVolume): boolean {
+  return persistentVolume.spec?.persistentVolumeReclaimPolicy === "Retain" && isMarkedFor(move, persistentVolume);
 }
 
 /** Reports whether the LV of a volume exists and is complete. */

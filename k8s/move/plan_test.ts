@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { heldConditions } from "../api/held.ts";
-import type { LvmVolume } from "../api/lvm_objects.ts";
+import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import { copyIdOf, type LvmMove, type LvmMoveStatus, MOVE_FINALIZER } from "./objects.ts";
 import { affinityTo, recordOf } from "./persistent_volume.ts";
@@ -24,10 +24,13 @@ function move(status: LvmMoveStatus = {}, metadata: Partial<LvmMove["metadata"]>
   };
 }
 
-/** Returns the volume on a node, which is held, and used by somebody if that is given. */
-function volume(nodeName: string, { held = true, user }: { held?: boolean; user?: string } = {}): LvmVolume {
+/** Returns the volume on a node, which is held for a move, and used by somebody if that is given. */
+function volume(
+  nodeName: string,
+  { held = true, by = "m", user }: { held?: boolean; by?: string; user?: string } = {},
+): LvmVolume {
   const object = {
-    metadata: { name: NAME },
+    metadata: { name: NAME, ...(held && { annotations: { [MOVE_ANNOTATION]: by } }) },
     spec: { nodeName, ...(held && { held }) },
     status: { state: "Ready", lvUUID: nodeName },
   } as unknown as LvmVolume;
@@ -43,9 +46,11 @@ function copy(state = "Ready"): LvmVolume {
   } as unknown as LvmVolume;
 }
 
-function persistentVolume(node: string, policy: string, metadata: object = {}): PersistentVolume {
+/** Returns the PersistentVolume with a policy; one that is retained is so for a move. */
+function persistentVolume(node: string, policy: string, metadata: object = {}, by = "m"): PersistentVolume {
+  const annotations = policy === "Retain" ? { [MOVE_ANNOTATION]: by } : {};
   return {
-    metadata: { name: "pv", uid: "p", ...metadata },
+    metadata: { name: "pv", uid: "p", annotations, ...metadata },
     spec: { nodeAffinity: affinityTo(node, KEY), persistentVolumeReclaimPolicy: policy },
     status: { phase: "Bound" },
   } as PersistentVolume;
@@ -99,7 +104,27 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   ],
   ["a complete copy", COPIED, "record"],
   ["a copy of a volume that was released since", { ...COPIED, volume: volume("a", { held: false }) }, "delete copy"],
+  [
+    "a volume that is held for an earlier move",
+    { volume: volume("a", { by: "earlier" }) },
+    "hold",
+  ],
+  [
+    "a copy of a volume that was held for an earlier move since",
+    { ...COPIED, volume: volume("a", { by: "earlier" }) },
+    "delete copy",
+  ],
   ["a PersistentVolume that is recorded", SWITCHING, "retain"],
+  [
+    "one that is retained for an earlier move",
+    { ...SWITCHING, persistentVolume: persistentVolume("a", "Retain", {}, "earlier") },
+    "retain",
+  ],
+  [
+    "one that somebody retained no longer",
+    { ...SWITCHING, persistentVolume: persistentVolume("b", "Delete") },
+    "retain",
+  ],
   [
     "one that is retained",
     { ...SWITCHING, persistentVolume: persistentVolume("a", "Retain") },
@@ -148,6 +173,16 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   ],
   ["a volume that has taken the copy", { ...REMOVING, volume: volume("b", { held: false }) }, "forget copy"],
   ["no copy any more", { ...REMOVING, volume: volume("b", { held: false }), copy: undefined }, "restore policy"],
+  [
+    "a policy that is restored, and marked for the move",
+    {
+      ...REMOVING,
+      volume: volume("b", { held: false }),
+      copy: undefined,
+      move: move({ persistentVolume: recordOf(persistentVolume("a", "Retain")), removing: true }),
+    },
+    "restore policy",
+  ],
   [
     "all restored",
     {

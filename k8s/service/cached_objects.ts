@@ -11,6 +11,7 @@ import {
   FORGOTTEN_ANNOTATION,
   type LvmNode,
   type LvmVolume,
+  MOVE_ANNOTATION,
   type NodeVolumeGroup,
   PENDING_ANNOTATION,
   REMOVE_ANNOTATION,
@@ -33,7 +34,12 @@ import { isCreated } from "./stored_volume.ts";
 
 const LVM_VOLUME_ANNOTATIONS = [REMOVE_ANNOTATION, FORGOTTEN_ANNOTATION, PENDING_ANNOTATION];
 const CLAIM_ANNOTATIONS = [NODE_EXPANSION_NOT_REQUIRED_ANNOTATION];
-const VOLUME_ANNOTATIONS = [PROVISIONED_BY_ANNOTATION, PRE_RESIZE_CAPACITY_ANNOTATION, ...SECRET_ANNOTATIONS];
+const VOLUME_ANNOTATIONS = [
+  PROVISIONED_BY_ANNOTATION,
+  PRE_RESIZE_CAPACITY_ANNOTATION,
+  MOVE_ANNOTATION,
+  ...SECRET_ANNOTATIONS,
+];
 
 /** Makes of objects what is kept of them. Fields that are left out, or absent, are `undefined`. */
 export class CachedObjects {

@@ -1,77 +1,25 @@
 /**
- * Moves whose processes die, stall or are asked to stop, at each of their steps.
+ * Moves whose processes die, or are asked to stop, at each of their steps.
  *
  * @module
  */
 
 import { assert, assertEquals } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
+import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
-import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
+import { waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";
-import { MoveCluster, type MoveClusterOptions, MOVED } from "../fake/move_cluster.ts";
+import { assertOnOneNode, countWrites, watchInvariants } from "../fake/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 
 /** What dies leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
-/** Calls a function at each change of the objects of a move. */
-function watchInvariants(s: MoveCluster): { readonly broken: string[] } {
-  const broken: string[] = [];
-  const check = () => {
-    const lvs = [s.lv(0), s.lv(1)];
-    if (lvs.every((lv) => lv !== undefined)) broken.push("both nodes have an LV of the volume");
-    const copies = s.machines.flatMap((machine) => machine.allLvs()).filter(({ lv }) =>
-      lv.content.data?.has("letters")
-    );
-    if (copies.length === 0) broken.push("no LV has the data");
-    const { reclaimPolicy = "Delete" } = s.options;
-    const object = s.cluster.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === MOVED);
-    const isDeletable = s.persistentVolume?.spec?.persistentVolumeReclaimPolicy === "Delete";
-    if (object === undefined && isDeletable) {
-      broken.push("a PersistentVolume may be deleted while its volume does not exist");
-    }
-    if (reclaimPolicy === "Retain" && isDeletable) broken.push("a PersistentVolume is no longer retained");
-  };
-  for (const resource of [lvmVolumes, lvmMoves, persistentVolumes]) {
-    s.cluster.api.collection(resource).listeners.add(check);
-  }
-  return { broken };
-}
-
-/** Asserts that the volume is on a node alone, with its data, and nothing is left of the move. */
-async function assertOnOneNode(s: MoveCluster, node: "node-1" | "node-2"): Promise<void> {
-  await s.cluster.agent("node-1").machine.background.idle();
-  await waitUntil(() => s.claim?.status?.phase === "Bound" && s.persistentVolume?.status?.phase === "Bound", "Bound");
-  const isThere = () =>
-    s.lvmVolumes.join() === `volume ${node} Ready` && s.machines.flatMap((each) => each.allLvs()).length === 1;
-  await waitUntil(isThere, `the volume on ${node} alone: ${s.lvmVolumes}`);
-  const lv = s.lv(node === "node-1" ? 0 : 1)!;
-  await waitUntil(() => !lv.tags.has("denolith.held"), "no tag");
-  assertEquals([...lv.content.data!], ["letters"]);
-  assertEquals(nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY), node);
-  assertEquals(s.persistentVolume!.spec?.persistentVolumeReclaimPolicy, "Delete");
-  assertEquals(s.persistentVolume!.spec?.claimRef?.uid, s.claim!.metadata.uid);
-}
-
-/** Returns the number of writes of a move that nobody disturbs. */
-async function countWrites(options: MoveClusterOptions): Promise<number> {
-  await using s = await MoveCluster.start(options);
-  let count = 0;
-  s.startMover((index, send) => {
-    count = index + 1;
-    return send();
-  });
-  s.addMove();
-  await s.waitForState("Complete");
-  return count;
-}
-
 /** Has the controller of a move die after a write, whether it was refused or not; another one goes on. */
-async function dieAfter(index: number, options: MoveClusterOptions): Promise<void> {
-  await using s = await MoveCluster.start(options);
+async function dieAfter(index: number): Promise<void> {
+  await using s = await MoveCluster.start();
   const { broken } = watchInvariants(s);
   const died = Promise.withResolvers<void>();
   const crash = s.startMover(async (now, send) => {
@@ -90,37 +38,9 @@ async function dieAfter(index: number, options: MoveClusterOptions): Promise<voi
   assertEquals(broken, []);
 }
 
-/** Has the controller of a move stall before a write, which it sends when another one has completed the move. */
-async function stallBefore(index: number, options: MoveClusterOptions): Promise<void> {
-  await using s = await MoveCluster.start(options);
-  const { broken } = watchInvariants(s);
-  const [stalled, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const late: Promise<unknown>[] = [];
-  s.startMover(async (now, send) => {
-    if (now === index) {
-      stalled.resolve();
-      await resumed.promise;
-    }
-    const sent = send();
-    if (now >= index) late.push(sent.catch(() => {}));
-    return await sent;
-  });
-  s.addMove();
-  await Promise.race([stalled.promise, s.waitForState("Complete")]);
-  s.startMover();
-  await s.waitForState("Complete");
-  resumed.resolve();
-  for (let known = -1; known < late.length;) {
-    known = late.length;
-    await Promise.all(late);
-  }
-  await assertOnOneNode(s, "node-2");
-  assertEquals([s.move?.status?.state, broken], ["Complete", []]);
-}
-
 /** Deletes the LVMMove before a write of its controller. */
-async function undoBefore(index: number, options: MoveClusterOptions): Promise<void> {
-  await using s = await MoveCluster.start(options);
+async function undoBefore(index: number): Promise<void> {
+  await using s = await MoveCluster.start();
   const { broken } = watchInvariants(s);
   let removing: boolean | undefined;
   s.startMover(async (now, send) => {
@@ -142,8 +62,8 @@ async function undoBefore(index: number, options: MoveClusterOptions): Promise<v
 }
 
 /** Deletes the claim before a write of the controller: nothing of its volume may be left on either node. */
-async function deleteClaimBefore(index: number, options: MoveClusterOptions): Promise<void> {
-  await using s = await MoveCluster.start(options);
+async function deleteClaimBefore(index: number): Promise<void> {
+  await using s = await MoveCluster.start();
   s.startMover(async (now, send) => {
     if (now === index) {
       await s.cluster.client.delete(persistentVolumeClaims, { namespace: "shop", name: "data" });
@@ -161,34 +81,24 @@ async function deleteClaimBefore(index: number, options: MoveClusterOptions): Pr
   await waitUntil(() => s.machines.every((machine) => machine.allLvs().length === 0), "no LV");
 }
 
-for (const options of [{}, { mutableAffinity: true }]) {
-  const isPatched = "mutableAffinity" in options;
-  const title = `a move whose PersistentVolume is ${isPatched ? "patched" : "made again"}`;
-  const writes = await countWrites(options);
-  assert(writes >= 12, `${writes} writes`);
-  for (let index = 0; index < writes; index++) {
-    Deno.test(
-      `${title} survives a controller that stalls before its write ${index}, and sends it late`,
-      UNSANITIZED,
-      () => stallBefore(index, options),
-    );
-    if (isPatched) continue;
-    Deno.test(
-      `${title} leaves nothing when its claim is deleted before write ${index}`,
-      UNSANITIZED,
-      () => deleteClaimBefore(index, options),
-    );
-    Deno.test(
-      `${title} survives the death of its controller after write ${index}`,
-      UNSANITIZED,
-      () => dieAfter(index, options),
-    );
-    Deno.test(
-      `${title} is undone or completed when it is deleted before write ${index}`,
-      UNSANITIZED,
-      () => undoBefore(index, options),
-    );
-  }
+const writes = await countWrites();
+assert(writes >= 12, `${writes} writes`);
+for (let index = 0; index < writes; index++) {
+  Deno.test(
+    `a move leaves nothing when its claim is deleted before write ${index}`,
+    UNSANITIZED,
+    () => deleteClaimBefore(index),
+  );
+  Deno.test(
+    `a move survives the death of its controller after write ${index}`,
+    UNSANITIZED,
+    () => dieAfter(index),
+  );
+  Deno.test(
+    `a move is undone or completed when it is deleted before write ${index}`,
+    UNSANITIZED,
+    () => undoBefore(index),
+  );
 }
 
 /** The moments at which an agent dies: a command is about to run. */

@@ -23,6 +23,7 @@ import {
   type Resource,
   storageClasses,
 } from "../../k8s/api/objects.ts";
+import { MoveGarbageCollector } from "../../k8s/move/garbage_collector.ts";
 import { Mover } from "../../k8s/move/mover.ts";
 import { affinityTo } from "../../k8s/move/persistent_volume.ts";
 import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
@@ -197,11 +198,43 @@ export class MoveCluster implements AsyncDisposable {
       csiNodes: inform(csiNodes),
       backoff: { startMs: 5, capMs: 50 },
     });
-    const running = mover.run(stop.signal);
+    return this.#endOf(stop, [mover.run(stop.signal), ...tasks]);
+  }
+
+  /** The number of times that something which may be left of moves was looked at. */
+  garbageReconciles = 0;
+
+  /**
+   * Starts what removes what is left of moves.
+   *
+   * @param onWrite sends each of its writes
+   * @param options.isBlind whether its cache has no moves
+   * @returns what ends it
+   */
+  startGarbageCollector(onWrite: OnWrite = (_, send) => send(), { isBlind = false } = {}): () => Promise<void> {
+    const stop = new AbortController();
+    const client = this.#connect("denolith/test (controller) move-garbage-collector");
+    const moves = new Informer(client, lvmMoves);
+    const volumes = new Informer(client, persistentVolumes);
+    let writes = 0;
+    const send = <T>(write: () => Promise<T>) => onWrite(writes++, write) as Promise<T>;
+    if (isBlind) moves.get = () => undefined;
+    const collector = new MoveGarbageCollector({
+      onReconciled: () => void this.garbageReconciles++,
+      ...{ client: withWrites(client, send), driverName: DRIVER, backoff: { startMs: 5, capMs: 50 } },
+      ...{ moves, persistentVolumes: volumes, lvmVolumes: this.cluster.objects },
+      volumes: { delete: (...args) => send(() => this.cluster.volumes.delete(...args)) },
+    });
+    const tasks = [moves, volumes].map((informer) => informer.start(stop.signal));
+    return this.#endOf(stop, [collector.run(stop.signal), ...tasks]);
+  }
+
+  /** Returns what ends tasks. */
+  #endOf(stop: AbortController, tasks: readonly Promise<void>[]): () => Promise<void> {
     const end = async () => {
       this.#moverStops.delete(end);
       stop.abort();
-      await Promise.all([running, ...tasks]);
+      await Promise.all(tasks);
     };
     this.#moverStops.add(end);
     return end;
