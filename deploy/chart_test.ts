@@ -291,6 +291,19 @@ Deno.test("LVM's system id can be the name of the node, or come from the machine
   );
 });
 
+Deno.test("mounts with SELinux contexts need what mount(8) must see, with selinuxfs writable", () => {
+  const seLinux = { seLinux: { mount: true } };
+  const isRequested = (values: Values) => object({ values }, "CSIDriver", "lvm").spec.seLinuxMount;
+  assertEquals([isRequested({}), isRequested(seLinux)], [false, true]);
+  for (const [values, path] of [[{}, undefined], [seLinux, "/sys/fs/selinux"]] as const) {
+    assertEquals(agentOf(values).hostPathOf("/sys/fs/selinux"), path);
+  }
+  assertEquals(agentOf(seLinux).hostPathOf("/etc/selinux"), "/etc/selinux");
+  const [, { containers: [agent] }] = pods({ values: seLinux });
+  const mounts = agent.volumeMounts as { name: string; readOnly?: boolean }[];
+  assertEquals(mounts.find(({ name }) => name === "selinux")?.readOnly, undefined);
+});
+
 Deno.test("the agents' SecurityContextConstraints allow what their pods have, and only where there is that kind", () => {
   const isMade = (rendering: RenderOptions) =>
     objectsOf(rendering).some(({ kind }) => kind === "SecurityContextConstraints");

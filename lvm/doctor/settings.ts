@@ -186,7 +186,7 @@ function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, un
 function hidingRule(settings: Configuration, path: string): { why: string; remedy: string } {
   if (settings.value("devices/use_devicesfile") === "1") {
     const file = settings.value("devices/devicesfile") ?? "system.devices";
-    return { why: `it is not in the devices file ${file}`, remedy: `lvmdevices --adddev ${path}` };
+    return { why: `it is not in the devices file ${file}`, remedy: `lvm lvmdevices --adddev ${path}` };
   }
   const filters = (["devices/global_filter", "devices/filter"] as const)
     .map((name) => [name, settings.list(name) ?? []] as const)

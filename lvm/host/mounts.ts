@@ -7,9 +7,11 @@
 import { basename, dirname, join, relative } from "@std/path";
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
+import { defined } from "../defined.ts";
 import { isDriverDeviceName } from "../ids.ts";
 import { asArray, asObject, asString, parseJson } from "../json.ts";
 import type { LogicalVolume } from "../model/report.ts";
+import { contextIn, isSameContext, requestedContext } from "../spec/selinux.ts";
 import { parseMountInfo } from "./mount_info.ts";
 
 /** A mount of this mount namespace. */
@@ -33,6 +35,8 @@ export interface Mount {
   readonly filesystemWritable: boolean;
   /** The device number of the filesystem. btrfs has a number of its own. */
   readonly deviceNumber: string;
+  /** The SELinux context with which the filesystem is mounted; absent where its files have their own. */
+  readonly seLinuxContext?: string;
 }
 
 /**
@@ -90,9 +94,10 @@ export function parseMounts(table: string): Mount[] | undefined {
 function accessOf(
   flags: readonly string[],
   filesystemOptions: readonly string[],
-): Pick<Mount, "flags" | "readOnly" | "filesystemWritable"> {
+): Pick<Mount, "flags" | "readOnly" | "filesystemWritable" | "seLinuxContext"> {
   const filesystemWritable = !filesystemOptions.some((option) => READ_ONLY_OPTIONS.includes(option));
-  return { flags, readOnly: flags.includes("ro"), filesystemWritable };
+  const seLinuxContext = contextIn(filesystemOptions.join());
+  return { flags, readOnly: flags.includes("ro"), filesystemWritable, ...defined({ seLinuxContext }) };
 }
 
 async function listMounts(exec: Exec): Promise<Mount[]> {
@@ -241,7 +246,11 @@ async function realPath(path: string): Promise<string | undefined> {
   }
 }
 
-/** Mounts a device. */
+/**
+ * Mounts a device.
+ *
+ * @throws {StorageError} `FailedPrecondition` when mount(8) left an SELinux context out
+ */
 export async function mountDevice(
   exec: Exec,
   device: string,
@@ -249,7 +258,21 @@ export async function mountDevice(
   options: { type: string; flags: readonly string[] },
 ): Promise<void> {
   const flags = options.flags.length === 0 ? [] : ["-o", options.flags.join(",")];
+  const context = requestedContext(options.flags);
   await runOk(exec, { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true });
+  if (context !== undefined) await requireContext(exec, path, context);
+}
+
+/** Makes sure that a new mount has an SELinux context: mount(8) leaves it out where it does not see /sys/fs/selinux. */
+async function requireContext(exec: Exec, path: string, context: string): Promise<void> {
+  const mount = (await readMounts(exec)).findLast(({ target }) => target === path);
+  if (isSameContext(mount?.seLinuxContext, context)) return;
+  const error = new StorageError(
+    "FailedPrecondition",
+    `mounting ${path} with the SELinux context ${context}: mount(8) left it out, because it does not see that SELinux is ` +
+      "enabled; an agent needs the host's /sys/fs/selinux and /etc/selinux (seLinux.mount of the chart)",
+  );
+  throw await undoMount(exec, path, error);
 }
 
 /**

@@ -21,7 +21,8 @@ export const HOST_DEVICES_FILE = "auto";
  */
 export async function devicesFileSettings(name: string, exec: Exec): Promise<string | undefined> {
   if (name !== HOST_DEVICES_FILE) return `devices/use_devicesfile=1 devices/devicesfile="${name}"`;
-  const args = ["lvmconfig", "--type", "current", "devices/use_devicesfile"];
+  // merged, since LVM would otherwise show the settings of its command line alone, if there are any
+  const args = ["lvmconfig", "--type", "current", "--mergedconfig", "devices/use_devicesfile"];
   const { code, stderr } = await exec.run({ program: "lvm", args, mutates: false });
   return code !== 0 && /node devices\/use_devicesfile not found/.test(stderr) ? "devices/use_devicesfile=1" : undefined;
 }

@@ -20,7 +20,9 @@ const BROKEN = { code: 3, stdout: "", stderr: "  Parse error at byte 12 (line 1)
 Deno.test("devicesFileSettings(): the host's devices file is used where no setting says whether", async () => {
   const exec = answering(UNSET);
   assertEquals(await devicesFileSettings("auto", exec), "devices/use_devicesfile=1");
-  assertEquals(exec.commands.map(({ args }) => args), [["lvmconfig", "--type", "current", "devices/use_devicesfile"]]);
+  assertEquals(exec.commands.map(({ args }) => args), [[
+    ...["lvmconfig", "--type", "current", "--mergedconfig", "devices/use_devicesfile"],
+  ]]);
   for (const other of [OFF, BROKEN]) assertEquals(await devicesFileSettings("auto", answering(other)), undefined);
 });
 

@@ -10,6 +10,7 @@
 import { quote, StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 import { createdExtType } from "./ext_features.ts";
+import { CONTEXT_FLAG } from "./selinux.ts";
 
 /** The supported filesystems. */
 export const FILESYSTEM_TYPES = ["ext4", "ext3", "ext2", "xfs", "btrfs"] as const;
@@ -170,6 +171,7 @@ const COMMON_MOUNT_FLAGS = [
   /^(?:ro|rw|defaults|sync|async|dirsync|lazytime|nolazytime|iversion|noiversion|silent|loud)$/,
   /^(?:atime|noatime|diratime|nodiratime|relatime|norelatime|strictatime|nostrictatime)$/,
   /^(?:dev|nodev|exec|noexec|suid|nosuid|nosymfollow)$/,
+  CONTEXT_FLAG,
 ];
 
 /** The common options of a mount, not of its filesystem: each bind mount can have its own. */

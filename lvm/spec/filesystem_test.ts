@@ -52,6 +52,12 @@ Deno.test("checkMountFlags() allows each filesystem's flags, and those of all wh
   checkMountFlags("xfs", ["nouuid", "logbsize=256k"]);
   checkMountFlags("btrfs", ["compress=zstd:3", "discard=async"]);
   checkMountFlags(undefined, ["nouuid", "compress=zstd"]);
+  for (const type of FILESYSTEM_TYPES) {
+    checkMountFlags(type, [
+      'context="system_u:object_r:container_file_t:s0:c1,c3"',
+      "context=system_u:object_r:tmp_t:s0",
+    ]);
+  }
   for (const type of [...FILESYSTEM_TYPES, undefined]) {
     for (
       const flag of [
@@ -65,6 +71,12 @@ Deno.test("checkMountFlags() allows each filesystem's flags, and those of all wh
         "noatime\n",
         "x-mount.mkdir",
         "user",
+        'context="u:r:t:s0:c1',
+        "context=u:r:t:s0:c1,c3",
+        'context="u:r:t:s0",suid',
+        'context="u:r:t:s0:c1" ro',
+        "context=/etc/passwd",
+        'fscontext="u:r:t:s0"',
       ]
     ) {
       assertThrows(() => checkMountFlags(type, [flag]), StorageError, "mount flag");

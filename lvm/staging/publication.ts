@@ -7,6 +7,7 @@
 import type { BlockDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { checkMountFlags, type FilesystemType } from "../spec/filesystem.ts";
+import { isSameContext, requestedContext } from "../spec/selinux.ts";
 import type { VolumeId } from "../ids.ts";
 import { deviceMounts, filesystemMounts, isDeletedNodeMount, type Mount } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -66,7 +67,7 @@ export function resolveFilesystemType(volume: Volume, access: Access): Filesyste
  * Reports whether the volume is staged at the path as requested.
  *
  * @throws {StorageError} `FailedPrecondition` when another filesystem is mounted there; `AlreadyExists` when the volume
- * is read-only there and read-write is requested, or the reverse
+ * is read-only there and read-write is requested, or the reverse, or when another SELinux context is
  */
 export function isStaged(
   volume: Volume,
@@ -82,12 +83,26 @@ export function isStaged(
       `staging volume ${volume.id}: ${there.source} is already mounted at ${path}`,
     );
   }
+  refuseOtherContext(volume.id, there, access.flags);
   if (there.readOnly === access.flags.includes("ro")) return true;
   throw new StorageError(
     "AlreadyExists",
     `staging volume ${volume.id}: it is staged at ${path} ${
       there.readOnly ? "read-only" : "read-write"
     }, but the request differs`,
+  );
+}
+
+/** Refuses another SELinux context than that with which the volume is staged: a filesystem is mounted with one. */
+function refuseOtherContext(id: VolumeId, { target, seLinuxContext }: Mount, flags: readonly string[]): void {
+  const context = requestedContext(flags);
+  if (isSameContext(context, seLinuxContext)) return;
+  const words = (context: string | undefined) =>
+    context === undefined ? "no SELinux context" : `the context ${context}`;
+  throw new StorageError(
+    "AlreadyExists",
+    `staging volume ${id} with ${words(context)}: it is staged at ${target} with ${words(seLinuxContext)}, and can ` +
+      "have one at a time; end the pods that use it first",
   );
 }
 

@@ -2,9 +2,18 @@ import { contractTests } from "./all.ts";
 import { bindMountsContract } from "./bind_mounts.ts";
 import { cowSnapshotsContract } from "./cow_snapshots.ts";
 import { erasureContract } from "./erasure.ts";
-import { fakeDebian13, fakeFaultyDisks, fakeHost, fakeHostWithFindmnt, fakeMultiPvHost } from "./fake_host.ts";
+import {
+  fakeDebian13,
+  fakeFaultyDisks,
+  fakeHost,
+  fakeHostWithFindmnt,
+  fakeMultiPvHost,
+  fakeSeLinux,
+  fakeSeLinuxWithFindmnt,
+} from "./fake_host.ts";
 import { faultsContract } from "./faults.ts";
 import { layoutsContract } from "./layouts.ts";
+import { hiddenSeLinuxContract, seLinuxContract } from "./selinux.ts";
 import { staleMountsContract } from "./stale_mounts.ts";
 import { stagingContract } from "./staging.ts";
 import { toolsContract } from "./tools.ts";
@@ -16,3 +25,5 @@ for (const contract of [cowSnapshotsContract, erasureContract, stagingContract, 
 for (const contract of [bindMountsContract, stagingContract, staleMountsContract]) contract(fakeHostWithFindmnt);
 layoutsContract(fakeMultiPvHost);
 faultsContract(fakeFaultyDisks());
+for (const host of [fakeSeLinux, fakeSeLinuxWithFindmnt]) seLinuxContract(host);
+hiddenSeLinuxContract(fakeHost);

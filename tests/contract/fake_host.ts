@@ -43,6 +43,9 @@ export const fakeDebian13: Host = {
   },
 };
 
+/** The same machine with SELinux. */
+export const fakeSeLinux: Host = withSeLinux(fakeHost);
+
 /** The same machine where the mount table cannot be read as a file, so that findmnt lists the mounts. */
 export const fakeHostWithFindmnt: Host = {
   ...fakeHost,
@@ -53,6 +56,21 @@ export const fakeHostWithFindmnt: Host = {
     return machine;
   },
 };
+
+/** The same with SELinux. */
+export const fakeSeLinuxWithFindmnt: Host = withSeLinux(fakeHostWithFindmnt);
+
+function withSeLinux(host: Host): Host {
+  return {
+    ...host,
+    name: `${host.name}, SELinux`,
+    setUp: async () => {
+      const machine = await host.setUp();
+      (machine.exec as FakeMachine).host.seLinux = true;
+      return machine;
+    },
+  };
+}
 
 function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
   /** Deactivates all LVs of the group of a thin LV. @returns the LV, and its pool */

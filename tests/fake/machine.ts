@@ -161,6 +161,7 @@ export interface FakeMount {
   remountedReadOnly?: boolean;
   deviceNumber: string;
   lv?: FakeLv;
+  context?: string; // SELinux's, if the filesystem was mounted with one
 }
 
 /** Runs before a command and may answer in its place, fail, or never answer. */
@@ -319,10 +320,7 @@ export class FakeMachine implements Exec {
     return minor;
   }
 
-  /**
-   * Removes the device of an LV from the kernel, and with it its node. A bind mount of the node stays (proc(5),
-   * mountinfo: `//deleted`).
-   */
+  /** Removes the device of an LV and its node. A bind mount of the node stays (proc(5), mountinfo: `//deleted`). */
   removeDevice(lv: FakeLv): void {
     for (const mount of this.mounts.filter((mount) => lv.active && mount.root === `/dm-${lv.minor}`)) {
       mount.root += "//deleted";

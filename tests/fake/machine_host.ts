@@ -48,6 +48,8 @@ export interface FakeHost {
   udev: "" | "No such file or directory" | "Connection refused";
   /** True if its disks support discards. */
   discards: boolean;
+  /** True if mount(8) sees that SELinux is enabled. */
+  seLinux: boolean;
   /** Programs that are not installed. */
   missing: Set<Program | ThinTool>;
   /** The controllers of cgroup v2; `undefined` when they cannot be read. */
@@ -112,6 +114,7 @@ export function healthyHost(): FakeHost {
     ]),
     udev: "",
     discards: true,
+    seLinux: false,
     missing: new Set(),
     controllers: "cpuset cpu io memory hugetlb pids rdma misc",
   };

@@ -23,21 +23,29 @@ export function findmnt(machine: FakeMachine, args: readonly string[]): Output {
       fstype: mount.fsType,
       fsroot: mount.root,
       "vfs-options": shownFlags(mount),
-      "fs-options": isFilesystemReadOnly(mount) ? "ro" : "rw",
+      "fs-options": filesystemOptions(machine, mount, []),
       "maj:min": mount.deviceNumber,
     })),
   }));
 }
 
 /** Returns the mount table as the kernel writes it (proc_pid_mountinfo(5)). */
-export function mountTable({ mounts }: FakeMachine): string {
-  return mounts.map((mount, index) =>
+export function mountTable(machine: FakeMachine): string {
+  return machine.mounts.map((mount, index) =>
     [
       ...[`${index + 30}`, "29", mount.deviceNumber, escapeField(mount.root), escapeField(mount.target)],
       ...[shownFlags(mount), ...index % 2 === 0 ? ["shared:7", "master:3"] : [], "-", mount.fsType],
-      ...[escapeField(mount.source.replace(/\[.*\]$/, "")), isFilesystemReadOnly(mount) ? "ro" : "rw,discard"],
+      ...[escapeField(mount.source.replace(/\[.*\]$/, "")), filesystemOptions(machine, mount, ["discard"])],
     ].join(" ") + "\n"
   ).join("");
+}
+
+/** Returns the options of a filesystem: with SELinux, its context, in quotes if that has commas, or that files have labels. */
+function filesystemOptions({ host }: FakeMachine, mount: FakeMount, more: readonly string[]): string {
+  const { context } = mount;
+  const label = context === undefined ? "seclabel" : `context=${context.includes(",") ? `"${context}"` : context}`;
+  const access = isFilesystemReadOnly(mount) ? ["ro"] : ["rw"];
+  return [...access, ...host.seLinux ? [label] : [], ...access[0] === "ro" ? [] : more].join();
 }
 
 function shownFlags(mount: FakeMount): string {
@@ -49,7 +57,7 @@ function escapeField(text: string): string {
 }
 
 export function mount(machine: FakeMachine, args: readonly string[]): Output {
-  const flags = args.includes("-o") ? optionValue(args, "-o").split(",") : [];
+  const flags = args.includes("-o") ? splitOptions(optionValue(args, "-o")) : [];
   const [source, target] = args.slice(-2) as [string, string];
   if (!pathExists(target)) return failure(32, `mount: ${target}: mount point does not exist.`);
   const ownFlags = flags.filter((flag) => !["bind", "remount"].includes(flag));
@@ -80,6 +88,11 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (isReadOnly(lv)) readOnly = true; // mount(8) warns: "source write-protected, mounted read-only"
   const mounts = machine.mounts.filter((mount) => mount.lv === lv && mount.root === "/");
+  // mount(8) leaves contexts out where it does not see SELinux
+  const context = machine.host.seLinux ? contextOf(flags) : undefined;
+  if (mounts.some((mount) => mount.context !== context)) {
+    return failure(32, `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage.`);
+  }
   // from util-linux 2.39 on, mount(8) uses calls of the kernel that do not refuse this
   const isThere = machine.host.debian === 12 &&
     mounts.includes(machine.mounts.findLast((mount) => mount.target === target)!);
@@ -96,8 +109,18 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   machine.mounts.push({
     ...{ target, source, fsType: type, root: "/", readOnly, filesystemReadOnly, deviceNumber, lv },
     flags: flags.filter((flag) => PER_MOUNT_FLAGS.includes(flag)),
+    ...context !== undefined && { context },
   });
   return ok();
+}
+
+/** Splits options at their commas, but for those in quotes. */
+function splitOptions(text: string): string[] {
+  return text.match(/(?:[^,"]|"[^"]*")+/g) ?? [];
+}
+
+function contextOf(flags: readonly string[]): string | undefined {
+  return flags.find((flag) => flag.startsWith("context="))?.slice("context=".length).replaceAll('"', "");
 }
 
 /**

@@ -19,6 +19,10 @@ export interface Suite {
   readonly onlyFull?: true;
   /** The Debian of its guest, whatever that of the others is. */
   readonly debian?: DebianRelease;
+  /** Parameters for the kernel of its guest. */
+  readonly kernelParameters?: readonly string[];
+  /** The SELinux policy that is enforced in its guest, as a file in tests/lvm/ in CIL. */
+  readonly policy?: string;
   /** The part of the module's tests that runs, such as `1/4`; all by default. */
   readonly part?: string;
 }
@@ -63,6 +67,11 @@ export const SUITES: readonly Suite[] = [
   { name: "debian_13", module: "debian_13", disksGiB: [1, 3], debian: "trixie", onlyFull: true },
   { name: "shell", module: "shell", disksGiB: [1, 1, 1, 1] },
   { name: "transfers", module: "transfers", disksGiB: [2] },
+  {
+    ...{ name: "selinux", module: "selinux", disksGiB: [1, 3] },
+    ...{ kernelParameters: ["security=selinux"], policy: "selinux.cil" },
+  },
+  { name: "hosts", module: "hosts", disksGiB: [1, 1] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
 

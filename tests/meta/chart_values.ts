@@ -104,6 +104,7 @@ export const OTHER_VALUES: Values = {
     deletionPolicy: "Retain",
     parameters: { snapSize: "30%" },
   },
+  seLinux: { mount: true },
   securityContextConstraints: { create: true },
   metrics: {
     podMonitor: { create: true, labels: { release: "prometheus" }, interval: "45s" },

@@ -29,6 +29,8 @@ export interface GuestOptions {
   dataDisksGiB?: readonly number[];
   /** The guest's memory in MiB; 4096 by default. */
   memMiB?: number;
+  /** Parameters for the kernel, such as `security=selinux`; none by default. */
+  kernelParameters?: readonly string[];
   /** Ports of this machine that lead into the guest; none by default. */
   forward?: readonly PortForward[];
   /** True if the guest reaches this machine's 127.0.0.1, as 10.0.2.2, and other networks; false by default. */
@@ -99,6 +101,7 @@ export async function runGuest(options: GuestOptions): Promise<number> {
     payload,
     dataDisks: await makeDataDisks(guest),
     memMiB: options.memMiB ?? 4096,
+    kernelParameters: options.kernelParameters ?? [],
     forward: options.forward ?? [],
     hostAccess: options.hostAccess ?? false,
     terminal: options.terminal ?? false,

@@ -16,6 +16,8 @@ export interface Machine {
   /** Images of the data disks, in order. */
   dataDisks: readonly string[];
   memMiB: number;
+  /** Parameters for the kernel, beside those of the machine. */
+  kernelParameters?: readonly string[];
   forward: readonly PortForward[];
   hostAccess: boolean;
   /**

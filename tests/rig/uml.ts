@@ -65,6 +65,7 @@ export function umlCommand(machine: Machine, kernel: UmlKernel): MachineCommand 
   const root = machine.persistsRoot ? machine.image.root : `${machine.rootChanges},${machine.image.root}`;
   const parameters = [
     ...kernel.parameters,
+    ...machine.kernelParameters ?? [],
     `rig.modules=${kernel.modules}`,
     `mem=${machine.memMiB}M`,
     ...[root, machine.payload, ...machine.dataDisks].map((file, i) => `ubd${i}=${file}`),
