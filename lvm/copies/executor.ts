@@ -10,7 +10,7 @@ import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { fetchRange, type RemoteSources } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
-import { StorageError } from "../error.ts";
+import { type ErrorKind, StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
@@ -190,11 +190,15 @@ export async function removeCopySnapshot(copySnapshot: LocatedLv, context: CopyC
   reaper.wake();
 }
 
-async function activate(located: LocatedLv, context: CopyContext): Promise<void> {
+async function activate(located: LocatedLv, { lvm, driver }: CopyContext): Promise<void> {
   const { lv, group } = located;
-  // A killed command may have left the device suspended. Any access to a suspended device hangs.
-  if (lv.suspended) return await context.lvm.change(group, lvchange({ refresh: true }, lvPath(located)));
-  await context.lvm.change(group, activationArguments(context.driver, group, lv));
+  try {
+    // A killed command may have left the device suspended. Any access to a suspended device hangs.
+    if (lv.suspended) return await lvm.change(group, lvchange({ refresh: true }, lvPath(located)));
+    await lvm.change(group, activationArguments(driver, group, lv));
+  } catch (error) {
+    throw continuableError(error, "NotFound"); // what its pool lacks is removed by the repair at the start
+  }
 }
 
 async function copyChunk(
@@ -246,18 +250,22 @@ async function fetch(
   await fetchRange(step, { copy, work, skipsZeros: readsAsZeros(destination) }, context);
 }
 
-/**
- * Verifies a device ({@linkcode verifyDevice}).
- *
- * @throws {StorageError} `CommandFailed`, so that the copy continues by another report: an LV may have been deactivated since
- */
+/** Verifies a device ({@linkcode verifyDevice}). @throws {StorageError} {@linkcode continuableError} of an inactive LV */
 async function verifyCopiedDevice(exec: Exec, lv: LogicalVolume): Promise<void> {
   try {
     await verifyDevice(exec, lv);
   } catch (error) {
-    if (!(error instanceof StorageError && error.kind === "FailedPrecondition")) throw error;
-    throw new StorageError("CommandFailed", error.message, { cause: error });
+    throw continuableError(error, "FailedPrecondition");
   }
+}
+
+/**
+ * Returns the error of a step whose LV was deactivated or removed since the report: `CommandFailed`, so that the copy
+ * continues by another report. Other errors are returned as they are.
+ */
+function continuableError(error: unknown, kind: ErrorKind): unknown {
+  if (!(error instanceof StorageError && error.kind === kind)) return error;
+  return new StorageError("CommandFailed", error.message, { cause: error });
 }
 
 /**
