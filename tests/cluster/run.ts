@@ -60,8 +60,10 @@ const isChaos = (name: string) => name.startsWith("chaos");
 /** The suites that need a cluster of their own, and what it has. */
 const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   changed_blocks: { snapshotMetadata: true },
-  chaos_transfers: { transfers: { bandwidth: "6Mi" } }, // slow, so that there are many moments
+  chaos_moves: { transfers: { bandwidth: "12Mi" } }, // slow, so that there are many moments
+  chaos_transfers: { transfers: { bandwidth: "6Mi" } },
   move: { transfers: {} },
+  move_postgresql: { transfers: {}, postgresql: true },
   transfers: { transfers: {} },
   two_nodes: { twoNodes: true },
   upgrade: { earlierVersion: true },

@@ -13,7 +13,15 @@ import { listDriverLvs } from "./driver_lvs.ts";
 import { DriverPods } from "./driver_pods.ts";
 import { WAIT_MS } from "./object_watcher.ts";
 import { FULL, TestNamespace } from "./test_namespace.ts";
-import { addReader, addWriter, COPY_NODE, copyDigest, createClasses, SOURCE_NODE } from "./transfer_helpers.ts";
+import {
+  addReader,
+  addWriter,
+  COPY_NODE,
+  copyDigest,
+  createClasses,
+  cutNetwork,
+  SOURCE_NODE,
+} from "./transfer_helpers.ts";
 
 /** The number of transfers that something befalls. */
 const TRANSFERS = FULL ? 20 : 7;
@@ -23,9 +31,6 @@ const WITHIN_MS = 25_000;
 
 /** The size of the volumes of later tenants, in MiB: more than all copies that were there at a time. */
 const TENANT_MIB = 1200;
-
-/** The subnets of the pods of both nodes, and the address by which the second reaches the first. */
-const [SOURCE_PODS, SOURCE_ADDRESS] = ["10.88.1.0/24", "10.89.0.1"];
 
 /** What may befall a transfer. */
 type Blow = (ns: TestNamespace, driver: DriverPods) => Promise<void>;
@@ -42,15 +47,6 @@ const BLOWS: Readonly<Record<string, Blow>> = {
   // longer than a connection waits for progress
   "the network is away for 70 s": (ns) => cutNetwork(ns, 70),
 };
-
-/** Lets packets from the pods of the second node to those of the first disappear. */
-async function cutNetwork(ns: TestNamespace, seconds: number): Promise<void> {
-  const back = `ip route replace ${SOURCE_PODS} via ${SOURCE_ADDRESS}`;
-  await ns.runOnNode(
-    `ip route replace blackhole ${SOURCE_PODS} && sleep ${seconds}; ip route del blackhole ${SOURCE_PODS}; ${back}`,
-    ns.cluster.node(COPY_NODE),
-  );
-}
 
 /** Returns the id of the volume of a claim, which need not be there yet. */
 async function copyId(ns: TestNamespace) {

@@ -7,11 +7,20 @@
 import { dirname } from "@std/path";
 import { assert, assertEquals } from "@std/assert";
 import { sha256Hex } from "../../../lvm/sha256.ts";
-import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
-import { isRunning } from "./objects.ts";
+import { pollUntil } from "../../rig/poll_until.ts";
+import { listDriverLvs } from "./driver_lvs.ts";
+import { WAIT_MS } from "./object_watcher.ts";
+import { COPY_NODE, SOURCE_NODE } from "./transfer_helpers.ts";
+import { isRunning, statefulSetObject } from "./objects.ts";
 import type { TestNamespace } from "./test_namespace.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
+
+/** The nodes between which volumes move. */
+export const NODES = [SOURCE_NODE, COPY_NODE] as const;
+
+/** The size of the volume that moves. */
+const SIZE = "420Mi";
 
 /** The bytes of a line of the log. */
 const LINE_BYTES = 32;
@@ -34,31 +43,8 @@ done`;
 
 /** Returns a StatefulSet of one replica that writes into a claim. */
 export function writerOf(claimName: string) {
-  const labels = { app: "store" };
-  return {
-    apiVersion: "apps/v1",
-    kind: "StatefulSet",
-    metadata: { name: "store" },
-    spec: {
-      replicas: 1,
-      selector: { matchLabels: labels },
-      template: {
-        metadata: { labels },
-        spec: {
-          terminationGracePeriodSeconds: 1,
-          automountServiceAccountToken: false,
-          containers: [{
-            name: "main",
-            image: BUSYBOX_IMAGE,
-            imagePullPolicy: "Never",
-            command: ["sh", "-c", WRITE_LOG],
-            volumeMounts: [{ name: "data", mountPath: "/data" }],
-          }],
-          volumes: [{ name: "data", persistentVolumeClaim: { claimName } }],
-        },
-      },
-    },
-  };
+  const volumeMounts = [{ name: "data", mountPath: "/data" }];
+  return statefulSetObject({ container: { command: ["sh", "-c", WRITE_LOG], volumeMounts }, data: claimName });
 }
 
 /** Waits until the writer runs on a node. */
@@ -97,4 +83,64 @@ export async function moveClaim(ns: TestNamespace, claim: string, to: string): P
   const [text, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
   if (code !== 0) throw new Error(`move ${claim} to ${to}: exit status ${code}: ${text} ${errors}`);
   return JSON.parse(text!);
+}
+
+/** Makes a claim with a workload that writes, and data that it does not change. @returns the digest of the data */
+export async function addWriter(ns: TestNamespace, className: string): Promise<string> {
+  await ns.createClaim({ name: "data", class: className, size: SIZE });
+  await ns.apply(writerOf("data"));
+  await ns.waitForRunning(WRITER);
+  await ns.exec(WRITER, "dd if=/dev/urandom of=/data/file bs=1M count=100 conv=fsync 2>/dev/null");
+  return await ns.exec(WRITER, "sha256sum < /data/file");
+}
+
+/** Returns the node of the claim's volume, of which there is one LV alone. */
+async function nodeOf(ns: TestNamespace): Promise<string> {
+  const id = (await ns.volumeOf("data")).spec!.csi!.volumeHandle;
+  const isAlone = async () => (await lvsOf(ns, id)).length === 1;
+  await pollUntil(isAlone, { action: `wait for one LV of ${id}`, timeoutMs: WAIT_MS, intervalMs: 500 });
+  const [lv] = await lvsOf(ns, id);
+  assertEquals(lv!.tags.filter((tag) => /^denolith\.(?:from|copied|held|source)/.test(tag)), []);
+  return lv!.node;
+}
+
+/** Returns the LVs with the id of a volume, on all nodes. */
+export async function lvsOf(ns: TestNamespace, id: string) {
+  return (await Promise.all(ns.cluster.nodes.map(listDriverLvs))).flat().filter(({ volume }) => volume === id);
+}
+
+/**
+ * Moves the claim to the other node, and checks what the workload has there.
+ *
+ * @param during called when the move begins, with what reports whether it is over
+ * @returns what happened, in words
+ */
+export async function moveAndCheck(
+  ns: TestNamespace,
+  digest: string,
+  during: (isOver: () => boolean) => Promise<void> = () => Promise.resolve(),
+): Promise<string> {
+  const from = await nodeOf(ns);
+  const to = NODES.find((name) => name !== from)!;
+  const { metadata: { name, uid } } = await ns.volumeOf("data");
+  const written = await writtenLines(ns);
+  let isOver = false;
+  const moving = moveClaim(ns, "data", to).finally(() => isOver = true);
+  const [outcome] = await Promise.all([moving, during(() => isOver)]);
+  assertEquals([outcome.state, outcome.sourceNode, outcome.targetNode], ["Complete", from, to]);
+  await waitForWriter(ns, to);
+  await assertLog(ns, written);
+  assertEquals(await ns.exec(WRITER, "sha256sum < /data/file"), digest);
+  assertEquals(await nodeOf(ns), to);
+  const now = await ns.volumeOf("data");
+  assertEquals([now.metadata.name, now.spec?.persistentVolumeReclaimPolicy], [name, "Delete"]);
+  assert(now.metadata.uid !== uid, "it was made again");
+  return `${SIZE} from ${from} to ${to}: nobody could use it for ${outcome.downtimeSeconds} s`;
+}
+
+/** Removes the workload with its claim. */
+export async function removeWriter(ns: TestNamespace): Promise<void> {
+  await ns.kubectl("delete", "statefulset", "store");
+  await ns.deleteAndWait("PersistentVolumeClaim", "data");
+  await ns.waitForCleanup();
 }

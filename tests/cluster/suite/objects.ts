@@ -118,6 +118,44 @@ export function podObject(spec: PodSpec): Pod {
   };
 }
 
+/** The options of a StatefulSet, whose pods are `store-0` and so on. */
+export interface StatefulSetSpec {
+  /** 1 by default. */
+  readonly replicas?: number;
+  /** OrderedReady by default. */
+  readonly policy?: "OrderedReady" | "Parallel";
+  /** The container: its command, its mounts or devices of the volume `data`, and its image, if that is not the usual one. */
+  readonly container: Readonly<Record<string, unknown>>;
+  /** The volume `data`: the name of a claim, or a claim for each replica. */
+  readonly data: string | ClaimSpec;
+}
+
+/** Returns a StatefulSet to apply. */
+export function statefulSetObject({ replicas = 1, policy = "OrderedReady", container, data }: StatefulSetSpec) {
+  const labels = { app: "store" };
+  const { metadata, spec } = typeof data === "string" ? {} : claimObject(data);
+  return {
+    apiVersion: "apps/v1",
+    kind: "StatefulSet",
+    metadata: { name: "store" },
+    spec: {
+      replicas,
+      podManagementPolicy: policy,
+      selector: { matchLabels: labels },
+      template: {
+        metadata: { labels },
+        spec: {
+          terminationGracePeriodSeconds: 1,
+          automountServiceAccountToken: false,
+          containers: [{ name: "main", image: BUSYBOX_IMAGE, imagePullPolicy: "Never", ...container }],
+          ...(typeof data === "string" && { volumes: [{ name: "data", persistentVolumeClaim: { claimName: data } }] }),
+        },
+      },
+      ...(metadata !== undefined && { volumeClaimTemplates: [{ metadata, spec }] }),
+    },
+  };
+}
+
 /** Returns a storage class to apply. */
 export function classObject(name: string, spec: StorageClassSpec): StorageClass {
   return {

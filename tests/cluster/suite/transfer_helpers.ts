@@ -23,6 +23,9 @@ export type VolumeMode = NonNullable<ClaimSpec["volumeMode"]>;
 /** The nodes of a transfer: that of the source, and that of the copy. */
 export const [SOURCE_NODE, COPY_NODE] = ["node1", "node2"] as const;
 
+/** The subnets of the pods of both nodes, and the address by which the second reaches the first. */
+const [SOURCE_PODS, SOURCE_ADDRESS] = ["10.88.1.0/24", "10.89.0.1"];
+
 /** The size of a source, in MiB: more than one range, and no whole number of them. */
 const SIZE = 420;
 
@@ -128,4 +131,13 @@ export async function waitForNoTemporarySnapshot(ns: TestNamespace): Promise<voi
     return !lvs.some(({ tags }) => tags.includes(`denolith.snapshot=${snapshot}`));
   };
   await pollUntil(isGone, { action: `wait for the end of LV of ${snapshot}`, timeoutMs: WAIT_MS, intervalMs: 500 });
+}
+
+/** Lets packets from the pods of the second node to those of the first disappear. */
+export async function cutNetwork(ns: TestNamespace, seconds: number): Promise<void> {
+  const back = `ip route replace ${SOURCE_PODS} via ${SOURCE_ADDRESS}`;
+  await ns.runOnNode(
+    `ip route replace blackhole ${SOURCE_PODS} && sleep ${seconds}; ip route del blackhole ${SOURCE_PODS}; ${back}`,
+    ns.cluster.node(COPY_NODE),
+  );
 }

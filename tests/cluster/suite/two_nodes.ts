@@ -7,12 +7,11 @@
 
 import { assertEquals } from "@std/assert";
 import type { Pod } from "../../../k8s/api/objects.ts";
-import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
 import { forgetNode } from "./forget_command.ts";
 import { PublishedCapacity } from "./published_capacity.ts";
 import { createClaimsAtOnce, creationFailures, nodesOf, waitForBound } from "./concurrent_claims.ts";
 import { TestNamespace } from "./test_namespace.ts";
-import { isRunning, QUICK, SLEEP } from "./objects.ts";
+import { isRunning, QUICK, SLEEP, statefulSetObject } from "./objects.ts";
 
 /** A size that fits three times on the first node and once on the second, in MiB. */
 const SMALL = 600;
@@ -52,40 +51,12 @@ async function openTwoNodes(title: string, volumeBindingMode: "Immediate" | "Wai
 
 /** Returns a StatefulSet with a volume for each replica. */
 function statefulSet(cls: string, options: { replicas: number; mib: number; policy: "OrderedReady" | "Parallel" }) {
-  const labels = { app: "store" };
-  return {
-    apiVersion: "apps/v1",
-    kind: "StatefulSet",
-    metadata: { name: "store" },
-    spec: {
-      replicas: options.replicas,
-      podManagementPolicy: options.policy,
-      selector: { matchLabels: labels },
-      template: {
-        metadata: { labels },
-        spec: {
-          terminationGracePeriodSeconds: 1,
-          automountServiceAccountToken: false,
-          containers: [{
-            name: "main",
-            image: BUSYBOX_IMAGE,
-            imagePullPolicy: "Never",
-            command: ["sh", "-c", SLEEP],
-            volumeDevices: [{ name: "data", devicePath: "/raw" }],
-          }],
-        },
-      },
-      volumeClaimTemplates: [{
-        metadata: { name: "data" },
-        spec: {
-          storageClassName: cls,
-          accessModes: ["ReadWriteOnce"],
-          volumeMode: "Block",
-          resources: { requests: { storage: `${options.mib}Mi` } },
-        },
-      }],
-    },
-  };
+  const { replicas, mib, policy } = options;
+  return statefulSetObject({
+    ...{ replicas, policy },
+    container: { command: ["sh", "-c", SLEEP], volumeDevices: [{ name: "data", devicePath: "/raw" }] },
+    data: { name: "data", class: cls, size: `${mib}Mi`, volumeMode: "Block" },
+  });
 }
 
 /** Returns the number of the claims' volumes on each node. */
