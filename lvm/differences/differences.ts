@@ -3,7 +3,7 @@
  *
  * A list is made window by window and step by step. Each step begins with a report, and holds the locks of the snapshots, so
  * that what is read is theirs. Between two steps, while the client takes what was found, no lock is held: a snapshot may be
- * deleted, and the list then ends with an error. Lists take the memory of a few windows, and one is made at a time.
+ * deleted, also to be taken again under its id, and the list then ends with an error. Lists take the memory of a few windows, and one is made at a time.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import type { SnapshotId } from "../ids.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Lvm } from "../client/client.ts";
 import { type Locks, snapshotLock } from "../locks.ts";
-import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isThin } from "../pools/pool.ts";
 import { type ChunkRange, windowAt } from "./chunk_set.ts";
@@ -81,6 +81,12 @@ interface Snapshots {
   readonly target: LocatedSnapshot;
 }
 
+/** A request, of which it is known which LVs its snapshots are. */
+interface BegunRequest extends ListRequest {
+  /** The UUIDs of the LVs, by snapshot. */
+  readonly uuids?: ReadonlyMap<SnapshotId, string>;
+}
+
 /** The differences between the snapshots of one driver on this machine. */
 export class Differences {
   readonly #lvm: Lvm;
@@ -132,11 +138,16 @@ export class Differences {
     if (request.from > size) {
       throw new StorageError("OutOfRange", `starting_offset ${request.from}: the snapshot has ${size} bytes`);
     }
-    if (isThin(target.lv)) return { size, extents: this.#listThin(request, size) };
-    return { size, extents: base === undefined ? listAll(request, size) : this.#listCow(request, size) };
+    if (request.from === size) return { size, extents: listAll(request, size) };
+    const found = [base, target].filter((each) => each !== undefined);
+    const begun = { ...request, uuids: new Map(found.map(({ snapshot, lv }) => [snapshot.id, lv.uuid])) };
+    if (base === undefined && (!isThin(target.lv) || hasExternalOrigin(target))) {
+      return { size, extents: listAll(request, size) };
+    }
+    return { size, extents: isThin(target.lv) ? this.#listThin(begun, size) : this.#listCow(begun, size) };
   }
 
-  async *#listThin(request: ListRequest, size: bigint): AsyncGenerator<readonly Extent[], void> {
+  async *#listThin(request: BegunRequest, size: bigint): AsyncGenerator<readonly Extent[], void> {
     for (let index = 0, isLast = false; !isLast; index++) {
       const windowOf = (blockBytes: number) => windowAt(chunksFrom(request.from, size, blockBytes), index);
       const { blockBytes, blocks } = await this.#step(
@@ -148,7 +159,7 @@ export class Differences {
     }
   }
 
-  async *#listCow(request: ListRequest, size: bigint): AsyncGenerator<readonly Extent[], void> {
+  async *#listCow(request: BegunRequest, size: bigint): AsyncGenerator<readonly Extent[], void> {
     for (let index = 0, isLast = false; !isLast; index++) {
       const { candidates, chunkBytes } = await this.#step(request, async (snapshots, exec) => {
         const { older, newer, chunkBytes } = await openCow(exec, snapshots);
@@ -173,7 +184,7 @@ export class Differences {
   }
 
   /** Runs a step when no other one runs, with the snapshots as a new report shows them. */
-  async #step<T>(request: ListRequest, body: (snapshots: Snapshots, exec: Exec) => Promise<T>): Promise<T> {
+  async #step<T>(request: BegunRequest, body: (snapshots: Snapshots, exec: Exec) => Promise<T>): Promise<T> {
     const run = async () => {
       using ended = eitherSignal(this.#end.signal, request.signal);
       const { signal } = ended;
@@ -194,7 +205,7 @@ export class Differences {
   }
 
   /** Finds the snapshots, active. A copy-on-write snapshot that was deactivated is activated with its volume. */
-  async #locate(request: ListRequest): Promise<Snapshots> {
+  async #locate(request: BegunRequest): Promise<Snapshots> {
     let snapshots = this.#find(await this.#lvm.report(), request);
     const inactive = [snapshots.base, snapshots.target].filter((each) => each !== undefined && !each.lv.active);
     for (const { group, lv } of inactive as LocatedSnapshot[]) {
@@ -204,20 +215,27 @@ export class Differences {
     return snapshots;
   }
 
-  #find(groups: readonly VolumeGroup[], request: ListRequest): Snapshots {
-    const target = this.#require(groups, request.target);
-    const base = request.base === undefined ? undefined : this.#require(groups, request.base);
+  #find(groups: readonly VolumeGroup[], { target: targetId, base: baseId, uuids }: BegunRequest): Snapshots {
+    const target = this.#require(groups, targetId, uuids);
+    const base = baseId === undefined ? undefined : this.#require(groups, baseId, uuids);
     if (base !== undefined) requireComparable(base, target);
     return { base, target };
   }
 
-  /** Returns a snapshot. @throws {StorageError} `NotFound`; `Lost`; `FailedPrecondition` when it has overflowed */
-  #require(groups: readonly VolumeGroup[], id: SnapshotId): LocatedSnapshot {
+  /**
+   * Returns a snapshot.
+   *
+   * @throws {StorageError} `NotFound`; `Lost`; `FailedPrecondition` when it has overflowed, or is not the LV that it was
+   */
+  #require(groups: readonly VolumeGroup[], id: SnapshotId, uuids: BegunRequest["uuids"]): LocatedSnapshot {
     const found = this.#finder.locate(groups, id);
     if (found === undefined || found.incomplete) {
       throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
     }
     this.#finder.requireRecorded(found);
+    if (uuids !== undefined && uuids.get(id) !== found.lv.uuid) {
+      throw new StorageError("FailedPrecondition", `comparing snapshot ${id}: it is another one now; start again`);
+    }
     if (!found.snapshot.ready) throw overflowError(found);
     return found;
   }
@@ -236,12 +254,35 @@ function requireComparable(base: LocatedSnapshot, target: LocatedSnapshot): void
   if (base.snapshot.id === id) throw fail("they are one snapshot");
   if (base.snapshot.source !== source) throw fail(`they are of volumes ${base.snapshot.source} and ${source}`);
   if (base.snapshot.createdAt > createdAt) throw fail("the base was created after the target");
-  if (isThin(target.lv) || base.snapshot.size === size) return;
+  if (isThin(target.lv) && isThin(base.lv)) return;
+  if (base.lv.origin !== target.lv.origin || base.group.uuid !== target.group.uuid) {
+    throw new StorageError(
+      "FailedPrecondition",
+      `comparing ${base.snapshot.id} and ${id}: they are of two logical volumes, ${base.lv.origin} and ${target.lv.origin}; ` +
+        "make a full backup",
+    );
+  }
+  if (base.snapshot.size === size) return;
   throw new StorageError(
     "FailedPrecondition",
     `comparing ${base.snapshot.id} and ${id}: the volume was extended from ${base.snapshot.size} to ${size} bytes between ` +
       "them; make a full backup",
   );
+}
+
+/**
+ * Reports whether a thin snapshot reads from an LV outside of its pool what was never written (lvmthin(7), external origin), as
+ * one of a volume that an administrator has made thin. So its pool does not show all that it has.
+ */
+function hasExternalOrigin({ group, lv }: LocatedSnapshot): boolean {
+  const seen = new Set<LogicalVolume>();
+  for (let each: LogicalVolume | undefined = lv; each !== undefined && !seen.has(each);) {
+    if (each.pool !== lv.pool) return true;
+    seen.add(each);
+    const { origin }: LogicalVolume = each;
+    each = group.lvs.find(({ name }) => name === origin);
+  }
+  return false;
 }
 
 async function openCow(
