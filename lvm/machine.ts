@@ -16,7 +16,7 @@ import type { SnapshotId, VolumeId } from "./ids.ts";
 import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";
 import { Locks } from "./locks.ts";
 import { Lvm } from "./client/client.ts";
-import { resumeSuspended } from "./pools/activation.ts";
+import { resumeSuspended } from "./host/resumption.ts";
 import { isThin } from "./pools/pool.ts";
 import { PoolReservation } from "./pools/pool_reservation.ts";
 import type { PoolAutoextend } from "./pools/pool_autoextend.ts";
@@ -36,6 +36,7 @@ import {
 import { ReadOnlyFilesystems } from "./health/read_only_filesystems.ts";
 import { type CowListener, CowMonitor } from "./snapshots/cow_monitor.ts";
 import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
+import { deactivateParts } from "./deletion/pool_parts.ts";
 import { Reaper } from "./deletion/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
 import { removePendingThin } from "./deletion/missing_thin.ts";
@@ -170,7 +171,8 @@ export function openMachine(options: MachineOptions): Machine {
     async (group) => {
       // while a group snapshot suspends thin LVs of a group, it has the reservation
       const thinLvs = group.lvs.filter((lv) => isThin(lv) && isOwned(driver, lv.tags)).map((lv) => ({ group, lv }));
-      const isResumed = await resumeSuspended(lvm, thinLvs);
+      const isResumed = await resumeSuspended(lvm, driver, thinLvs);
+      await deactivateParts(lvm, driver, group);
       return await removePendingThin(lvm, driver, group) || isResumed;
     },
   );

@@ -190,11 +190,18 @@ export class Lvm {
   /**
    * Runs a body during which this client changes groups only by the function that the body gets, as {@linkcode Lvm.change} does.
    *
+   * @param options.waits whether it waits for another body of one of the groups, instead of failing
    * @throws {StorageError} those of {@linkcode ExclusiveChanges.run} and of the body
    */
-  runAlone<T>(groups: readonly VolumeGroup[], body: (change: Lvm["change"]) => Promise<T>): Promise<T> {
+  async runAlone<T>(
+    groups: readonly VolumeGroup[],
+    body: (change: Lvm["change"]) => Promise<T>,
+    { waits = false } = {},
+  ): Promise<T> {
     const running = () => Promise.allSettled(this.#pendingChanges);
-    return this.#exclusive.run(
+    const held = () => waits ? groups.find((group) => this.#exclusive.isHeld(group)) : undefined;
+    for (let group = held(); group !== undefined; group = held()) await this.#exclusive.wait(group);
+    return await this.#exclusive.run(
       groups,
       running,
       CHANGES_WAIT_MS,

@@ -10,6 +10,7 @@ import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { fetchRange, type RemoteSources } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
+import { resumeSuspended } from "../host/resumption.ts";
 import { type ErrorKind, StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
@@ -37,7 +38,7 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
-import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions } from "../model/commands.ts";
+import { lvchangeTags, lvcreate, type LvcreateOptions } from "../model/commands.ts";
 
 /** Context of the steps of copies. */
 export interface CopyContext {
@@ -194,7 +195,7 @@ async function activate(located: LocatedLv, { lvm, driver }: CopyContext): Promi
   const { lv, group } = located;
   try {
     // A killed command may have left the device suspended. Any access to a suspended device hangs.
-    if (lv.suspended) return await lvm.change(group, lvchange({ refresh: true }, lvPath(located)));
+    if (await resumeSuspended(lvm, driver, [located])) return;
     await lvm.change(group, activationArguments(driver, group, lv));
   } catch (error) {
     throw continuableError(error, "NotFound"); // what its pool lacks is removed by the repair at the start

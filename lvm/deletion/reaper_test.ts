@@ -268,15 +268,16 @@ Deno.test("Reaper removes no pool that was created while it resumed a device, an
   group!.lvs = group!.lvs.filter((lv) => !isThin(lv));
   delete pool.thinPool; // its lvcreate was killed
   group!.lvs[0]!.suspended = true;
-  machine.fault = async ({ args }) => {
+  let created: Promise<unknown> | undefined;
+  machine.fault = ({ args }) => {
     if (!args.includes("--refresh")) return undefined;
     machine.fault = undefined;
-    await createThin("three"); // removes the incomplete pool first
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    created = createThin("three"); // removes the incomplete pool first
     return undefined;
   };
   reaper.start();
   await reaper.idle();
+  await created;
   await reaper.stop();
   assertEquals([errors, group!.lvs.filter(isThin).length, (await lvm.report()).length], [[], 1, 1]);
 });
@@ -379,16 +380,16 @@ Deno.test("Reaper deletes no snapshot that was created while it resumed a device
   const [volume, incomplete] = machine.groups[0]!.lvs;
   delete incomplete!.origin; // its lvcreate was killed
   volume!.suspended = true;
-  machine.fault = async ({ args }) => {
+  let again: Promise<unknown> | undefined;
+  machine.fault = ({ args }) => {
     if (!args.includes("--refresh")) return undefined;
     machine.fault = undefined;
-    volume!.suspended = false;
-    await snapshots.delete(cut);
-    await take();
+    again = snapshots.delete(cut).then(take);
     return undefined;
   };
   reaper.start();
   await reaper.idle();
+  await again;
   await reaper.stop();
   assertEquals([errors, (await snapshots.get(cut)).id], [[], cut]);
 });

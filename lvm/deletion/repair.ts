@@ -6,8 +6,9 @@
  */
 
 import type { FreshReport, Lvm } from "../client/client.ts";
+import { removeLeftTables, resumeSuspended } from "../host/resumption.ts";
 import { incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
-import { lvchange, lvchangeTags, lvremove } from "../model/commands.ts";
+import { lvchangeTags, lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { isIncompletePool, removeIncompletePool } from "../pools/pool_commands.ts";
@@ -69,8 +70,8 @@ export class Repair {
   }
 
   /**
-   * Repairs what killed commands of LVM left. Suspended devices are resumed by a refresh, which also loads the right
-   * tables. Incomplete RAID LVs and incomplete pools are removed. COW space that never became a snapshot is marked as
+   * Repairs what killed commands of LVM left. Tables that they loaded in vain are removed. Suspended devices are resumed by a
+   * refresh, which also loads the right tables. Incomplete RAID LVs and incomplete pools are removed. COW space that never became a snapshot is marked as
    * deleted. What fails for one LV does not keep the others from being repaired, and is repeated by the next pass.
    */
   async resume(groups: FreshReport, attempt: Attempt): Promise<void> {
@@ -78,8 +79,11 @@ export class Repair {
       await attempt(() => this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }))));
     }
     const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
+    for (const group of groups.filter((group) => hasLeftTables(this.#driver, group))) {
+      await attempt(() => removeLeftTables(this.#lvm, this.#driver, group));
+    }
     for (const located of suspended) {
-      await attempt(() => this.#lvm.change(located.group, lvchange({ refresh: true }, lvPath(located))));
+      await attempt(async () => void await resumeSuspended(this.#lvm, this.#driver, [located]));
     }
     const current = suspended.length > 0 ? await this.#options.report() : groups; // a refresh takes up to minutes
     for (const located of this.#ownLvs(current)) await attempt(() => this.#removeIncomplete(located));
@@ -110,4 +114,15 @@ export class Repair {
       if (lv !== undefined && isIncompletePool(this.#driver, lv)) await removeIncompletePool(this.#lvm, current, lv);
     });
   }
+}
+
+/**
+ * Reports whether a killed command of LVM may have left tables for LVs of a group that it has not suspended yet: of an LV
+ * without a table in use, or one that did not become a snapshot.
+ */
+function hasLeftTables(driver: string, { lvs }: VolumeGroup): boolean {
+  return lvs.filter(({ tags }) => isOwned(driver, tags)).some((lv) =>
+    lv.deviceNumber !== undefined && !lv.active ||
+    ownedSnapshotId(driver, lv.tags) !== undefined && isIncompleteSnapshot(lv)
+  );
 }

@@ -15,6 +15,7 @@ import { type GroupSnapshotId, memberSnapshotIdOf, type SnapshotId, type VolumeI
 import type { FreshReport, Lvm } from "../client/client.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { readMounts } from "../host/mounts.ts";
+import { resumeSuspended } from "../host/resumption.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -22,10 +23,9 @@ import { lvchangeTags } from "../model/commands.ts";
 import { markConfirmed } from "../model/group_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { markSnapshotDeleted, ownedVolumeId } from "../model/tags.ts";
-import { resumeSuspended } from "../pools/activation.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { SizeOrPercent } from "../spec/cow_size.ts";
-import type { Snapshots } from "../snapshots/snapshots.ts";
+import { isInKernel, type Snapshots } from "../snapshots/snapshots.ts";
 import {
   type GroupSnapshot,
   groupSnapshotState,
@@ -188,7 +188,7 @@ export class GroupSnapshots {
 
   async #createNew(groups: FreshReport, { id, sources, cowSize }: GroupSnapshotRequest): Promise<GroupSnapshot> {
     let volumes = sources.map((source) => this.#options.volumes.require(groups, source));
-    const isResumed = await resumeSuspended(this.#lvm, volumes);
+    const isResumed = await resumeSuspended(this.#lvm, this.#driver, volumes);
     if (await this.#options.earlierGuards?.waitForEnd() || isResumed) {
       groups = await this.#lvm.report();
       volumes = sources.map((source) => this.#options.volumes.require(groups, source));
@@ -226,10 +226,13 @@ export class GroupSnapshots {
       const member = members.find(({ snapshot }) => snapshot.source === volume.id);
       const origin = member?.group.lvs.find(({ name }) => name === member.lv.origin);
       const isOfVolume = origin?.uuid === volume.lv.uuid && ownedVolumeId(this.#driver, origin.tags) === volume.id;
-      if (isOfVolume && member?.snapshot.size === volume.lv.size && !origin.suspended) continue;
+      const isTaken = isOfVolume && !origin.suspended && isInKernel(member!, origin);
+      if (isTaken && member?.snapshot.size === volume.lv.size) continue;
       throw new StorageError(
         "Busy",
-        `creating group snapshot ${id}: ${lvPath(volume)} was renamed, extended or deleted meanwhile; try again`,
+        `creating group snapshot ${id}: ${
+          lvPath(volume)
+        } was renamed, resumed, extended or deleted meanwhile; try again`,
       );
     }
     return members;

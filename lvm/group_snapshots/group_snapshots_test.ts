@@ -290,7 +290,11 @@ Deno.test("a group snapshot is given up when another volume has the name and the
     if (args[0] === "fullreport" && snapshotLvs(fake).length === 3) lvs[0]!.uuid = "another";
     return undefined;
   };
-  await assertRejects(() => create(machine, sources), StorageError, "was renamed, extended or deleted meanwhile");
+  await assertRejects(
+    () => create(machine, sources),
+    StorageError,
+    "was renamed, resumed, extended or deleted meanwhile",
+  );
   await machine.background.stop();
 });
 

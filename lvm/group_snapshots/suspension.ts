@@ -53,6 +53,7 @@ export async function whileSuspended<T>(
   const guard = await startGuard(exec, names);
   const suspension = new Suspension(exec, clock, end, guard);
   const work = (async () => {
+    await clearTables(exec, names);
     for (const name of names) await suspension.suspend(name);
     return { value: await body(suspension) };
   })();
@@ -128,7 +129,9 @@ function guardEndedError(code: number, stderr: string): StorageError {
 /** Returns the command that waits, and then resumes each of the devices, in the order in which they were suspended. */
 function guardCommand(names: readonly string[], signal: AbortSignal): Command {
   const execute = (...command: readonly string[]) => ["-exec", ...command, ";"];
-  const resume = names.flatMap((name) => [",", ...execute("dmsetup", ...resumeArguments(name))]);
+  const resume = names.flatMap((name) =>
+    [["clear", name], resumeArguments(name)].flatMap((args) => [",", ...execute("dmsetup", ...args)])
+  );
   const args = ["/", "-maxdepth", "0", ...execute("sleep", `${SUSPENSION_SECONDS}`), ...resume];
   return { program: "find", args, mutates: false, deadlineMs: GUARD_MS, signal };
 }
@@ -136,6 +139,14 @@ function guardCommand(names: readonly string[], signal: AbortSignal): Command {
 /** Returns arguments of dmsetup. The driver waits for no udev, which may be in another namespace. */
 function resumeArguments(name: string): string[] {
   return ["resume", "--noudevsync", name];
+}
+
+/**
+ * Removes tables that were loaded and are not in use: a command of LVM may have died, or hang, before it put them in use
+ * ({@linkcode resumeSuspended}). Devices that have none stay as they are.
+ */
+async function clearTables(exec: Exec, names: readonly string[]): Promise<void> {
+  if (names.length > 0) await exec.run({ program: "dmsetup", args: ["clear", ...names], mutates: true });
 }
 
 /** Devices that are being suspended and resumed. */
@@ -192,6 +203,7 @@ class Suspension implements SuspendedDevices {
   /** Resumes all devices that may be suspended. @throws {StorageError} the first error, after all were tried */
   async resumeAll(): Promise<void> {
     this.#isOver = true;
+    await clearTables(this.#exec, [...this.#suspended]).catch(() => {}); // they are resumed in any case
     const results = await Promise.allSettled([...this.#suspended].map((name) => this.resume(name)));
     const failed = results.find((result) => result.status === "rejected");
     if (failed !== undefined) throw failed.reason;

@@ -67,21 +67,22 @@ Deno.test("devices are suspended one after the other, and resumed when the body 
     return Promise.reject(new StorageError("NoSpace", "full"));
   });
   await assertRejects(() => failed, StorageError, "full");
+  const clear = "dmsetup clear a b";
   const resumed = ["dmsetup resume --noudevsync a", "dmsetup resume --noudevsync b"];
-  assertEquals(exec.commands, ["dmsetup suspend a", "dmsetup suspend b", ...resumed]);
+  assertEquals(exec.commands, [clear, "dmsetup suspend a", "dmsetup suspend b", clear, ...resumed]);
   assertEquals(exec.isGuarded, false);
 });
 
 Deno.test("devices that something else has resumed are left alone", async () => {
   const exec = new RecordingExec();
   await whileSuspended(exec, ["a"], (devices) => Promise.resolve(devices.forget("a")));
-  assertEquals(exec.commands, ["dmsetup suspend a"]);
+  assertEquals(exec.commands, ["dmsetup clear a", "dmsetup suspend a"]);
 });
 
 Deno.test("all devices are resumed when the body takes too long, and its end is awaited by others", async () => {
   const exec = new RecordingExec();
   await assertOverdue(exec, ["a", "b"], "not done within 10 s");
-  assertEquals(exec.commands.slice(2), ["dmsetup resume --noudevsync a", "dmsetup resume --noudevsync b"]);
+  assertEquals(exec.commands.slice(4), ["dmsetup resume --noudevsync a", "dmsetup resume --noudevsync b"]);
 });
 
 Deno.test("a device is resumed again that was suspended late, and no other is suspended after that", async () => {
@@ -96,7 +97,7 @@ Deno.test("a device is resumed again that was suspended late, and no other is su
   await rejected;
   late.resolve(OK);
   for (let turn = 0; turn < 10; turn++) await nextTurn();
-  assertEquals(exec.commands.slice(2), [
+  assertEquals(exec.commands.slice(4), [
     "dmsetup resume --noudevsync a",
     "dmsetup resume --noudevsync b",
     "dmsetup resume --noudevsync b",
@@ -128,7 +129,7 @@ Deno.test("no device stays suspended when the process that resumes devices ends 
   const failed = whileSuspended(exec, ["a", "b"], () => Promise.resolve(isCalled = true));
   await assertRejects(() => failed, StorageError, "ended early: exit 1 find: unrecognized: ,");
   assertEquals(isCalled, false);
-  assertEquals(exec.commands, ["dmsetup suspend a", "dmsetup resume --noudevsync a"]);
+  assertEquals(exec.commands.slice(1), ["dmsetup suspend a", "dmsetup clear a", "dmsetup resume --noudevsync a"]);
 });
 
 Deno.test("a device is suspended within what is left of the time, and a body that ends after it has failed", async () => {
@@ -144,6 +145,6 @@ Deno.test("a device is suspended within what is left of the time, and a body tha
     StorageError,
     "not done within",
   );
-  assertEquals([error.kind, exec.deadlines.slice(0, 2)], ["StillRunning", [10_000, 6_000]]);
+  assertEquals([error.kind, exec.deadlines.slice(1, 3)], ["StillRunning", [10_000, 6_000]]);
   await error.completion;
 });

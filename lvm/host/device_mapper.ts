@@ -23,7 +23,12 @@ export interface MappedDevice {
   readonly suspended: boolean;
   /** The numbers of the devices below it. */
   readonly dependencies: readonly string[];
+  /** The tables that are loaded: the one in use, and one that takes its place when the device is resumed. */
+  readonly tables: LoadedTables;
 }
+
+/** The tables of a device, as dmsetup(8) names them (`tables_loaded`). */
+export type LoadedTables = "None" | "Live" | "Inactive" | "Both";
 
 /** The versions of LVM and of the kernel's device-mapper. */
 export interface LvmVersion {
@@ -92,20 +97,21 @@ export function isDeviceOf(
 }
 
 function listDevices(names: readonly string[]): Command {
-  const options = ["--options", "name,uuid,devno,suspended,devnos_used"];
+  const options = ["--options", "name,uuid,devno,suspended,devnos_used,tables_loaded"];
   // no name contains '|': device-mapper writes it as \x7c
   const args = ["info", "--columns", "--noheadings", "--separator", "|", ...options, ...names];
   return { program: "dmsetup", args, mutates: false };
 }
 
 function parseDevices(stdout: string): MappedDevice[] {
-  return stdout.split("\n").map((line) => line.trim().split("|")).filter((fields) => fields.length === 5)
-    .map(([name, uuid, number, suspended, uses]) => ({
+  return stdout.split("\n").map((line) => line.trim().split("|")).filter((fields) => fields.length === 6)
+    .map(([name, uuid, number, suspended, uses, tables]) => ({
       name: name!,
       uuid: uuid!,
       number: number!,
       suspended: suspended === "Suspended",
       dependencies: uses!.match(/\d+:\d+/g) ?? [],
+      tables: tables as LoadedTables,
     }));
 }
 

@@ -66,7 +66,7 @@ export interface LogicalVolume {
   readonly devicePath: string;
   /** The device number as `major:minor`; `undefined` while inactive. */
   readonly deviceNumber?: string;
-  /** True if the kernel has its device. */
+  /** True if the kernel has its device, with a table in use. */
   readonly active: boolean;
   /** True if the kernel holds back what is written to its device, as during a change of its tables. */
   readonly suspended: boolean;

@@ -176,7 +176,7 @@ function parseLv(
     tags: parseList(row.lv_tags),
     devicePath: asString(row.lv_dm_path),
     ...(major >= 0n ? { deviceNumber: `${major}:${asInteger(row.lv_kernel_minor)}` } : {}),
-    active: parseActive(row.lv_active),
+    active: parseActive(row.lv_active) && !hasNoTable(row),
     suspended: parseFlag(row.lv_suspended),
     open: parseFlag(row.lv_device_open),
     ...(asString(row.lv_attr ?? "")[1] === "r" ? { readOnly: true } : {}),
@@ -236,6 +236,14 @@ function parseFlag(value: unknown): boolean {
 function parseActive(value: unknown): boolean {
   const text = asString(value);
   return /^-?\d+$/.test(text) ? parseFlag(text) : text !== "";
+}
+
+/**
+ * Reports whether the kernel has a device for an LV, but no table of it in use (the fifth character of lv_attr, lvs(8)), as
+ * after the death of the command that activated it. LVM calls it active, and an activation puts the right table in use.
+ */
+function hasNoTable(row: ReportRow): boolean {
+  return /^.{4}[di]/.test(asString(row.lv_attr ?? ""));
 }
 
 function parseList(value: unknown): string[] {

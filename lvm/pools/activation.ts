@@ -4,7 +4,6 @@
  * @module
  */
 
-import type { Lvm } from "../client/client.ts";
 import { StorageError } from "../error.ts";
 import { isCowSnapshot } from "./pool.ts";
 import { monitoringOptions } from "./pool_commands.ts";
@@ -32,18 +31,6 @@ export function activationArguments(driver: string, group: VolumeGroup, lv: Logi
     },
     lvPath({ group, lv }),
   );
-}
-
-/**
- * Resumes LVs that a crash left suspended. Whatever reads or writes one waits, and LVM does not make its pool take a snapshot
- * of a suspended thin one, although it says so. A refresh also loads the right tables.
- *
- * @returns whether there were any
- */
-export async function resumeSuspended(lvm: Pick<Lvm, "change">, lvs: readonly LocatedLv[]): Promise<boolean> {
-  const suspended = lvs.filter(({ lv }) => lv.suspended);
-  for (const located of suspended) await lvm.change(located.group, lvchange({ refresh: true }, lvPath(located)));
-  return suspended.length > 0;
 }
 
 /** What the kernel answers when the pool has no such device (ENODATA). */

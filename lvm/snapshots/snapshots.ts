@@ -17,7 +17,7 @@ import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/sna
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
-import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeFree } from "../spec/spare_space.ts";
 import { markSnapshotDeleted, ownedVolumeId, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
@@ -207,7 +207,8 @@ export class Snapshots {
   /**
    * Returns a snapshot that was just created, as a report shows it: the time of creation of an id never changes, so it is not
    * guessed. LVM takes the volume by its name. So a snapshot of another LV is deleted, and so is one of the volume with another
-   * size, whose COW space may be too small, or of the volume after its deletion, which may be erased already.
+   * size, whose COW space may be too small, or of the volume after its deletion, which may be erased already. So is one that the
+   * kernel does not have, since something else resumed the volume meanwhile: what is written to the volume would be in it.
    *
    * @returns `undefined` when there is no snapshot of that id
    * @throws {StorageError} `Busy` when it was deleted
@@ -219,11 +220,13 @@ export class Snapshots {
     const { originSize = volume.lv.size } = created.lv;
     const isOfVolume = origin === undefined ||
       (origin.uuid === volume.lv.uuid && ownedVolumeId(this.#driver, origin.tags) === volume.id);
-    if (isOfVolume && originSize === volume.lv.size) return created;
+    if (isOfVolume && originSize === volume.lv.size && isInKernel(created, origin)) return created;
     await this.#markDeleted(created);
     throw new StorageError(
       "Busy",
-      `snapshotting volume ${volume.id}: ${lvPath(volume)} was renamed, extended or deleted meanwhile; try again`,
+      `snapshotting volume ${volume.id}: ${
+        lvPath(volume)
+      } was renamed, resumed, extended or deleted meanwhile; try again`,
     );
   }
 
@@ -271,6 +274,11 @@ function requireAlone(
     "InvalidArgument",
     `deleting snapshot ${id}: it belongs to group snapshot ${groupSnapshot}; delete that, with all its snapshots`,
   );
+}
+
+/** Reports whether the kernel has a snapshot that was just created. A thin one is in its pool, if LVM says so. */
+export function isInKernel({ lv }: LocatedSnapshot, origin: LogicalVolume | undefined): boolean {
+  return isThin(lv) || origin?.active !== true || lv.active;
 }
 
 /** Returns the arguments of lvm that create the LV of a snapshot, which is read-only. */

@@ -92,6 +92,18 @@ Deno.test("create() reports that no report shows the snapshot that lvcreate shou
   assertEquals((await assertRejects(create, StorageError, "no report shows")).kind, "CommandFailed");
 });
 
+Deno.test("create() reports no snapshot as taken that the kernel does not have, since something resumed the volume meanwhile", async () => {
+  const s = await scene();
+  const second = { ...request, id: snapshotIdOf("second") };
+  s.machine.fault = ({ args }) => {
+    const lv = s.machine.groups[0]!.lvs.find(({ tags }) => tags.has(`denolith.snapshot=${second.id}`));
+    if (args[0] === "fullreport" && lv) lv.killedTable = "only";
+    return undefined;
+  };
+  const error = await assertRejects(() => s.snapshots.create(second), StorageError, "resumed");
+  assertEquals([error.kind, s.finder.locate(await s.lvm.report(), second.id)], ["Busy", undefined]);
+});
+
 Deno.test("isDeletable() reports whether a snapshot is neither open nor being copied", async () => {
   const s = await scene();
   const isDeletable = async () => s.snapshots.isDeletable(await new Lvm(s.machine).report(), request.id);

@@ -99,7 +99,7 @@ Deno.test("a report decides when the device has another size, is suspended, or c
   await using suspended = await setUp();
   await suspended.use();
   suspended.group.lvs[0]!.suspended = true;
-  assertEquals(await suspended.stage(), `dmsetup fullreport lvchange ${CHECKS.replace("dmsetup ", "")}`);
+  assertEquals(await suspended.stage(), `dmsetup fullreport dmsetup lvchange ${CHECKS.replace("dmsetup ", "")}`);
 
   for (const program of ["dmsetup", "wipefs"]) {
     await using broken = await setUp();

@@ -47,13 +47,13 @@ import {
   resolveFilesystemType,
 } from "./publication.ts";
 import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
+import { resumeSuspended } from "../host/resumption.ts";
 import { withDiscardFlag } from "../spec/trim.ts";
 import { prepare, prepareKnown } from "./preparation.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { lvchange } from "../model/commands.ts";
 
 /** The statistics of a published volume: the usage of its filesystem, or the size of its block device in bytes. */
 export type Stats = { readonly filesystem: Usage } | { readonly blockBytes: bigint };
@@ -301,8 +301,8 @@ export class Staging {
   }
 
   /** Resumes the device if a killed command left it suspended: every program that uses it would hang. */
-  async #resume({ group, lv }: Volume): Promise<void> {
-    if (lv.suspended) await this.#lvm.change(group, lvchange({ refresh: true }, `${group.name}/${lv.name}`));
+  async #resume(volume: Volume): Promise<void> {
+    await resumeSuspended(this.#lvm, this.#volumes.driver, [volume]);
   }
 
   async #activate(volume: Volume): Promise<Volume> {

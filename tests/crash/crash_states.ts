@@ -134,7 +134,11 @@ export function restartMachine(machine: FakeMachine, acknowledged: Acknowledged)
   machine.openLvs.length = 0;
   machine.busyTargets.clear();
   machine.host.missingDeviceNodes.clear();
-  for (const { lv } of machine.allLvs()) Object.assign(lv, { active: false, suspended: false, setReadOnly: false });
+  for (const { lv } of machine.allLvs()) {
+    Object.assign(lv, { active: false, suspended: false, setReadOnly: false });
+    delete lv.killedTable;
+    delete lv.thinPool?.activeParts;
+  }
   acknowledged.mounts.clear();
 }
 

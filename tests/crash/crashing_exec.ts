@@ -61,6 +61,14 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     partialLvChange("made, suspended", suspend),
     // LVM creates a plain LV first, and makes it a snapshot in a second step.
     partialLvChange("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
+    // It loads the tables of the new devices before any is in use, and the one of the origin when that is suspended.
+    partialLvChange("made, no snapshot yet, tables loaded", (lv, machine) => {
+      if (lv.pool !== undefined || lv.origin === undefined) return;
+      const origin = machine.allLvs().find((each) => each.lv.name === lv.origin!.name)!.lv;
+      if (origin.active) Object.assign(origin, { suspended: true, killedTable: "beside" });
+      lv.killedTable = "only";
+      delete lv.origin;
+    }),
     // The pool makes a thin LV last. After a crash before that, the next change of the pool makes up for it.
     partialLvChange("made, not by its pool yet", (lv) => void (lv.pool !== undefined && setPending(lv))),
     // After that, LVM forgets the message to the pool.
@@ -72,6 +80,10 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     ),
     // LVM creates the LV of a pool's metadata first.
     partialLvChange("made, no pool yet", (lv) => void delete lv.thinPool),
+    // A pool is a pool in LVM's metadata before the LVs that it consists of are deactivated.
+    partialLvChange("made, its parts active", (lv) => {
+      if (lv.thinPool !== undefined) Object.assign(lv, { active: false }).thinPool!.activeParts = ["tmeta", "tdata"];
+    }),
   ],
   lvextend: [partialLvChange("grown, suspended", suspend)],
   lvconvert: [partialLvChange("split, suspended", suspend)],

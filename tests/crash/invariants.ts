@@ -83,7 +83,11 @@ export function violationsOf(machine: FakeMachine, acknowledged: Acknowledged): 
     ...[...acknowledged.contents].flatMap(([id, content]) => changedContent(machine, id, content)),
     ...[...acknowledged.mounts].flatMap(([target, mount]) => changedMount(machine, target, mount)),
     ...machine.groups.flatMap((group) => [
-      ...group.lvs.flatMap((lv) => [...usedBeforeRecorded(machine, group, lv), ...writableSnapshot(lv)]),
+      ...group.lvs.flatMap((lv) => [
+        ...usedBeforeRecorded(machine, group, lv),
+        ...writableSnapshot(lv),
+        ...failedWrites(lv),
+      ]),
       ...danglingRecords(group),
       ...overallocatedPools(group),
       ...readableDeletedData(group),
@@ -156,6 +160,11 @@ function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv):
 function writableSnapshot(lv: FakeLv): string[] {
   const isSnapshot = [...lv.tags].some((tag) => tag.startsWith(SNAPSHOT) || tag.startsWith(COPY_SNAPSHOT));
   return isSnapshot && lv.permission !== "r" ? [`${lv.name} is a writable snapshot`] : [];
+}
+
+/** What pods write while a device is suspended does not fail when it is resumed. */
+function failedWrites(lv: FakeLv): string[] {
+  return lv.failedWrites ? [`${lv.name} was resumed with the table of a killed command: writes to it failed`] : [];
 }
 
 /** A record of use without its LV means that the volume is Lost. */

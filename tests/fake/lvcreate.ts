@@ -100,7 +100,10 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
     ...(segment.type.startsWith("raid") ? { raid: { ...NEW_RAID, isSlowed: options.has("--maxrecoveryrate") } } : {}),
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
-  if (origin !== undefined) setResumed(origin);
+  if (origin !== undefined) {
+    delete origin.killedTable; // the right one takes its place
+    setResumed(origin);
+  }
   return ok(`  Logical volume "${name}" created.\n`);
 }
 

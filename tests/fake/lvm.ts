@@ -32,6 +32,7 @@ import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
 import { setResumed } from "./suspension.ts";
 import {
   confirmRemoval,
+  deactivateParts,
   extendMetadata,
   isCowSnapshot,
   isCowSnapshotOf,
@@ -172,8 +173,11 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function lvchange(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parseOptions(args, LVCHANGE_OPTIONS);
+  const { options, positional } = parseOptions(args, LVCHANGE_OPTIONS);
   checkConfig(options);
+  const parts = options.get("--activate")?.[0] === "n" ? deactivateParts(machine, positional) : undefined;
+  if (parts !== undefined) return parts;
+  const [path = ""] = positional;
   const found = findLv(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
@@ -221,6 +225,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   }
   for (const each of withSnapshots) {
     if (activate === "y" && !each.active) each.minor = machine.nextMinor();
+    if (each.killedTable === "only") delete each.killedTable;
     if (activate === "n") {
       each.setReadOnly = false;
       machine.removeDevice(each);

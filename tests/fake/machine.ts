@@ -29,8 +29,7 @@ export interface DeviceContent {
   filesystemBytes: bigint;
   /** The size of the filesystem's blocks in bytes. */
   blockBytes: bigint;
-  /** True if reading fails. */
-  unreadable: boolean;
+  unreadable: boolean; // whether reading fails
   /** The exit status of the next filesystem check. */
   checkStatus: number;
   /** Names of data that was written and can be read from the device until it is overwritten. */
@@ -70,8 +69,7 @@ export interface FakeLv {
   transactionId?: number; // as a thin LV, that of its pool before its own
   /** True while its pool has not made it: `lvcreate` was interrupted after it had changed LVM's metadata. */
   pending?: boolean;
-  /** True while its pool does not have it, and LVM does not tell the pool to make it. */
-  lost?: boolean;
+  lost?: boolean; // whether its pool does not have it, and LVM does not tell the pool to make it
   /** Its state as a thin pool. */
   thinPool?: FakePool;
   /** True if activating its group skips it. */
@@ -94,8 +92,9 @@ export interface FakeLv {
     staleData?: Set<string> | undefined;
   };
   incomplete?: boolean; // whether lvcreate was interrupted before the LV was complete
-  /** The number of bytes from the start of its device that were overwritten with zeros. */
-  zeroedTo: bigint;
+  killedTable?: "only" | "beside"; // whether its device has a table that a killed command loaded, in use or not
+  failedWrites?: true; // whether writes that waited for its device have failed
+  zeroedTo: bigint; // the number of bytes from the start of its device that were overwritten with zeros
   copied?: { from: FakeLv; to: bigint }; // up to where it has been overwritten with another device, and with which
 }
 
@@ -107,6 +106,7 @@ export interface FakePool {
   /** The state of a message that LVM keeps: the pool has followed it, or only the number of the transaction is missing. */
   oldMessage?: "followed" | "half-followed";
   leaked?: DeviceContent; // the content of an LV that was not removed
+  activeParts?: readonly string[]; // the LVs it consists of that are active alone
   metadataSnapshot?: boolean;
   /** Usage of its data and its metadata, in percent. */
   dataPercent: number;

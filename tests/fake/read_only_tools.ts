@@ -10,7 +10,7 @@ import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
-import { changeThin, resume, suspend } from "./suspension.ts";
+import { changeThin, clear, removeTableless, resume, suspend } from "./suspension.ts";
 import { deviceBytes, kernelPools } from "./thin.ts";
 
 /** Lists what is at paths, or all block devices with what is on them. */
@@ -127,6 +127,8 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (args[0] === "status") return poolStatus(machine, args);
   if (args[0] === "suspend") return suspend(machine, args[1]!);
+  if (args[0] === "clear") return clear(machine, args.slice(1));
+  if (args[0] === "remove") return removeTableless(machine, args.at(-1)!);
   if (args[0] === "resume") return resume(machine, args.at(-1)!);
   if (/^(?:delete|create_snap) /.test(args[3] ?? "")) return changeThin(machine, args);
   if (args[0] === "message" && args[3]!.endsWith("_metadata_snap")) return metadataSnapshotMessage(machine, args);
@@ -143,25 +145,26 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   }
   expectArgs(
     args,
-    /^info --columns --noheadings --separator \| --options name,uuid,devno,suspended,devnos_used(?: \S+)?$/,
+    /^info --columns --noheadings --separator \| --options name,uuid,devno,suspended,devnos_used,tables_loaded(?: \S+)?$/,
   );
   const uuid = (text: string) => text.replaceAll("-", "");
   const state = (name: string, lv?: FakeLv) => suspended.has(name) || lv?.suspended ? "Suspended" : "Active";
   const devices = machine.allLvs().filter(({ lv }) => lv.active).map(({ group, lv }) => {
     const name = deviceName(machine, lv);
     const diskNumber = machine.host.onPulledDisk.has(lv) ? "254:240" : diskDeviceNumber(group.pvs[0]!.path);
-    return [name, `LVM-${uuid(group.uuid)}${uuid(lv.uuid)}`, `253:${lv.minor}`, state(name, lv), diskNumber];
+    const tables = lv.killedTable === "only" ? "Inactive" : lv.killedTable === "beside" ? "Both" : "Live";
+    return [name, `LVM-${uuid(group.uuid)}${uuid(lv.uuid)}`, `253:${lv.minor}`, state(name, lv), diskNumber, tables];
   });
   const all = [
     ...devices,
     ...[...orphanDevices].map((
       [name, uuid],
       index,
-    ) => [name, uuid, `253:${900 + index}`, state(name), orphanDevicesOn]),
+    ) => [name, uuid, `253:${900 + index}`, state(name), orphanDevicesOn, "Live"]),
   ];
   const named = args[7];
   const hidden = named === undefined ? undefined : hiddenDevice(machine, `/dev/mapper/${named}`);
-  if (hidden !== undefined) return ok([named, hidden.uuid, hidden.number, "Active", "254:16"].join("|") + "\n");
+  if (hidden !== undefined) return ok([named, hidden.uuid, hidden.number, "Active", "254:16", "Live"].join("|") + "\n");
   const listed = all.filter(([name]) => named === undefined || name === named);
   if (named !== undefined && listed.length === 0) return failure(1, `Device ${named} not found\nCommand failed.`);
   return ok(listed.length === 0 ? "No devices found\n" : listed.map((fields) => fields.join("|") + "\n").join(""));

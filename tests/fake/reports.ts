@@ -117,7 +117,9 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
     snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.cowPercent).toFixed(2),
     lv_time: `${lv.createdAt}`,
-    lv_attr: lv.origin === undefined ? `-${permissionOf(lv)}i-a-----` : `s${permissionOf(lv)}i-a-s---`,
+    lv_attr: lv.origin === undefined
+      ? `-${permissionOf(lv)}i-${stateOf(lv)}-----`
+      : `s${permissionOf(lv)}i-${stateOf(lv)}-s---`,
     lv_health_status: lvHealthStatus(group, lv),
     sync_percent: lv.active ? lv.raid?.syncPercent.toFixed(2) ?? "" : "",
     raid_sync_action: lv.active ? lv.raid?.action ?? "" : "",
@@ -129,6 +131,11 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_when_full: "",
     ...thinFields(lv),
   };
+}
+
+/** Returns the fifth character of lv_attr (lvs(8)). `i`: a device without a table in use. */
+function stateOf({ active, killedTable }: FakeLv): "a" | "i" | "-" {
+  return !active ? "-" : killedTable === "only" ? "i" : "a";
 }
 
 /** Returns the second character of lv_attr. `R`: the kernel refuses writes, though LVM permits them. */

@@ -39,8 +39,12 @@ export async function write(lv: FakeLv, data: string): Promise<void> {
   lv.content.data.add(data);
 }
 
-/** Resumes the device of an LV: who waited for it continues. */
+/**
+ * Resumes the device of an LV: who waited for it continues. The kernel puts the table in use that was loaded last. That of a
+ * killed command leads to a device which has none yet, so what waited to be written fails.
+ */
 export function setResumed(lv: FakeLv): void {
+  if (lv.suspended && lv.killedTable === "beside") lv.failedWrites = true;
   lv.suspended = false;
   waiting.get(lv)?.resolve();
   waiting.delete(lv);
@@ -48,7 +52,10 @@ export function setResumed(lv: FakeLv): void {
 
 /** Waits as find(1) does with `-exec sleep`, until it is killed or a test lets the time pass; then resumes devices. */
 export async function find(machine: FakeMachine, { args, signal }: Command): Promise<Output> {
-  expectArgs(args, /^\/ -maxdepth 0 -exec sleep 10 ;(?: , -exec dmsetup resume --noudevsync \S+ ;)*$/);
+  expectArgs(
+    args,
+    /^\/ -maxdepth 0 -exec sleep 10 ;(?: , -exec dmsetup clear \S+ ; , -exec dmsetup resume --noudevsync \S+ ;)*$/,
+  );
   const names = [...args.join(" ").matchAll(/--noudevsync (\S+)/g)].map(([, name]) => name!);
   const { promise, resolve } = Promise.withResolvers<"expired" | "killed">();
   const guard = { names, expire: () => resolve("expired") };
@@ -60,8 +67,19 @@ export async function find(machine: FakeMachine, { args, signal }: Command): Pro
   if (end === "killed") {
     throw new StorageError("Unavailable", `find ${args.join(" ")}: it was ended, since its caller no longer waits`);
   }
-  for (const name of names) resume(machine, name);
+  for (const name of names) {
+    clear(machine, [name]);
+    resume(machine, name);
+  }
   return ok();
+}
+
+/** Removes the tables of devices that are not in use, by their names. */
+export function clear(machine: FakeMachine, names: readonly string[]): Output {
+  const lvs = names.map((name) => lvOfDevice(machine, name));
+  for (const lv of lvs) if (lv?.killedTable === "beside") delete lv.killedTable;
+  const missing = names.find((_, index) => lvs[index] === undefined);
+  return missing === undefined ? ok() : failure(1, `Device ${missing} not found\nCommand failed.`);
 }
 
 /** Suspends a device, by its name. */
@@ -107,6 +125,15 @@ export function changeThin(machine: FakeMachine, args: readonly string[]): Outpu
   }
   delete lv.lost;
   lv.content = copyContent(origin);
+  return ok();
+}
+
+/** Removes the device of an LV that has no table in use. */
+export function removeTableless(machine: FakeMachine, name: string): Output {
+  const lv = lvOfDevice(machine, name);
+  if (lv?.killedTable !== "only") throw new Error(`the driver removes ${name}, which is in use`);
+  delete lv.killedTable;
+  machine.removeDevice(lv);
   return ok();
 }
 

@@ -79,7 +79,7 @@ export function createThin(
     );
   }
   if (origin?.suspended) throw new Error("LVM does not tell the pool to make a snapshot of a suspended LV");
-  const refusal = refuseMessages(group, newLv.pool);
+  const refusal = refuseMessages(group, newLv.pool) ?? refuseComponents(group, newLv.pool);
   if (refusal !== undefined) return refusal;
   makePending(group, newLv.pool);
   delete pool.oldMessage;
@@ -126,6 +126,30 @@ export function refuseMessages(group: FakeGroup, pool: string | undefined): Outp
   return failure(5, `${answer}\n  Failed to process message "create_snap 2 1".`);
 }
 
+/** Returns the failure of the activation of a pool while LVs that it consists of are active alone. */
+function refuseComponents(group: FakeGroup, pool: string): Output | undefined {
+  const [active] = group.lvs.find(({ name }) => name === pool)?.thinPool?.activeParts ?? [];
+  if (active === undefined) return undefined;
+  const path = `${group.name}/${pool}`;
+  return failure(
+    5,
+    `  Activation of logical volume ${path} is prohibited while logical volume ${path}_${active} is active.\n` +
+      `  Aborting. Failed to locally activate thin pool ${path}.`,
+  );
+}
+
+/** Deactivates LVs that pools consist of; `undefined` when the paths are of other LVs. */
+export function deactivateParts(machine: FakeMachine, paths: readonly string[]): Output | undefined {
+  const parts = paths.map((path) => /^(.+)_(tmeta|tdata)$/.exec(path)).filter((match) => match !== null);
+  if (parts.length === 0) return undefined;
+  for (const [, path, part] of parts) {
+    const pool = machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)?.lv.thinPool;
+    if (pool === undefined) return failure(5, `  Failed to find logical volume "${path}_${part}"`);
+    pool.activeParts = (pool.activeParts ?? []).filter((active) => active !== part);
+  }
+  return ok();
+}
+
 /** Returns the failure of the activation of an LV that its pool has not made. */
 export function refusePending({ pending, lost, minor }: FakeLv): Output | undefined {
   if (!pending && !lost) return undefined;
@@ -147,8 +171,9 @@ export function hasActiveThinLv(group: FakeGroup, { name }: FakeLv): boolean {
   return group.lvs.some(({ pool, active }) => pool === name && active);
 }
 
-/** Returns the size of an LV's device: a copy-on-write snapshot looks like its origin. */
-export function deviceBytes({ origin, pool, size }: FakeLv): bigint {
+/** Returns the size of an LV's device: a copy-on-write snapshot looks like its origin. Without a table it has none. */
+export function deviceBytes({ origin, pool, size, killedTable }: FakeLv): bigint {
+  if (killedTable === "only") return 0n;
   return pool === undefined ? origin?.size ?? size : size;
 }
 
