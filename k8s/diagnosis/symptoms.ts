@@ -292,6 +292,16 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
       remedy: "Another pod uses the volume, and the claim has ReadWriteOncePod. Stop that pod.",
     },
     {
+      reason: "OtherSELinuxContext",
+      quotes: ["it is staged at … with …, and can have one at a time"],
+      remedy: "Pods of the node with another SELinux context use the volume. Stop them, or turn seLinux.mount off.",
+    },
+    {
+      reason: "SELinuxNotSeen",
+      quotes: ["mount(8) left it out, because it does not see that SELinux is enabled"],
+      remedy: "Set seLinux.mount of the chart, or remove the mount option context from the class.",
+    },
+    {
       reason: "WrongFilesystemType",
       quotes: ["mounting volume … as …: it was created for …"],
       remedy: "Create the PersistentVolume again with the right fsType.",

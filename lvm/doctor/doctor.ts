@@ -141,7 +141,10 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
   ]);
   const all = "value" in report.survey ? report.survey.value.groups : [];
   const groups = groupsInUse(all, driver, wanted);
-  const activeLvs = groups.flatMap(({ lvs }) => lvs.filter((lv) => lv.active && ownersOf(lv.tags).includes(driver)));
+  // nobody opens the node of a thin pool; it is that of a device over the one that LVM reports, or there is none
+  const activeLvs = groups.flatMap(({ lvs }) =>
+    lvs.filter((lv) => lv.active && lv.thinPool === undefined && ownersOf(lv.tags).includes(driver))
+  );
   const [deviceNodes, hierarchy, systemId] = await Promise.all([
     tryRead(() => readBlockDevices(exec, activeLvs.map(({ devicePath }) => devicePath))),
     tryRead(() => readCgroupHierarchy(exec, "value" in mounts ? mounts.value : [])),

@@ -57,6 +57,10 @@ const NO_PROBLEMS: Record<string, (parts: HealthyMachine) => unknown> = {
     parts.group.lvs.at(-1)!.tags.clear();
   },
   "a pool with free space": (parts) => addPool(parts),
+  "a pool without a device node": (parts) => {
+    addPool(parts);
+    parts.machine.host.missingDeviceNodes.add(parts.group.lvs.at(-1)!);
+  },
   "spare space that is free": ({ group }) => group.tags.add("denolith.spare=5percent"),
   "an LV of another driver with a name of this driver": ({ group, lv }) =>
     group.lvs.push({

@@ -131,6 +131,10 @@ const MACHINE_PROBLEMS: Problems = {
       /vgextend --restoremissing data/,
     ],
   ],
+  "an old LVM of the host works with a cache": [
+    ({ machine }) => machine.host.settings.set("use_lvmetad", "1"),
+    ["locks", "warning", "global/use_lvmetad", /cached metadata/, /lvm2-lvmetad\.socket; use_lvmetad = 0/],
+  ],
   "LVM cannot archive its metadata, because /etc is read-only": [
     ({ machine }) => machine.mounts.push(tmpfs("/etc", true)),
     ["filters", "error", "/etc/lvm/archive", /\/etc is read-only: .* changes no volume group/, /lvm\.archiveDir/],

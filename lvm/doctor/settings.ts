@@ -84,6 +84,13 @@ function lockSettings(settings: Configuration): Finding[] {
     const found = "0: a command fails at once while another command runs, instead of waiting for it";
     findings.push(warning("global/wait_for_locks", found, settingRemedy("global/wait_for_locks", "1")));
   }
+  if (settings.value("global/use_lvmetad") === "1") {
+    const found =
+      "1: LVM of this host, before 2.03, works with cached metadata, and does not see what the driver's LVM changes: a " +
+      "command of the host can destroy volumes";
+    const fix = "systemctl mask --now lvm2-lvmetad.service lvm2-lvmetad.socket";
+    findings.push(warning("global/use_lvmetad", found, `${fix}; ${settingRemedy("global/use_lvmetad", "0")}`));
+  }
   if (settings.value("global/use_lvmlockd") === "1") {
     findings.push(
       info(

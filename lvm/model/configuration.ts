@@ -10,6 +10,7 @@ import { type Command, commandError, type Exec } from "../exec.ts";
 const SETTINGS = [
   "global/locking_type",
   "global/use_lvmlockd",
+  "global/use_lvmetad",
   "global/wait_for_locks",
   "global/locking_dir",
   "global/system_id_source",

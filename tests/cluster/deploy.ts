@@ -15,6 +15,7 @@ import type { KubernetesRelease } from "../rig/kubernetes.ts";
 import { ensurePostgresqlImage } from "../rig/postgresql_image.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
 import { ensureSnapshotMetadata } from "../rig/snapshot_metadata.ts";
+import { BARE_VALUES, stripNode } from "./bare_host.ts";
 import { type EarlierVersion, ensureEarlierVersion } from "./earlier_version.ts";
 import { prepareSnapshotMetadata, snapshotMetadataValues } from "./changed_blocks/sidecar.ts";
 
@@ -56,6 +57,8 @@ export interface DeployOptions {
   readonly earlierVersion?: boolean;
   /** The release of Kubernetes; the usual one by default. */
   readonly kubernetes?: KubernetesRelease;
+  /** Whether the node has neither lvm2 nor a writable `/etc`. */
+  readonly bareHost?: boolean;
   /** Whether external-snapshot-metadata runs beside the controller, as deploy/snapshot-metadata describes. */
   readonly snapshotMetadata?: boolean;
 }
@@ -100,6 +103,7 @@ export async function startWithDriver(
   const nodes = nodesFor(options).map((node) => ({ ...node, images, kubeletRoot }));
   const cluster = await Cluster.start({ folder, nodes, log, ...kubernetes === undefined ? {} : { kubernetes } });
   if (snapshotMetadata) await prepareSnapshotMetadata(cluster, log);
+  if (options.bareHost === true) await Promise.all(cluster.nodes.map(stripNode));
   const { crds } = PRESENT_VERSION;
   await deploy(cluster, log, earlier ?? { crds, manifests: await manifestFolder(folder, options) });
   return cluster;
@@ -121,13 +125,14 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
 /** Returns the folder of manifests for a deployment: the plain ones, or what the chart becomes for its options. */
 async function manifestFolder(
   folder: RunFolder,
-  { kubeletRoot, lvmShell = false, transfers, snapshotMetadata = false }: DeployOptions,
+  { kubeletRoot, lvmShell = false, transfers, bareHost = false, snapshotMetadata = false }: DeployOptions,
 ): Promise<string> {
   const defaultFolder = PRESENT_VERSION.manifests;
   const values = {
     ...(kubeletRoot === undefined || kubeletRoot === DEFAULT_KUBELET_ROOT ? {} : { kubeletDir: kubeletRoot }),
     ...(transfers === undefined ? {} : { transfer: { enabled: true, ...transfers } }),
     ...(lvmShell ? { node: { extraArgs: ["--lvm-shell"] } } : {}),
+    ...(bareHost ? BARE_VALUES : {}),
     ...(snapshotMetadata ? await snapshotMetadataValues() : {}),
   };
   if (Object.keys(values).length === 0) return defaultFolder;

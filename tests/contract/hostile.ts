@@ -81,6 +81,9 @@ const REJECTED_REQUESTS: readonly (readonly [string, CreateRequest])[] = [
   ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["remount"])] }],
   ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["errors=panic"])] }],
   ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["-o"])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ['context="u:r:t:s0",suid'])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ['context="u:r:t:s0'])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["context=u:r:t:s0:c1,suid"])] }],
   ["mount flag", { volumeCapabilities: [mountCapability("xfs", ["logdev=/dev/sda"])] }],
   ["mount flag", { volumeCapabilities: [mountCapability("btrfs", ["device=/dev/sda"])] }],
   ["volume_mount_group", {

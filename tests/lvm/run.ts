@@ -9,12 +9,11 @@ import { join } from "@std/path";
 import { bundle } from "../../deploy/bundle.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
-import { ensureTools } from "../rig/debian.ts";
-import { type DebianRelease, type MachineKind, type PayloadFile, runGuest } from "../rig/guest.ts";
+import { type DebianRelease, type MachineKind, runGuest } from "../rig/guest.ts";
 import { DEBIAN_RELEASES } from "../rig/guest_image.ts";
-import { run } from "../rig/process.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
 import { SilenceLimit, SuiteLines } from "../rig/test_output.ts";
+import { compilePolicies } from "./policies.ts";
 import script from "./guest.sh" with { type: "text" };
 import { skippedByTopic } from "./sanity_report.ts";
 import { SKIPPED_PREFIXES } from "./skipped_tests.ts";
@@ -97,7 +96,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
       deno: { host: Deno.execPath() },
       denolith: { host: programs.driver },
       ...tests,
-      ...await policyOf(suite, folder),
+      ...await compilePolicies(suite, folder),
     },
     script: "PATH=$PATH:/work/bin\n" + script,
     env: {
@@ -136,17 +135,6 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
   const seconds = Math.round((performance.now() - start) / 1000);
   console.log(`${suite.name} | ${passed ? "passed" : "FAILED"} after ${seconds} s`);
   return passed;
-}
-
-/** Compiles the SELinux policy of a suite, if it has one. @returns the file for the guest */
-async function policyOf({ policy }: Suite, folder: string): Promise<Record<string, PayloadFile>> {
-  if (policy === undefined) return {};
-  await ensureTools([{ program: "secilc", packages: ["secilc"] }], (line) => console.log(line));
-  const host = join(folder, `${policy}.bin`);
-  // the oldest format that has everything in it; file contexts are of no use
-  const args = ["--mls", "true", "--policyvers", "31", "--output", host, "--filecontext", "/dev/null"];
-  await run("compile the policy", "secilc", [...args, join(import.meta.dirname!, policy)]);
-  return { policy: { host } };
 }
 
 /** Prints why csi-sanity skipped specs. @returns false when it skipped one for a reason that is not listed */

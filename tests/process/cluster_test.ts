@@ -153,6 +153,18 @@ Deno.test("denolith controller: with IPv6 alone, it reaches the API server and a
   assertEquals(await driver.stop(), 0, driver.log().join("\n"));
 });
 
+Deno.test("denolith node: with IPv6 alone, it reaches the API server and answers over HTTP", async () => {
+  await using s = await setUp({ host: loopbackAddresses().at(-1)! });
+  const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
+  const flags = ["--node-name", "n1", "--kubelet-dir", s.folder, "--disable-registration"];
+  await using driver = await s.start("node", socket, ...flags);
+  assertEquals(await s.get("/livez"), [200, "ok\n"]);
+  // without LVM or root, the node is not ready for that reason alone
+  const isLvmReason = async () => ["ok\n", "LVM has not answered yet\n"].includes((await s.get("/readyz"))[1]);
+  await pollUntil(isLvmReason, { action: "reach the API server", timeoutMs: 30_000 });
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+});
+
 Deno.test("denolith node: while the API server refuses its credentials, it lives, is not ready, and says why", async () => {
   await using s = await setUp({ token: "expired" });
   const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;

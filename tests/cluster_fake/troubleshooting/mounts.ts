@@ -103,6 +103,26 @@ export const MOUNTS: Chapter = {
       "the access mode allows one target",
       second(() => {}, { spec: { accessModes: ["ReadWriteOncePod"] } }),
     ),
+    "it is staged at … with …, and can have one at a time": says(
+      "OtherSELinuxContext",
+      "it is staged at … with …, and can have one at a time",
+      async (stage) => {
+        await stage.start();
+        stage.machine.host.seLinux = true;
+        await stage.bindClaim();
+        await stage.startPod("first", "system_u:object_r:container_file_t:s0:c1,c3");
+        await stage.startPod("web", "system_u:object_r:container_file_t:s0:c2,c4");
+      },
+    ),
+    "mount(8) left it out, because it does not see that SELinux is enabled": says(
+      "SELinuxNotSeen",
+      "mount(8) left it out, because it does not see that SELinux is enabled",
+      async (stage) => {
+        await stage.start();
+        await stage.bindClaim();
+        await stage.startPod("web", "system_u:object_r:container_file_t:s0:c1,c3");
+      },
+    ),
     "mounting volume … as …: it was created for …": says(
       "WrongFilesystemType",
       "mounting volume … as …: it was created for …",

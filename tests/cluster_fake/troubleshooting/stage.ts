@@ -222,10 +222,15 @@ export class Stage implements AsyncDisposable {
     } as never);
   }
 
-  /** Starts a pod on the node of the volume, as kubelet does: its event has the driver's error. */
-  async startPod(name = "web"): Promise<void> {
+  /**
+   * Starts a pod on the node of the volume, as kubelet does: its event has the driver's error.
+   *
+   * @param context the SELinux context that kubelet requests
+   */
+  async startPod(name = "web", context?: string): Promise<void> {
     const volume = this.volume()!;
     const { csi, accessModes = [] } = volume.spec!;
+    const mountFlags = context === undefined ? [] : [`context="${context}"`];
     const use = {
       volumeId: csi!.volumeHandle,
       stagingTargetPath: `${this.#folder}/staging`,
@@ -235,7 +240,7 @@ export class Stage implements AsyncDisposable {
             ? Mode.SINGLE_NODE_SINGLE_WRITER
             : Mode.SINGLE_NODE_MULTI_WRITER,
         },
-        accessType: { case: "mount", value: { fsType: csi!.fsType ?? "", mountFlags: [], volumeMountGroup: "" } },
+        accessType: { case: "mount", value: { fsType: csi!.fsType ?? "", mountFlags, volumeMountGroup: "" } },
       },
       volumeContext: {},
     };
