@@ -59,6 +59,8 @@ import {
   type Resource,
   storageClasses,
 } from "../k8s/api/objects.ts";
+import { Importer } from "../k8s/import/importer.ts";
+import { type LvmImport, lvmImports } from "../k8s/import/objects.ts";
 import { MoveGarbageCollector } from "../k8s/move/garbage_collector.ts";
 import { Mover } from "../k8s/move/mover.ts";
 import { type LvmMove, lvmMoves } from "../k8s/move/objects.ts";
@@ -140,6 +142,8 @@ interface LvmInformers {
   readonly agentLeases: Informer<Lease>;
   /** The LVMMoves. The controller works without them, as with the definitions of an older version. */
   readonly moves: Informer<LvmMove>;
+  /** The LVMImports, as the LVMMoves. */
+  readonly imports: Informer<LvmImport>;
 }
 
 /**
@@ -172,6 +176,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
       transform: cached.agentLease,
     }),
     moves: new Informer(client, lvmMoves, { clock }),
+    imports: new Informer(client, lvmImports, { clock }),
   };
   const agents = new AgentLiveness({ ...lvmInformers, clock });
   const services = createHandlers({ client, driver, lvmInformers, agents, clock });
@@ -188,7 +193,8 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   const controllers = createControllers({
     ...{ cluster, driver, namespace, events, csi, groupCsi, informers, lvmInformers, agents, clock, cached, services },
   });
-  const running = [...informers.start(end), lvmInformers.agentLeases.start(end), lvmInformers.moves.start(end)];
+  const { agentLeases, moves, imports } = lvmInformers;
+  const running = [...informers.start(end), ...[agentLeases, moves, imports].map((each) => each.start(end))];
   await informers.waitForSync(end);
 
   const ready = () => Promise.resolve(lvmInformers.volumes.hasSynced);
@@ -377,10 +383,13 @@ function createControllers(
     ...{ lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
   });
   const moveGarbageCollector = new MoveGarbageCollector(moveOptions);
+  const importer = new Importer({
+    ...{ ...shared, ...clusterInformers, topologyKey: TOPOLOGY_KEY, imports: lvmInformers.imports },
+    ...{ lvmVolumes: lvmInformers.volumes, claims: claimOptions.claims, persistentVolumes: claimOptions.volumes },
+  });
+  const others = [capacity, agentLeases, grants, mover, moveGarbageCollector, importer];
   const capacityAndMore = {
-    run: (signal: AbortSignal) =>
-      Promise.all([capacity, agentLeases, grants, mover, moveGarbageCollector].map((each) => each.run(signal)))
-        .then(() => {}),
+    run: (signal: AbortSignal) => Promise.all(others.map((each) => each.run(signal))).then(() => {}),
   };
   return { provisioner, resizer: resizerAndModifier, snapshotter: snapshotters, capacity: capacityAndMore };
 }

@@ -18,6 +18,7 @@ const REQUIRED: Readonly<Record<string, readonly string[]>> = {
   doctor: ["n1"],
   why: ["c1"],
   move: ["c1"],
+  import: ["c1"],
   drain: ["n1"],
   adopt: ["data"],
   completion: ["bash"],

@@ -43,7 +43,7 @@ function part(path: string): Schema {
 }
 
 Deno.test("the definitions are of our group, for the whole cluster, with a status of its own", () => {
-  assertEquals([...schemas.keys()].sort(), ["LVMMove", "LVMNode", "LVMSnapshot", "LVMVolume"]);
+  assertEquals([...schemas.keys()].sort(), ["LVMImport", "LVMMove", "LVMNode", "LVMSnapshot", "LVMVolume"]);
   for (const { metadata, spec: { group, scope, names, versions } } of crds) {
     assertEquals([group, scope], ["lvm.denolith.dev", "Cluster"]);
     assertEquals(metadata.name, `${names.plural}.${group}`);
@@ -84,7 +84,7 @@ Deno.test("columns and selectable fields are fields that there are", () => {
       if (!path.startsWith(".metadata.")) part(names.kind + path);
     }
     const bySelection = (version.selectableFields ?? []).map(({ jsonPath }: { jsonPath: string }) => jsonPath);
-    assertEquals(bySelection, ["LVMNode", "LVMMove"].includes(names.kind) ? [] : [".spec.nodeName"]);
+    assertEquals(bySelection, ["LVMNode", "LVMMove", "LVMImport"].includes(names.kind) ? [] : [".spec.nodeName"]);
   }
 });
 
@@ -95,6 +95,7 @@ Deno.test("of a volume's spec all but size, limits and node is immutable, and th
   const all = Object.keys(part("LVMVolume.spec").properties!);
   assertEquals(all.filter((name) => !immutable.includes(name)).sort(), [
     "held",
+    "imports",
     "ioLimits",
     "nodeName",
     "size",

@@ -32,6 +32,9 @@ const RESOURCES: Readonly<Record<string, readonly string[]>> = {
     "volumegroupsnapshots",
   ],
   "lvm.denolith.dev": crds.flatMap(({ spec: { names: { plural } } }) => [plural, `${plural}/status`]),
+  // those of other drivers, whose volumes are taken over
+  "local.openebs.io": ["lvmvolumes"],
+  "topolvm.io": ["logicalvolumes"],
 };
 
 const VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"];

@@ -41,6 +41,7 @@ import { Reaper } from "./deletion/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
 import { removePendingThin } from "./deletion/missing_thin.ts";
 import { HeldVolumes } from "./volumes/held_volumes.ts";
+import { ImportedVolumes } from "./volumes/imported_volumes.ts";
 import { Volumes } from "./volumes/volumes.ts";
 import { defined } from "./defined.ts";
 
@@ -127,6 +128,8 @@ export interface Machine {
   readonly volumes: Volumes;
   /** Holds volumes that are moved to another node. */
   readonly heldVolumes: HeldVolumes;
+  /** Takes over LVs of others. */
+  readonly importedVolumes: ImportedVolumes;
   /** Creates and deletes snapshots. */
   readonly snapshots: Snapshots;
   /** Creates and deletes group snapshots. */
@@ -220,6 +223,7 @@ export function openMachine(options: MachineOptions): Machine {
     copies: { abandon: (located) => copies.abandon(located), wake: () => copies.wake() },
   });
   const heldVolumes = new HeldVolumes({ lvm, finder: volumeFinder, onChange: (id) => staged.forget(id) });
+  const importedVolumes = new ImportedVolumes({ lvm, finder: volumeFinder, onChange: (id) => staged.forget(id) });
   const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
   const groupSnapshots: GroupSnapshots = new GroupSnapshots({
     ...{ lvm, finder: snapshotFinder, volumes: volumeFinder, snapshots, reaper, reservation, mountRoots },
@@ -251,6 +255,7 @@ export function openMachine(options: MachineOptions): Machine {
     ...finders,
     volumes,
     heldVolumes,
+    importedVolumes,
     snapshots,
     groupSnapshots,
     copies,

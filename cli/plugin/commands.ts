@@ -4,74 +4,30 @@
  * @module
  */
 
-import { requireDriverName } from "../../csi/driver_options.ts";
 import { requireNodeId } from "../../csi/topology.ts";
 import { quote } from "../../lvm/error.ts";
-import { type Flag, type Program, type SubcommandHelp, type Subcommands, UsageError } from "../command_line.ts";
+import { ERASURES } from "../../lvm/model/tags.ts";
+import { type Program, type SubcommandHelp, type Subcommands, UsageError } from "../command_line.ts";
 import { CACHE_VARIABLES, EXIT_STATUS_TOPIC } from "../help/topics.ts";
-import { choice, inWords, namespaceName, path, reasonText, SHELLS as SHELLS_OF_ALL } from "../flags.ts";
-
-/** The formats of `--output`. */
-export const OUTPUT_FORMATS = ["json", "yaml", "wide"] as const;
+import { choice, inWords, reasonText, SHELLS as SHELLS_OF_ALL } from "../flags.ts";
+import {
+  claimName,
+  CLUSTER_FLAGS,
+  groupName,
+  LIST_FLAGS,
+  NAMESPACE,
+  NODE,
+  OUTPUT,
+  poolName,
+  WATCH,
+  YES,
+} from "./plugin_flags.ts";
 
 /** The formats of `version --output`. */
 const VERSION_FORMATS = ["json", "yaml"] as const;
 
 /** The shells of `completion`; `kubectl` stands for the completion of `kubectl denolith` itself. */
 export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
-
-/** Flags that select the cluster; kubectl gets them as they are. */
-const CLUSTER_FLAGS = {
-  context: {
-    value: "NAME",
-    help: "Context of the kubeconfig (default: the current one)",
-    check: word,
-    candidates: "contexts",
-  },
-  kubeconfig: {
-    value: "PATH",
-    help: "Path of the kubeconfig (default: as kubectl has it)",
-    check: path,
-    candidates: "files",
-  },
-  as: { value: "USER", help: "User to impersonate", check: word },
-  "driver-name": {
-    value: "NAME",
-    help: "Name of the driver",
-    default: () => "lvm.denolith.dev",
-    check: requireDriverName,
-  },
-} as const satisfies Record<string, Flag>;
-
-const NAMESPACE: Flag = {
-  value: "NAME",
-  short: "n",
-  help: "Namespace (default: that of the context)",
-  check: namespaceName,
-  candidates: { resource: "namespaces" },
-};
-
-const OUTPUT: Flag = {
-  value: "FORMAT",
-  short: "o",
-  help: "Format of the output: json, yaml or wide (default: a table)",
-  ...choice(OUTPUT_FORMATS),
-};
-
-const WATCH: Flag = { short: "w", help: "Show it again whenever it changes, until Ctrl-C" };
-
-const YES: Flag = { help: "Do not ask before anything is changed" };
-
-/** Flags of the subcommands that show a list. */
-const LIST_FLAGS = { output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
-
-/** A filter by node. */
-const NODE: Flag = {
-  value: "NAME",
-  help: "Only those of this node",
-  check: requireNodeId,
-  candidates: { resource: "lvmnodes" },
-};
 
 /** When a subcommand that reads the cluster ends well. */
 const READS = { success: "the cluster answered", failure: "it did not, or refused" };
@@ -205,6 +161,48 @@ export const PLUGIN_COMMANDS = {
       ...CLUSTER_FLAGS,
     },
     example: "kubectl denolith move data-db-0 --namespace shop --to worker-2 --evict",
+  },
+  import: {
+    summary: "Take over the volume of a claim from another driver, in place",
+    about:
+      "For volumes of OpenEBS LVM LocalPV and TopoLVM, and local volumes on logical volumes. Shows what becomes what, and what " +
+      "is lost, asks the controller for it by an LVMImport, and follows it. Nothing is copied, and the claim keeps its name. " +
+      "While the pods that use the claim run, the import waits for them, and no new one starts; with --evict, they are " +
+      "evicted. Until --finish removes what is left of the other driver, --cancel gives the volume back.",
+    exit: {
+      success: "the volume is taken over, finished or given back as requested, or only shown",
+      failure: "it cannot be taken over, it failed, or the cluster does not answer",
+    },
+    argument: {
+      name: "CLAIM",
+      help: "Name of the claim",
+      check: claimName,
+      candidates: { resource: "persistentvolumeclaims" },
+    },
+    flags: {
+      namespace: NAMESPACE,
+      "dry-run": { help: "Only show what would be done" },
+      "volume-group": { value: "GROUP", help: "Volume group, where no object names it (TopoLVM)", check: groupName },
+      "thin-pool": { value: "POOL", help: "Thin pool of a thin volume, where no object names it", check: poolName },
+      erase: {
+        value: "HOW",
+        help: `How its data is erased on deletion: ${inWords(ERASURES)} (default: ${ERASURES[0]})`,
+        ...choice(ERASURES),
+      },
+      "provisioner-stopped": { help: "You have stopped the provisioner of the other driver" },
+      evict: { help: "Evict the pods that use the claim; their budgets hold" },
+      finish: { help: "Remove what is left of the other driver, too" },
+      cancel: { help: "Give the volume back", excludes: "finish" },
+      wait: {
+        value: "BOOLEAN",
+        help: "Whether to follow the import to its end: true or false",
+        default: () => "true",
+        ...choice(["true", "false"]),
+      },
+      output: OUTPUT,
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith import data-db-0 --namespace shop --evict",
   },
   drain: {
     summary: "Move the volumes of a node to other nodes",
@@ -358,18 +356,6 @@ export function requireTarget(text: string, field: string): Target {
   throw new UsageError(`${field} ${quote(text)}: must be the name of a claim, pvc/NAME or volumesnapshot/NAME`);
 }
 
-/** Returns the name of a volume group if it can be one (lvm(8)). */
-function groupName(text: string, field: string): string {
-  if (/^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/.test(text)) return text;
-  throw new UsageError(`${field} ${quote(text)}: must be the name of a volume group`);
-}
-
-/** Returns the name of a claim if it can be one. */
-function claimName(text: string, field: string): string {
-  if (/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/.test(text)) return text;
-  throw new UsageError(`${field} ${quote(text)}: must be the name of a claim`);
-}
-
 /** Returns the UUID of a logical volume if it is one (lvs(8), lv_uuid). */
 export function requireLvUuid(text: string, field: string): string {
   if (/^[A-Za-z0-9]{6}(?:-[A-Za-z0-9]{4}){5}-[A-Za-z0-9]{6}$/.test(text)) return text;
@@ -388,12 +374,4 @@ export function seconds(text: string, field: string): number {
 export function portNumber(text: string, field: string): number {
   if (/^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535) return Number(text);
   throw new UsageError(`${field} ${quote(text)}: must be a port from 0 to 65535`);
-}
-
-/** Returns a word: anything that kubectl cannot take for a flag. */
-function word(text: string, field: string): string {
-  if (/^(?!-)\P{Cc}{1,1024}$/u.test(text)) return text;
-  throw new UsageError(
-    `${field} ${quote(text)}: must not begin with a dash, have control characters, or more than 1024 characters`,
-  );
 }

@@ -12,7 +12,7 @@ import { ApiError, type NewObject, orAbsent, orAbsentOrChanged } from "../../k8s
 import { isFinished, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
 import { type MovePlan, podsUsing } from "../../k8s/move/preview.ts";
 import { moveProgressText } from "../../k8s/move/text.ts";
-import { persistentVolumeClaims, type Pod } from "../../k8s/api/objects.ts";
+import { type KubeObject, persistentVolumeClaims, type Pod, type Resource } from "../../k8s/api/objects.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import type { Session } from "./session.ts";
 
@@ -46,28 +46,38 @@ export async function askForMove(session: Session, move: NewMove): Promise<LvmMo
   return await client.create(lvmMoves, move);
 }
 
+/** Reads an LVMMove whenever it changes, as {@linkcode followObject} does. */
+export function follow<T>(
+  session: Session,
+  name: string,
+  onMove: (move: LvmMove | undefined) => Promise<T | undefined>,
+): Promise<T> {
+  return followObject(session, lvmMoves, name, onMove);
+}
+
 /**
- * Reads an LVMMove whenever it changes, and at intervals, until the answer is there.
+ * Reads an object whenever it changes, and at intervals, until the answer is there.
  *
  * @throws {StorageError} `Unavailable` when the plugin is asked to end
  */
-export async function follow<T>(
+export async function followObject<O extends KubeObject, T>(
   { client, signal }: Session,
+  resource: Resource<O>,
   name: string,
-  onMove: (move: LvmMove | undefined) => Promise<T | undefined>,
+  onObject: (object: O | undefined) => Promise<T | undefined>,
 ): Promise<T> {
   const stop = new AbortController();
   const onEnd = () => stop.abort();
   signal.addEventListener("abort", onEnd);
-  const moves = new Informer(client, lvmMoves, { fieldSelector: `metadata.name=${name}` });
-  const running = moves.start(stop.signal);
+  const objects = new Informer(client, resource, { fieldSelector: `metadata.name=${name}` });
+  const running = objects.start(stop.signal);
   try {
-    await Promise.race([moves.synced, waitForAbort(signal)]);
+    await Promise.race([objects.synced, waitForAbort(signal)]);
     let changed = new AbortController();
-    moves.subscribe(() => changed.abort(), { replay: false });
+    objects.subscribe(() => changed.abort(), { replay: false });
     while (!signal.aborted) {
       changed = new AbortController();
-      const answer = await onMove(moves.get(name));
+      const answer = await onObject(objects.get(name));
       if (answer !== undefined) return answer;
       await sleep(systemClock, RETRY_MS, signal, changed.signal);
     }
@@ -76,7 +86,7 @@ export async function follow<T>(
     onEnd();
     await running;
   }
-  throw new StorageError("Unavailable", `move: interrupted; see kubectl get lvmmove ${name} --watch`);
+  throw new StorageError("Unavailable", `interrupted; see kubectl get ${resource.kind.toLowerCase()} ${name} --watch`);
 }
 
 /** Shows the progress of a move until its end, and evicts pods where that is asked for. */
@@ -112,7 +122,7 @@ async function usersOn({ client }: Session, { claim, sourceNode }: MovePlan): Pr
 }
 
 /** Evicts pods, as far as their budgets allow it now. */
-async function evict(session: Session, evicted: readonly Pod[]): Promise<void> {
+export async function evict(session: Session, evicted: readonly Pod[]): Promise<void> {
   for (const { metadata: { namespace, name, uid, deletionTimestamp } } of evicted) {
     if (deletionTimestamp !== undefined) continue;
     try {
@@ -123,4 +133,9 @@ async function evict(session: Session, evicted: readonly Pod[]): Promise<void> {
       session.note(`pod ${namespace}/${name} cannot be evicted yet: ${error.message}`);
     }
   }
+}
+
+/** Returns the names of pods, as `namespace/name`. */
+export function namesOf(pods: readonly Pod[]): string[] {
+  return pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
 }

@@ -22,6 +22,7 @@ import { drainNode } from "./drain.ts";
 import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions } from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
+import { importClaim } from "./import.ts";
 import { moveClaim } from "./move.ts";
 import { removeOrphan, showOrphans } from "./orphans.ts";
 import { type Answer, processTerminal, type Terminal } from "./output.ts";
@@ -76,6 +77,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   doctor: diagnoseNode,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
   move: moveClaim,
+  import: importClaim,
   drain: drainNode,
   adopt: adoptGroup,
   "forget-node": forgetNode,

@@ -27,9 +27,21 @@ interface Column {
 /** Fields that Kubernetes defines. */
 const KUBERNETES_FIELDS = ["apiVersion", "kind", "metadata"];
 
-/** Returns a section for each kind. */
+/** The kinds that ask for something that is done once. They have a page of their own. */
+const REQUESTS = ["LVMImport", "LVMMove"];
+
+/** Returns a section for each kind of what there is. */
 export function crdSections(): string {
-  return readObjects("chart/crds").map((crd) => {
+  return sections((kind) => !REQUESTS.includes(kind));
+}
+
+/** Returns a section for each kind of requests. */
+export function requestCrdSections(): string {
+  return sections((kind) => REQUESTS.includes(kind));
+}
+
+function sections(isWanted: (kind: string) => boolean): string {
+  return readObjects("chart/crds").filter(({ spec }) => isWanted(spec.names.kind)).map((crd) => {
     const { names, versions: [{ schema: { openAPIV3Schema: schema }, additionalPrinterColumns: columns }] } = crd.spec;
     const fields = Object.entries((schema as Schema).properties!).filter(([name]) => !KUBERNETES_FIELDS.includes(name));
     return [

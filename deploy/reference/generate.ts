@@ -10,7 +10,7 @@
 
 import { join } from "@std/path";
 import { chartValuesTables } from "./chart_values.ts";
-import { crdSections } from "./crds.ts";
+import { crdSections, requestCrdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
 import {
   environmentTable,
@@ -42,6 +42,7 @@ const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   "docs/reference/chart-values.md": [chartValuesTables],
   "docs/reference/conditions.md": [conditionSections],
   "docs/reference/crds.md": [crdSections],
+  "docs/reference/crds-requests.md": [requestCrdSections],
   "docs/reference/events.md": [eventSections],
   "docs/reference/flags.md": [exitStatusTable, environmentTable, flagSections],
   "docs/reference/kubectl-plugin.md": [pluginEnvironmentTable, pluginFlagSections],

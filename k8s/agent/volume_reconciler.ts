@@ -22,12 +22,15 @@ import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
 import { removeMissingVolume } from "../../lvm/deletion/missing_thin.ts";
 import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
+import type { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { VolumeHolds } from "./volume_holds.ts";
+import { VolumeImports } from "./volume_imports.ts";
+import { isForeign, pendingImport } from "../api/imported.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, volumeRequestOf } from "../api/volume_mapping.ts";
 import { HEALTHY_CONDITION, limitsConditions, problemsOf, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
@@ -40,6 +43,8 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly volumeFinder: VolumeFinder;
   /** Holds volumes that are moved, and takes over their LVs. */
   readonly heldVolumes: HeldVolumes;
+  /** Takes over LVs of others. */
+  readonly importedVolumes: ImportedVolumes;
   /** Copies the content of volumes that are created from a volume or snapshot. */
   readonly copies: Copies;
   /** Applies the IO limits of volumes to pods. */
@@ -68,6 +73,7 @@ const FAILURES_BEFORE_EVENT = 3;
 export class VolumeReconciler {
   readonly #options: VolumeReconcilerOptions;
   readonly #holds: VolumeHolds;
+  readonly #imports: VolumeImports;
   readonly #reconciler: ObjectReconciler<LvmVolume, LvmVolumeStatus>;
 
   /** Creates the reconciler. */
@@ -75,6 +81,7 @@ export class VolumeReconciler {
     const { volumes, volumeFinder, locks } = options;
     this.#options = options;
     this.#holds = new VolumeHolds(options);
+    this.#imports = new VolumeImports(options);
     this.#reconciler = new ObjectReconciler({
       ...options,
       driver: volumeFinder.driver,
@@ -83,6 +90,7 @@ export class VolumeReconciler {
       finalizer: LVM_VOLUME_FINALIZER,
       reconcileObject: (object) => this.#reconcileVolume(object, idOf(object)),
       observe: (object, groups) => {
+        if (isForeign(object)) return undefined;
         const found = volumeFinder.locate(groups, idOf(object));
         // The status has the LV's UUID, so the content is complete, also that of a copy.
         if (found.state === "present") {
@@ -110,10 +118,15 @@ export class VolumeReconciler {
    * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
    * retried.
    */
-  async reconcile(name: string): Promise<void> {
+  async reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
     const { objects, volumeFinder } = this.#options;
     const object = objects.get(name);
-    if (object?.spec.driverName === volumeFinder.driver) await this.#holds.reconcile(object);
+    if (object?.spec.driverName === volumeFinder.driver) {
+      const imports = pendingImport(object);
+      const isForeignNow = object.metadata.deletionTimestamp === undefined && isForeign(object);
+      if (isForeignNow) return imports && await this.#imports.reconcile(object, imports);
+      await this.#holds.reconcile(object);
+    }
     await this.#reconciler.reconcile(name);
   }
 
@@ -169,6 +182,12 @@ export class VolumeReconciler {
     }
     if (found.state === "absent") {
       if (object.spec.takes !== undefined) return await this.#takeOver(object, id);
+      if (object.spec.imports !== undefined) {
+        throw new StorageError(
+          "Unavailable",
+          `looking for volume ${id}: the logical volume that it took over has no tag any more`,
+        );
+      }
       if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
       return await locks.run(

@@ -118,6 +118,25 @@ export const VOLUME_CONDITIONS = {
       remedy: "Wait until the pods that use it end, or delete them.",
     },
   },
+  Imported: {
+    TakenOver: { status: "True", meaning: "It was [taken over](../guides/import.md), and is a volume like others." },
+    Inspected: { status: "False", meaning: "It can be [taken over](../guides/import.md), and nobody uses it." },
+    InUse: {
+      status: "False",
+      meaning:
+        "It can be [taken over](../guides/import.md), or given back, when it is not in use any more. Who uses it is in " +
+        "the message.",
+      remedy: "Wait until the pods that use it end, or delete them.",
+    },
+    Refused: {
+      status: "False",
+      meaning: "It cannot be [taken over](../guides/import.md), or given back. The message gives the cause.",
+    },
+    Returned: {
+      status: "False",
+      meaning: "It was [given back](../guides/import.md), and has no tag of the driver any more.",
+    },
+  },
   Redundant: {
     InSync: { status: "True", meaning: "It survives the loss of a disk." },
     Mismatches: {

@@ -106,6 +106,16 @@ export type LayoutSpec =
   | { type: "raid1"; mirrors: number }
   | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string };
 
+/** The LV of somebody else that a volume takes over. */
+export interface ImportedLvSpec {
+  /** The UUID of its volume group. */
+  volumeGroupUUID: string;
+  /** The name that it had before, and gets again when it is given back. */
+  lvName: string;
+  /** What the agent does with it. */
+  action: "Inspect" | "Take" | "Return";
+}
+
 /** The desired state of a volume. Sizes are quantities. */
 export interface LvmVolumeSpec {
   driverName: string;
@@ -139,6 +149,8 @@ export interface LvmVolumeSpec {
   held?: boolean;
   /** The volume of the same node whose LV becomes its own; itself, if it is there already; absent if it is created. */
   takes?: string;
+  /** The LV of somebody else that it takes over, or gives back; absent if it is created. */
+  imports?: ImportedLvSpec;
   /** True if it is mounted with the option `discard`; false by default. */
   discard?: boolean;
   /** The interval of fstrim while it is staged, such as `24h`; absent if fstrim is never run. */

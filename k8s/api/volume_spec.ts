@@ -48,6 +48,10 @@ const CHECKS = {
   sourceNode: isOptional((value) => typeof value === "string" && /^[a-z0-9.-]{1,253}$/.test(value)),
   held: isOptional(isFlag),
   takes: isOptional(isText),
+  imports: isOptional((value) =>
+    isObject(value) && isText(value.volumeGroupUUID) && isText(value.lvName) &&
+    isOneOf(["Inspect", "Take", "Return"])(value.action)
+  ),
   discard: isOptional(isFlag),
   fstrim: isOptional(isText),
 } as const satisfies Record<keyof LvmVolumeSpec, Check>;

@@ -144,6 +144,7 @@ const PROBLEM_CONDITIONS: Readonly<Record<string, Severity>> = {
   Redundant: "warning",
   IOLimitsApplied: "warning",
   Held: "info",
+  Imported: "info",
 };
 
 /** Reasons that are problems, though the condition is True. */

@@ -178,6 +178,7 @@ export class NodeCapacities {
 function targetSizeOf(volume: LvmVolume): bigint {
   const { metadata: { generation = 0, deletionTimestamp }, spec, status } = volume;
   if (status?.state === "Lost") return 0n;
+  if (spec.imports !== undefined && status?.lvUUID === undefined) return 0n; // its LV exists, and takes no more
   const currentSize = actualSize(volume) ?? 0n;
   const isObserved = deletionTimestamp !== undefined || (status?.observedGeneration ?? 0) >= generation;
   if (status?.error !== undefined && isObserved) return currentSize;

@@ -62,6 +62,7 @@ export class CachedObjects {
       thinPoolSize,
       held,
       takes,
+      imports,
     } = spec;
     const { state, observedGeneration, lvUUID, error, problems, copy, conditions } = status;
     const driverName = this.#pool.text(spec.driverName);
@@ -86,6 +87,7 @@ export class CachedObjects {
         thinPoolSize,
         held,
         takes,
+        imports,
       },
       {
         state,

@@ -158,6 +158,16 @@ export function lvconvert(options: LvconvertOptions, lv: string): string[] {
 }
 
 /**
+ * Builds the command that gives an LV another name, also while it is in use.
+ *
+ * @param lv The LV, as `vg/lv`.
+ * @param to Its new name, as `vg/lv`.
+ */
+export function lvrename(lv: string, to: string): string[] {
+  return ["lvrename", lv, to];
+}
+
+/**
  * Builds the command that removes an LV. Without `yes`, LVM refuses whatever it would ask about.
  *
  * @param lv the LV, as `vg/lv`

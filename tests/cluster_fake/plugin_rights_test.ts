@@ -11,6 +11,7 @@ import { type Pod, pods } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import type { LoggedRequest } from "../fake/api_server.ts";
+import { ImportCluster } from "../fake/import_cluster.ts";
 import { MoveCluster } from "../fake/move_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { grantedPermissions, type ProcessRole, roleInUserAgent, usedPermission } from "../fake/rbac.ts";
@@ -90,7 +91,12 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
     const isWatched = () => requestsOf(stage).some(({ path, query }) => /events$/.test(path) && query.has("watch"));
     await waitFor("the watch of events", () => isWatched() || undefined);
   });
-  assertEquals(usedPermissions("viewer", stage), grantedPermissions("denolith-view"));
+  await using openEbs = await ImportCluster.start("OpenEBS");
+  await using topoLvm = await ImportCluster.start("TopoLVM");
+  for (const { cluster: { api } } of [openEbs, topoLvm]) {
+    await pluginOver(api, { role: "viewer" })(["import", "data", "-n", "shop", "--dry-run"]);
+  }
+  assertEquals(usedPermissions("viewer", stage, openEbs, topoLvm), grantedPermissions("denolith-view"));
 });
 
 Deno.test("whoever may read little is told so, and which role allows more", async () => {
@@ -123,6 +129,17 @@ Deno.test("a list of which flags select nothing says what they select", async ()
     "There are no snapshots on node n1, of VolumeSnapshots of namespace shop.",
   );
 });
+
+/** Takes a volume over, gives it back, and takes it over for good. */
+async function importAndFinish(s: ImportCluster): Promise<void> {
+  s.startImporter();
+  const plugin = pluginOver(s.cluster.api, { role: "operator" });
+  const flags = ["data", "-n", "shop"];
+  await plugin(["import", ...flags, "--provisioner-stopped"]);
+  await plugin(["import", ...flags, "--cancel"]);
+  await plugin(["import", ...flags, "--provisioner-stopped"]);
+  await plugin(["import", ...flags, "--finish"]);
+}
 
 /** Moves a claim whose pod is evicted, and back. */
 async function moveWithEviction(s: MoveCluster): Promise<void> {
@@ -169,6 +186,9 @@ Deno.test("denolith-operate has the rights that changing subcommands use besides
   moving.startMover();
   await moveWithEviction(moving);
   const view = grantedPermissions("denolith-view");
-  const changing = usedPermissions("operator", stage, moving).filter((permission) => !view.includes(permission));
+  await using importing = await ImportCluster.start();
+  await importAndFinish(importing);
+  const used = usedPermissions("operator", stage, moving, importing);
+  const changing = used.filter((permission) => !view.includes(permission));
   assertEquals(changing, grantedPermissions("denolith-operate").filter((permission) => !view.includes(permission)));
 });

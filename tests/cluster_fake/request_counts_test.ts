@@ -9,6 +9,7 @@ import { runController } from "../../cli/controller.ts";
 import { runNode } from "../../cli/node.ts";
 import { leases, nodes } from "../../k8s/api/objects.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmImports } from "../../k8s/import/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import {
@@ -30,7 +31,9 @@ const [MINUTE, HOUR] = [60_000, 3_600_000];
 function startApi(): FakeApiServer {
   const groupKinds = [volumeGroupSnapshotClasses, volumeGroupSnapshotContents];
   const snapshotKinds = [volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots, ...groupKinds];
-  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, ...snapshotKinds] });
+  const api = FakeApiServer.start({
+    resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, lvmImports, ...snapshotKinds],
+  });
   api.put(nodes, { metadata: { name: "n1" } });
   return api;
 }

@@ -22,7 +22,8 @@ for (const [type, reason] of CONDITIONS) {
     scene.addBound({ conditions: [{ type, status: "False", reason: reason as never, message }] });
     const { problems } = await scene.why();
     assertEquals([problems.length, problems[0]!.reason, problems[0]!.message], [1, reason, message]);
-    assertEquals(problems[0]!.severity === "info", ["Rebuilding", "InUse"].includes(reason));
+    const isNote = type === "Imported" || ["Rebuilding", "InUse"].includes(reason);
+    assertEquals(problems[0]!.severity === "info", isNote);
   });
 }
 

@@ -60,7 +60,7 @@ export interface MoveClusterOptions {
 export type OnWrite = (index: number, send: () => Promise<unknown>) => Promise<unknown>;
 
 /** Wraps a client, so that what it changes is sent by `send`. */
-function withWrites(client: ApiClient, send: <T>(write: () => Promise<T>) => Promise<T>): ApiClient {
+export function withWrites(client: ApiClient, send: <T>(write: () => Promise<T>) => Promise<T>): ApiClient {
   return new Proxy(client, {
     get(target, name) {
       const method = Reflect.get(target, name) as (...args: unknown[]) => Promise<unknown>;

@@ -11,6 +11,8 @@ import { examine } from "../../lvm/doctor/doctor.ts";
 import { defined } from "../../lvm/defined.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
+import { lvmImports } from "../../k8s/import/objects.ts";
+import { openEbsVolumes, topoLvmVolumes } from "../../k8s/import/origins.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
 import { ClusterGroupSnapshots } from "../../k8s/service/cluster_group_snapshots.ts";
@@ -300,7 +302,9 @@ export class FakeController implements AsyncDisposable {
 
 /** A cluster, and what the controller has of it. */
 export class FakeCluster implements AsyncDisposable {
-  readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves] });
+  readonly api = FakeApiServer.start({
+    resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, lvmImports, openEbsVolumes, topoLvmVolumes],
+  });
   /** The client of the test, which has all rights. */
   readonly client: HttpClient = new HttpClient({ url: this.api.url }, { userAgent: "denolith/test (administrator)" });
   readonly #agents = new Map<string, FakeAgent>();

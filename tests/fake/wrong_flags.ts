@@ -22,6 +22,9 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
     "not a name that a volume group",
     "a b",
   ]],
+  "volume-group": [["a b", "must be the name of a volume group"]],
+  "thin-pool": [["a/b", "must be the name of a thin pool"]],
+  erase: [["shred", "must be zero, discard or none"]],
   "mount-roots": [["/", "must be absolute paths"], ["/mnt,mnt", "must be absolute paths", "mnt"], [
     ",",
     "must be absolute",

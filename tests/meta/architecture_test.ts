@@ -39,6 +39,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["provisioner"],
     ["service", "diagnosis"],
     ["move"],
+    ["import"],
   ],
 };
 
@@ -51,12 +52,12 @@ const ON_TOP: readonly string[] = [
 /** The limit of files in a folder, without tests. */
 const MAX_FILES: Readonly<Record<string, number>> = {
   cli: 20,
-  "cli/plugin": 18,
+  "cli/plugin": 20,
   csi: 22,
   lvm: 16,
   "lvm/model": 15,
-  "k8s/agent": 15,
-  "k8s/api": 16,
+  "k8s/agent": 16,
+  "k8s/api": 17,
 };
 
 /** The number of lines that a hand-written file may have. */

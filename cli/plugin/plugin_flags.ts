@@ -1,0 +1,100 @@
+/**
+ * Flags that several subcommands of the plugin have, and the checks of their values.
+ *
+ * @module
+ */
+
+import { requireDriverName } from "../../csi/driver_options.ts";
+import { requireNodeId } from "../../csi/topology.ts";
+import { quote } from "../../lvm/error.ts";
+import { type Flag, UsageError } from "../command_line.ts";
+import { choice, namespaceName, path } from "../flags.ts";
+
+/** The formats of `--output`. */
+export const OUTPUT_FORMATS = ["json", "yaml", "wide"] as const;
+
+/** Flags that select the cluster; kubectl gets them as they are. */
+export const CLUSTER_FLAGS = {
+  context: {
+    value: "NAME",
+    help: "Context of the kubeconfig (default: the current one)",
+    check: word,
+    candidates: "contexts",
+  },
+  kubeconfig: {
+    value: "PATH",
+    help: "Path of the kubeconfig (default: as kubectl has it)",
+    check: path,
+    candidates: "files",
+  },
+  as: { value: "USER", help: "User to impersonate", check: word },
+  "driver-name": {
+    value: "NAME",
+    help: "Name of the driver",
+    default: () => "lvm.denolith.dev",
+    check: requireDriverName,
+  },
+} as const satisfies Record<string, Flag>;
+
+/** A namespace. */
+export const NAMESPACE: Flag = {
+  value: "NAME",
+  short: "n",
+  help: "Namespace (default: that of the context)",
+  check: namespaceName,
+  candidates: { resource: "namespaces" },
+};
+
+/** The format of the output. */
+export const OUTPUT: Flag = {
+  value: "FORMAT",
+  short: "o",
+  help: "Format of the output: json, yaml or wide (default: a table)",
+  ...choice(OUTPUT_FORMATS),
+};
+
+/** Whether it is shown again whenever it changes. */
+export const WATCH: Flag = { short: "w", help: "Show it again whenever it changes, until Ctrl-C" };
+
+/** Whether nothing is asked. */
+export const YES: Flag = { help: "Do not ask before anything is changed" };
+
+/** Flags of the subcommands that show a list. */
+export const LIST_FLAGS = { output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
+
+/** A filter by node. */
+export const NODE: Flag = {
+  value: "NAME",
+  help: "Only those of this node",
+  check: requireNodeId,
+  candidates: { resource: "lvmnodes" },
+};
+
+/** The form of the names of LVM. */
+const LVM_NAME = /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/;
+
+/** Returns the name of a volume group if it can be one (lvm(8)). */
+export function groupName(text: string, field: string): string {
+  if (LVM_NAME.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a volume group`);
+}
+
+/** Returns the name of a thin pool if it can be one (lvm(8)). */
+export function poolName(text: string, field: string): string {
+  if (LVM_NAME.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a thin pool`);
+}
+
+/** Returns the name of a claim if it can be one. */
+export function claimName(text: string, field: string): string {
+  if (/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a claim`);
+}
+
+/** Returns a word: anything that kubectl cannot take for a flag. */
+function word(text: string, field: string): string {
+  if (/^(?!-)\P{Cc}{1,1024}$/u.test(text)) return text;
+  throw new UsageError(
+    `${field} ${quote(text)}: must not begin with a dash, have control characters, or more than 1024 characters`,
+  );
+}

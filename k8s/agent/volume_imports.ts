@@ -1,0 +1,117 @@
+/**
+ * Volumes that take over an LV of somebody else, or give it back, as their objects ask for it.
+ *
+ * The condition `Imported` reports it. It becomes True when the LV is the driver's, and says `Returned` when it is not any more.
+ *
+ * @module
+ */
+
+import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { parseVolumeId, type VolumeId } from "../../lvm/ids.ts";
+import { type Locks, volumeLock } from "../../lvm/locks.ts";
+import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import type { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
+import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { IMPORTED_CONDITION, importedCondition } from "../api/imported.ts";
+import { type ImportedLvSpec, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { type ConditionState, updatedConditions } from "../api/object_status.ts";
+import { volumeRequestOf } from "../api/volume_mapping.ts";
+
+/** Options of {@linkcode VolumeImports}. */
+export interface VolumeImportsOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** Takes over LVs, and gives them back. */
+  readonly importedVolumes: Pick<ImportedVolumes, "inspect" | "isStillMounted" | "take" | "giveBack">;
+  /** Locks by volume, shared with the Node service. */
+  readonly locks: Locks;
+  /** Parses a list of volume groups, as an LVMVolume has it. */
+  readonly parseGroups: (list: string) => GroupMatcher;
+  /** Called after an LV changed its owner. */
+  readonly onChange: () => void;
+}
+
+/** The failures that only a change of the LV, or of the object, can end. */
+const REFUSALS: readonly ErrorKind[] = [
+  "NotFound",
+  "FailedPrecondition",
+  "ForeignData",
+  "AlreadyExists",
+  "InvalidArgument",
+];
+
+/**
+ * The time after which it is looked again whether an LV is still in use, in milliseconds. Another driver unmounts it, in a
+ * mount namespace of its own, so nothing tells of it.
+ */
+const IN_USE_RECHECK_MS = 1_000;
+
+/** The time after which a refused LV, or one that waits for the controller, is inspected again, in milliseconds. */
+const RECHECK_MS = 60_000;
+
+/** Takes over LVs of others, and gives them back. */
+export class VolumeImports {
+  readonly #options: VolumeImportsOptions;
+
+  /** Creates it. */
+  constructor(options: VolumeImportsOptions) {
+    this.#options = options;
+  }
+
+  /** Does what an object asks for, and writes the condition. @throws {StorageError} for a failure that may pass */
+  async reconcile(object: LvmVolume, imports: ImportedLvSpec): Promise<{ requeueAfterMs: number }> {
+    const id = parseVolumeId(object.metadata.name)!; // the API server accepts no other name
+    const isWaitingFor = imports.action !== "Inspect" && importedCondition(object)?.reason === "InUse";
+    // the mount table costs much less than a report of LVM
+    if (isWaitingFor && await this.#options.importedVolumes.isStillMounted(id)) {
+      return { requeueAfterMs: IN_USE_RECHECK_MS };
+    }
+    const condition = await this.#act(object, id, imports);
+    await this.#write(object, imports, condition);
+    const isWaiting = condition.reason === "InUse" && imports.action !== "Inspect";
+    return { requeueAfterMs: isWaiting ? IN_USE_RECHECK_MS : RECHECK_MS };
+  }
+
+  async #act(object: LvmVolume, id: VolumeId, imports: ImportedLvSpec): Promise<ConditionState> {
+    const { importedVolumes, locks, onChange, parseGroups } = this.#options;
+    const { action, volumeGroupUUID, lvName } = imports;
+    const from = { groupUuid: volumeGroupUUID, name: lvName };
+    try {
+      if (action === "Inspect") {
+        const { user } = await importedVolumes.inspect(volumeRequestOf(object, parseGroups), from);
+        return user === undefined
+          ? { status: "False", reason: "Inspected", message: "it can be taken over, and nobody uses it" }
+          : { status: "False", reason: "InUse", message: `it can be taken over when ${user} does not use it any more` };
+      }
+      const change = () =>
+        action === "Take"
+          ? importedVolumes.take(volumeRequestOf(object, parseGroups), from)
+          : importedVolumes.giveBack(id, from);
+      await locks.run(action === "Take" ? "taking over" : "giving back", [volumeLock(id)], change);
+      onChange();
+      return action === "Take"
+        ? { status: "True", reason: "TakenOver", message: `the logical volume ${lvName} was taken over` }
+        : { status: "False", reason: "Returned", message: `the logical volume ${lvName} was given back` };
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+      if (error.kind === "InUse") return { status: "False", reason: "InUse", message: error.message };
+      if (!REFUSALS.includes(error.kind)) throw error;
+      return { status: "False", reason: "Refused", message: error.message };
+    }
+  }
+
+  /** Writes the condition, while the object asks for the same. */
+  async #write(object: LvmVolume, { action }: ImportedLvSpec, state: ConditionState): Promise<void> {
+    const change = (now: LvmVolume) => {
+      if (now.spec.imports?.action !== action) return undefined;
+      const before = importedCondition(now);
+      if (before?.reason === state.reason && before.message === state.message) return undefined;
+      const conditions = updatedConditions(now, { [IMPORTED_CONDITION]: state });
+      return { status: { ...(now.status?.state === undefined && { state: "Pending" as const }), conditions } };
+    };
+    await orAbsentOrChanged(
+      patchWithRetry(this.#options.client, lvmVolumes, object, change, { subresource: "status" }),
+    );
+  }
+}

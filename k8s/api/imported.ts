@@ -1,0 +1,31 @@
+/**
+ * The condition of an LVMVolume that takes over an LV of somebody else, or gives it back.
+ *
+ * @module
+ */
+
+import type { Condition } from "./conditions.ts";
+import { conditionsOf } from "./conditions.ts";
+import type { ImportedLvSpec, LvmVolume } from "./lvm_objects.ts";
+
+/** The type of the condition. */
+export const IMPORTED_CONDITION = "Imported";
+
+/** Returns what the agent last reported of the takeover of a volume; `undefined` when it has reported nothing. */
+export function importedCondition(object: LvmVolume): Condition | undefined {
+  return conditionsOf(object).find(({ type }) => type === IMPORTED_CONDITION);
+}
+
+/** Returns the LV that the agent is to inspect, take over or give back; `undefined` when nothing of that is left to do. */
+export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
+  const { spec: { imports, takes } } = object;
+  if (imports === undefined || takes !== undefined) return undefined; // on another node it is taken from a copy
+  const condition = importedCondition(object);
+  if (imports.action === "Take" && condition?.status === "True") return undefined;
+  return imports.action === "Return" && condition?.reason === "Returned" ? undefined : imports;
+}
+
+/** Reports whether the LV of a volume is somebody else's, because it is not taken over, or is given back. */
+export function isForeign(object: LvmVolume): boolean {
+  return pendingImport(object) !== undefined || object.spec.imports?.action === "Return";
+}

@@ -1,0 +1,129 @@
+/**
+ * Takes over volumes of others, as LVMImports ask for it.
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import { truncate } from "../../lvm/error.ts";
+import { orAbsent } from "../client/client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import {
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type StorageClass,
+  storageClasses,
+} from "../api/objects.ts";
+import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import { carryOut, type ImportActionsOptions } from "./actions.ts";
+import { refusalOf } from "./checks.ts";
+import { type LvmImport, lvmImports, type LvmImportStatus } from "./objects.ts";
+import { objectsOf } from "./origins.ts";
+import { type ImportObjects, type ImportStep, isUndone, nextStep, stateOf } from "./step.ts";
+
+/** Options of {@linkcode Importer}. The informers are started, and shared, by whoever supplies them. */
+export interface ImporterOptions extends SidecarOptions, Pick<ImportActionsOptions, "topologyKey"> {
+  /** All LVMImports. */
+  readonly imports: Informer<LvmImport>;
+  /** All LVMVolumes. */
+  readonly lvmVolumes: Informer<LvmVolume>;
+  /** The claims of all namespaces. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** The PersistentVolumes. */
+  readonly persistentVolumes: Informer<PersistentVolume>;
+  /** The StorageClasses. */
+  readonly classes: Informer<StorageClass>;
+}
+
+/** The longest message of a status, in characters. */
+const MAX_MESSAGE_LENGTH = 4_096;
+
+/** The time after which an import that waits is looked at again, in milliseconds, should a change have been missed. */
+const RECHECK_MS = 60_000;
+
+/** Carries out LVMImports. Two of them at the same time do no harm: each step changes objects only as they were read. */
+export class Importer {
+  readonly #options: ImporterOptions;
+  readonly #log = getLogger(["denolith", "importer"]);
+
+  /** Creates it; nothing runs before {@linkcode Importer.run}. */
+  constructor(options: ImporterOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until the signal is aborted. It may be run again. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { imports, lvmVolumes, claims, persistentVolumes, classes } = this.#options;
+    const having = (matches: (spec: LvmImport["spec"]) => boolean) =>
+      imports.list().filter(({ spec }) => matches(spec)).map(({ metadata: { name } }) => name);
+    const changes = { replay: false };
+    await sidecarController("importer", this.#options, (name) => this.#reconcile(name))
+      .watch(imports)
+      .watch(lvmVolumes, ({ metadata: { name } }) => imports.get(name) === undefined ? [] : [name], changes)
+      .watch(persistentVolumes, ({ metadata }) => having((spec) => spec.persistentVolume === metadata.name), changes)
+      .watch(claims, ({ metadata: { uid } }) => having((spec) => spec.claim.uid === uid), changes)
+      .watch(classes, ({ metadata }) => having((spec) => spec.storageClass?.name === metadata.name), changes)
+      .run(signal);
+  }
+
+  /** Takes the next step of an import. */
+  async #reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
+    const { client, driverName } = this.#options;
+    const self = await orAbsent(client.get(lvmImports, { name }));
+    if (self === undefined || self.spec.driverName !== driverName) return;
+    const objects = await this.#read(self);
+    const refusal = isUndone(self) ? undefined : refusalOf(objects);
+    const step: ImportStep = refusal === undefined ? nextStep(objects) : { do: "fail", message: refusal };
+    if (step.do === "nothing") return;
+    const described = await this.#describe(self, step);
+    if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
+    await carryOut(step, { ...objects, import: described }, this.#options);
+    this.#log.info("step", { import: name, step: step.do });
+    return { requeueAfterMs: 0 };
+  }
+
+  /** Reads the objects of an import from the API server, not from a cache. */
+  async #read(self: LvmImport): Promise<ImportObjects> {
+    const { client } = this.#options;
+    const { metadata: { name }, spec } = self;
+    const { claim: { namespace, name: claimName }, storageClass } = spec;
+    const resource = objectsOf(spec.from);
+    const [volume, persistentVolume, claim, currentClass, object, isClassShared] = await Promise.all([
+      orAbsent(client.get(lvmVolumes, { name })),
+      orAbsent(client.get(persistentVolumes, { name: spec.persistentVolume })),
+      orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
+      storageClass && orAbsent(client.get(storageClasses, { name: storageClass.name })),
+      resource && spec.object && orAbsent(client.get(resource, spec.object)),
+      isUndone(self) && storageClass !== undefined && this.#isClassShared(self, storageClass.name),
+    ]);
+    return { import: self, volume, persistentVolume, claim, storageClass: currentClass, object, isClassShared };
+  }
+
+  /** Reports whether another import, which is not undone, has taken over a volume of a class. */
+  async #isClassShared(self: LvmImport, className: string): Promise<boolean> {
+    const { items } = await this.#options.client.list(lvmImports);
+    return items.some((other) =>
+      other.metadata.uid !== self.metadata.uid && other.spec.storageClass?.name === className &&
+      other.status?.persistentVolume !== undefined && !isUndone(other)
+    );
+  }
+
+  /** Writes the state, before a step that belongs to it. @returns the import as it is then */
+  async #describe(self: LvmImport, step: ImportStep): Promise<LvmImport> {
+    const { status = {} } = self;
+    const message = "message" in step ? step.message : status.error?.message ?? "";
+    const next: LvmImportStatus = { state: stateOf(step, self), message: truncate(message, MAX_MESSAGE_LENGTH) };
+    const isSame = status.state === next.state && status.message === next.message;
+    if (isSame || step.do === "add finalizer" || step.do === "remove finalizer" || step.do === "finish") return self;
+    const { name, resourceVersion } = self.metadata;
+    const { client } = this.#options;
+    return await client.patch(lvmImports, { name }, {
+      merge: { status: next },
+      resourceVersion,
+      subresource: "status",
+    });
+  }
+}

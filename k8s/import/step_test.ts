@@ -1,0 +1,261 @@
+import { assertEquals } from "@std/assert";
+import { IMPORTED_CONDITION } from "../api/imported.ts";
+import type { LvmVolume } from "../api/lvm_objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { recordOf } from "../move/persistent_volume.ts";
+import { IMPORT_FINALIZER, type LvmImport, type LvmImportStatus, REPLACED_CLASS_ANNOTATION } from "./objects.ts";
+import { type ImportObjects, nextStep, stateOf } from "./step.ts";
+
+const NAME = `v1-${"a".repeat(32)}`;
+
+/** Returns an import that has begun. */
+function self(status: LvmImportStatus = {}, metadata: object = {}, spec: object = {}): LvmImport {
+  return {
+    metadata: { name: NAME, uid: "i", finalizers: [IMPORT_FINALIZER], ...metadata },
+    spec: {
+      driverName: "ours",
+      from: "OpenEBS",
+      persistentVolume: "pv",
+      claim: { namespace: "n", name: "c", uid: "u" },
+      logicalVolume: { volumeGroupUUID: "g", name: "lv" },
+      volume: { nodeName: "a" },
+      storageClass: { name: "fast", parameters: {} },
+      object: { name: "o", uid: "o" },
+      ...spec,
+    } as unknown as LvmImport["spec"],
+    status,
+  };
+}
+
+/** Returns the LVMVolume, with what its agent is to do, and what it reported. */
+function volume(action: string, reason?: string, { nodeName = "a" } = {}): LvmVolume {
+  const conditions = reason === undefined ? [] : [{
+    type: IMPORTED_CONDITION,
+    status: reason === "TakenOver" ? "True" : "False",
+    reason,
+    message: `is ${reason}`,
+  }];
+  return {
+    metadata: { name: NAME },
+    spec: { nodeName, imports: { action } },
+    status: { conditions, ...(reason === "TakenOver" && { lvUUID: "l" }) },
+  } as unknown as LvmVolume;
+}
+
+function persistentVolume(driver: string, policy = "Delete", metadata: object = {}): PersistentVolume {
+  return {
+    metadata: { name: "pv", uid: "p", ...metadata },
+    spec: { csi: { driver, volumeHandle: driver === "ours" ? NAME : "lv" }, persistentVolumeReclaimPolicy: policy },
+    status: { phase: "Bound" },
+  } as PersistentVolume;
+}
+
+const claim = (phase: string, uid = "u") =>
+  ({ metadata: { name: "c", uid }, status: { phase } }) as PersistentVolumeClaim;
+const storageClass = (provisioner: string, annotations = {}) =>
+  ({ metadata: { name: "fast", annotations }, provisioner }) as StorageClass;
+const RECORD: LvmImportStatus = {
+  persistentVolume: recordOf(persistentVolume("theirs")),
+  storageClass: { metadata: {}, provisioner: "theirs" },
+};
+
+/** The objects of an import that has not begun. */
+const START: ImportObjects = {
+  import: self(),
+  volume: undefined,
+  persistentVolume: persistentVolume("theirs"),
+  claim: claim("Bound"),
+  storageClass: storageClass("theirs"),
+  object: { metadata: { name: "o", uid: "o" } },
+  isClassShared: false,
+};
+const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
+const INSPECTED = { volume: volume("Inspect", "Inspected") };
+const RECORDED = { ...INSPECTED, import: self(RECORD), storageClass: OURS };
+const LOST = { ...RECORDED, persistentVolume: undefined, claim: claim("Lost") };
+const TAKEN = { ...LOST, volume: volume("Take", "TakenOver") };
+const BOUND = { ...TAKEN, persistentVolume: persistentVolume("ours", "Retain"), claim: claim("Bound") };
+const USED = { ...BOUND, import: self({ ...RECORD, imported: true }), persistentVolume: persistentVolume("ours") };
+const FINISHING = { ...USED, import: self({ ...RECORD, imported: true, finishing: true }) };
+const deleted = { deletionTimestamp: "now" };
+const undone = (status: LvmImportStatus) => self(status, deleted);
+const UNDONE = { ...USED, import: undone({ ...RECORD, imported: true }) };
+
+const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: string, state: string][] = [
+  ["a new import", { import: self({}, { finalizers: [] }) }, "add finalizer", "Pending"],
+  ["a new import that is deleted", { import: self({}, { finalizers: [], ...deleted }) }, "nothing", "Undoing"],
+  ["a volume that is not known yet", {}, "create volume", "Inspecting"],
+  ["an LV that is not inspected", { volume: volume("Inspect") }, "wait: waits for the agent of node a", "Inspecting"],
+  ["an LV that is refused", { volume: volume("Inspect", "Refused") }, "fail: is Refused", "Undoing"],
+  ["an LV that can be taken over", INSPECTED, "record", "Switching"],
+  ["an LV that is in use", { volume: volume("Inspect", "InUse") }, "record", "Switching"],
+  ["a class of the other driver", { ...RECORDED, storageClass: storageClass("theirs") }, "delete class", "Switching"],
+  ["no class", { ...RECORDED, storageClass: undefined }, "create class", "Switching"],
+  [
+    "a class that stays",
+    { ...RECORDED, import: self({ persistentVolume: RECORD.persistentVolume! }), storageClass: storageClass("theirs") },
+    "retain",
+    "Switching",
+  ],
+  ["a class that is made anew", RECORDED, "retain", "Switching"],
+  [
+    "a PersistentVolume that is retained",
+    { ...RECORDED, persistentVolume: persistentVolume("theirs", "Retain") },
+    "delete persistent volume",
+    "Switching",
+  ],
+  [
+    "one that others keep",
+    { ...RECORDED, persistentVolume: persistentVolume("theirs", "Retain", { ...deleted, finalizers: ["other/one"] }) },
+    "wait: waits for others to remove the finalizers other/one of the PersistentVolume",
+    "Switching",
+  ],
+  [
+    "one that the official provisioner keeps",
+    {
+      ...RECORDED,
+      persistentVolume: persistentVolume("theirs", "Retain", {
+        ...deleted,
+        finalizers: ["external-provisioner.volume.kubernetes.io/finalizer"],
+      }),
+    },
+    "delete persistent volume",
+    "Switching",
+  ],
+  ["no PersistentVolume", LOST, "take", "Switching"],
+  ["an LV that is to be taken", { ...LOST, volume: volume("Take", "InUse") }, "wait: is InUse", "Switching"],
+  ["an LV that changed meanwhile", { ...LOST, volume: volume("Take", "Refused") }, "fail: is Refused", "Undoing"],
+  ["an LV that is taken", TAKEN, "create persistent volume", "Switching"],
+  [
+    "a claim that is Lost",
+    { ...BOUND, claim: claim("Lost") },
+    "wait: waits until claim n/c is Bound again",
+    "Switching",
+  ],
+  ["a claim that is Bound", BOUND, "begin use", "Switching"],
+  ["another claim of the name", { ...BOUND, claim: claim("Lost", "v") }, "begin use", "Switching"],
+  [
+    "a volume in use",
+    { ...USED, persistentVolume: persistentVolume("ours", "Retain") },
+    "restore policy",
+    "Switching",
+  ],
+  ["a volume of the driver", USED, "wait: it can be given back, or finished", "Imported"],
+  [
+    "one that was deleted with its claim",
+    { ...USED, volume: undefined, persistentVolume: undefined, claim: undefined },
+    "wait: it can be given back, or finished",
+    "Imported",
+  ],
+  [
+    "one that is to be finished",
+    { ...USED, import: self({ ...RECORD, imported: true }, {}, { finish: true }) },
+    "begin finishing",
+    "Finishing",
+  ],
+  ["an object of the other driver", FINISHING, "remove object", "Finishing"],
+  ["no such object", { ...FINISHING, object: undefined }, "finish: Complete", "Pending"],
+  [
+    "another object of the name",
+    { ...FINISHING, object: { metadata: { name: "o", uid: "other" } } },
+    "finish: Complete",
+    "Pending",
+  ],
+  [
+    "a deletion while it is finished",
+    { ...FINISHING, import: undone({ ...RECORD, imported: true, finishing: true }) },
+    "remove object",
+    "Finishing",
+  ],
+  ["a deletion before it began", { import: undone({}) }, "remove finalizer", "Undoing"],
+  ["a deletion of what is inspected", { ...INSPECTED, import: undone({}) }, "forget volume", "Undoing"],
+  ["a deletion of what is recorded", { ...RECORDED, import: undone(RECORD) }, "forget volume", "Undoing"],
+  [
+    "a deletion of what is retained",
+    { ...RECORDED, import: undone(RECORD), persistentVolume: persistentVolume("theirs", "Retain") },
+    "restore policy",
+    "Undoing",
+  ],
+  [
+    "a deletion while the PersistentVolume is deleted",
+    { ...RECORDED, import: undone(RECORD), persistentVolume: persistentVolume("theirs", "Retain", deleted) },
+    "delete persistent volume",
+    "Undoing",
+  ],
+  ["a deletion of what is not taken", { ...LOST, import: undone(RECORD) }, "recreate persistent volume", "Undoing"],
+  ["a deletion of what may be taken", { ...LOST, volume: volume("Take"), import: undone(RECORD) }, "return", "Undoing"],
+  ["a deletion of what is taken", { ...TAKEN, import: undone(RECORD) }, "return", "Undoing"],
+  ["a deletion of what is used", UNDONE, "retain", "Undoing"],
+  [
+    "a deletion of what is used, and retained",
+    { ...UNDONE, persistentVolume: persistentVolume("ours", "Retain") },
+    "delete persistent volume",
+    "Undoing",
+  ],
+  [
+    "a volume that is to be given back",
+    { ...UNDONE, persistentVolume: undefined, volume: volume("Return", "InUse") },
+    "wait: is InUse",
+    "Undoing",
+  ],
+  [
+    "a volume that is given back",
+    { ...UNDONE, persistentVolume: undefined, volume: volume("Return", "Returned") },
+    "recreate persistent volume",
+    "Undoing",
+  ],
+  [
+    "a claim that is bound again",
+    { ...UNDONE, persistentVolume: persistentVolume("theirs"), volume: volume("Return", "Returned") },
+    "forget volume",
+    "Undoing",
+  ],
+  [
+    "a class that is left",
+    { ...UNDONE, persistentVolume: persistentVolume("theirs"), volume: undefined },
+    "delete class",
+    "Undoing",
+  ],
+  [
+    "a class that others need",
+    { ...UNDONE, persistentVolume: persistentVolume("theirs"), volume: undefined, isClassShared: true },
+    "remove finalizer",
+    "Undoing",
+  ],
+  [
+    "a class that is deleted",
+    { ...UNDONE, persistentVolume: persistentVolume("theirs"), volume: undefined, storageClass: undefined },
+    "restore class",
+    "Undoing",
+  ],
+  [
+    "a deletion of what was deleted with its claim",
+    { ...UNDONE, persistentVolume: undefined, volume: undefined, claim: undefined },
+    "delete class",
+    "Undoing",
+  ],
+  [
+    "a deletion of what was moved",
+    { ...UNDONE, volume: volume("Take", "TakenOver", { nodeName: "b" }) },
+    "wait: the volume was moved to node b; move it back, or finish",
+    "Undoing",
+  ],
+  [
+    "a failure that is undone",
+    { import: self({ error: { code: "FailedPrecondition", message: "" } }) },
+    "finish: Failed",
+    "Pending",
+  ],
+  ["a complete import", { import: self({ state: "Complete" }) }, "nothing", "Complete"],
+  ["a complete import that is deleted", { import: undone({ state: "Complete" }) }, "remove finalizer", "Complete"],
+];
+
+for (const [what, objects, expected, state] of STEPS) {
+  Deno.test(`nextStep() of ${what}: ${expected}`, () => {
+    const all = { ...START, ...objects };
+    const step = nextStep(all);
+    const detail = "message" in step ? step.message : "state" in step ? step.state : undefined;
+    assertEquals(detail === undefined ? step.do : `${step.do}: ${detail}`, expected);
+    assertEquals(stateOf(step, all.import), state);
+  });
+}

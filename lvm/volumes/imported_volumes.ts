@@ -1,0 +1,233 @@
+/**
+ * LVs of others that become volumes, in place and with their data, and that are given back.
+ *
+ * What an LV is, its tags alone say: all of them are added by one command, and removed by one. Until it has them, it is not
+ * the driver's; while it has them, each step may be repeated.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import { describeSignatures, readSignatures, verifyDevice } from "../host/device.ts";
+import { deviceMounts, filesystemMounts, type Mount, readMounts } from "../host/mounts.ts";
+import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
+import { type Lvm, requirePvs, requireResponsive } from "../client/client.ts";
+import { addUsedTag, removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
+import { differences, type Volume, type VolumeRequest } from "../inventory/volume.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import { lvchangeTags, lvrename } from "../model/commands.ts";
+import { describeLayoutOf } from "../model/layout.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { type FormatState, ownersOf, volumeTags } from "../model/tags.ts";
+import { OWNER } from "../model/tag_text.ts";
+import { cowSnapshotsOn, isCowSnapshot } from "../pools/pool.ts";
+
+/** The start of the driver's tags, beside that of the owner. */
+const DRIVER_TAGS = "denolith.";
+
+/** Where the LV is that a volume is to take over. */
+export interface ForeignLv {
+  /** The UUID of its group. */
+  readonly groupUuid: string;
+  /** Its name. */
+  readonly name: string;
+}
+
+/** Options of {@linkcode ImportedVolumes}. */
+export interface ImportedVolumesOptions {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** Finds the volumes. */
+  readonly finder: VolumeFinder;
+  /** Called before a volume is changed. */
+  readonly onChange: (id: VolumeId) => void;
+}
+
+/** Takes over LVs of others, and gives them back. What lasts are LVM's tags, and the name of the LV. */
+export class ImportedVolumes {
+  readonly #options: ImportedVolumesOptions;
+  /** The LVs that were in use when a change of theirs was refused. */
+  readonly #inUse = new Map<VolumeId, LocatedLv>();
+
+  /** Creates the service. */
+  constructor(options: ImportedVolumesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Checks that an LV can become a volume. It changes nothing.
+   *
+   * @returns the LV, and what uses it, in words, if anything does
+   * @throws {StorageError} `NotFound`, `FailedPrecondition` and `ForeignData` with what prevents it
+   */
+  async inspect(request: VolumeRequest, from: ForeignLv): Promise<LocatedLv & { readonly user?: string }> {
+    const { lvm } = this.#options;
+    const located = this.#requireForeign(await lvm.report(), request, from);
+    await this.#formatOf(request, located);
+    const user = await this.#userOf(located);
+    return { ...located, ...(user !== undefined && { user }) };
+  }
+
+  /**
+   * Reports whether the LV of a volume, which was in use when it was to be changed, is still mounted. It reads the mount table, and
+   * no report of LVM.
+   */
+  async isStillMounted(id: VolumeId): Promise<boolean> {
+    const known = this.#inUse.get(id);
+    return known !== undefined && await this.#mountOf(known) !== undefined;
+  }
+
+  async #userOf(located: LocatedLv): Promise<string | undefined> {
+    const mount = await this.#mountOf(located);
+    if (mount !== undefined) return `its mount ${mount.target}`;
+    return located.lv.open ? `a program that has ${located.lv.devicePath} open` : undefined;
+  }
+
+  async #mountOf({ lv }: LocatedLv): Promise<Mount | undefined> {
+    const mounts = await readMounts(this.#options.lvm.exec);
+    return [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)][0];
+  }
+
+  /**
+   * Makes an LV that nobody uses a volume: with the driver's tags, the record that it has data, and the driver's name, so that
+   * nobody finds it by the name that it had. Requires the volume's lock.
+   *
+   * @throws {StorageError} those of {@linkcode ImportedVolumes.inspect}; `InUse`
+   */
+  async take(request: VolumeRequest, from: ForeignLv): Promise<void> {
+    const { lvm, finder, onChange } = this.#options;
+    onChange(request.id);
+    const found = finder.locate(await lvm.report(), request.id);
+    if (found.state === "absent") await this.#addTags(request, from);
+    else if (found.state === "lost") throw found.error;
+    const volume = finder.require(await lvm.report(), request.id);
+    // an LV that was never formatted has no data; its first use is recorded when it is staged
+    if (!volume.used && volume.tags.format.state !== "unformatted") await addUsedTag(lvm, finder.driver, volume);
+    const name = volumeLvName(request.id);
+    if (volume.lv.name === from.name) {
+      await this.#rename(volume, uniqueLvName(name, volume.group.lvs.map((each) => each.name)));
+    }
+  }
+
+  /**
+   * Gives an LV that nobody uses back: under the name that it had, without any tag of the driver. Requires the volume's lock.
+   *
+   * @throws {StorageError} `InUse`; `FailedPrecondition` when another LV has the name by now, or the volume has snapshots
+   */
+  async giveBack(id: VolumeId, from: ForeignLv): Promise<void> {
+    const { lvm, finder, onChange } = this.#options;
+    onChange(id);
+    const found = finder.locate(await lvm.report(), id);
+    if (found.state === "lost" && found.usedTag === undefined) return; // only the record of an object is left
+    if (found.state === "absent") return;
+    if (found.state === "lost") throw found.error;
+    const { volume } = found;
+    const operation = `giving back ${lvPath(volume)}`;
+    await this.#requireUnused(operation, id, volume);
+    const [snapshot] = cowSnapshotsOn(volume);
+    if (snapshot !== undefined) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `${operation}: it is the origin of ${snapshot.name}; delete that first`,
+      );
+    }
+    if (volume.lv.name !== from.name) {
+      if (volume.group.lvs.some(({ name }) => name === from.name)) {
+        throw new StorageError("FailedPrecondition", `${operation}: another logical volume is called ${from.name}`);
+      }
+      await this.#rename(volume, from.name);
+    }
+    const used = usedTagsOf(finder.driver, volume.group, id, volume.lv.uuid);
+    if (used.length > 0) await removeUsedTags(lvm, volume.group, used);
+    const tags = volume.lv.tags.filter((tag) => tag.startsWith(OWNER) || tag.startsWith(DRIVER_TAGS));
+    const deltags = tags.flatMap((tag) => ["--deltag", tag]);
+    await lvm.change(volume.group, lvchangeTags(deltags, `${volume.group.name}/${from.name}`));
+  }
+
+  async #addTags(request: VolumeRequest, from: ForeignLv): Promise<void> {
+    const { lvm, finder } = this.#options;
+    const located = this.#requireForeign(await lvm.report(), request, from);
+    const { group, lv } = located;
+    await this.#requireUnused(`taking over ${lvPath(located)}`, request.id, located);
+    const format = await this.#formatOf(request, located);
+    const { id, mkfsOptions, shared, erase, trim } = request;
+    const tags = volumeTags(finder.driver, { id, format, mkfsOptions, shared, erase, ...(trim && { trim }) });
+    const selection = { uuid: lv.uuid, closed: true } as const;
+    await lvm.change(group, lvchangeTags(tags.flatMap((tag) => ["--addtag", tag]), lvPath(located), selection));
+    if (finder.locate(await lvm.report(), id).state === "present") return;
+    throw new StorageError("Busy", `taking over ${lvPath(located)}: it was opened or changed meanwhile; try again`);
+  }
+
+  async #rename(volume: Volume, name: string): Promise<void> {
+    await this.#options.lvm.change(volume.group, lvrename(lvPath(volume), `${volume.group.name}/${name}`));
+  }
+
+  async #requireUnused(operation: string, id: VolumeId, located: LocatedLv): Promise<void> {
+    const user = await this.#userOf(located);
+    if (user === undefined) this.#inUse.delete(id);
+    else this.#inUse.set(id, located);
+    if (user !== undefined) throw new StorageError("InUse", `${operation}: ${user} uses it`);
+  }
+
+  /** Returns the LV, if it is nobody's and of the requested kind. */
+  #requireForeign(groups: readonly VolumeGroup[], request: VolumeRequest, { groupUuid, name }: ForeignLv): LocatedLv {
+    const group = groups.find(({ uuid }) => uuid === groupUuid);
+    if (group === undefined) {
+      throw new StorageError(
+        "NotFound",
+        `taking over ${name}: this node has no volume group with the UUID ${groupUuid}`,
+      );
+    }
+    const operation = `taking over ${group.name}/${name}`;
+    requireResponsive(operation, group);
+    requirePvs(operation, group);
+    const lv = group.lvs.find((each) => each.name === name);
+    if (lv === undefined) throw new StorageError("NotFound", `${operation}: there is no such logical volume`);
+    const located = { group, lv };
+    const refusal = this.#refusalOf(located, request);
+    if (refusal !== undefined) throw new StorageError("FailedPrecondition", `${operation}: ${refusal}`);
+    return located;
+  }
+
+  #refusalOf({ group, lv }: LocatedLv, request: VolumeRequest): string | undefined {
+    const { finder } = this.#options;
+    const [owner] = ownersOf(lv.tags);
+    if (owner !== undefined) return `it belongs to the driver ${owner} already`;
+    if (!finder.groups.matches(group.name)) return `--volume-groups of the agent does not allow ${group.name}`;
+    if (lv.thinPool !== undefined) return "it is a thin pool";
+    if (isCowSnapshot(lv)) return `it is a snapshot of ${lv.origin}`;
+    const snapshots = cowSnapshotsOn({ group, lv });
+    if (snapshots.length > 0) {
+      return `it is the origin of the snapshots ${snapshots.map((each) => each.name).join(", ")}; delete them first`;
+    }
+    if (lv.incomplete || lv.health === "partial") return "it is not complete: see lvs";
+    if (!lv.active) return `it is not active: lvchange --activate y ${group.name}/${lv.name}`;
+    if (lv.suspended) return `it is suspended: dmsetup resume ${lv.devicePath}`;
+    const found = differences({
+      size: lv.size,
+      format: request.format,
+      group: group.name,
+      thin: lv.pool === undefined ? undefined : { pool: lv.pool },
+      layout: describeLayoutOf(lv),
+    }, request);
+    return found.length === 0 ? undefined : found.join("; ");
+  }
+
+  /** Returns what to record of the format of an LV, by what is on it. */
+  async #formatOf({ format }: VolumeRequest, located: LocatedLv): Promise<FormatState> {
+    if (format.state === "raw") return format;
+    const { exec } = this.#options.lvm;
+    const { lv } = located;
+    await verifyDevice(exec, lv);
+    const signatures = await readSignatures(exec, lv.devicePath);
+    if (signatures.length === 0) return format; // its first use checks that it is blank, and formats it
+    const [{ uuid }] = signatures as [typeof signatures[number]];
+    if (uuid !== undefined && signatures.every((each) => each.type === format.type && each.uuid === uuid)) {
+      return { state: "formatted", type: format.type, uuid: uuid.toLowerCase() };
+    }
+    throw new StorageError(
+      "ForeignData",
+      `taking over ${lvPath(located)}: ${format.type} is expected, but it holds ${describeSignatures(signatures)}`,
+    );
+  }
+}

@@ -1,0 +1,189 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { addForeignLv, FOREIGN_UUID } from "../../tests/fake/foreign_lv.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { StorageError } from "../error.ts";
+import { Lvm } from "../client/client.ts";
+import { volumeIdOf, volumeLvName } from "../ids.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import type { VolumeRequest } from "../inventory/volume.ts";
+import { ImportedVolumes } from "./imported_volumes.ts";
+
+const NAME = "pvc-ffd618dd-c9f2-4593-876b-bf6d5eefcf88";
+const ID = volumeIdOf(NAME);
+const SIZE = 32n << 20n;
+const USED = `denolith.used=test:${ID}:`;
+
+/** Creates a machine with an LV of somebody else, which has a tag of an administrator. */
+async function setUp({ type = "ext4" } = {}) {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("lvmvg", 1n << 30n);
+  const lv = await addForeignLv(machine, { group: "lvmvg", name: NAME, bytes: SIZE, type });
+  lv.tags.add("backup");
+  const lvm = new Lvm(machine);
+  const finder = new VolumeFinder({ driver: "test" });
+  const imported = new ImportedVolumes({ lvm, finder, onChange: () => {} });
+  const from = { groupUuid: group.uuid, name: NAME };
+  const request = (more: Partial<VolumeRequest> = {}) =>
+    namedRequest(NAME, SIZE, { format: { state: "unformatted", type: "ext4" }, ...more });
+  return { machine, group, lv, lvm, finder, imported, from, request };
+}
+
+/** Runs a command of an administrator. */
+async function run(machine: FakeMachine, ...args: string[]): Promise<void> {
+  assertEquals((await machine.run({ program: "lvm", args, mutates: true })).code, 0, args.join(" "));
+}
+
+Deno.test("take() makes the LV of somebody else a volume with data, under the driver's name", async () => {
+  const { lv, group, lvm, finder, imported, from, request } = await setUp();
+  const { uuid } = lv;
+  for (const _ of [1, 2]) await imported.take(request({ erase: "none", shared: false }), from);
+  const { tags, used, size } = finder.require(await lvm.report(), ID);
+  assertEquals([lv.name, lv.uuid, used, size], [volumeLvName(ID), uuid, true, SIZE]);
+  assertEquals(tags.format, { state: "formatted", type: "ext4", uuid: FOREIGN_UUID.toLowerCase() });
+  assertEquals([tags.erase, tags.shared, [...lv.content.data]], ["none", false, ["letters"]]);
+  assertEquals([...group.tags], [USED + uuid]);
+});
+
+Deno.test("take() of a block volume records no filesystem, and that there is data", async () => {
+  const { lv, group, lvm, finder, imported, from, request } = await setUp();
+  await imported.take(request({ format: { state: "raw" } }), from);
+  assertEquals(finder.require(await lvm.report(), ID).tags.format, { state: "raw" });
+  assertEquals([...group.tags], [USED + lv.uuid]);
+});
+
+Deno.test("take() of an LV that was never formatted lets its first use format it", async () => {
+  const { lv, group, lvm, finder, imported, from, request } = await setUp();
+  lv.content.signatures = [];
+  await imported.take(request(), from);
+  assertEquals(finder.require(await lvm.report(), ID).tags.format, { state: "unformatted", type: "ext4" });
+  assertEquals([...group.tags], []);
+});
+
+Deno.test("giveBack() leaves the LV as it was, and can be repeated", async () => {
+  const { machine, lv, group, imported, from, request } = await setUp();
+  await imported.take(request({ erase: "none", shared: false }), from);
+  await run(machine, "lvchange", "--addtag", "denolith.held", `lvmvg/${lv.name}`);
+  for (const _ of [1, 2]) await imported.giveBack(ID, from);
+  assertEquals([lv.name, [...lv.tags], [...group.tags]], [NAME, ["backup"], []]);
+  assertEquals([...lv.content.data], ["letters"]);
+});
+
+for (const method of ["take", "giveBack"] as const) {
+  Deno.test(`${method}() goes on where it died, at each of its commands`, async () => {
+    for (let deaths = 0;; deaths++) {
+      const { machine, lv, group, imported, from, request } = await setUp();
+      if (method === "giveBack") await imported.take(request(), from);
+      const work = () => method === "take" ? imported.take(request(), from) : imported.giveBack(ID, from);
+      let commands = 0;
+      machine.fault = ({ mutates }) => {
+        if (mutates && commands++ === deaths) throw new Error("dead");
+        return undefined;
+      };
+      const isDead = await work().then(() => false, () => true);
+      machine.fault = undefined;
+      await work();
+      const expected = method === "take" ? [volumeLvName(ID), 4, 1] : [NAME, 1, 0];
+      assertEquals([lv.name, lv.tags.size, group.tags.size], expected);
+      if (isDead) continue;
+      assert(deaths >= 3, `${deaths} commands`);
+      break;
+    }
+  });
+}
+
+Deno.test("inspect() says what uses an LV, and take() and giveBack() leave it then", async () => {
+  const { machine, lv, imported, from, request } = await setUp();
+  assertEquals((await imported.inspect(request(), from)).user, undefined);
+  {
+    using _open = machine.openDevice(`/dev/mapper/lvmvg-${NAME.replaceAll("-", "--")}`);
+    assertStringIncludes((await imported.inspect(request(), from)).user!, "a program that has /dev/mapper/lvmvg-pvc--");
+    const error = await assertRejects(() => imported.take(request(), from), StorageError, "a program that has");
+    assertEquals([error.kind, [...lv.tags]], ["InUse", ["backup"]]);
+  }
+  await imported.take(request(), from);
+  using _open = machine.openDevice(`/dev/mapper/lvmvg-${lv.name.replaceAll("-", "--")}`);
+  const error = await assertRejects(() => imported.giveBack(ID, from), StorageError, "a program that has");
+  assertEquals([error.kind, lv.name], ["InUse", volumeLvName(ID)]);
+});
+
+Deno.test("take() leaves an LV that is opened after it was judged", async () => {
+  const { machine, lv, imported, from, request } = await setUp();
+  machine.fault = ({ args }) => {
+    if (args[0] === "lvchange") machine.openDevice(`/dev/mapper/lvmvg-${NAME.replaceAll("-", "--")}`);
+    return undefined;
+  };
+  const error = await assertRejects(() => imported.take(request(), from), StorageError, "was opened or changed");
+  assertEquals([error.kind, lv.name, [...lv.tags]], ["Busy", NAME, ["backup"]]);
+});
+
+/** What prevents a takeover, and the words for it. */
+const REFUSALS: Readonly<
+  Record<string, {
+    prepare?: (s: Awaited<ReturnType<typeof setUp>>) => unknown;
+    request?: Partial<VolumeRequest>;
+    message: string;
+  }>
+> = {
+  "another group of the name": {
+    prepare: ({ group }) => group.uuid = "another",
+    message: "this node has no volume group with the UUID",
+  },
+  "no such LV": { prepare: ({ lv }) => lv.name = "renamed", message: "there is no such logical volume" },
+  "an LV of a driver": {
+    prepare: ({ lv }) => lv.tags.add("denolith=other"),
+    message: "it belongs to the driver other already",
+  },
+  "an inactive LV": { prepare: ({ lv }) => lv.active = false, message: "it is not active: lvchange --activate y" },
+  "an LV with snapshots": {
+    prepare: ({ machine }) =>
+      run(machine, "lvcreate", "--snapshot", "--yes", "--name", "s1", "--size", `${SIZE}b`, `lvmvg/${NAME}`),
+    message: "it is the origin of the snapshots s1",
+  },
+  "a smaller LV": {
+    request: { range: { required: 2n * SIZE } },
+    message: "it has 32 MiB (requested: at least 64 MiB)",
+  },
+  "another filesystem": {
+    request: { format: { state: "unformatted", type: "xfs" } },
+    message: `xfs is expected, but it holds ext4 with the UUID ${FOREIGN_UUID}`,
+  },
+  "a thick LV for a thin volume": {
+    request: { thin: { poolSize: { percent: 80n } } },
+    message: "it is thick (requested: thin, in the pool lvmvg_thinpool)",
+  },
+  "another layout": {
+    request: { layout: { type: "raid1", mirrors: 1 } },
+    message: "it is linear (requested: raid1",
+  },
+};
+
+for (const [what, { prepare, request: more = {}, message }] of Object.entries(REFUSALS)) {
+  Deno.test(`${what} is not taken over`, async () => {
+    const s = await setUp();
+    await prepare?.(s);
+    const before = [...s.lv.tags];
+    for (const method of ["inspect", "take"] as const) {
+      await assertRejects(() => s.imported[method](s.request(more), s.from) as Promise<unknown>, StorageError, message);
+    }
+    assertEquals([...s.lv.tags], before);
+  });
+}
+
+Deno.test("a thin LV is taken over in the pool of somebody else, which stays that one's", async () => {
+  const { machine, lvm, finder, imported, group, request } = await setUp();
+  await run(
+    machine,
+    ...["lvcreate", "--yes", "--type", "thin-pool", "--zero", "y", "--size", `${64n << 20n}b`, "--name"],
+    ...["lvmvg_thinpool", "lvmvg"],
+  );
+  const name = "pvc-thin";
+  const thin = await addForeignLv(machine, {
+    ...{ group: "lvmvg", name, bytes: SIZE },
+    args: ["--type", "thin", "--thinpool", "lvmvg_thinpool", "--virtualsize", `${SIZE}b`],
+  });
+  await imported.take(request({ thin: { poolSize: { percent: 80n } } }), { groupUuid: group.uuid, name });
+  assertEquals(finder.require(await lvm.report(), ID).lv.pool, "lvmvg_thinpool");
+  const pool = group.lvs.find((each) => each.name === "lvmvg_thinpool")!;
+  assertEquals([[...pool.tags], [...thin.content.data]], [[], ["letters"]]);
+});

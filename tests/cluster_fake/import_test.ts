@@ -1,0 +1,146 @@
+/**
+ * Volumes of other drivers that are taken over in a fake cluster, and given back.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { volumeLvName } from "../../lvm/ids.ts";
+import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
+import { lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/import/objects.ts";
+import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
+import { ImportCluster, OTHERS, SIZE } from "../fake/import_cluster.ts";
+import { DRIVER } from "../fake/node_cluster.ts";
+import { MiB } from "../fake/volume_cluster.ts";
+
+/** Asserts that the volume is one of the driver, with its data, and used as such by the claim. */
+async function assertTakenOver(s: ImportCluster): Promise<void> {
+  const { pvName, group } = OTHERS[s.origin];
+  await waitUntil(() => s.volumeState === "Ready", "Ready");
+  const [object] = s.cluster.api.objects(lvmVolumes);
+  assertEquals([object!.metadata.name, object!.status?.lvName], [s.id, volumeLvName(s.id)]);
+  assertEquals([s.lv!.name, [...s.lv!.content.data]], [volumeLvName(s.id), ["letters"]]);
+  assert(s.machine.groups[0]!.tags.has(`denolith.used=${DRIVER}:${s.id}:${s.lv!.uuid}`));
+  assertEquals(s.claim?.status?.phase, "Bound");
+  const { metadata, spec } = s.persistentVolume!;
+  assertEquals([metadata.name, metadata.labels], [pvName, { tier: "gold" }]);
+  assertEquals(metadata.annotations, { "pv.kubernetes.io/provisioned-by": DRIVER, note: "kept" });
+  assertEquals(spec?.csi, { driver: DRIVER, volumeHandle: s.id, fsType: "ext4" });
+  assertEquals([spec?.local, nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY)], [undefined, "node1"]);
+  assertEquals([spec?.claimRef?.uid, spec?.persistentVolumeReclaimPolicy], [s.claim!.metadata.uid, "Delete"]);
+  const isReplaced = s.origin !== "Local";
+  assertEquals(s.storageClass?.provisioner === DRIVER, isReplaced);
+  if (!isReplaced) return;
+  const { metadata: { annotations }, parameters, reclaimPolicy, volumeBindingMode } = s.storageClass!;
+  assertEquals([annotations?.owner, reclaimPolicy, volumeBindingMode], ["storage", "Delete", "WaitForFirstConsumer"]);
+  assertEquals(
+    parameters,
+    s.origin === "OpenEBS"
+      ? { fsType: "ext4", volumeGroup: group, shared: "no" }
+      : { "csi.storage.k8s.io/fstype": "ext4", volumeGroup: group },
+  );
+}
+
+/** Asserts that everything is as it was before the import. */
+function assertAsBefore(s: ImportCluster): void {
+  const { lvName, source, storageClass } = OTHERS[s.origin];
+  assertEquals([s.lv!.name, [...s.lv!.tags], [...s.lv!.content.data]], [lvName, [], ["letters"]]);
+  assertEquals([...s.machine.groups[0]!.tags], []);
+  assertEquals(s.cluster.api.objects(lvmVolumes), []);
+  const { spec, metadata } = s.persistentVolume!;
+  const driver = storageClass.provisioner;
+  assertEquals(metadata.annotations, { "pv.kubernetes.io/provisioned-by": driver, note: "kept" });
+  assertEquals({ ...(spec?.csi && { csi: spec.csi }), ...(spec?.local && { local: spec.local }) }, source);
+  assertEquals([spec?.persistentVolumeReclaimPolicy, s.claim?.status?.phase], ["Delete", "Bound"]);
+  assertEquals(s.storageClass?.provisioner, driver);
+  assertEquals(s.storageClass?.parameters, storageClass.parameters);
+  assertEquals(s.storageClass?.metadata.annotations, {
+    "kubectl.kubernetes.io/last-applied-configuration": "{}",
+    owner: "storage",
+  });
+  assertEquals(s.object?.metadata.finalizers, OTHERS[s.origin].object?.metadata.finalizers);
+}
+
+for (const origin of Object.keys(OTHERS) as Origin[]) {
+  Deno.test(`a volume of ${origin} is taken over, finished, and used as any other`, async () => {
+    await using s = await ImportCluster.start(origin);
+    s.startImporter();
+    await s.addImport();
+    await s.waitForState("Imported");
+    await assertTakenOver(s);
+    assertEquals(s.object?.metadata.finalizers, OTHERS[origin].object?.metadata.finalizers);
+    await s.finish();
+    await s.waitForState("Complete");
+    assertEquals(s.object, undefined);
+    assertEquals(s.import?.status?.object?.spec, OTHERS[origin].object?.spec);
+    await s.cluster.volumes.expand(s.id, { required: 2n * SIZE });
+    assertEquals([s.lv!.size, s.lv!.name], [64n * MiB, volumeLvName(s.id)]);
+    await s.cluster.client.delete(lvmImports, { name: s.id });
+    await waitUntil(() => s.import === undefined, "no LVMImport");
+    const hasFinalizer = () => s.persistentVolume?.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
+    await waitUntil(hasFinalizer, "the finalizer of the driver");
+    await s.cluster.client.delete(persistentVolumeClaims, { namespace: "shop", name: "data" });
+    await waitUntil(() => s.persistentVolume === undefined, "the end of the volume");
+    await s.cluster.agent("node1").machine.background.idle();
+    await waitUntil(() => s.lv === undefined, "no LV");
+    const { residualData } = s.machine.groups[0]!;
+    assertEquals([...residualData], [], "what was on it is erased");
+  });
+
+  Deno.test(`a volume of ${origin} is given back`, async () => {
+    await using s = await ImportCluster.start(origin);
+    s.startImporter();
+    await s.addImport();
+    await s.waitForState("Imported");
+    await assertTakenOver(s);
+    await s.cancel();
+    await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
+    assertAsBefore(s);
+  });
+}
+
+Deno.test("a volume that a pod uses is taken over when it is unmounted; until then no pod can be started", async () => {
+  await using s = await ImportCluster.start();
+  const endPod = s.usePod();
+  s.startImporter();
+  await s.addImport();
+  await waitUntil(() => s.import?.status?.message?.includes("its mount /var/lib/kubelet") ?? false, "the mount");
+  assertEquals([s.claim?.status?.phase, s.persistentVolume, s.lv?.tags.size], ["Lost", undefined, 0]);
+  endPod();
+  await s.waitForState("Imported");
+  await assertTakenOver(s);
+});
+
+Deno.test("what an agent refuses is not changed", async () => {
+  await using s = await ImportCluster.start();
+  s.lv!.content.signatures = [{ type: "xfs", uuid: "1" }];
+  s.startImporter();
+  await s.addImport();
+  const { status } = await s.waitForState("Failed");
+  assertStringIncludes(status!.error!.message, "ext4 is expected, but it holds xfs with the UUID 1");
+  assertAsBefore(s);
+});
+
+Deno.test("a class that several claims have is made anew once, and restored with the last of them", async () => {
+  await using s = await ImportCluster.start();
+  s.startImporter();
+  await s.addImport();
+  await s.waitForState("Imported");
+  const { uid, annotations } = s.storageClass!.metadata;
+  assertEquals(JSON.parse(annotations![REPLACED_CLASS_ANNOTATION]!).provisioner, "local.csi.openebs.io");
+  const other = s.cluster.api.put(lvmImports, {
+    ...structuredClone(s.import!),
+    metadata: { name: `v1-${"0".repeat(32)}` },
+    spec: { ...s.import!.spec, driverName: "other" },
+  });
+  await s.cluster.client.patch(lvmImports, { name: other.metadata.name }, {
+    merge: { status: s.import!.status! },
+    subresource: "status",
+  });
+  await s.cancel();
+  await waitUntil(() => s.cluster.api.objects(lvmImports).length === 1, "one LVMImport");
+  assertEquals(s.storageClass!.metadata.uid, uid);
+});

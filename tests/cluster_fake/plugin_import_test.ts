@@ -1,0 +1,151 @@
+/**
+ * `kubectl denolith import` over a fake cluster with a volume of another driver.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Lease, leases, persistentVolumes, type Pod, pods, storageClasses } from "../../k8s/api/objects.ts";
+import { waitUntil } from "../fake/control_plane.ts";
+import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
+import { DRIVER } from "../fake/node_cluster.ts";
+import { pluginOver } from "../fake/plugin_run.ts";
+
+const IMPORT = ["import", "data", "--namespace", "shop"] as const;
+const STOPPED = [...IMPORT, "--provisioner-stopped"] as const;
+
+/** Returns a pod that uses the claim, on a node or on none yet. */
+function podObject(nodeName: string | undefined): Pod {
+  return {
+    metadata: { name: "db-0", namespace: "shop" },
+    spec: {
+      containers: [],
+      ...(nodeName !== undefined && { nodeName }),
+      volumes: [{ name: "d", persistentVolumeClaim: { claimName: "data" } }],
+    },
+  };
+}
+
+/** Adds a pod that uses the claim by the other driver, and ends its use of the volume when it is deleted. */
+function addPod(s: ImportCluster): void {
+  const endUse = s.usePod();
+  const { api } = s.cluster;
+  api.put<Pod>(pods, podObject("node1"));
+  api.collection(pods).listeners.add(({ deleted }) => void (deleted && endUse()));
+}
+
+Deno.test("kubectl denolith import --dry-run: shows a viewer what becomes what, and changes nothing", async () => {
+  await using s = await ImportCluster.start();
+  addPod(s);
+  await s.cluster.client.delete(storageClasses, { name: "fast" });
+  const parameters = { volgroup: "lvmvg", scheduler: "VolumeWeighted", formatOptions: "--evil" };
+  s.cluster.api.put(storageClasses, { metadata: { name: "fast" }, provisioner: "local.csi.openebs.io", parameters });
+  const plugin = pluginOver(s.cluster.api, { role: "viewer" });
+  const { status, output, errors } = await plugin([...STOPPED, "--dry-run"]);
+  assertEquals([status, errors, s.import], [0, "", undefined]);
+  for (
+    const text of [
+      `Claim shop/data (32 MiB, of OpenEBS LVM LocalPV, lvmvg/${OTHERS.OpenEBS.lvName} on node node1) becomes volume ${s.id}:`,
+      "StorageClass fast is created again for the driver, with volumeGroup: lvmvg, shared: no.",
+      "Lost: scheduler: VolumeWeighted (the driver chooses a node by its free space alone)",
+      "Lost: mkfsOptions: --evil (mkfs option",
+      "Pods that use it: shop/db-0",
+    ]
+  ) assertStringIncludes(output, text);
+  const json = JSON.parse((await plugin([...STOPPED, "--dry-run", "-o", "json"])).output);
+  assertEquals([json.volume, json.pods, json.refusals, json.size], [s.id, ["shop/db-0"], [], 32 << 20]);
+});
+
+Deno.test("kubectl denolith import: refuses while the provisioner of the other driver runs, or may run", async () => {
+  await using s = await ImportCluster.start("TopoLVM");
+  const plugin = pluginOver(s.cluster.api);
+  const unknown = await plugin(IMPORT);
+  assertEquals([unknown.status, s.import], [1, undefined]);
+  assertStringIncludes(
+    unknown.output,
+    "cannot be taken over:\n  - no Lease says whether the provisioner of TopoLVM is stopped",
+  );
+  s.cluster.api.put<Lease>(leases, {
+    metadata: { name: "topolvm-io", namespace: "topolvm-system" },
+    spec: { holderIdentity: "p", leaseDurationSeconds: 15, renewTime: new Date().toISOString() },
+  });
+  const running = await plugin(STOPPED);
+  assertEquals([running.status, s.import], [1, undefined]);
+  assertStringIncludes(running.output, "p renews Lease topolvm-system/topolvm-io; scale it to zero");
+  const missing = await plugin(["import", "other", "--namespace", "shop"]);
+  assertStringIncludes(missing.errors, "taking over claim shop/other: there is no such claim");
+});
+
+Deno.test("kubectl denolith import --evict: takes over, is finished, and cannot be undone then", async () => {
+  await using s = await ImportCluster.start();
+  addPod(s);
+  s.startImporter();
+  const plugin = pluginOver(s.cluster.api);
+  const { status, output, errors } = await plugin([...STOPPED, "--evict"]);
+  assertEquals(status, 0, errors);
+  assertStringIncludes(errors, "pod shop/db-0 is evicted");
+  assertStringIncludes(output, "Claim shop/data is a volume of the driver. Give it back with --cancel");
+  assertEquals([s.persistentVolume?.spec?.csi?.driver, s.object?.metadata.name], [DRIVER, OTHERS.OpenEBS.pvName]);
+  const again = await plugin(STOPPED);
+  assertStringIncludes(again.errors, "it is a volume of the driver already");
+  const finished = await plugin([...IMPORT, "--finish", "-o", "json"]);
+  assertEquals([finished.status, JSON.parse(finished.output).state, s.object], [0, "Complete", undefined]);
+  const late = await plugin([...IMPORT, "--cancel"]);
+  assertEquals([late.status, s.import?.status?.state], [1, "Complete"]);
+  assertStringIncludes(late.errors, "it is Complete already");
+});
+
+Deno.test("kubectl denolith import --evict: evicts no pod that starts when the volume is taken over", async () => {
+  await using s = await ImportCluster.start();
+  addPod(s);
+  s.startImporter();
+  const { api } = s.cluster;
+  let started: Promise<Pod> | undefined;
+  // a StatefulSet, and a scheduler that has no node for a pod whose claim is Lost
+  const isDeleted = ({ deleted }: { readonly deleted?: boolean }) => deleted === true;
+  api.collection(pods).listeners.add((change) => {
+    if (!isDeleted(change as never)) return;
+    queueMicrotask(() => void api.put<Pod>(pods, podObject(undefined)));
+  });
+  api.collection(persistentVolumes).listeners.add(() => {
+    const [pod] = api.objects(pods);
+    if (pod === undefined || pod.spec?.nodeName !== undefined || s.persistentVolume === undefined) return;
+    const merge = { spec: { nodeName: "node1" } };
+    started ??= s.cluster.client.patch(pods, { namespace: "shop", name: "db-0" }, { merge });
+  });
+  const plugin = pluginOver(api);
+  const { status, errors } = await plugin([...STOPPED, "--evict"]);
+  assertEquals([status, errors], [0, "pod shop/db-0 is evicted"]);
+  assertEquals((await started)?.spec?.nodeName, "node1");
+});
+
+Deno.test("kubectl denolith import --cancel: gives the volume back", async () => {
+  await using s = await ImportCluster.start();
+  s.startImporter();
+  const plugin = pluginOver(s.cluster.api);
+  const asked = await plugin([...STOPPED, "--wait=false", "--erase", "none"]);
+  assertStringIncludes(asked.output, `kubectl get lvmimport ${s.id} --watch`);
+  assertEquals(s.import?.spec.volume.erase, "none");
+  await s.waitForState("Imported");
+  const { status, output } = await plugin([...IMPORT, "--cancel"]);
+  assertEquals(status, 0);
+  assertStringIncludes(output, "Claim shop/data is given back.");
+  assertEquals([s.lv?.name, s.lv?.tags.size], [OTHERS.OpenEBS.lvName, 0]);
+  assertStringIncludes((await plugin([...IMPORT, "--cancel"])).errors, "claim shop/data is not being taken over");
+});
+
+Deno.test("kubectl denolith import: says why an agent refuses, and can be repeated", async () => {
+  await using s = await ImportCluster.start();
+  const { signatures } = s.lv!.content;
+  s.lv!.content.signatures = [{ type: "xfs", uuid: "1" }];
+  s.startImporter();
+  const plugin = pluginOver(s.cluster.api);
+  const refused = await plugin(STOPPED);
+  assertEquals(refused.status, 1);
+  assertStringIncludes(refused.output, "Claim shop/data stays as it is: taking over lvmvg/");
+  s.lv!.content.signatures = signatures;
+  const { status } = await plugin([...STOPPED, "--finish"]); // in place of the failed one
+  assertEquals([status, s.import?.status?.state], [0, "Complete"]);
+  assert(s.lv!.tags.has(`denolith.volume=${s.id}`));
+  await waitUntil(() => s.volumeState === "Ready", "Ready");
+});

@@ -1,0 +1,346 @@
+/**
+ * A fake cluster with a volume of another driver: its LV on a node, its objects, a bound claim, and what Kubernetes and the driver
+ * do about PersistentVolumes.
+ *
+ * @module
+ */
+
+import { volumeIdOf } from "../../lvm/ids.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { HttpClient } from "../../k8s/client/http_client.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
+import { EventRecorder } from "../../k8s/runtime/events.ts";
+import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  type KubeObject,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+  type StorageClass,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
+import { Importer } from "../../k8s/import/importer.ts";
+import { type LvmImport, lvmImports, type Origin } from "../../k8s/import/objects.ts";
+import { objectsOf } from "../../k8s/import/origins.ts";
+import { planImport } from "../../k8s/import/plan.ts";
+import type { ImportOptions } from "../../k8s/import/sources.ts";
+import { readSources } from "../../k8s/import/preview.ts";
+import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
+import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
+import { addForeignLv } from "./foreign_lv.ts";
+import { MortalExec } from "./mortal_exec.ts";
+import { type OnWrite, withWrites } from "./move_cluster.ts";
+import { DRIVER, FakeCluster } from "./node_cluster.ts";
+import { machineWith, MiB } from "./volume_cluster.ts";
+import { bindVolumes } from "./volume_binder.ts";
+
+/** The namespace and the name of the claim. */
+export const CLAIM = { namespace: "shop", name: "data" } as const;
+
+/** What a driver has made of the claim. */
+interface OtherDriver {
+  readonly group: string;
+  readonly lvName: string;
+  readonly pvName: string;
+  readonly storageClass: Pick<StorageClass, "provisioner" | "parameters">;
+  readonly source: object;
+  readonly topologyKey: string;
+  readonly object?: KubeObject & { spec: object };
+}
+
+/** The drivers, with names as they write them. */
+export const OTHERS: Readonly<Record<Origin, OtherDriver>> = {
+  OpenEBS: {
+    group: "lvmvg",
+    lvName: "pvc-ffd618dd-c9f2-4593-876b-bf6d5eefcf88",
+    pvName: "pvc-ffd618dd-c9f2-4593-876b-bf6d5eefcf88",
+    storageClass: {
+      provisioner: "local.csi.openebs.io",
+      parameters: { fsType: "ext4", storage: "lvm", volgroup: "lvmvg" },
+    },
+    source: {
+      csi: {
+        driver: "local.csi.openebs.io",
+        fsType: "ext4",
+        volumeAttributes: { "openebs.io/cas-type": "localpv-lvm", "openebs.io/volgroup": "lvmvg" },
+        volumeHandle: "pvc-ffd618dd-c9f2-4593-876b-bf6d5eefcf88",
+      },
+    },
+    topologyKey: "openebs.io/nodename",
+    object: {
+      metadata: {
+        name: "pvc-ffd618dd-c9f2-4593-876b-bf6d5eefcf88",
+        namespace: "openebs",
+        finalizers: ["lvm.openebs.io/finalizer"],
+      },
+      spec: { capacity: "33554432", ownerNodeID: "node1", shared: "no", thinProvision: "no", volGroup: "lvmvg" },
+    },
+  },
+  TopoLVM: {
+    group: "topo",
+    lvName: "0d43aa8c-3c7a-4adf-8db2-0b1b0239feb1",
+    pvName: "pvc-e7fb0eba-ab5e-429a-9e70-5cf198db1e72",
+    storageClass: {
+      provisioner: "topolvm.io",
+      parameters: { "csi.storage.k8s.io/fstype": "ext4", "topolvm.io/device-class": "topo" },
+    },
+    source: {
+      csi: { driver: "topolvm.io", fsType: "ext4", volumeHandle: "0d43aa8c-3c7a-4adf-8db2-0b1b0239feb1" },
+    },
+    topologyKey: "topology.topolvm.io/node",
+    object: {
+      metadata: { name: "pvc-e7fb0eba-ab5e-429a-9e70-5cf198db1e72", finalizers: ["topolvm.io/logicalvolume"] },
+      spec: { deviceClass: "topo", name: "pvc-e7fb0eba-ab5e-429a-9e70-5cf198db1e72", nodeName: "node1", size: "32Mi" },
+    },
+  },
+  Local: {
+    group: "data",
+    lvName: "archive-2019",
+    pvName: "archive",
+    storageClass: { provisioner: "kubernetes.io/no-provisioner" },
+    source: { local: { path: "/dev/data/archive-2019", fsType: "ext4" } },
+    topologyKey: "kubernetes.io/hostname",
+  },
+};
+
+/** The size of the volume in bytes. */
+export const SIZE = 32n * MiB;
+
+/** The mount of a pod that uses the volume by the other driver. */
+const POD_MOUNT = "/var/lib/kubelet/pods/1/mount";
+
+/** The cluster. */
+export class ImportCluster implements AsyncDisposable {
+  readonly #stop = new AbortController();
+  readonly #tasks: Promise<void>[] = [];
+  readonly #clients: HttpClient[] = [];
+  /** What ends those that are not dead. */
+  readonly #importerStops = new Set<() => Promise<void>>();
+
+  private constructor(
+    readonly cluster: FakeCluster,
+    readonly machine: ReturnType<typeof machineWith>,
+    readonly exec: MortalExec,
+    readonly origin: Origin,
+    /** The directory below which volumes are mounted. */
+    readonly root: string,
+  ) {}
+
+  /** Starts a cluster with a volume that has data. */
+  static async start(origin: Origin = "OpenEBS"): Promise<ImportCluster> {
+    const { group, lvName } = OTHERS[origin];
+    const machine = machineWith({ [group]: 1n << 30n });
+    await addForeignLv(machine, { group, name: lvName, bytes: SIZE });
+    const exec = new MortalExec(machine);
+    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-import-" }));
+    const cluster = await FakeCluster.start({ node1: exec }, { waitMs: 3_000, mountRoots: [root] });
+    const self = new ImportCluster(cluster, machine, exec, origin, root);
+    self.#addObjects();
+    const client = self.#connect("denolith/test (administrator)");
+    const claims = self.#inform(client, persistentVolumeClaims);
+    const volumes = self.#inform(client, persistentVolumes);
+    await Promise.all([claims.synced, volumes.synced]);
+    self.#tasks.push(bindVolumes({ client, claims, volumes }, self.#stop.signal));
+    self.#runReclaimer(claims, volumes);
+    return self;
+  }
+
+  #addObjects(): void {
+    const { pvName, storageClass, source, topologyKey, object } = OTHERS[this.origin];
+    const { api } = this.cluster;
+    const annotations = { "kubectl.kubernetes.io/last-applied-configuration": "{}", owner: "storage" };
+    api.put(storageClasses, {
+      ...storageClass,
+      metadata: { name: "fast", annotations },
+      reclaimPolicy: "Delete",
+      volumeBindingMode: "WaitForFirstConsumer",
+    });
+    const { metadata: { uid } } = api.put(persistentVolumeClaims, {
+      metadata: { ...CLAIM },
+      spec: { volumeName: pvName, storageClassName: "fast", accessModes: ["ReadWriteOnce"] },
+      status: { phase: "Bound" },
+    });
+    api.put(persistentVolumes, {
+      metadata: {
+        name: pvName,
+        labels: { tier: "gold" },
+        annotations: { "pv.kubernetes.io/provisioned-by": storageClass.provisioner, note: "kept" },
+        finalizers: ["external-provisioner.volume.kubernetes.io/finalizer", "kubernetes.io/pv-protection"],
+      },
+      spec: {
+        ...source,
+        accessModes: ["ReadWriteOnce"],
+        capacity: { storage: "32Mi" },
+        claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", ...CLAIM, uid: uid! },
+        nodeAffinity: {
+          required: {
+            nodeSelectorTerms: [{ matchExpressions: [{ key: topologyKey, operator: "In", values: ["node1"] }] }],
+          },
+        },
+        persistentVolumeReclaimPolicy: "Delete",
+        storageClassName: "fast",
+        volumeMode: "Filesystem",
+      },
+      status: { phase: "Bound" },
+    });
+    const resource = objectsOf(this.origin);
+    if (resource !== undefined) api.put(resource, structuredClone(object!));
+  }
+
+  #runReclaimer(claims: Informer<PersistentVolumeClaim>, volumes: Informer<PersistentVolume>): void {
+    const client = this.#connect("denolith/reclaimer (controller)");
+    const events = new EventRecorder(client, { component: DRIVER, instance: "reclaimer" });
+    const reclaimer = new Reclaimer({
+      ...{ client, driverName: DRIVER, events, claims, volumes, backoff: { startMs: 5, capMs: 50 } },
+      csi: { deleteVolume: ({ volumeId }) => this.cluster.volumes.delete(volumeId as typeof this.id) },
+    });
+    this.#tasks.push(reclaimer.run(this.#stop.signal).then(() => events.stop(100)));
+  }
+
+  /** Starts what takes volumes over. @param onWrite sends each of its writes @returns what ends it */
+  startImporter(onWrite: OnWrite = (_, send) => send()): () => Promise<void> {
+    const stop = new AbortController();
+    const client = this.#connect("denolith/importer (controller)");
+    const tasks: Promise<void>[] = [];
+    const inform = <T extends KubeObject>(resource: Resource<T>) => {
+      const informer = new Informer(client, resource);
+      tasks.push(informer.start(stop.signal));
+      return informer;
+    };
+    let writes = 0;
+    const send = <T>(write: () => Promise<T>) => onWrite(writes++, write) as Promise<T>;
+    const importer = new Importer({
+      client: withWrites(client, send),
+      driverName: DRIVER,
+      topologyKey: TOPOLOGY_KEY,
+      imports: inform(lvmImports),
+      lvmVolumes: this.cluster.objects,
+      claims: inform(persistentVolumeClaims),
+      persistentVolumes: inform(persistentVolumes),
+      classes: inform(storageClasses),
+      backoff: { startMs: 5, capMs: 50 },
+    });
+    const running = importer.run(stop.signal);
+    const end = async () => {
+      this.#importerStops.delete(end);
+      stop.abort();
+      await Promise.all([running, ...tasks]);
+    };
+    this.#importerStops.add(end);
+    return end;
+  }
+
+  /** Plans the import of the claim, as an administrator who has stopped the provisioner. */
+  async plan(more: Partial<ImportOptions> = {}): Promise<ReturnType<typeof planImport>> {
+    const options: ImportOptions = {
+      ...{ driver: DRIVER, topologyKey: TOPOLOGY_KEY, now: Date.now(), isProvisionerStopped: true },
+      parameterProblem: () => undefined,
+      ...more,
+    };
+    return planImport(
+      await readSources(this.cluster.client, { driver: DRIVER, ...CLAIM, claimName: CLAIM.name }),
+      options,
+    );
+  }
+
+  /** Asks for the import of the claim. */
+  async addImport(more: Partial<LvmImport["spec"]> = {}): Promise<LvmImport> {
+    const { import: object, plan } = await this.plan();
+    if (object === undefined) throw new Error(plan.refusals.join("; "));
+    return this.cluster.api.put(lvmImports, { ...object, spec: { ...object.spec, ...more } });
+  }
+
+  /** Asks for the end of the import. */
+  async finish(): Promise<void> {
+    await this.cluster.client.patch(lvmImports, { name: this.id }, { merge: { spec: { finish: true } } });
+  }
+
+  /** Asks for the undoing of the import. */
+  async cancel(): Promise<void> {
+    await this.cluster.client.delete(lvmImports, { name: this.id });
+  }
+
+  /** Waits until the import is in a state. */
+  async waitForState(state: string): Promise<LvmImport> {
+    const what = () => `the import to be ${state}: ${JSON.stringify(this.import?.status)}`;
+    await waitUntil(() => this.import?.status?.state === state, what);
+    return this.import!;
+  }
+
+  /** Lets a pod use the volume by the other driver. @returns what ends it */
+  usePod(): () => void {
+    const { group, lvName } = OTHERS[this.origin];
+    const { lv } = this.machine.allLvs()[0]!;
+    const mount = {
+      target: POD_MOUNT,
+      source: `/dev/mapper/${group}-${lvName.replaceAll("-", "--")}`,
+      ...{ fsType: "ext4", root: "/", readOnly: false, deviceNumber: `252:${lv.minor}`, lv },
+    };
+    this.machine.mounts.push(mount);
+    return () => void this.machine.mounts.splice(this.machine.mounts.indexOf(mount), 1);
+  }
+
+  /** The id of the volume that the LV becomes. */
+  get id() {
+    return volumeIdOf(OTHERS[this.origin].pvName);
+  }
+
+  /** The import, as it is kept. */
+  get import(): LvmImport | undefined {
+    return this.cluster.api.objects(lvmImports)[0];
+  }
+
+  /** The claim, as it is kept. */
+  get claim(): PersistentVolumeClaim | undefined {
+    return this.cluster.api.objects(persistentVolumeClaims)[0];
+  }
+
+  /** The PersistentVolume, as it is kept. */
+  get persistentVolume(): PersistentVolume | undefined {
+    return this.cluster.api.objects(persistentVolumes)[0];
+  }
+
+  /** The class, as it is kept. */
+  get storageClass(): StorageClass | undefined {
+    return this.cluster.api.objects(storageClasses)[0];
+  }
+
+  /** The object of the other driver, as it is kept. */
+  get object(): KubeObject | undefined {
+    const resource = objectsOf(this.origin);
+    return resource && this.cluster.api.objects(resource)[0];
+  }
+
+  /** The state of the LVMVolume, as it is kept. */
+  get volumeState(): string | undefined {
+    return this.cluster.api.objects(lvmVolumes)[0]?.status?.state;
+  }
+
+  /** The LV. */
+  get lv() {
+    return this.machine.allLvs()[0]?.lv;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const stop of [...this.#importerStops]) await stop();
+    this.#stop.abort();
+    await Promise.all(this.#tasks);
+    for (const client of this.#clients) client[Symbol.dispose]();
+    await this.cluster[Symbol.asyncDispose]();
+    await Deno.remove(this.root, { recursive: true });
+  }
+
+  #connect(userAgent: string): HttpClient {
+    const client = new HttpClient({ url: this.cluster.api.url }, { userAgent });
+    this.#clients.push(client);
+    return client;
+  }
+
+  #inform<T extends KubeObject>(client: ApiClient, resource: Resource<T>): Informer<T> {
+    const informer = new Informer(client, resource);
+    this.#tasks.push(informer.start(this.#stop.signal));
+    return informer;
+  }
+}
