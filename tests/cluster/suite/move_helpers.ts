@@ -4,7 +4,6 @@
  * @module
  */
 
-import { dirname } from "@std/path";
 import { assert, assertEquals } from "@std/assert";
 import { sha256Hex } from "../../../lvm/sha256.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
@@ -12,9 +11,8 @@ import { listDriverLvs } from "./driver_lvs.ts";
 import { WAIT_MS } from "./object_watcher.ts";
 import { COPY_NODE, SOURCE_NODE } from "./transfer_helpers.ts";
 import { isRunning, statefulSetObject } from "./objects.ts";
+import { runPlugin } from "./plugin_command.ts";
 import type { TestNamespace } from "./test_namespace.ts";
-
-const ROOT = new URL("../../../", import.meta.url).pathname;
 
 /** The nodes between which volumes move. */
 export const NODES = [SOURCE_NODE, COPY_NODE] as const;
@@ -71,18 +69,7 @@ export async function assertLog(ns: TestNamespace, atLeast: number): Promise<voi
 
 /** Runs `kubectl denolith move` as an administrator does. @returns what it printed, as JSON */
 export async function moveClaim(ns: TestNamespace, claim: string, to: string): Promise<Record<string, unknown>> {
-  const { kubeconfig, programs } = ns.cluster.controlPlane;
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: [
-      ...["run", "--quiet", "--no-prompt", "--cached-only", "-P=kubectl-denolith", `--config=${ROOT}deno.json`],
-      ...[`${ROOT}kubectl_denolith.ts`, "move", claim, "--namespace", ns.namespace, "--to", to, "--evict"],
-      ...["--output", "json", "--kubeconfig", kubeconfig],
-    ],
-    env: { PATH: `${dirname(programs.kubectl)}:${Deno.env.get("PATH")}` },
-  }).output();
-  const [text, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
-  if (code !== 0) throw new Error(`move ${claim} to ${to}: exit status ${code}: ${text} ${errors}`);
-  return JSON.parse(text!);
+  return await runPlugin(ns, "move", claim, "--to", to, "--evict");
 }
 
 /** Makes a claim with a workload that writes, and data that it does not change. @returns the digest of the data */

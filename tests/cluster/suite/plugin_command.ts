@@ -1,0 +1,26 @@
+/**
+ * `kubectl denolith`, as an administrator runs it.
+ *
+ * @module
+ */
+
+import { dirname } from "@std/path";
+import type { TestNamespace } from "./test_namespace.ts";
+
+const ROOT = new URL("../../../", import.meta.url).pathname;
+
+/** Runs a subcommand in the namespace. @returns what it printed, as JSON @throws {Error} when it fails */
+export async function runPlugin(ns: TestNamespace, ...args: readonly string[]): Promise<Record<string, unknown>> {
+  const { kubeconfig, programs } = ns.cluster.controlPlane;
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...["run", "--quiet", "--no-prompt", "--cached-only", "-P=kubectl-denolith", `--config=${ROOT}deno.json`],
+      ...[`${ROOT}kubectl_denolith.ts`, ...args, "--namespace", ns.namespace],
+      ...["--output", "json", "--kubeconfig", kubeconfig],
+    ],
+    env: { PATH: `${dirname(programs.kubectl)}:${Deno.env.get("PATH")}` },
+  }).output();
+  const [text, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+  if (code !== 0) throw new Error(`${args.join(" ")}: exit status ${code}: ${text} ${errors}`);
+  return JSON.parse(text!);
+}
