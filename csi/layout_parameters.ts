@@ -4,34 +4,59 @@
  * @module
  */
 
-import { type Layout, LINEAR } from "../lvm/model/layout.ts";
+import { type Integrity, type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
 import { type Bounds, DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "../lvm/spec/layouts.ts";
+import { SETTINGS } from "../lvm/spec/settings.ts";
 import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
+
+/** The layouts of LVM that the driver does not create, each with the reason. */
+const REFUSED_LAYOUTS: ReadonlyMap<string, string> = new Map([
+  [
+    "vdo",
+    "the driver creates no VDO volumes: how much fits depends on the data, and a VDO pool that is full loses writes",
+  ],
+  ["cache", "the driver creates no cached volumes"],
+  ["writecache", "the driver creates no cached volumes"],
+  ["mirror", "raid1 replaced it in LVM"],
+]);
 
 /** Parses the layout. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseLayout(given: ReadonlyMap<string, string>): Layout {
   const name = given.get("layout") ?? LINEAR.type;
   const type = LAYOUT_NAMES.find((known) => known === name);
   if (type === undefined) {
-    throw invalidArgument(`parameter layout ${quote(name)}: must be ${LAYOUT_NAMES.join(" or ")}`);
+    const reason = REFUSED_LAYOUTS.get(name);
+    throw invalidArgument(
+      `parameter layout ${quote(name)}: must be ${LAYOUT_NAMES.join(" or ")}${
+        reason === undefined ? "" : `; ${reason}`
+      }`,
+    );
   }
   if (type === "linear") {
-    rejectParameters(given, type, ["stripes", "stripeSize", "mirrors"]);
+    rejectParameters(given, type, ["stripes", "stripeSize", "mirrors", "raidIntegrity"]);
     return LINEAR;
   }
   if (type === "raid1") {
     rejectParameters(given, type, ["stripes", "stripeSize"]);
-    return { type, mirrors: parseCount(given, "mirrors", LAYOUTS[type].mirrors, type) };
+    return { type, mirrors: parseCount(given, "mirrors", LAYOUTS[type].mirrors, type), ...parseIntegrity(given) };
   }
   if (type === "raid10") parseCount(given, "mirrors", LAYOUTS[type].mirrors, type); // there is only one value
   else rejectParameters(given, type, ["mirrors"]);
-  return {
-    type,
-    stripes: parseCount(given, "stripes", LAYOUTS[type].stripes, type),
-    stripeSize: parseStripeSize(given),
-  };
+  if (type === "striped") rejectParameters(given, type, ["raidIntegrity"]);
+  const stripes = parseCount(given, "stripes", LAYOUTS[type].stripes, type);
+  const stripeSize = parseStripeSize(given);
+  return type === "striped" ? { type, stripes, stripeSize } : { type, stripes, stripeSize, ...parseIntegrity(given) };
+}
+
+function parseIntegrity(given: ReadonlyMap<string, string>): Integrity {
+  const text = given.get("raidIntegrity") ?? SETTINGS.raidIntegrity.default;
+  if (text === "yes") return { integrity: true };
+  if (text === "no") return {};
+  throw invalidArgument(
+    `parameter raidIntegrity ${quote(text)}: must be ${SETTINGS.raidIntegrity.values.join(" or ")}`,
+  );
 }
 
 function rejectParameters(given: ReadonlyMap<string, string>, type: string, names: readonly string[]): void {

@@ -11,7 +11,7 @@ import { closestString } from "@std/text/closest-string";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions, supportsDiscard } from "../lvm/spec/filesystem.ts";
 import { ANY_GROUP, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
-import { type Layout, LINEAR } from "../lvm/model/layout.ts";
+import { hasIntegrity, type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { FULL_COW, parseSizeOrPercent, PERCENT, type SizeOrPercent } from "../lvm/spec/cow_size.ts";
 import type { Erasure } from "../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../lvm/pools/pool.ts";
@@ -89,6 +89,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
         "(lvmthin(7)), and name it by thinPool",
     );
   }
+  if (hasIntegrity(layout)) refuseDiscards(given);
   const { shared, erase, discard, fstrim } = SETTINGS;
   const byProperty = {
     groups: parseGroups(given),
@@ -107,6 +108,20 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     },
   } satisfies Record<Exclude<SettingProperty, "format"> | "type", unknown>;
   return defined(byProperty);
+}
+
+/** Refuses parameters that discard blocks: the checksums of RAID images let no discard pass. */
+function refuseDiscards(given: ReadonlyMap<string, string>): void {
+  const { discard, fstrim } = SETTINGS;
+  const name = given.get("erase") === "discard"
+    ? "erase"
+    : (given.get("discard") ?? discard.default) !== discard.default
+    ? "discard"
+    : (given.get("fstrim") ?? fstrim.default) !== fstrim.default
+    ? "fstrim"
+    : undefined;
+  if (name === undefined) return;
+  throw invalidArgument(`parameter ${name}: a volume with raidIntegrity passes no discards to its disks`);
 }
 
 /**

@@ -176,8 +176,25 @@ Deno.test("a layout has LVM's minimum as default, and only the parameters that a
   assertEquals(layout({ layout: "raid10", mirrors: "1" }), { type: "raid10", stripes: 2, stripeSize });
   assertEquals(layout({ layout: "raid5", stripes: "32" }), { type: "raid5", stripes: 32, stripeSize });
   assertEquals(layout({ layout: "raid6", stripeSize: "4Mi" }), { type: "raid6", stripes: 3, stripeSize: 4n << 20n });
+  assertEquals(layout({ layout: "raid1", raidIntegrity: "no" }), { type: "raid1", mirrors: 1 });
+  assertEquals(layout({ layout: "raid1", raidIntegrity: "yes" }), { type: "raid1", mirrors: 1, integrity: true });
+  assertEquals(layout({ layout: "raid5", raidIntegrity: "yes" }), {
+    ...{ type: "raid5", stripes: 2, stripeSize, integrity: true },
+  });
   const refusals: [Record<string, string>, RegExp][] = [
     [{ layout: "mirror" }, /parameter layout "mirror": must be linear or striped or raid1/],
+    [{ layout: "vdo" }, /parameter layout "vdo": must be linear or .* or raid6; the driver creates no VDO volumes/],
+    [{ layout: "cache" }, /parameter layout "cache": must be .*; the driver creates no cached volumes/],
+    [{ layout: "writecache" }, /the driver creates no cached volumes/],
+    ...Object.entries({ erase: "discard", discard: "yes", fstrim: "24h" }).map(([name, value]) =>
+      [
+        { layout: "raid1", raidIntegrity: "yes", [name]: value },
+        new RegExp(`parameter ${name}: a volume with raidIntegrity passes no discards`),
+      ] as [Record<string, string>, RegExp]
+    ),
+    [{ raidIntegrity: "yes" }, /parameter raidIntegrity: the layout linear has none/],
+    [{ layout: "striped", raidIntegrity: "no" }, /parameter raidIntegrity: the layout striped has none/],
+    [{ layout: "raid1", raidIntegrity: "on" }, /parameter raidIntegrity "on": must be no or yes/],
     [{ layout: "RAID1" }, /parameter layout "RAID1"/],
     [{ stripes: "2" }, /parameter stripes: the layout linear has none/],
     [{ mirrors: "1" }, /parameter mirrors: the layout linear has none/],

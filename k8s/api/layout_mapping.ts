@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Layout, LINEAR } from "../../lvm/model/layout.ts";
+import { hasIntegrity, type Layout, LINEAR } from "../../lvm/model/layout.ts";
 import { DEFAULT_STRIPE_SIZE } from "../../lvm/spec/layouts.ts";
 import { formatQuantity, parseQuantity } from "../../lvm/size.ts";
 import type { LayoutSpec } from "./lvm_objects.ts";
@@ -12,13 +12,18 @@ import type { LayoutSpec } from "./lvm_objects.ts";
 /** Returns the `layout` field of an LVMVolume, or `undefined` for a linear layout. */
 export function layoutSpecOf(layout: Layout): LayoutSpec | undefined {
   if (layout.type === "linear") return undefined;
-  if (layout.type === "raid1") return { type: layout.type, mirrors: layout.mirrors };
-  return { type: layout.type, stripes: layout.stripes, stripeSize: formatQuantity(layout.stripeSize) };
+  const integrity = hasIntegrity(layout) ? { integrity: true } : {};
+  if (layout.type === "raid1") return { type: layout.type, mirrors: layout.mirrors, ...integrity };
+  const { type, stripes, stripeSize } = layout;
+  return { type, stripes, stripeSize: formatQuantity(stripeSize), ...integrity };
 }
 
 /** Returns the layout that the spec of an LVMVolume asks for. The schema of the kind has validated it. */
 export function layoutOfSpec(spec: LayoutSpec | undefined): Layout {
   if (spec === undefined) return LINEAR;
-  if (spec.type === "raid1") return { type: spec.type, mirrors: spec.mirrors };
-  return { type: spec.type, stripes: spec.stripes, stripeSize: parseQuantity(spec.stripeSize) ?? DEFAULT_STRIPE_SIZE };
+  const integrity = spec.integrity === true ? { integrity: true as const } : {};
+  if (spec.type === "raid1") return { type: spec.type, mirrors: spec.mirrors, ...integrity };
+  const { type, stripes } = spec;
+  const stripeSize = parseQuantity(spec.stripeSize) ?? DEFAULT_STRIPE_SIZE;
+  return type === "striped" ? { type, stripes, stripeSize } : { type, stripes, stripeSize, ...integrity };
 }

@@ -103,8 +103,8 @@ export interface AgentManaged<S extends AgentManagedStatus = AgentManagedStatus>
 
 /** A layout that is not linear. Sizes are quantities. */
 export type LayoutSpec =
-  | { type: "raid1"; mirrors: number }
-  | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string };
+  | { type: "raid1"; mirrors: number; integrity?: boolean }
+  | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string; integrity?: boolean };
 
 /** The LV of somebody else that a volume takes over. */
 export interface ImportedLvSpec {

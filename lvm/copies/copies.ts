@@ -23,6 +23,7 @@ import {
   describeProgress,
   isSourceKept,
   requireNoCopySnapshot,
+  requireSnapshots,
   staleCopySnapshots,
 } from "../inventory/copying.ts";
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
@@ -169,6 +170,7 @@ export class Copies {
     { id, source }: CopyVolumeRequest,
   ): FreshReport {
     if (source.kind === "snapshot") return groups;
+    requireSnapshots(`creating volume ${id} from volume ${source.id}`, original);
     if (!isThin(original.lv)) {
       return derivedReport(groups, groupsWithoutCopySnapshotSpace(groups, original, id));
     }

@@ -9,6 +9,7 @@ import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeLeftTables, resumeSuspended } from "../host/resumption.ts";
 import { incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
 import { lvchangeTags, lvremove } from "../model/commands.ts";
+import { changeIgnoring } from "./snapshot_split.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { isIncompletePool, removeIncompletePool } from "../pools/pool_commands.ts";
@@ -33,6 +34,17 @@ export interface RepairOptions {
   readonly onResumed: (groups: readonly VolumeGroup[]) => unknown;
   /** Called when an LV was marked as deleted. */
   readonly onDeleted: () => void;
+}
+
+/**
+ * Removes what an interrupted `lvcreate` left of a volume, unless another call has done so. What is left of its checksums
+ * goes first: nothing but the volume's tags tells whose they are.
+ */
+export async function removeIncompleteVolume(lvm: Lvm, { group, lv }: LocatedLv): Promise<void> {
+  for (const { name, uuid } of lv.looseChecksums ?? []) {
+    await changeIgnoring(["NotFound"], lvm, group, lvremove({ yes: true, uuid }, `${group.name}/${name}`));
+  }
+  await changeIgnoring(["NotFound"], lvm, group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv })));
 }
 
 /** The repair of one driver's LVs on this machine. */
@@ -76,7 +88,7 @@ export class Repair {
    */
   async resume(groups: FreshReport, attempt: Attempt): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
-      await attempt(() => this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }))));
+      await attempt(() => removeIncompleteVolume(this.#lvm, { group, lv }));
     }
     const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
     for (const group of groups.filter((group) => hasLeftTables(this.#driver, group))) {

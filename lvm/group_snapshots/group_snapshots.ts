@@ -16,6 +16,7 @@ import type { FreshReport, Lvm } from "../client/client.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { readMounts } from "../host/mounts.ts";
 import { resumeSuspended } from "../host/resumption.ts";
+import { requireSnapshots } from "../inventory/copying.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -193,6 +194,7 @@ export class GroupSnapshots {
       groups = await this.#lvm.report();
       volumes = sources.map((source) => this.#options.volumes.require(groups, source));
     }
+    for (const volume of volumes) requireSnapshots(`creating group snapshot ${id}`, volume);
     await this.#requireSuspendable(volumes);
     const members = volumes.map((volume): Member => ({
       volume,

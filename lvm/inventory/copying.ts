@@ -6,7 +6,8 @@
 
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
-import type { LocatedLv, VolumeGroup } from "../model/report.ts";
+import { describeLayout, hasIntegrity, layoutOf } from "../model/layout.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
   type ContentSource,
   copySnapshotOf,
@@ -120,6 +121,21 @@ export function requireNoCopySnapshot(driver: string, groups: readonly VolumeGro
   throw new StorageError(
     "Busy",
     `creating volume ${id}: ${left.name}, the temporary snapshot of an earlier copy, is not removed yet; try again`,
+  );
+}
+
+/**
+ * Makes sure that LVM takes snapshots of a volume: not of a RAID volume with integrity.
+ *
+ * @param operation beginning of the error message
+ * @throws {StorageError} `FailedPrecondition`
+ */
+export function requireSnapshots(operation: string, { group, lv }: LocatedLv): void {
+  const layout = layoutOf(lv);
+  if (layout === undefined || !hasIntegrity(layout)) return;
+  throw new StorageError(
+    "FailedPrecondition",
+    `${operation}: ${lvPath({ group, lv })} is ${describeLayout(layout)}, and LVM takes no snapshots of such a volume`,
   );
 }
 

@@ -6,7 +6,8 @@
  */
 
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { hasRecordedFilesystem } from "../model/tag_text.ts";
+import { hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
+import { hasChecksums } from "../model/layout.ts";
 import { type DeletedTags, hasSourceData, ownedVolumeId, parseDeletedTags, usedLvUuids } from "../model/tags.ts";
 
 /** A deleted LV, which the reaper erases and removes. */
@@ -35,7 +36,8 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
  * complete.
  *
  * An LV that was in use, whose filesystem is recorded, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in
- * steps, so such an LV may look incomplete during a conversion.
+ * steps, so such an LV may look incomplete during a conversion. LVM adds checksums to RAID images when the LV is complete, so
+ * a tag tells that they are missing.
  *
  * @param driver the driver's name
  * @param groups a report of LVM
@@ -44,7 +46,8 @@ export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
       const isEmpty = !hasSourceData(lv.tags) && !hasRecordedFilesystem(lv.tags);
-      const id = lv.incomplete && isEmpty ? ownedVolumeId(driver, lv.tags) : undefined;
+      const isIncomplete = lv.incomplete || (lv.tags.includes(INTEGRITY) && !hasChecksums(lv));
+      const id = isIncomplete && isEmpty ? ownedVolumeId(driver, lv.tags) : undefined;
       return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
     })
   );

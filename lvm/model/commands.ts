@@ -42,6 +42,8 @@ export interface LvcreateOptions extends CommonOptions {
   readonly stripes?: number;
   /** The size of a stripe, in bytes. */
   readonly stripesize?: bigint;
+  /** Gives each RAID image checksums of its data. */
+  readonly raidintegrity?: "y";
   /** Activates a thin snapshot with other LVs; by default it is skipped (lvmthin(7)). */
   readonly setactivationskip?: "n";
   /** The thin pool of a thin LV. */

@@ -19,9 +19,16 @@ import { LAYOUTS } from "../spec/layouts.ts";
 export type Layout =
   | { readonly type: "linear" }
   /** `stripes` are those with data, without those for redundancy. */
-  | { readonly type: "striped" | "raid10" | "raid5" | "raid6"; readonly stripes: number; readonly stripeSize: bigint }
+  | { readonly type: "striped"; readonly stripes: number; readonly stripeSize: bigint }
+  | ({ readonly type: "raid10" | "raid5" | "raid6"; readonly stripes: number; readonly stripeSize: bigint } & Integrity)
   /** `mirrors` are the RAID images beyond the first. */
-  | { readonly type: "raid1"; readonly mirrors: number };
+  | ({ readonly type: "raid1"; readonly mirrors: number } & Integrity);
+
+/** The checksums of RAID images. */
+export interface Integrity {
+  /** True if each image has checksums of its data, so that what a disk has changed is read from another image. */
+  readonly integrity?: true;
+}
 
 /** The free space of a physical volume. */
 export type PvSpace = Pick<PhysicalVolume, "free">;
@@ -76,7 +83,18 @@ export function sizeStep(layout: Layout, extentSize: bigint): bigint {
  */
 export function bytesPerPv(layout: Layout, size: bigint, extentSize: bigint): bigint {
   const image = roundUp(size, sizeStep(layout, extentSize)) / BigInt(dataStripeCount(layout));
-  return isRedundant(layout) ? image + rmetaBytes(image, extentSize) : image;
+  return image + overheadBytes(layout, image, extentSize);
+}
+
+/** Returns the bytes of the metadata of an image, and of its checksums. */
+function overheadBytes(layout: Layout, image: bigint, extentSize: bigint): bigint {
+  if (!isRedundant(layout)) return 0n;
+  return rmetaBytes(image, extentSize) + (hasIntegrity(layout) ? imetaBytes(image, extentSize) : 0n);
+}
+
+/** Reports whether the images of a layout have checksums. */
+export function hasIntegrity(layout: Layout): boolean {
+  return "integrity" in layout && layout.integrity === true;
 }
 
 /** Returns the bytes that a volume takes in its group. */
@@ -92,13 +110,27 @@ function rmetaBytes(image: bigint, extentSize: bigint): bigint {
   return roundUp(8192n + (image / REGION_BYTES + 7n) / 8n, extentSize);
 }
 
+/**
+ * Returns the bytes of the LV with the checksums of an image, in whole extents: 4 MiB for each 500 MiB, and a journal that
+ * grows with the image in steps (observed with LVM 2.03.16 and 2.03.31). It depends on the size at the creation, and is
+ * extended with the image where it would be too small.
+ */
+function imetaBytes(image: bigint, extentSize: bigint): bigint {
+  const MiB = 1n << 20n;
+  const journal = image <= 512n * MiB ? 4n : image <= 1024n * MiB ? 8n : image <= 4096n * MiB ? 32n : 64n;
+  return roundUp(((image / (500n * MiB) + 1n) * 4n + journal) * MiB, extentSize);
+}
+
 /** Returns the options of lvcreate for a layout; none for a linear one, which is its default. */
-export function layoutOptions(layout: Layout): Pick<LvcreateOptions, "type" | "mirrors" | "stripes" | "stripesize"> {
+export function layoutOptions(
+  layout: Layout,
+): Pick<LvcreateOptions, "type" | "mirrors" | "stripes" | "stripesize" | "raidintegrity"> {
   const { type } = layout;
   if (type === "linear") return {};
-  if (type === "raid1") return { type, mirrors: layout.mirrors };
+  const integrity = hasIntegrity(layout) ? { raidintegrity: "y" as const } : {};
+  if (type === "raid1") return { type, mirrors: layout.mirrors, ...integrity };
   const stripes = { stripes: layout.stripes, stripesize: layout.stripeSize };
-  return { type, ...(type === "raid10" && { mirrors: 1 }), ...stripes };
+  return { type, ...(type === "raid10" && { mirrors: 1 }), ...stripes, ...integrity };
 }
 
 /**
@@ -137,9 +169,17 @@ export function layoutSpace(
  * volume.
  */
 function maxImageBytes(layout: Layout, bytes: bigint, extentSize: bigint): bigint {
-  const whole = bytes / extentSize * extentSize;
-  const image = isRedundant(layout) ? whole - rmetaBytes(whole, extentSize) : whole;
-  return image > 0n ? image : 0n;
+  const whole = bytes / extentSize;
+  // the least of the extents that is sure to fit, and the most that might
+  let [fits, limit] = [whole - overheadBytes(layout, whole * extentSize, extentSize) / extentSize, whole];
+  if (fits < 0n) fits = 0n;
+  while (fits < limit) {
+    const middle = (fits + limit + 1n) / 2n;
+    const image = middle * extentSize;
+    if (image + overheadBytes(layout, image, extentSize) <= whole * extentSize) fits = middle;
+    else limit = middle - 1n;
+  }
+  return fits * extentSize;
 }
 
 /**
@@ -178,8 +218,12 @@ function selectFreestPvs<D extends PvSpace>(pvs: readonly D[], count: number, by
  * Returns the layout of an LV; `undefined` for a layout that the driver does not create: an administrator converted the
  * LV.
  */
-export function layoutOf({ segment }: Pick<LogicalVolume, "segment">): Layout | undefined {
-  const layout = layoutOfType(segment);
+export function layoutOf({ segment, pvSegments }: Pick<LogicalVolume, "segment" | "pvSegments">): Layout | undefined {
+  const plain = layoutOfType(segment);
+  const layout =
+    plain !== undefined && plain.type !== "linear" && plain.type !== "striped" && hasChecksums({ pvSegments })
+      ? { ...plain, integrity: true as const }
+      : plain;
   // A raid10 of three images each may have an odd number of them.
   const count = layout === undefined
     ? 0
@@ -189,6 +233,11 @@ export function layoutOf({ segment }: Pick<LogicalVolume, "segment">): Layout | 
     ? layout.mirrors
     : 1;
   return Number.isInteger(count) && count > 0 ? layout : undefined;
+}
+
+/** Reports whether the RAID images of an LV have checksums. */
+export function hasChecksums({ pvSegments }: Pick<LogicalVolume, "pvSegments">): boolean {
+  return pvSegments.some(({ subLv }) => subLv.endsWith("_iorig"));
 }
 
 function layoutOfType({ type, stripes, stripeSize }: Segment): Layout | undefined {
@@ -210,7 +259,7 @@ function layoutOfType({ type, stripes, stripeSize }: Segment): Layout | undefine
 
 /** Returns the UUIDs of the physical volumes of each image of an LV and of its metadata, in the order of the images. */
 export function imagePvs({ pvSegments }: Pick<LogicalVolume, "pvSegments">): ReadonlySet<string>[] {
-  const imageNumber = (part: string) => Number(/^r(?:image|meta)_(\d+)$/.exec(part)?.[1] ?? NaN);
+  const imageNumber = (part: string) => Number(/^r(?:image|meta)_(\d+)(?:_i(?:orig|meta))?$/.exec(part)?.[1] ?? NaN);
   const images = Map.groupBy(pvSegments.filter(({ subLv }) => subLv !== ""), ({ subLv }) => imageNumber(subLv));
   return [...images].sort(([a], [b]) => a - b).map(([, segments]) => new Set(segments.map(({ pvUuid }) => pvUuid)));
 }
@@ -223,7 +272,8 @@ export function pvsWithSeveralImages(lv: Pick<LogicalVolume, "pvSegments">): str
 
 /**
  * Chooses physical volumes of its group on which a RAID volume can be extended: for each image the one with the most
- * free space of those that it has, or else physical volumes without any image of the volume.
+ * free space of those that it has, or else physical volumes without any image of the volume. The checksums of an image
+ * are extended only on a physical volume that it has (lvmraid(7), "Integrity limits"), so an image with checksums stays.
  *
  * @param bytes bytes that each image needs
  * @returns `undefined` when there is too little free space on either
@@ -239,18 +289,22 @@ export function pvsToExtend(
     disks.has(uuid) && !shared.includes(uuid);
   const own = images.flatMap((disks) => selectFreestPvs(pvs.filter(isUsableImagePv(disks)), 1, bytes) ?? []);
   if (own.length === images.length) return own;
+  if (hasChecksums(lv)) return undefined;
   return selectFreestPvs(pvs.filter(({ uuid }) => !images.some((disks) => disks.has(uuid))), images.length, bytes);
 }
 
 /** Formats a layout for users: `raid5 with 2 stripes of 64Ki`. */
 export function describeLayout(layout: Layout): string {
   if (layout.type === "linear") return "linear";
-  if (layout.type === "raid1") return `raid1 with ${pluralize(layout.mirrors, "mirror")}`;
-  return `${layout.type} with ${pluralize(layout.stripes, "stripe")} of ${formatQuantity(layout.stripeSize)}`;
+  const integrity = hasIntegrity(layout) ? " and integrity" : "";
+  if (layout.type === "raid1") return `raid1 with ${pluralize(layout.mirrors, "mirror")}${integrity}`;
+  return `${layout.type} with ${pluralize(layout.stripes, "stripe")} of ${
+    formatQuantity(layout.stripeSize)
+  }${integrity}`;
 }
 
 /** Formats the layout of an LV for users; LVM's name for an LV that an administrator converted. */
-export function describeLayoutOf(lv: Pick<LogicalVolume, "segment">): string {
+export function describeLayoutOf(lv: Pick<LogicalVolume, "segment" | "pvSegments">): string {
   const layout = layoutOf(lv);
   return layout === undefined ? lv.segment.type : describeLayout(layout);
 }

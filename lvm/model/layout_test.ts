@@ -85,6 +85,25 @@ Deno.test("layoutSpace() returns the largest volume, which the disk with the lea
   assertEquals(spaceOf(STRIPED, { ...groupOf(100, 100), free: 0n }), [0, 0]);
 });
 
+Deno.test("bytesPerPv() counts the checksums of an image as LVM 2.03.16 and 2.03.31 make them", () => {
+  const checksums = (mib: bigint) =>
+    (bytesPerPv({ ...RAID1, integrity: true }, mib * MiB, EXTENT) - bytesPerPv(RAID1, mib * MiB, EXTENT)) / MiB;
+  const sizes = [4n, 256n, 496n, 500n, 512n, 700n, 1000n, 1024n, 1500n, 4096n, 4100n, 100_000n];
+  assertEquals(sizes.map(checksums), [8n, 8n, 8n, 12n, 12n, 16n, 20n, 20n, 48n, 68n, 100n, 868n]);
+  assertEquals(bytesPerPv({ ...RAID5, integrity: true }, 64n * MiB, EXTENT), 44n * MiB);
+});
+
+Deno.test("layoutSpace() returns the largest volume with checksums: an extent more does not fit", () => {
+  for (const free of [0, 12, 16, 100, 512, 532, 536, 1060, 4200, 4204, 10_000]) {
+    const layout: Layout = { ...RAID1, integrity: true };
+    const pvs = createPvs(free, free);
+    const group = { pvs, extentSize: EXTENT, free: 2n * BigInt(free) * MiB };
+    const { maximumVolumeSize } = layoutSpace(layout, group);
+    if (maximumVolumeSize > 0n) assertEquals(choosePvs(layout, maximumVolumeSize, group)?.length, 2, `${free}`);
+    assertEquals(choosePvs(layout, maximumVolumeSize + 1n, group), undefined, `${free}`);
+  }
+});
+
 Deno.test("choosePvs() chooses those with the most free space, and none when one of them has too little", () => {
   const names = (layout: Layout, size: bigint, ...free: number[]) =>
     choosePvs(layout, size, { pvs: createPvs(...free), extentSize: EXTENT })?.map(({ path }) => path);
@@ -123,7 +142,7 @@ Deno.test("LVM reports the layout that lvcreate was given", () => {
     "--type raid6 --stripes 3 --stripesize 65536b",
   ]);
   const reported = (type: string, stripes: number, stripeSize = 65536n) =>
-    layoutOf({ segment: { type, stripes, stripeSize } });
+    layoutOf({ segment: { type, stripes, stripeSize }, pvSegments: [] });
   assertEquals([reported("linear", 1), reported("striped", 2), reported("raid1", 2, 0n), reported("raid10", 4)], [
     LINEAR,
     STRIPED,
@@ -133,4 +152,9 @@ Deno.test("LVM reports the layout that lvcreate was given", () => {
   assertEquals([reported("raid5", 3), reported("raid6", 5), reported("mirror", 2)], [RAID5, RAID6, undefined]);
   const others = [["striped", 0], ["raid1", 1], ["raid10", 0], ["raid10", 9], ["raid5", 1], ["raid6", 2]] as const;
   for (const [type, stripes] of others) assertEquals(reported(type, stripes), undefined, `${type} of ${stripes}`);
+  const checked = { ...RAID5, integrity: true } as const;
+  assertEquals(lvcreate(layoutOptions(checked), "vg").join(" ").includes("--raidintegrity y"), true);
+  const pvSegments = ["rmeta_0", "rimage_0_imeta", "rimage_0_iorig"].map((subLv) => ({ subLv, pvUuid: "a", size: 1n }));
+  assertEquals(layoutOf({ segment: { type: "raid5", stripes: 3, stripeSize: 65536n }, pvSegments }), checked);
+  assertEquals(pvsWithSeveralImages({ pvSegments }), []);
 });

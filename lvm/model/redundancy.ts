@@ -7,7 +7,7 @@
  * @module
  */
 
-import { imagePvs, pvsWithSeveralImages } from "./layout.ts";
+import { hasChecksums, imagePvs, pvsWithSeveralImages } from "./layout.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { defined } from "../defined.ts";
 
@@ -58,11 +58,12 @@ export function redundancyOf(
     );
   }
   if (lostCount > 0) {
-    return redundancyProblem(
-      "Degraded",
-      `${lostSummary}: it works without them`,
-      `lvconvert --repair ${path}   (onto another disk)`,
-    );
+    const repair = `lvconvert --repair ${path}   (onto another disk)`;
+    if (lv.active || !hasChecksums(lv)) {
+      return redundancyProblem("Degraded", `${lostSummary}: it works without them`, repair);
+    }
+    const message = `${lostSummary}: LVM does not activate it without them as long as it has integrity`;
+    return redundancyProblem("Degraded", message, `lvconvert --raidintegrity n ${path}; ${repair}`);
   }
   if (lv.health === "refresh needed") {
     const message =

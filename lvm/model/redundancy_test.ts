@@ -50,6 +50,18 @@ Deno.test.each<[string, number, number, string]>([
   assertMatch(found!.message, new RegExp(`^${missing} of its ${stripes} images are on missing physical volumes`));
 });
 
+Deno.test("redundancyOf() names how to activate a RAID volume with checksums that lost a disk", async () => {
+  const found = await redundancyAfter("raid1", 2, (lv, group) => {
+    lv.pvSegments = lv.pvSegments!.map((segment) => ({
+      ...{ ...segment, subLv: segment.subLv.replace(/^rimage.*/, "$&_iorig") },
+    }));
+    group.missingPvs = 1;
+    lv.active = false;
+  });
+  assertEquals(found?.remedy, "lvconvert --raidintegrity n data/lv; lvconvert --repair data/lv   (onto another disk)");
+  assertMatch(found!.message, /LVM does not activate it without them as long as it has integrity/);
+});
+
 Deno.test("redundancyOf() returns what the kernel reports: in sync, rebuilding, refresh needed, mismatches", async () => {
   const state = async (happen: (lv: FakeLv) => void) => {
     const found = await redundancyAfter("raid1", 2, happen);

@@ -92,6 +92,8 @@ export interface LogicalVolume {
    * in several steps under one lock, so a report shows an intermediate state only after an interruption.
    */
   readonly incomplete: boolean;
+  /** The LVs for the checksums of its images that such an lvcreate did not join to it; absent for none. */
+  readonly looseChecksums?: readonly Pick<LogicalVolume, "name" | "uuid">[];
   /** The name of the LV that this one is a snapshot of. */
   readonly origin?: string;
   /** For a COW snapshot, the size of its origin at the time of its creation. */

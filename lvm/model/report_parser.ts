@@ -16,6 +16,7 @@ import {
   asUnsignedInteger,
   parseJson,
 } from "../json.ts";
+import { defined } from "../defined.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 import { spaceForVolumes } from "../spec/spare_space.ts";
 
@@ -75,6 +76,11 @@ function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
   const incompleteNames = new Set(
     visibleNames.map(splitSubLvName).filter(({ subLv }) => subLv !== "").map(({ lvName }) => lvName),
   );
+  const looseChecksums = Map.groupBy(
+    rows.map((row) => ({ name: asString(row.lv_name), uuid: asString(row.lv_uuid) }))
+      .filter(({ name }) => !HIDDEN_LV_NAME.test(name) && splitSubLvName(name).subLv.endsWith("_imeta")),
+    ({ name }) => splitSubLvName(name).lvName,
+  );
   return rows.filter(({ lv_name }) => isTopLevelLv(asString(lv_name))).map((row) => {
     const name = asString(row.lv_name);
     return parseLv(row, {
@@ -85,6 +91,7 @@ function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
         size: asUnsignedInteger(pvseg.pvseg_size) * extentSize,
       })),
       incomplete: incompleteNames.has(name),
+      ...defined({ looseChecksums: looseChecksums.get(name) }),
     });
   });
 }
@@ -107,7 +114,7 @@ const HIDDEN_LV_NAME = /^\[(.*)\]$/;
  * The name of a sub LV of a RAID LV or a thin pool. The sub LVs of a pool may be RAID LVs themselves. Only LVM can give
  * an LV such a name (lvm(8), "VALID NAMES").
  */
-const SUB_LV_NAME = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+|t(?:data|meta))$/;
+const SUB_LV_NAME = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+(?:_i(?:orig|meta))?|t(?:data|meta))$/;
 
 /** Splits the name of a sub LV into the name of its LV and its own; the latter is empty for other LVs. */
 function splitSubLvName(name: string): { lvName: string; subLv: string } {
@@ -163,7 +170,7 @@ function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[])
 
 function parseLv(
   row: ReportRow,
-  layoutFields: Pick<LogicalVolume, "segment" | "pvSegments" | "incomplete">,
+  layoutFields: Pick<LogicalVolume, "segment" | "pvSegments" | "incomplete" | "looseChecksums">,
 ): LogicalVolume {
   const major = asInteger(row.lv_kernel_major);
   const percent = asString(row.snap_percent);

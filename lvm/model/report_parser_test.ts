@@ -101,6 +101,10 @@ Deno.test("parseReport() returns no sub LV of a RAID LV, even a visible one, and
   assertEquals(hidden.lvs, parseReport(layouts)[0]!.lvs);
   const showing = parseReport(named("vol-11111111111111111111111111111111_rmeta_0"))[0]!;
   assertEquals(showing.lvs.map(({ incomplete }) => incomplete), [false, true, false, false]);
+  const checksums = "vol-11111111111111111111111111111111_rimage_0_imeta";
+  assertEquals(parseReport(named(`[${checksums}]`))[0]!.lvs, parseReport(layouts)[0]!.lvs);
+  const [, loose] = parseReport(named(checksums))[0]!.lvs;
+  assertEquals([loose?.incomplete, loose?.looseChecksums?.map(({ name }) => name)], [true, [checksums]]);
 });
 
 Deno.test("parseReport() reads past disks that are in no group: a part without group and LVs", () => {

@@ -19,6 +19,8 @@ export const MKFS = "denolith.mkfs=";
 export const UNSHARED = "denolith.shared=no";
 /** No pod may begin to use the volume. The whole tag. */
 export const HELD = "denolith.held";
+/** Its RAID images are to have checksums: without them, its lvcreate was interrupted. The whole tag. */
+export const INTEGRITY = "denolith.integrity";
 /** The IO limits of a volume. */
 export const LIMITS = "denolith.io=";
 /** The snapshot that an LV is. */

@@ -11,7 +11,7 @@
 
 import { StorageError } from "../error.ts";
 import { type GroupSnapshotId, type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../ids.ts";
-import { copiesInProgress, refuseWhileCopied } from "../inventory/copying.ts";
+import { copiesInProgress, refuseWhileCopied, requireSnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -108,6 +108,7 @@ export class Snapshots {
       groups = await this.#lvm.report();
     }
     const volume = this.#volumes.require(groups, source);
+    requireSnapshots(`snapshotting volume ${source}`, volume);
     await syncFilesystem(this.#lvm.exec, volume.lv, volume.tags.format);
     if (isThin(volume.lv)) await this.#takeThin(groups, volume, id);
     else await this.#takeCow(volume, id, cowSize);
@@ -181,6 +182,7 @@ export class Snapshots {
     try {
       if (this.#finder.stateOf(known, { id, source }).state !== "absent") return undefined;
       const volume = this.#volumes.require(known, source);
+      requireSnapshots(`snapshotting volume ${source}`, volume);
       return isThin(volume.lv) ? undefined : volume;
     } catch (error) {
       if (error instanceof StorageError) return undefined;

@@ -52,7 +52,7 @@ export const OPENEBS_PARAMETERS = {
 export const OPENEBS_REFUSED_PARAMETERS = {
   raidType: "use layout",
   stripeCount: "use stripes",
-  integrity: "omit it",
+  integrity: "use raidIntegrity",
   noSync: "omit it",
   lvCreateOptions: "use layout, stripes, stripeSize and mirrors",
 } as const satisfies Readonly<Record<string, string>>;

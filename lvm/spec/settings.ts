@@ -211,6 +211,16 @@ export const SETTINGS = {
     tag: null,
     field: "layout.mirrors",
   },
+  raidIntegrity: {
+    meaning: "Whether each RAID image has checksums of its data, so that corrupt data is read from another image.",
+    values: ["no", "yes"],
+    default: "no",
+    requires: { layout: "raid1" },
+    property: "layout",
+    definesKind: true,
+    tag: null,
+    field: "layout.integrity",
+  },
   discard: {
     meaning: "Whether the filesystem is mounted with the option `discard`; not for ext2 and block volumes.",
     values: ["no", "yes"],

@@ -11,7 +11,7 @@ import { StorageError } from "../error.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
-import { allocatedBytes, choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
+import { allocatedBytes, choosePvs, hasIntegrity, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
@@ -19,9 +19,11 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
-import { changeIgnoring, splitSnapshot } from "../deletion/snapshot_split.ts";
+import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
 import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
+import { INTEGRITY } from "../model/tag_text.ts";
+import { removeIncompleteVolume } from "../deletion/repair.ts";
 import { sourceNodeTags } from "../model/remote_source.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
@@ -36,7 +38,7 @@ import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import { groupRefusal, inUseError, isOutdated } from "./refusals.ts";
 import type { Reaper } from "../deletion/reaper.ts";
-import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
+import { lvchangeTags, lvcreate, type LvcreateOptions } from "../model/commands.ts";
 
 /** Options of {@linkcode Volumes}. */
 export interface VolumesOptions {
@@ -378,15 +380,17 @@ export class Volumes {
       wipesignatures: "y",
       name: uniqueLvName(volumeLvName(request.id), deleted),
       ...options,
-      addtag: [...volumeTags(this.#driver, request), ...sourceNodeTags(request.sourceNode)],
+      addtag: [
+        ...volumeTags(this.#driver, request),
+        ...sourceNodeTags(request.sourceNode),
+        ...(hasIntegrity(request.layout) ? [INTEGRITY] : []),
+      ],
     };
     return lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path));
   }
 
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
-    for (const located of this.#finder.incompleteLvs(groups, id)) {
-      const command = lvremove({ yes: true, uuid: located.lv.uuid }, lvPath(located));
-      await changeIgnoring(["NotFound"], this.#lvm, located.group, command); // the reaper removes them, too
-    }
+    // the reaper removes them, too
+    for (const located of this.#finder.incompleteLvs(groups, id)) await removeIncompleteVolume(this.#lvm, located);
   }
 }

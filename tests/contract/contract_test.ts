@@ -12,6 +12,7 @@ import {
   fakeSeLinuxWithFindmnt,
 } from "./fake_host.ts";
 import { faultsContract } from "./faults.ts";
+import { layoutSpaceContract } from "./layout_space.ts";
 import { layoutsContract } from "./layouts.ts";
 import { hiddenSeLinuxContract, seLinuxContract } from "./selinux.ts";
 import { staleMountsContract } from "./stale_mounts.ts";
@@ -24,6 +25,7 @@ for (const contract of [cowSnapshotsContract, erasureContract, stagingContract, 
 }
 for (const contract of [bindMountsContract, stagingContract, staleMountsContract]) contract(fakeHostWithFindmnt);
 layoutsContract(fakeMultiPvHost);
+layoutSpaceContract(fakeMultiPvHost);
 faultsContract(fakeFaultyDisks());
 for (const host of [fakeSeLinux, fakeSeLinuxWithFindmnt]) seLinuxContract(host);
 hiddenSeLinuxContract(fakeHost);

@@ -38,6 +38,9 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   if (origin !== undefined && isCowSnapshot(origin)) {
     return failure(5, "  Snapshots of snapshots are not supported.");
   }
+  if (origin?.pvSegments?.some(({ subLv }) => subLv.endsWith("_imeta"))) {
+    return failure(5, "  Snapshots of raid with integrity are not supported.");
+  }
   const monitored = !options.has("--config");
   const newLv = {
     name,
@@ -86,7 +89,8 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
       } required.`,
     );
   }
-  const pvSegments = allocate(group, { name, segment, pvSegments: [] }, size, pvPaths);
+  const hasIntegrity = options.get("--raidintegrity")?.[0] === "y";
+  const pvSegments = allocate(group, { name, segment, pvSegments: [], hasIntegrity }, size, pvPaths);
   if ("code" in pvSegments) return pvSegments;
   const content = origin === undefined
     ? takeResidualContent(group, options)

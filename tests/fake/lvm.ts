@@ -162,7 +162,13 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   if (lv.pool === undefined) {
     const before = dataPvSegmentsOf(group, lv);
     const addedBytes = (newExtents - currentExtents) * group.extentSize;
-    const pvSegments = allocate(group, { name: lv.name, segment, pvSegments: before }, addedBytes, pvPaths);
+    const hasIntegrity = before.some(({ subLv }) => subLv.endsWith("_imeta"));
+    const pvSegments = allocate(
+      group,
+      { name: lv.name, segment, pvSegments: before, hasIntegrity },
+      addedBytes,
+      pvPaths,
+    );
     if ("code" in pvSegments) return pvSegments;
     lv.pvSegments = [...before, ...pvSegments];
   }
@@ -234,13 +240,22 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   return ok();
 }
 
-/** Splits a snapshot from its origin. Its COW space remains, as an LV of its own. */
+/**
+ * Splits a snapshot from its origin: its COW space remains, as an LV of its own. Or removes the checksums of the images of a
+ * RAID LV.
+ */
 function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parseOptions(args, { "--yes": 0, "--splitsnapshot": 0 });
-  if (!options.has("--splitsnapshot")) throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
+  const known = { "--yes": 0, "--splitsnapshot": 0, "--raidintegrity": 1 };
+  const { options, positional: [path = ""] } = parseOptions(args, known);
   const found = findLv(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
+  if (options.get("--raidintegrity")?.[0] === "n") {
+    lv.pvSegments = dataPvSegmentsOf(group, lv).filter(({ subLv }) => !subLv.endsWith("_imeta"))
+      .map((segment) => ({ ...segment, subLv: segment.subLv.replace(/_iorig$/, "") }));
+    return ok(`  Logical volume ${path} has removed integrity.\n`);
+  }
+  if (!options.has("--splitsnapshot")) throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
   if (group.missingPvs > 0) return missingPvsError(group);
   if (lv.origin === undefined || lv.pool !== undefined) {
     return failure(

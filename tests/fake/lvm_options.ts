@@ -43,6 +43,7 @@ export const LVCREATE_OPTIONS = {
   "--maxrecoveryrate": 1,
   "--stripes": 1,
   "--stripesize": 1,
+  "--raidintegrity": 1,
 };
 
 /** Checks that the only setting of `--config` is the one for commands about thin pools. @throws {Error} otherwise */

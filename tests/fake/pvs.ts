@@ -107,7 +107,7 @@ export function dataStripes({ type, stripes }: Segment): bigint {
  */
 export function allocate(
   group: FakeGroup,
-  lv: { name: string; segment: Segment; pvSegments: readonly FakePvSegment[] },
+  lv: { name: string; segment: Segment; pvSegments: readonly FakePvSegment[]; hasIntegrity?: boolean },
   bytes: bigint,
   pvPaths: readonly string[],
 ): FakePvSegment[] | Output {
@@ -141,16 +141,25 @@ function allocateLinear(freeByPv: Map<string, bigint>, bytes: bigint): FakePvSeg
   });
 }
 
+/** Returns the bytes of the checksums of an image, as LVM 2.03.16 and 2.03.31 make them. */
+function checksumBytes(image: bigint, extentSize: bigint): bigint {
+  const MiB = 1n << 20n;
+  const journals = [[512n, 4n], [1024n, 8n], [4096n, 32n]] as const;
+  const [, journal] = journals.find(([limit]) => image <= limit * MiB) ?? [undefined, 64n];
+  return ((image / (500n * MiB) + 1n) * 4n + journal) * MiB / extentSize * extentSize;
+}
+
 /**
  * Allocates one PV for each image. LVM prefers for an image the PV that it has; when that does not suffice, it takes
  * any, also those of the others: seen with 2.03.16.
  */
 function allocateStriped(
   group: FakeGroup,
-  { name, segment: { type, stripes }, pvSegments }: {
+  { name, segment: { type, stripes }, pvSegments, hasIntegrity }: {
     name: string;
     segment: Segment;
     pvSegments: readonly FakePvSegment[];
+    hasIntegrity?: boolean;
   },
   bytes: bigint,
   freeByPv: Map<string, bigint>,
@@ -159,15 +168,20 @@ function allocateStriped(
   const imageBytes = bytes / dataStripes({ type, stripes, stripeSize: 0n });
   const isNew = pvSegments.length === 0;
   const metadataBytes = type === "striped" || !isNew ? 0n : extentSize;
-  const needed = BigInt(stripes) * (imageBytes + metadataBytes) / extentSize;
+  const bytesOf = (subLv: string) =>
+    pvSegments.filter((segment) => segment.subLv === subLv).reduce((sum, { size }) => sum + size, 0n);
+  const image = (index: number) => `rimage_${index}${hasIntegrity ? "_iorig" : ""}`;
+  const addedChecksums = hasIntegrity
+    ? checksumBytes(bytesOf(image(0)) + imageBytes, extentSize) - bytesOf("rimage_0_imeta")
+    : 0n;
+  const perPv = imageBytes + metadataBytes + (addedChecksums > 0n ? addedChecksums : 0n);
+  const needed = BigInt(stripes) * perPv / extentSize;
   const totalFree = [...freeByPv.values()].reduce((sum, free) => sum + free, 0n) / extentSize;
   if (totalFree === 0n) return failure(5, "  No specified PVs have space available.");
   if (needed > freeBytes(group) / extentSize) {
     return failure(5, `  Insufficient free space: ${needed} extents needed, but only ${totalFree} available`);
   }
-  const pvsWithSpace = [...freeByPv].filter(([, free]) => free >= imageBytes + metadataBytes).sort(([, a], [, b]) =>
-    a > b ? -1 : 1
-  )
+  const pvsWithSpace = [...freeByPv].filter(([, free]) => free >= perPv).sort(([, a], [, b]) => a > b ? -1 : 1)
     .map(([pvUuid]) => pvUuid);
   if (pvsWithSpace.length < stripes) {
     return failure(
@@ -175,7 +189,7 @@ function allocateStriped(
       `  Insufficient suitable allocatable extents for logical volume ${name}: ${needed} more required`,
     );
   }
-  const parts = Array.from({ length: stripes }, (_, index) => `rimage_${index}`);
+  const parts = Array.from({ length: stripes }, (_, index) => image(index));
   const currentPvs = parts.map((subLv) =>
     pvsWithSpace.find((pvUuid) => pvSegments.some((segment) => segment.subLv === subLv && segment.pvUuid === pvUuid))
   );
@@ -185,7 +199,8 @@ function allocateStriped(
   return chosen.flatMap((pvUuid, index) => {
     if (type === "striped") return [{ subLv: "", pvUuid, size: imageBytes }];
     const rmeta = metadataBytes > 0n ? [{ subLv: `rmeta_${index}`, pvUuid, size: metadataBytes }] : [];
-    return [...rmeta, { subLv: `rimage_${index}`, pvUuid, size: imageBytes }];
+    const imeta = addedChecksums > 0n ? [{ subLv: `rimage_${index}_imeta`, pvUuid, size: addedChecksums }] : [];
+    return [...rmeta, { subLv: image(index), pvUuid, size: imageBytes }, ...imeta];
   });
 }
 

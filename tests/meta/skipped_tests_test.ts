@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { stub } from "@std/testing/mock";
 import { contractTests } from "../contract/all.ts";
 import { fakeHost, fakeMultiPvHost } from "../contract/fake_host.ts";
+import { layoutSpaceContract } from "../contract/layout_space.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { SKIPPED_PREFIXES } from "../lvm/skipped_tests.ts";
 
@@ -12,6 +13,7 @@ function contractTitles(): string[] {
   using _ = stub(Deno, "test", record as unknown as typeof Deno.test);
   contractTests(fakeHost);
   layoutsContract(fakeMultiPvHost);
+  layoutSpaceContract(fakeMultiPvHost);
   return titles;
 }
 
