@@ -10,6 +10,7 @@ import { withRealPaths } from "../lvm/host/mounts.ts";
 import { apiAccess, clusterAccess } from "./api_access.ts";
 import type { Flag, Flags, Subcommand, Subcommands } from "./command_line.ts";
 import {
+  checkDiskRules,
   checkGroupList,
   choice,
   CLUSTER_FLAGS,
@@ -109,6 +110,12 @@ const node: Subcommand = {
       value: "LIST",
       help: "Volume groups that StorageClasses may use: names, or /patterns/, separated by commas (default all)",
       check: checkGroupList,
+    },
+    "disk-rules": {
+      value: "RULES",
+      help: "Rules that propose unused disks in the LVMNode: GROUP=/PATTERN/ of names in /dev/disk/by-id, with " +
+        ";min=SIZE, ;max=SIZE or ;rotational=no after it, separated by blanks",
+      check: checkDiskRules,
     },
     "topology-labels": {
       value: "LIST",

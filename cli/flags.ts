@@ -9,6 +9,7 @@ import type { PoolAutoextend } from "../lvm/pools/pool_autoextend.ts";
 import { parseGroupEntries, requireDriverName, socketPath } from "../csi/driver_options.ts";
 import { quote } from "../lvm/error.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
+import { parseDiskRules } from "../lvm/disks/rules.ts";
 import { parseOvercommit } from "../lvm/pools/pool.ts";
 import { DEFAULT_SNAPSHOT_AUTOEXTEND, parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { httpAddress } from "./api_access.ts";
@@ -35,6 +36,10 @@ export const checkGroupList: Check = async (list, field) => {
   if (list.includes("/")) return (await import("../csi/group_list.ts")).parseGroupList(list, field);
   return parseGroupEntries(list, field, () => ANY_GROUP);
 };
+
+/** Checks rules that propose disks. The library for patterns is loaded only for them. */
+export const checkDiskRules: Check = async (text, field) =>
+  parseDiskRules(text, (await import("../csi/group_list.ts")).patternMatcher, field);
 
 /** The socket without `--endpoint` and CSI_ENDPOINT. */
 const DEFAULT_ENDPOINT = "unix:///run/denolith/csi.sock";

@@ -15,7 +15,7 @@ import { Identity, Node } from "../csi/proto/csi_pb.ts";
 import { requireDriverName } from "../csi/driver_options.ts";
 import { identityHandlers } from "../csi/identity.ts";
 import { nodeHandlers } from "../csi/node.ts";
-import { parseGroupList } from "../csi/group_list.ts";
+import { parseGroupList, patternMatcher } from "../csi/group_list.ts";
 import { serveRegistration } from "../csi/registration.ts";
 import { serve } from "../csi/server.ts";
 import { bindService, type BoundService } from "../csi/service.ts";
@@ -59,6 +59,9 @@ import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { labelNames, thinPoolOptions } from "./flags.ts";
 import { transferOptions } from "./transfers.ts";
+import { parseDiskRules } from "../lvm/disks/rules.ts";
+import { DiskReports } from "../k8s/agent/disk_reports.ts";
+import { readNamedDisks } from "../lvm/disks/reading.ts";
 import type { TransferAgent, TransferAgentOptions } from "../k8s/transfers/transfer_agent.ts";
 
 /**
@@ -214,6 +217,7 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
     cgroupRoot: cgroupRoot(flags),
     thin: thinPoolOptions(flags),
     transfer: transferOptions(flags),
+    diskRules: flags["disk-rules"] === undefined ? undefined : parseDiskRules(flags["disk-rules"], patternMatcher),
     snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
   };
 }
@@ -221,7 +225,7 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
 /** Options of {@linkcode createAgent}. */
 interface AgentOptions
   extends
-    Pick<NodeOptions, "exec" | "driver" | "nodeName" | "namespace" | "groups" | "checkedGroups" | "thin">,
+    Pick<NodeOptions, "exec" | "driver" | "nodeName" | "namespace" | "groups" | "checkedGroups" | "thin" | "diskRules">,
     Pick<Seams, "clock"> {
   readonly client: ApiClient;
   readonly events: EventRecorder;
@@ -273,11 +277,14 @@ function createAgent(options: AgentOptions) {
         ...{ exec: options.exec, driver, ...defined({ groups: options.checkedGroups }) },
       }),
   });
+  const { exec, diskRules } = options;
+  const disks = diskRules && new DiskReports({ events, read: () => readNamedDisks(exec, diskRules) });
   const node = new NodeReconciler({
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
     ...{ objects: options.nodeObjects, namespace: options.namespace, clock: options.clock },
     overcommit: options.thin.overcommit,
     transfer: () => options.transfers?.endpoint(),
+    disks: disks && ((object) => disks.update(object)),
     onReport: async (report) => {
       state.recordSurvey(report);
       machine.cowMonitor.observe(report);

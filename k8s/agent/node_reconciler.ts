@@ -6,6 +6,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
+import { defined } from "../../lvm/defined.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
@@ -29,6 +30,7 @@ import {
   type LvmNode,
   lvmNodes,
   type LvmNodeStatus,
+  type NodeDisk,
   type NodeThinPool,
   type NodeVolumeGroup,
 } from "../api/lvm_objects.ts";
@@ -55,6 +57,8 @@ export interface NodeReconcilerOptions {
   readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
   /** Returns where the agent sends snapshots to other agents; `undefined` while it does not. */
   readonly transfer?: (() => LvmNodeStatus["transfer"]) | undefined;
+  /** Reads the disks that rules name, and reports their changes; none without rules. */
+  readonly disks?: ((node: LvmNode) => Promise<NodeDisk[] | undefined>) | undefined;
   /** Called with the object after each report, including what others wrote into it. */
   readonly onReported?: (object: LvmNode) => Promise<void> | void;
   /** The LVMNode of this node. */
@@ -166,7 +170,10 @@ export class NodeReconciler {
     const known = this.#requireOurs(this.#latest() ?? await this.#patchStatus({}));
     const conditions = withConditions(conditionsOf(known), added, timestamp(now));
     const transfer = this.#options.transfer?.() ?? (known.status?.transfer === undefined ? undefined : null);
-    const wanted = { ...status, conditions, ...(transfer !== undefined && { transfer }) };
+    const disks = this.#options.disks === undefined
+      ? known.status?.disks === undefined ? undefined : null
+      : await this.#options.disks(known);
+    const wanted = { ...status, conditions, ...defined({ transfer, disks }) };
     const isWritten = objects.hasSynced && isContained(wanted, { ...known.status, lastUpdateTime: timestamp(now) });
     if (isWritten) {
       if (this.#clock.now() - this.#signedAt < SIGN_OF_LIFE_MS) return known;
@@ -250,8 +257,9 @@ export class NodeReconciler {
 }
 
 /** The fields of groups and pools that a report lacks when they have none, or LVM does not know it. */
-const OPTIONAL_FIELDS = ["spare", "thinPools", "dataPercent", "metadataPercent"] satisfies (
+const OPTIONAL_FIELDS = ["spare", "thinPools", "dataPercent", "metadataPercent", "reason", "rotational"] satisfies (
   | keyof NodeVolumeGroup
+  | keyof NodeDisk
   | keyof NodeThinPool
 )[];
 

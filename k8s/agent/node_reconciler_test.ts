@@ -9,7 +9,7 @@ import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { failure } from "../../tests/fake/machine.ts";
 import { GiB, lvcreate, machine, scene } from "../../tests/fake/node_report.ts";
 import { ApiError } from "../client/client.ts";
-import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
+import { type LvmNode, lvmNodes, type NodeDisk } from "../api/lvm_objects.ts";
 import { lvmNodeStatus } from "./node_reconciler.ts";
 import { nodes } from "../api/objects.ts";
 
@@ -62,6 +62,33 @@ Deno.test("lvmNodeStatus() reports what volumes may get as free, and the spare s
   const { total, volumeGroups } = lvmNodeStatus((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
   assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "10Gi" });
   assertEquals(volumeGroups!.map(({ free, spare }) => [free, spare]), [["8Gi", "2Gi"], ["2Gi", undefined]]);
+});
+
+Deno.test("the LVMNode lists the disks that rules name, keeps them while they cannot be read, and none without rules", async () => {
+  await using s = await scene(machine());
+  await s.client.create(nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "n1" } });
+  let disks: NodeDisk[] | undefined = [
+    ...[{
+      name: "ata-A",
+      path: "/dev/sdb",
+      size: "100Gi",
+      volumeGroup: "data",
+      proposed: false,
+      reason: "it is mounted",
+    }],
+  ];
+  const agent = s.newAgent({ disks: () => Promise.resolve(disks) });
+  const reported = async (by = agent) => {
+    await by.refresh();
+    return (await s.client.get(lvmNodes, { name: "n1" })).status?.disks;
+  };
+  assertEquals(await reported(), disks);
+  disks = undefined;
+  assertEquals((await reported())?.length, 1);
+  disks = [{ name: "ata-A", path: "/dev/sdb", size: "100Gi", volumeGroup: "data", proposed: true }];
+  assertEquals(await reported(), disks);
+  await s.waitForObject((object) => object?.status?.disks?.[0]?.proposed === true);
+  assertEquals(await reported(s.newAgent()), undefined);
 });
 
 Deno.test("lvmNodeStatus() rounds up how full a thin pool is, and leaves it out while LVM does not know it", async () => {

@@ -192,6 +192,11 @@ export const EVENTS = {
       type: "Warning",
       meaning: "A logical volume has no object: [orphans](../guides/orphans.md).",
     },
+    DiskAdded: {
+      type: "Normal",
+      meaning: "A disk that a [rule](../guides/disks.md) names is there. The message says whether it is proposed.",
+    },
+    DiskLost: { type: "Warning", meaning: "A disk that a [rule](../guides/disks.md) names is not there any more." },
     OrphanRemoved: { type: "Normal", meaning: "An orphan is being removed, as requested." },
     OrphanRemovalFailed: {
       type: "Warning",

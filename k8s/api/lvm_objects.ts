@@ -241,6 +241,21 @@ export interface NodePhysicalVolume {
   missing?: boolean;
 }
 
+/** A disk of a node that a rule names. Sizes are quantities. */
+export interface NodeDisk {
+  /** Its name in /dev/disk/by-id. */
+  name: string;
+  path: string;
+  size: string;
+  rotational?: boolean;
+  /** The volume group of the rule. */
+  volumeGroup: string;
+  /** True if nobody uses it. */
+  proposed: boolean;
+  /** Why it is not proposed. */
+  reason?: string;
+}
+
 /** A thin pool of a node. Sizes are quantities. */
 export interface NodeThinPool {
   name: string;
@@ -284,6 +299,8 @@ export interface LvmNodeStatus {
   lastUpdateTime?: string;
   /** The answer to a request for a diagnosis. */
   doctor?: NodeDiagnosis;
+  /** The disks that the rules of its agent name; absent without rules. */
+  disks?: NodeDisk[];
   /** Where its agent sends snapshots to other agents; absent where transfers are off. */
   transfer?: { address: string; certificate: string; validUntil: string };
 }

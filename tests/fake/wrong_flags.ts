@@ -25,6 +25,7 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   "volume-group": [["a b", "must be the name of a volume group"]],
   "thin-pool": [["a/b", "must be the name of a thin pool"]],
   erase: [["shred", "must be zero, discard or none"]],
+  "disk-rules": [["data", "must be GROUP=/PATTERN/"], ["data=/x/ data=/(/", "must be a pattern", "data=/(/"]],
   "mount-roots": [["/", "must be absolute paths"], ["/mnt,mnt", "must be absolute paths", "mnt"], [
     ",",
     "must be absolute",

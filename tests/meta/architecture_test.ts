@@ -22,7 +22,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["model"],
     ["client"],
     ["host"],
-    ["pools", "shell", "transfers"],
+    ["pools", "shell", "transfers", "disks"],
     ["inventory"],
     ["deletion", "health", "doctor"],
     ["volumes"],
@@ -56,7 +56,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   csi: 22,
   lvm: 16,
   "lvm/model": 15,
-  "k8s/agent": 16,
+  "k8s/agent": 17,
   "k8s/api": 17,
 };
 

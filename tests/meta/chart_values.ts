@@ -11,6 +11,7 @@ export const OTHER_VALUES: Values = {
   driverName: "storage.example",
   kubeletDir: "/var/lib/k0s/kubelet",
   volumeGroups: ["data", "/fast-.*/"],
+  diskRules: ["data=/nvme-.*/;min=100Gi;rotational=no", "slow=/ata-.*/"],
   topologyLabels: ["topology.kubernetes.io/zone", "rack"],
   lvm: {
     configDir: "/var/lib/denolith/lvm",

@@ -1,0 +1,71 @@
+/**
+ * Judges which disks of a machine nobody uses, so that they could become physical volumes. It decides by what is known, and
+ * what is not known counts against a disk.
+ *
+ * @module
+ */
+
+import type { Disk } from "./disk.ts";
+
+/** What a judgement depends on beside the disk. */
+export interface Surroundings {
+  /** All disks of the machine. */
+  readonly disks: readonly Disk[];
+  /** The paths of devices whose nodes are mounted somewhere, as a block volume of a pod is. */
+  readonly publishedPaths: readonly string[];
+}
+
+/** The smallest disk that is worth it, in bytes. */
+const MIN_BYTES = 1n << 30n;
+
+/** The transports of disks of this machine. Others are shared with other machines, or come and go. */
+const LOCAL_TRANSPORTS = ["sata", "ata", "sas", "spi", "nvme", "virtio"];
+
+/** How a disk of this machine is attached (ID_PATH): by a bus of it. */
+const LOCAL_PATH = /^(?:pci|platform|acpi|virtio|vmbus|xen|ccw)-/;
+
+/** What an ID_PATH has of a disk that is not of this machine alone: a network, Fibre Channel, or USB. */
+const REMOTE_PATH = /(?:^|-)(?:ip|iscsi|fc|fcoe|usb|usbv\d|nvmf|nbd|rbd|drbd)-/;
+
+/** Names of udev that do not name the disk itself. */
+const FOREIGN_ID = /^(?:dm-|md-|lvm-pv-uuid-|usb-)/;
+
+/** A name that can be written into a command or an object as it is. */
+const PLAIN_ID = /^[A-Za-z0-9][A-Za-z0-9:._+=@-]{0,252}$/;
+
+/**
+ * Returns the name of a disk in /dev/disk/by-id: the first in the order of the alphabet that says what it is, or else a
+ * number that is the same wherever the disk is attached.
+ */
+export function diskName({ links: { ids } }: Pick<Disk, "links">): string | undefined {
+  const names = ids.filter((id) => PLAIN_ID.test(id) && !FOREIGN_ID.test(id)).toSorted();
+  return names.find((name) => !/^(?:wwn-|nvme-eui\.|nvme-nvme\.)/.test(name)) ?? names[0];
+}
+
+/** Returns what speaks against a disk as a physical volume, each as a clause; nothing if nobody uses it. */
+export function objections(disk: Disk, { disks, publishedPaths }: Surroundings): string[] {
+  const { path, type, size, links, transport, signature, mountPoints, holders } = disk;
+  const others = disks.filter((other) => other.path !== path);
+  const shared = links.ids.find((id) => others.some((other) => other.links.ids.includes(id)));
+  const partitions = holders.filter((holder) => holder.type === "part");
+  const users = holders.filter((holder) => holder.type !== "part");
+  const attachedBy = links.attachedBy ?? "";
+  const isLocal = LOCAL_PATH.test(attachedBy) && !REMOTE_PATH.test(attachedBy) &&
+    LOCAL_TRANSPORTS.includes(transport ?? "");
+  const found: [boolean, string][] = [
+    [type !== "disk", `it is no disk (${type || "of unknown type"})`],
+    [size < MIN_BYTES, "it is smaller than 1 GiB"],
+    [disk.readOnly, "it is read-only"],
+    [disk.removable, "it can be removed while the machine runs"],
+    [links.isPath, "it is a path of a multipath device"],
+    [shared !== undefined, `another device has the name ${shared}, too, as the paths of one disk have`],
+    [!isLocal, `it is not known to be a disk of this machine (attached by ${transport ?? "?"}, ${attachedBy || "?"})`],
+    [signature !== undefined, `it has a signature (${signature})`],
+    [partitions.length > 0, `it has partitions (${partitions.map(({ path }) => path).join(", ")})`],
+    [users.length > 0, `${users.map(({ path, type }) => `${path} (${type})`).join(", ")} is on it`],
+    [mountPoints.length > 0, `it is mounted at ${mountPoints.join(", ")}`],
+    [publishedPaths.includes(path), "its device is mounted, as a block volume of a pod is"],
+    [diskName(disk) === undefined, "it has no name in /dev/disk/by-id"],
+  ];
+  return found.flatMap(([isFound, clause]) => isFound ? [clause] : []);
+}
