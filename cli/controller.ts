@@ -385,6 +385,7 @@ function createControllers(
   const moveGarbageCollector = new MoveGarbageCollector(moveOptions);
   const importer = new Importer({
     ...{ ...shared, ...clusterInformers, topologyKey: TOPOLOGY_KEY, imports: lvmInformers.imports },
+    snapshots: lvmInformers.snapshots,
     ...{ lvmVolumes: lvmInformers.volumes, claims: claimOptions.claims, persistentVolumes: claimOptions.volumes },
   });
   const others = [capacity, agentLeases, grants, mover, moveGarbageCollector, importer];

@@ -17,6 +17,7 @@ import { IMPORTED_CONDITION, importedCondition } from "../api/imported.ts";
 import { type ImportedLvSpec, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { type ConditionState, updatedConditions } from "../api/object_status.ts";
 import { volumeRequestOf } from "../api/volume_mapping.ts";
+import { requireKnownValues } from "../api/volume_spec.ts";
 
 /** Options of {@linkcode VolumeImports}. */
 export interface VolumeImportsOptions {
@@ -78,6 +79,7 @@ export class VolumeImports {
     const { action, volumeGroupUUID, lvName } = imports;
     const from = { groupUuid: volumeGroupUUID, name: lvName };
     try {
+      requireKnownValues(object, ["imports"]);
       if (action === "Inspect") {
         const { user } = await importedVolumes.inspect(volumeRequestOf(object, parseGroups), from);
         return user === undefined

@@ -42,14 +42,14 @@ const CHECKS = {
     isObject(value) && IO_LIMIT_PARAMETERS.every((name) => isOptional(isText)(value[name]))
   ),
   thinProvision: isOptional(isFlag),
-  thinPool: isOptional((value) => typeof value === "string" && /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/.test(value)),
+  thinPool: isOptional(isLvName),
   thinPoolSize: isOptional(isText),
   source: isOptional((value) => isObject(value) && [value.snapshot, value.volume].every(isOptional(isText))),
   sourceNode: isOptional((value) => typeof value === "string" && /^[a-z0-9.-]{1,253}$/.test(value)),
   held: isOptional(isFlag),
   takes: isOptional(isText),
   imports: isOptional((value) =>
-    isObject(value) && isText(value.volumeGroupUUID) && isText(value.lvName) &&
+    isObject(value) && isText(value.volumeGroupUUID) && isLvName(value.lvName) &&
     isOneOf(["Inspect", "Take", "Return"])(value.action)
   ),
   discard: isOptional(isFlag),
@@ -76,6 +76,10 @@ export function requireKnownValues(
     `reading LVMVolume ${name}: its ${unknown} has the value ${value}, which this version does not know; upgrade the driver, or ` +
       "delete the volume and create it again",
   );
+}
+
+function isLvName(value: unknown): boolean {
+  return typeof value === "string" && /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/.test(value);
 }
 
 function isLayout(value: unknown): boolean {

@@ -4,7 +4,9 @@
  * @module
  */
 
+import { importedCondition } from "../api/imported.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
+import type { PersistentVolumeClaim } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { classNameOf, provisionerOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
@@ -61,16 +63,31 @@ function problemsOf(state: ClaimState, object: string): Problem[] {
     case "Bound":
       return boundProblems(state, object);
     case "Lost":
-      return [{
-        ...{ severity: "error", reason: "ClaimLost", object },
-        message: `its PersistentVolume ${claim.spec?.volumeName ?? ""} is gone`,
-        remedy:
-          "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan.",
-        runbook: "../orphans.md",
-      }];
+      return lostProblems(state, claim, object);
     default:
       return pendingProblems(state, claim, object);
   }
+}
+
+/** Returns why a claim is Lost. While its volume is taken over, or given back, its PersistentVolume is only made anew. */
+function lostProblems({ volume }: ClaimState, { spec }: PersistentVolumeClaim, object: string): Problem[] {
+  const name = spec?.volumeName ?? "";
+  if (volume?.spec.imports !== undefined) {
+    const said = importedCondition(volume)?.message;
+    return [{
+      ...{ severity: "info", reason: "BeingImported", object },
+      message: `its PersistentVolume ${name} is made anew, because its volume is taken over or given back` +
+        (said === undefined ? "" : `: ${said}`),
+      remedy: "Do not delete the claim. End the pods that use it; the next ones start when it is Bound again.",
+      runbook: "../import.md#when-it-does-not-go-on",
+    }];
+  }
+  return [{
+    ...{ severity: "error", reason: "ClaimLost", object },
+    message: `its PersistentVolume ${name} is gone`,
+    remedy: "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan.",
+    runbook: "../orphans.md",
+  }];
 }
 
 /** Returns who serves the claim when it is not the driver. */

@@ -8,7 +8,8 @@ import { getLogger } from "@logtape/logtape";
 import { truncate } from "../../lvm/error.ts";
 import { orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { type LvmSnapshot, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
 import {
   type PersistentVolume,
   type PersistentVolumeClaim,
@@ -20,7 +21,7 @@ import {
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { carryOut, type ImportActionsOptions } from "./actions.ts";
 import { refusalOf } from "./checks.ts";
-import { type LvmImport, lvmImports, type LvmImportStatus } from "./objects.ts";
+import { isFinished, type LvmImport, lvmImports, type LvmImportStatus } from "./objects.ts";
 import { objectsOf } from "./origins.ts";
 import { type ImportObjects, type ImportStep, isUndone, nextStep, stateOf } from "./step.ts";
 
@@ -30,6 +31,8 @@ export interface ImporterOptions extends SidecarOptions, Pick<ImportActionsOptio
   readonly imports: Informer<LvmImport>;
   /** All LVMVolumes. */
   readonly lvmVolumes: Informer<LvmVolume>;
+  /** All LVMSnapshots. */
+  readonly snapshots: Informer<LvmSnapshot>;
   /** The claims of all namespaces. */
   readonly claims: Informer<PersistentVolumeClaim>;
   /** The PersistentVolumes. */
@@ -56,13 +59,14 @@ export class Importer {
 
   /** Runs until the signal is aborted. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { imports, lvmVolumes, claims, persistentVolumes, classes } = this.#options;
+    const { imports, lvmVolumes, snapshots, claims, persistentVolumes, classes } = this.#options;
     const having = (matches: (spec: LvmImport["spec"]) => boolean) =>
-      imports.list().filter(({ spec }) => matches(spec)).map(({ metadata: { name } }) => name);
+      imports.list().filter((one) => !isFinished(one) && matches(one.spec)).map(({ metadata: { name } }) => name);
     const changes = { replay: false };
     await sidecarController("importer", this.#options, (name) => this.#reconcile(name))
       .watch(imports)
       .watch(lvmVolumes, ({ metadata: { name } }) => imports.get(name) === undefined ? [] : [name], changes)
+      .watch(snapshots, ({ spec }) => imports.get(spec.sourceVolume) === undefined ? [] : [spec.sourceVolume], changes)
       .watch(persistentVolumes, ({ metadata }) => having((spec) => spec.persistentVolume === metadata.name), changes)
       .watch(claims, ({ metadata: { uid } }) => having((spec) => spec.claim.uid === uid), changes)
       .watch(classes, ({ metadata }) => having((spec) => spec.storageClass?.name === metadata.name), changes)
@@ -99,7 +103,24 @@ export class Importer {
       resource && spec.object && orAbsent(client.get(resource, spec.object)),
       isUndone(self) && storageClass !== undefined && this.#isClassShared(self, storageClass.name),
     ]);
-    return { import: self, volume, persistentVolume, claim, storageClass: currentClass, object, isClassShared };
+    const snapshots = volume === undefined ? [] : this.#blockingSnapshots(volume);
+    return {
+      import: self,
+      volume,
+      persistentVolume,
+      claim,
+      storageClass: currentClass,
+      object,
+      snapshots,
+      isClassShared,
+    };
+  }
+
+  /** Returns the names of the snapshots that keep the LV of a volume as it is. */
+  #blockingSnapshots({ metadata: { name }, spec: { thinProvision } }: LvmVolume): string[] {
+    if (thinProvision) return [];
+    const own = this.#options.snapshots.list().filter((one) => one.spec.sourceVolume === name);
+    return own.filter(blocksSourceDeletion).map(({ metadata }) => metadata.name).sort();
   }
 
   /** Reports whether another import, which is not undone, has taken over a volume of a class. */

@@ -31,6 +31,8 @@ export interface ImportObjects {
   readonly storageClass: StorageClass | undefined;
   /** The object of the other driver. */
   readonly object: KubeObject | undefined;
+  /** The names of the snapshots without which the LV cannot be given back. */
+  readonly snapshots: readonly string[];
   /** Whether another import needs the class as it was made anew. */
   readonly isClassShared: boolean;
 }
@@ -161,8 +163,12 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
 
 /** Returns the next step after which the PersistentVolume is as it was; `undefined` when it is. */
 function nextReturnStep(objects: ImportObjects): ImportStep | undefined {
-  const { import: self, persistentVolume, volume } = objects;
+  const { import: self, persistentVolume, volume, snapshots } = objects;
   if (persistentVolume !== undefined) {
+    // as long as its PersistentVolume exists, the volume can be used
+    if (isOurs(self, persistentVolume) && snapshots.length > 0) {
+      return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted` };
+    }
     const isAsBefore = !isOurs(self, persistentVolume) && persistentVolume.metadata.deletionTimestamp === undefined;
     return isAsBefore ? bindingStep(objects) ?? policyStep(objects) : deletionStep(persistentVolume);
   }

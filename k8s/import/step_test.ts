@@ -67,6 +67,7 @@ const START: ImportObjects = {
   claim: claim("Bound"),
   storageClass: storageClass("theirs"),
   object: { metadata: { name: "o", uid: "o" } },
+  snapshots: [],
   isClassShared: false,
 };
 const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
@@ -186,6 +187,12 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["a deletion of what may be taken", { ...LOST, volume: volume("Take"), import: undone(RECORD) }, "return", "Undoing"],
   ["a deletion of what is taken", { ...TAKEN, import: undone(RECORD) }, "return", "Undoing"],
   ["a deletion of what is used", UNDONE, "retain", "Undoing"],
+  [
+    "a deletion of what has snapshots",
+    { ...UNDONE, snapshots: ["s"] },
+    "wait: waits until snapshots s are deleted",
+    "Undoing",
+  ],
   [
     "a deletion of what is used, and retained",
     { ...UNDONE, persistentVolume: persistentVolume("ours", "Retain") },

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { crashMomentsOf } from "../../tests/crash/crashing_exec.ts";
 import { addForeignLv, FOREIGN_UUID } from "../../tests/fake/foreign_lv.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
@@ -69,26 +70,39 @@ Deno.test("giveBack() leaves the LV as it was, and can be repeated", async () =>
   assertEquals([...lv.content.data], ["letters"]);
 });
 
+/** Runs an operation that dies at a moment of a command. @returns the number of moments of the command; 0 if there is none */
+async function dieAt(machine: FakeMachine, index: number, moment: number, run: () => Promise<void>): Promise<number> {
+  let [commands, moments] = [0, 0];
+  machine.fault = async (command) => {
+    if (!command.mutates || commands++ !== index) return undefined;
+    machine.fault = undefined;
+    const all = crashMomentsOf(command);
+    moments = all.length;
+    await all[moment]!.effect(machine, command, () => machine.run(command));
+    throw new Error("dead");
+  };
+  await run().catch(() => {});
+  machine.fault = undefined;
+  return moments;
+}
+
 for (const method of ["take", "giveBack"] as const) {
-  Deno.test(`${method}() goes on where it died, at each of its commands`, async () => {
-    for (let deaths = 0;; deaths++) {
+  Deno.test(`${method}() goes on where it died, before, during and after each of its commands`, async () => {
+    let deaths = 0;
+    for (let [index, moment] = [0, 0];;) {
       const { machine, lv, group, imported, from, request } = await setUp();
       if (method === "giveBack") await imported.take(request(), from);
       const work = () => method === "take" ? imported.take(request(), from) : imported.giveBack(ID, from);
-      let commands = 0;
-      machine.fault = ({ mutates }) => {
-        if (mutates && commands++ === deaths) throw new Error("dead");
-        return undefined;
-      };
-      const isDead = await work().then(() => false, () => true);
-      machine.fault = undefined;
+      const moments = await dieAt(machine, index, moment, work);
       await work();
       const expected = method === "take" ? [volumeLvName(ID), 4, 1] : [NAME, 1, 0];
-      assertEquals([lv.name, lv.tags.size, group.tags.size], expected);
-      if (isDead) continue;
-      assert(deaths >= 3, `${deaths} commands`);
-      break;
+      assertEquals([lv.name, lv.tags.size, group.tags.size], expected, `command ${index}, moment ${moment}`);
+      assertEquals([...lv.content.data], ["letters"]);
+      if (moments === 0) break;
+      deaths++;
+      [index, moment] = moment + 1 < moments ? [index, moment + 1] : [index + 1, 0];
     }
+    assert(deaths >= 6, `${deaths} deaths`);
   });
 }
 

@@ -5,10 +5,13 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { volumeLvName } from "../../lvm/ids.ts";
-import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { snapshotIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
-import { lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/import/objects.ts";
+import { importedCondition } from "../../k8s/api/imported.ts";
+import { volumeOf } from "../../k8s/import/made_anew.ts";
+import { type LvmImport, lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/import/objects.ts";
 import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
@@ -76,6 +79,10 @@ for (const origin of Object.keys(OTHERS) as Origin[]) {
     await s.waitForState("Complete");
     assertEquals(s.object, undefined);
     assertEquals(s.import?.status?.object?.spec, OTHERS[origin].object?.spec);
+    const snapshot = { id: snapshotIdOf("s"), name: "s", source: s.id, cowSize: FULL_COW };
+    await s.cluster.snapshots.create(snapshot);
+    assertEquals(s.cluster.api.objects(lvmSnapshots).map(({ status }) => status?.readyToUse), [true]);
+    await s.cluster.snapshots.delete(snapshot.id);
     await s.cluster.volumes.expand(s.id, { required: 2n * SIZE });
     assertEquals([s.lv!.size, s.lv!.name], [64n * MiB, volumeLvName(s.id)]);
     await s.cluster.client.delete(lvmImports, { name: s.id });
@@ -114,6 +121,22 @@ Deno.test("a volume that a pod uses is taken over when it is unmounted; until th
   await assertTakenOver(s);
 });
 
+Deno.test("a volume with a snapshot can be used until that is deleted, and is given back then", async () => {
+  await using s = await ImportCluster.start();
+  s.startImporter();
+  await s.addImport();
+  await s.waitForState("Imported");
+  const snapshot = { id: snapshotIdOf("s"), name: "s", source: s.id, cowSize: FULL_COW };
+  await s.cluster.snapshots.create(snapshot);
+  await s.cancel();
+  const message = `waits until snapshots ${snapshot.id} are deleted`;
+  await waitUntil(() => s.import?.status?.message === message, () => `the wait: ${JSON.stringify(s.import?.status)}`);
+  await assertTakenOver(s);
+  await s.cluster.snapshots.delete(snapshot.id);
+  await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
+  assertAsBefore(s);
+});
+
 Deno.test("what an agent refuses is not changed", async () => {
   await using s = await ImportCluster.start();
   s.lv!.content.signatures = [{ type: "xfs", uuid: "1" }];
@@ -144,3 +167,38 @@ Deno.test("a class that several claims have is made anew once, and restored with
   await waitUntil(() => s.cluster.api.objects(lvmImports).length === 1, "one LVMImport");
   assertEquals(s.storageClass!.metadata.uid, uid);
 });
+
+/** Values that somebody may write into an LVMVolume, past its schema. */
+const HOSTILE: readonly Record<string, unknown>[] = [
+  { lvName: "../data" },
+  { lvName: "--yes" },
+  { lvName: "a b" },
+  { lvName: "x,y" },
+  { lvName: "pvc/../other" },
+  { lvName: "" },
+  { lvName: 5 },
+  { volumeGroupUUID: "lvmvg" },
+  { volumeGroupUUID: ["a"] },
+  { action: "Remove" },
+  { action: "Return", lvName: "-x" },
+];
+
+for (const hostile of HOSTILE) {
+  Deno.test(`an LVMVolume that takes over ${JSON.stringify(hostile)} is refused, and changes nothing`, async () => {
+    await using s = await ImportCluster.start();
+    const { import: object } = await s.plan();
+    const volume = volumeOf(object as LvmImport);
+    const imports = { ...volume.spec.imports!, action: "Take", ...hostile } as NonNullable<
+      LvmVolume["spec"]["imports"]
+    >;
+    s.cluster.api.put(lvmVolumes, {
+      ...volume,
+      metadata: { ...volume.metadata, name: s.id },
+      spec: { ...volume.spec, imports },
+    });
+    const condition = () => importedCondition(s.cluster.api.objects(lvmVolumes)[0]!);
+    await waitUntil(() => condition()?.reason === "Refused", () => `Refused: ${JSON.stringify(condition())}`);
+    assertEquals([s.lv!.name, s.lv!.tags.size, s.machine.allLvs().length], [OTHERS.OpenEBS.lvName, 0, 1]);
+    assertEquals([...s.machine.groups[0]!.tags], []);
+  });
+}

@@ -119,6 +119,22 @@ Deno.test("kubectl denolith import --evict: evicts no pod that starts when the v
   assertEquals((await started)?.spec?.nodeName, "node1");
 });
 
+Deno.test("kubectl denolith why: says of a claim that is Lost while its volume is taken over that it is not to be deleted", async () => {
+  await using s = await ImportCluster.start();
+  const endUse = s.usePod();
+  s.startImporter();
+  const plugin = pluginOver(s.cluster.api, { role: "viewer" });
+  await s.addImport();
+  await waitUntil(() => s.claim?.status?.phase === "Lost", "a Lost claim");
+  await waitUntil(() => s.import?.status?.message?.includes("its mount") ?? false, "the mount");
+  const { output } = await plugin(["why", "data", "--namespace", "shop", "-o", "json"]);
+  const { problems: [problem] } = JSON.parse(output);
+  assertEquals([problem.severity, problem.reason], ["info", "BeingImported"]);
+  assertStringIncludes(problem.message, "its mount /var/lib/kubelet/pods/1/mount uses it");
+  endUse();
+  await s.waitForState("Imported");
+});
+
 Deno.test("kubectl denolith import --cancel: gives the volume back", async () => {
   await using s = await ImportCluster.start();
   s.startImporter();

@@ -13,6 +13,7 @@ import { groupSnapshotsContract } from "./group_snapshots.ts";
 import { healthContract } from "./health.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
+import { importsContract } from "./imports.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { locksContract } from "./locks.ts";
 import { programsContract } from "./programs.ts";
@@ -52,6 +53,7 @@ export function lifecycleContract(host: Host): void {
   limitsContract(host);
   standaloneLimitsContract(host);
   safetyContract(host);
+  importsContract(host);
   healthContract(host);
   hostileContract(host);
   locksContract(host);

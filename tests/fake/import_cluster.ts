@@ -217,6 +217,7 @@ export class ImportCluster implements AsyncDisposable {
       topologyKey: TOPOLOGY_KEY,
       imports: inform(lvmImports),
       lvmVolumes: this.cluster.objects,
+      snapshots: this.cluster.snapshotObjects,
       claims: inform(persistentVolumeClaims),
       persistentVolumes: inform(persistentVolumes),
       classes: inform(storageClasses),

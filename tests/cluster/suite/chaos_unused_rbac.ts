@@ -18,6 +18,9 @@ import { CLUSTER_VARIABLE } from "./test_namespace.ts";
 
 const MANIFESTS = new URL("../../../deploy/manifests/", import.meta.url);
 
+/** The reason for what only imports use. */
+const IMPORTS = "only where a volume of another driver is taken over, in a cluster of its own";
+
 /** Permissions that no run of the suite uses, with the reasons for them. */
 const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
   "denolith-controller": {
@@ -29,6 +32,18 @@ const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
     "get lvm.denolith.dev/lvmmoves": "only where a volume is moved, which takes two nodes",
     "patch lvm.denolith.dev/lvmmoves": "only where a volume is moved",
     "patch lvm.denolith.dev/lvmmoves/status": "only where a volume is moved",
+    "get lvm.denolith.dev/lvmimports": IMPORTS,
+    "patch lvm.denolith.dev/lvmimports": IMPORTS,
+    "patch lvm.denolith.dev/lvmimports/status": IMPORTS,
+    ...Object.fromEntries(
+      ["get", "create", "delete"].map((verb) => [`${verb} storage.k8s.io/storageclasses`, IMPORTS]),
+    ),
+    ...Object.fromEntries(
+      ["get", "patch", "delete"].flatMap((verb) => [
+        [`${verb} local.openebs.io/lvmvolumes`, IMPORTS],
+        [`${verb} topolvm.io/logicalvolumes`, IMPORTS],
+      ]),
+    ),
     "get lvm.denolith.dev/lvmnodes": "only where the controller asks agents for changed blocks",
   },
   "denolith-node": {
