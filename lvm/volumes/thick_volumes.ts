@@ -13,8 +13,11 @@ import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
-import { lvchange, lvextend } from "../model/commands.ts";
-import type { LogicalVolume } from "../model/report.ts";
+import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
+import { deletedLvs } from "../inventory/leftovers.ts";
+import { INTEGRITY } from "../model/tag_text.ts";
+import { lvchange, lvchangeTags, lvextend } from "../model/commands.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { ownedSnapshotId } from "../model/tags.ts";
 
 /** Context of operations on thick volumes. */
@@ -23,6 +26,22 @@ export interface ThickContext {
   readonly lvm: Lvm;
   /** The driver's name. */
   readonly driver: string;
+}
+
+/** Returns the name of the LV of a new volume in a group: no deleted LV has it. */
+export function newVolumeLvName(driver: string, group: VolumeGroup, id: VolumeId): string {
+  return uniqueLvName(volumeLvName(id), deletedLvs(driver, [group]).map(({ lv }) => lv.name));
+}
+
+/**
+ * Records that the RAID images of a new volume have their checksums: from now on, nobody takes it for incomplete when an
+ * administrator removes them.
+ *
+ * @param group the group as it was when the LV was created
+ */
+export async function confirmIntegrity({ lvm, driver }: ThickContext, group: VolumeGroup, id: VolumeId): Promise<void> {
+  const path = `${group.name}/${newVolumeLvName(driver, group, id)}`;
+  await lvm.change(group, lvchangeTags(["--deltag", INTEGRITY], path));
 }
 
 /**

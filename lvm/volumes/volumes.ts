@@ -10,7 +10,7 @@
 import { StorageError } from "../error.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
-import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
+import { type VolumeId, volumeLvName } from "../ids.ts";
 import { allocatedBytes, choosePvs, hasIntegrity, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
@@ -27,7 +27,7 @@ import { removeIncompleteVolume } from "../deletion/repair.ts";
 import { sourceNodeTags } from "../model/remote_source.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
-import { extendThick } from "./thick_volumes.ts";
+import { confirmIntegrity, extendThick, newVolumeLvName } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
 import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts";
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
@@ -366,6 +366,7 @@ export class Volumes {
     const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
     const bytes = allocatedBytes(layout, size, group.extentSize);
     await this.#lvm.allocate(group, bytes, this.#lvcreate(group, request, { options, pvs }));
+    if (hasIntegrity(layout)) await confirmIntegrity(this.#thinContext, group, request.id);
   }
 
   /** Returns the command that creates the LV, with as much space as the options say, on these PVs, or on those that LVM chooses. */
@@ -374,11 +375,10 @@ export class Volumes {
     request: VolumeRequest,
     { options, pvs = [] }: { readonly options: LvcreateOptions; readonly pvs?: readonly PhysicalVolume[] },
   ): string[] {
-    const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
     const lvcreateOptions: LvcreateOptions = {
       yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
       wipesignatures: "y",
-      name: uniqueLvName(volumeLvName(request.id), deleted),
+      name: newVolumeLvName(this.#driver, group, request.id),
       ...options,
       addtag: [
         ...volumeTags(this.#driver, request),

@@ -53,6 +53,8 @@ export function layoutSpaceContract(host: Host): void {
       const volumeId = await harness.create(request);
       const { path, uuid } = await harness.singleLv();
       await harness.runAsAdmin("lvm", "lvconvert", "--yes", "--raidintegrity", "n", path);
+      await assertFails("ALREADY_EXISTS", harness.create(request), "it is raid1 with 1 mirror (requested");
+      await harness.runAsAdmin("lvm", "lvchange", "--addtag", "denolith.integrity", path);
       assertEquals(await harness.create(request), volumeId);
       const lv = await harness.singleLv();
       assertEquals([lv.uuid === uuid, layoutOf(lv)], [false, { type: "raid1", mirrors: 1, integrity: true }]);

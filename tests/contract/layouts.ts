@@ -90,9 +90,11 @@ export function layoutsContract(host: Host): void {
         const commands = await harness.exec.recordCommands(async () =>
           volumeId = await createVolume(harness, parameters)
         );
-        assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvcreate", "sync"]);
+        const confirmation = parameters.raidIntegrity === undefined ? [] : ["lvm lvchange", "sync"];
+        assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvcreate", "sync", ...confirmation]);
         const lv = await harness.singleLv();
         assertEquals([layoutOf(lv), lv.size], [layout, size]);
+        assertEquals(lv.tags.includes("denolith.integrity"), false);
         assertEquals(lv.layout.toSorted(), REPORTED_LAYOUTS[layout.type as keyof typeof REPORTED_LAYOUTS]);
         assertEquals([pvsOf(lv).size, pvsWithSeveralImages(lv)], [pvCount, []]);
         assertEquals((await harness.csi.controller.listVolumes({})).entries.length, 1);
