@@ -6,7 +6,6 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { DOCTOR_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
 import { BARE_DIRECTORIES } from "../bare_host.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 import { QUICK } from "./objects.ts";
@@ -61,16 +60,4 @@ Deno.test("on a host without lvm2 and with a read-only /etc, volumes are created
   const agent = ["--namespace", SYSTEM_NAMESPACE, "exec", "daemonset/denolith-node", "--"];
   const tags = await ns.cluster.controlPlane.kubectl([...agent, ...lvs]);
   assert(!tags.includes("denolith.volume="), tags);
-});
-
-Deno.test("on such a host, the doctor of the agent finds no error", async () => {
-  await using ns = await TestNamespace.open("doctor");
-  const { name } = ns.node;
-  await ns.kubectl("annotate", "lvmnode", name, `${DOCTOR_ANNOTATION}=bare`, "--overwrite");
-  const isAnswered = ["wait", `lvmnode/${name}`, "--for=jsonpath={.status.doctor.request}=bare", "--timeout=120s"];
-  await ns.kubectl(...isAnswered);
-  const { status: { doctor } } = JSON.parse(await ns.kubectl("get", "lvmnode", name, "--output=json"));
-  assert(doctor.checks.length > 5);
-  const errors = (doctor.findings ?? []).filter(({ level }: { level: string }) => level === "error");
-  assertEquals(errors, []);
 });
