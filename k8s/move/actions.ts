@@ -109,7 +109,7 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
         state: step.state,
         ...(step.state === "Complete"
           ? { releasedTime: move.status?.releasedTime ?? timestamp(options.now), message: "" }
-          : {}),
+          : defined({ message: step.message })),
       });
     case "nothing":
     case "wait":

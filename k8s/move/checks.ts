@@ -102,18 +102,29 @@ function adoptionRefusal(
     : `node ${targetNode} does not report volume group ${volumeGroup} (UUID ${volumeGroupUUID})`;
 }
 
+/** Returns how the agent of a node is away; `undefined` when it is there. */
+export function agentAbsence(
+  name: string,
+  node: LvmNode | undefined,
+  isSilent: MoveSurroundings["isSilent"],
+): string | undefined {
+  if (node === undefined) return `node ${name} has no agent of the driver`;
+  return isSilent(name) ? `the agent of node ${name} has not reported for minutes` : undefined;
+}
+
 /** Returns why the agents cannot copy a volume now; `undefined` when they can. */
 export function agentsRefusal(
   { spec: { sourceNode, targetNode } }: LvmMove,
   { lvmNodes, isSilent, now }: Pick<MoveSurroundings, "lvmNodes" | "isSilent" | "now">,
 ): string | undefined {
   for (const [name, node] of [[sourceNode, lvmNodes.source], [targetNode, lvmNodes.target]] as const) {
-    if (node === undefined) return `node ${name} has no agent of the driver`;
-    if (isSilent(name)) {
-      return `the agent of node ${name} has not reported for minutes` +
-        (name === sourceNode ? ". The data are on its disks alone: bring the node back, or restore a backup" : "");
+    const absence = agentAbsence(name, node, isSilent);
+    if (absence !== undefined) {
+      return name === sourceNode && node !== undefined
+        ? `${absence}. The data are on its disks alone: bring the node back, or restore a backup`
+        : absence;
     }
-    if (!canTransfer(node, now)) {
+    if (!canTransfer(node!, now)) {
       return `the agent of node ${name} takes no part in transfers: set transfer.enabled of the chart`;
     }
   }

@@ -22,7 +22,7 @@ import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_cont
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { carryOut, type MoveActionsOptions, writeStatus } from "./actions.ts";
-import { agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./checks.ts";
+import { agentAbsence, agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./checks.ts";
 import { copyIdOf, isFinished, isHeldFor, type LvmMove, lvmMoves, type LvmMoveStatus } from "./objects.ts";
 import { isUndone, type MoveObjects, type MoveStep, nextStep, stateOf } from "./plan.ts";
 
@@ -164,10 +164,18 @@ export class Mover {
     });
   }
 
-  /** Returns a step, or a wait while an agent that has to copy is away: it may only be restarting. */
+  /**
+   * Returns a step, or a wait while an agent is away: one that has to copy may only be restarting, and where the target's
+   * node may be dead, the source is not removed.
+   */
   #waitForAgents({ move, copy }: MoveObjects, step: MoveStep): MoveStep {
-    if (step.do !== "copy" || copy !== undefined) return step;
-    const message = agentsRefusal(move, this.#agentsOf(move));
+    const agents = this.#agentsOf(move);
+    const { targetNode } = move.spec;
+    const message = step.do === "copy" && copy === undefined
+      ? agentsRefusal(move, agents)
+      : step.do === "record" || step.do === "begin removing"
+      ? agentAbsence(targetNode, agents.lvmNodes.target, agents.isSilent)
+      : undefined;
     return message === undefined ? step : { do: "wait", message };
   }
 

@@ -6,7 +6,7 @@
  */
 
 import { heldCondition } from "../api/held.ts";
-import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import { isForgotten, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import { isFinished, isHeldFor, isMarkedFor, type LvmMove, MOVE_FINALIZER, type MoveState } from "./objects.ts";
 import { foreignFinalizers, nodeOfVolume } from "./persistent_volume.ts";
@@ -53,8 +53,8 @@ export type MoveStep =
   | { readonly do: "patch affinity" | "create persistent volume"; readonly node: string }
   /** Write the state, and wait for a change of the objects. */
   | { readonly do: "wait"; readonly message: string }
-  /** The end. */
-  | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed"> };
+  /** The end; `message` says why it is another one than the LVMMove has recorded. */
+  | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed">; readonly message?: string };
 
 /** Returns the next step of a move. */
 export function nextStep(objects: MoveObjects): MoveStep {
@@ -142,12 +142,22 @@ function nextSwitchStep(
 
 /** Returns the next step when the copy is used in place of the volume. */
 function nextRemovalStep({ move: { spec, status }, volume, copy, persistentVolume }: MoveObjects): MoveStep {
-  if (volume?.spec.nodeName === spec.sourceNode) return { do: "remove source" };
+  if (volume?.spec.nodeName === spec.sourceNode) {
+    const isSafe = spec.adopt || isReady(copy) || volume.metadata.deletionTimestamp !== undefined;
+    return isSafe ? { do: "remove source" } : {
+      do: "wait",
+      message: `the copy on node ${spec.targetNode} is gone: the data are on node ${spec.sourceNode} alone`,
+    };
+  }
   if (volume === undefined) return { do: "create volume" };
+  const restore = restoreStep(persistentVolume, status?.persistentVolume?.spec.persistentVolumeReclaimPolicy);
+  if (isForgotten(volume)) {
+    const message = `node ${spec.targetNode} was forgotten, and the volume with it`;
+    return restore ?? { do: "finish", state: "Failed", message };
+  }
   if (!isReady(volume)) return { do: "wait", message: `waits for the agent of node ${spec.targetNode}` };
   if (copy !== undefined) return { do: "forget copy" };
-  return restoreStep(persistentVolume, status?.persistentVolume?.spec.persistentVolumeReclaimPolicy) ??
-    { do: "finish", state: "Complete" };
+  return restore ?? { do: "finish", state: "Complete" };
 }
 
 function nextUndoStep(objects: MoveObjects): MoveStep {

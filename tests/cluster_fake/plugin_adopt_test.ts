@@ -7,13 +7,9 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
-import { forget } from "../../k8s/node_removal/forget_node.ts";
-import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
-import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 
 const ADOPT = ["adopt", "data"] as const;
@@ -27,14 +23,6 @@ async function startCarried(): Promise<MoveCluster> {
   return s;
 }
 
-/** Gives the first node up. */
-async function forgetFirstNode({ cluster: { client } }: MoveCluster): Promise<void> {
-  const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
-  const objects = await readNodeObjects(client, { driver: DRIVER, nodeName: "node-1" });
-  await forget(client, objects, { events, reason: "its disks are elsewhere", now: new Date() });
-  await events.stop(1_000);
-}
-
 Deno.test("kubectl denolith adopt: volumes follow their disks, once their node is forgotten", async () => {
   await using s = await startCarried();
   s.startMover();
@@ -44,7 +32,7 @@ Deno.test("kubectl denolith adopt: volumes follow their disks, once their node i
   const early = await plugin([...ADOPT, "--node", "node-2", "--yes"]);
   assertEquals([early.status, s.move], [1, undefined]);
   assertStringIncludes(early.output.replaceAll(/\s+/g, " "), "node node-1 is not forgotten");
-  await forgetFirstNode(s);
+  await s.forgetNode("node-1");
   const shown = await plugin([...ADOPT, "--dry-run"], { role: "viewer" });
   assertEquals([shown.status, s.move], [0, undefined]);
   assertMatch(shown.output, /Volume group data is on node node-2 now:\n\n.*\n +shop\/data +node-1 +follows$/);

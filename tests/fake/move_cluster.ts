@@ -28,6 +28,8 @@ import { Mover } from "../../k8s/move/mover.ts";
 import { affinityTo } from "../../k8s/move/persistent_volume.ts";
 import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
 import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
+import { forget } from "../../k8s/node_removal/forget_node.ts";
+import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
 import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
@@ -238,6 +240,15 @@ export class MoveCluster implements AsyncDisposable {
     };
     this.#moverStops.add(end);
     return end;
+  }
+
+  /** Forgets a node whose agent does not run. */
+  async forgetNode(nodeName: "node-1" | "node-2"): Promise<void> {
+    const { client } = this.cluster;
+    const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
+    const objects = await readNodeObjects(client, { driver: DRIVER, nodeName });
+    await forget(client, objects, { events, reason: "it is dead", now: new Date() });
+    await events.stop(1_000);
   }
 
   /** Asks for the move to the second node. */
