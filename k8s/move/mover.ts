@@ -11,13 +11,14 @@ import { orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
+  type CsiNode,
   type PersistentVolume,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
   type StorageClass,
 } from "../api/objects.ts";
-import type { ClusterTopology } from "../sidecars/claim_topology.ts";
+import { type ClusterTopology, isRegistered } from "../sidecars/claim_topology.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
@@ -28,10 +29,9 @@ import { isUndone, type MoveObjects, type MoveStep, nextStep, stateOf } from "./
 
 /** Options of {@linkcode Mover}. The informers are started, and shared, by whoever supplies them. */
 export interface MoverOptions
-  extends
-    SidecarOptions,
-    Pick<MoveActionsOptions, "volumes" | "parseGroups">,
-    Pick<ClusterTopology, "nodes" | "csiNodes"> {
+  extends SidecarOptions, Pick<MoveActionsOptions, "volumes" | "parseGroups">, Pick<ClusterTopology, "nodes"> {
+  /** The CSINodes, which list the drivers of each node. */
+  readonly csiNodes: Informer<CsiNode>;
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
   /** All LVMMoves. */
@@ -73,7 +73,7 @@ export class Mover {
 
   /** Runs until the signal is aborted. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { moves, lvmVolumes, lvmNodes, snapshots, claims, persistentVolumes } = this.#options;
+    const { moves, lvmVolumes, lvmNodes, snapshots, claims, csiNodes, persistentVolumes } = this.#options;
     const moving = (name: string | undefined) => name !== undefined && moves.get(name) !== undefined ? [name] : [];
     const changes = { replay: false };
     await sidecarController("mover", this.#options, (name) => this.#reconcile(name))
@@ -81,6 +81,7 @@ export class Mover {
       .watch(lvmVolumes, ({ metadata, spec }) => [...moving(metadata.name), ...moving(spec.source?.volume)], changes)
       .watch(lvmNodes, ({ metadata: { name } }) => this.#unfinishedOf(name), changes)
       .watch(snapshots, ({ spec }) => moving(spec.sourceVolume), changes)
+      .watch(csiNodes, ({ metadata: { name } }) => this.#unfinishedOf(name), changes)
       .watch(persistentVolumes, ({ spec }) => moving(spec?.csi?.volumeHandle), changes)
       .watch(
         claims,
@@ -154,9 +155,12 @@ export class Mover {
     if (move.status?.persistentVolume !== undefined) return undefined;
     const refusal = objectsRefusal(objects, driverName);
     if (refusal !== undefined || isHeldFor(move, volume)) return refusal;
-    const { targetNode } = move.spec;
+    const { targetNode, adopt } = move.spec;
+    const agents = this.#agentsOf(move);
+    const isStarting = agentsRefusal(move, agents) === undefined && !isRegistered(targetNode, this.#options);
+    if (isStarting && !adopt) return undefined; // it is waited for
     return surroundingsRefusal(objects, {
-      ...this.#agentsOf(move),
+      ...agents,
       targetVolumes: lvmVolumes.list().filter(({ spec }) => spec.nodeName === targetNode),
       storageClass: classes.get(classNameOf(claim!)),
       cluster: this.#options,
@@ -171,7 +175,9 @@ export class Mover {
   #waitForAgents({ move, copy }: MoveObjects, step: MoveStep): MoveStep {
     const agents = this.#agentsOf(move);
     const { targetNode } = move.spec;
-    const message = step.do === "copy" && copy === undefined
+    const message = step.do === "hold" && !isRegistered(targetNode, this.#options)
+      ? `waits until the driver is registered on node ${targetNode}`
+      : step.do === "copy" && copy === undefined
       ? agentsRefusal(move, agents)
       : step.do === "record" || step.do === "begin removing"
       ? agentAbsence(targetNode, agents.lvmNodes.target, agents.isSilent)

@@ -69,6 +69,12 @@ export function requireNodeOfSource(
   throw new WrongNodeError(message, { rightNode: sourceNode });
 }
 
+/** Reports whether the driver is registered on a node. While its agent restarts, it is not. */
+export function isRegistered(node: string, { csiNodes, driverName }: ClusterTopology): boolean {
+  const csiNode = csiNodes.get(node);
+  return csiNode !== undefined && hasDriver(csiNode, driverName);
+}
+
 /**
  * Returns the topology of the node that the scheduler selected.
  *
@@ -83,8 +89,7 @@ export function topologyOfNode(
   const { driverName, topologyKey } = cluster;
   const node = cluster.nodes.get(name);
   if (node === undefined) throw new WrongNodeError(`node ${name}: there is no such node`);
-  const csiNode = cluster.csiNodes.get(name);
-  if (csiNode === undefined || !hasDriver(csiNode, driverName)) {
+  if (!isRegistered(name, cluster)) {
     throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`);
   }
   if (!isAllowed(node, allowed)) throw new WrongNodeError(`node ${name}: not in the allowedTopologies of the class`);

@@ -9,7 +9,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
-import { persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
+import { csiNodes, persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
@@ -17,6 +17,7 @@ import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";
 import { MiB, request } from "../fake/volume_cluster.ts";
 import { MoveCluster, MOVED, PV_NAME } from "../fake/move_cluster.ts";
+import { DRIVER } from "../fake/node_cluster.ts";
 
 /** Asserts that the volume is on the second node alone, with its data, and the PersistentVolume as it was. */
 async function assertMoved(s: MoveCluster): Promise<void> {
@@ -181,4 +182,19 @@ Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume
   await waitUntil(() => s.lvmVolumes.length === 0 && s.persistentVolume === undefined, "all deleted");
   await s.idle();
   assertEquals(s.machines.flatMap((machine) => machine.allLvs()), []);
+});
+
+Deno.test("a move waits while the agent of its target restarts, and is not registered with kubelet", async () => {
+  await using s = await MoveCluster.start();
+  const setDrivers = (drivers: object[]) =>
+    s.cluster.client.patch(csiNodes, { name: "node-2" }, { merge: { spec: { drivers } } as object });
+  await setDrivers([]);
+  s.startMover();
+  s.addMove();
+  const message = "waits until the driver is registered on node node-2";
+  await waitUntil(() => s.move?.status?.message === message, () => JSON.stringify(s.move?.status));
+  assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
+  await setDrivers([{ name: DRIVER, nodeID: "node-2", topologyKeys: [TOPOLOGY_KEY] }]);
+  await s.waitForState("Complete");
+  await assertMoved(s);
 });
