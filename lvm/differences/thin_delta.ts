@@ -14,6 +14,12 @@ export type DeltaKind = "same" | "different" | "left_only" | "right_only";
 /** The length of the longest tag of an output, in characters, with room to spare. */
 const MAX_TAG_LENGTH = 4096;
 
+/**
+ * A range, as thin_delta writes it. An output may have millions of them, and where V8 compiles nothing, as in the driver, each
+ * further expression or function takes as long again.
+ */
+const RANGE = /\s*<(same|different|left_only|right_only) begin="(\d{1,15})" length="(\d{1,15})"\/>/y;
+
 /** The number after the last block that an LV can have: an LV has at most 8 EiB, and a block 64 KiB or more. */
 const MAX_BLOCKS = 2 ** 47;
 
@@ -40,13 +46,18 @@ export class ThinDeltaReader {
    * @throws {StorageError} `CommandFailed` for what thin_delta does not write
    */
   take(bytes: Uint8Array): void {
-    this.#rest += this.#decoder.decode(bytes, { stream: true });
+    const text = this.#rest + this.#decoder.decode(bytes, { stream: true });
+    let at = 0;
     for (;;) {
-      const end = this.#rest.indexOf(">");
-      if (end < 0) break;
-      this.#takeTag(this.#rest.slice(0, end + 1));
-      this.#rest = this.#rest.slice(end + 1);
+      RANGE.lastIndex = at;
+      const [range, kind, begin, length] = RANGE.exec(text) ?? [];
+      const end = range === undefined ? text.indexOf(">", at) + 1 : at + range.length;
+      if (end === 0) break;
+      if (range === undefined) this.#takeTag(text.slice(at, end));
+      else this.#takeRange(range, kind as DeltaKind, Number(begin), Number(length));
+      at = end;
     }
+    this.#rest = text.slice(at);
     if (this.#rest.length > MAX_TAG_LENGTH) throw unexpected(this.#rest.slice(0, 80));
   }
 
@@ -80,17 +91,19 @@ export class ThinDeltaReader {
       case "same":
       case "different":
       case "left_only":
-      case "right_only": {
-        const [begin, length] = [number("begin"), number("length")];
-        if (this.#blockBytes === undefined || length === 0 || begin + length > MAX_BLOCKS) throw unexpected(text);
-        return this.#onRange(tag, { begin, end: begin + length });
-      }
+      case "right_only":
+        return this.#takeRange(text, tag, number("begin"), number("length"));
       case "diff":
       case "/diff":
         return;
       default:
         throw unexpected(text);
     }
+  }
+
+  #takeRange(text: string, kind: DeltaKind, begin: number, length: number): void {
+    if (this.#blockBytes === undefined || length === 0 || begin + length > MAX_BLOCKS) throw unexpected(text);
+    this.#onRange(kind, { begin, end: begin + length });
   }
 }
 
