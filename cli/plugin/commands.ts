@@ -74,7 +74,7 @@ export const PLUGIN_COMMANDS = {
     exit: READS,
     argument: {
       name: "CLAIM",
-      help: "Name of the claim; of a snapshot volumesnapshot/NAME",
+      help: "Name of the claim; of snapshots volumesnapshot/NAME or volumegroupsnapshot/NAME",
       check: requireTarget,
       candidates: { resource: "persistentvolumeclaims" },
     },
@@ -333,11 +333,9 @@ export const PLUGIN: Program = {
 /** The name of a subcommand. */
 export type PluginCommand = keyof typeof PLUGIN_COMMANDS;
 
-/** What `why` explains. */
+/** What `why` explains: its kind, and its name. */
 export interface Target {
-  /** The kind. */
-  readonly kind: "claim" | "volumesnapshot";
-  /** The name. */
+  readonly kind: "claim" | "volumesnapshot" | "volumegroupsnapshot";
   readonly name: string;
 }
 
@@ -345,6 +343,7 @@ export interface Target {
 const KINDS: Readonly<Record<string, Target["kind"]>> = {
   ...{ pvc: "claim", claim: "claim", persistentvolumeclaim: "claim", persistentvolumeclaims: "claim" },
   ...{ vs: "volumesnapshot", volumesnapshot: "volumesnapshot", volumesnapshots: "volumesnapshot" },
+  ...{ volumegroupsnapshot: "volumegroupsnapshot", volumegroupsnapshots: "volumegroupsnapshot" },
 };
 
 /** Parses the argument of `why`. @throws {UsageError} for another kind, or an invalid name */
@@ -353,7 +352,9 @@ export function requireTarget(text: string, field: string): Target {
     [];
   const kind = KINDS[kindName];
   if (kind !== undefined && name !== "") return { kind, name };
-  throw new UsageError(`${field} ${quote(text)}: must be the name of a claim, pvc/NAME or volumesnapshot/NAME`);
+  throw new UsageError(
+    `${field} ${quote(text)}: must be the name of a claim, pvc/NAME, volumesnapshot/NAME or volumegroupsnapshot/NAME`,
+  );
 }
 
 /** Returns the UUID of a logical volume if it is one (lvs(8), lv_uuid). */

@@ -1,5 +1,5 @@
 /**
- * `kubectl denolith why`: explains a claim or a VolumeSnapshot in one answer.
+ * `kubectl denolith why`: explains a claim, a VolumeSnapshot or a VolumeGroupSnapshot in one answer.
  *
  * @module
  */
@@ -8,9 +8,10 @@ import { StorageError } from "../../lvm/error.ts";
 import { wrapText } from "../../lvm/text_table.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims, pods } from "../../k8s/api/objects.ts";
-import { volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import { volumeGroupSnapshots, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { readClaimState } from "../../k8s/diagnosis/claim_state.ts";
 import { explainClaim, type WhyAnswer } from "../../k8s/diagnosis/why.ts";
+import { explainGroupSnapshot, readGroupSnapshotEvidence } from "../../k8s/diagnosis/why_group_snapshot.ts";
 import { explainSnapshot, readSnapshotState } from "../../k8s/diagnosis/why_snapshot.ts";
 import { requireTarget } from "./commands.ts";
 import type { Colours } from "./output.ts";
@@ -25,12 +26,16 @@ export function explain(session: Session): Promise<number> {
     ? [{ resource: persistentVolumeClaims, selection: { namespace } }, { resource: pods, selection: { namespace } }, {
       resource: lvmVolumes,
     }]
-    : [{ resource: volumeSnapshots, selection: { namespace } }];
+    : kind === "volumesnapshot"
+    ? [{ resource: volumeSnapshots, selection: { namespace } }]
+    : [{ resource: volumeGroupSnapshots, selection: { namespace } }];
   return session.show(watched, async (now) => {
     const at = { driver, namespace, name, now };
     const answer = kind === "claim"
       ? explainClaim(await readClaimState(client, at))
-      : explainSnapshot(await readSnapshotState(client, at));
+      : kind === "volumesnapshot"
+      ? explainSnapshot(await readSnapshotState(client, at))
+      : explainGroupSnapshot(await readGroupSnapshotEvidence(client, at));
     requireSomething(answer, { kind, namespace, name });
     return { data: answer, text: ({ colours }) => answerText(answer, { colours, now }) };
   });
@@ -43,7 +48,7 @@ function requireSomething(
 ): void {
   if (
     state !== "Deleted" ||
-    facts.some(([label]) => ["PersistentVolume", "Volume", "VolumeSnapshotContent"].includes(label))
+    facts.some(([label]) => /^(?:PersistentVolume|Volume|Volume(?:Group)?SnapshotContent)$/.test(label))
   ) {
     return;
   }

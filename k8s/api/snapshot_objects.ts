@@ -99,6 +99,15 @@ export interface VolumeGroupSnapshotContent extends KubeObject {
   };
 }
 
+/** A VolumeGroupSnapshot: a group snapshot as its user sees it. */
+export interface VolumeGroupSnapshot extends KubeObject {
+  /** The actual state. */
+  status?: {
+    /** True if volumes can be created from all its snapshots. */
+    readyToUse?: boolean;
+  };
+}
+
 /** A VolumeGroupSnapshotClass. */
 export type VolumeGroupSnapshotClass = VolumeSnapshotClass;
 
@@ -127,6 +136,15 @@ export const volumeSnapshotClasses: Resource<VolumeSnapshotClass> = {
   plural: "volumesnapshotclasses",
   kind: "VolumeSnapshotClass",
   namespaced: false,
+};
+
+/** VolumeGroupSnapshots. */
+export const volumeGroupSnapshots: Resource<VolumeGroupSnapshot> = {
+  group: "groupsnapshot.storage.k8s.io",
+  version: "v1",
+  plural: "volumegroupsnapshots",
+  kind: "VolumeGroupSnapshot",
+  namespaced: true,
 };
 
 /** VolumeGroupSnapshotContents. */

@@ -94,3 +94,86 @@ export function isUnread({ unread }: { readonly unread: readonly string[] }, plu
 export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
+
+/** A symptom. */
+export interface Symptom {
+  /** The cause, in one CamelCase word. */
+  readonly reason: string;
+  /** Parts of messages, as the runbooks quote them, with `…` for inserted values. */
+  readonly quotes: readonly string[];
+  /** What to do, in a sentence. */
+  readonly remedy: string;
+  /** True if nothing is to be done but waiting. */
+  readonly isWait?: boolean;
+}
+
+export const AGENT_DOES_NOT_ANSWER: Symptom = {
+  reason: "AgentDoesNotAnswer",
+  quotes: ["the agent of node … has not answered within … s"],
+  remedy:
+    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, the agent is down: read its " +
+    "log. The request is repeated.",
+};
+
+export const AGENT_SILENT: Symptom = {
+  reason: "AgentSilent",
+  quotes: [
+    "the agent of node … has not reported for minutes; see its log",
+    "the agents of nodes … have not reported for minutes; see their logs",
+  ],
+  remedy:
+    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, restart the agent. Until it " +
+    "reports, the node gets no new volumes.",
+};
+
+export const NO_COW_SPACE: Symptom = {
+  reason: "NoSpace",
+  quotes: ["the COW space of … does not fit"],
+  remedy: "Use a smaller snapSize, or free space in the volume group. The request is then retried at once.",
+};
+
+export const VOLUME_GROUP_UNRESPONSIVE: Symptom = {
+  reason: "VolumeGroupUnresponsive",
+  quotes: ["volume group … does not respond; look for a disk among …"],
+  remedy: "LVM waits for a disk. Find it with kubectl denolith doctor NODE, and dmesg on the node.",
+};
+
+export const VOLUME_GROUP_UNREADABLE: Symptom = {
+  reason: "VolumeGroupUnreadable",
+  quotes: ["volume group … cannot be read: …; look at its disks … (dmesg)"],
+  remedy: "LVM does not find the volume group on its disks, or refuses to read it. See kubectl denolith doctor NODE.",
+};
+
+/** What LVM says when the metadata of a volume group does not fit (LVM 2.03, lib/format_text/format-text.c). */
+export const METADATA_AREA_FULL: Symptom = {
+  reason: "MetadataAreaFull",
+  quotes: ["too large for circular buffer"],
+  remedy: "The metadata area of the volume group is full. Add a disk with a larger one: vgextend --metadatasize 16m.",
+};
+
+export const NO_SUCH_SECRET: Symptom = {
+  reason: "NoSuchSecret",
+  quotes: ["A class names this secret, but it does not exist"],
+  remedy: "Remove the secret from the class, since the driver needs none, or create it.",
+};
+
+export const SECRET_FORBIDDEN: Symptom = {
+  reason: "SecretForbidden",
+  quotes: ["the controller may not read it"],
+  remedy: "Remove the secret from the class, since the driver needs none, or create the Role.",
+};
+
+export const UNEXPECTED_DATA: Symptom = {
+  reason: "UnexpectedData",
+  quotes: [
+    ...["it holds …", "it should hold … with the UUID …, but holds …"],
+    "its first 4 KiB are not zeros, though it was never formatted",
+  ],
+  remedy:
+    "Something else wrote to the device, and nothing is overwritten. Look at the data before you delete the claim.",
+};
+
+/**
+ * The symptoms of each chapter. Of several that a message has, the first one counts: what keeps a volume group from
+ * being used comes before its being full.
+ */

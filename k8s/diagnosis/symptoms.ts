@@ -5,20 +5,28 @@
  * @module
  */
 
-/** A symptom. */
-export interface Symptom {
-  /** The cause, in one CamelCase word. */
-  readonly reason: string;
-  /** Parts of messages, as the runbooks quote them, with `…` for inserted values. */
-  readonly quotes: readonly string[];
-  /** What to do, in a sentence. */
-  readonly remedy: string;
-  /** True if nothing is to be done but waiting. */
-  readonly isWait?: boolean;
-}
+import {
+  AGENT_DOES_NOT_ANSWER,
+  AGENT_SILENT,
+  METADATA_AREA_FULL,
+  NO_COW_SPACE,
+  NO_SUCH_SECRET,
+  SECRET_FORBIDDEN,
+  type Symptom,
+  UNEXPECTED_DATA,
+  VOLUME_GROUP_UNREADABLE,
+  VOLUME_GROUP_UNRESPONSIVE,
+} from "./problem.ts";
 
 /** The chapters of the runbooks that describe messages, by what goes wrong. */
-export type SymptomChapter = "pending" | "expansion" | "limits" | "snapshot" | "mount" | "terminating";
+export type SymptomChapter =
+  | "pending"
+  | "expansion"
+  | "limits"
+  | "snapshot"
+  | "groupSnapshot"
+  | "mount"
+  | "terminating";
 
 /** The chapters, as the pages of the runbooks have them. */
 export const SYMPTOM_CHAPTERS: Readonly<Record<SymptomChapter, string>> = {
@@ -26,74 +34,11 @@ export const SYMPTOM_CHAPTERS: Readonly<Record<SymptomChapter, string>> = {
   expansion: "claims-and-pods.md#claim-does-not-expand",
   limits: "claims-and-pods.md#io-limits-not-applied",
   snapshot: "claims-and-pods.md#volumesnapshot-not-ready",
+  groupSnapshot: "claims-and-pods.md#volumegroupsnapshot-not-ready",
   mount: "claims-and-pods.md#pod-cannot-mount-its-volume",
   terminating: "claims-and-pods.md#volume-stays-terminating",
 };
 
-const AGENT_DOES_NOT_ANSWER: Symptom = {
-  reason: "AgentDoesNotAnswer",
-  quotes: ["the agent of node … has not answered within … s"],
-  remedy:
-    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, the agent is down: read its " +
-    "log. The request is repeated.",
-};
-
-const AGENT_SILENT: Symptom = {
-  reason: "AgentSilent",
-  quotes: [
-    "the agent of node … has not reported for minutes; see its log",
-    "the agents of nodes … have not reported for minutes; see their logs",
-  ],
-  remedy:
-    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, restart the agent. Until it " +
-    "reports, the node gets no new volumes.",
-};
-
-const VOLUME_GROUP_UNRESPONSIVE: Symptom = {
-  reason: "VolumeGroupUnresponsive",
-  quotes: ["volume group … does not respond; look for a disk among …"],
-  remedy: "LVM waits for a disk. Find it with kubectl denolith doctor NODE, and dmesg on the node.",
-};
-
-const VOLUME_GROUP_UNREADABLE: Symptom = {
-  reason: "VolumeGroupUnreadable",
-  quotes: ["volume group … cannot be read: …; look at its disks … (dmesg)"],
-  remedy: "LVM does not find the volume group on its disks, or refuses to read it. See kubectl denolith doctor NODE.",
-};
-
-/** What LVM says when the metadata of a volume group does not fit (LVM 2.03, lib/format_text/format-text.c). */
-const METADATA_AREA_FULL: Symptom = {
-  reason: "MetadataAreaFull",
-  quotes: ["too large for circular buffer"],
-  remedy: "The metadata area of the volume group is full. Add a disk with a larger one: vgextend --metadatasize 16m.",
-};
-
-const NO_SUCH_SECRET: Symptom = {
-  reason: "NoSuchSecret",
-  quotes: ["A class names this secret, but it does not exist"],
-  remedy: "Remove the secret from the class, since the driver needs none, or create it.",
-};
-
-const SECRET_FORBIDDEN: Symptom = {
-  reason: "SecretForbidden",
-  quotes: ["the controller may not read it"],
-  remedy: "Remove the secret from the class, since the driver needs none, or create the Role.",
-};
-
-const UNEXPECTED_DATA: Symptom = {
-  reason: "UnexpectedData",
-  quotes: [
-    ...["it holds …", "it should hold … with the UUID …, but holds …"],
-    "its first 4 KiB are not zeros, though it was never formatted",
-  ],
-  remedy:
-    "Something else wrote to the device, and nothing is overwritten. Look at the data before you delete the claim.",
-};
-
-/**
- * The symptoms of each chapter. Of several that a message has, the first one counts: what keeps a volume group from
- * being used comes before its being full.
- */
 export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
   pending: [
     {
@@ -241,11 +186,7 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
   ],
   snapshot: [
-    {
-      reason: "NoSpace",
-      quotes: ["the COW space of … does not fit"],
-      remedy: "Use a smaller snapSize, or free space in the volume group. The request is then retried at once.",
-    },
+    NO_COW_SPACE,
     {
       reason: "NoSuchSnapshotClass",
       quotes: ["volumeSnapshotClassName …: there is no such VolumeSnapshotClass"],
@@ -267,6 +208,30 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
     SECRET_FORBIDDEN,
     NO_SUCH_SECRET,
+  ],
+  groupSnapshot: [
+    {
+      reason: "VolumesOnSeveralNodes",
+      quotes: ["snapshots are taken at one point in time on one node alone"],
+      remedy: "Let the label of the VolumeGroupSnapshot select claims of one node, or take one for each node.",
+    },
+    {
+      reason: "MustNotBeSuspended",
+      quotes: ["suspending volume …"],
+      remedy:
+        "Something else than pods uses the volume, and would have to wait for it: the message says what. End that.",
+    },
+    {
+      reason: "SuspendedTooLong",
+      quotes: ["suspending devices: not done within … s, so they were resumed"],
+      remedy:
+        "The disks, or LVM, are too slow at the moment. It is tried again; fewer volumes in a group take less time.",
+    },
+    NO_COW_SPACE,
+    AGENT_DOES_NOT_ANSWER,
+    AGENT_SILENT,
+    VOLUME_GROUP_UNRESPONSIVE,
+    VOLUME_GROUP_UNREADABLE,
   ],
   mount: [
     {

@@ -86,6 +86,8 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
   await watch(3, "status");
   await watch(3, "why", "data");
   await watch(1, "why", "volumesnapshot/cut");
+  stage.addGroupSnapshot(["data"]);
+  await watch(1, "why", "volumegroupsnapshot/both");
   for (const words of [["why", ""], ["doctor", ""], ["why", "--namespace", ""]]) await plugin(["__complete", ...words]);
   await watchPages(plugin, stage.volume()!.spec!.csi!.volumeHandle, async () => {
     const isWatched = () => requestsOf(stage).some(({ path, query }) => /events$/.test(path) && query.has("watch"));

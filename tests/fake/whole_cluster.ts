@@ -19,6 +19,7 @@ import {
 import {
   volumeGroupSnapshotClasses,
   volumeGroupSnapshotContents,
+  volumeGroupSnapshots,
   volumeSnapshotClasses,
   volumeSnapshotContents,
   volumeSnapshots,
@@ -72,7 +73,8 @@ export class WholeCluster implements AsyncDisposable {
     const cluster = new WholeCluster(agents);
     const { api } = agents;
     const snapshotKinds = [volumeSnapshots, volumeSnapshotContents, volumeSnapshotClasses];
-    for (const resource of [...snapshotKinds, volumeGroupSnapshotContents, volumeGroupSnapshotClasses, secrets]) {
+    const groupKinds = [volumeGroupSnapshots, volumeGroupSnapshotContents, volumeGroupSnapshotClasses];
+    for (const resource of [...snapshotKinds, ...groupKinds, secrets]) {
       api.addResource(resource);
     }
     for (const name of Object.keys(machines)) {

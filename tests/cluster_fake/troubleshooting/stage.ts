@@ -20,12 +20,17 @@ import {
   volumeAttributesClasses,
 } from "../../../k8s/api/objects.ts";
 import {
+  volumeGroupSnapshotClasses,
+  type VolumeGroupSnapshotContent,
+  volumeGroupSnapshotContents,
+  volumeGroupSnapshots,
   volumeSnapshotClasses,
   type VolumeSnapshotContent,
   volumeSnapshotContents,
   volumeSnapshots,
 } from "../../../k8s/api/snapshot_objects.ts";
 import { maximumVolumeSizeOf } from "../../../k8s/scheduling/capacity_object.ts";
+import { GROUP_CONTENT_FINALIZER } from "../../../k8s/snapshotter/group_content.ts";
 import { CONTENT_FINALIZER } from "../../../k8s/snapshotter/snapshot_content.ts";
 import { ControllerClock, NODE_WAIT_MS } from "./controller_clock.ts";
 import { DRIVER, type FakeAgent } from "../../fake/node_cluster.ts";
@@ -322,6 +327,31 @@ export class Stage implements AsyncDisposable {
         ...content,
       },
     } as never);
+  }
+
+  /**
+   * Adds a VolumeGroupSnapshot `both` of claims, as the snapshot-controller leaves it to the driver.
+   *
+   * @param claims the names of the claims; none for one without a content
+   */
+  addGroupSnapshot(claims: readonly string[]): void {
+    const meta = { name: "both", namespace: "default" };
+    const { metadata: { uid } } = this.cluster.api.put(volumeGroupSnapshots, { metadata: meta });
+    if (claims.length === 0) return;
+    this.cluster.api.put(volumeGroupSnapshotClasses, { metadata: { name: "groups" }, driver: DRIVER, parameters: {} });
+    this.cluster.api.put(volumeGroupSnapshotContents, {
+      metadata: { name: "group-content", finalizers: [GROUP_CONTENT_FINALIZER] },
+      spec: {
+        ...{ driver: DRIVER, deletionPolicy: "Delete", volumeGroupSnapshotClassName: "groups" },
+        source: { volumeHandles: claims.map((claim) => this.volume(claim)!.spec!.csi!.volumeHandle) },
+        volumeGroupSnapshotRef: { ...meta, uid: uid! },
+      },
+    } as never);
+  }
+
+  /** Returns the content of the group snapshot. */
+  groupContent(): VolumeGroupSnapshotContent | undefined {
+    return this.cluster.api.objects(volumeGroupSnapshotContents).at(0);
   }
 
   /** Adds a snapshot of the claim `data`, and waits until it is ready. */

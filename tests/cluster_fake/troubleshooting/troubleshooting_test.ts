@@ -18,6 +18,7 @@ import { readRunbooks, runbookChapter } from "../../meta/runbooks.ts";
 import { sourceFiles } from "../../meta/source_files.ts";
 import type { Case, Chapter } from "./case.ts";
 import { EXPANSION } from "./expansion.ts";
+import { GROUP_SNAPSHOTS } from "./group_snapshots.ts";
 import { LIMITS } from "./limits.ts";
 import { MOUNTS } from "./mounts.ts";
 import { NODES } from "./nodes.ts";
@@ -33,6 +34,7 @@ const CHAPTERS: Readonly<Record<string, Chapter>> = {
   "Claim does not expand": EXPANSION,
   "IO limits not applied": LIMITS,
   "VolumeSnapshot not ready": SNAPSHOTS,
+  "VolumeGroupSnapshot not ready": GROUP_SNAPSHOTS,
   "Pod cannot mount its volume": MOUNTS,
   "Volume stays Terminating": TERMINATING,
   ...STORAGE,

@@ -1,0 +1,229 @@
+/**
+ * Why a VolumeGroupSnapshot is not ready.
+ *
+ * @module
+ */
+
+import { groupSnapshotIdOf } from "../../lvm/ids.ts";
+import { type LvmNode, lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
+import { type Event, type Lease, type Node, nodes } from "../api/objects.ts";
+import {
+  type VolumeGroupSnapshot,
+  type VolumeGroupSnapshotContent,
+  volumeGroupSnapshotContents,
+  volumeGroupSnapshots,
+} from "../api/snapshot_objects.ts";
+import { type ApiClient, orAbsent } from "../client/client.ts";
+import { groupSnapshotNameOf, groupSnapshotRules } from "../snapshotter/group_content.ts";
+import { EvidenceReader } from "./claim_state.ts";
+import {
+  agentProblems,
+  eventProblem,
+  isHeld,
+  lastEvent,
+  messageProblem,
+  noControllerProblem,
+  waitProblems,
+} from "./evidence.ts";
+import { isUnread, type Problem } from "./problem.ts";
+import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
+import { snapshotProblems, stateOf } from "./volumes.ts";
+import type { WhyAnswer } from "./why.ts";
+
+const CHAPTER = "groupSnapshot";
+const RUNBOOK = SYMPTOM_CHAPTERS[CHAPTER];
+
+/** What is known of a VolumeGroupSnapshot. */
+export interface GroupSnapshotEvidence {
+  /** The driver. */
+  readonly driver: string;
+  /** The time at which it was read. */
+  readonly now: Date;
+  /** Its name as `namespace/name`. */
+  readonly key: string;
+  /** The VolumeGroupSnapshot; absent when it is gone. */
+  readonly groupSnapshot?: VolumeGroupSnapshot | undefined;
+  /** Its VolumeGroupSnapshotContent. */
+  readonly content?: VolumeGroupSnapshotContent | undefined;
+  /** The events about both. */
+  readonly events: readonly Event[];
+  /** Its LVMSnapshots. */
+  readonly snapshots: readonly LvmSnapshot[];
+  /** The events about the first LVMSnapshot. */
+  readonly snapshotEvents: readonly Event[];
+  /** The name of their node. */
+  readonly nodeName?: string | undefined;
+  /** Its Node. */
+  readonly node?: Node | undefined;
+  /** Its LVMNode. */
+  readonly lvmNode?: LvmNode | undefined;
+  /** The Lease of the agent of their node. */
+  readonly agentLeases: readonly Lease[];
+  /** The Lease of the snapshotters. */
+  readonly snapshotterLease?: Lease | undefined;
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Reads everything that has a part in a VolumeGroupSnapshot. @throws {ApiError} */
+export async function readGroupSnapshotEvidence(
+  client: ApiClient,
+  { driver, namespace, name, now }: { driver: string; namespace: string; name: string; now: Date },
+): Promise<GroupSnapshotEvidence> {
+  const reader = new EvidenceReader(client);
+  const groupSnapshot = await orAbsent(client.get(volumeGroupSnapshots, { namespace, name }));
+  const uid = groupSnapshot?.metadata.uid;
+  const [contents, ownEvents, snapshotterLease] = await Promise.all([
+    reader.list(volumeGroupSnapshotContents),
+    reader.eventsAbout("VolumeGroupSnapshot", groupSnapshot),
+    reader.leaseOf("csi-snapshotter", driver),
+  ]);
+  // not one that an earlier VolumeGroupSnapshot of the same name has left
+  const content = contents.filter(({ spec: { volumeGroupSnapshotRef: ref } }) =>
+    ref.namespace === namespace && ref.name === name && (uid === undefined || !ref.uid || ref.uid === uid)
+  ).at(-1);
+  const id = content?.spec.driver === driver ? groupIdOf(content) : undefined;
+  const [all, contentEvents] = await Promise.all([
+    id === undefined ? [] : reader.list(lvmSnapshots),
+    reader.eventsAbout("VolumeGroupSnapshotContent", content),
+  ]);
+  const snapshots = all.filter(({ spec }) => spec.driverName === driver && spec.groupSnapshot?.name === id);
+  const nodeName = snapshots[0]?.spec.nodeName;
+  const [node, lvmNode, agentLeases, snapshotEvents] = await Promise.all([
+    nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
+    nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
+    reader.agentLeasesOf(nodeName, driver),
+    reader.eventsAbout("LVMSnapshot", snapshots[0]),
+  ]);
+  return {
+    ...{ driver, now, key: `${namespace}/${name}`, groupSnapshot, content, events: [...ownEvents, ...contentEvents] },
+    ...{ snapshots, snapshotEvents, nodeName, node, lvmNode, agentLeases, snapshotterLease },
+    unread: [...new Set(reader.unread)].sort(),
+  };
+}
+
+/** Returns the id of the group snapshot of a content, also while it is being created. */
+function groupIdOf(content: VolumeGroupSnapshotContent): string | undefined {
+  const { uid } = content.spec.volumeGroupSnapshotRef;
+  const requested = uid === undefined ? undefined : groupSnapshotIdOf(groupSnapshotNameOf(uid));
+  return groupSnapshotRules.traits.handleOf(content) ?? requested;
+}
+
+/** Explains a VolumeGroupSnapshot. */
+export function explainGroupSnapshot(state: GroupSnapshotEvidence): WhyAnswer {
+  const { key, groupSnapshot, content, snapshots, nodeName, unread } = state;
+  const object = `volumegroupsnapshot/${key}`;
+  const members = snapshots.map((snapshot) => `${snapshot.metadata.name} (${stateOf(snapshot)})`).join(", ");
+  const facts: (readonly [string, string | undefined])[] = [
+    ["VolumeGroupSnapshotContent", content?.metadata.name],
+    ["Snapshots", members],
+    ["Node", nodeName],
+  ];
+  return {
+    object,
+    state: groupSnapshot === undefined
+      ? "Deleted"
+      : groupSnapshot.metadata.deletionTimestamp !== undefined
+      ? "Terminating"
+      : groupSnapshot.status?.readyToUse === true
+      ? "Ready"
+      : "NotReady",
+    problems: problemsOf(state, object),
+    facts: facts.flatMap(([label, text]) => text ? [[label, text] as const] : []),
+    unread,
+  };
+}
+
+function problemsOf(state: GroupSnapshotEvidence, object: string): Problem[] {
+  const { groupSnapshot, content, events, snapshots, driver } = state;
+  if (content !== undefined && content.spec.driver !== driver) {
+    const message = `the group snapshot is not of the driver ${driver}, but of ${content.spec.driver}`;
+    return [{ severity: "info", reason: "OtherDriver", object, message }];
+  }
+  if (groupSnapshot === undefined || groupSnapshot.metadata.deletionTimestamp !== undefined) {
+    return deletionProblems(state);
+  }
+  const isReady = groupSnapshot.status?.readyToUse === true;
+  const failed = lastEvent(events, "GroupSnapshotCreationFailed", "GroupSnapshotContentCheckandUpdateFailed");
+  const { message, time } = content?.status?.error ?? {};
+  const source = { chapter: CHAPTER, object } as const;
+  const causes = isReady
+    ? []
+    : failed !== undefined
+    ? [eventProblem(failed, source)]
+    : message !== undefined
+    ? [messageProblem(message, { ...source, reason: "GroupSnapshotFailed", since: time })]
+    : [];
+  const reported = snapshots.flatMap((each) => snapshotProblems(each, `lvmsnapshot/${each.metadata.name}`));
+  const problems = [
+    ...(isReady ? [] : waitProblems(state.snapshotEvents, state.now, source)),
+    ...causes,
+    ...reported.filter((each) => !causes.some((cause) => each.message.includes(cause.message))),
+    ...agentProblems(state),
+  ];
+  return problems.length > 0 || isReady ? problems : waitingProblems(state, object);
+}
+
+/** Returns who has not done what, while nobody says anything. */
+function waitingProblems(state: GroupSnapshotEvidence, object: string): Problem[] {
+  const { groupSnapshot, content, events, snapshotterLease, now } = state;
+  const since = groupSnapshot?.metadata.creationTimestamp;
+  const problem = { object, ...(since !== undefined && { since }) };
+  const lastWords = lastEvent(events, ...new Set(events.map(({ reason = "" }) => reason)));
+  const isContentRead = !isUnread(state, "volumegroupsnapshotcontents") && !isUnread(state, "events");
+  if (content === undefined && lastWords === undefined && isContentRead) {
+    return [{
+      ...{ severity: "error", reason: "NoSnapshotController", ...problem },
+      message: "nobody has taken the VolumeGroupSnapshot: it has no content and no events, so no snapshot-controller " +
+        "with the feature gate CSIVolumeGroupSnapshot runs",
+      ...{ remedy: "Start the snapshot-controller with this gate.", runbook: "../snapshots.md#group-snapshots" },
+    }];
+  }
+  if (content !== undefined && !isHeld(snapshotterLease, now) && !isUnread(state, "leases")) {
+    return [noControllerProblem(object, snapshotterLease, { what: "snapshotter", since })];
+  }
+  return [{
+    ...{ severity: "info", reason: "Creating", ...problem, runbook: RUNBOOK },
+    message: lastWords?.message ?? "the group snapshot is being created",
+    remedy: "Wait. If it takes minutes, read the logs of the snapshot-controller and of the controller.",
+  }];
+}
+
+/** Returns why something is still there of a VolumeGroupSnapshot that was deleted. */
+function deletionProblems(state: GroupSnapshotEvidence): Problem[] {
+  const { groupSnapshot, content, events, now } = state;
+  if (content === undefined) return [];
+  const { name, deletionTimestamp, annotations = {} } = content.metadata;
+  const since = deletionTimestamp ?? groupSnapshot?.metadata.deletionTimestamp ?? content.metadata.creationTimestamp;
+  const object = `volumegroupsnapshotcontent/${name}`;
+  const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
+  if (deletionTimestamp === undefined && content.spec.deletionPolicy === "Retain" && groupSnapshot === undefined) {
+    return [{
+      ...{ severity: "info", reason: "Retained", ...problem },
+      message:
+        "the VolumeGroupSnapshot is gone, and its content stays with the snapshots, by its deletion policy Retain",
+      remedy: "To remove the snapshots, set the policy to Delete, and delete the content.",
+    }];
+  }
+  const annotation = groupSnapshotRules.traits.beingDeleted;
+  if (groupSnapshot === undefined && annotations[annotation] === undefined) {
+    return [{
+      ...{ severity: "warning", reason: "ContentLeft", ...problem },
+      message:
+        "the VolumeGroupSnapshot was deleted before the snapshot-controller had bound it, and its content is left",
+      remedy:
+        `Set the annotation, and delete it: kubectl annotate ${object} ${annotation}=yes; kubectl delete ${object}`,
+    }];
+  }
+  const failed = lastEvent(events, "GroupSnapshotDeleteError");
+  const problems = [
+    ...waitProblems(state.snapshotEvents, now, { chapter: CHAPTER, object }),
+    ...failed === undefined ? [] : [eventProblem(failed, { chapter: CHAPTER, object })],
+    ...agentProblems(state),
+  ];
+  if (problems.length > 0) return problems;
+  return [{
+    ...{ severity: "info", reason: "Deleting", ...problem },
+    ...{ message: "the group snapshot is being removed", remedy: "Wait." },
+  }];
+}
