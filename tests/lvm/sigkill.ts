@@ -181,7 +181,7 @@ async function runLifecycle(
 }
 
 /** The latest time after the first suspension, or the start of a deletion, at which the driver is killed, in milliseconds. */
-const MAX_GROUP_KILL_DELAY_MS = 2_000;
+const MAX_GROUP_KILL_DELAY_MS = { create: 400, delete: 2_000 };
 
 /** How often a driver is killed while it takes a group snapshot, and while it deletes it. */
 const GROUP_KILLS = Deno.env.get("FULL") === "1" ? 10 : 3;
@@ -221,12 +221,15 @@ async function runGroupLifecycle(seed: number): Promise<void> {
     }
   };
   /** Makes a call again and again, each time with a driver that is killed meanwhile. */
-  const killDuring = async (name: string, call: (csi: FullCsiClient) => Promise<unknown>) => {
+  const killDuring = async (
+    name: keyof typeof MAX_GROUP_KILL_DELAY_MS,
+    call: (csi: FullCsiClient) => Promise<unknown>,
+  ) => {
     for (let kill = 0; kill < GROUP_KILLS; kill++) {
       let [isAnswered, isOver] = [false, false];
       const ended = call(driver.csi).then(() => void (isAnswered = true), () => {}).finally(() => isOver = true);
       const begun = name === "create" ? waitUntilSuspended(() => isOver) : Promise.resolve();
-      const delay = Math.round(random() * MAX_GROUP_KILL_DELAY_MS);
+      const delay = Math.round(random() * MAX_GROUP_KILL_DELAY_MS[name]);
       await Promise.race([ended, begun.then(() => new Promise((resolve) => setTimeout(resolve, delay)))]);
       await driver.kill();
       const suspended = (await readGroup()).lvs.filter((lv) => lv.suspended).length;

@@ -61,6 +61,7 @@ export const SUITES: readonly Suite[] = [
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },
   { name: "differences", module: "differences", disksGiB: [1, 3] },
+  { name: "large_difference", module: "large_difference", disksGiB: [220], onlyFull: true },
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
   { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
   { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },

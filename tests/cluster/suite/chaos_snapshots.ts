@@ -33,18 +33,33 @@ async function prepare(snapshots: SnapshotTestNamespace): Promise<string> {
   return await snapshots.createSnapshotClass("quarter", { parameters: { snapSize: "25%" } });
 }
 
+/** Creates a second claim, which a group snapshot has with the first one. @returns the name of a class of group snapshots */
+async function prepareGroup(snapshots: SnapshotTestNamespace): Promise<string> {
+  const { ns } = snapshots;
+  await ns.createClaim({ name: "log", class: `${ns.namespace}-plain` });
+  await ns.createPod({ name: "logger", claims: [{ name: "log", path: "/log" }] });
+  await ns.waitForRunning("logger");
+  await ns.kubectl("label", "persistentvolumeclaims", "data", "log", "app=db");
+  return await snapshots.createGroupSnapshotClass("groups");
+}
+
 Deno.test("snapshots become ready or are deleted whichever process is killed meanwhile, and nothing is left of deleted ones", async () => {
   await using snapshots = await SnapshotTestNamespace.open("kills");
   const className = await prepare(snapshots);
+  const groupClass = await prepareGroup(snapshots);
   const { ns } = snapshots;
   await using driver = await DriverPods.open(ns.cluster);
   const random = runRandom();
   const rounds = FULL ? [...VICTIMS, ...VICTIMS] : VICTIMS;
   const kept: { name: string; id: string }[] = [];
+  const groups: { name: string; ids: readonly string[] }[] = [];
   for (const [round, victim] of rounds.entries()) {
     const names = Array.from({ length: SNAPSHOTS_PER_ROUND }, (_, n) => `round-${round}-${n}`);
-    const toDelete = kept.splice(0);
+    const [toDelete, groupsToDelete] = [kept.splice(0), groups.splice(0)];
+    const group = `group-${round}`;
     await Promise.all([
+      snapshots.createGroupSnapshot(group, { app: "db", className: groupClass }),
+      ...groupsToDelete.map(({ name }) => ns.requestDeletion("VolumeGroupSnapshot", name)),
       ...names.map((name) => snapshots.createSnapshot(name, { claim: "data", class: className })),
       ...toDelete.map(({ name }) => ns.requestDeletion("VolumeSnapshot", name)),
     ]);
@@ -55,12 +70,25 @@ Deno.test("snapshots become ready or are deleted whichever process is killed mea
     const early = await ns.waitFor("VolumeSnapshot", names[0]!, (now) => now !== undefined, "is there");
     await ns.requestDeletion("VolumeSnapshot", names[0]!);
     for (const name of names.slice(1)) kept.push({ name, id: (await snapshots.waitUntilReady(name)).id });
+    const members = [...(await snapshots.waitUntilGroupReady(group)).values()];
+    assertEquals(members.length, 2);
+    groups.push({ name: group, ids: members.map(({ id }) => id) });
+    assertEquals((await ns.runOnNode("dmsetup info -c --noheadings -o suspended")).includes("Suspended"), false);
     await ns.waitForDeletion("VolumeSnapshot", names[0]!);
+    for (const { name, ids } of groupsToDelete) {
+      await ns.waitForDeletion("VolumeGroupSnapshot", name);
+      await snapshots.waitUntilDeleted(ids);
+    }
     for (const { name } of toDelete) await ns.waitForDeletion("VolumeSnapshot", name);
     await snapshots.waitUntilDeleted([...toDelete.map(({ id }) => id), snapshots.handleFor(early)]);
   }
+  for (const { name, ids } of groups) {
+    await ns.deleteAndWait("VolumeGroupSnapshot", name);
+    await snapshots.waitUntilDeleted(ids);
+  }
   for (const { name } of kept) await ns.deleteAndWait("VolumeSnapshot", name);
   await snapshots.waitUntilDeleted(kept.map(({ id }) => id));
+  assertEquals(await ns.exec("logger", "touch /log/file && sync && ls /log/file"), "/log/file\n");
   assertEquals(await ns.exec("user", "cat /data/file"), "kept\n");
 });
 

@@ -5,11 +5,13 @@
  * @module
  */
 
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import type { Pod } from "../../../k8s/api/objects.ts";
 import { forgetNode } from "./forget_command.ts";
 import { PublishedCapacity } from "./published_capacity.ts";
 import { createClaimsAtOnce, creationFailures, nodesOf, waitForBound } from "./concurrent_claims.ts";
+import type { VolumeGroupSnapshot } from "./object_watcher.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { isRunning, QUICK, SLEEP, statefulSetObject } from "./objects.ts";
 
@@ -136,6 +138,36 @@ Deno.test("with transfers off, a claim is refused on another node than its sourc
   for (const name of ["user", "far", "near"]) await ns.deleteAndWait("Pod", name);
   for (const name of ["copy", "data"]) await ns.deleteAndWait("PersistentVolumeClaim", name);
   await s.waitForCleanup();
+});
+
+Deno.test("a group snapshot of claims on both nodes is refused with their names, and leaves nothing on either", async () => {
+  await using snapshots = await SnapshotTestNamespace.open("wide");
+  const { ns } = snapshots;
+  const cls = await ns.createStorageClass("data", { parameters: QUICK, volumeBindingMode: "WaitForFirstConsumer" });
+  const nodes = ns.cluster.nodes.map(({ name }) => name);
+  for (const node of nodes) {
+    await ns.createClaim({ name: `on-${node}`, class: cls });
+    await ns.createPod({ name: `of-${node}`, claims: [{ name: `on-${node}`, path: "/data" }], node });
+    await ns.waitForRunning(`of-${node}`);
+  }
+  const claims = nodes.map((node) => `on-${node}`);
+  await ns.kubectl("label", "persistentvolumeclaims", ...claims, "app=wide");
+  const className = await snapshots.createGroupSnapshotClass("groups");
+  await snapshots.createGroupSnapshot("wide", { app: "wide", className });
+  const hasError = (now?: VolumeGroupSnapshot) => now?.status?.error?.message?.includes("on one node alone") === true;
+  const { status } = await ns.waitFor("VolumeGroupSnapshot", "wide", hasError, "has the driver's error");
+  for (const node of nodes) {
+    assertMatch(status!.error!.message!, new RegExp(`volume v1-\\w+ is on node ${node}|on node ${node};`));
+  }
+  assertEquals(await ns.kubectl("get", "lvmsnapshots", "--output=name"), "");
+  await ns.deleteAndWait("VolumeGroupSnapshot", "wide");
+  await ns.waitForDeletion("VolumeGroupSnapshotContent", status!.boundVolumeGroupSnapshotContentName!);
+  for (const node of ns.cluster.nodes) {
+    assertEquals((await ns.runOnNode("lvs --noheadings -o lv_tags", node)).includes("denolith.group="), false);
+  }
+  for (const node of nodes) await ns.deleteAndWait("Pod", `of-${node}`);
+  for (const claim of claims) await ns.deleteAndWait("PersistentVolumeClaim", claim);
+  await ns.waitForCleanup();
 });
 
 // The last one: the second node is dead then.
