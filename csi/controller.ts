@@ -7,7 +7,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
-import { minimumBytes } from "../lvm/spec/filesystem.ts";
+import { smallestVolume } from "../lvm/spec/format.ts";
 import { type Locks, snapshotCreationLocks, snapshotLock, volumeCreationLocks, volumeLock } from "../lvm/locks.ts";
 import type { ContentSource } from "../lvm/model/tags.ts";
 import type { CreateOptions, VolumeRequest } from "../lvm/inventory/volume.ts";
@@ -24,6 +24,7 @@ import {
 import { volumeHealthMessage } from "./health.ts";
 import { paginate } from "./paging.ts";
 import {
+  ENCRYPTED_CONTEXT,
   parseMutableParameters,
   parseSnapshotParameters,
   parseVolumeParameters,
@@ -151,7 +152,10 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
       if (request.volumeCapability !== undefined) requireCapability(request.volumeCapability);
       const id = requireVolumeId(request.volumeId);
       const volume = await locks.run("expansion", [volumeLock(id)], () => volumes.expand(id, range));
-      return { capacityBytes: volume.size, nodeExpansionRequired: volume.content !== "raw" };
+      return {
+        capacityBytes: volume.size,
+        nodeExpansionRequired: volume.content !== "raw" || volume.encrypted === true,
+      };
     },
 
     controllerModifyVolume: async (request) => {
@@ -204,10 +208,11 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
     },
 
     getCapacity: async (request) => {
-      const { groups, layout, type, thin } = parseVolumeParameters(request.parameters);
+      const { groups, layout, type, thin, encryption } = parseVolumeParameters(request.parameters);
       const { volumeCapabilities } = request;
       const capability = volumeCapabilities.length > 0 ? requireCapabilities(volumeCapabilities) : undefined;
-      const filesystemMinimum = capability?.kind === "mount" ? minimumBytes(capability.type ?? type) : 0n;
+      const mounted = capability?.kind === "mount" ? capability.type ?? type : undefined;
+      const contentMinimum = smallestVolume(mounted, encryption);
       const node = request.accessibleTopology === undefined ? undefined : nodeOf(request.accessibleTopology);
       const { available, maximumVolumeSize, minimumVolumeSize } = await volumes.capacity({
         groups,
@@ -218,7 +223,7 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
       return {
         availableCapacity: available,
         maximumVolumeSize: maximumVolumeSize,
-        minimumVolumeSize: filesystemMinimum > minimumVolumeSize ? filesystemMinimum : minimumVolumeSize,
+        minimumVolumeSize: contentMinimum > minimumVolumeSize ? contentMinimum : minimumVolumeSize,
       };
     },
 
@@ -286,10 +291,13 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
   return {
     id: volumeIdOf(name),
     name,
-    range: type === undefined || source !== undefined ? range : withMinimum(range, minimumBytes(type)),
+    range: source !== undefined ? range : withMinimum(range, smallestVolume(type, parameters.encryption)),
     groups: parameters.groups,
     preference: parameters.preference,
-    format: type === undefined ? { state: "raw" } : { state: "unformatted", type },
+    format: {
+      ...(type === undefined ? { state: "raw" } as const : { state: "unformatted", type } as const),
+      ...(parameters.encryption === "luks2" && { luks: { state: "wanted" } as const }),
+    },
     mkfsOptions: requireMkfsOptions(parameters, type),
     shared: parameters.shared,
     erase: parameters.erase,
@@ -313,8 +321,13 @@ function withMinimum<R extends { required: bigint }>(range: R, bytes: bigint): R
   return range.required >= bytes ? range : { ...range, required: bytes };
 }
 
-function volumeResponse({ id, size, nodeId, source = undefined }: StoredVolume) {
-  const volume = { volumeId: id, capacityBytes: size, accessibleTopology: [topologyOf(nodeId)] };
+function volumeResponse({ id, size, nodeId, source = undefined, encrypted }: StoredVolume) {
+  const volume = {
+    volumeId: id,
+    capacityBytes: size,
+    volumeContext: encrypted ? ENCRYPTED_CONTEXT : {},
+    accessibleTopology: [topologyOf(nodeId)],
+  };
   return { volume: source === undefined ? volume : { ...volume, contentSource: contentSourceMessage(source) } };
 }
 

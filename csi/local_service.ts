@@ -22,6 +22,7 @@ import type {
   StoredVolume,
   VolumeService,
 } from "../lvm/volume_service.ts";
+import type { FormatState } from "../lvm/spec/format.ts";
 import { defined } from "../lvm/defined.ts";
 
 /** Options of {@linkcode localVolumeService}. */
@@ -45,7 +46,7 @@ export function localVolumeService(
   const toStoredVolume = ({ id, size, tags: { format, source } }: Volume): StoredVolume => ({
     id,
     size,
-    content: format.state === "raw" ? "raw" : format.type,
+    ...contentOf(format),
     nodeId,
     ...defined({ source }),
   });
@@ -55,7 +56,7 @@ export function localVolumeService(
       const { id, format, source } = request;
       const size =
         await (source === undefined ? volumes.create(request) : copies.create({ ...request, source }, options));
-      return { id, size, content: format.state === "raw" ? "raw" : format.type, nodeId, ...defined({ source }) };
+      return { id, size, ...contentOf(format), nodeId, ...defined({ source }) };
     },
     delete: (id) => volumes.delete(id),
     expand: async (id, range) => {
@@ -113,4 +114,9 @@ function requireAllowedNode(nodeId: string, { allowed }: NodeChoice): void {
     "NoSpace",
     `accessibility_requirements: only the nodes ${allowed.join(", ")} are allowed; this one is ${nodeId}`,
   );
+}
+
+function contentOf(format: FormatState): Pick<StoredVolume, "content" | "encrypted"> {
+  const content = format.state === "raw" ? "raw" : format.type;
+  return { content, ...(format.luks !== undefined && { encrypted: true }) };
 }

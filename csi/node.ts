@@ -4,6 +4,7 @@
  * @module
  */
 
+import { passphraseOf } from "../lvm/encryption/passphrase.ts";
 import { StorageError } from "../lvm/error.ts";
 import type { HealthCheck } from "../lvm/health/health_check.ts";
 import { type Locks, volumeLock } from "../lvm/locks.ts";
@@ -12,6 +13,7 @@ import type { Staging, Stats } from "../lvm/staging/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./proto/csi_pb.ts";
 import { storageHealthResponse, volumeHealthMessage } from "./health.ts";
+import { isEncryptedContext } from "./parameters.ts";
 import {
   invalidArgument,
   parseSizeRange,
@@ -70,8 +72,12 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     nodeStageVolume: async (request) => {
       const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const { access } = requireCapability(request.volumeCapability);
+      const encryption = {
+        passphrase: passphraseOf(request.secrets),
+        isRequired: isEncryptedContext(request.volumeContext),
+      };
       const id = requireVolumeId(request.volumeId);
-      await withVolumeLock("staging", id, () => staging.stage(id, path, access));
+      await withVolumeLock("staging", id, () => staging.stage(id, path, access, encryption));
       return {};
     },
 

@@ -9,6 +9,7 @@
 
 import { closestString } from "@std/text/closest-string";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions, supportsDiscard } from "../lvm/spec/filesystem.ts";
+import type { Encryption } from "../lvm/spec/format.ts";
 import { ANY_GROUP, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import { hasIntegrity, type Layout, LINEAR } from "../lvm/model/layout.ts";
@@ -40,6 +41,8 @@ export interface VolumeParameters {
   readonly preference: GroupPreference;
   /** Filesystem of a request that names none. */
   readonly type: FilesystemType;
+  /** Encryption of volumes. */
+  readonly encryption: Encryption;
   /** True if a volume may be published at several targets. */
   readonly shared: boolean;
   /** Text of the mkfs options, not yet checked against a filesystem. */
@@ -90,12 +93,13 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     );
   }
   if (hasIntegrity(layout)) refuseDiscards(given);
-  const { shared, erase, discard, fstrim } = SETTINGS;
+  const { encryption, shared, erase, discard, fstrim } = SETTINGS;
   const byProperty = {
     groups: parseGroups(given),
     preference: parsePreference(given),
     // the format is that of the capability, if it has one
     type: requireFilesystemType("parameter fsType", given.get("fsType") ?? "") ?? DEFAULT_FILESYSTEM,
+    encryption: oneOf(given, "encryption", encryption.values),
     shared: oneOf(given, "shared", shared.values) === "yes",
     mkfsOptions: given.get("mkfsOptions") ?? "",
     erase: oneOf(given, "erase", erase.values),
@@ -106,7 +110,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
       discard: oneOf(given, "discard", discard.values) === "yes",
       ...parseFstrim(given.get("fstrim") ?? fstrim.default),
     },
-  } satisfies Record<Exclude<SettingProperty, "format"> | "type", unknown>;
+  } satisfies Record<Exclude<SettingProperty, "format"> | "type" | "encryption", unknown>;
   return defined(byProperty);
 }
 
@@ -294,4 +298,15 @@ function oneOf<T extends string>(given: ReadonlyMap<string, string>, name: strin
   if (found !== undefined) return found;
   const known = allowed.filter((candidate) => candidate !== "").join(" or ");
   throw invalidArgument(`parameter ${name} ${quote(value)}: must be ${known}`);
+}
+
+/**
+ * The context of an encrypted volume. The tags of its LV say so as well; an agent of a version that does not know encryption
+ * makes an LV without it, and nothing may be written to that.
+ */
+export const ENCRYPTED_CONTEXT: Readonly<Record<string, string>> = { encryption: "luks2" };
+
+/** Reports whether a volume is encrypted, by its context. */
+export function isEncryptedContext(context: Readonly<Record<string, string>>): boolean {
+  return Object.entries(ENCRYPTED_CONTEXT).every(([key, value]) => context[key] === value);
 }

@@ -38,6 +38,7 @@ export const STATUS_CODES = {
   AlreadyExists: status.ALREADY_EXISTS,
   InUse: status.FAILED_PRECONDITION,
   FailedPrecondition: status.FAILED_PRECONDITION,
+  Unauthenticated: status.UNAUTHENTICATED,
   Lost: status.FAILED_PRECONDITION,
   ForeignData: status.FAILED_PRECONDITION,
   NoSpace: status.RESOURCE_EXHAUSTED,

@@ -10,6 +10,7 @@ Deno.test("every kind of failure has the code that the spec's error tables name"
     NotFound: "NOT_FOUND",
     AlreadyExists: "ALREADY_EXISTS",
     InUse: "FAILED_PRECONDITION",
+    Unauthenticated: "UNAUTHENTICATED",
     FailedPrecondition: "FAILED_PRECONDITION",
     Lost: "FAILED_PRECONDITION",
     ForeignData: "FAILED_PRECONDITION",

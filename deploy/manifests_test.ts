@@ -186,7 +186,10 @@ Deno.test("the agent has the host's paths that LVM needs, kubelet's for its moun
   const root = flagsOf(node.containers[0].args).get("kubelet-dir");
   assertEquals(
     Object.values(paths).sort(),
-    ["/dev", "/etc/lvm", "/run/lock/lvm", "/run/udev", "/sys/fs/cgroup", "/var/cache/denolith", root].sort(),
+    [
+      ...["/dev", "/etc/lvm", "/run/cryptsetup", "/run/lock/lvm", "/run/udev", "/sys/fs/cgroup", "/var/cache/denolith"],
+      root,
+    ].sort(),
   );
   const cgroups = flagsOf(node.containers[0].args).get("cgroup-root");
   for (const { name, mountPath, mountPropagation } of node.containers[0].volumeMounts) {

@@ -19,6 +19,8 @@ export const ERROR_KINDS = [
   "InUse",
   /** The state of the machine or the volume does not allow the call. */
   "FailedPrecondition",
+  /** The secret of the request is not that of the object: the passphrase of an encrypted volume is wrong. */
+  "Unauthenticated",
   /** The LV is recorded, but missing or replaced. It is never created again and never formatted. */
   "Lost",
   /** The device holds data that the driver did not write, or not the data that is recorded. */

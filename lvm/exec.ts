@@ -21,6 +21,7 @@ export const PROGRAMS = [
   "btrfs",
   "btrfstune",
   "cmp",
+  "cryptsetup",
   "dd",
   "df",
   "dmsetup",
@@ -124,6 +125,12 @@ export const ENVIRONMENT = {
   PATH: PROGRAM_DIRECTORIES.join(":"),
   LVM_SUPPRESS_FD_WARNINGS: "1",
 };
+
+/**
+ * The environment of cryptsetup. In a container it would wait for ever for the host's udev, in another namespace. So it makes
+ * the nodes of its devices itself, as LVM does there.
+ */
+const CRYPTSETUP_ENVIRONMENT = { ...ENVIRONMENT, DM_DISABLE_UDEV: "1" };
 
 /** The end of a command, or of the wait for it. */
 export interface CommandEnd {
@@ -287,7 +294,7 @@ export class HostExec implements Exec {
         const child = new Deno.Command(`${directory}/${command.program}`, {
           args: this.#buildArguments(command),
           clearEnv: true,
-          env: ENVIRONMENT,
+          env: command.program === "cryptsetup" ? CRYPTSETUP_ENVIRONMENT : ENVIRONMENT,
           cwd: "/",
           detached: this.#ownSessions,
           stdin: command.input === undefined ? "null" : "piped",

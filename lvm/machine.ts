@@ -244,7 +244,9 @@ export function openMachine(options: MachineOptions): Machine {
     volumes: volumeFinder,
     onError: onErrorOf("applying limits"),
   });
-  const staging = new Staging({ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer });
+  const staging = new Staging({
+    ...{ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer, scratch: options.scratch },
+  });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
   const background = combineWorkers(reaper, [limiter, copies, cowMonitor, differences, poolMonitor, trimmer]);

@@ -25,6 +25,8 @@ export interface StoredVolume {
   readonly size: bigint;
   /** The type of its filesystem, or `raw` for a block volume. */
   readonly content: FilesystemType | "raw";
+  /** True if it is encrypted. */
+  readonly encrypted?: true;
   /** The node that it is on. */
   readonly nodeId: string;
   /** Its content source; absent for a volume that was created empty. */

@@ -23,12 +23,13 @@ const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
   volumeGroupPreference: "Ties are resolved by name. With `Immediate` also for nodes.",
   mkfsOptions: "See [mkfs options](mkfs-options.md).",
   shared: "`yes`: as many as the access mode allows. `no`: one.",
-  erase: "`zero`: overwritten with zeros before the space is reused. `discard`: discarded, best effort. " +
+  erase: "`zero`: overwritten before it is free. `discard`: discarded, best effort. " +
     "`none`: kept on the disk.",
   readIops: SEE_IO_LIMITS,
   writeIops: SEE_IO_LIMITS,
   readBps: SEE_IO_LIMITS,
   writeBps: SEE_IO_LIMITS,
+  encryption: "See [encrypted volumes](../guides/encryption.md).",
   thinProvision:
     "A thick volume allocates all space when it is created. See [thin volumes](../guides/thin-volumes.md).",
   thinPool: "Without it, the default pool of the volume group, which is created when it is first needed.",

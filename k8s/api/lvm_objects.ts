@@ -6,6 +6,7 @@
 
 import type { ErrorKind } from "../../lvm/error.ts";
 import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
+import type { Encryption } from "../../lvm/spec/format.ts";
 import type { GroupPreference } from "../../lvm/model/groups.ts";
 import type { Erasure } from "../../lvm/model/tags.ts";
 import { currentRequestId } from "../../lvm/request_id.ts";
@@ -128,6 +129,8 @@ export interface LvmVolumeSpec {
   volumeMode: "Filesystem" | "Block";
   fsType?: FilesystemType;
   mkfsOptions?: string[];
+  /** Its encryption; none by default. */
+  encryption?: Encryption;
   shared: boolean;
   erase: Erasure;
   layout?: LayoutSpec;

@@ -15,6 +15,7 @@ import {
 } from "../../lvm/spec/io_limits.ts";
 import { parseSnapshotId, parseVolumeId } from "../../lvm/ids.ts";
 import { describeLayout, type Layout } from "../../lvm/model/layout.ts";
+import { encryptionOf } from "../../lvm/spec/format.ts";
 import { formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
 import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
@@ -49,6 +50,7 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
     volumeGroupPreference: preference,
     fsType: format.state === "raw" ? undefined : format.type,
     mkfsOptions: mkfsOptions.length === 0 ? undefined : [...mkfsOptions],
+    encryption: format.luks === undefined ? undefined : encryptionOf(format),
     shared,
     erase,
     layout: layoutSpecOf(request.layout),
@@ -99,7 +101,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     range: desiredSizeRange(object),
     groups: volumeGroups === undefined ? ANY_GROUP : parseGroups(volumeGroups),
     preference: spec.volumeGroupPreference,
-    format: formatOf(volumeMode, fsType),
+    format: formatOf(spec),
     mkfsOptions: spec.mkfsOptions ?? [],
     shared: spec.shared,
     erase: spec.erase,
@@ -203,12 +205,12 @@ export function requireCompatible(
   request: NamedVolumeRequest,
   allowedNodes: readonly string[] | undefined,
 ): void {
-  const { volumeMode, fsType, nodeName } = object.spec;
+  const { nodeName } = object.spec;
   const isElsewhere = allowedNodes !== undefined && !allowedNodes.includes(nodeName);
   requireNoDifferences(request.id, [
     ...differences({
       size: actualSize(object) ?? desiredSizeRange(object).required,
-      format: formatOf(volumeMode, fsType),
+      format: formatOf(object.spec),
       group: object.status?.volumeGroup,
       thin: thinSpecOf(object),
       layout: describeLayout(layoutOf(object)),
@@ -218,8 +220,13 @@ export function requireCompatible(
   ]);
 }
 
-function formatOf(mode: LvmVolumeSpec["volumeMode"], type: LvmVolumeSpec["fsType"]): VolumeRequest["format"] {
-  return mode === "Block" || type === undefined ? { state: "raw" } : { state: "unformatted", type };
+function formatOf({ volumeMode, fsType, encryption = "none" }: LvmVolumeSpec): VolumeRequest["format"] {
+  return {
+    ...(volumeMode === "Block" || fsType === undefined
+      ? { state: "raw" } as const
+      : { state: "unformatted", type: fsType } as const),
+    ...(encryption === "luks2" && { luks: { state: "wanted" } as const }),
+  };
 }
 
 function invalidArgument({ metadata: { name } }: LvmVolume, why: string): StorageError {

@@ -35,6 +35,7 @@ const CHECKS = {
   volumeMode: isOneOf(["Filesystem", "Block"]),
   fsType: isOptional(isOneOf(FILESYSTEM_TYPES)),
   mkfsOptions: isOptional((value) => Array.isArray(value) && value.every(isText)),
+  encryption: isOptional(isOneOf(SETTINGS.encryption.values)),
   shared: isFlag,
   erase: isOneOf(SETTINGS.erase.values),
   layout: isOptional(isLayout),

@@ -272,6 +272,16 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
       remedy: "Create the PersistentVolume again with the right fsType.",
     },
     {
+      reason: "NoPassphrase",
+      quotes: ["it is encrypted, and the request has no secret with the key passphrase"],
+      remedy: "Name a Secret with the key passphrase in the class, or in the PersistentVolume (nodeStageSecretRef).",
+    },
+    {
+      reason: "WrongPassphrase",
+      quotes: ["the passphrase in its secret opens none of its key slots"],
+      remedy: "Give the Secret the passphrase with which the volume was first used. Nothing was changed.",
+    },
+    {
       reason: "FilesystemDamaged",
       quotes: ["e2fsck …: exit …"],
       remedy: "Run e2fsck -f on the node while no pod uses the volume. The pod then starts by itself.",

@@ -28,6 +28,7 @@ export function clusterVolumeOf(object: LvmVolume): StoredVolume {
     id: name as VolumeId, // the API server accepts no other name
     size: actualSize(object) ?? 0n,
     content: contentOf(object),
+    ...(spec.encryption === "luks2" && { encrypted: true }),
     nodeId: spec.nodeName,
     ...defined({ source }),
   };

@@ -31,7 +31,7 @@ import { type CopyState, nextStep } from "./plan.ts";
 import { StorageError } from "../error.ts";
 import { AllWork, recordBusy, recordFailure, recordSuccess, RETRY_MS } from "./work.ts";
 import type { VolumeId } from "../ids.ts";
-import { unmountLeftovers } from "./filesystem_uuid.ts";
+import { unmountLeftovers } from "../staging/filesystem_uuid.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { ContentSource } from "../model/tags.ts";

@@ -9,11 +9,12 @@ import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { fetchRange, type RemoteSources } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
+import { renewHeader } from "./encrypted_copy.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { resumeSuspended } from "../host/resumption.ts";
 import { type ErrorKind, StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
+import { changeUuid, unmountLeftovers } from "../staging/filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { type LocatedLv, type LogicalVolume, lvPath } from "../model/report.ts";
@@ -21,14 +22,15 @@ import {
   copySnapshotOf,
   copySnapshotTags,
   describeSource,
-  type FormatState,
   markCopied,
   markCopyComplete,
   markCopySnapshotDeleted,
   markFormatState,
   markVolumeDeleted,
   ownedVolumeId,
+  snapshotPolicyOf,
 } from "../model/tags.ts";
+import type { FormatState } from "../spec/format.ts";
 import { forgetSourceNode } from "../model/remote_source.ts";
 import { findPool, isThin } from "../pools/pool.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
@@ -125,7 +127,10 @@ async function restart(
   context: CopyContext,
 ): Promise<void> {
   if (!await ensureUnused(destination, context)) return;
-  const unformatted: FormatState = format.state === "raw" ? format : { state: "unformatted", type: format.type };
+  // the format of an encrypted copy changes when it is complete
+  const unformatted: FormatState = format.state === "raw" || format.luks !== undefined
+    ? format
+    : { state: "unformatted", type: format.type };
   const changes = [
     ...(unformatted.state === format.state ? [] : markFormatState(format, unformatted)),
     ...markCopied(recorded, 0n),
@@ -166,12 +171,12 @@ async function createCopySnapshot(
   { lvm, driver, volumeFinder, reservation }: CopyContext,
 ): Promise<void> {
   const { group, lv } = original;
-  const { tags: { erase, format } } = volumeFinder.require(groups, ownedVolumeId(driver, lv.tags)!);
-  await syncFilesystem(lvm.exec, lv, format);
+  const { tags } = volumeFinder.require(groups, ownedVolumeId(driver, lv.tags)!);
+  await syncFilesystem(lvm.exec, lv, tags.format);
   const deleted = [...deletedLvs(driver, [group]), ...staleCopySnapshots(driver, groups)].map(({ lv }) => lv.name);
   const command = (options: LvcreateOptions) => {
     const name = uniqueLvName(copySnapshotLvName(id), deleted);
-    const addtag = copySnapshotTags(driver, { copy: id, erase });
+    const addtag = copySnapshotTags(driver, { copy: id, ...snapshotPolicyOf(tags) });
     const lvcreateOptions: LvcreateOptions = { yes: true, snapshot: true, permission: "r", name, ...options, addtag };
     return lvcreate(lvcreateOptions, lvPath(original));
   };
@@ -287,6 +292,11 @@ async function complete(
 ): Promise<void> {
   const { exec } = context.lvm;
   const markComplete = [...markCopyComplete(copied), ...forgetSourceNode(sourceNode)];
+  if (format.luks !== undefined) {
+    const renewed = await renewHeader(exec, destination.lv, format);
+    const changes = renewed === undefined ? [] : markFormatState(format, renewed);
+    return await changeTags(context, destination, [...changes, ...markComplete]);
+  }
   if (format.state === "raw") return await changeTags(context, destination, markComplete);
   if (format.state !== "unformatted") {
     throw new StorageError("CommandFailed", `volume ${id} is ${format.state} already`);

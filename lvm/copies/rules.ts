@@ -13,7 +13,8 @@ import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { fitToExtents, formatBytes, type SizeRange } from "../size.ts";
 import { describeFree } from "../spec/spare_space.ts";
 import { cowBytes, FULL_COW } from "../spec/cow_size.ts";
-import { type ContentSource, describeSource, type FormatState } from "../model/tags.ts";
+import { type ContentSource, describeSource } from "../model/tags.ts";
+import type { FormatState } from "../spec/format.ts";
 import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 
@@ -23,6 +24,8 @@ export interface SourceProperties {
   readonly size: bigint;
   /** Its format; `undefined` where it is not known any more. */
   readonly content?: FilesystemType | "raw";
+  /** True if it is encrypted. */
+  readonly encrypted?: boolean;
 }
 
 /** A request for a copy. */
@@ -55,6 +58,12 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
         formatBytes(minSize < properties.size ? minSize : limit!)
       })`,
     );
+  }
+  const isEncrypted = format.luks !== undefined;
+  // what was decrypted for a copy would stay readable
+  if (properties.encrypted !== undefined && properties.encrypted !== isEncrypted) {
+    const [has, wanted] = [properties.encrypted, isEncrypted].map((is) => is ? "encrypted" : "not encrypted");
+    throw new StorageError("InvalidArgument", `${making}: the source is ${has} (requested: ${wanted})`);
   }
   const type = format.state === "raw" ? "raw" : format.type;
   // From a block device to a filesystem or back, the signatures on the copy decide (see `complete`).

@@ -11,7 +11,9 @@ import type { CopyWork } from "./work_state.ts";
 import { StorageError } from "../error.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
-import { type ContentSource, copySnapshotOf, describeSource, type FormatState } from "../model/tags.ts";
+import { type ContentSource, copySnapshotOf, describeSource } from "../model/tags.ts";
+import type { FormatState } from "../spec/format.ts";
+import { ENCRYPTED } from "../model/tag_text.ts";
 import { sourceNodeOf } from "../model/remote_source.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { defined } from "../defined.ts";
@@ -107,14 +109,20 @@ export class CopySources {
       const found = volumeFinder.locate(groups, source.id);
       if (found.state !== "present") return undefined;
       const { lv, group, tags: { format }, size } = found.volume;
-      return { original: { lv, group }, properties: { size, content: contentOf(format) } };
+      return {
+        original: { lv, group },
+        properties: { size, content: contentOf(format), encrypted: format.luks !== undefined },
+      };
     }
     const found = snapshotFinder.locate(groups, source.id);
     if (found === undefined || found.incomplete) return undefined;
     const { lv, group, snapshot } = found;
     const volume = volumeFinder.locate(groups, snapshot.source);
     const content = volume.state === "present" ? { content: contentOf(volume.volume.tags.format) } : {};
-    return { original: { lv, group }, properties: { size: snapshot.size, ...content } };
+    return {
+      original: { lv, group },
+      properties: { size: snapshot.size, encrypted: lv.tags.includes(ENCRYPTED), ...content },
+    };
   }
 }
 

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
@@ -93,5 +94,5 @@ export function requireDeactivatable(
  * node.
  */
 export async function isPublishedAsDevice(exec: Exec, { tags, lv }: Volume): Promise<boolean> {
-  return tags.format.state === "raw" && deviceMounts(await readMounts(exec), lv).length > 0;
+  return tags.format.state === "raw" && deviceMounts(await readMounts(exec), contentDevice(lv)).length > 0;
 }

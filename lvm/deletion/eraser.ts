@@ -7,6 +7,7 @@
  * @module
  */
 
+import { destroyKeySlots } from "../encryption/key_slots.ts";
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { allowWrites, verifyDevice } from "../host/device.ts";
@@ -83,7 +84,8 @@ export class Eraser {
   }
 
   /**
-   * Erases an active LV, or a part of it, in the way that its tags name. It ends early when the driver stops.
+   * Erases an active LV, or a part of it, in the way that its tags name. The key slots of an encrypted one come first. It ends
+   * early when the driver stops.
    *
    * A discard that fails is only reported: not every physical volume supports discards.
    *
@@ -95,7 +97,8 @@ export class Eraser {
     const key = `${lv.uuid} ${erase}`;
     let recorded = erase === "zero" ? tags.erased : 0n;
     const start = larger(recorded, this.#erased.get(key) ?? from);
-    await this.#allowWrites({ lv, group });
+    if (tags.encrypted && start === 0n) await this.destroyKeySlots({ lv, group });
+    else await this.#allowWrites({ lv, group });
     let offset = start;
     while (offset < to && !this.#options.isStopped()) {
       if (offset > start) await verifyDevice(this.#exec, lv);
@@ -112,6 +115,12 @@ export class Eraser {
     if (offset < to) return;
     if (erase === "zero") await flushDisks(this.#exec, [lv.devicePath]);
     this.#erased.delete(key);
+  }
+
+  /** Destroys the key slots of an active encrypted LV. @throws {StorageError} `CommandFailed` */
+  async destroyKeySlots({ lv, group }: LocatedLv): Promise<void> {
+    await this.#allowWrites({ lv, group });
+    await destroyKeySlots(this.#exec, lv.devicePath);
   }
 
   /** Makes the device of an LV writable. A device is read-only by its permission in LVM, or by blockdev(8), or by both. */

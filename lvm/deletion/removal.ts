@@ -10,7 +10,7 @@
 import type { Clock } from "../clock.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
-import { StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import { lvremove, type Selection, vgchange } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";
@@ -120,8 +120,10 @@ export class Removal {
     requireNoDependents(deleted); // an erasure would fill their COW space
     const emptied = removesEmptyPools ? await extendLastOfPool(this.#options, deleted) : undefined;
     const isErased = emptied !== undefined || needsErasure(deleted);
-    if (isErased && await this.#removeMissing(deleted)) return void onRemoved();
+    const { encrypted } = deleted.tags;
+    if ((isErased || encrypted) && await this.#removeMissing(deleted)) return void onRemoved();
     if (isErased) await this.#erase(deleted, emptied);
+    else if (encrypted) await this.#destroyKeySlots(deleted);
     if (isStopped()) return;
     if (isSelectable(deleted)) return { ...deleted, isErased, listedAt };
     await this.#removeReported(deleted, isErased, emptied);
@@ -200,6 +202,19 @@ export class Removal {
     requireErasable({ ...active, tags: deleted.tags });
     const { eraser } = this.#options;
     await (emptied === undefined ? eraser.erase(active) : overwritePool(eraser, active, emptied.pool));
+  }
+
+  /**
+   * Destroys the key slots of an LV that is not erased. A thin LV in a full pool does not take that, nor does a failed disk, and
+   * the removal must not wait for either.
+   */
+  async #destroyKeySlots(deleted: DeletedLv): Promise<void> {
+    try {
+      await this.#options.eraser.destroyKeySlots(await this.#ensureActive(deleted));
+    } catch (error) {
+      if (lateCompletion(error) !== undefined) throw error;
+      this.#options.onError(error);
+    }
   }
 
   async #ensureActive(deleted: DeletedLv): Promise<DeletedLv> {

@@ -5,6 +5,7 @@
  */
 
 import type { Configuration } from "../model/configuration.ts";
+import { contentDevice, isMappingName } from "../encryption/mapping.ts";
 import type { BlockDevice } from "../host/device.ts";
 import type { MappedDevice } from "../host/device_mapper.ts";
 import type { Disk } from "../host/disks.ts";
@@ -267,11 +268,14 @@ function overflowingSnapshots({ snapshots }: Inventory): Finding[] {
 function staleDevices(devices: readonly MappedDevice[], lvs: readonly LogicalVolume[]): Finding[] {
   const { warning } = findingsOf("leftovers");
   const uuids = new Set(lvs.map(({ uuid }) => uuid.replaceAll("-", "")));
-  return devices.filter(({ name, uuid }) => isDriverDeviceName(name) && !uuids.has(lvUuidOf(uuid))).map(({ name }) =>
+  const numbers = new Set(lvs.map(({ deviceNumber }) => deviceNumber));
+  const isStale = ({ name, uuid, dependencies }: MappedDevice) =>
+    isMappingName(name) ? !dependencies.some((number) => numbers.has(number)) : !uuids.has(lvUuidOf(uuid));
+  return devices.filter((device) => isDriverDeviceName(device.name) && isStale(device)).map(({ name }) =>
     warning(
       name,
       "it is active in the kernel, but LVM has no such logical volume",
-      `dmsetup remove ${name}   (after it is unmounted)`,
+      `${isMappingName(name) ? "cryptsetup close" : "dmsetup remove"} ${name}   (after it is unmounted)`,
     )
   );
 }
@@ -288,7 +292,9 @@ function staleMounts(mounts: readonly Mount[], lvs: readonly LogicalVolume[]): F
   const { warning } = findingsOf("leftovers");
   const active = lvs.filter((lv) => lv.active);
   const isOnActiveLv = (mount: Mount) =>
-    active.some((lv) => mount.deviceNumber === lv.deviceNumber || mount.source.startsWith(lv.devicePath));
+    active.some((lv) =>
+      mount.deviceNumber === lv.deviceNumber || mount.source.startsWith(contentDevice(lv).devicePath)
+    );
   return mounts.filter((mount) => isDeletedNodeMount(mount) || (isDriverVolumeMount(mount) && !isOnActiveLv(mount)))
     .map((mount) =>
       warning(

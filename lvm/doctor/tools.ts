@@ -15,7 +15,7 @@ interface ProgramPackage {
   /** The package in RHEL, Fedora and their derivatives. */
   readonly redHat: string;
   /** The part of the driver that needs it: every volume, some volumes, some calls, or the doctor alone. */
-  readonly neededBy: "volumes" | "xfs" | "btrfs" | "differences" | "doctor";
+  readonly neededBy: "volumes" | "xfs" | "btrfs" | "encryption" | "differences" | "doctor";
 }
 
 function inPackage(debian: string, neededBy: ProgramPackage["neededBy"] = "volumes", redHat = debian): ProgramPackage {
@@ -29,6 +29,7 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   btrfs: inPackage("btrfs-progs", "btrfs"),
   btrfstune: inPackage("btrfs-progs", "btrfs"),
   cmp: inPackage("diffutils"),
+  cryptsetup: inPackage("cryptsetup-bin", "encryption", "cryptsetup"),
   dd: inPackage("coreutils"),
   df: inPackage("coreutils"),
   dmsetup: inPackage("dmsetup", "volumes", "device-mapper"),
@@ -135,6 +136,8 @@ interface DmTarget {
   readonly use: string;
   /** True if a host can do without it, because not every host has volumes of this kind. */
   readonly optional?: boolean;
+  /** True if the summary does not name it, which is one line. */
+  readonly unlisted?: boolean;
 }
 
 const TARGETS: readonly DmTarget[] = [
@@ -143,6 +146,7 @@ const TARGETS: readonly DmTarget[] = [
   { name: "snapshot-origin", module: "dm-snapshot", use: "snapshots" },
   { name: "striped", module: "dm-mod", use: "volumes" },
   { name: "raid", module: "dm-raid", use: "RAID volumes", optional: true },
+  { name: "crypt", module: "dm-crypt", use: "encrypted volumes", optional: true, unlisted: true },
 ];
 
 /** The device-mapper target of thin pools, and its module. */
@@ -212,6 +216,7 @@ export function checkKernel({ targets, modules, version, root }: KernelReadings)
     return error(module, `the kernel has neither ${names} nor this module: ${use} are not available`, install);
   });
   const optionalTargets = OPTIONAL_TARGETS.filter((name) => targets.value.has(name));
-  const names = [...TARGETS.map(({ name }) => name).filter((name) => targets.value.has(name)), ...optionalTargets];
+  const listed = TARGETS.filter(({ name, unlisted }) => !unlisted && targets.value.has(name));
+  const names = [...listed.map(({ name }) => name), ...optionalTargets];
   return { summary: `${summary}: ${names.join(", ") || "no targets"}`, findings };
 }

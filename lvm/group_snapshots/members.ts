@@ -4,6 +4,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import { basename } from "@std/path";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
@@ -170,9 +171,10 @@ export class MemberSnapshots {
   async #sync(members: readonly Member[]): Promise<void> {
     const mounts = await readMounts(this.#exec);
     for (const { volume: { lv, tags } } of members.filter(({ volume }) => volume.lv.active)) {
-      const [mount] = filesystemMounts(mounts, lv);
+      const device = contentDevice(lv);
+      const [mount] = filesystemMounts(mounts, device);
       if (mount === undefined && tags.format.state !== "raw") continue;
-      const args = mount === undefined ? [lv.devicePath] : ["--file-system", mount.target];
+      const args = mount === undefined ? [device.devicePath] : ["--file-system", mount.target];
       await runOk(this.#exec, { program: "sync", args, mutates: true });
     }
   }

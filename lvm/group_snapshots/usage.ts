@@ -5,6 +5,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { filesystemMounts, isBelow, type Mount } from "../host/mounts.ts";
@@ -56,9 +57,9 @@ export function requireSuspendable(
   const refuse = (reason: string) =>
     new StorageError("FailedPrecondition", `suspending volume ${volume.id} (${lvPath(volume)}): ${reason}`);
   if (use?.mountPoint === "[SWAP]") throw refuse("it is swap space of this machine");
-  const [holder] = use?.holders ?? [];
+  const [holder] = (use?.holders ?? []).filter((path) => path !== contentDevice(lv).devicePath);
   if (holder !== undefined) throw refuse(`${holder} is on it, and would have to wait for it, too`);
-  const targets = filesystemMounts(mounts, lv).map(({ target }) => target);
+  const targets = filesystemMounts(mounts, contentDevice(lv)).map(({ target }) => target);
   const outside = targets.find((target) => !isBelow(target, mountRoots));
   if (outside !== undefined) {
     throw refuse(`it is mounted at ${outside}, which is not below ${mountRoots.join(", ")}; unmount it there`);

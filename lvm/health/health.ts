@@ -7,6 +7,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import type { ErrorKind, StorageError } from "../error.ts";
 import type { GroupSpace } from "../model/groups.ts";
 import { filesystemMounts, type Mount } from "../host/mounts.ts";
@@ -173,7 +174,7 @@ export function groupProblem(
 
 /** Returns a problem when the kernel has stopped writes to the filesystem of an LV that is mounted read-write. */
 export function mountProblem(lv: LogicalVolume, mounts: readonly Mount[]): Problem<"FilesystemReadOnly"> | undefined {
-  const stopped = filesystemMounts(mounts, lv).find(({ readOnly, filesystemWritable }) =>
+  const stopped = filesystemMounts(mounts, contentDevice(lv)).find(({ readOnly, filesystemWritable }) =>
     !readOnly && !filesystemWritable
   );
   if (stopped === undefined) return undefined;

@@ -115,16 +115,19 @@ async function listMounts(exec: Exec): Promise<Mount[]> {
   });
 }
 
-/** Returns the mounts of an LV's filesystem. */
-export function filesystemMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
+/** A device that may be mounted, by the path of its node and, if it is known, its number. */
+export type MountedDevice = Pick<LogicalVolume, "devicePath" | "deviceNumber">;
+
+/** Returns the mounts of a device's filesystem. */
+export function filesystemMounts(mounts: readonly Mount[], lv: MountedDevice): Mount[] {
   return mounts.filter((mount) => sourceDevice(mount) === lv.devicePath || mount.deviceNumber === lv.deviceNumber);
 }
 
 /**
- * Returns the bind mounts of an LV's device node. One of a node that was removed counts when the LV has its number now:
+ * Returns the bind mounts of a device's node. One of a node that was removed counts when the LV has its number now:
  * the mounted node leads to whatever device has the number.
  */
-export function deviceMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
+export function deviceMounts(mounts: readonly Mount[], lv: MountedDevice): Mount[] {
   const minor = lv.deviceNumber?.split(":")[1];
   const roots = [
     `/mapper/${basename(lv.devicePath)}`,

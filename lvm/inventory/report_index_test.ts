@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { blankContent, FakeMachine, newUuid } from "../../tests/fake/machine.ts";
+import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
+import { blankContent } from "../../tests/fake/device_content.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
 import { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";

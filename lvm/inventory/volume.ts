@@ -11,7 +11,8 @@ import type { IoLimits } from "../spec/io_limits.ts";
 import { describeLayout, describeLayoutOf, type Layout } from "../model/layout.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, type SizeRange } from "../size.ts";
-import { type ContentSource, describeSource, type Erasure, type FormatState, type VolumeTags } from "../model/tags.ts";
+import { type ContentSource, describeSource, type Erasure, type VolumeTags } from "../model/tags.ts";
+import type { FormatState } from "../spec/format.ts";
 import { poolNameIn, type ThinSpec } from "../pools/pool.ts";
 import type { KindProperty } from "../spec/settings.ts";
 import type { TrimPolicy } from "../spec/trim.ts";
@@ -168,7 +169,8 @@ function describeRange({ required, limit }: SizeRange): string {
 }
 
 function describeFormat(format: FormatState): string {
-  return format.state === "raw" ? "a block volume" : `a volume for ${format.type}`;
+  const encrypted = format.luks === undefined ? "" : ", encrypted";
+  return (format.state === "raw" ? "a block volume" : `a volume for ${format.type}`) + encrypted;
 }
 
 function describeProvisioning(thin: Pick<ThinSpec, "pool"> | undefined, group: string | undefined): string {

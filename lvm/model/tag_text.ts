@@ -7,6 +7,8 @@
  * @module
  */
 
+import { isFormatBegun } from "../spec/format.ts";
+
 /** The driver whose an LV is. */
 export const OWNER = "denolith=";
 /** The volume that an LV is. */
@@ -31,6 +33,8 @@ export const SOURCE = "denolith.source=";
 export const ERASE = "denolith.erase=";
 /** The trim policy of the filesystem. */
 export const TRIM = "denolith.trim=";
+/** A snapshot, or a deleted LV, has a LUKS header. The whole tag; a volume has the state of its header in its format. */
+export const ENCRYPTED = "denolith.luks";
 /** The volume or snapshot that a deleted LV was. */
 export const DELETED = "denolith.deleted=";
 /** The number of bytes of a deleted LV that are overwritten. */
@@ -58,9 +62,9 @@ export function tagValue(tags: readonly string[], prefix: string): string | unde
   return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
 }
 
-/** Reports whether the tags record a filesystem whose creation may have begun. */
+/** Reports whether the tags record a filesystem, or a LUKS header, whose creation may have begun. */
 export function hasRecordedFilesystem(tags: readonly string[]): boolean {
-  return /^format(?:ting|ted):/.test(tagValue(tags, FORMAT) ?? "");
+  return isFormatBegun(tagValue(tags, FORMAT) ?? "");
 }
 
 /** Reports whether a value is a number of bytes. */

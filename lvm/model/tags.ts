@@ -5,7 +5,7 @@
  */
 
 import { StorageError, truncate } from "../error.ts";
-import { type FilesystemType, parseFilesystemType } from "../spec/filesystem.ts";
+import { formatFormat, type FormatState, parseFormat } from "../spec/format.ts";
 import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../spec/io_limits.ts";
 import { type KindAndId, parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
 import {
@@ -14,6 +14,7 @@ import {
   decode,
   DELETED,
   encode,
+  ENCRYPTED,
   ERASE,
   ERASED,
   FORMAT,
@@ -36,17 +37,6 @@ import { SETTINGS, type SettingTag } from "../spec/settings.ts";
 import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
 import { defined } from "../defined.ts";
 
-/** The format of a volume's device. The state only moves forward, and is recorded before the driver acts on it. */
-export type FormatState =
-  /** A block volume, which is never formatted. */
-  | { readonly state: "raw" }
-  /** A volume that is formatted when it is first staged, and has no data yet. */
-  | { readonly state: "unformatted"; readonly type: FilesystemType }
-  /** A mkfs with this UUID may have started. The filesystem was never mounted. */
-  | { readonly state: "formatting"; readonly type: FilesystemType; readonly uuid: string }
-  /** The filesystem is complete and may have data. */
-  | { readonly state: "formatted"; readonly type: FilesystemType; readonly uuid: string };
-
 /** The ways to erase the data of a deleted volume; the first one is the default. */
 export const ERASURES = SETTINGS.erase.values;
 
@@ -60,7 +50,7 @@ export type ContentSource = KindAndId;
 export interface VolumeTags {
   /** The volume's id. */
   readonly id: VolumeId;
-  /** The state of its filesystem. */
+  /** The state of its filesystem, and of its LUKS header. */
   readonly format: FormatState;
   /** Arguments of mkfs from the request. They are validated again before use, since anybody can change tags. */
   readonly mkfsOptions: readonly string[];
@@ -89,6 +79,8 @@ export interface CopySnapshotTags {
   readonly copy: VolumeId;
   /** The way in which its data, which is that of the copied volume, is erased when it is deleted. */
   readonly erase: Erasure;
+  /** True if the copied volume is encrypted. */
+  readonly encrypted?: true;
 }
 
 /** The tags of a snapshot's LV. */
@@ -99,6 +91,8 @@ export interface SnapshotTags {
   readonly source: VolumeId;
   /** The way in which its data, which is the volume's, is erased when it is deleted. */
   readonly erase: Erasure;
+  /** True if the volume was encrypted. */
+  readonly encrypted?: true;
 }
 
 /** The tags of the LV of a deleted volume or snapshot, which the reaper erases and removes. */
@@ -109,6 +103,8 @@ export interface DeletedTags {
   readonly erase: Erasure;
   /** The number of bytes, from its start, that are overwritten already. */
   readonly erased: bigint;
+  /** True if it has a LUKS header, whose key slots are destroyed before anything else. */
+  readonly encrypted?: true;
 }
 
 /** Returns the tags of a new volume. Of a volume with a source, 0 bytes are copied, unless `tags.copied` differs. */
@@ -151,7 +147,7 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   const id = ownedTagValue(driver, tags, VOLUME);
   if (id === undefined) return undefined;
   const parsed = parseVolumeId(id);
-  const format = parseFormatState(tagValue(tags, FORMAT));
+  const format = parseFormat(tagValue(tags, FORMAT) ?? "");
   const erase = parseErasure(tags);
   const limits = parseIoLimitTag(tagValue(tags, LIMITS) ?? "");
   const [sourceTag, copied] = [tagValue(tags, SOURCE), tagValue(tags, COPIED)];
@@ -209,8 +205,8 @@ export function markFormatState(from: FormatState, to: FormatState): string[] {
 }
 
 /** Returns the tags of a new temporary snapshot, from which a volume is copied. */
-export function copySnapshotTags(driver: string, { copy, erase }: CopySnapshotTags): string[] {
-  return [OWNER + driver, COPY_SNAPSHOT + copy, ...eraseTags(erase)];
+export function copySnapshotTags(driver: string, { copy, erase, encrypted }: CopySnapshotTags): string[] {
+  return [OWNER + driver, COPY_SNAPSHOT + copy, ...eraseTags(erase), ...(encrypted ? [ENCRYPTED] : [])];
 }
 
 /** Returns the volume that is being copied from a temporary snapshot of the driver, or `undefined` for other LVs. */
@@ -225,20 +221,18 @@ export function markCopySnapshotDeleted(copy: VolumeId): string[] {
 
 /** Returns the tag of a format state. */
 export function formatStateTag(format: FormatState): string {
-  switch (format.state) {
-    case "raw":
-      return FORMAT + "raw";
-    case "unformatted":
-      return `${FORMAT}wanted:${format.type}`;
-    case "formatting":
-    case "formatted":
-      return `${FORMAT}${format.state}:${format.type}:${format.uuid}`;
-  }
+  return FORMAT + formatFormat(format);
+}
+
+/** Returns what the tags of a volume say of its snapshots: how they are erased, and whether they are encrypted. */
+export function snapshotPolicyOf({ erase, format }: VolumeTags): Pick<SnapshotTags, "erase" | "encrypted"> {
+  return { erase, ...(format.luks !== undefined && { encrypted: true }) };
 }
 
 /** Returns the tags of a new snapshot. */
 export function snapshotTags(driver: string, tags: SnapshotTags): string[] {
-  return [OWNER + driver, SNAPSHOT + tags.id, SOURCE + tags.source, ...eraseTags(tags.erase)];
+  const { id, source, erase, encrypted } = tags;
+  return [OWNER + driver, SNAPSHOT + id, SOURCE + source, ...eraseTags(erase), ...(encrypted ? [ENCRYPTED] : [])];
 }
 
 /** Returns the snapshot id in the tags of the driver's LV, or `undefined` when it has none. */
@@ -259,12 +253,13 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
   const source = parseVolumeId(tagValue(tags, SOURCE) ?? "");
   const erase = parseErasure(tags);
   if (parsed === undefined || source === undefined || erase === undefined) throw unreadableTagsError(tags);
-  return { id: parsed, source, erase };
+  return { id: parsed, source, erase, ...encryptedOf(tags) };
 }
 
 /** Returns arguments of lvchange that mark the LV of a volume as deleted. In a full metadata area, tags must get shorter. */
 export function markVolumeDeleted(id: VolumeId, format: FormatState): string[] {
-  return ["--deltag", VOLUME + id, "--deltag", formatStateTag(format), "--addtag", DELETED + id];
+  const encrypted = format.luks === undefined ? [] : ["--addtag", ENCRYPTED];
+  return ["--deltag", VOLUME + id, "--deltag", formatStateTag(format), "--addtag", DELETED + id, ...encrypted];
 }
 
 /** Returns arguments of lvchange that mark the LV of a snapshot as deleted. */
@@ -294,7 +289,7 @@ export function parseDeletedTags(driver: string, tags: readonly string[]): Delet
   const erased = tagValue(tags, ERASED) ?? "0";
   const inUse = [VOLUME, SNAPSHOT, COPY_SNAPSHOT].some((prefix) => tagValue(tags, prefix) !== undefined);
   if (id === undefined || erase === undefined || inUse || !isByteCount(erased)) return undefined;
-  return { id, erase, erased: BigInt(erased) };
+  return { id, erase, erased: BigInt(erased), ...encryptedOf(tags) };
 }
 
 /** Returns the tags of a new thin pool. */
@@ -351,6 +346,10 @@ function trimTags(trim: TrimPolicy | undefined): string[] {
   return text === undefined ? [] : [TRIM + text];
 }
 
+function encryptedOf(tags: readonly string[]): { readonly encrypted?: true } {
+  return tags.includes(ENCRYPTED) ? { encrypted: true } : {};
+}
+
 function parseErasure(tags: readonly string[]): Erasure | undefined {
   const value = tagValue(tags, ERASE) ?? ERASURES[0];
   return ERASURES.find((known) => known === value);
@@ -382,16 +381,6 @@ export function ownersOf(tags: readonly string[]): string[] {
 
 function ownedTagValue(driver: string, tags: readonly string[], prefix: string): string | undefined {
   return isOwned(driver, tags) ? tagValue(tags, prefix) : undefined;
-}
-
-function parseFormatState(value: string | undefined): FormatState | undefined {
-  if (value === "raw") return { state: "raw" };
-  const [state, name = "", uuid] = value?.split(":") ?? [];
-  const type = parseFilesystemType(name);
-  if (type === undefined) return undefined;
-  if (state === "wanted") return { state: "unformatted", type };
-  if ((state === "formatting" || state === "formatted") && uuid !== undefined) return { state, type, uuid };
-  return undefined;
 }
 
 function unreadableTagsError(tags: readonly string[]): StorageError {

@@ -5,7 +5,6 @@ import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import type { IoLimits } from "../spec/io_limits.ts";
 import {
   ERASURES,
-  type FormatState,
   markLimits,
   parseDeletedTags,
   parseSnapshotTags,
@@ -15,6 +14,7 @@ import {
   usedTag,
   volumeTags,
 } from "./tags.ts";
+import type { FormatState } from "../spec/format.ts";
 import type { TrimPolicy } from "../spec/trim.ts";
 
 const id = volumeIdOf("a");

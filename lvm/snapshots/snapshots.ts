@@ -19,7 +19,7 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeFree } from "../spec/spare_space.ts";
-import { markSnapshotDeleted, ownedVolumeId, snapshotTags } from "../model/tags.ts";
+import { markSnapshotDeleted, ownedVolumeId, snapshotPolicyOf, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { formatBytes } from "../size.ts";
@@ -296,7 +296,7 @@ export function snapshotCommand(
     permission: "r",
     name: uniqueLvName(snapshotLvName(id), deleted),
     ...options,
-    addtag: [...snapshotTags(driver, { id, source, erase: tags.erase }), ...addtag],
+    addtag: [...snapshotTags(driver, { id, source, ...snapshotPolicyOf(tags) }), ...addtag],
   };
   return lvcreate(lvcreateOptions, lvPath({ group, lv }));
 }

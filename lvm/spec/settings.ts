@@ -10,6 +10,7 @@
 import { formatQuantity } from "../size.ts";
 import { PERCENT } from "./cow_size.ts";
 import { DEFAULT_FILESYSTEM, FILESYSTEM_TYPES } from "./filesystem.ts";
+import { ENCRYPTIONS } from "./format.ts";
 import { DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "./layouts.ts";
 
 /** A setting of a volume. */
@@ -106,6 +107,15 @@ export const SETTINGS = {
     definesKind: false,
     tag: "denolith.mkfs=",
     field: "mkfsOptions",
+  },
+  encryption: {
+    meaning: "Encryption of the volume, by the passphrase of its node-stage secret.",
+    values: ENCRYPTIONS,
+    default: ENCRYPTIONS[0],
+    property: "format",
+    definesKind: true,
+    tag: "denolith.fs=",
+    field: "encryption",
   },
   shared: {
     meaning: "Whether a volume can have several targets at a time.",

@@ -21,20 +21,24 @@ import {
   type Signature,
   wipeSignatures,
 } from "../host/device.ts";
+import { defined } from "../defined.ts";
+import { changeUuid } from "./filesystem_uuid.ts";
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
+import { contentDevice } from "../encryption/mapping.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
 import type { Lvm } from "../client/client.ts";
-import { type FormatState, formatStateTag, markFormatState } from "../model/tags.ts";
+import { formatStateTag, markFormatState } from "../model/tags.ts";
+import type { FormatState } from "../spec/format.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { lvchangeTags } from "../model/commands.ts";
 
 /** A filesystem that is recorded: as created, or as one that is being created. */
-export type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
+export type RecordedFilesystem = Extract<FormatState, { readonly state: "formatting" | "formatted" | "renewing" }>;
 
 /** Options of {@linkcode prepareFilesystem}. */
 export interface PrepareOptions {
-  /** The volume's device. */
+  /** The device for the filesystem: that of the LV, or the mapping of an encrypted volume. */
   readonly device: BlockDevice;
   /** Whether the volume is known from an earlier report: then LVM makes sure that it is still so. */
   readonly isKnown: boolean;
@@ -56,7 +60,7 @@ export async function prepareFilesystem(
 ): Promise<RecordedFilesystem> {
   const { exec } = lvm;
   const { format } = volume.tags;
-  const path = volume.lv.devicePath;
+  const path = contentDevice(volume.lv).devicePath;
   switch (format.state) {
     case "formatted":
       await recordUse();
@@ -71,19 +75,62 @@ export async function prepareFilesystem(
       }
       return format;
     }
-    case "unformatted": {
-      await allDone([recordUse(), requireBlank(exec, device, path)]);
-      const formatting = { state: "formatting", type: format.type, uuid: crypto.randomUUID() } as const;
-      if (isKnown) await recordKnownFormatState(lvm, volume, format, formatting);
-      else await recordFormatState(lvm, volume, format, formatting);
-      return formatting;
+    case "copied": {
+      await recordUse();
+      const signatures = await readSignatures(exec, path);
+      if (signatures.length === 0) return await beginFormatting(lvm, volume, { device, isKnown, recordUse }); // of an original that was never formatted
+      if (signatures.length > 1 || signatures[0]!.type !== format.type) {
+        throw foreignDataError(path, `it should hold ${format.type}, but holds ${describeSignatures(signatures)}`);
+      }
+      const renewing = { ...format, state: "renewing", uuid: crypto.randomUUID() } as const;
+      await recordFormatState(lvm, volume, format, renewing);
+      return renewing;
     }
+    case "renewing":
+      await recordUse();
+      return format;
+    case "unformatted":
+      return await beginFormatting(lvm, volume, { device, isKnown, recordUse });
     case "raw":
       throw new StorageError(
         "FailedPrecondition",
         `mounting volume ${volume.id}: it is a block volume and has no filesystem`,
       );
   }
+}
+
+/** Records that a filesystem is being created, once it is certain that the device is blank. */
+async function beginFormatting(
+  lvm: Lvm,
+  volume: Volume,
+  { device, isKnown, recordUse }: PrepareOptions,
+): Promise<RecordedFilesystem> {
+  const { format } = volume.tags;
+  if (format.state === "raw") throw new TypeError(`volume ${volume.id} has no filesystem`);
+  await allDone([recordUse(), requireBlank(lvm.exec, device, contentDevice(volume.lv).devicePath)]);
+  const { type, luks } = format;
+  const formatting = { state: "formatting", type, uuid: crypto.randomUUID(), ...defined({ luks }) } as const;
+  if (isKnown) await recordKnownFormatState(lvm, volume, format, formatting);
+  else await recordFormatState(lvm, volume, format, formatting);
+  return formatting;
+}
+
+/**
+ * Gives the filesystem of a copy below a LUKS header its recorded UUID, and records that it has it. When that is interrupted, it
+ * is done again.
+ *
+ * @param scratch a directory that only the driver uses, at which the filesystem may be mounted for a moment
+ * @throws {StorageError} `FailedPrecondition` when the filesystem is damaged
+ */
+export async function renewFilesystem(
+  lvm: Lvm,
+  volume: Volume,
+  renewing: RecordedFilesystem,
+  scratch: string,
+): Promise<void> {
+  const { type, uuid } = renewing;
+  await changeUuid(lvm.exec, { type, uuid, device: contentDevice(volume.lv).devicePath, scratch });
+  await recordFormatState(lvm, volume, renewing, { ...renewing, state: "formatted" });
 }
 
 /**
@@ -117,14 +164,15 @@ async function allDone(steps: readonly Promise<void>[]): Promise<void> {
  */
 export async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {
   const { type, uuid } = formatting;
+  const path = contentDevice(volume.lv).devicePath;
   const options = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
-  const command = mkfsCommand(type, volume.lv.devicePath, uuid, options);
+  const command = mkfsCommand(type, path, uuid, options);
   // the record must follow also when nobody waits any more, or each attempt would format again
   await runThen(lvm.exec, command, async (output) => {
     if (output.code !== 0) throw commandError(command, output);
-    const created = await readSignatures(lvm.exec, volume.lv.devicePath);
+    const created = await readSignatures(lvm.exec, path);
     if (!isFilesystem(formatting, created)) throw creationError(command, formatting, created);
-    await recordFormatState(lvm, volume, formatting, { state: "formatted", type, uuid });
+    await recordFormatState(lvm, volume, formatting, { ...formatting, state: "formatted" });
   });
 }
 

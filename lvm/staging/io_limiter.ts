@@ -8,6 +8,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { type LimitResult, type LimitsReason, PodCgroups } from "./cgroups.ts";
 import { StorageError } from "../error.ts";
@@ -211,7 +212,7 @@ export class IoLimiter {
     const limited = volumes.list(await lvm.report()).filter((volume) => this.#isLimited(volume));
     const mounts = limited.length === 0 ? [] : await readMounts(lvm.exec);
     const uses = limited.map((volume) => {
-      const ours = [...filesystemMounts(mounts, volume.lv), ...deviceMounts(mounts, volume.lv)];
+      const ours = [filesystemMounts, deviceMounts].flatMap((find) => find(mounts, contentDevice(volume.lv)));
       const targets = ours.map(({ target }) => target).filter((target) => podUidOf(target) !== undefined);
       return { volume, targets: new Set(targets) };
     }).filter(({ targets }) => targets.size > 0);

@@ -13,6 +13,8 @@
 import { allowWrites, type BlockDevice, readBlockDevices, verifyDevice } from "../host/device.ts";
 import { isDeviceOf, readMappedDevice } from "../host/device_mapper.ts";
 import { deviceMounts, filesystemMounts, type Mount } from "../host/mounts.ts";
+import { contentDevice } from "../encryption/mapping.ts";
+import type { Encryption } from "../encryption/encryption.ts";
 import { StorageError } from "../error.ts";
 import type { FilesystemType } from "../spec/filesystem.ts";
 import type { VolumeId } from "../ids.ts";
@@ -21,10 +23,18 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Lvm } from "../client/client.ts";
 import { addUsedTag } from "../client/used_tags.ts";
 import { prepareFilesystem, type RecordedFilesystem } from "./formatting.ts";
-import { type Access, isStaged, refuseHeld, refuseWhileReached, resolveFilesystemType } from "./publication.ts";
+import {
+  type Access,
+  type EncryptedAccess,
+  isStaged,
+  refuseHeld,
+  refuseWhileReached,
+  requireEncrypted,
+  resolveFilesystemType,
+} from "./publication.ts";
 
 /** How a volume is to be staged. */
-export interface StageRequest {
+export interface StageRequest extends EncryptedAccess {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name. */
@@ -35,6 +45,8 @@ export interface StageRequest {
   readonly path: string;
   /** How it is to be accessed. */
   readonly access: Access;
+  /** Opens encrypted volumes. */
+  readonly encryption: Encryption;
 }
 
 /** A volume that may be mounted. */
@@ -57,24 +69,31 @@ export interface PreparedVolume {
  * another way; `ForeignData` by what is on its device. For a known volume, any error may mean that it is so no longer
  */
 export async function prepare(request: StageRequest, volume: Volume, known?: BlockDevice): Promise<PreparedVolume> {
-  const { lvm, driver, mounts, path, access } = request;
+  const { lvm, driver, mounts, path, access, encryption, passphrase } = request;
   const type = resolveFilesystemType(volume, access);
+  requireEncrypted(volume, request);
   if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
     return { volume, type, isStaged: true };
   }
-  if (deviceMounts(mounts, volume.lv).length === 0) refuseHeld("staging", volume);
+  if (deviceMounts(mounts, contentDevice(volume.lv)).length === 0) refuseHeld("staging", volume);
   refuseWhileReached(volume, mounts);
   const device = known ?? await verifyDevice(lvm.exec, volume.lv);
   const isKnown = known !== undefined;
+  let isUseRecorded = volume.used;
   const recordUse = async () => {
-    if (!volume.used) await addUsedTag(lvm, driver, volume, isKnown);
+    if (!isUseRecorded) await addUsedTag(lvm, driver, volume, isKnown);
+    isUseRecorded = true;
   };
-  if (type === undefined || filesystemMounts(mounts, volume.lv).length > 0) {
+  const opened = volume.tags.format.luks === undefined
+    ? { volume, device }
+    : await encryption.open(volume, { device, passphrase, mounts, recordUse });
+  if (type === undefined || filesystemMounts(mounts, contentDevice(volume.lv)).length > 0) {
     await recordUse();
-    return { volume, ...(type !== undefined && { type }) };
+    return { volume: opened.volume, ...(type !== undefined && { type }) };
   }
-  if (device.readOnly) await allowWrites(lvm.exec, volume.lv.devicePath);
-  return { volume, type, format: await prepareFilesystem(lvm, volume, { device, isKnown, recordUse }) };
+  if (opened.device.readOnly) await allowWrites(lvm.exec, contentDevice(volume.lv).devicePath);
+  const format = await prepareFilesystem(lvm, opened.volume, { device: opened.device, isKnown, recordUse });
+  return { volume: opened.volume, type, format };
 }
 
 /**
@@ -104,7 +123,7 @@ function knownVolume(lvm: Lvm, finder: VolumeFinder, id: VolumeId): Volume | und
   if (known === undefined) return undefined;
   const volume = finder.require(known, id);
   const { lv, tags: { format }, used } = volume;
-  if (!lv.active || format.state === "formatting") return undefined;
+  if (!lv.active || format.state === "formatting" || format.luks !== undefined) return undefined;
   // LVM is to change something
   if ((!used || format.state === "unformatted") && lvm.known(id) === undefined) return undefined;
   return volume;

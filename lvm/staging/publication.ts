@@ -9,6 +9,8 @@ import { StorageError } from "../error.ts";
 import { checkMountFlags, type FilesystemType } from "../spec/filesystem.ts";
 import { isSameContext, requestedContext } from "../spec/selinux.ts";
 import type { VolumeId } from "../ids.ts";
+import type { Passphrase } from "../encryption/passphrase.ts";
+import { contentDevice } from "../encryption/mapping.ts";
 import { deviceMounts, filesystemMounts, isDeletedNodeMount, type Mount } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 
@@ -17,6 +19,14 @@ export type Access =
   | { readonly kind: "block" }
   /** As a filesystem. Without a type, the type that the volume was created for. */
   | { readonly kind: "mount"; readonly type?: FilesystemType; readonly flags: readonly string[] };
+
+/** What a request to stage a volume says of its encryption. */
+export interface EncryptedAccess {
+  /** Its passphrase; absent if the request has none. */
+  readonly passphrase?: Passphrase | undefined;
+  /** True if the volume must be encrypted; by default it may be. */
+  readonly isRequired?: boolean | undefined;
+}
 
 /** A request to publish a staged volume. */
 export interface Publication {
@@ -64,6 +74,20 @@ export function resolveFilesystemType(volume: Volume, access: Access): Filesyste
 }
 
 /**
+ * Requires that a volume is encrypted if it has to be.
+ *
+ * @throws {StorageError} `FailedPrecondition`
+ */
+export function requireEncrypted({ id, tags }: Volume, { isRequired = false }: EncryptedAccess): void {
+  if (!isRequired || tags.format.luks !== undefined) return;
+  throw new StorageError(
+    "FailedPrecondition",
+    `staging volume ${id}: its PersistentVolume says that it is encrypted, but its logical volume is not, as after a creation ` +
+      "by an agent of an earlier version. Nothing was written; delete the volume and create it again",
+  );
+}
+
+/**
  * Reports whether the volume is staged at the path as requested.
  *
  * @throws {StorageError} `FailedPrecondition` when another filesystem is mounted there; `AlreadyExists` when the volume
@@ -77,7 +101,7 @@ export function isStaged(
 ): boolean {
   const there = mounts.findLast((mount) => mount.target === path);
   if (there === undefined) return false;
-  if (!filesystemMounts([there], volume.lv).length) {
+  if (!filesystemMounts([there], contentDevice(volume.lv)).length) {
     throw new StorageError(
       "FailedPrecondition",
       `staging volume ${volume.id}: ${there.source} is already mounted at ${path}`,

@@ -1,4 +1,5 @@
 import { allowWrites, readBlockDevice, refuseWrites } from "../host/device.ts";
+import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -8,9 +9,11 @@ import type { Volume } from "../inventory/volume.ts";
  *
  * @throws {StorageError} `FailedPrecondition` when it refuses them still, because LVM does not permit them
  */
-export async function setReadOnly(exec: Exec, { id, lv, group }: Volume, readOnly: boolean): Promise<void> {
-  await (readOnly ? refuseWrites : allowWrites)(exec, lv.devicePath);
-  if (readOnly || !(await readBlockDevice(exec, lv.devicePath)).readOnly) return;
+export async function setReadOnly(exec: Exec, volume: Volume, readOnly: boolean): Promise<void> {
+  const { id, lv, group } = volume;
+  const { devicePath } = contentDevice(volume.lv);
+  await (readOnly ? refuseWrites : allowWrites)(exec, devicePath);
+  if (readOnly || !(await readBlockDevice(exec, devicePath)).readOnly) return;
   const path = `${group.name}/${lv.name}`;
   throw new StorageError(
     "FailedPrecondition",

@@ -8,13 +8,15 @@
  */
 
 import { activationArguments, isMissingInPool, missingInPoolError } from "../pools/activation.ts";
-import { checkFilesystem, makeFilesystem } from "./formatting.ts";
-import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
+import { checkFilesystem, makeFilesystem, renewFilesystem } from "./formatting.ts";
+import { type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
+import { Encryption } from "../encryption/encryption.ts";
+import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
 import { StorageError } from "../error.ts";
 import { commandError, type Exec } from "../exec.ts";
 import { setReadOnly } from "./read_only_device.ts";
 import { bindMountFlags, missingMountFlags, resizeCommand } from "../spec/filesystem.ts";
-import { type VolumeId, volumeLvName } from "../ids.ts";
+import type { VolumeId } from "../ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
 import type { Lvm } from "../client/client.ts";
 import {
@@ -25,19 +27,17 @@ import {
   isBelow,
   isDeletedNodeMount,
   isDeviceNodeMount,
-  isDeviceOfLv,
-  isMountOfLv,
   type Mount,
   mountDevice,
   readMounts,
   readUsage,
   setMountFlags,
   undoMount,
-  unmount,
   type Usage,
 } from "../host/mounts.ts";
 import {
   type Access,
+  type EncryptedAccess,
   type Publication,
   publishedMount,
   publishedOtherwiseError,
@@ -52,6 +52,7 @@ import { withDiscardFlag } from "../spec/trim.ts";
 import { prepare, prepareKnown } from "./preparation.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
+import { VolumeMounts } from "./volume_mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
@@ -66,10 +67,14 @@ export interface StagingOptions {
   readonly volumes: VolumeFinder;
   /** The directories below which volumes may be mounted, and their real paths. */
   readonly mountRoots: readonly string[];
+  /** A directory that only the driver uses. It creates and mounts directories below it for a moment. */
+  readonly scratch: string;
   /** What is remembered of staged volumes. Who changes a volume makes it forget that volume. */
   readonly staged: StagedVolumes;
   /** Applies the IO limits of volumes to pods; absent for no limits. */
   readonly limiter?: Pick<IoLimiter, "onPublished" | "onUnpublished">;
+  /** Opens encrypted volumes; a service of its own by default. */
+  readonly encryption?: Encryption;
   /** Trims filesystems regularly, and pauses for a volume that is to be unmounted; absent for no trimming. */
   readonly trimmer?: Pick<Trimmer, "pause">;
 }
@@ -80,9 +85,11 @@ export class Staging {
   readonly #exec: Exec;
   readonly #volumes: VolumeFinder;
   readonly #mountRoots: readonly string[];
+  readonly #scratch: string;
   readonly #staged: StagedVolumes;
   readonly #limiter: StagingOptions["limiter"];
-  readonly #trimmer: StagingOptions["trimmer"];
+  readonly #volumeMounts: VolumeMounts;
+  readonly #encryption: Encryption;
 
   /** Creates the service. */
   constructor(options: StagingOptions) {
@@ -90,43 +97,51 @@ export class Staging {
     this.#exec = options.lvm.exec;
     this.#volumes = options.volumes;
     this.#mountRoots = options.mountRoots;
+    this.#scratch = options.scratch;
     this.#staged = options.staged;
     this.#limiter = options.limiter;
-    this.#trimmer = options.trimmer;
+    this.#volumeMounts = new VolumeMounts(options);
+    this.#encryption = options.encryption ?? new Encryption(options.lvm);
   }
 
   /**
-   * Stages a volume: activates it, verifies its device, and records that it is in use. A filesystem is also formatted
-   * once, checked, mounted at the path, and resized to its device.
+   * Stages a volume: activates it, verifies its device, and records that it is in use. The mapping of an encrypted volume is
+   * opened. A filesystem is also formatted once, checked, mounted at the path, and resized to its device.
    *
    * @throws {StorageError} `NotFound`, `Lost` and `ForeignData` by the state of the volume; `FailedPrecondition` when
-   * it cannot be used as requested; `AlreadyExists` when it is staged there in another way
+   * it cannot be used as requested; `AlreadyExists` when it is staged there in another way; `InvalidArgument` and
+   * `Unauthenticated` for a missing or wrong passphrase
    */
-  async stage(id: VolumeId, stagingPath: string, access: Access): Promise<void> {
+  async stage(id: VolumeId, stagingPath: string, access: Access, encrypted: EncryptedAccess = {}): Promise<void> {
     const path = await canonicalizePath(stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
-    const use = { lvm: this.#lvm, driver: this.#volumes.driver, mounts, path, access };
+    const [lvm, encryption] = [this.#lvm, this.#encryption];
+    const use = { lvm, driver: this.#volumes.driver, mounts, path, access, encryption, ...encrypted };
     const { volume, type, format, isStaged } = await prepareKnown(use, this.#volumes, id) ??
       await prepare(use, await this.#activate(await this.#require(id)));
     if (access.kind === "block" || type === undefined) return;
     const isWritable = !access.flags.includes("ro");
+    const device = contentDevice(volume.lv);
     if (isStaged) {
       // an earlier attempt may have ended between the mount and the resize
-      const isOnly = filesystemMounts(mounts, volume.lv).length === 1;
+      const isOnly = filesystemMounts(mounts, device).length === 1;
       if (isWritable) await this.#resizeStaged(volume, { type, path, unmounts: isOnly });
       return this.#staged.setStaged(volume, path);
     }
 
     let isFilled = false;
+    if (format?.state === "renewing") {
+      await renewFilesystem(this.#lvm, volume, format, `${this.#scratch}/copy-${volume.lv.name}`);
+    }
     if (format?.state === "formatting") {
       await makeFilesystem(this.#lvm, volume, format);
       this.#staged.setCreated(volume);
       isFilled = true;
     } else if (format !== undefined) {
-      isFilled = this.#staged.isFilled(volume, await checkFilesystem(this.#exec, type, volume.lv.devicePath));
+      isFilled = this.#staged.isFilled(volume, await checkFilesystem(this.#exec, type, device.devicePath));
     }
     await Deno.mkdir(path, { recursive: true });
-    await mountDevice(this.#exec, volume.lv.devicePath, path, {
+    await mountDevice(this.#exec, device.devicePath, path, {
       type,
       flags: withDiscardFlag(volume.tags.trim, access.flags),
     });
@@ -137,12 +152,15 @@ export class Staging {
   /**
    * Undoes {@linkcode stage}. A volume that is not staged is unstaged already. The directory belongs to the caller.
    *
-   * @throws {StorageError} `InUse` while the mount is in use, `FailedPrecondition` when another filesystem is mounted
-   * there
+   * @throws {StorageError} `InUse` while the mount, or an encrypted volume elsewhere, is in use; `FailedPrecondition` when
+   * another filesystem is mounted there
    */
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
     this.#staged.setUnstaged(id);
-    await this.#unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
+    const unmounted = await this.#volumeMounts.unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
+    // without a mount it is a block volume, or an earlier attempt unmounted it
+    if (unmounted.length > 0 && !unmounted.some(isMappingMount)) return;
+    await this.#encryption.close(id, await readMounts(this.#exec));
   }
 
   /**
@@ -163,12 +181,13 @@ export class Staging {
     // an expansion deactivates a block volume with snapshots for a moment, and may have been interrupted then
     const volume = block && found.used ? await this.#activate(found) : found;
     if (volume !== found) refuseWhileReached(volume, mounts);
-    const ours = block ? deviceMounts(mounts, volume.lv) : filesystemMounts(mounts, volume.lv);
-    const source = block ? volume.lv.devicePath : stagingPath;
-    if (block ? !volume.used : !ours.some((mount) => mount.target === stagingPath)) {
+    const device = block && volume.used ? await this.#blockDevice(volume) : undefined;
+    const content = { ...contentDevice(volume.lv), ...(device && { deviceNumber: device.number }) };
+    const ours = block ? deviceMounts(mounts, content) : filesystemMounts(mounts, content);
+    const source = block ? content.devicePath : stagingPath;
+    if (block ? device === undefined : !ours.some((mount) => mount.target === stagingPath)) {
       throw new StorageError("FailedPrecondition", `publishing volume ${id}: it is not staged at ${stagingPath}`);
     }
-    const device = block ? await verifyDevice(this.#exec, volume.lv) : undefined;
     const { access, readOnly } = publication;
     const flags = [
       ...new Set([...(access.kind === "mount" ? bindMountFlags(access.flags) : []), ...(readOnly ? ["ro"] : [])]),
@@ -205,7 +224,7 @@ export class Staging {
    */
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
     const target = await canonicalizePath(publishedAt, this.#mountRoots);
-    await this.#unmountAll(id, target);
+    await this.#volumeMounts.unmountAll(id, target);
     this.#limiter?.onUnpublished(id, target);
     await removeMountPoint(target);
   }
@@ -221,7 +240,7 @@ export class Staging {
     // a removed node leads to whatever device has its number now
     if (
       mount === undefined || isDeletedNodeMount(mount) ||
-      !await this.#isMountOfVolume(id, mount, await this.#deviceOf(mount))
+      !await this.#volumeMounts.isMountOfVolume(id, mount, await this.#volumeMounts.deviceOf(mount))
     ) {
       throw notAtPath(id, volumePath);
     }
@@ -242,7 +261,8 @@ export class Staging {
     const { lv } = volume;
     const path = await this.#canonicalPath(volumePath);
     const mounts = await readMounts(this.#exec);
-    const ours = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
+    const device = contentDevice(volume.lv);
+    const ours = [...filesystemMounts(mounts, device), ...deviceMounts(mounts, device)];
     const block = volume.tags.format.state === "raw";
     if (!ours.some((mount) => mount.target === path) && !(block && lv.active)) throw notAtPath(id, volumePath);
     if (lv.size < required) {
@@ -251,6 +271,11 @@ export class Staging {
         `resizing the filesystem of volume ${id} to ${required} bytes: its logical volume has ${lv.size}; extend it first ` +
           `(ControllerExpandVolume)`,
       );
+    }
+    if (volume.tags.format.luks !== undefined) {
+      await this.#resume(volume);
+      if (await this.#encryption.find(volume) === undefined) throw notAtPath(id, volumePath);
+      await this.#encryption.resize(volume);
     }
     if (block) return lv.size;
     const writable = ours.find((mount) => !mount.readOnly);
@@ -320,6 +345,12 @@ export class Staging {
     );
   }
 
+  /** Returns the device of a block volume that is staged; `undefined` for an encrypted one that is not. */
+  async #blockDevice(volume: Volume): Promise<BlockDevice | undefined> {
+    if (volume.tags.format.luks !== undefined) return await this.#encryption.find(volume);
+    return await verifyDevice(this.#exec, volume.lv);
+  }
+
   /** Resizes a filesystem that is being staged. @param unmounts whether it is unmounted if that fails */
   async #resizeStaged(
     volume: Volume,
@@ -334,64 +365,12 @@ export class Staging {
   }
 
   async #resizeFilesystem(type: string, volume: Volume, path: string): Promise<void> {
-    const command = resizeCommand(type, { device: volume.lv.devicePath, path });
+    const device = contentDevice(volume.lv);
+    const command = resizeCommand(type, { device: device.devicePath, path });
     let output = await this.#exec.run(command);
-    if (output.code !== 0 && await restoreDeviceNode(this.#exec, volume.lv)) output = await this.#exec.run(command);
+    if (output.code !== 0 && await restoreDeviceNode(this.#exec, device)) output = await this.#exec.run(command);
     if (output.code !== 0) throw commandError(command, output);
     this.#staged.setResized(volume, output.stdout + output.stderr);
-  }
-
-  /**
-   * Reports whether a mount is of a volume. A device node that was removed, or whose device does not exist any more,
-   * counts as the volume's: nothing else needs it.
-   *
-   * @param device the device of a mount of a device node, if it exists
-   */
-  async #isMountOfVolume(id: VolumeId, mount: Mount, device: BlockDevice | undefined): Promise<boolean> {
-    const name = volumeLvName(id);
-    if (isDeletedNodeMount(mount)) return true;
-    if (isDeviceNodeMount(mount)) {
-      if (device === undefined || isDeviceOfLv(device.name, name)) return true;
-    } else if (isMountOfLv(mount, name)) return true;
-    // an administrator may have renamed the LV: then its tags identify it
-    const found = this.#volumes.locate(await this.#lvm.report(), id);
-    if (found.state !== "present") return false;
-    const { lv } = found.volume;
-    return filesystemMounts([mount], lv).length + deviceMounts([mount], lv).length > 0;
-  }
-
-  /** Returns the device of a mount of a device node, if it exists. */
-  async #deviceOf(mount: Mount): Promise<BlockDevice | undefined> {
-    if (!isDeviceNodeMount(mount)) return undefined;
-    try {
-      return await readBlockDevice(this.#exec, mount.target);
-    } catch (error) {
-      if (error instanceof StorageError && error.kind === "FailedPrecondition") return undefined;
-      throw error;
-    }
-  }
-
-  async #unmountAll(id: VolumeId, path: string): Promise<void> {
-    using _pause = await this.#trimmer?.pause(id);
-    const mounts = await readMounts(this.#exec);
-    for (const layer of mounts.filter((mount) => mount.target === path).reverse()) {
-      const device = await this.#deviceOf(layer);
-      if (!await this.#isMountOfVolume(id, layer, device)) {
-        throw new StorageError(
-          "FailedPrecondition",
-          `unmounting volume ${id}: ${layer.source} is mounted at ${path}, which is not the volume; it stays mounted`,
-        );
-      }
-      await unmount(this.#exec, path);
-      const isPublished = mounts.some((other) =>
-        other !== layer && isDeviceNodeMount(other) && other.root === layer.root
-      );
-      if (!device?.readOnly || isPublished) continue;
-      // whoever uses the device next, an administrator as well, can write to it again
-      const devicePath = `/dev/mapper/${device.name}`;
-      await restoreDeviceNode(this.#exec, { devicePath });
-      await allowWrites(this.#exec, devicePath);
-    }
   }
 }
 

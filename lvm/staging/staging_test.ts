@@ -29,7 +29,14 @@ async function setUpVolume(root = "/nowhere", { bytes = 32n << 20n, extentSize =
     paused.push(id);
     return Promise.resolve({ [Symbol.dispose]: () => void paused.pop() });
   };
-  const options = { lvm, volumes: finder, mountRoots: [root], staged: new StagedVolumes(), trimmer: { pause } };
+  const options = {
+    lvm,
+    volumes: finder,
+    scratch: "/run/denolith",
+    mountRoots: [root],
+    staged: new StagedVolumes(),
+    trimmer: { pause },
+  };
   return { machine, volumes, paused, staging: new Staging(options) };
 }
 

@@ -12,6 +12,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
 import type { VolumeId } from "../ids.ts";
 import type { Lvm } from "../client/client.ts";
@@ -209,7 +210,9 @@ export class Trimmer {
   async #attempt(schedule: TrimSchedule, signal: AbortSignal): Promise<void> {
     const { volume } = schedule;
     // Read while pause() can end the trim: a former mount point may be a directory of another filesystem.
-    const mount = filesystemMounts(await readMounts(this.#exec), volume.lv).find(({ readOnly }) => !readOnly);
+    const mount = filesystemMounts(await readMounts(this.#exec), contentDevice(volume.lv)).find(({ readOnly }) =>
+      !readOnly
+    );
     if (mount === undefined || signal.aborted) return;
     try {
       const bytes = await fstrim(this.#exec, mount.target, signal);

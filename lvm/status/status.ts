@@ -7,6 +7,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import type { Exec } from "../exec.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import {
@@ -32,6 +33,7 @@ import { DEFAULT_OVERCOMMIT, isThin, poolsOf } from "../pools/pool.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { type ReportedVolume, type VolumeDetails, volumeDetails } from "./volume_details.ts";
+import { type Encryption, encryptionOf } from "../spec/format.ts";
 import { defined } from "../defined.ts";
 
 /** Options of {@linkcode readStatus}. */
@@ -114,6 +116,8 @@ export interface VolumeStatus {
   readonly format?: string;
   /** Its format state: `raw`, `unformatted`, `formatting` or `formatted` (docs/reference/state.md). */
   readonly formatState?: string;
+  /** Its encryption, if it has one. */
+  readonly encryption?: Encryption;
   /** True if its LV is active. */
   readonly active?: boolean;
   /** Its mounts, where it is staged and published. */
@@ -217,7 +221,10 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
   // The inventory covers all groups, so that a volume in another group than expected does not count as missing.
   const inventory = takeInventory(all, createFinders(driver, known));
   const present = inventory.volumes.filter(({ group }) => isShown(group.name));
-  const usages = await readUsages(exec, present.flatMap(({ lv }) => filesystemMounts(mounts, lv)[0]?.target ?? []));
+  const usages = await readUsages(
+    exec,
+    present.flatMap(({ lv }) => filesystemMounts(mounts, contentDevice(lv))[0]?.target ?? []),
+  );
   return {
     driver,
     groups: groups.map((group) => groupStatus(group, driver)),
@@ -261,7 +268,7 @@ function volumeStatus(
   { problems, ...details }: VolumeDetails,
   { mounts, usages }: Readings,
 ): VolumeStatus {
-  const mounted = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
+  const mounted = [filesystemMounts, deviceMounts].flatMap((find) => find(mounts, contentDevice(lv)));
   const usage = mounted.map(({ target }) => usages.get(target)).find((each) => each !== undefined);
   const damage = pvProblem(lv, group);
   const state = damage && DAMAGE_STATES[damage.reason];
@@ -274,6 +281,7 @@ function volumeStatus(
     layout: describeLayoutOf(lv),
     format: format.state === "raw" ? "block" : format.type,
     formatState: format.state,
+    ...(format.luks !== undefined && { encryption: encryptionOf(format) }),
     active: lv.active,
     mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
     ...defined({ usage }),

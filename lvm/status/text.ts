@@ -116,12 +116,13 @@ function formatPercent(usedPercent: number | undefined): string {
 function volumeTable(volumes: readonly VolumeStatus[]): string[] {
   return formatTable(
     [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["FORMAT", "left"], ["USED", "right"], ["STATE", "left"]],
-    volumes.map(({ id, group, size, layout, format, formatState, usage, mounts, problem, ...volume }) => ({
+    volumes.map(({ id, group, size, layout, format, formatState, encryption, usage, mounts, problem, ...volume }) => ({
       cells: [
         id,
         group ?? "",
         size === undefined ? "" : formatBytes(size),
-        (format ?? "") + (formatState === "unformatted" || formatState === "formatting" ? ` (${formatState})` : ""),
+        [encryption, format ?? ""].filter((each) => each !== undefined).join(" ") +
+        (formatState === "unformatted" || formatState === "formatting" ? ` (${formatState})` : ""),
         usage === undefined ? "" : usedPercent(usage.bytes),
         stateText(volume),
       ],

@@ -1,11 +1,24 @@
+import { closeMapping, contentDevice } from "../encryption/mapping.ts";
 import { sleep, systemClock } from "../clock.ts";
-import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
+import { StorageError } from "../error.ts";
+import { deviceMounts, filesystemMounts, type Mount, readMounts } from "../host/mounts.ts";
 import type { VolumeId } from "../ids.ts";
+import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 
 /** The waits for a device to be closed, in milliseconds. */
 const WAITS_MS = [100, 300, 600] as const;
+
+/**
+ * Closes what an interrupted call left open of a volume: its mapping, if it is encrypted. One that is in use stays open.
+ */
+async function closeLeftover({ exec }: Lvm, { id, tags }: Volume, mounts: readonly Mount[]): Promise<void> {
+  if (tags.format.luks === undefined) return;
+  await closeMapping(exec, id, mounts).catch((error) => {
+    if (!(error instanceof StorageError && error.kind === "InUse")) throw error;
+  });
+}
 
 /**
  * Returns a report in which the device of a volume is not open, if that comes within a second. When a program closes a device
@@ -20,7 +33,8 @@ export async function reportOnceClosed(lvm: Lvm, finder: VolumeFinder, id: Volum
     const found = finder.locate(groups, id);
     if (found.state !== "present" || !found.volume.lv.open) break;
     const mounts = await readMounts(lvm.exec);
-    if ([filesystemMounts, deviceMounts].some((find) => find(mounts, found.volume.lv).length > 0)) break;
+    if ([filesystemMounts, deviceMounts].some((find) => find(mounts, contentDevice(found.volume.lv)).length > 0)) break;
+    await closeLeftover(lvm, found.volume, mounts);
     await sleep(systemClock, ms);
     groups = await lvm.report();
   }

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../error.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { VolumeId } from "../ids.ts";
@@ -52,7 +53,7 @@ export class HeldVolumes {
     const { lvm, finder } = this.#options;
     const volume = finder.require(await lvm.report(), id);
     const mounts = await readMounts(lvm.exec);
-    const [mount] = [...filesystemMounts(mounts, volume.lv), ...deviceMounts(mounts, volume.lv)];
+    const [mount] = [filesystemMounts, deviceMounts].flatMap((find) => find(mounts, contentDevice(volume.lv)));
     if (mount !== undefined) return `its mount ${mount.target}`;
     return volume.lv.open ? `a program that has ${volume.lv.devicePath} open` : undefined;
   }

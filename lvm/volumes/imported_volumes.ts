@@ -18,7 +18,8 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, lvrename } from "../model/commands.ts";
 import { describeLayoutOf } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import { type FormatState, ownersOf, volumeTags } from "../model/tags.ts";
+import { ownersOf, volumeTags } from "../model/tags.ts";
+import type { FormatState } from "../spec/format.ts";
 import { OWNER } from "../model/tag_text.ts";
 import { cowSnapshotsOn, isCowSnapshot } from "../pools/pool.ts";
 

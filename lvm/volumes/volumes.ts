@@ -7,6 +7,7 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../error.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
@@ -235,7 +236,7 @@ export class Volumes {
     const isBlock = tags.format.state === "raw";
     if (!lv.open && !isBlock) return;
     const mounts = await readMounts(this.#lvm.exec);
-    const [mount] = isBlock ? deviceMounts(mounts, lv) : filesystemMounts(mounts, lv);
+    const [mount] = (isBlock ? deviceMounts : filesystemMounts)(mounts, contentDevice(lv));
     // the driver does not observe how long other programs have the device open
     if (mount !== undefined) throw inUseError(id, `its mount ${mount.target}`, { retryOnChange: true });
     if (lv.open && !isRemovedNow) throw inUseError(id, lv.devicePath);

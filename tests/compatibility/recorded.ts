@@ -5,7 +5,8 @@
  */
 
 import type { KubeObject } from "../../k8s/api/objects.ts";
-import { blankContent, type FakeGroup, type FakeLv, FakeMachine } from "../fake/machine.ts";
+import { type FakeGroup, type FakeLv, FakeMachine } from "../fake/machine.ts";
+import { blankContent } from "../fake/device_content.ts";
 
 /** The data that a pod wrote. */
 export const POD_DATA = "the pod's data";

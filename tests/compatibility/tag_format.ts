@@ -25,6 +25,11 @@ const LATER_TAGS: readonly { readonly format: string; readonly reason: string }[
       "a volume that is being moved to another node; that version lets pods use it again, and no move goes on without " +
       "an agent that takes part in transfers",
   },
+  {
+    format: "denolith\\.luks",
+    reason:
+      "a snapshot of an encrypted volume, or a deleted volume; that version erases it without its key slots first",
+  },
 ];
 
 /** Returns the tags of the driver that version 0.1.0 cannot read. */

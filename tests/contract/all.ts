@@ -8,6 +8,7 @@ import { bindMountsContract } from "./bind_mounts.ts";
 import { copiesContract } from "./copies.ts";
 import { thinCopiesContract } from "./copies_thin.ts";
 import { cowSnapshotsContract } from "./cow_snapshots.ts";
+import { encryptionContract } from "./encryption.ts";
 import { erasureContract } from "./erasure.ts";
 import { groupSnapshotsContract } from "./group_snapshots.ts";
 import { healthContract } from "./health.ts";
@@ -47,6 +48,7 @@ export function lifecycleContract(host: Host): void {
   thinCopiesContract(host);
   cowSnapshotsContract(host);
   stagingContract(host);
+  encryptionContract(host);
   staleMountsContract(host);
   bindMountsContract(host);
   trimmingContract(host);

@@ -222,10 +222,14 @@ export class Harness implements AsyncDisposable {
   }
 
   /** Stages a volume and answers where. */
-  async stage(volumeId: string, volumeCapability: Capability = mountCapability()): Promise<string> {
+  async stage(
+    volumeId: string,
+    volumeCapability: Capability = mountCapability(),
+    more: { secrets?: Record<string, string>; volumeContext?: Record<string, string> } = {},
+  ): Promise<string> {
     const stagingTargetPath = `${this.folder}/staging`;
     await Deno.mkdir(stagingTargetPath, { recursive: true });
-    await this.csi.node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability });
+    await this.csi.node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability, ...more });
     return stagingTargetPath;
   }
 

@@ -65,7 +65,7 @@ export function programsContract(host: Host): void {
     await assertPrograms(harness, "report resize2fs", expand);
     await assertPrograms(harness, "umount", unpublish);
     await assertPrograms(harness, "umount", unstage);
-    await assertPrograms(harness, "", unstage);
+    await assertPrograms(harness, "dmsetup", unstage);
     await assertPrograms(harness, "dmsetup e2fsck lsblk mount wipefs", stage);
     await unstage();
     const remove = "blkdiscard lsblk lvremove report vgchange";

@@ -135,7 +135,7 @@ export function restartMachine(machine: FakeMachine, acknowledged: Acknowledged)
   machine.busyTargets.clear();
   machine.host.missingDeviceNodes.clear();
   for (const { lv } of machine.allLvs()) {
-    Object.assign(lv, { active: false, suspended: false, setReadOnly: false });
+    Object.assign(lv, { active: false, suspended: false, setReadOnly: false, mapping: undefined });
     delete lv.killedTable;
     delete lv.thinPool?.activeParts;
   }

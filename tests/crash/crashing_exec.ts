@@ -100,6 +100,28 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
       to.content.data = new Set(["half a chunk"]);
     },
   }],
+  luksFormat: [
+    {
+      name: "some blocks written",
+      effect: (machine, command) =>
+        Promise.resolve(void (machine.lvAt(command.args.at(-1)!)!.content.zeroHead = false)),
+    },
+    {
+      name: "header written, no key slot yet",
+      effect: async (machine, command, run) => {
+        await run();
+        machine.lvAt(command.args.at(-1)!)!.content.luks!.passphrases = [];
+      },
+    },
+  ],
+  resize: [{
+    name: "suspended",
+    effect: (machine, command) => {
+      const device = machine.lvAt(`/dev/mapper/${command.args.at(-1)}`);
+      if (device !== undefined) device.suspended = true;
+      return Promise.resolve();
+    },
+  }],
   tune2fs: [PARTIAL_UUID_CHANGE],
   xfs_db: [PARTIAL_UUID_CHANGE],
   btrfstune: [PARTIAL_UUID_CHANGE],
@@ -161,7 +183,7 @@ function targetLv(machine: FakeMachine, command: Command): FakeLv | undefined {
 }
 
 function programKey({ program, args }: Command): string {
-  return program === "lvm" ? args[0]! : program;
+  return program === "lvm" || program === "cryptsetup" ? args[0]! : program;
 }
 
 /** A crash: the command, by its description and how many commands with this description came before, and the moment. */

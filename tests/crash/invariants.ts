@@ -17,6 +17,8 @@ import {
   USED,
   VOLUME,
 } from "../../lvm/model/tag_text.ts";
+import { type ContentState, parseFormat } from "../../lvm/spec/format.ts";
+import { contentOf } from "../fake/luks.ts";
 import { type FakeGroup, type FakeLv, type FakeMachine, type FakeMount, isReadOnly } from "../fake/machine.ts";
 
 /** A mount that the driver has acknowledged. */
@@ -42,7 +44,8 @@ export function nothingAcknowledged(): Acknowledged {
 }
 
 /** Returns a text that is the same as long as nobody writes to a device. */
-export function describeContent({ content: { data, signatures } }: FakeLv): string {
+export function describeContent(lv: FakeLv): string {
+  const { data, signatures } = contentOf(lv);
   return `${[...data].sort()} in ${signatures.map(({ type, uuid }) => `${type} ${uuid}`)}`;
 }
 
@@ -136,24 +139,40 @@ function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv):
   const id = tagValue(tags, VOLUME);
   if (id === undefined) return [];
   const { name, uuid, content: { zeroHead, signatures } } = lv;
-  const mounts = machine.mounts.filter((mount) => mount.lv === lv && !mount.target.includes("/copy-"));
+  const mounts = machine.mounts.filter((mount) =>
+    mount.lv !== undefined && [lv, lv.mapping].includes(mount.lv) && !mount.target.includes("/copy-")
+  );
   const isCopy = tagValue(tags, SOURCE) !== undefined;
   const isWritten = !isCopy && (!zeroHead || signatures.length > 0);
   const format = tagValue(tags, FORMAT) ?? "";
-  const [state, , formatUuid] = format.split(":");
   const found: string[] = [];
+  const { luks, ...content } = parseFormat(format)!;
+  const layers = [
+    { state: luks?.state ?? content.state, recorded: luks ?? content, signatures, isWritten },
+    ...(luks === undefined ? [] : [insideOf(lv, content)]),
+  ];
   if ((isWritten || mounts.length > 0) && ![...group.tags].some((tag) => tag.endsWith(`:${id}:${uuid}`))) {
     found.push(`${name} is ${isWritten ? "written to" : "mounted"}, and its use is not recorded`);
   }
-  if (isWritten && state === "wanted") found.push(`${name} is written to, and that is not recorded`);
-  if (!isCopy && formatUuid !== undefined && signatures.some((signature) => signature.uuid !== formatUuid)) {
-    found.push(`${name} has another filesystem than the recorded one`);
+  for (const { state, recorded, signatures, isWritten } of layers) {
+    if (isWritten && ["wanted", "unformatted"].includes(state)) {
+      found.push(`${name} is written to, and that is not recorded`);
+    }
+    if (!isCopy && "uuid" in recorded && signatures.some((signature) => signature.uuid !== recorded.uuid)) {
+      found.push(`${name} has another filesystem than the recorded one`);
+    }
   }
   const mounted = mounts.find(({ root }) => root === "/");
-  if (mounted !== undefined && state !== "formatted") {
+  if (mounted !== undefined && layers.some(({ state }) => state !== "formatted")) {
     found.push(`${name} is mounted at ${mounted.target} as ${format}`);
   }
   return found;
+}
+
+/** What is below the LUKS header of a volume. Its start is random before anything is written. */
+function insideOf(lv: FakeLv, content: ContentState) {
+  const signatures = lv.content.luks?.content.signatures ?? [];
+  return { state: content.state, recorded: content, signatures, isWritten: signatures.length > 0 };
 }
 
 /** The LV of a snapshot stays read-only. */

@@ -116,6 +116,20 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const steps = [volume.create(), volume.delete()];
     return { steps, cleanup: steps, state: volume.state };
   },
+  "ext4, encrypted, grown while in use": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
+    return volume.lifecycle([
+      volume.snapshot(),
+      volume.deleteSnapshot(),
+      volume.expand(96n),
+      volume.expandFilesystem(),
+    ]);
+  },
+  "block, encrypted, in a thin pool, not erased": (machine, folder) => {
+    const parameters = { encryption: "luks2", thinProvision: "yes", erase: "none" };
+    const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, parameters);
+    return volume.lifecycle([volume.unpublish(), volume.publish("pod", true)]);
+  },
   "not erased": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { erase: "none" });
     return volume.lifecycle([]);

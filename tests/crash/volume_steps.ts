@@ -7,12 +7,16 @@
 import { assert, assertEquals } from "@std/assert";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import type { Capability } from "../contract/host.ts";
+import { contentOf, ownerOf } from "../fake/luks.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import { assertPublished } from "./assertions.ts";
 import { type Acknowledged, describeContent, KEPT, nothingAcknowledged } from "./invariants.ts";
 import type { Lifecycle, Step, StepState } from "./orchestrator.ts";
 
 const MiB = 1n << 20n;
+
+/** The secret of encrypted volumes. */
+const SECRETS = { passphrase: "the passphrase" };
 
 /** The steps of a volume's lifecycle, and the pod that writes to it. */
 export class VolumeSteps {
@@ -39,8 +43,10 @@ export class VolumeSteps {
     this.#parameters = parameters;
     this.#data = `${parameters.erase === "none" ? KEPT : ""}the pod's data`;
     machine.fault = ({ program, args }) => {
-      const lv = /^mk|^wipefs|^blkdiscard|^tune2fs|^xfs_db/.test(program) && args[0] !== "--no-act" &&
-        machine.lvAt(args.at(-1)!);
+      const changesContent = /^mk|^wipefs|^blkdiscard|^tune2fs|^xfs_db/.test(program) && args[0] !== "--no-act" ||
+        args[0] === "luksFormat";
+      const device = changesContent && machine.lvAt(args.at(-1)!);
+      const lv = device && ownerOf(machine, device).lv;
       const deleted = lv && [...lv.tags].some((tag) => tag.startsWith("denolith.deleted="));
       if (lv && lv === this.state.written?.lv && !deleted) throw new Error(`${program} over the pod's data`);
       return undefined;
@@ -90,11 +96,11 @@ export class VolumeSteps {
       name: "NodeStageVolume",
       run: async ({ node }) => {
         const request = { volumeId: this.state.volumeId, stagingTargetPath: `${this.#folder}/staging` };
-        await node.nodeStageVolume({ ...request, volumeCapability: this.#volumeCapability });
+        await node.nodeStageVolume({ ...request, volumeCapability: this.#volumeCapability, secrets: SECRETS });
         const [lv] = this.#lvs();
-        const filesystem = lv!.content.filesystemBytes;
+        const filesystem = contentOf(lv!).filesystemBytes;
         if (this.#volumeCapability.accessType?.case === "mount") {
-          assertEquals(filesystem, lv!.size, "filesystem's size");
+          assertEquals(filesystem, (lv!.mapping ?? lv!).size, "filesystem's size");
           this.#acknowledged.mounts.set(request.stagingTargetPath, { readOnly: false, flags: [] });
         }
       },
@@ -126,8 +132,8 @@ export class VolumeSteps {
       name: "writing",
       run: () => {
         const lv = this.#lvs()[0]!;
-        lv.content.data.add(this.#data);
-        this.state.written = { lv, content: JSON.stringify(lv.content.signatures) };
+        contentOf(lv).data.add(this.#data);
+        this.state.written = { lv, content: JSON.stringify(contentOf(lv).signatures) };
         this.#acknowledged.contents.set(this.state.volumeId, describeContent(lv));
         return Promise.resolve();
       },
@@ -140,8 +146,8 @@ export class VolumeSteps {
       run: () => {
         const lv = this.#lvs()[0]!;
         assert(lv === this.state.written?.lv, "it is another LV");
-        assertEquals(JSON.stringify(lv.content.signatures), this.state.written.content, "it is another filesystem");
-        assert(lv.content.data.has(this.#data), "the data is gone");
+        assertEquals(JSON.stringify(contentOf(lv).signatures), this.state.written.content, "it is another filesystem");
+        assert(contentOf(lv).data.has(this.#data), "the data is gone");
         return Promise.resolve();
       },
     };
@@ -179,7 +185,7 @@ export class VolumeSteps {
       run: async ({ node }) => {
         await node.nodeExpandVolume({ volumeId: this.state.volumeId, volumePath: `${this.#folder}/pod` });
         const lv = this.#lvs()[0]!;
-        assertEquals(lv.content.filesystemBytes, lv.size, "filesystem's size");
+        assertEquals(contentOf(lv).filesystemBytes, (lv.mapping ?? lv).size, "filesystem's size");
       },
     };
   }

@@ -6,6 +6,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
+import { copyOf } from "./device_content.ts";
 import { expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { deviceBytes } from "./thin.ts";
 
@@ -47,7 +48,7 @@ function applyChunk(
     const { zeroHead, filesystemBytes, blockBytes, checkStatus, isClean } = content;
     const signatures = content.signatures.map((signature) => ({ ...signature }));
     const copied = { zeroHead, filesystemBytes, blockBytes, checkStatus, isClean, signatures };
-    Object.assign(to.content, { ...copied, isInconsistent: false });
+    Object.assign(to.content, { ...copied, luks: copyOf(content).luks, isInconsistent: false });
     to.copied = { from, to: end };
   } else if (to.copied?.from === from && to.copied.to >= offset) {
     if (end > to.copied.to) to.copied.to = end;

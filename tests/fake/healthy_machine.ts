@@ -6,7 +6,8 @@
 
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { snapshotTags, usedTag, volumeTags } from "../../lvm/model/tags.ts";
-import { blankContent, devicePath, FakeMachine, newUuid } from "./machine.ts";
+import { devicePath, FakeMachine, newUuid } from "./machine.ts";
+import { blankContent } from "./device_content.ts";
 
 const DRIVER = "lvm.denolith.dev";
 

@@ -7,7 +7,8 @@
 import type { Output } from "../../lvm/exec.ts";
 import type { Segment } from "../../lvm/model/report.ts";
 import { allocate, dataStripes, freeBytes, LINEAR } from "./pvs.ts";
-import { blankContent, type DeviceContent, failure, type FakeGroup, type FakeMachine, newUuid, ok } from "./machine.ts";
+import { failure, type FakeGroup, type FakeMachine, newUuid, ok } from "./machine.ts";
+import { blankContent, type DeviceContent } from "./device_content.ts";
 import { checkConfig, LVCREATE_OPTIONS, parseOptions, singleValue } from "./lvm_options.ts";
 import { cowMaxExtents, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
 import { setResumed } from "./suspension.ts";

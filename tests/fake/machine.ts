@@ -12,34 +12,14 @@ import type { Segment } from "../../lvm/model/report.ts";
 import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { type FakeHost, healthyHost } from "./machine_host.ts";
 import { passOn } from "./block_tools.ts";
+import type { DeviceContent } from "./device_content.ts";
+import { cryptsetupWith, isMapping, mappingsOf } from "./luks.ts";
 import { lvm } from "./lvm.ts";
 import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
 import { mountTable } from "./mount_tools.ts";
 import { isDeviceStream, streamDevice } from "./stream_tools.ts";
 import { find } from "./suspension.ts";
 import { TOOLS } from "./tools.ts";
-
-/** The content of a device. */
-export interface DeviceContent {
-  /** True if the first 4 KiB are zeros. */
-  zeroHead: boolean;
-  /** The signatures that libblkid finds. */
-  signatures: { type: string; uuid: string }[];
-  /** The size of the filesystem in bytes. */
-  filesystemBytes: bigint;
-  /** The size of the filesystem's blocks in bytes. */
-  blockBytes: bigint;
-  unreadable: boolean; // whether reading fails
-  /** The exit status of the next filesystem check. */
-  checkStatus: number;
-  /** Names of data that was written and can be read from the device until it is overwritten. */
-  data: Set<string>;
-  writes: ReadonlyMap<number, number>; // a number for each write of dd to its chunks of 4 KiB, negative for zeros
-  /** True if a filesystem was checked, or for xfs unmounted, since its last change. */
-  isClean: boolean;
-  /** True if a program was killed while it changed it. No other program continues with it. */
-  isInconsistent: boolean;
-}
 
 /** A logical volume. */
 export interface FakeLv {
@@ -56,6 +36,8 @@ export interface FakeLv {
   minor: number;
   createdAt: number;
   content: DeviceContent;
+  /** Its mapping, while that is open: a device that dm-crypt has made of it. */
+  mapping?: FakeLv | undefined;
   origin?: { name: string; size: bigint };
   /** Usage of a snapshot's COW space, in percent, while it has not overflowed. */
   cowPercent: number;
@@ -233,7 +215,11 @@ export class FakeMachine implements Exec {
       throw new StorageError("Unavailable", `${command.program}: not found`, { cause });
     }
     if (command.program === "find") return await find(this, command);
-    const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
+    const tool = command.program === "cryptsetup"
+      ? await cryptsetupWith(command.input)
+      : command.program === "lvm"
+      ? lvm
+      : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
     if (command.program === "lvm" && this.#locks.held) return await runWithLocks(this, this.#locks, command.args);
     if (isDeviceStream(command)) return await streamDevice(this, command);
@@ -304,7 +290,7 @@ export class FakeMachine implements Exec {
    * was removed since leads to the device that has its number now.
    */
   lvAt(path: string): FakeLv | undefined {
-    const active = this.allLvs().filter(({ lv }) => lv.active);
+    const active = [...this.allLvs().filter(({ lv }) => lv.active), ...mappingsOf(this)];
     const own = active.find(({ group, lv }) => devicePath(group, lv) === path && !this.host.missingDeviceNodes.has(lv));
     if (own?.lv.suspended) throw new Error(`touching ${path}, which is suspended, would hang`);
     const mount = this.mounts.findLast((mount) => mount.target === path && mount.root !== "/");
@@ -314,7 +300,9 @@ export class FakeMachine implements Exec {
 
   /** Returns the lowest free device-mapper minor number, as the kernel does. */
   nextMinor(): number {
-    const taken = new Set(this.allLvs().filter(({ lv }) => lv.active).map(({ lv }) => lv.minor));
+    const taken = new Set(
+      [...this.allLvs(), ...mappingsOf(this)].filter(({ lv }) => lv.active).map(({ lv }) => lv.minor),
+    );
     let minor = 0;
     while (taken.has(minor)) minor++;
     return minor;
@@ -343,6 +331,7 @@ export type Tools = Partial<Record<Program, Tool>>;
 
 /** Returns the device-mapper node of an LV. */
 export function devicePath(group: FakeGroup, lv: FakeLv): string {
+  if (isMapping(lv)) return `/dev/mapper/${lv.name}`;
   return `/dev/mapper/${group.name.replaceAll("-", "--")}-${lv.name.replaceAll("-", "--")}`;
 }
 
@@ -354,22 +343,6 @@ export function isReadOnly({ permission, setReadOnly }: FakeLv): boolean {
 /** Reports whether a filesystem on an LV is mounted. A bind mount of its device node is not that. */
 export function isMounted({ mounts }: FakeMachine, lv: FakeLv): boolean {
   return mounts.some((mount) => mount.lv === lv && mount.root === "/");
-}
-
-/** Returns the content of an empty device. */
-export function blankContent(): DeviceContent {
-  return {
-    zeroHead: true,
-    signatures: [],
-    filesystemBytes: 0n,
-    blockBytes: 4096n,
-    unreadable: false,
-    checkStatus: 0,
-    data: new Set(),
-    writes: new Map(),
-    isClean: true,
-    isInconsistent: false,
-  };
 }
 
 /** Returns the output of a command that succeeded. */

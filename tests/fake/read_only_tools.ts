@@ -10,6 +10,7 @@ import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
+import { isMapping, mappingsOf, ownerOf } from "./luks.ts";
 import { changeThin, clear, removeTableless, resume, suspend } from "./suspension.ts";
 import { deviceBytes, kernelPools } from "./thin.ts";
 
@@ -44,7 +45,7 @@ function listUses(machine: FakeMachine, paths: readonly string[]): Output {
     const mountpoint = machine.host.swapLvs.has(lv)
       ? "[SWAP]"
       : machine.mounts.findLast((mount) => mount.lv === lv && mount.root === "/")?.target ?? null;
-    const holder = machine.host.holders.get(lv);
+    const holder = machine.host.holders.get(lv) ?? (lv.mapping && `/dev/mapper/${lv.mapping.name}`);
     return { name, mountpoint, ...(holder === undefined ? {} : { children: [{ name: holder, mountpoint: null }] }) };
   });
   return ok(JSON.stringify({ blockdevices }));
@@ -77,10 +78,10 @@ function listBlockDevices(machine: FakeMachine, args: readonly string[]): Output
         fstype: "LVM2_member",
         uuid,
       })),
-      ...machine.allLvs().filter(({ lv }) => lv.active).map(({ lv }) => ({
+      ...[...machine.allLvs(), ...mappingsOf(machine)].filter(({ lv }) => lv.active).map(({ lv }) => ({
         name: `/dev/mapper/${deviceName(machine, lv)}`,
         "maj:min": `253:${lv.minor}`,
-        type: "lvm",
+        type: isMapping(lv) ? "crypt" : "lvm",
         fstype: lv.content.signatures[0]?.type ?? null,
         uuid: lv.content.signatures[0]?.uuid ?? null,
       })),
@@ -89,8 +90,7 @@ function listBlockDevices(machine: FakeMachine, args: readonly string[]): Output
 }
 
 function deviceName(machine: FakeMachine, lv: FakeLv): string {
-  const { group } = machine.allLvs().find((each) => each.lv === lv)!;
-  return basename(devicePath(group, lv));
+  return basename(devicePath(ownerOf(machine, lv).group, lv));
 }
 
 /** Returns the kernel's status of the thin pools: used and total blocks of their data and metadata. */
@@ -157,6 +157,9 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   });
   const all = [
     ...devices,
+    ...mappingsOf(machine).map(({ parent, lv }) => [
+      ...[lv.name, lv.uuid, `253:${lv.minor}`, state(lv.name, lv), `253:${parent.minor}`, "Live"],
+    ]),
     ...[...orphanDevices].map((
       [name, uuid],
       index,

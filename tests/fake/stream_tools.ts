@@ -6,7 +6,8 @@
  */
 
 import type { Command, Output } from "../../lvm/exec.ts";
-import { type DeviceContent, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
+import { failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
+import type { DeviceContent } from "./device_content.ts";
 import { deviceBytes } from "./thin.ts";
 import { zeroesNewBlocks } from "./copy_tools.ts";
 

@@ -7,6 +7,7 @@
 import { type Command, describeCommand, type Output } from "../../lvm/exec.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
+import { mappingsOf } from "./luks.ts";
 import { copyContent, kernelPools } from "./thin.ts";
 
 /** A command of find(1) that waits, and then resumes devices. */
@@ -144,5 +145,7 @@ export function thinId({ transactionId }: FakeLv): number {
 
 /** Returns the active LV of a device's name, also while it is suspended. */
 function lvOfDevice(machine: FakeMachine, name: string): FakeLv | undefined {
-  return machine.allLvs().find(({ group, lv }) => lv.active && devicePath(group, lv) === `/dev/mapper/${name}`)?.lv;
+  return [...machine.allLvs(), ...mappingsOf(machine)].find(({ group, lv }) =>
+    lv.active && devicePath(group, lv) === `/dev/mapper/${name}`
+  )?.lv;
 }

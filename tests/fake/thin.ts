@@ -6,16 +6,8 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { allocate, freeBytes, LINEAR, pmspareBytes } from "./pvs.ts";
-import {
-  blankContent,
-  type DeviceContent,
-  failure,
-  type FakeGroup,
-  type FakeLv,
-  type FakeMachine,
-  type FakePool,
-  ok,
-} from "./machine.ts";
+import { failure, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok } from "./machine.ts";
+import { blankContent, copyOf, type DeviceContent } from "./device_content.ts";
 
 /** The bytes of metadata that LVM gives to a small pool, and once more to its spare. */
 const METADATA_BYTES = 4n << 20n;
@@ -99,11 +91,7 @@ export function createThin(
 
 /** Returns what a thin snapshot of an LV has. */
 export function copyContent({ content }: FakeLv): DeviceContent {
-  return {
-    ...content,
-    signatures: content.signatures.map((signature) => ({ ...signature })),
-    data: new Set(content.data),
-  };
+  return copyOf(content);
 }
 
 /**

@@ -12,7 +12,6 @@ import { mke2fs, mkfsBtrfs, mkfsXfs } from "./mkfs.ts";
 import { findmnt, mount, umount } from "./mount_tools.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./read_only_tools.ts";
 import {
-  blankContent,
   CGROUP_ROOT,
   expectArgs,
   failure,
@@ -23,6 +22,8 @@ import {
   ok,
   type Tools,
 } from "./machine.ts";
+import { blankContent } from "./device_content.ts";
+import { ownerOf } from "./luks.ts";
 import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
 import { allocateChunks, deviceBytes, discardOverwrittenData, freeChunks, isCowSnapshotOf } from "./thin.ts";
 
@@ -82,7 +83,7 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
       return failure(1, `wipefs: error: ${path}: probing initialization failed: Device or resource busy`);
     }
     if (isReadOnly(lv) && lv.content.signatures.length > 0) return notPermitted("wipefs: error", path);
-    lv.content.signatures = [];
+    Object.assign(lv.content, { signatures: [], luks: undefined });
     return ok();
   }
   return ok(JSON.stringify({
@@ -124,7 +125,7 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
     if (!allocateChunks(machine, lv, from, to)) {
       return failure(1, `dd: error writing '${target}': No space left on device`);
     }
-    if (from === 0) lv.content.signatures = [];
+    if (from === 0) Object.assign(lv.content, { signatures: [], luks: undefined });
     lv.content.zeroHead = false;
     lv.content.data.add(values.get("if")!);
     noteWrites(lv, from, to, values.get("if")!);
@@ -150,9 +151,9 @@ function writtenBytes(lv: FakeLv, values: ReadonlyMap<string, string>): [from: n
  * Copies what dd overwrites of an origin into the COW space of its snapshots, chunk by chunk, as far as it has space.
  */
 function copyToCow(machine: FakeMachine, lv: FakeLv, values: ReadonlyMap<string, string>): void {
-  const { lvs } = machine.groups.find((group) => group.lvs.includes(lv))!;
+  const { group: { lvs }, lv: own } = ownerOf(machine, lv);
   const [from, to] = writtenBytes(lv, values);
-  for (const snapshot of lvs.filter((other) => isCowSnapshotOf(other, lv) && other.active)) {
+  for (const snapshot of lvs.filter((other) => isCowSnapshotOf(other, own) && other.active)) {
     const cowChunks = snapshot.cowChunks ??= new Set();
     const before = cowChunks.size;
     for (
@@ -201,9 +202,10 @@ function blockdev(machine: FakeMachine, args: readonly string[]): Output {
 function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^(?:(?:--zeroout )?--offset \d+ --length \d+ )?\/\S+$/);
   const path = args.at(-1)!;
-  const { group, lv } = machine.allLvs().find(({ lv }) => lv === machine.lvAt(path)) ?? {};
+  const lv = machine.lvAt(path);
   if (lv === undefined) return failure(1, `blkdiscard: cannot open ${path}: No such file or directory`);
-  if (lv.content.unreadable || !canActivateDegraded(group!, lv)) {
+  const { group, lv: own } = ownerOf(machine, lv);
+  if (lv.content.unreadable || !canActivateDegraded(group, own)) {
     return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
   }
   if (isMounted(machine, lv)) {
@@ -229,10 +231,12 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   if (!allocateChunks(machine, lv, Number(offset), Number(end))) {
     return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
   }
-  if (offset === 0n && end >= SIGNATURES_BYTES) Object.assign(lv.content, { zeroHead: true, signatures: [] });
+  if (offset === 0n && end >= SIGNATURES_BYTES) {
+    Object.assign(lv.content, { zeroHead: true, signatures: [], luks: undefined });
+  }
   if (offset <= lv.zeroedTo && end > lv.zeroedTo) lv.zeroedTo = end;
   if (lv.zeroedTo === size) {
-    if (lv.raid !== undefined && ["partial", "refresh needed"].includes(lvHealthStatus(group!, lv))) {
+    if (lv.raid !== undefined && ["partial", "refresh needed"].includes(lvHealthStatus(group, lv))) {
       lv.raid.staleData = lv.content.data; // on the image that is missing
     }
     Object.assign(lv.content, blankContent());

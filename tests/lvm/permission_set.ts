@@ -102,6 +102,29 @@ Deno.test("under the permission set of deno.json a pod is held to the limits of 
   assertEquals(await driver.stop(), 0, driver.log().join("\n"));
 });
 
+Deno.test("under the permission set of deno.json an encrypted volume is used, and nothing of its passphrase is in the log", async () => {
+  await using fixture = await startDriver();
+  const { csi: { controller, node }, driver, root } = fixture;
+  const passphrase = "correct horse battery staple 91c2";
+  const volumeCapability = mountCapability("ext4");
+  const parameters = { encryption: "luks2" };
+  const request = { name: "encrypted", capacityRange: FIRST, volumeCapabilities: [volumeCapability], parameters };
+  const volumeId = (await controller.createVolume(request)).volume!.volumeId;
+  const use = { volumeId, stagingTargetPath: `${root}/staged`, targetPath: `${root}/pod`, volumeCapability };
+  await assertFails("INVALID_ARGUMENT", node.nodeStageVolume(use));
+  await node.nodeStageVolume({ ...use, secrets: { passphrase } });
+  await node.nodePublishVolume(use);
+  await controller.controllerExpandVolume({ volumeId, capacityRange: GROWN });
+  await node.nodeExpandVolume({ volumeId, volumePath: use.targetPath, capacityRange: GROWN, volumeCapability });
+  await node.nodeUnpublishVolume(use);
+  await node.nodeUnstageVolume(use);
+  await assertFails("UNAUTHENTICATED", node.nodeStageVolume({ ...use, secrets: { passphrase: `${passphrase}x` } }));
+  await controller.deleteVolume({ volumeId });
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+  assert(driver.log().some((line) => line.includes("luksFormat")), "commands are logged");
+  assertEquals(driver.log().filter((line) => line.includes(passphrase)), []);
+});
+
 async function read(path: string, bytes: number): Promise<Uint8Array> {
   using file = await Deno.open(path);
   const buffer = new Uint8Array(bytes);

@@ -22,7 +22,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["model"],
     ["client"],
     ["host"],
-    ["pools", "shell", "transfers", "disks"],
+    ["pools", "shell", "transfers", "disks", "encryption"],
     ["inventory"],
     ["deletion", "health", "doctor"],
     ["volumes"],

@@ -22,6 +22,7 @@ export const OTHER_VALUES: Values = {
   },
   hostPaths: {
     lvmLocks: "/var/lock/lvm",
+    cryptsetupLocks: "/var/lock/cryptsetup",
     udev: "/dev/.udev",
     cgroup: "/sys/fs/cgroup/unified",
     cache: "/var/lib/denolith/cache",

@@ -37,6 +37,18 @@ function second(prepare: (stage: Stage) => void, claim: ClaimFixture): Play {
   };
 }
 
+/** Starts a pod of an encrypted volume, after a preparation. */
+function encrypted(prepare: (stage: Stage) => unknown): Play {
+  return async (stage) => {
+    await stage.start();
+    const parameters = { volumeGroup: "data", encryption: "luks2" };
+    stage.cluster.addClass("encrypted", { volumeBindingMode: "Immediate", parameters });
+    await stage.bindClaim({ className: "encrypted" });
+    await prepare(stage);
+    await stage.startPod();
+  };
+}
+
 /** Returns a case with one message. */
 function says(reason: string, quote: string, play: Play): Case {
   return { reason, plays: { [quote]: play } };
@@ -131,6 +143,20 @@ export const MOUNTS: Chapter = {
         const { name } = stage.volume()!.metadata;
         const at = { name, namespace: undefined };
         stage.cluster.api.collection(persistentVolumes).patch({ spec: { csi: { fsType: "xfs" } } }, at);
+      }),
+    ),
+    "it is encrypted, and the request has no secret with the key passphrase": says(
+      "NoPassphrase",
+      "it is encrypted, and the request has no secret with the key passphrase",
+      encrypted(() => {}),
+    ),
+    "the passphrase in its secret opens none of its key slots": says(
+      "WrongPassphrase",
+      "the passphrase in its secret opens none of its key slots",
+      encrypted(async (stage) => {
+        stage.secrets = { passphrase: "the first one" };
+        await useOnce(stage);
+        stage.secrets = { passphrase: "another one" };
       }),
     ),
     "e2fsck …: exit …": says(

@@ -83,6 +83,8 @@ export class Stage implements AsyncDisposable {
   #machines: Record<string, FakeMachine> = {};
   #folder = "";
   #clock?: ControllerClock;
+  /** The secret of the volume, as kubelet reads it for a pod. */
+  secrets: Record<string, string> = {};
 
   /** The cluster. */
   get cluster(): WholeCluster {
@@ -248,6 +250,7 @@ export class Stage implements AsyncDisposable {
         accessType: { case: "mount", value: { fsType: csi!.fsType ?? "", mountFlags, volumeMountGroup: "" } },
       },
       volumeContext: {},
+      secrets: this.secrets,
     };
     this.addPod({ name, spec: { nodeName: "n1" } });
     const publish = { ...use, targetPath: this.#targetPath(name), readonly: false };

@@ -1,0 +1,40 @@
+/**
+ * Copies of encrypted volumes: what is copied is what is on the disk.
+ *
+ * A copy has the volume key and the key slots of its original. Its LUKS header gets a UUID of its own when it is complete; the
+ * UUID of what is below the header is changed when it is first staged, since only then there is a passphrase.
+ *
+ * @module
+ */
+
+import { headerUuidCommand } from "../encryption/cryptsetup.ts";
+import { type Exec, runOk } from "../exec.ts";
+import { describeSignatures, foreignDataError, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
+import type { LogicalVolume } from "../model/report.ts";
+import type { FormatState } from "../spec/format.ts";
+
+/**
+ * Gives the LUKS header of a complete copy another UUID.
+ *
+ * @returns the format of the copy; `undefined` when it has no header, since its original was never in use
+ * @throws {StorageError} `ForeignData` when it is something else
+ */
+export async function renewHeader(
+  exec: Exec,
+  lv: LogicalVolume,
+  format: FormatState,
+): Promise<FormatState | undefined> {
+  const device = await verifyDevice(exec, lv);
+  const signatures = await readSignatures(exec, lv.devicePath);
+  if (signatures.length === 0) return void await requireBlank(exec, device, lv.devicePath);
+  if (!signatures.every(({ type }) => type === "crypto_LUKS")) {
+    throw foreignDataError(
+      lv.devicePath,
+      `the copy of an encrypted volume should hold crypto_LUKS, but holds ${describeSignatures(signatures)}`,
+    );
+  }
+  const uuid = crypto.randomUUID();
+  await runOk(exec, headerUuidCommand(lv.devicePath, uuid));
+  const luks = { state: "formatted", uuid } as const;
+  return format.state === "raw" ? { ...format, luks } : { state: "copied", type: format.type, luks };
+}

@@ -1,0 +1,104 @@
+/**
+ * The commands of cryptsetup(8).
+ *
+ * A passphrase reaches it by standard input alone (`--key-file -`).
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import { type Command, commandError, type Output } from "../exec.ts";
+import type { VolumeId } from "../ids.ts";
+import type { Passphrase } from "./passphrase.ts";
+
+/**
+ * The cost of deriving a key from a passphrase. By default cryptsetup takes up to 1 GiB and half of the machine's memory, and
+ * the kernel kills it in a pod with a limit. It measured 65 MiB at its peak with this value (docs/adr/0033-encryption.md).
+ */
+const DERIVATION = [
+  ...["--pbkdf", "argon2id", "--pbkdf-memory", `${64 << 10}`],
+  ...["--pbkdf-force-iterations", "4", "--pbkdf-parallel", "1"],
+];
+
+/** Input of a passphrase: nothing is asked, and all of standard input is the passphrase. */
+const FROM_INPUT = ["--batch-mode", "--key-file", "-"];
+
+/** Returns the command that creates a LUKS header, over whatever is there. */
+export function formatCommand(device: string, uuid: string, passphrase: Passphrase): Command {
+  const args = ["luksFormat", "--type", "luks2", "--uuid", uuid, ...DERIVATION, ...FROM_INPUT, device];
+  return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
+}
+
+/**
+ * Returns the command that opens a mapping. The volume key is in the table of the kernel and not in its keyring, so that the
+ * mapping can be resized without the passphrase.
+ *
+ * @param discards whether the mapping passes discards on
+ */
+export function openCommand(
+  { device, name, discards }: { readonly device: string; readonly name: string; readonly discards: boolean },
+  passphrase: Passphrase,
+): Command {
+  const options = ["--type", "luks2", "--disable-keyring", ...(discards ? ["--allow-discards"] : [])];
+  const args = ["open", ...options, ...FROM_INPUT, device, name];
+  return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
+}
+
+/** Returns the command that checks whether a passphrase opens a key slot. */
+export function testCommand(device: string, passphrase: Passphrase): Command {
+  const args = ["open", "--test-passphrase", "--type", "luks2", ...FROM_INPUT, device];
+  return { program: "cryptsetup", args, mutates: false, input: passphrase.input() };
+}
+
+/** Returns the command that gives a LUKS header another UUID. Its key slots stay as they are, and no passphrase is needed. */
+export function headerUuidCommand(device: string, uuid: string): Command {
+  return { program: "cryptsetup", args: ["luksUUID", "--batch-mode", "--uuid", uuid, device], mutates: true };
+}
+
+/** Returns the command that lets a mapping have all of its LV. */
+export function resizeMappingCommand(name: string): Command {
+  return { program: "cryptsetup", args: ["resize", "--batch-mode", name], mutates: true };
+}
+
+/** Returns the command that closes a mapping. */
+export function closeCommand(name: string): Command {
+  return { program: "cryptsetup", args: ["close", name], mutates: true };
+}
+
+/** cryptsetup(8), RETURN CODES: a passphrase that opens nothing; a device that is not there; one that is in use. */
+const NO_PERMISSION = 2;
+const WRONG_DEVICE = 4;
+const DEVICE_IN_USE = 5;
+
+/** Reports whether there is no such mapping, by the exit status of a command about it. */
+export function isNoMapping({ code }: Output): boolean {
+  return code === WRONG_DEVICE;
+}
+
+/** Returns the error for a command about the mapping of a volume that failed. */
+export function mappingError(command: Command, output: Output): StorageError {
+  return commandError(command, output, output.code === DEVICE_IN_USE ? "InUse" : "CommandFailed");
+}
+
+/**
+ * Returns the error for a command that a passphrase was given to, and that failed.
+ *
+ * `Unauthenticated` is what the CSI spec has for a secret that is not valid (Error Scheme).
+ */
+export function passphraseError(id: VolumeId, command: Command, output: Output): StorageError {
+  const cause = commandError(command, output);
+  if (output.code === NO_PERMISSION) {
+    return new StorageError(
+      "Unauthenticated",
+      `opening volume ${id}: the passphrase in its secret opens none of its key slots, or these are damaged; nothing was ` +
+        "changed. Give the secret the passphrase with which the volume was first used",
+      { cause },
+    );
+  }
+  if (!/No usable keyslot/.test(output.stderr)) return cause;
+  return new StorageError(
+    "ForeignData",
+    `opening volume ${id}: its LUKS header has no key slot, and so its data cannot be read any more. It is not changed`,
+    { cause },
+  );
+}

@@ -1,0 +1,227 @@
+/**
+ * Encrypted volumes: their LUKS headers, and their mappings.
+ *
+ * A header is created exactly once, in the same way as a filesystem: its UUID is recorded before it is created, and that it is
+ * complete before anything is written below it. So a header with the recorded UUID is the driver's own unfinished work while the
+ * state is `formatting`, and only such a header may be created again. The first part of the new mapping is overwritten with
+ * zeros before the header is recorded as complete: what was on the disk before would be decrypted to something that could look
+ * like a filesystem.
+ *
+ * @module
+ */
+
+import type { Lvm } from "../client/client.ts";
+import { lateCompletion } from "../error.ts";
+import { type Command, type Exec, type Output, runOk } from "../exec.ts";
+import {
+  allowWrites,
+  type BlockDevice,
+  describeSignatures,
+  foreignDataError,
+  readBlockDevice,
+  readSignatures,
+  requireBlank,
+  restoreDeviceNode,
+  wipeSignatures,
+} from "../host/device.ts";
+import type { MappedDevice } from "../host/device_mapper.ts";
+import type { Mount } from "../host/mounts.ts";
+import type { VolumeId } from "../ids.ts";
+import { lvchangeTags } from "../model/commands.ts";
+import { type LocatedLv, lvPath } from "../model/report.ts";
+import { markFormatState, type VolumeTags } from "../model/tags.ts";
+import type { LuksState } from "../spec/format.ts";
+import {
+  formatCommand,
+  mappingError,
+  openCommand,
+  passphraseError,
+  resizeMappingCommand,
+  testCommand,
+} from "./cryptsetup.ts";
+import { closeMapping, mappingName, mappingPath, readMapping, requireOwnMapping } from "./mapping.ts";
+import { type Passphrase, requirePassphrase } from "./passphrase.ts";
+
+/** The bytes at the start of a new mapping that are overwritten with zeros. */
+const ZEROED_BYTES = 1 << 20;
+
+/** A volume that may be encrypted. */
+export interface EncryptedVolume extends LocatedLv {
+  /** Its id. */
+  readonly id: VolumeId;
+  /** The contents of its tags. */
+  readonly tags: VolumeTags;
+}
+
+/** Options of {@linkcode Encryption.open}. */
+export interface OpenOptions {
+  /** The device of its LV. */
+  readonly device: BlockDevice;
+  /** Its passphrase; absent if the request had none. */
+  readonly passphrase: Passphrase | undefined;
+  /** The mounts of this machine. */
+  readonly mounts: readonly Mount[];
+  /** Records that the volume is in use, which is done before anything else is recorded. */
+  readonly recordUse: () => Promise<void>;
+}
+
+/** A volume whose mapping is open. */
+export interface OpenVolume<V> {
+  /** The volume as it is recorded now. */
+  readonly volume: V;
+  /** Its mapping. */
+  readonly device: BlockDevice;
+}
+
+/** The encrypted volumes of a machine. */
+export class Encryption {
+  readonly #lvm: Lvm;
+  readonly #exec: Exec;
+  /** The last command that derives a key: each of them takes much memory. */
+  #derivation: Promise<unknown> = Promise.resolve();
+
+  /** Creates the service. */
+  constructor(lvm: Lvm) {
+    this.#lvm = lvm;
+    this.#exec = lvm.exec;
+  }
+
+  /**
+   * Opens the mapping of a volume. Its header is created if that was never done. Requires the volume's lock.
+   *
+   * @throws {StorageError} `InvalidArgument` without a passphrase; `Unauthenticated` for a wrong one; `ForeignData` when the
+   * device holds something else than the recorded header, or nothing where one is recorded
+   */
+  async open<V extends EncryptedVolume>(volume: V, options: OpenOptions): Promise<OpenVolume<V>> {
+    const passphrase = requirePassphrase("staging", volume.id, options.passphrase);
+    if (options.device.readOnly) await allowWrites(this.#exec, volume.lv.devicePath);
+    const { luks } = volume.tags.format;
+    if (luks?.state === "formatted") {
+      await options.recordUse();
+      await this.#openFormatted(volume, luks.uuid, passphrase);
+      return { volume, device: await this.#device(volume.id) };
+    }
+    const begun = await this.#beginHeader(volume, luks!, options);
+    await this.#createHeader(begun.volume, begun.uuid, passphrase);
+    const complete = await this.#record(begun.volume, { state: "formatted", uuid: begun.uuid });
+    return { volume: complete, device: await this.#device(volume.id) };
+  }
+
+  /**
+   * Returns the mapping of a volume; `undefined` while it is not open.
+   *
+   * @throws {StorageError} `FailedPrecondition` when it is on another device
+   */
+  async find(volume: EncryptedVolume): Promise<BlockDevice | undefined> {
+    const { luks } = volume.tags.format;
+    const mapping = await readMapping(this.#exec, volume.id);
+    if (mapping === undefined || luks?.state !== "formatted") return undefined;
+    await this.#resume(requireOwnMapping(mapping, volume, luks.uuid));
+    return await this.#device(volume.id);
+  }
+
+  /** Lets the mapping of a volume have all of its LV, which was extended. Needs no passphrase. */
+  async resize({ id }: Pick<EncryptedVolume, "id">): Promise<void> {
+    const command = resizeMappingCommand(mappingName(id));
+    const output = await this.#exec.run(command);
+    if (output.code !== 0) throw mappingError(command, output);
+  }
+
+  /**
+   * Closes the mapping of a volume, if it is open.
+   *
+   * @param mounts the mounts of this machine
+   * @throws {StorageError} `InUse` while it is mounted or published, or a program has it open
+   */
+  async close(id: VolumeId, mounts: readonly Mount[]): Promise<void> {
+    await closeMapping(this.#exec, id, mounts);
+  }
+
+  /** Records that a header is about to be created, once it is certain that the device holds nothing else. */
+  async #beginHeader<V extends EncryptedVolume>(
+    volume: V,
+    luks: LuksState,
+    { device, mounts, recordUse }: OpenOptions,
+  ): Promise<{ readonly volume: V; readonly uuid: string }> {
+    const { id, lv: { devicePath } } = volume;
+    await recordUse();
+    if (luks.state === "wanted") {
+      await requireBlank(this.#exec, device, devicePath);
+      const uuid = crypto.randomUUID();
+      return { volume: await this.#record(volume, { state: "formatting", uuid }), uuid };
+    }
+    await closeMapping(this.#exec, id, mounts);
+    const signatures = await readSignatures(this.#exec, devicePath);
+    if (!signatures.every((signature) => signature.uuid === luks.uuid)) {
+      throw foreignDataError(
+        devicePath,
+        `a LUKS header with the UUID ${luks.uuid} was being created on it, but it holds ` +
+          describeSignatures(signatures),
+      );
+    }
+    if (signatures.length > 0) await wipeSignatures(this.#exec, devicePath);
+    return { volume, uuid: luks.uuid };
+  }
+
+  /** Creates the header, and opens its mapping with a start of zeros. */
+  async #createHeader(volume: EncryptedVolume, uuid: string, passphrase: Passphrase): Promise<void> {
+    const { id, lv: { devicePath } } = volume;
+    await this.#derive(id, formatCommand(devicePath, uuid, passphrase));
+    await this.#openFormatted(volume, uuid, passphrase);
+    const range = ["--offset", "0", "--length", `${ZEROED_BYTES}`, mappingPath(id)];
+    await runOk(this.#exec, { program: "blkdiscard", args: ["--zeroout", ...range], mutates: true });
+  }
+
+  /** Opens the mapping of a volume whose header is complete. If it is open, the passphrase is checked all the same. */
+  async #openFormatted(volume: EncryptedVolume, uuid: string, passphrase: Passphrase): Promise<void> {
+    const { id, lv: { devicePath }, tags: { trim } } = volume;
+    const signatures = await readSignatures(this.#exec, devicePath);
+    // of its two headers one may be damaged: cryptsetup repairs it by the other one
+    if (
+      signatures.length === 0 || !signatures.every(({ type, uuid: found }) => type === "crypto_LUKS" && found === uuid)
+    ) {
+      throw foreignDataError(
+        devicePath,
+        `it should hold a LUKS header with the UUID ${uuid}, but holds ${describeSignatures(signatures)}`,
+      );
+    }
+    const mapping = await readMapping(this.#exec, id);
+    if (mapping === undefined) {
+      const target = { device: devicePath, name: mappingName(id), discards: trim !== undefined };
+      return void await this.#derive(id, openCommand(target, passphrase));
+    }
+    await this.#resume(requireOwnMapping(mapping, volume, uuid));
+    await this.#derive(id, testCommand(devicePath, passphrase));
+    await this.resize(volume);
+  }
+
+  /** Resumes a mapping if a resize that was killed left it suspended: every program that uses it would hang. */
+  async #resume({ name, suspended }: MappedDevice): Promise<void> {
+    if (!suspended) return;
+    const args = ["resume", "--noudevsync", name];
+    await runOk(this.#exec, { program: "dmsetup", args, mutates: true });
+  }
+
+  /** Returns the device of a mapping that is open. Makes its node, if there is none. */
+  async #device(id: VolumeId): Promise<BlockDevice> {
+    const devicePath = mappingPath(id);
+    await restoreDeviceNode(this.#exec, { devicePath });
+    return await readBlockDevice(this.#exec, devicePath);
+  }
+
+  async #record<V extends EncryptedVolume>(volume: V, luks: LuksState): Promise<V> {
+    const { format } = volume.tags;
+    const to = { ...format, luks };
+    await this.#lvm.change(volume.group, lvchangeTags(markFormatState(format, to), lvPath(volume)));
+    return { ...volume, tags: { ...volume.tags, format: to } };
+  }
+
+  /** Runs a command that derives a key, after those that do it already: each takes as much memory as all else together. */
+  async #derive(id: VolumeId, command: Command): Promise<Output> {
+    const run = this.#derivation.then(() => this.#exec.run(command));
+    this.#derivation = run.catch((error) => lateCompletion(error)).catch(() => {});
+    const output = await run;
+    if (output.code !== 0) throw passphraseError(id, command, output);
+    return output;
+  }
+}

@@ -1,0 +1,111 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { Lvm } from "../client/client.ts";
+import { StorageError } from "../error.ts";
+import type { Command, Output } from "../exec.ts";
+import { volumeIdOf, volumeLvName } from "../ids.ts";
+import { verifyDevice } from "../host/device.ts";
+import { readMounts } from "../host/mounts.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { Encryption, type OpenOptions } from "./encryption.ts";
+import { closeMapping, contentDevice, mappingName, mappingPath } from "./mapping.ts";
+import { Passphrase } from "./passphrase.ts";
+
+const DRIVER = "d";
+const IDS = [volumeIdOf("one"), volumeIdOf("two")] as const;
+
+/** Returns a machine with an encrypted volume for each id, which were never used. */
+async function machineWithVolumes() {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvm = new Lvm(machine);
+  for (const id of IDS) {
+    const tags = [`denolith=${DRIVER}`, `denolith.volume=${id}`, "denolith.fs=luks2:wanted:raw"];
+    const args = ["lvcreate", "--yes", "--zero", "y", "--wipesignatures", "y", "--size", "33554432b"];
+    const addTags = tags.flatMap((tag) => ["--addtag", tag]);
+    await machine.run({
+      program: "lvm",
+      args: [...args, "--name", volumeLvName(id), ...addTags, "data"],
+      mutates: true,
+    });
+  }
+  return { machine, lvm, encryption: new Encryption(lvm), finder: new VolumeFinder({ driver: DRIVER }) };
+}
+
+type Parts = Awaited<ReturnType<typeof machineWithVolumes>>;
+
+async function open({ machine, lvm, encryption, finder }: Parts, id = IDS[0], passphrase = "p") {
+  const volume = finder.require(await lvm.report(), id);
+  const options: OpenOptions = {
+    device: await verifyDevice(machine, volume.lv),
+    passphrase: new Passphrase(passphrase),
+    mounts: await readMounts(machine),
+    recordUse: () => Promise.resolve(),
+  };
+  return await encryption.open(volume, options);
+}
+
+Deno.test("one key is derived at a time, since each derivation takes much memory", async () => {
+  const parts = await machineWithVolumes();
+  let [running, most] = [0, 0];
+  const run = parts.machine.run.bind(parts.machine);
+  parts.machine.run = async (command: Command): Promise<Output> => {
+    const derives = command.program === "cryptsetup" && command.input !== undefined;
+    if (derives) most = Math.max(most, ++running);
+    try {
+      if (derives) await new Promise((resolve) => queueMicrotask(() => resolve(undefined)));
+      return await run(command);
+    } finally {
+      if (derives) running--;
+    }
+  };
+  const opened = await Promise.all(IDS.map((id) => open(parts, id)));
+  assertEquals(opened.map(({ device }) => device.name), IDS.map(mappingName));
+  assertEquals([running, most], [0, 1]);
+});
+
+Deno.test("a derivation that fails does not keep the next one from being made", async () => {
+  const parts = await machineWithVolumes();
+  await open(parts);
+  const [wrong, other] = await Promise.allSettled([open(parts, IDS[0], "wrong"), open(parts, IDS[1])]);
+  assertEquals([wrong!.status, other!.status], ["rejected", "fulfilled"]);
+});
+
+Deno.test("a mapping on another device under the volume's name is neither used nor closed", async () => {
+  const parts = await machineWithVolumes();
+  const { machine } = parts;
+  await open(parts);
+  const [first, second] = machine.groups[0]!.lvs;
+  second!.mapping = first!.mapping;
+  first!.mapping = undefined;
+  await assertRejects(() => open(parts), StorageError, "close it (cryptsetup close");
+  assert(second!.mapping !== undefined);
+});
+
+Deno.test("closeMapping() closes no mapping that is published, mounted or open", async () => {
+  const parts = await machineWithVolumes();
+  const { machine } = parts;
+  await open(parts);
+  const mapping = machine.groups[0]!.lvs[0]!.mapping!;
+  const close = async () => await closeMapping(machine, IDS[0], await readMounts(machine));
+  const node = { target: "/t", source: "devtmpfs", fsType: "devtmpfs", readOnly: false, deviceNumber: "0:5" };
+  for (const root of [`/dm-${mapping.minor}`, `/mapper/${mapping.name}`]) {
+    machine.mounts.push({ ...node, root, lv: mapping });
+    await assertRejects(close, StorageError, "published at /t");
+    machine.mounts.pop();
+  }
+  const opened = machine.openDevice(mappingPath(IDS[0]));
+  await assertRejects(close, StorageError, "still in use");
+  opened[Symbol.dispose]();
+  await close();
+  await close();
+  assertEquals(machine.groups[0]!.lvs[0]!.mapping, undefined);
+});
+
+Deno.test("contentDevice() is the mapping of an encrypted volume, and the device of any other LV", async () => {
+  const { lvm, finder } = await machineWithVolumes();
+  const { lv } = finder.require(await lvm.report(), IDS[0]);
+  assertEquals(contentDevice(lv), { devicePath: mappingPath(IDS[0]) });
+  assertEquals(contentDevice({ ...lv, tags: [] }).devicePath, lv.devicePath);
+  assertEquals(contentDevice({ ...lv, tags: ["denolith.fs=luks2:wanted:raw"] }).devicePath, lv.devicePath);
+});

@@ -1,0 +1,171 @@
+/**
+ * The fake machine's LUKS headers and mappings, after cryptsetup 2.6.
+ *
+ * @module
+ */
+
+import type { Command, Output } from "../../lvm/exec.ts";
+import { blankContent, type DeviceContent, type FakeLuks } from "./device_content.ts";
+import {
+  expectArgs,
+  failure,
+  type FakeGroup,
+  type FakeLv,
+  type FakeMachine,
+  isMounted,
+  isReadOnly,
+  ok,
+  type Tool,
+} from "./machine.ts";
+
+/** What a header takes of a device, in bytes. */
+const HEADER_BYTES = 16n << 20n;
+
+/** A mapping with the LV that it is made of. */
+interface OpenMapping {
+  readonly group: FakeGroup;
+  readonly parent: FakeLv;
+  /** The mapping itself, as a device like that of an LV. */
+  readonly lv: FakeLv;
+}
+
+/** Returns the mappings that are open. */
+export function mappingsOf(machine: FakeMachine): OpenMapping[] {
+  return machine.allLvs().flatMap(({ group, lv }) =>
+    lv.mapping === undefined ? [] : [{ group, parent: lv, lv: lv.mapping }]
+  );
+}
+
+/** Reports whether a device is a mapping, and no LV. */
+export function isMapping({ uuid }: FakeLv): boolean {
+  return uuid.startsWith("CRYPT-");
+}
+
+/** Returns the LV of a device, and its group: the LV itself, or the one that a mapping is made of. */
+export function ownerOf(machine: FakeMachine, device: FakeLv): { readonly group: FakeGroup; readonly lv: FakeLv } {
+  return machine.allLvs().find(({ lv }) => lv === device || lv.mapping === device)!;
+}
+
+/** Returns the content of an LV that a pod sees: what is below its LUKS header, if it has one. */
+export function contentOf({ content }: FakeLv): DeviceContent {
+  return content.luks?.content ?? content;
+}
+
+/** Returns cryptsetup with what it reads from its standard input. */
+export async function cryptsetupWith(input: Command["input"]): Promise<Tool> {
+  let bytes: number[] = [];
+  for await (const part of input ?? []) bytes = [...bytes, ...part];
+  const passphrase = new TextDecoder().decode(Uint8Array.from(bytes));
+  return (machine, args) => cryptsetup(machine, args, passphrase);
+}
+
+function cryptsetup(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
+  if (args[0] === "close") return close(machine, args);
+  if (args[0] === "resize") return resize(machine, args);
+  if (args[0] === "luksUUID") return luksUuid(machine, args);
+  if (passphrase === "") return failure(1, "Nothing to read on input.");
+  if (args[0] === "luksFormat") return luksFormat(machine, args, passphrase);
+  if (args.includes("--test-passphrase")) {
+    expectArgs(args, /^open --test-passphrase --type luks2 --batch-mode --key-file - \/\S+$/);
+    return unlock(machine, args.at(-1)!, passphrase).refusal ?? ok();
+  }
+  expectArgs(
+    args,
+    /^open --type luks2 --disable-keyring (?:--allow-discards )?--batch-mode --key-file - \/\S+ [^/ ]+$/,
+  );
+  return open(machine, args.at(-2)!, args.at(-1)!, passphrase);
+}
+
+function luksFormat(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
+  expectArgs(
+    args,
+    /^luksFormat --type luks2 --uuid [0-9a-f-]{36} --pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1 --batch-mode --key-file - \/\S+$/,
+  );
+  const path = args.at(-1)!;
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return failure(4, `Device ${path} does not exist or access denied.`);
+  if (lv.mapping !== undefined || isMounted(machine, lv)) return inUse(path);
+  if (isReadOnly(lv)) return failure(4, `Cannot write to device ${path}, permission denied.`);
+  const uuid = args[4]!;
+  // the rest of the disk, decrypted with a new key, is random
+  const luks: FakeLuks = { uuid, passphrases: [passphrase], content: { ...blankContent(), zeroHead: false } };
+  Object.assign(lv.content, { ...blankContent(), zeroHead: false, signatures: headersOf(uuid), luks });
+  return ok();
+}
+
+/** Returns the signatures that libblkid finds: LUKS has its header twice. */
+export function headersOf(uuid: string): { type: string; uuid: string }[] {
+  return [{ type: "crypto_LUKS", uuid }, { type: "crypto_LUKS", uuid }];
+}
+
+function open(machine: FakeMachine, path: string, name: string, passphrase: string): Output {
+  if (mappingsOf(machine).some(({ lv }) => lv.name === name)) return failure(5, `Device ${name} already exists.`);
+  const { lv, luks, refusal } = unlock(machine, path, passphrase);
+  if (refusal !== undefined) return refusal;
+  if (lv.mapping !== undefined || isMounted(machine, lv)) return inUse(path);
+  lv.content.signatures = headersOf(luks.uuid); // it repairs a header by the other one
+  lv.mapping = {
+    ...{ name, uuid: `CRYPT-LUKS2-${luks.uuid.replaceAll("-", "")}-${name}`, size: lv.size - HEADER_BYTES },
+    ...{
+      tags: new Set<string>(),
+      active: true,
+      suspended: false,
+      permission: lv.permission,
+      setReadOnly: isReadOnly(lv),
+    },
+    ...{ minor: machine.nextMinor(), createdAt: lv.createdAt, content: luks.content },
+    ...{ cowPercent: 0, invalid: false, zeroedTo: 0n },
+  };
+  return ok();
+}
+
+type Unlocked =
+  | { readonly lv: FakeLv; readonly luks: FakeLuks; readonly refusal?: undefined }
+  | { readonly lv?: undefined; readonly luks?: undefined; readonly refusal: Output };
+
+function unlock(machine: FakeMachine, path: string, passphrase: string): Unlocked {
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return { refusal: failure(4, `Device ${path} does not exist or access denied.`) };
+  const { luks, signatures } = lv.content;
+  if (luks === undefined || !signatures.some(({ uuid }) => uuid === luks.uuid)) {
+    return { refusal: failure(1, `Device ${path} is not a valid LUKS device.`) };
+  }
+  if (luks.passphrases.length === 0) return { refusal: failure(1, "No usable keyslot is available.") };
+  if (luks.passphrases.includes(passphrase)) return { lv, luks };
+  return { refusal: failure(2, "No key available with this passphrase.") };
+}
+
+function close(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^close [^/ ]+$/);
+  const found = mappingsOf(machine).find(({ lv }) => lv.name === args[1]);
+  if (found === undefined) return failure(4, `Device ${args[1]} is not active.`);
+  const { parent, lv } = found;
+  if (isMounted(machine, lv) || machine.openLvs.includes(lv)) return failure(5, `Device ${lv.name} is still in use.`);
+  machine.removeDevice(lv);
+  parent.mapping = undefined;
+  return ok();
+}
+
+function resize(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^resize --batch-mode [^/ ]+$/);
+  const found = mappingsOf(machine).find(({ lv }) => lv.name === args[2]);
+  if (found === undefined) return failure(4, `Device ${args[2]} is not active.`);
+  found.lv.size = found.parent.size - HEADER_BYTES;
+  return ok();
+}
+
+function luksUuid(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^luksUUID --batch-mode --uuid [0-9a-f-]{36} \/\S+$/);
+  const [, , , uuid, path] = args as [string, string, string, string, string];
+  const lv = machine.lvAt(path);
+  if (lv?.content.luks === undefined) return failure(1, `Device ${path} is not a valid LUKS device.`);
+  if (isReadOnly(lv)) return failure(1, `Cannot write to device ${path}, permission denied.`);
+  if (lv.mapping !== undefined) throw new Error(`changing the header of ${path}, which is open`);
+  lv.content.luks.uuid = uuid;
+  lv.content.signatures = headersOf(uuid);
+  return ok();
+}
+
+function inUse(path: string): Output {
+  return failure(5, `Cannot use device ${path} which is in use (already mapped or mounted).`);
+}
