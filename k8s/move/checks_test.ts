@@ -1,0 +1,206 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { parseGroupList } from "../../csi/group_list.ts";
+import { transferSnapshotIdOf } from "../../lvm/ids.ts";
+import {
+  FORGOTTEN_ANNOTATION,
+  type LvmNode,
+  type LvmSnapshot,
+  type LvmVolume,
+  type LvmVolumeSpec,
+} from "../api/lvm_objects.ts";
+import type { CsiNode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { PROVISIONED_BY_ANNOTATION } from "../provisioner/persistent_volume.ts";
+import { blockingSnapshots, type MoveSurroundings, objectsRefusal, surroundingsRefusal } from "./checks.ts";
+import { copyIdOf, type LvmMove } from "./objects.ts";
+import { affinityTo } from "./persistent_volume.ts";
+import type { MoveObjects } from "./plan.ts";
+
+const [DRIVER, KEY, ID] = ["d", "node", `v1-${"a".repeat(32)}`];
+const NOW = Date.parse("2026-01-01T00:00:00Z");
+
+const MOVE: LvmMove = {
+  metadata: { name: ID, uid: "m" },
+  spec: {
+    ...{ driverName: DRIVER, persistentVolume: "pv", claim: { namespace: "n", name: "c", uid: "u" } },
+    ...{ sourceNode: "a", targetNode: "b" },
+  },
+};
+const ADOPTION: LvmMove = { ...MOVE, spec: { ...MOVE.spec, adopt: true } };
+
+function volume(spec: Partial<LvmVolumeSpec> = {}, more: Partial<LvmVolume> = {}): LvmVolume {
+  return {
+    metadata: { name: ID },
+    spec: {
+      ...{ driverName: DRIVER, requestName: "pv", nodeName: "a", size: "32Mi", volumeGroupPreference: "mostFree" },
+      ...{ volumeMode: "Block", shared: false, erase: "none", ...spec },
+    },
+    status: { state: "Ready", volumeGroup: "data", volumeGroupUUID: "group", lvUUID: "lv", size: "32Mi" },
+    ...more,
+  } as LvmVolume;
+}
+
+function persistentVolume(spec: NonNullable<PersistentVolume["spec"]> = {}, annotations?: object): PersistentVolume {
+  return {
+    metadata: { name: "pv", annotations: { [PROVISIONED_BY_ANNOTATION]: DRIVER, ...annotations } },
+    spec: {
+      ...{ claimRef: { uid: "u" }, csi: { driver: DRIVER, volumeHandle: ID }, nodeAffinity: affinityTo("a", KEY) },
+      ...spec,
+    },
+    status: { phase: "Bound" },
+  } as PersistentVolume;
+}
+
+const OBJECTS: MoveObjects = {
+  move: MOVE,
+  volume: volume(),
+  copy: undefined,
+  persistentVolume: persistentVolume(),
+  claim: { metadata: { name: "c", uid: "u" }, spec: { volumeName: "pv" } } as PersistentVolumeClaim,
+  snapshots: [],
+  topologyKey: KEY,
+};
+
+const forgotten = volume({}, { metadata: { name: ID, annotations: { [FORGOTTEN_ANNOTATION]: "now" } } });
+
+const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, message: string | undefined][] = [
+  ["a volume that can move", {}, undefined],
+  ["a volume that can be adopted", { move: ADOPTION, volume: forgotten }, undefined],
+  ["a volume of a living node", { move: ADOPTION }, "node a is not forgotten"],
+  ["a volume of another driver", { volume: volume({ driverName: "other" }) }, "does not exist, or is being deleted"],
+  ["a volume on another node", { volume: volume({ nodeName: "c" }) }, "is on node c, not on node a"],
+  ["a volume that is Lost", { volume: volume({}, { status: { state: "Lost" } }) }, "the volume is Lost"],
+  [
+    "a PersistentVolume of another claim",
+    { persistentVolume: persistentVolume({ claimRef: { uid: "other" } }) },
+    "is not bound to PersistentVolume pv",
+  ],
+  [
+    "a PersistentVolume of another driver",
+    {
+      persistentVolume: persistentVolume({ csi: { driver: "other", volumeHandle: ID } }, {
+        [PROVISIONED_BY_ANNOTATION]: "other",
+      }),
+    },
+    "is not of volume",
+  ],
+  [
+    "a PersistentVolume of another volume",
+    { persistentVolume: persistentVolume({ csi: { driver: DRIVER, volumeHandle: "other" } }) },
+    "is not of volume",
+  ],
+  [
+    "another affinity",
+    { persistentVolume: persistentVolume({ nodeAffinity: affinityTo("c", KEY) }) },
+    "is not to node a alone",
+  ],
+];
+
+for (const [what, objects, message] of OBJECT_REFUSALS) {
+  Deno.test(`objectsRefusal() of ${what}`, () => {
+    const refusal = objectsRefusal({ ...OBJECTS, ...objects }, DRIVER);
+    if (message === undefined) assertEquals(refusal, undefined);
+    else assertStringIncludes(refusal ?? "", message);
+  });
+}
+
+function lvmNode(name: string, { free = "1Gi", validUntil = "2026-02-01T00:00:00Z", uuid = "group" } = {}): LvmNode {
+  const physicalVolumes = [{ uuid: "pv", free }];
+  const group = { name: "data", uuid, size: "1Gi", free, extentSize: "4Mi", writeable: true, missingPVCount: 0 };
+  return {
+    metadata: { name },
+    spec: { driverName: DRIVER },
+    status: {
+      volumeGroups: [{ ...group, physicalVolumes, thinPools: [], volumes: [] }],
+      transfer: { address: "1.2.3.4:1", certificate: "c", validUntil },
+    },
+  } as unknown as LvmNode;
+}
+
+const objectsByName = <T>(objects: Record<string, T>) => ({
+  get: (name: string) => objects[name],
+  list: () => Object.values(objects),
+});
+const csiNode = { metadata: { name: "b" }, spec: { drivers: [{ name: DRIVER, nodeID: "b", topologyKeys: [KEY] }] } };
+
+function surroundings(more: Partial<MoveSurroundings> = {}): MoveSurroundings {
+  return {
+    lvmNodes: { source: lvmNode("a"), target: lvmNode("b") },
+    isSilent: () => false,
+    targetVolumes: [],
+    storageClass: undefined,
+    cluster: {
+      ...{ driverName: DRIVER, topologyKey: KEY },
+      nodes: objectsByName<Node>({ b: { metadata: { name: "b", labels: { [KEY]: "b" } } } }),
+      csiNodes: objectsByName<CsiNode>({ b: csiNode }),
+    },
+    parseGroups: parseGroupList,
+    now: NOW,
+    ...more,
+  };
+}
+
+const elsewhere = {
+  allowedTopologies: [{ matchLabelExpressions: [{ key: KEY, values: ["c"] }] }],
+} as unknown as StorageClass;
+const carried = { lvmNodes: { source: undefined, target: lvmNode("b") } };
+const adopting = { move: ADOPTION, volume: forgotten };
+
+const SURROUNDINGS_REFUSALS: readonly [
+  what: string,
+  objects: Partial<MoveObjects>,
+  surroundings: Partial<MoveSurroundings>,
+  message: string | undefined,
+][] = [
+  ["nodes that can move it", {}, {}, undefined],
+  ["a source without an agent", {}, carried, "node a has no agent"],
+  ["a silent source", {}, { isSilent: (name) => name === "a" }, "bring the node back"],
+  ["a silent target", {}, { isSilent: (name) => name === "b" }, "node b has not reported for minutes"],
+  [
+    "a target without transfers",
+    {},
+    { lvmNodes: { source: lvmNode("a"), target: lvmNode("b", { validUntil: "2025-01-01T00:00:00Z" }) } },
+    "node b takes no part in transfers",
+  ],
+  ["a thick volume with a snapshot", { snapshots: ["s"] }, {}, "is the origin of the snapshots s"],
+  [
+    "a target without space",
+    {},
+    { lvmNodes: { source: lvmNode("a"), target: lvmNode("b", { free: "4Mi" }) } },
+    "node b: ",
+  ],
+  ["a class for other nodes", {}, { storageClass: elsewhere }, "not in the allowedTopologies"],
+  ["disks that were carried", adopting, carried, undefined],
+  ["disks whose node is back", adopting, {}, "node a has an agent again"],
+  [
+    "disks that are not there",
+    adopting,
+    { lvmNodes: { source: undefined, target: lvmNode("b", { uuid: "other" }) } },
+    "does not report volume group data (UUID group)",
+  ],
+  ["disks on a node that the class does not allow", adopting, { ...carried, storageClass: elsewhere }, "not in the"],
+];
+
+for (const [what, objects, more, message] of SURROUNDINGS_REFUSALS) {
+  Deno.test(`surroundingsRefusal() of ${what}`, () => {
+    const refusal = surroundingsRefusal({ ...OBJECTS, ...objects }, surroundings(more));
+    if (message === undefined) assertEquals(refusal, undefined);
+    else assertStringIncludes(refusal ?? "", message);
+  });
+}
+
+Deno.test("blockingSnapshots() are those of the thick volume alone, with the temporary one when it is asked for", () => {
+  const snapshot = (name: string, spec: Partial<LvmSnapshot["spec"]> = {}) =>
+    ({
+      metadata: { name },
+      spec: { driverName: DRIVER, requestName: name, nodeName: "a", sourceVolume: ID, ...spec },
+    }) as LvmSnapshot;
+  const temporary: string = transferSnapshotIdOf(copyIdOf(MOVE));
+  const all = [
+    ...[snapshot("b"), snapshot("a"), snapshot(temporary)],
+    ...[snapshot("other", { sourceVolume: "other" }), snapshot("theirs", { driverName: "other" })],
+  ];
+  assertEquals(blockingSnapshots(MOVE, volume(), all), ["a", "b"]);
+  assertEquals(blockingSnapshots(MOVE, volume(), all, { withTemporary: true }), ["a", "b", temporary].sort());
+  assertEquals(blockingSnapshots(MOVE, volume({ thinProvision: true }), all), []);
+  assertEquals(blockingSnapshots(MOVE, undefined, all), []);
+});
