@@ -30,6 +30,17 @@ const parameters = { encryption: "luks2" };
 
 /** Registers the tests. */
 export function encryptionContract(host: Host): void {
+  contractTest(host, "hostile: a class may not have another encryption, nor a passphrase", async (harness) => {
+    for (const encryption of ["luks1", "LUKS2", "", "luks2;reboot"]) {
+      await assertFails("INVALID_ARGUMENT", harness.create({ parameters: { encryption } }), "encryption");
+    }
+    const inClass = { ...parameters, passphrase: SECRET };
+    await assertFails("INVALID_ARGUMENT", harness.create({ parameters: inClass }), "unknown");
+    const capacityRange = { requiredBytes: 1n, limitBytes: 16n * MiB };
+    await assertFails("OUT_OF_RANGE", harness.create({ parameters, capacityRange }));
+    assertEquals(await harness.lvs(), []);
+  });
+
   for (const [type, mib] of [["ext4", 48n], ["xfs", 340n], ["btrfs", 280n]] as const) {
     contractTest(host, `encrypted ${type}: staged, published, expanded while in use, and back`, async (harness) => {
       const capability = mountCapability(type);

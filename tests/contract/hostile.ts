@@ -89,7 +89,6 @@ const REJECTED_REQUESTS: readonly (readonly [string, CreateRequest])[] = [
   ["volume_mount_group", {
     volumeCapabilities: [{ accessMode: { mode: 1 }, accessType: { case: "mount", value: { volumeMountGroup: "0" } } }],
   }],
-  ["unknown", { parameters: { encryption: "luks2", passphrase: "in a class" } }],
   ["mkfs option", { parameters: { mkfsOptions: "/dev/sda" } }],
   ["mkfs option", { parameters: { mkfsOptions: "-F" } }],
   ["mkfs option", { parameters: { mkfsOptions: "-b" } }],
