@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { PersistentVolume } from "../api/objects.ts";
 import type { LvmMove } from "./objects.ts";
-import { recordOf, restoredTo, retainedFor, volumeFrom } from "./persistent_volume.ts";
+import { affinityTo, nodeOfVolume, recordOf, restoredTo, retainedFor, volumeFrom } from "./persistent_volume.ts";
 
 const MOVE = { metadata: { name: "v", uid: "m" }, spec: { persistentVolume: "pv" } } as LvmMove;
 const OBJECT: PersistentVolume = {
@@ -40,4 +40,24 @@ Deno.test("restoredTo() removes what retainedFor() adds", () => {
   assertEquals(Object.keys(annotations), Object.keys(retainedFor(MOVE, "Delete").metadata.annotations));
   assertEquals([Object.values(annotations), spec], [[null, null], { persistentVolumeReclaimPolicy: "Delete" }]);
   assertEquals(restoredTo(undefined).spec, {});
+});
+
+/** Returns the node of a PersistentVolume with terms of an affinity. */
+const nodeOf = (...nodeSelectorTerms: object[]) =>
+  nodeOfVolume({ spec: { nodeAffinity: { required: { nodeSelectorTerms } } } } as unknown as PersistentVolume, "node");
+const expression = { key: "node", operator: "In", values: ["b"] };
+
+Deno.test("nodeOfVolume() is the node of one label alone", () => {
+  const [term] = affinityTo("b", "node").required.nodeSelectorTerms;
+  assertEquals(nodeOf(term!), "b");
+  assertEquals(nodeOfVolume({ spec: {} } as PersistentVolume, "node"), undefined);
+  const others = [
+    [term!, term!],
+    [{ matchExpressions: [expression, expression] }],
+    [{ matchExpressions: [expression], matchFields: [{ key: "metadata.name", operator: "In", values: ["b"] }] }],
+    ...[{ key: "zone" }, { operator: "NotIn" }, { values: ["b", "c"] }].map((more) => [
+      { matchExpressions: [{ ...expression, ...more }] },
+    ]),
+  ];
+  for (const terms of others) assertEquals(nodeOf(...terms), undefined, JSON.stringify(terms));
 });

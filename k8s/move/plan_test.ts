@@ -4,7 +4,7 @@ import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import { copyIdOf, type LvmMove, type LvmMoveStatus, MOVE_FINALIZER } from "./objects.ts";
 import { affinityTo, recordOf } from "./persistent_volume.ts";
-import { type MoveObjects, nextStep } from "./plan.ts";
+import { type MoveObjects, type MoveStep, nextStep, stateOf } from "./plan.ts";
 
 const KEY = "node";
 const NAME = `v1-${"a".repeat(32)}`;
@@ -252,5 +252,26 @@ for (const [what, objects, expected] of STEPS) {
       ? step.state
       : undefined;
     assertEquals(detail === undefined ? step.do : `${step.do}: ${detail}`, expected);
+  });
+}
+
+const STATES: readonly [step: MoveStep["do"], move: LvmMove, state: string][] = [
+  ["add finalizer", move(), "Pending"],
+  ["hold", move(), "Holding"],
+  ["wait", move(), "Holding"],
+  ["copy", move(), "Copying"],
+  ["record", move(), "Switching"],
+  ["wait", move(RECORD), "Switching"],
+  ["begin removing", move(RECORD), "Removing"],
+  ["wait", move({ ...RECORD, removing: true }, deleted), "Removing"],
+  ["release", move({}, deleted), "Undoing"],
+  ["finish", move({ state: "Undoing" }), "Undoing"],
+  ["finish", move(), "Pending"],
+  ["remove finalizer", move({ state: "Complete", removing: true }), "Complete"],
+];
+
+for (const [step, object, state] of STATES) {
+  Deno.test(`stateOf() of the step ${step} is ${state}`, () => {
+    assertEquals(stateOf({ do: step } as MoveStep, object), state);
   });
 }
