@@ -281,11 +281,12 @@ const ui: Subcommand = {
   flags: {},
 };
 
-/** The summaries of the subcommands that change where volumes are; the plugin has them. */
+/** The summaries of the subcommands that change where, or whose, volumes are; the plugin has them. */
 const MOVING = {
   move: "Move the volume of a claim to another node of a cluster",
   drain: "Move the volumes of a node of a cluster to other nodes",
   adopt: "Let volumes follow their disks to another node of a cluster",
+  import: "Take over the volume of a claim from another driver",
 };
 
 const moving = Object.entries(MOVING).map(([name, summary]): [string, Subcommand] => [name, {

@@ -31,7 +31,7 @@ for (const program of [DENOLITH, PLUGIN]) {
         value !== undefined && !check
       );
       assertEquals(unchecked, []);
-      const required = program === DENOLITH && ["doctor", "move", "drain", "adopt"].includes(name)
+      const required = program === DENOLITH && ["doctor", "move", "drain", "adopt", "import"].includes(name)
         ? []
         : REQUIRED[name] ?? [];
       await checkFlags(name, subcommand, flagsOf(program, name, ...required));
