@@ -101,7 +101,7 @@ export class Importer {
       orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
       storageClass && orAbsent(client.get(storageClasses, { name: storageClass.name })),
       resource && spec.object && orAbsent(client.get(resource, spec.object)),
-      isUndone(self) && storageClass !== undefined && this.#isClassShared(self, storageClass.name),
+      storageClass !== undefined && this.#isClassShared(self, storageClass.name),
     ]);
     const snapshots = volume === undefined ? [] : this.#blockingSnapshots(volume);
     return {
@@ -125,8 +125,10 @@ export class Importer {
 
   /** Reports whether another import, which is not undone, has taken over a volume of a class. */
   async #isClassShared(self: LvmImport, className: string): Promise<boolean> {
-    const { items } = await this.#options.client.list(lvmImports);
-    return items.some((other) =>
+    const { client, imports } = this.#options;
+    // what is undone would take away the class of one that the cache does not show yet
+    const all = isUndone(self) ? (await client.list(lvmImports)).items : imports.list();
+    return all.some((other) =>
       other.metadata.uid !== self.metadata.uid && other.spec.storageClass?.name === className &&
       other.status?.persistentVolume !== undefined && !isUndone(other)
     );

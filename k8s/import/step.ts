@@ -105,7 +105,12 @@ function nextForwardStep(objects: ImportObjects): ImportStep {
   const condition = importedCondition(volume);
   if (condition?.reason === "Refused") return { do: "fail", message: condition.message };
   if (condition === undefined) return { do: "wait", message: `waits for the agent of node ${spec.volume.nodeName}` };
-  if (status?.persistentVolume === undefined) return { do: "record" };
+  if (status?.persistentVolume === undefined) {
+    const { storageClass: replaced } = spec;
+    return replaced !== undefined && objects.storageClass === undefined && objects.isClassShared
+      ? { do: "wait", message: `waits until StorageClass ${replaced.name} is made anew for another claim` }
+      : { do: "record" };
+  }
   return nextClassStep(objects) ?? nextSwitchStep(objects, volume);
 }
 

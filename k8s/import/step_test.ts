@@ -89,6 +89,13 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["an LV that is not inspected", { volume: volume("Inspect") }, "wait: waits for the agent of node a", "Inspecting"],
   ["an LV that is refused", { volume: volume("Inspect", "Refused") }, "fail: is Refused", "Undoing"],
   ["an LV that can be taken over", INSPECTED, "record", "Switching"],
+  [
+    "an LV whose class is being made anew",
+    { ...INSPECTED, storageClass: undefined, isClassShared: true },
+    "wait: waits until StorageClass fast is made anew for another claim",
+    "Inspecting",
+  ],
+  ["an LV whose class was deleted", { ...INSPECTED, storageClass: undefined }, "record", "Switching"],
   ["an LV that is in use", { volume: volume("Inspect", "InUse") }, "record", "Switching"],
   ["a class of the other driver", { ...RECORDED, storageClass: storageClass("theirs") }, "delete class", "Switching"],
   ["no class", { ...RECORDED, storageClass: undefined }, "create class", "Switching"],
