@@ -7,6 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { runController } from "../../cli/controller.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmImports } from "../../k8s/import/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import {
   csiNodes,
@@ -116,7 +117,7 @@ Deno.test("to create, expand and delete a volume of a chosen node, the controlle
 Deno.test("the controller lists each kind once, in pages, and only the metadata of Nodes", async () => {
   const snapshotKinds = [volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots];
   await using api = FakeApiServer.start({
-    resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, ...snapshotKinds],
+    resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, lvmImports, ...snapshotKinds],
   });
   for (let index = 0; index < 1_001; index++) api.restore(nodes, nodeObject(index));
   await using folder = await SubcommandFolder.create(api.url);
