@@ -33,6 +33,7 @@ const volumes: Readonly<Record<string, LvmVolume>> = {
   thin: volume({}, { thinProvision: true, thinPool: "pool" }),
   copy: volume({}, { source: { volume: "v1-0123456789abcdef0123456789abcdef" } }),
   block: volume({}, { volumeMode: "Block" }),
+  encrypted: volume({}, { encryption: "luks2" }),
   requested: { ...volume(), status: { state: "Pending" } },
 };
 
