@@ -1,5 +1,6 @@
 /**
- * The SELinux policies of suites. They are compiled on this machine, whose kernel needs no SELinux, and loaded in the guest.
+ * The policies of SELinux and the profiles of AppArmor that suites have. They are compiled on this machine, whose kernel needs
+ * neither, and loaded in the guest.
  *
  * @module
  */
@@ -16,11 +17,11 @@ const log = (line: string) => console.log(line);
  * Compiles what a suite has.
  *
  * @param folder a folder for the results
- * @returns the files for the guest: `policy`, if it has one
- * @throws {Error} when the compiler cannot be installed, or refuses the source
+ * @returns the files for the guest: `policy`, and the profiles by their names
+ * @throws {Error} when a compiler cannot be installed, or refuses a source
  */
 export async function compilePolicies(
-  { policy }: Suite,
+  { policy, profiles = [] }: Suite,
   folder: string,
 ): Promise<Record<string, PayloadFile>> {
   const files: Record<string, PayloadFile> = {};
@@ -31,6 +32,14 @@ export async function compilePolicies(
     const args = ["--mls", "true", "--policyvers", "31", "--output", host, "--filecontext", "/dev/null"];
     await run("compile the policy", "secilc", [...args, join(import.meta.dirname!, policy)]);
     files["policy"] = { host };
+  }
+  for (const name of profiles) {
+    await ensureTools([{ program: "apparmor_parser", packages: ["apparmor"] }], log);
+    const host = join(folder, `${name}.bin`);
+    const features = ["--policy-features", "/etc/apparmor.d/abi/3.0", "--kernel-features", "/etc/apparmor.d/abi/3.0"];
+    const args = ["--skip-kernel-load", "--skip-cache", ...features, "--ofile", host];
+    await run("compile profiles", "apparmor_parser", [...args, join(import.meta.dirname!, name)]);
+    files[name] = { host };
   }
   return files;
 }

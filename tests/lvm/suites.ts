@@ -23,6 +23,8 @@ export interface Suite {
   readonly kernelParameters?: readonly string[];
   /** The SELinux policy that is enforced in its guest, as a file in tests/lvm/ in CIL. */
   readonly policy?: string;
+  /** Profiles for AppArmor, as files in tests/lvm/. The suite finds them compiled, as /work/NAME. */
+  readonly profiles?: readonly string[];
   /** The part of the module's tests that runs, such as `1/4`; all by default. */
   readonly part?: string;
 }
@@ -71,6 +73,10 @@ export const SUITES: readonly Suite[] = [
   {
     ...{ name: "selinux", module: "selinux", disksGiB: [1, 3] },
     ...{ kernelParameters: ["security=selinux"], policy: "selinux.cil" },
+  },
+  {
+    ...{ name: "apparmor", module: "apparmor", disksGiB: [1, 1] },
+    ...{ kernelParameters: ["security=apparmor"], profiles: ["apparmor.profiles", "apparmor_path.profiles"] },
   },
   { name: "hosts", module: "hosts", disksGiB: [1, 1] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
