@@ -380,7 +380,7 @@ function createControllers(
   const mover = new Mover({
     ...{ ...moveOptions, ...clusterInformers, claims: claimOptions.claims, nodes: nodeObjects, agents },
     ...{ parseGroups: parseGroupList, topologyKey: TOPOLOGY_KEY },
-    ...{ lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
+    ...{ transfers: services.transfers, lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
   });
   const moveGarbageCollector = new MoveGarbageCollector(moveOptions);
   const importer = new Importer({

@@ -94,6 +94,7 @@ Deno.test("of a volume's spec all but size, limits and node is immutable, and th
   ).map(([name]) => name);
   const all = Object.keys(part("LVMVolume.spec").properties!);
   assertEquals(all.filter((name) => !immutable.includes(name)).sort(), [
+    "copy",
     "held",
     "imports",
     "ioLimits",

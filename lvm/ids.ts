@@ -53,9 +53,13 @@ export function transferSnapshotIdOf(copy: VolumeId): SnapshotId {
   return snapshotIdOf(transferSnapshotName(copy));
 }
 
-/** Returns the name under which that snapshot is requested. */
-export function transferSnapshotName(copy: VolumeId): string {
-  return `denolith-transfer-${copy}`;
+/**
+ * Returns the name under which that snapshot is requested.
+ *
+ * @param parts the numbers of one of several snapshots, from which it is filled one after the other
+ */
+export function transferSnapshotName(copy: VolumeId, ...parts: readonly number[]): string {
+  return ["denolith-transfer", copy, ...parts].join("-");
 }
 
 /**

@@ -127,7 +127,7 @@ export const PLUGIN_COMMANDS = {
     summary: "Move the volume of a claim to another node",
     about:
       "Shows what the move would do, asks the controller for it by an LVMMove, and follows it. The volume is copied " +
-      "while nobody uses it, and the PersistentVolume of the same name gets the affinity to the other node. With --evict, " +
+      "while it is used, but for what changed last. The PersistentVolume of the same name gets the affinity to the other node. With --evict, " +
       "pods that use the claim are evicted, as far as their budgets allow it; without it, the move waits for them. Until the " +
       "volume on the first node is deleted, --cancel undoes the move.",
     exit: {
@@ -150,6 +150,7 @@ export const PLUGIN_COMMANDS = {
       namespace: NAMESPACE,
       "dry-run": { help: "Only show what would be done" },
       evict: { help: "Evict the pods that use the claim; their budgets hold" },
+      offline: { help: "Copy the volume only while nobody may use it, with less temporary space and less to send" },
       cancel: { help: "Undo the move of the claim", excludes: "to" },
       wait: {
         value: "BOOLEAN",

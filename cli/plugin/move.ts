@@ -6,11 +6,12 @@
 
 import { parseGroupList } from "../../csi/group_list.ts";
 import { TOPOLOGY_KEY } from "../../csi/topology.ts";
+import { defined } from "../../lvm/defined.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { isFinished, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
 import { type MovePlan, previewMove } from "../../k8s/move/preview.ts";
-import { downtimeSeconds, movePlanText } from "../../k8s/move/text.ts";
+import { downtimeSeconds, lastCopyText, movePlanText } from "../../k8s/move/text.ts";
 import type { Pod } from "../../k8s/api/objects.ts";
 import { EXIT } from "../command_line.ts";
 import { askForMove, follow, followToEnd } from "./move_follow.ts";
@@ -25,7 +26,8 @@ export async function moveClaim(session: Session): Promise<number> {
   const targetNode = flags.to;
   if (targetNode === undefined) throw new StorageError("InvalidArgument", "move: --to names the node; it is missing");
   const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: session.now.getTime() };
-  const { plan, move } = await previewMove(client, { driver, namespace, claimName, targetNode }, options);
+  const request = { driver, namespace, claimName, targetNode, offline: flags.offline !== undefined };
+  const { plan, move } = await previewMove(client, request, options);
   const isForPeople = flags.output === undefined;
   if (flags["dry-run"] !== undefined || plan.refusal !== undefined) {
     session.print(planAnswer(plan));
@@ -70,14 +72,15 @@ function planAnswer(plan: MovePlan): Answer {
 }
 
 function moveAnswer(plan: MovePlan, move: LvmMove, stranded: readonly Pod[] = []): Answer {
-  const { state = "Pending", error } = move.status ?? {};
-  const seconds = downtimeSeconds(move);
+  const { state = "Pending", error, way, offlineReason, differences, copy } = move.status ?? {};
+  const [seconds, last] = [downtimeSeconds(move), lastCopyText(move)];
   const waiting = stranded.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   return {
     data: {
       ...plan,
       state,
       ...(error && { error }),
+      ...defined({ way, offlineReason, differences, received: copy?.received }),
       ...(seconds !== undefined && { downtimeSeconds: seconds }),
       stranded: waiting,
     },
@@ -86,7 +89,7 @@ function moveAnswer(plan: MovePlan, move: LvmMove, stranded: readonly Pod[] = []
         state === "Complete"
           ? `Claim ${plan.claim} is on node ${plan.targetNode}${
             seconds === undefined ? "" : `; nobody could use it for ${seconds} s`
-          }.`
+          }${last === undefined ? "" : `, and ${last}`}.`
           : `Claim ${plan.claim} stays on node ${plan.sourceNode}: ${error?.message ?? state}`,
         ...(waiting.length === 0 ? [] : [
           `Pods that wait for it on node ${plan.sourceNode}: ${

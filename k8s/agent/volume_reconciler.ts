@@ -32,7 +32,7 @@ import { VolumeHolds } from "./volume_holds.ts";
 import { VolumeImports } from "./volume_imports.ts";
 import { isForeign, pendingImport } from "../api/imported.ts";
 import { lostStatus } from "../api/object_status.ts";
-import { desiredSizeRange, volumeRequestOf } from "../api/volume_mapping.ts";
+import { desiredSizeRange, goalOf, volumeRequestOf } from "../api/volume_mapping.ts";
 import { HEALTHY_CONDITION, limitsConditions, problemsOf, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
 
 /** Options of {@linkcode VolumeReconciler}. */
@@ -173,7 +173,7 @@ export class VolumeReconciler {
   }
 
   async #reconcileVolume(object: LvmVolume, id: VolumeId): Promise<void> {
-    const { lvm, volumeFinder, locks, parseGroups } = this.#options;
+    const { lvm, volumeFinder, locks, parseGroups, copies } = this.#options;
     const groups = await lvm.report();
     const found = volumeFinder.locate(groups, id);
     if (found.state === "lost") {
@@ -207,7 +207,11 @@ export class VolumeReconciler {
       const remove = () => removeMissingVolume(lvm, volumeFinder.driver, volume);
       if (await locks.run("creation", [volumeLock(id)], remove)) return await this.#reconcileVolume(object, id);
     }
-    if (volume.tags.copied !== undefined) return await this.#reportCopyProgress(object, volume);
+    if (volume.tags.copied !== undefined) {
+      const goal = goalOf(object);
+      if (goal !== undefined) copies.pursue(volume, goal);
+      return await this.#reportCopyProgress(object, volume);
+    }
     if (volume.size < desiredSizeRange(object).required && !hasCurrentError(object)) {
       return await locks.run(
         "expansion",
@@ -254,12 +258,14 @@ export class VolumeReconciler {
 
   /** Returns the status of a volume that exists. */
   #observedStatus(object: LvmVolume, volume: Volume): LvmVolumeStatus {
-    const { limiter, filesystems } = this.#options;
-    return readyStatus(object, volume, {
+    const { limiter, filesystems, copies } = this.#options;
+    const status = readyStatus(object, volume, {
       limits: limiter.stateOf(volume.id),
       held: this.#holds.stateOf(volume.id),
       filesystem: filesystems.problemOf(volume.id),
     });
+    // what was received last is told until the copy is used
+    return object.spec.copy === undefined ? status : { ...status, copy: copyStatus(copies.progress(volume)) };
   }
 
   /** Records an event for each new problem of the volume alone, and one when the volume has no problem any more. */
@@ -299,8 +305,9 @@ export class VolumeReconciler {
     copies.wake();
     // a copy that shares the blocks of its source is almost complete
     const copy = volume.tags.copied === "all" ? {} : { copy: copyStatus(copies.progress(volume)) };
+    const { error: _, ...status } = object.status ?? {};
     await this.#reconciler.writeStatus(object, {
-      ...object.status,
+      ...status,
       state: "Pending",
       volumeGroup: volume.group.name,
       ...copy,
@@ -344,12 +351,15 @@ export class VolumeReconciler {
   }
 }
 
-function copyStatus({ copied, total, lastError }: CopyProgress): NonNullable<LvmVolumeStatus["copy"]> {
+function copyStatus(
+  { copied, total, lastError, snapshot, received }: CopyProgress,
+): NonNullable<LvmVolumeStatus["copy"]> {
   const percent = total === undefined ? {} : { percent: Number(copied * 100n / total) };
   return {
     copied: formatQuantity(copied),
     ...(total === undefined ? {} : { total: formatQuantity(total), ...percent }),
     ...(lastError && { lastError: truncate(lastError, MAX_COPY_ERROR_LENGTH) }),
+    ...defined({ snapshot, received: received === undefined ? undefined : formatQuantity(received) }),
   };
 }
 

@@ -148,6 +148,17 @@ export interface LvmVolumeSpec {
   source?: { snapshot?: string; volume?: string };
   /** The node of its content source, if that is another one; absent if the source is on the node of the volume. */
   sourceNode?: string;
+  /** What it should have next, while it is filled from several snapshots of that node, one after the other. */
+  copy?: {
+    /** The number of the snapshot, which grows. */
+    round: number;
+    /** The LVMSnapshot. */
+    snapshot: string;
+    /** The LVMSnapshot before, which it has; absent to read all of the snapshot. */
+    base?: string;
+    /** True for the last one, after which it is complete. */
+    last?: boolean;
+  };
   /** True while nobody may begin to use it, because it is being moved. */
   held?: boolean;
   /** The volume of the same node whose LV becomes its own; itself, if it is there already; absent if it is created. */
@@ -167,7 +178,16 @@ export interface LvmVolumeStatus extends AgentManagedStatus {
   /** Its health problems, the most severe first; absent without problems, and for agents of early versions. */
   problems?: { reason: string; message: string }[];
   /** The progress of the copy, while it is created from another volume or a snapshot. */
-  copy?: { copied: string; total?: string; percent?: number; lastError?: string };
+  copy?: {
+    copied: string;
+    total?: string;
+    percent?: number;
+    lastError?: string;
+    /** The LVMSnapshot of another node whose data it has, while it is filled from several. */
+    snapshot?: string;
+    /** What was received from that node for the last one of these. */
+    received?: string;
+  };
 }
 
 /** A volume. Its name is the volume's id. */

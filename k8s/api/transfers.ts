@@ -92,11 +92,24 @@ export function listGrantsOf({ metadata: { annotations = {} } }: LvmSnapshot): M
 }
 
 /** Returns the volume that is filled from a temporary snapshot; `undefined` for any other snapshot. */
-export function transferredVolumeOf(
-  { spec: { requestName } }: { readonly spec: Pick<LvmSnapshot["spec"], "requestName"> },
-): VolumeId | undefined {
-  const [, id] = /^denolith-transfer-(\S+)$/.exec(requestName) ?? [];
-  return id === undefined ? undefined : parseVolumeId(id);
+export function transferredVolumeOf(object: TemporarySnapshot): VolumeId | undefined {
+  return temporaryOf(object)?.volume;
+}
+
+/** Returns the number of a temporary snapshot, of several from which a volume is filled; `undefined` for any other one. */
+export function transferRoundOf(object: TemporarySnapshot): number | undefined {
+  return temporaryOf(object)?.round;
+}
+
+/** A snapshot, as far as it shows whether it is a temporary one. */
+interface TemporarySnapshot {
+  readonly spec: Pick<LvmSnapshot["spec"], "requestName">;
+}
+
+function temporaryOf({ spec: { requestName } }: TemporarySnapshot) {
+  const [, id = "", round] = /^denolith-transfer-(v1-[0-9a-f]+)(?:-(\d{1,9})(?:-\d+)?)?$/.exec(requestName) ?? [];
+  const volume = parseVolumeId(id);
+  return volume && { volume, ...(round === undefined ? {} : { round: Number(round) }) };
 }
 
 /** Reports whether the agent of a node takes part in transfers. @param now the time, in milliseconds since 1970 */

@@ -18,6 +18,7 @@ import { describeLayout, type Layout } from "../../lvm/model/layout.ts";
 import { encryptionOf } from "../../lvm/spec/format.ts";
 import { formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
 import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
+import type { CopyGoal } from "../../lvm/model/remote_source.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../../lvm/pools/pool.ts";
 import type { SettingField } from "../../lvm/spec/settings.ts";
@@ -44,7 +45,7 @@ export interface NodeDriver {
 export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: NodeDriver): LvmVolume {
   const { id, name, range, groups, preference, format, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
     request;
-  const { sourceNode } = request;
+  const { sourceNode, goal } = request;
   const settings = {
     volumeGroups: groups === ANY_GROUP ? undefined : String(groups),
     volumeGroupPreference: preference,
@@ -71,6 +72,7 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
     ...defined(settings),
     ...(source === undefined ? {} : { source: { [source.kind]: source.id } }),
     ...(sourceNode === undefined || sourceNode === nodeName ? {} : { sourceNode }),
+    ...(goal === undefined ? {} : { copy: copySpecOf(goal) }),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -109,7 +111,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     ...defined({ thin }),
     ...(spec.source === undefined
       ? {}
-      : { source: contentSourceOf(object)!, ...defined({ sourceNode: spec.sourceNode }) }),
+      : { source: contentSourceOf(object)!, ...defined({ sourceNode: spec.sourceNode, goal: goalOf(object) }) }),
     ...defined({ trim }),
   };
 }
@@ -141,6 +143,25 @@ export function contentSourceOf(object: LvmVolume): ContentSource | undefined {
   if (snapshot !== undefined) return { kind: "snapshot", id: snapshot };
   if (volume !== undefined) return { kind: "volume", id: volume };
   throw invalidArgument(object, "its source is neither the id of a snapshot nor that of a volume");
+}
+
+/** Returns what the spec of a volume says of what it should have next. */
+export function copySpecOf({ round, snapshot, base, last }: CopyGoal): NonNullable<LvmVolumeSpec["copy"]> {
+  return { round, snapshot, ...defined({ base }), ...(last ? { last } : {}) };
+}
+
+/**
+ * Returns what a volume should have next; `undefined` for one that is not filled from several snapshots.
+ *
+ * @throws {StorageError} `InvalidArgument`
+ */
+export function goalOf(object: LvmVolume): CopyGoal | undefined {
+  requireKnownValues(object, ["copy"]);
+  const { copy } = object.spec;
+  if (copy === undefined) return undefined;
+  const base = parseSnapshotId(copy.base ?? "");
+  const snapshot = parseSnapshotId(copy.snapshot)!;
+  return { round: copy.round, snapshot, last: copy.last ?? false, ...defined({ base }) };
 }
 
 function trimOf(object: LvmVolume): TrimPolicy | undefined {

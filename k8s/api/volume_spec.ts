@@ -8,6 +8,7 @@
  */
 
 import { quote, StorageError } from "../../lvm/error.ts";
+import { parseSnapshotId } from "../../lvm/ids.ts";
 import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
 import { IO_LIMIT_PARAMETERS } from "../../lvm/spec/io_limits.ts";
 import { type Bounds, LAYOUT_NAMES, LAYOUTS } from "../../lvm/spec/layouts.ts";
@@ -47,6 +48,7 @@ const CHECKS = {
   thinPoolSize: isOptional(isText),
   source: isOptional((value) => isObject(value) && [value.snapshot, value.volume].every(isOptional(isText))),
   sourceNode: isOptional((value) => typeof value === "string" && /^[a-z0-9.-]{1,253}$/.test(value)),
+  copy: isOptional(isGoal),
   held: isOptional(isFlag),
   takes: isOptional(isText),
   imports: isOptional((value) =>
@@ -81,6 +83,13 @@ export function requireKnownValues(
 
 function isLvName(value: unknown): boolean {
   return typeof value === "string" && /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/.test(value);
+}
+
+function isGoal(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  const { round, snapshot, base, last } = value;
+  const isId = (id: unknown) => typeof id === "string" && parseSnapshotId(id) !== undefined;
+  return Number.isSafeInteger(round) && isId(snapshot) && isOptional(isId)(base) && isOptional(isFlag)(last);
 }
 
 function isLayout(value: unknown): boolean {

@@ -5,8 +5,12 @@
  */
 
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import type { SnapshotId, VolumeId } from "../../lvm/ids.ts";
+import type { CopyGoal } from "../../lvm/model/remote_source.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { timestamp } from "../../lvm/clock.ts";
 import { defined } from "../../lvm/defined.ts";
+import { truncate } from "../../lvm/error.ts";
 import {
   type ApiClient,
   ApiError,
@@ -26,7 +30,9 @@ import {
   REMOVE_ANNOTATION,
 } from "../api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
+import { copySpecOf } from "../api/volume_mapping.ts";
 import type { ClusterVolumes } from "../service/cluster_volumes.ts";
+import type { ClusterTransfers } from "../service/transfers.ts";
 import { copyRequestOf } from "./checks.ts";
 import {
   type AffinityMethod,
@@ -35,17 +41,22 @@ import {
   lvmMoves,
   type LvmMoveStatus,
   MOVE_FINALIZER,
+  type MoveObjects,
+  type MoveStep,
+  type NamedGoal,
   type RecordedVolume,
 } from "./objects.ts";
 import { affinityTo, foreignFinalizers, recordOf, restoredTo, retainedFor, volumeFrom } from "./persistent_volume.ts";
-import type { MoveObjects, MoveStep } from "./plan.ts";
+import { HELD_COW } from "./way.ts";
 
 /** Options of {@linkcode carryOut}. */
 export interface MoveActionsOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** The volumes of the cluster. */
-  readonly volumes: Pick<ClusterVolumes, "create" | "delete">;
+  readonly volumes: Pick<ClusterVolumes, "begin" | "delete">;
+  /** The temporary snapshots. */
+  readonly transfers: Pick<ClusterTransfers, "take" | "discard">;
   /** Parses a list of volume groups. */
   readonly parseGroups: (list: string) => GroupMatcher;
   /** The label of a node that is its topology. */
@@ -54,6 +65,9 @@ export interface MoveActionsOptions {
   readonly now: Date;
 }
 
+/** The longest reason why a move is offline, in characters. */
+const MAX_REASON_LENGTH = 1_024;
+
 /**
  * Carries out a step.
  *
@@ -61,7 +75,7 @@ export interface MoveActionsOptions {
  * @throws {ApiError}
  */
 export async function carryOut(step: MoveStep, objects: MoveObjects, options: MoveActionsOptions): Promise<void> {
-  const { client, volumes, parseGroups, topologyKey } = options;
+  const { client, volumes, topologyKey } = options;
   const { move, volume, copy, persistentVolume } = objects;
   switch (step.do) {
     case "add finalizer":
@@ -72,10 +86,25 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
       return await hold(client, volume!, move);
     case "release":
       return await release(client, volume!);
-    case "copy": {
-      const choice = { allowed: [move.spec.targetNode], preferred: [] };
-      return void await volumes.create(copyRequestOf(move, volume!, parseGroups), choice);
-    }
+    case "copy":
+      await options.volumes.begin(
+        { ...copyRequestOf(move, volume!, options.parseGroups), goal: step.goal },
+        { allowed: [move.spec.targetNode], preferred: [] },
+      );
+      return await takeSnapshot(step.goal, objects, options);
+    case "take snapshot":
+      return await takeSnapshot(step.goal, objects, options);
+    case "difference":
+      await takeSnapshot(step.goal, objects, options); // before the agent is told, so that it does not wait for it
+      return await setGoal(client, copy!, step.goal);
+    case "discard snapshots":
+      for (const { metadata: { name } } of objects.temporary) await options.transfers.discard(name as SnapshotId);
+      return;
+    case "go offline":
+      return await writeStatus(client, move, {
+        way: "Offline",
+        offlineReason: truncate(step.reason, MAX_REASON_LENGTH),
+      });
     case "delete copy":
       return await volumes.delete(copyIdOf(move), { uid: copy!.metadata.uid });
     case "record": {
@@ -112,6 +141,7 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
           : defined({ message: step.message })),
       });
     case "nothing":
+    case "fail":
     case "wait":
   }
 }
@@ -158,6 +188,24 @@ export async function restore(
   policy: string | undefined,
 ): Promise<void> {
   await patchVolume(client, persistentVolume, restoredTo(policy));
+}
+
+/** Takes the snapshot that a copy should have. Of a volume that nobody uses, it needs little COW space. */
+async function takeSnapshot(
+  { name, last }: NamedGoal,
+  { move, volume }: MoveObjects,
+  { transfers }: MoveActionsOptions,
+): Promise<void> {
+  const source = volume!.metadata.name as VolumeId; // the API server accepts no other name
+  const grant = { volume: copyIdOf(move), node: move.spec.targetNode };
+  await transfers.take({ name, source, cowSize: last ? HELD_COW : FULL_COW }, grant);
+}
+
+/** Sets what a copy should have next, if it is still as it was read. */
+async function setGoal(client: ApiClient, copy: LvmVolume, goal: CopyGoal): Promise<void> {
+  const { name, resourceVersion } = copy.metadata;
+  const merge = { spec: { copy: copySpecOf(goal) } };
+  await orAbsentOrChanged(client.patch(lvmVolumes, { name }, { merge, resourceVersion }));
 }
 
 async function patchVolume(
@@ -232,7 +280,7 @@ function volumeRecordOf({ metadata: { labels, annotations = {} }, spec }: LvmVol
  * is adopted, is there already.
  */
 function volumeOnTarget(move: LvmMove) {
-  const { metadata, spec: { source: _, sourceNode: _node, held: _held, ...spec } } = move.status!.volume!;
+  const { metadata, spec: { source: _, sourceNode: _node, copy: _copy, held: _held, ...spec } } = move.status!.volume!;
   const takes = move.spec.adopt ? move.metadata.name : copyIdOf(move);
   return {
     apiVersion: `${lvmVolumes.group}/${lvmVolumes.version}`,

@@ -6,20 +6,18 @@
 
 import { StorageError } from "../../lvm/error.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
-import { transferSnapshotIdOf } from "../../lvm/ids.ts";
 import { isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import type { StorageClass } from "../api/objects.ts";
 import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
-import { canTransfer } from "../api/transfers.ts";
+import { canTransfer, transferredVolumeOf } from "../api/transfers.ts";
 import { actualSize, desiredSizeRange, type NamedVolumeRequest, volumeRequestOf } from "../api/volume_mapping.ts";
 import { isManagedBy } from "../provisioner/persistent_volume.ts";
 import { freeCapacityOf } from "../scheduling/free_capacity.ts";
 import { chooseNode } from "../scheduling/placement.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { type ClusterTopology, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
-import { copyIdOf, copyRequestName, type LvmMove, movedVolumeOf } from "./objects.ts";
+import { copyIdOf, copyRequestName, type LvmMove, movedVolumeOf, type MoveObjects } from "./objects.ts";
 import { nodeOfVolume } from "./persistent_volume.ts";
-import type { MoveObjects } from "./plan.ts";
 
 /** The cluster, as far as it decides whether a volume can be moved. */
 export interface MoveSurroundings {
@@ -161,7 +159,7 @@ export function copyRequestOf(
   volume: LvmVolume,
   parseGroups: (list: string) => GroupMatcher,
 ): NamedVolumeRequest {
-  const { sourceNode: _, ...request } = volumeRequestOf(volume, parseGroups);
+  const { sourceNode: _, goal: _goal, ...request } = volumeRequestOf(volume, parseGroups);
   return {
     ...request,
     id: copyIdOf(move),
@@ -171,17 +169,17 @@ export function copyRequestOf(
   };
 }
 
-/** Returns the names of the snapshots that keep a volume from deletion, without the temporary one of the move. */
+/** Returns the names of the snapshots that keep a volume from deletion, without the temporary ones of the move. */
 export function blockingSnapshots(
   move: LvmMove,
   volume: LvmVolume | undefined,
   snapshots: readonly LvmSnapshot[],
   { withTemporary = false } = {},
 ): string[] {
-  const temporary: string = transferSnapshotIdOf(copyIdOf(move));
+  const copy = copyIdOf(move);
   if (volume === undefined || volume.spec.thinProvision) return [];
   return snapshots.filter((snapshot) =>
     snapshot.spec.sourceVolume === volume.metadata.name && snapshot.spec.driverName === volume.spec.driverName &&
-    blocksSourceDeletion(snapshot) && (withTemporary || snapshot.metadata.name !== temporary)
+    blocksSourceDeletion(snapshot) && (withTemporary || transferredVolumeOf(snapshot) !== copy)
   ).map(({ metadata: { name } }) => name).sort();
 }

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
-import { transferSnapshotIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import {
   FORGOTTEN_ANNOTATION,
   type LvmNode,
@@ -11,9 +11,8 @@ import {
 import type { CsiNode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../provisioner/persistent_volume.ts";
 import { blockingSnapshots, type MoveSurroundings, objectsRefusal, surroundingsRefusal } from "./checks.ts";
-import { copyIdOf, type LvmMove } from "./objects.ts";
+import { copyIdOf, type LvmMove, type MoveObjects } from "./objects.ts";
 import { affinityTo } from "./persistent_volume.ts";
-import type { MoveObjects } from "./plan.ts";
 
 const [DRIVER, KEY, ID] = ["d", "node", `v1-${"a".repeat(32)}`];
 const NOW = Date.parse("2026-01-01T00:00:00Z");
@@ -57,6 +56,8 @@ const OBJECTS: MoveObjects = {
   persistentVolume: persistentVolume(),
   claim: { metadata: { name: "c", uid: "u" }, spec: { volumeName: "pv" } } as PersistentVolumeClaim,
   snapshots: [],
+  temporary: [],
+  hasSpaceForSnapshot: true,
   topologyKey: KEY,
 };
 
@@ -194,9 +195,10 @@ Deno.test("blockingSnapshots() are those of the thick volume alone, with the tem
       metadata: { name },
       spec: { driverName: DRIVER, requestName: name, nodeName: "a", sourceVolume: ID, ...spec },
     }) as LvmSnapshot;
-  const temporary: string = transferSnapshotIdOf(copyIdOf(MOVE));
+  const requestName = transferSnapshotName(copyIdOf(MOVE), 0);
+  const temporary: string = snapshotIdOf(requestName);
   const all = [
-    ...[snapshot("b"), snapshot("a"), snapshot(temporary)],
+    ...[snapshot("b"), snapshot("a"), snapshot(temporary, { requestName })],
     ...[snapshot("other", { sourceVolume: "other" }), snapshot("theirs", { driverName: "other" })],
   ];
   assertEquals(blockingSnapshots(MOVE, volume(), all), ["a", "b"]);

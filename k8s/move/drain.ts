@@ -29,8 +29,7 @@ import {
 import { actualSize, lvmVolumeFor } from "../api/volume_mapping.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { blockingSnapshots, copyRequestOf, objectsRefusal, surroundingsRefusal } from "./checks.ts";
-import { isFinished, type LvmMove, lvmMoves } from "./objects.ts";
-import type { MoveObjects } from "./plan.ts";
+import { isFinished, type LvmMove, lvmMoves, type MoveObjects } from "./objects.ts";
 import { csiNodesOf, namedObjects, type PreviewOptions } from "./preview.ts";
 
 /** What decides where the volumes of a node can go. */
@@ -164,7 +163,7 @@ function objectsOf(
     metadata.namespace === claim.namespace && metadata.name === claim.name;
   return {
     ...{ move, volume, copy: undefined, persistentVolume, claim: state.claims.find(isClaim), topologyKey },
-    snapshots: blockingSnapshots(move, volume, state.snapshots),
+    ...{ snapshots: blockingSnapshots(move, volume, state.snapshots), temporary: [], hasSpaceForSnapshot: false },
   };
 }
 

@@ -6,10 +6,13 @@
 
 import { getLogger } from "@logtape/logtape";
 import { systemClock, timestamp } from "../../lvm/clock.ts";
+import { defined } from "../../lvm/defined.ts";
 import { StorageError, truncate } from "../../lvm/error.ts";
+import { heldCondition } from "../api/held.ts";
+import { transferredVolumeOf } from "../api/transfers.ts";
 import { orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes, type StatusError } from "../api/lvm_objects.ts";
 import {
   type CsiNode,
   type PersistentVolume,
@@ -24,12 +27,25 @@ import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { carryOut, type MoveActionsOptions, writeStatus } from "./actions.ts";
 import { agentAbsence, agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./checks.ts";
-import { copyIdOf, isFinished, isHeldFor, type LvmMove, lvmMoves, type LvmMoveStatus } from "./objects.ts";
-import { isUndone, type MoveObjects, type MoveStep, nextStep, stateOf } from "./plan.ts";
+import {
+  copyIdOf,
+  isFinished,
+  isHeldFor,
+  type LvmMove,
+  lvmMoves,
+  type LvmMoveStatus,
+  type MoveObjects,
+  type MoveStep,
+} from "./objects.ts";
+import { isUndone, nextStep, stateOf } from "./plan.ts";
+import { chooseWay, hasSpaceForSnapshot } from "./way.ts";
 
 /** Options of {@linkcode Mover}. The informers are started, and shared, by whoever supplies them. */
 export interface MoverOptions
-  extends SidecarOptions, Pick<MoveActionsOptions, "volumes" | "parseGroups">, Pick<ClusterTopology, "nodes"> {
+  extends
+    SidecarOptions,
+    Pick<MoveActionsOptions, "volumes" | "transfers" | "parseGroups">,
+    Pick<ClusterTopology, "nodes"> {
   /** The CSINodes, which list the drivers of each node. */
   readonly csiNodes: Informer<CsiNode>;
   /** The label of a node that is its topology. */
@@ -107,19 +123,26 @@ export class Mover {
     if (move === undefined || move.spec.driverName !== driverName) return;
     const objects = await this.#read(move);
     const refusal = this.#refusal(objects);
-    if (refusal !== undefined) return await this.#fail(move, new StorageError("FailedPrecondition", refusal));
+    if (refusal !== undefined) return await this.#fail(move, { code: "FailedPrecondition", message: refusal });
     const step = this.#waitForAgents(objects, nextStep(objects));
     if (step.do === "nothing") return;
     const described = await this.#describe(objects, step);
     if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
+    if (step.do === "fail") return await this.#fail(described, step.error);
     try {
       await carryOut(step, { ...objects, move: described }, this.#actionOptions);
       this.#log.info("step", { move: name, step: step.do });
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
-      const isFinal = step.do === "copy" && !PASSING_KINDS.includes(error.kind);
+      const isFinal = "goal" in step && !PASSING_KINDS.includes(error.kind);
       // without the agents, no node seems to have free space
-      if (isFinal && this.#waitForAgents(objects, step) === step) return await this.#fail(described, error);
+      if (isFinal && this.#waitForAgents(objects, step) === step) {
+        const isUsable = !isHeldFor(move, objects.volume!); // offline, less space is needed
+        if (!isUsable) return await this.#fail(described, { code: error.kind, message: error.message });
+        const next = { do: "go offline", reason: error.message } as const;
+        await carryOut(next, { ...objects, move: described }, this.#actionOptions);
+        return { requeueAfterMs: 0 };
+      }
       await this.#describe({ ...objects, move: described }, step, error.message);
       throw error;
     }
@@ -142,8 +165,17 @@ export class Mover {
       orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
     ]);
     const isPrepared = volume !== undefined && isHeldFor(move, volume);
-    const blocking = blockingSnapshots(move, volume, snapshots.list(), { withTemporary: isPrepared });
-    return { move, volume, copy, persistentVolume, claim, snapshots: blocking, topologyKey };
+    const all = snapshots.list();
+    const blocking = blockingSnapshots(move, volume, all, { withTemporary: isPrepared });
+    const temporary = all.filter((object) =>
+      transferredVolumeOf(object) === copyIdOf(move) && object.metadata.deletionTimestamp === undefined
+    );
+    const { source } = this.#agentsOf(move).lvmNodes;
+    return {
+      ...{ move, volume, copy, persistentVolume, claim, snapshots: blocking, temporary, topologyKey },
+      ...(volume !== undefined && { way: chooseWay(volume, source, move.spec) }),
+      hasSpaceForSnapshot: volume !== undefined && hasSpaceForSnapshot(volume, source),
+    };
   }
 
   /** Returns why a move that has not changed the PersistentVolume yet cannot go on. */
@@ -154,7 +186,7 @@ export class Mover {
     if (volume === undefined) return `LVMVolume ${move.metadata.name} does not exist any more`; // its claim was deleted
     if (move.status?.persistentVolume !== undefined) return undefined;
     const refusal = objectsRefusal(objects, driverName);
-    if (refusal !== undefined || isHeldFor(move, volume)) return refusal;
+    if (refusal !== undefined || isHeldFor(move, volume) || objects.copy !== undefined) return refusal;
     const { targetNode, adopt } = move.spec;
     const agents = this.#agentsOf(move);
     const isStarting = agentsRefusal(move, agents) === undefined && !isRegistered(targetNode, this.#options);
@@ -175,9 +207,10 @@ export class Mover {
   #waitForAgents({ move, copy }: MoveObjects, step: MoveStep): MoveStep {
     const agents = this.#agentsOf(move);
     const { targetNode } = move.spec;
-    const message = step.do === "hold" && !isRegistered(targetNode, this.#options)
+    const isNewCopy = step.do === "copy" && copy === undefined;
+    const message = (step.do === "hold" || isNewCopy) && !isRegistered(targetNode, this.#options)
       ? `waits until the driver is registered on node ${targetNode}`
-      : step.do === "copy" && copy === undefined
+      : isNewCopy
       ? agentsRefusal(move, agents)
       : step.do === "record" || step.do === "begin removing"
       ? agentAbsence(targetNode, agents.lvmNodes.target, agents.isSilent)
@@ -199,25 +232,29 @@ export class Mover {
   }
 
   /** Records why a move fails. What it changed is undone then. */
-  async #fail(move: LvmMove, { kind, message }: StorageError): Promise<void> {
-    const error = { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
+  async #fail(move: LvmMove, { code, message }: StatusError): Promise<void> {
+    const error = { code, message: truncate(message, MAX_MESSAGE_LENGTH) };
     await writeStatus(this.#options.client, move, { error, state: "Undoing", message: error.message });
   }
 
   /** Writes the state, before a step that belongs to it. @returns the move as it is then */
-  async #describe({ move, volume, copy, claim }: MoveObjects, step: MoveStep, failure?: string): Promise<LvmMove> {
+  async #describe(objects: MoveObjects, step: MoveStep, failure?: string): Promise<LvmMove> {
+    const { move, volume, copy, claim } = objects;
     const { client, clock = systemClock } = this.#options;
     const now = timestamp(clock.date());
     const { status = {} } = move;
     const message = step.do === "wait" ? step.message : failure ?? (status.error?.message ?? "");
-    const isHeld = !isUndone(move) && step.do === "copy" && status.heldTime === undefined;
+    const isHeld = !isUndone(move) && volume && isHeldFor(move, volume) && heldCondition(volume)?.status === "True" &&
+      status.heldTime === undefined;
     const isReleased = status.removing && volume?.spec.nodeName === move.spec.targetNode &&
       volume.status?.state === "Ready" &&
       claim?.status?.phase === "Bound" && status.releasedTime === undefined;
     const next: LvmMoveStatus = {
       state: stateOf(step, move),
       message: truncate(message, MAX_MESSAGE_LENGTH),
+      ...(isUndone(move) || move.spec.adopt ? {} : wayStatus(objects)),
       ...(copy?.status?.copy !== undefined && { copy: copy.status.copy }),
+      ...(copy?.spec.copy !== undefined && { differences: copy.spec.copy.round }),
       ...(isHeld && { heldTime: now }),
       ...(isReleased && { releasedTime: now }),
     };
@@ -226,4 +263,10 @@ export class Mover {
     const { name, resourceVersion } = move.metadata;
     return await client.patch(lvmMoves, { name }, { merge: { status: next }, resourceVersion, subresource: "status" });
   }
+}
+
+/** Returns the way of a move, which does not change by itself once it is chosen. */
+function wayStatus({ move: { status }, way }: MoveObjects): Pick<LvmMoveStatus, "way" | "offlineReason"> {
+  if (status?.way !== undefined || way === undefined) return {};
+  return { way: way.way, ...defined({ offlineReason: way.reason }) };
 }

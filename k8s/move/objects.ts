@@ -1,5 +1,6 @@
 /**
- * LVMMoves: the volumes that are to be moved to another node, as deploy/crds/ declares them.
+ * LVMMoves: the volumes that are to be moved to another node, as deploy/crds/ declares them; with what a move is about, and its
+ * steps.
  *
  * The name of an LVMMove is that of the LVMVolume, so that a volume has one at a time.
  *
@@ -7,8 +8,9 @@
  */
 
 import { parseVolumeId, type VolumeId, volumeIdOf } from "../../lvm/ids.ts";
-import { LVM_GROUP, type LvmVolume, MOVE_ANNOTATION, type StatusError } from "../api/lvm_objects.ts";
-import type { KubeObject, PersistentVolume, Resource } from "../api/objects.ts";
+import type { CopyGoal } from "../../lvm/model/remote_source.ts";
+import { LVM_GROUP, type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION, type StatusError } from "../api/lvm_objects.ts";
+import type { KubeObject, PersistentVolume, PersistentVolumeClaim, Resource } from "../api/objects.ts";
 
 /** The finalizer that keeps an LVMMove until it is complete, or undone. */
 export const MOVE_FINALIZER = `${LVM_GROUP}/move`;
@@ -27,7 +29,12 @@ export interface LvmMoveSpec {
   targetNode: string;
   /** True when its logical volume is on that node already, because its disks were carried there; false by default. */
   adopt?: boolean;
+  /** True to copy it only while nobody may use it; false by default. */
+  offline?: boolean;
 }
+
+/** How a volume is copied: while it is used, but for what changed last, or while nobody may use it. */
+export type MoveWay = "Online" | "Offline";
 
 /** The states of a move: all before `Complete` can be undone, but `Removing`. */
 export type MoveState =
@@ -51,6 +58,12 @@ export interface LvmMoveStatus {
   message?: string;
   /** Why it failed. */
   error?: StatusError;
+  /** How the volume is copied. */
+  way?: MoveWay;
+  /** Why it is copied offline. */
+  offlineReason?: string;
+  /** The number of the last snapshot that the copy should have: how often it gets what changed. */
+  differences?: number;
   /** The progress of the copy, as the LVMVolume of the copy has it. */
   copy?: NonNullable<LvmVolume["status"]>["copy"];
   /** How the PersistentVolume gets its affinity. */
@@ -88,6 +101,77 @@ export interface LvmMove extends KubeObject {
   spec: LvmMoveSpec;
   status?: LvmMoveStatus;
 }
+
+/** A way, and why it is not the other one. */
+export interface ChosenWay {
+  /** The way. */
+  readonly way: MoveWay;
+  /** Why it is offline. */
+  readonly reason?: string;
+}
+
+/** A snapshot that a copy should have, and the name under which it is requested. */
+export interface NamedGoal extends CopyGoal {
+  /** The name. */
+  readonly name: string;
+}
+
+/** The objects that a move is about, as the API server has them. */
+export interface MoveObjects {
+  /** The move. */
+  readonly move: LvmMove;
+  /** The LVMVolume of the volume that moves, on either node. */
+  readonly volume: LvmVolume | undefined;
+  /** The LVMVolume of the copy. */
+  readonly copy: LvmVolume | undefined;
+  /** The PersistentVolume of the name. */
+  readonly persistentVolume: PersistentVolume | undefined;
+  /** The claim of the name. */
+  readonly claim: PersistentVolumeClaim | undefined;
+  /** The names of the snapshots that keep the volume from deletion. */
+  readonly snapshots: readonly string[];
+  /** The temporary snapshots from which the copy is filled, without those that are being deleted. */
+  readonly temporary: readonly LvmSnapshot[];
+  /** The way in which the volume would be moved now; absent when that is not known. */
+  readonly way?: ChosenWay;
+  /** Whether another snapshot of the volume in use can be taken. */
+  readonly hasSpaceForSnapshot: boolean;
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+}
+
+/** A step of a move. */
+export type MoveStep =
+  | {
+    readonly do:
+      | "nothing"
+      | "add finalizer"
+      | "remove finalizer"
+      | "hold"
+      | "release"
+      | "delete copy"
+      | "discard snapshots"
+      | "record"
+      | "retain"
+      | "delete persistent volume"
+      | "begin removing"
+      | "remove source"
+      | "create volume"
+      | "forget copy"
+      | "restore policy";
+  }
+  /** Set the affinity of the PersistentVolume, or make it again with it. */
+  | { readonly do: "patch affinity" | "create persistent volume"; readonly node: string }
+  /** Begin the copy, take its first snapshot again, or take another one that it should have next. */
+  | { readonly do: "copy" | "take snapshot" | "difference"; readonly goal: NamedGoal }
+  /** Record that the volume is moved offline, because it cannot be moved online. */
+  | { readonly do: "go offline"; readonly reason: string }
+  /** Record why the move fails. */
+  | { readonly do: "fail"; readonly error: StatusError }
+  /** Write the state, and wait for a change of the objects. */
+  | { readonly do: "wait"; readonly message: string; readonly state?: MoveState }
+  /** The end; `message` says why it is another one than the LVMMove has recorded. */
+  | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed">; readonly message?: string };
 
 /** LVMMoves. */
 export const lvmMoves: Resource<LvmMove> = {

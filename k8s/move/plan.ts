@@ -5,56 +5,19 @@
  * @module
  */
 
-import { heldCondition } from "../api/held.ts";
-import { isForgotten, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
-import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-import { isFinished, isHeldFor, isMarkedFor, type LvmMove, MOVE_FINALIZER, type MoveState } from "./objects.ts";
+import { isForgotten, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import type { PersistentVolume } from "../api/objects.ts";
+import { isReady, nextCopyStep } from "./copy_plan.ts";
+import {
+  isFinished,
+  isMarkedFor,
+  type LvmMove,
+  MOVE_FINALIZER,
+  type MoveObjects,
+  type MoveState,
+  type MoveStep,
+} from "./objects.ts";
 import { foreignFinalizers, nodeOfVolume } from "./persistent_volume.ts";
-
-/** The objects that a move is about, as the API server has them. */
-export interface MoveObjects {
-  /** The move. */
-  readonly move: LvmMove;
-  /** The LVMVolume of the volume that moves, on either node. */
-  readonly volume: LvmVolume | undefined;
-  /** The LVMVolume of the copy. */
-  readonly copy: LvmVolume | undefined;
-  /** The PersistentVolume of the name. */
-  readonly persistentVolume: PersistentVolume | undefined;
-  /** The claim of the name. */
-  readonly claim: PersistentVolumeClaim | undefined;
-  /** The names of the snapshots that keep the volume from deletion. */
-  readonly snapshots: readonly string[];
-  /** The label of a node that is its topology. */
-  readonly topologyKey: string;
-}
-
-/** A step of a move. */
-export type MoveStep =
-  | {
-    readonly do:
-      | "nothing"
-      | "add finalizer"
-      | "remove finalizer"
-      | "hold"
-      | "release"
-      | "copy"
-      | "delete copy"
-      | "record"
-      | "retain"
-      | "delete persistent volume"
-      | "begin removing"
-      | "remove source"
-      | "create volume"
-      | "forget copy"
-      | "restore policy";
-  }
-  /** Set the affinity of the PersistentVolume, or make it again with it. */
-  | { readonly do: "patch affinity" | "create persistent volume"; readonly node: string }
-  /** Write the state, and wait for a change of the objects. */
-  | { readonly do: "wait"; readonly message: string }
-  /** The end; `message` says why it is another one than the LVMMove has recorded. */
-  | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed">; readonly message?: string };
 
 /** Returns the next step of a move. */
 export function nextStep(objects: MoveObjects): MoveStep {
@@ -73,12 +36,14 @@ export function isUndone({ metadata, status }: LvmMove): boolean {
 }
 
 /** Returns the state that a step belongs to. */
-export function stateOf({ do: step }: MoveStep, move: LvmMove): MoveState {
+export function stateOf(next: MoveStep, move: LvmMove): MoveState {
+  const { do: step } = next;
   if (step === "finish" || isFinished(move)) return move.status?.state ?? "Pending";
   if (move.status?.removing || step === "begin removing") return "Removing";
   if (isUndone(move)) return "Undoing";
   if (move.status?.persistentVolume !== undefined || step === "record") return "Switching";
-  if (step === "copy") return "Copying";
+  if (step === "copy" || step === "difference" || step === "take snapshot") return "Copying";
+  if (step === "wait" && next.state !== undefined) return next.state;
   return step === "hold" || step === "wait" ? "Holding" : "Pending";
 }
 
@@ -86,20 +51,6 @@ function nextForwardStep(objects: MoveObjects): MoveStep {
   const { move: { spec }, volume } = objects;
   if (volume === undefined) return { do: "wait", message: "its LVMVolume is gone" };
   return (spec.adopt ? undefined : nextCopyStep(objects, volume)) ?? nextSwitch(objects);
-}
-
-/** Returns the next step after which the volume is held and copied; `undefined` when it is. */
-function nextCopyStep({ move, copy, snapshots }: MoveObjects, volume: LvmVolume): MoveStep | undefined {
-  // what was written while the volume was not held is not in a copy that was made before. A hold for an earlier move may end
-  // at any moment
-  if (!isHeldFor(move, volume)) return { do: copy === undefined ? "hold" : "delete copy" };
-  const held = heldCondition(volume);
-  if (held?.status !== "True") {
-    return { do: "wait", message: held?.message ?? `waits for the agent of node ${move.spec.sourceNode}` };
-  }
-  if (!isReady(copy)) return { do: "copy" };
-  if (snapshots.length > 0) return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted` };
-  return undefined;
 }
 
 /** Returns the next step after which the claim is bound on the other node, and the first step after that. */
@@ -161,7 +112,7 @@ function nextRemovalStep({ move: { spec, status }, volume, copy, persistentVolum
 }
 
 function nextUndoStep(objects: MoveObjects): MoveStep {
-  const { move: { metadata, spec, status }, volume, copy, persistentVolume } = objects;
+  const { move: { metadata, spec, status }, volume, copy, persistentVolume, temporary } = objects;
   const recorded = status?.persistentVolume;
   // of a volume that was deleted with its claim meanwhile, nothing is made again
   const step = recorded && volume && nextSwitchStep(objects, spec.sourceNode);
@@ -171,6 +122,7 @@ function nextUndoStep(objects: MoveObjects): MoveStep {
   // first, so that it can be used while the node of the copy is away
   if (volume?.spec.held) return { do: "release" };
   if (copy !== undefined) return { do: "delete copy" };
+  if (temporary.length > 0) return { do: "discard snapshots" };
   return metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" };
 }
 
@@ -183,11 +135,6 @@ function restoreStep(persistentVolume: PersistentVolume | undefined, policy: str
 
 function isRetainedFor(move: LvmMove, persistentVolume: PersistentVolume): boolean {
   return persistentVolume.spec?.persistentVolumeReclaimPolicy === "Retain" && isMarkedFor(move, persistentVolume);
-}
-
-/** Reports whether the LV of a volume exists and is complete. */
-function isReady(object: LvmVolume | undefined): boolean {
-  return object?.status?.state === "Ready" && object.status.lvUUID !== undefined;
 }
 
 function claimName({ claim: { namespace, name } }: LvmMove["spec"]): string {

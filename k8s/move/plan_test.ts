@@ -1,10 +1,18 @@
 import { assertEquals } from "@std/assert";
 import { heldConditions } from "../api/held.ts";
-import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import { type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-import { copyIdOf, type LvmMove, type LvmMoveStatus, MOVE_FINALIZER } from "./objects.ts";
+import {
+  copyIdOf,
+  type LvmMove,
+  type LvmMoveStatus,
+  MOVE_FINALIZER,
+  type MoveObjects,
+  type MoveStep,
+} from "./objects.ts";
 import { affinityTo, recordOf } from "./persistent_volume.ts";
-import { type MoveObjects, type MoveStep, nextStep, stateOf } from "./plan.ts";
+import { nextStep, stateOf } from "./plan.ts";
 
 const KEY = "node";
 const NAME = `v1-${"a".repeat(32)}`;
@@ -30,7 +38,7 @@ function volume(
   { held = true, by = "m", user }: { held?: boolean; by?: string; user?: string } = {},
 ): LvmVolume {
   const object = {
-    metadata: { name: NAME, ...(held && { annotations: { [MOVE_ANNOTATION]: by } }) },
+    metadata: { name: NAME, generation: 7, ...(held && { annotations: { [MOVE_ANNOTATION]: by } }) },
     spec: { nodeName, ...(held && { held }) },
     status: { state: "Ready", lvUUID: nodeName },
   } as unknown as LvmVolume;
@@ -38,11 +46,12 @@ function volume(
   return object;
 }
 
-function copy(state = "Ready"): LvmVolume {
+function copy(): LvmVolume {
+  const snapshot = snapshotIdOf(transferSnapshotName(copyIdOf(move()), 0, 7));
   return {
     metadata: { name: copyIdOf(move()) },
-    spec: { nodeName: "b" },
-    status: { state, lvUUID: "b" },
+    spec: { nodeName: "b", copy: { round: 0, snapshot, last: true } },
+    status: { state: "Ready", lvUUID: "b" },
   } as unknown as LvmVolume;
 }
 
@@ -68,6 +77,9 @@ const START: MoveObjects = {
   persistentVolume: persistentVolume("a", "Delete"),
   claim: claim("Bound"),
   snapshots: [],
+  temporary: [],
+  way: { way: "Offline" },
+  hasSpaceForSnapshot: true,
   topologyKey: KEY,
 };
 const COPIED = { volume: volume("a"), copy: copy() };
@@ -79,6 +91,7 @@ const REMOVING = {
 };
 const lost = { ...volume("a", { held: false }), status: { state: "Lost", lvUUID: "a" } } as LvmVolume;
 const adoption = (status?: LvmMoveStatus) => ({ ...move(status), spec: { ...move().spec, adopt: true } });
+const SNAPSHOT = { metadata: { name: "s" } } as LvmSnapshot;
 const deleted = { deletionTimestamp: "now" };
 
 const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string][] = [
@@ -96,13 +109,8 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "wait: nobody else may begin to use it, but a pod still does",
   ],
   ["an unused volume", { volume: volume("a") }, "copy"],
-  ["an unfinished copy", { volume: volume("a"), copy: copy("Pending") }, "copy"],
-  [
-    "a copy whose temporary snapshot is left",
-    { ...COPIED, snapshots: ["s"] },
-    "wait: waits until snapshots s are deleted",
-  ],
   ["a complete copy", COPIED, "record"],
+  ["a complete copy whose temporary snapshots are left", { ...COPIED, temporary: [SNAPSHOT] }, "discard snapshots"],
   ["a copy of a volume that was released since", { ...COPIED, volume: volume("a", { held: false }) }, "delete copy"],
   [
     "a volume that is held for an earlier move",
@@ -205,6 +213,11 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "a deletion of what is copied, and released",
     { ...COPIED, move: move({}, deleted), volume: volume("a", { held: false }) },
     "delete copy",
+  ],
+  [
+    "a deletion whose temporary snapshots are left",
+    { move: move({}, deleted), temporary: [SNAPSHOT] },
+    "discard snapshots",
   ],
   ["a deletion of what is retained", {
     ...COPIED,

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../../lvm/defined.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { type ApiClient, type NewObject, orAbsent } from "../client/client.ts";
 import { LVM_GROUP, type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
@@ -21,8 +22,8 @@ import { actualSize } from "../api/volume_mapping.ts";
 import type { ObjectsByName } from "../sidecars/claim_topology.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { blockingSnapshots, type MoveSurroundings, objectsRefusal, surroundingsRefusal } from "./checks.ts";
-import { isFinished, type LvmMove, lvmMoves } from "./objects.ts";
-import type { MoveObjects } from "./plan.ts";
+import { isFinished, type LvmMove, lvmMoves, type MoveObjects, type MoveWay } from "./objects.ts";
+import { chooseWay } from "./way.ts";
 
 /** A claim, and the node that its volume is to move to. */
 export interface MoveRequest {
@@ -34,6 +35,8 @@ export interface MoveRequest {
   readonly claimName: string;
   /** The node. */
   readonly targetNode: string;
+  /** True to copy it only while nobody may use it. */
+  readonly offline?: boolean;
 }
 
 /** What a move would do. */
@@ -56,6 +59,10 @@ export interface MovePlan {
   readonly targetNode: string;
   /** The pods that use the claim. */
   readonly pods: readonly string[];
+  /** How it would be copied. */
+  readonly way: MoveWay;
+  /** Why it would be copied offline. */
+  readonly offlineReason?: string;
   /** Why it cannot be moved now; absent when it can. */
   readonly refusal?: string;
 }
@@ -87,6 +94,7 @@ export async function previewMove(
   const existing = await orAbsent(client.get(lvmMoves, { name: volume.metadata.name }));
   const refusal = (existing === undefined || isFinished(existing) ? undefined : runningRefusal(existing)) ??
     objectsRefusal(objects, driver) ?? surroundingsRefusal(objects, surroundings);
+  const { way, reason } = chooseWay(volume, surroundings.lvmNodes.source, objects.move.spec);
   const plan = {
     claim: `${namespace}/${claimName}`,
     persistentVolume: objects.move.spec.persistentVolume,
@@ -95,7 +103,7 @@ export async function previewMove(
     thin: thinProvision,
     ...{ erase, sourceNode, targetNode },
     pods: using.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`),
-    ...(refusal !== undefined && { refusal }),
+    ...{ way, ...defined({ offlineReason: reason, refusal }) },
   };
   return { plan, move: objects.move };
 }
@@ -117,7 +125,7 @@ function runningRefusal({ spec: { targetNode }, status }: LvmMove): string {
 
 async function readObjects(
   client: ApiClient,
-  { driver, namespace, claimName, targetNode }: MoveRequest,
+  { driver, namespace, claimName, targetNode, offline }: MoveRequest,
   { topologyKey }: PreviewOptions,
 ): Promise<{ claim: PersistentVolumeClaim; volume: LvmVolume; objects: MoveObjects }> {
   const what = `moving claim ${namespace}/${claimName}`;
@@ -141,11 +149,13 @@ async function readObjects(
       claim: { namespace, name: claimName, uid: claim.metadata.uid! },
       sourceNode: volume.spec.nodeName,
       targetNode,
+      ...(offline && { offline }),
     },
   };
   const { items } = await client.list(lvmSnapshots);
   const snapshots = blockingSnapshots(move, volume, items);
-  return { claim, volume, objects: { move, volume, copy: undefined, persistentVolume, claim, snapshots, topologyKey } };
+  const objects = { move, volume, copy: undefined, persistentVolume, claim, snapshots, temporary: [], topologyKey };
+  return { claim, volume, objects: { ...objects, hasSpaceForSnapshot: false } };
 }
 
 async function readSurroundings(

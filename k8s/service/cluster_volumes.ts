@@ -11,6 +11,7 @@ import type { VolumeHealth } from "../../lvm/health/health.ts";
 import { hasLimits, type IoLimits } from "../../lvm/spec/io_limits.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../../lvm/size.ts";
+import type { CopyGoal } from "../../lvm/model/remote_source.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
 import type { NodeChoice, StoredVolume, VolumeService } from "../../lvm/volume_service.ts";
@@ -142,6 +143,16 @@ export class ClusterVolumes implements VolumeService {
     const refusal = reportedError(error ?? { code: "CommandFailed", message: `the volume is ${state}` });
     if (created.status?.lvUUID === undefined) await this.#objects.undo(created);
     throw refusal;
+  }
+
+  /**
+   * Writes the LVMVolume of a volume that is filled from several snapshots of another node, unless one exists. Nothing waits
+   * for its agent: what becomes of it, its status says.
+   *
+   * @throws {StorageError} `NoSpace`; `Unavailable`; `NotFound` or `Lost` for its source
+   */
+  async begin(request: NamedVolumeRequest & { readonly goal: CopyGoal }, choice: NodeChoice): Promise<void> {
+    this.#objects.requireOurs(this.#volumes.get(request.id) ?? await this.#createObject(request, choice, {}));
   }
 
   /**

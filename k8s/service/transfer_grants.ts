@@ -10,9 +10,16 @@
 import { systemClock } from "../../lvm/clock.ts";
 import { remoteSnapshotOf } from "../../lvm/copies/fetch.ts";
 import { ignoreStorageError } from "../../lvm/error.ts";
-import type { SnapshotId } from "../../lvm/ids.ts";
+import { parseSnapshotId, type SnapshotId } from "../../lvm/ids.ts";
 import { type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
-import { formatGrant, grantAnnotation, grantsOf, type TransferGrant, transferredVolumeOf } from "../api/transfers.ts";
+import {
+  formatGrant,
+  grantAnnotation,
+  grantsOf,
+  type TransferGrant,
+  transferredVolumeOf,
+  transferRoundOf,
+} from "../api/transfers.ts";
 import { contentSourceOf } from "../api/volume_mapping.ts";
 import { orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
@@ -58,18 +65,34 @@ export function decideGrant(
 }
 
 /** Reports whether a volume is being filled from a snapshot of another node. */
-function isFilled(object: LvmVolume, { metadata: { name }, spec: { driverName, nodeName } }: LvmSnapshot): boolean {
+function isFilled(object: LvmVolume, snapshot: LvmSnapshot): boolean {
   const { metadata, spec, status } = object;
+  const { metadata: { name }, spec: { driverName, nodeName } } = snapshot;
   if (spec.driverName !== driverName || metadata.deletionTimestamp !== undefined) return false;
-  return spec.sourceNode === nodeName && !isCreated(object) && status?.state !== "Failed" &&
-    snapshotNameOf(object) === name;
+  if (spec.sourceNode !== nodeName || isCreated(object)) return false;
+  if (spec.copy !== undefined) return isOfRounds(object, snapshot);
+  return status?.state !== "Failed" && snapshotNameOf(object) === name;
+}
+
+/**
+ * Reports whether a snapshot is one of those from which a volume is filled one after the other, and is still needed: the one
+ * that it should have, the one before until it has that, and one that was taken since.
+ */
+function isOfRounds(
+  { metadata: { name: volume }, spec: { copy }, status }: LvmVolume,
+  snapshot: LvmSnapshot,
+): boolean {
+  const { metadata: { name } } = snapshot;
+  const isNext = transferredVolumeOf(snapshot) === volume && (transferRoundOf(snapshot) ?? 0) > copy!.round;
+  return name === copy!.snapshot || (name === copy!.base && status?.copy?.snapshot !== copy!.snapshot) || isNext;
 }
 
 /** Returns the name of the LVMSnapshot from which a volume is filled; `undefined` for a volume that is filled from none. */
 function snapshotNameOf(object: LvmVolume): SnapshotId | undefined {
-  const { metadata: { name }, spec: { sourceNode } } = object;
+  const { metadata: { name }, spec: { sourceNode, copy } } = object;
   const source = ignoreStorageError(() => contentSourceOf(object));
   if (sourceNode === undefined || source === undefined) return undefined;
+  if (copy !== undefined) return parseSnapshotId(copy.snapshot);
   return remoteSnapshotOf(name as Parameters<typeof remoteSnapshotOf>[0], source);
 }
 
@@ -87,7 +110,9 @@ export class TransferGrants {
     const { snapshots, volumes } = this.#options;
     await sidecarController("transfer", this.#options, (name) => this.#reconcile(name, signal))
       .watch(snapshots)
-      .watch(volumes, (volume) => [snapshotNameOf(volume) ?? []].flat(), { replay: false })
+      .watch(volumes, (volume) => [snapshotNameOf(volume) ?? [], volume.spec.copy?.base ?? []].flat(), {
+        replay: false,
+      })
       .run(signal);
   }
 

@@ -9,16 +9,15 @@
  */
 
 import { type Clock, systemClock } from "../../lvm/clock.ts";
-import { remoteSnapshotOf } from "../../lvm/copies/fetch.ts";
 import { StorageError } from "../../lvm/error.ts";
-import { type SnapshotId, transferSnapshotName, type VolumeId } from "../../lvm/ids.ts";
+import { type SnapshotId, snapshotIdOf, transferSnapshotName, type VolumeId } from "../../lvm/ids.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { FULL_COW, type SizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type LvmNode, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
-import { canTransfer, formatGrant, grantAnnotation, grantsOf } from "../api/transfers.ts";
+import { canTransfer, formatGrant, grantAnnotation, grantsOf, type TransferGrant } from "../api/transfers.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { ClusterSnapshots } from "./cluster_snapshots.ts";
 import { asWriteError } from "./remote_objects.ts";
@@ -39,9 +38,19 @@ export interface ClusterTransfersOptions {
   /** The agents that are silent. */
   readonly agents?: SilentAgents | undefined;
   /** Takes the temporary snapshots. */
-  readonly taken: () => Pick<ClusterSnapshots, "create">;
+  readonly taken: () => Pick<ClusterSnapshots, "create" | "delete">;
   /** Time. */
   readonly clock?: Clock | undefined;
+}
+
+/** A temporary snapshot. */
+export interface TemporarySnapshot {
+  /** The name under which it is requested. */
+  readonly name: string;
+  /** The volume. */
+  readonly source: VolumeId;
+  /** The size of its COW space, if the volume is thick. */
+  readonly cowSize: SizeOrPercent;
 }
 
 /** What transfers need of the cluster. */
@@ -80,18 +89,30 @@ export class ClusterTransfers {
    * @throws {StorageError} those of the snapshot; `NotFound` when the source was deleted
    */
   async prepare(id: VolumeId, source: ContentSource, node: string): Promise<void> {
-    const snapshot = remoteSnapshotOf(id, source);
-    if (source.kind === "volume") {
-      const request = { id: snapshot, name: transferSnapshotName(id), source: source.id, cowSize: FULL_COW };
-      const { ready } = await this.#options.taken().create(request);
-      if (!ready) {
-        throw new StorageError(
-          "FailedPrecondition",
-          `reading volume ${source.id}: its temporary snapshot ${snapshot} is lost`,
-        );
-      }
+    if (source.kind === "snapshot") return await this.#allow(source.id, id, node);
+    await this.take({ name: transferSnapshotName(id), source: source.id, cowSize: FULL_COW }, { volume: id, node });
+  }
+
+  /**
+   * Takes a temporary snapshot of a volume, and allows the agent of a node to fill another volume from it. It may be repeated.
+   *
+   * @throws {StorageError} those of the snapshot; `FailedPrecondition` when it is lost
+   */
+  async take(
+    { name, source, cowSize }: TemporarySnapshot,
+    { volume, node }: Pick<TransferGrant, "volume" | "node">,
+  ): Promise<void> {
+    const id = snapshotIdOf(name);
+    const { ready } = await this.#options.taken().create({ id, name, source, cowSize });
+    if (!ready) {
+      throw new StorageError("FailedPrecondition", `reading volume ${source}: its temporary snapshot ${id} is lost`);
     }
-    await this.#allow(snapshot, id, node);
+    await this.#allow(id, volume, node);
+  }
+
+  /** Deletes a temporary snapshot. @throws {StorageError} */
+  async discard(id: SnapshotId): Promise<void> {
+    await this.#options.taken().delete(id);
   }
 
   async #allow(snapshot: SnapshotId, volume: VolumeId, node: string): Promise<void> {

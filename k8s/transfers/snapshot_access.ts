@@ -7,6 +7,7 @@
 import type { Exec } from "../../lvm/exec.ts";
 import type { Clock } from "../../lvm/clock.ts";
 import { sourceBytes } from "../../lvm/copies/plan.ts";
+import type { Differences, ExtentList } from "../../lvm/differences/differences.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Lvm } from "../../lvm/client/client.ts";
 import { verifyDevice } from "../../lvm/host/device.ts";
@@ -35,9 +36,14 @@ export interface SnapshotAccessOptions {
   readonly lvm: Lvm;
   /** Finds snapshots. */
   readonly snapshotFinder: SnapshotFinder;
+  /** Lists what differs between snapshots. */
+  readonly differences: Pick<Differences, "list">;
   /** Time. */
   readonly clock: Clock;
 }
+
+/** The most ranges that differ in one group. */
+const GROUP_SIZE = 4096;
 
 /**
  * Returns the device of the snapshot that an agent wants to read.
@@ -60,7 +66,22 @@ export async function openSnapshot(
   }
   const size = sourceBytes(found.lv);
   await verifyDevice(exec, { ...found.lv, size });
-  return { path: found.lv.devicePath, size };
+  const device = { path: found.lv.devicePath, size, uuid: found.lv.uuid };
+  return request.base === undefined ? device : { ...device, changed: await listChanged(request, options) };
+}
+
+/** Lists what differs from the base of a request. @throws {StorageError} when it is gone, or is another one of its id */
+async function listChanged(
+  { snapshot, base, offset }: TransferRequest,
+  { lvm, snapshotFinder, differences }: SnapshotAccessOptions,
+): Promise<ExtentList["extents"]> {
+  const { id, uuid } = base!;
+  const found = snapshotFinder.locate(await lvm.report(), id);
+  if (found?.lv.uuid !== uuid) {
+    const other = found === undefined ? "it does not exist any more" : "it is another one than before";
+    throw new StorageError("FailedPrecondition", `comparing snapshot ${snapshot} with ${id}: ${other}`);
+  }
+  return (await differences.list({ base: id, target: snapshot, from: offset, groupSize: GROUP_SIZE })).extents;
 }
 
 /** Requires that the controller allows it, and that the other end is the agent of the node that it allows it for. */

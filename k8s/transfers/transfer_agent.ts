@@ -145,12 +145,12 @@ export class TransferAgent implements RemoteSources {
     connection: AcceptedConnection,
     request: Uint8Array,
     peer: Peer,
-    { lvm, snapshotFinder }: MachineParts,
+    { lvm, snapshotFinder, differences }: MachineParts,
   ): Promise<void> {
     const { exec, onBytes = () => {} } = this.#options;
-    const access = { ...this.#options, lvm, snapshotFinder, clock: this.#clock };
+    const access = { ...this.#options, lvm, snapshotFinder, differences, clock: this.#clock };
     const options: SenderOptions = {
-      ...{ exec, bandwidth: this.#bandwidth },
+      ...{ exec, bandwidth: this.#bandwidth, clock: this.#clock },
       open: (request) => openSnapshot(request, peer, access),
       onSent: (bytes) => onBytes("sent", bytes),
     };

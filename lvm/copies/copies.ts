@@ -29,7 +29,9 @@ import {
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { StorageError } from "../error.ts";
-import { AllWork, recordBusy, recordFailure, recordSuccess, RETRY_MS } from "./work.ts";
+import { AllWork, recordBusy, recordFailure, recordGoal, recordSuccess, RETRY_MS } from "./work.ts";
+import type { CopyGoal } from "../model/remote_source.ts";
+import { progressOf } from "./progress.ts";
 import type { VolumeId } from "../ids.ts";
 import { unmountLeftovers } from "../staging/filesystem_uuid.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
@@ -42,7 +44,6 @@ import { type CreateOptions, requireCompatible, type Volume, type VolumeRequest 
 import type { Volumes } from "../volumes/volumes.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 import { BackgroundWorker } from "../worker.ts";
-import { defined } from "../defined.ts";
 
 /** A request for a volume with a content source. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
@@ -209,13 +210,13 @@ export class Copies {
    *
    * @returns the progress, in bytes
    */
-  progress({ lv, tags }: Volume): CopyProgress {
-    const { offset, total, lastError } = this.#work.of(lv.uuid);
-    return {
-      copied: offset ?? (tags.copied === "all" ? lv.size : tags.copied ?? 0n),
-      ...defined({ total }),
-      ...(lastError && { lastError }),
-    };
+  progress(volume: Volume): CopyProgress {
+    return progressOf(volume, this.#work.of(volume.lv.uuid));
+  }
+
+  /** Sets what a volume that is filled from several snapshots should have next. */
+  pursue({ lv }: Volume, goal: CopyGoal): void {
+    recordGoal(this.#work.of(lv.uuid), goal);
   }
 
   /** Returns the reason why the copy of a volume cannot be made, or `undefined` while the copy may still succeed. */
@@ -387,6 +388,6 @@ export class Copies {
 
   #copies(groups: readonly VolumeGroup[]): CopyState[] {
     const copies = this.#sources.copies(groups, (lvUuid) => this.#work.of(lvUuid), this.#options.onError);
-    return copies.filter(({ id }) => !this.#cloning.has(id));
+    return copies.filter((copy) => !this.#cloning.has(copy.id) && nextStep(copy).do !== "rest");
   }
 }

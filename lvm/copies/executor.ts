@@ -7,11 +7,12 @@
 import { activationArguments } from "../pools/activation.ts";
 import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
-import { fetchRange, type RemoteSources } from "./fetch.ts";
+import { fetchDifference, fetchRange, type RemoteSources } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
 import { renewHeader } from "./encrypted_copy.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { resumeSuspended } from "../host/resumption.ts";
+import { defined } from "../defined.ts";
 import { type ErrorKind, StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "../staging/filesystem_uuid.ts";
@@ -31,7 +32,7 @@ import {
   snapshotPolicyOf,
 } from "../model/tags.ts";
 import type { FormatState } from "../spec/format.ts";
-import { forgetSourceNode } from "../model/remote_source.ts";
+import { forgetSourceNode, markCopyBase } from "../model/remote_source.ts";
 import { findPool, isThin } from "../pools/pool.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
@@ -114,6 +115,15 @@ export async function executeStep(
       return await copyChunk(step, { copy, work }, context);
     case "fetch":
       return await fetch(step, { copy, work }, context);
+    case "record filled":
+      return await recordFilled(step, { copy, work }, context);
+    case "fetch difference":
+      await verifyDevice(context.lvm.exec, copy.destination.lv);
+      return await fetchDifference(step, { copy, work }, fetchContext(copy, context));
+    case "fill again":
+      return await fillAgain(step, { copy, work }, context);
+    case "rest":
+      return;
     case "complete":
       return await complete(copy, context);
     case "fail":
@@ -253,7 +263,33 @@ async function fetch(
     return await changeTags(context, destination, markCopied(recorded, offset));
   }
   await verifyDevice(context.lvm.exec, destination.lv);
-  await fetchRange(step, { copy, work, skipsZeros: readsAsZeros(destination) }, context);
+  await fetchRange(step, { copy, work, skipsZeros: readsAsZeros(destination) }, fetchContext(copy, context));
+}
+
+function fetchContext({ destination }: CopyState, context: CopyContext): Parameters<typeof fetchRange>[2] {
+  const { remote } = context;
+  return { ...defined({ remote }), changeTags: (changes) => changeTags(context, destination, changes) };
+}
+
+/** Records that an LV has all of the snapshot from which it was filled, also where it is larger. */
+async function recordFilled(
+  { recorded }: Extract<CopyStep, { do: "record filled" }>,
+  { copy: { destination }, work }: Pick<CopyTask, "copy" | "work">,
+  context: CopyContext,
+): Promise<void> {
+  work.offset = destination.lv.size;
+  await changeTags(context, destination, markCopied(recorded, destination.lv.size));
+}
+
+/** Begins to fill an LV from another snapshot. */
+async function fillAgain(
+  { recorded, snapshot }: Extract<CopyStep, { do: "fill again" }>,
+  { copy: { destination, base }, work }: Pick<CopyTask, "copy" | "work">,
+  context: CopyContext,
+): Promise<void> {
+  if (!await ensureUnused(destination, context)) return;
+  await changeTags(context, destination, [...markCopied(recorded, 0n), ...markCopyBase(base, { id: snapshot })]);
+  for (const name of ["offset", "total", "differenceOffset"] as const) delete work[name];
 }
 
 /** Verifies a device ({@linkcode verifyDevice}). @throws {StorageError} {@linkcode continuableError} of an inactive LV */
@@ -287,11 +323,15 @@ function readsAsZeros({ lv, group }: LocatedLv): boolean {
  * set.
  */
 async function complete(
-  { id, destination, tags: { format, copied, source }, sourceNode }: CopyState,
+  { id, destination, tags: { format, copied, source }, sourceNode, base }: CopyState,
   context: CopyContext,
 ): Promise<void> {
   const { exec } = context.lvm;
-  const markComplete = [...markCopyComplete(copied), ...forgetSourceNode(sourceNode)];
+  const markComplete = [
+    ...markCopyComplete(copied),
+    ...forgetSourceNode(sourceNode),
+    ...markCopyBase(base, undefined),
+  ];
   if (format.luks !== undefined) {
     const renewed = await renewHeader(exec, destination.lv, format);
     const changes = renewed === undefined ? [] : markFormatState(format, renewed);

@@ -4,12 +4,14 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { defined } from "../defined.ts";
+import { type ErrorKind, StorageError } from "../error.ts";
 import { type SnapshotId, transferSnapshotIdOf, type VolumeId } from "../ids.ts";
-import type { Lvm } from "../client/client.ts";
+import { type CopyBase, markCopyBase } from "../model/remote_source.ts";
+import { roundUp } from "../size.ts";
 import type { ContentSource } from "../model/tags.ts";
 import type { DestinationDevice, ReceivedRange } from "../transfers/receiver.ts";
-import type { Range } from "../transfers/protocol.ts";
+import { DIFFERENCE_UNIT, type KnownSnapshot, type Range } from "../transfers/protocol.ts";
 import type { CopyState, CopyStep } from "./plan.ts";
 import type { CopyWork } from "./work_state.ts";
 
@@ -21,6 +23,8 @@ export interface RemoteRange extends Range {
   readonly snapshot: SnapshotId;
   /** The volume that is filled. */
   readonly volume: VolumeId;
+  /** The older snapshot whose data the volume has; absent to read all of the range. */
+  readonly base?: KnownSnapshot;
 }
 
 /** Reads snapshots of other nodes. */
@@ -39,16 +43,75 @@ export function remoteSnapshotOf(id: VolumeId, source: ContentSource): SnapshotI
   return source.kind === "snapshot" ? source.id : transferSnapshotIdOf(id);
 }
 
+/** A volume that is filled, and what fills it. */
+interface FetchTask {
+  readonly copy: CopyState;
+  readonly work: CopyWork;
+  readonly skipsZeros: boolean;
+}
+
+/** What fetches, and records. */
+interface FetchContext {
+  readonly remote?: RemoteSources;
+  /** Changes tags of the volume. */
+  readonly changeTags: (changes: readonly string[]) => Promise<void>;
+}
+
 /** Executes the step that fetches a range. */
 export async function fetchRange(
   { node, offset, length }: Extract<CopyStep, { do: "fetch" }>,
-  { copy: { id, tags, destination: { lv } }, work, skipsZeros }: {
-    readonly copy: CopyState;
-    readonly work: CopyWork;
-    readonly skipsZeros: boolean;
-  },
-  { remote }: { readonly lvm: Lvm; readonly remote?: RemoteSources },
+  task: FetchTask,
+  { remote, changeTags }: FetchContext,
 ): Promise<void> {
+  const { copy: { id, tags, base }, work } = task;
+  const range = { node, snapshot: base?.id ?? remoteSnapshotOf(id, tags.source), volume: id, offset, length };
+  const received = await receive(range, task, remote);
+  if (base !== undefined && received.uuid !== base.uuid) {
+    requireUnread(base);
+    await changeTags(markCopyBase(base, { id: base.id, ...defined({ uuid: received.uuid }) }));
+  }
+  work.total = received.size;
+  work.offset = received.end;
+}
+
+/** The failures after which a difference cannot be had: a snapshot is gone, has overflowed, or is another one. */
+const WITHOUT_DIFFERENCE: readonly ErrorKind[] = ["NotFound", "Lost", "FailedPrecondition", "InvalidArgument"];
+
+/** Executes the step that fetches a difference, and records when the volume has all of it. */
+export async function fetchDifference(
+  { node, snapshot, offset }: Extract<CopyStep, { do: "fetch difference" }>,
+  task: Omit<FetchTask, "skipsZeros">,
+  { remote, changeTags }: FetchContext,
+): Promise<void> {
+  const { copy: { id, base, destination: { lv } }, work } = task;
+  const length = roundUp(lv.size, DIFFERENCE_UNIT);
+  const { id: known, uuid } = base!;
+  const range = { node, snapshot, volume: id, offset, length, base: { id: known, uuid: uuid! } };
+  try {
+    const received = await receive(range, { ...task, skipsZeros: false }, remote);
+    work.differenceOffset = received.end;
+    if (received.end < received.size) return;
+    await changeTags(markCopyBase(base, { id: snapshot, ...defined({ uuid: received.uuid }) }));
+    delete work.differenceOffset;
+  } catch (error) {
+    if (!(error instanceof StorageError) || !WITHOUT_DIFFERENCE.includes(error.kind)) throw error;
+    work.isWithoutDifference = true;
+    throw new StorageError("Unavailable", `${error.message}; all of snapshot ${snapshot} is read`, { cause: error });
+  }
+}
+
+/** Requires that nothing was read from a snapshot of the id before. */
+function requireUnread({ id, uuid }: CopyBase): void {
+  if (uuid === undefined) return;
+  throw new StorageError("FailedPrecondition", `reading snapshot ${id}: it is another one than before`);
+}
+
+async function receive(
+  range: RemoteRange,
+  { copy: { id, destination: { lv } }, work, skipsZeros }: FetchTask,
+  remote: RemoteSources | undefined,
+): Promise<ReceivedRange> {
+  const { node } = range;
   if (remote === undefined) {
     throw new StorageError(
       "Unavailable",
@@ -58,10 +121,9 @@ export async function fetchRange(
   const end = new AbortController();
   work.cancel = () => end.abort();
   try {
-    const range = { node, snapshot: remoteSnapshotOf(id, tags.source), volume: id, offset, length };
     const received = await remote.fetch(range, { path: lv.devicePath, size: lv.size, skipsZeros }, end.signal);
-    work.total = received.size;
-    work.offset = received.end;
+    work.received = (work.received ?? 0) + received.received;
+    return received;
   } finally {
     delete work.cancel;
   }

@@ -9,13 +9,15 @@
  */
 
 import { StorageError } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import type { SnapshotId, VolumeId } from "../ids.ts";
+import type { CopyBase, CopyGoal } from "../model/remote_source.ts";
 import type { LocatedLv, LogicalVolume } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import { RANGE_UNIT } from "../transfers/protocol.ts";
 import { isIncompleteSnapshot } from "../inventory/leftovers.ts";
+import { FETCH_BYTES, hasBase } from "./goal.ts";
 
 /** The state of a copy. */
 export interface CopyState {
@@ -38,6 +40,14 @@ export interface CopyState {
   readonly sourceNode?: string;
   /** The bytes to copy in all, if this process knows them. */
   readonly total?: bigint;
+  /** The snapshot of that node that it has, or is filled from; absent for a volume that is filled from one alone. */
+  readonly base?: CopyBase;
+  /** What such a volume should have next; absent before this process knows it. */
+  readonly goal?: CopyGoal;
+  /** The offset up to which the difference to its goal is applied. */
+  readonly differenceOffset?: bigint;
+  /** True if the difference to its goal cannot be had. */
+  readonly isWithoutDifference?: boolean;
 }
 
 /** A chunk of a copy, in bytes. */
@@ -66,6 +76,14 @@ export type CopyStep =
   | { readonly do: "copy"; readonly from: LogicalVolume; readonly recorded: bigint } & Chunk
   /** Fetch a range of a snapshot of another node. */
   | { readonly do: "fetch"; readonly node: string; readonly recorded: bigint } & Chunk
+  /** Record that all of a snapshot of another node is there. */
+  | { readonly do: "record filled"; readonly recorded: bigint }
+  /** Fetch what differs between the snapshot that the volume has and another one, from an offset on. */
+  | { readonly do: "fetch difference"; readonly node: string; readonly snapshot: SnapshotId; readonly offset: bigint }
+  /** Fill it with all of another snapshot. */
+  | { readonly do: "fill again"; readonly recorded: bigint; readonly snapshot: SnapshotId }
+  /** Nothing is to be done now. */
+  | { readonly do: "rest" }
   /** Complete the volume, after all bytes are copied. */
   | { readonly do: "complete" }
   /** Fail: the copy cannot be made. */
@@ -73,9 +91,6 @@ export type CopyStep =
 
 /** The size of a chunk in bytes. One command copies it in a few seconds, so that the driver stops soon. */
 export const CHUNK_BYTES = 512n << 20n;
-
-/** The size of a range that is fetched from another node, in bytes: a few seconds, too, and written and read in between. */
-export const FETCH_BYTES = 256n << 20n;
 
 /** Returns the next step of a copy. */
 export function nextStep(copy: CopyState): CopyStep {
@@ -134,13 +149,46 @@ function nextThinCloneStep({ destination, offset }: CopyState): CopyStep {
  * Returns the next step of a volume that is filled from another node. How large the source is, its agent says with the first
  * range. What is recorded was read back.
  */
-function nextFetchStep({ destination, offset, total }: CopyState, node: string, copied: bigint): CopyStep {
+function nextFetchStep(copy: CopyState, node: string, copied: bigint): CopyStep {
+  const { destination, offset, total, base } = copy;
   if (!destination.lv.active || destination.lv.suspended) return { do: "activate", located: destination };
+  if (base !== undefined) {
+    const step = nextStepToGoal(copy, { node, base, copied });
+    // only in a new thin LV zeros may be left out
+    return step.do === "fill again" && isThin(destination.lv) ? { do: "drop" } : step;
+  }
   const done = offset ?? copied - copied % RANGE_UNIT;
   if (total === undefined || done < total) {
     return { do: "fetch", node, recorded: copied, offset: done, length: FETCH_BYTES };
   }
   return destination.lv.open ? { do: "wait" } : { do: "complete" };
+}
+
+/**
+ * Returns the next step of a volume that is filled from several snapshots of another node, one after the other: from the first
+ * one as a whole, and from each later one with what differs from the one before.
+ *
+ * A tag names the snapshot whose data it has, or is filled with. It is changed when all of a difference was written and read
+ * back. Until then the difference is applied again, from its start, after a crash: that does no harm. A difference that
+ * cannot be had is no failure: the volume is filled again, with the whole snapshot.
+ */
+function nextStepToGoal(
+  copy: CopyState,
+  { node, base, copied }: { readonly node: string; readonly base: CopyBase; readonly copied: bigint },
+): CopyStep {
+  const { destination: { lv }, goal, offset, total } = copy;
+  if (goal === undefined) return { do: "rest" };
+  const { snapshot, last } = goal;
+  const fillAgain = { do: "fill again", recorded: copied, snapshot } as const;
+  if (!hasBase(lv, copied)) {
+    if (base.id !== snapshot && base.id !== goal.base) return fillAgain;
+    const done = offset ?? copied - copied % RANGE_UNIT;
+    if (total !== undefined && done >= total) return { do: "record filled", recorded: copied };
+    return { do: "fetch", node, recorded: copied, offset: done, length: FETCH_BYTES };
+  }
+  if (base.id === snapshot) return !last ? { do: "rest" } : lv.open ? { do: "wait" } : { do: "complete" };
+  if (base.id !== goal.base || base.uuid === undefined || copy.isWithoutDifference) return fillAgain;
+  return { do: "fetch difference", node, snapshot, offset: copy.differenceOffset ?? 0n };
 }
 
 /**

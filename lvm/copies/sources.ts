@@ -14,7 +14,7 @@ import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { type ContentSource, copySnapshotOf, describeSource } from "../model/tags.ts";
 import type { FormatState } from "../spec/format.ts";
 import { ENCRYPTED } from "../model/tag_text.ts";
-import { sourceNodeOf } from "../model/remote_source.ts";
+import { copyBaseOf, sourceNodeOf } from "../model/remote_source.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { defined } from "../defined.ts";
 
@@ -68,13 +68,14 @@ export class CopySources {
         const original = this.#find(groups, source)?.original;
         const copySnapshot = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
           .find(({ lv }) => copySnapshotOf(driver, lv.tags) === id);
-        const { offset, total } = workOf(lv.uuid);
-        const sourceNode = sourceNodeOf(lv.tags);
+        const { offset, total, goal, differenceOffset, isWithoutDifference } = workOf(lv.uuid);
+        const [sourceNode, base] = [sourceNodeOf(lv.tags), copyBaseOf(lv.tags)];
         return [{
           id,
           tags: { source, copied, format: format },
           destination: { lv, group },
           ...defined({ original, copySnapshot, offset, total, sourceNode }),
+          ...defined({ base, goal, differenceOffset, isWithoutDifference }),
         }];
       } catch (error) {
         if (!(error instanceof StorageError && error.kind === "Unavailable")) onError(error);

@@ -6,6 +6,8 @@
 
 import { type ErrorKind, StorageError } from "../error.ts";
 import type { VolumeGroup } from "../model/report.ts";
+import type { CopyGoal } from "../model/remote_source.ts";
+import { isSameGoal } from "./goal.ts";
 import type { CopyWork } from "./work_state.ts";
 
 /** The longest time until a failed step is tried again, in milliseconds. */
@@ -52,6 +54,13 @@ export function newWork(): Work {
 export function recordSuccess(work: Work): void {
   work.failures = 0;
   delete work.lastError;
+}
+
+/** Records what a volume should have next. An earlier failure does not count any more. */
+export function recordGoal(work: Work, goal: CopyGoal): void {
+  if (isSameGoal(work.goal, goal)) return;
+  Object.assign(work, { goal, failures: 0, notBefore: 0, received: 0 });
+  for (const name of ["failure", "lastError", "differenceOffset", "isWithoutDifference"] as const) delete work[name];
 }
 
 /**

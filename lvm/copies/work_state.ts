@@ -4,6 +4,8 @@
  * @module
  */
 
+import type { CopyGoal } from "../model/remote_source.ts";
+
 /** The progress of a copy in this process; sizes in bytes. */
 export interface CopyWork {
   /** The bytes that this process has copied; `undefined` before its first step. */
@@ -12,4 +14,12 @@ export interface CopyWork {
   total?: bigint;
   /** Ends what is being fetched from another node. */
   cancel?: () => void;
+  /** What a volume that is filled from several snapshots should have next. */
+  goal?: CopyGoal;
+  /** The offset up to which the difference to that is applied. */
+  differenceOffset?: bigint;
+  /** True if that difference cannot be had. */
+  isWithoutDifference?: boolean;
+  /** The bytes of data that were received for that. */
+  received?: number;
 }

@@ -7,8 +7,8 @@
  * @module
  */
 
-import { type Clock, systemClock, withinDeadline } from "../clock.ts";
-import { asStorageError, type Connection, readAll, readJson } from "../transfers/connection.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { asStorageError, type Connection, readAll, readJson, withPulse } from "../transfers/connection.ts";
 import { decodeFailure, decodeHeadJson, encodeRefusal, protocolError } from "../transfers/protocol.ts";
 import type { Differences, Extent, ExtentList } from "./differences.ts";
 import {
@@ -26,9 +26,6 @@ import {
   MAX_EXTENTS,
   type RemoteListRequest,
 } from "./list_protocol.ts";
-
-/** The time after which a sender that has found nothing more says so, in milliseconds: less than connections may be idle. */
-const PULSE_MS = 15_000;
 
 /** The connection of a sender. */
 export interface ListConnection extends Connection {
@@ -59,27 +56,18 @@ export async function serveList(
 ): Promise<void> {
   const gone = new AbortController();
   let [encode, extents]: [typeof encodeRefusal, ExtentList["extents"] | undefined] = [encodeRefusal, undefined];
-  /** Waits for a part of the list, and tells the other end meanwhile that it comes. */
-  const withPulse = async <T>(part: Promise<T>): Promise<T> => {
-    const boxed = part.then((value) => ({ value }));
-    boxed.catch(() => {}); // also if the other end is gone before
-    for (;;) {
-      const done = await withinDeadline(boxed, PULSE_MS, { clock });
-      if (done !== undefined) return done.value;
-      await connection.write(encodeExtents([]));
-    }
-  };
+  const waitFor = <T>(part: Promise<T>) => withPulse(part, () => connection.write(encodeExtents([])), clock);
   try {
     const request = decodeListRequest(bytes);
     await allow(request);
     connection.closed().then(() => gone.abort());
     await connection.write(encodeListHead());
     encode = encodeListFailure;
-    const list = await withPulse(differences.list({ ...request, signal: gone.signal }));
+    const list = await waitFor(differences.list({ ...request, signal: gone.signal }));
     extents = list.extents;
     await connection.write(encodeSize(list.size));
     for (;;) {
-      const next = await withPulse(extents.next());
+      const next = await waitFor(extents.next());
       if (next.done) break;
       await connection.write(encodeExtents(next.value));
     }

@@ -5,7 +5,7 @@
  */
 
 import { StorageError } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import type { SnapshotId, VolumeId } from "../ids.ts";
 import { describeLayout, hasIntegrity, layoutOf } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
@@ -27,6 +27,10 @@ export interface CopyProgress {
   readonly total?: bigint;
   /** The reason why the copy does not continue at present. */
   readonly lastError?: string;
+  /** The snapshot of another node whose data it has, of a volume that is filled from several. */
+  readonly snapshot?: SnapshotId;
+  /** The bytes of data that were received from another node for the last one of these. */
+  readonly received?: bigint;
 }
 
 /**

@@ -9,6 +9,7 @@ import type { GroupMatcher, GroupPreference } from "../model/groups.ts";
 import type { VolumeId } from "../ids.ts";
 import type { IoLimits } from "../spec/io_limits.ts";
 import { describeLayout, describeLayoutOf, type Layout } from "../model/layout.ts";
+import type { CopyGoal } from "../model/remote_source.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, type SizeRange } from "../size.ts";
 import { type ContentSource, describeSource, type Erasure, type VolumeTags } from "../model/tags.ts";
@@ -63,6 +64,8 @@ export interface VolumeRequest {
   readonly source?: ContentSource;
   /** The node of a snapshot from which it is filled; absent if its source is on this machine. */
   readonly sourceNode?: string;
+  /** What it should have first, if it is filled from several snapshots of that node; absent if it is filled from one. */
+  readonly goal?: CopyGoal;
   /** The policy for discarding unused blocks of its filesystem; absent if they are not discarded. */
   readonly trim?: TrimPolicy;
 }

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { type Clock, withinDeadline } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import { type Bytes, decodeLength, MAX_JSON_BYTES } from "./protocol.ts";
 
@@ -32,6 +33,20 @@ export async function readJson(connection: Connection): Promise<Bytes> {
   const buffer = new Uint8Array(MAX_JSON_BYTES);
   const length = decodeLength(await readAll(connection, buffer.subarray(0, 4)));
   return await readAll(connection, buffer.subarray(0, length));
+}
+
+/** The time after which a sender that has found nothing more says so, in milliseconds: less than connections may be idle. */
+const PULSE_MS = 15_000;
+
+/** Waits for a part of an answer, and tells the other end meanwhile that it comes. */
+export async function withPulse<T>(part: Promise<T>, send: () => Promise<void>, clock: Clock): Promise<T> {
+  const boxed = part.then((value) => ({ value }));
+  boxed.catch(() => {}); // also if the other end is gone before
+  for (;;) {
+    const done = await withinDeadline(boxed, PULSE_MS, { clock });
+    if (done !== undefined) return done.value;
+    await send();
+  }
 }
 
 /** Returns a failure as a storage error: what is none is one of the connection, and passes by itself. */

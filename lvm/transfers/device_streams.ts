@@ -6,7 +6,7 @@
  */
 
 import { type Exec, runOk } from "../exec.ts";
-import { MAX_DATA_BYTES, type Range, RANGE_UNIT } from "./protocol.ts";
+import { type Range, RANGE_UNIT } from "./protocol.ts";
 import type { CommandStreams } from "../command_streams.ts";
 
 /** The time after which reading or writing a range counts as failed, in milliseconds. */
@@ -16,15 +16,17 @@ const RANGE_DEADLINE_MS = 60 * 60 * 1000;
  * Reads a range of a device. One that changes nothing is killed when its receiver fails.
  *
  * @param range of whole units, but for the end of the device
+ * @param unit the bytes that are read at a time
  */
 export async function readRange(
   exec: Exec,
   path: string,
   { offset, length }: Range,
   onOutput: NonNullable<CommandStreams["onOutput"]>,
+  unit: bigint = RANGE_UNIT,
 ): Promise<void> {
   const args = [
-    ...[`if=${path}`, `bs=${MAX_DATA_BYTES}`, `skip=${offset / RANGE_UNIT}`, `count=${units(length)}`],
+    ...[`if=${path}`, `bs=${unit}`, `skip=${offset / unit}`, `count=${(length + unit - 1n) / unit}`],
     ...["iflag=direct,fullblock", "status=none"],
   ];
   await runOk(exec, { program: "dd", args, mutates: false, deadlineMs: RANGE_DEADLINE_MS, onOutput });
@@ -34,21 +36,18 @@ export async function readRange(
  * Writes a range of a device. It is never killed: when its input ends, or fails, it writes what it has, and ends.
  *
  * @param options.skipsZeros whether blocks of zeros are not written, because they read as zeros
+ * @param options.unit the bytes that are written at a time
  */
 export async function writeRange(
   exec: Exec,
   path: string,
   { offset }: Pick<Range, "offset">,
   input: NonNullable<CommandStreams["input"]>,
-  { skipsZeros }: { readonly skipsZeros: boolean },
+  { skipsZeros, unit = RANGE_UNIT }: { readonly skipsZeros: boolean; readonly unit?: bigint },
 ): Promise<void> {
   const args = [
-    ...[`of=${path}`, `bs=${MAX_DATA_BYTES}`, `seek=${offset / RANGE_UNIT}`, "iflag=fullblock", "oflag=direct"],
+    ...[`of=${path}`, `bs=${unit}`, `seek=${offset / unit}`, "iflag=fullblock", "oflag=direct"],
     ...[`conv=fsync,nocreat,notrunc${skipsZeros ? ",sparse" : ""}`, "status=none"],
   ];
   await runOk(exec, { program: "dd", args, mutates: true, deadlineMs: RANGE_DEADLINE_MS, input });
-}
-
-function units(length: bigint): bigint {
-  return (length + RANGE_UNIT - 1n) / RANGE_UNIT;
 }

@@ -21,7 +21,7 @@ export async function digestOf(data: Bytes): Promise<Bytes> {
 
 /**
  * The digest of a range: of its request, the head of the answer, and the header and the digest of each frame. So it covers
- * which bytes were requested, the data, its order, and where there are zeros.
+ * which bytes were requested, the data, its order, and where there are zeros, or what the reader has already.
  */
 export class RangeDigest {
   readonly #parts: Uint8Array[];
@@ -39,6 +39,11 @@ export class RangeDigest {
   /** Adds a frame of zeros. */
   addZeros(length: number): void {
     this.#parts.push(encodeHeader({ kind: "zeros", length }));
+  }
+
+  /** Adds a frame about what is the same as in the base. */
+  addSame(length: number): void {
+    this.#parts.push(encodeHeader({ kind: "same", length }));
   }
 
   /** Returns the digest. */

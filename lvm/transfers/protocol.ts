@@ -6,6 +6,9 @@
  * are left out, the end with the digest of the range, or a failure. Numbers are big-endian. Each part has a limit, so that
  * the reader needs no more memory than for one frame, whatever it receives.
  *
+ * A reader that has the data of an older snapshot of the volume names it as the base. What is the same in both is left out
+ * then, and the sender may end before the end of the range.
+ *
  * @module
  */
 
@@ -30,6 +33,12 @@ export const HEADER_BYTES = 5;
 /** The unit of sizes, and of the data of a frame, in bytes: the smallest block of a device. */
 const UNIT = 512n;
 
+/** The unit of the offset and the length of a range for which a base is named, in bytes, and of what differs. */
+export const DIFFERENCE_UNIT: bigint = 64n << 10n;
+
+/** The most that one frame leaves out because it is the same, in bytes. */
+export const MAX_SAME_BYTES: bigint = 1n << 31n;
+
 /** The unit of the offset and the length of a range, in bytes. */
 export const RANGE_UNIT: bigint = BigInt(MAX_DATA_BYTES);
 
@@ -47,6 +56,14 @@ export interface Range {
   readonly length: bigint;
 }
 
+/** A snapshot whose data a reader has. */
+export interface KnownSnapshot {
+  /** Its id. */
+  readonly id: SnapshotId;
+  /** The UUID of its LV: another snapshot of the same id has other data. */
+  readonly uuid: string;
+}
+
 /** What a reader requests. The range ends at the end of the snapshot if it reaches further. */
 export interface TransferRequest extends Range {
   /** The driver's name. */
@@ -57,12 +74,16 @@ export interface TransferRequest extends Range {
   readonly snapshot: SnapshotId;
   /** The volume that is filled from it. */
   readonly volume: VolumeId;
+  /** The older snapshot whose data the reader has; absent to read all of the range. */
+  readonly base?: KnownSnapshot;
 }
 
 /** The answer to a request that is not refused. */
 export interface TransferHead {
   /** The size of the snapshot, in bytes. */
   readonly size: bigint;
+  /** The UUID of its LV; absent for an agent that does not say it. */
+  readonly uuid?: string;
 }
 
 /** The header of a frame. */
@@ -71,17 +92,22 @@ export type FrameHeader =
   | { readonly kind: "data"; readonly length: number }
   /** Zeros, which are left out. */
   | { readonly kind: "zeros"; readonly length: number }
+  /** What is the same as in the base; of length 0 while the sender only looks for what differs. */
+  | { readonly kind: "same"; readonly length: number }
   /** The end: the digest of the range follows. */
   | { readonly kind: "end" }
   /** A failure of the sender: its JSON follows. */
   | { readonly kind: "failure"; readonly length: number };
 
-const FRAME_TYPES = { data: 1, zeros: 2, end: 3, failure: 4 } as const satisfies Record<FrameHeader["kind"], number>;
+const FRAME_TYPES = { data: 1, zeros: 2, end: 3, failure: 4, same: 5 } as const satisfies Record<
+  FrameHeader["kind"],
+  number
+>;
 
 /** Encodes a request. */
-export function encodeRequest({ driver, node, snapshot, volume, offset, length }: TransferRequest): Bytes {
+export function encodeRequest({ driver, node, snapshot, volume, offset, length, base }: TransferRequest): Bytes {
   const range = { offset: `${offset}`, length: `${length}` };
-  return encodeJson({ version: VERSION, driver, node, snapshot, volume, ...range });
+  return encodeJson({ version: VERSION, driver, node, snapshot, volume, ...range, ...(base && { base }) });
 }
 
 /**
@@ -90,7 +116,7 @@ export function encodeRequest({ driver, node, snapshot, volume, offset, length }
  * @throws {StorageError} `Unavailable`
  */
 export function decodeRequest(bytes: Uint8Array): TransferRequest {
-  const { driver, node, snapshot, volume, offset, length, version } = decodeJson(bytes);
+  const { driver, node, snapshot, volume, offset, length, base: known, version } = decodeJson(bytes);
   requireVersion(version);
   const ids = {
     snapshot: typeof snapshot === "string" ? parseSnapshotId(snapshot) : undefined,
@@ -98,14 +124,21 @@ export function decodeRequest(bytes: Uint8Array): TransferRequest {
   };
   if (ids.snapshot === undefined || ids.volume === undefined) throw protocolError("a request without ids");
   if (typeof driver !== "string" || typeof node !== "string") throw protocolError("a request of nobody");
-  const range = { offset: parseBytes(offset, RANGE_UNIT), length: parseBytes(length, RANGE_UNIT) };
+  const base = known === undefined ? {} : { base: parseBase(known) };
+  const unit = unitOf(base);
+  const range = { offset: parseBytes(offset, unit), length: parseBytes(length, unit) };
   if (range.length === 0n) throw protocolError("a request for nothing");
-  return { driver, node, snapshot: ids.snapshot, volume: ids.volume, ...range };
+  return { driver, node, snapshot: ids.snapshot, volume: ids.volume, ...range, ...base };
+}
+
+/** Returns the unit of the range of a request, in bytes, in which the devices are read and written. */
+export function unitOf({ base }: Pick<TransferRequest, "base">): bigint {
+  return base === undefined ? RANGE_UNIT : DIFFERENCE_UNIT;
 }
 
 /** Encodes the head of an answer. */
-export function encodeHead({ size }: TransferHead): Bytes {
-  return encodeJson({ version: VERSION, size: `${size}` });
+export function encodeHead({ size, uuid }: TransferHead): Bytes {
+  return encodeJson({ version: VERSION, size: `${size}`, ...(uuid === undefined ? {} : { uuid }) });
 }
 
 /** Encodes a refusal, in place of a head. */
@@ -119,9 +152,10 @@ export function encodeRefusal(error: StorageError): Bytes {
  * @throws {StorageError} the reason of a refusal; `Unavailable` for what is neither
  */
 export function decodeHead(bytes: Uint8Array): TransferHead {
-  const head = { size: parseBytes(decodeHeadJson(bytes)["size"], UNIT) };
-  if (head.size === 0n) throw protocolError("a snapshot without a size");
-  return head;
+  const { size: bytesText, uuid } = decodeHeadJson(bytes);
+  const size = parseBytes(bytesText, UNIT);
+  if (size === 0n) throw protocolError("a snapshot without a size");
+  return { size, ...(uuid === undefined ? {} : { uuid: parseUuid(uuid) }) };
 }
 
 /**
@@ -175,6 +209,7 @@ export function decodeHeader(bytes: Uint8Array): FrameHeader {
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
   const [type, length] = [view.getUint8(0), view.getUint32(1)];
   const isBlocks = length > 0 && length % Number(UNIT) === 0;
+  if (type === FRAME_TYPES.same && (isBlocks || length === 0)) return { kind: "same", length };
   if (type === FRAME_TYPES.data && isBlocks && length <= MAX_DATA_BYTES) return { kind: "data", length };
   if (type === FRAME_TYPES.zeros && isBlocks) return { kind: "zeros", length };
   if (type === FRAME_TYPES.end && length === 0) return { kind: "end" };
@@ -241,6 +276,19 @@ function parseBytes(value: unknown, unit: bigint): bigint {
     if (bytes < MAX_BYTES && bytes % unit === 0n) return bytes;
   }
   throw protocolError("a number that is no number of blocks");
+}
+
+function parseBase(value: unknown): KnownSnapshot {
+  const { id, uuid } = typeof value === "object" && value !== null ? value as Record<string, unknown> : {};
+  const parsed = typeof id === "string" ? parseSnapshotId(id) : undefined;
+  if (parsed === undefined) throw protocolError("a base without an id");
+  return { id: parsed, uuid: parseUuid(uuid) };
+}
+
+/** Parses the UUID of an LV: letters, digits and hyphens. */
+function parseUuid(value: unknown): string {
+  if (typeof value === "string" && /^[A-Za-z0-9-]{1,64}$/.test(value)) return value;
+  throw protocolError("a UUID that is none");
 }
 
 function failureOf({ kind, message }: StorageError): { code: ErrorKind; message: string } {

@@ -26,6 +26,7 @@ import {
   type Range,
   type TransferHead,
   type TransferRequest,
+  unitOf,
 } from "./protocol.ts";
 
 /** The device that is filled. */
@@ -61,6 +62,8 @@ interface ExpectedRun {
 export interface ReceivedRange extends TransferHead {
   /** The offset up to which the device has the data of the snapshot. */
   readonly end: bigint;
+  /** The bytes of data that were received. */
+  readonly received: number;
 }
 
 const ZEROS = new Uint8Array(MAX_DATA_BYTES);
@@ -70,7 +73,8 @@ const SEGMENT_BYTES = 16 * MAX_DATA_BYTES;
 
 /**
  * Fills a range of a device with that of a snapshot, and closes the connection. Only what has its digest is written, and
- * afterwards all of it is read from the device and compared with the digests.
+ * afterwards all of it is read from the device and compared with the digests. With a base, whose data the device must have,
+ * only what differs from it is written; it may end before the range does.
  *
  * @throws {StorageError} the reason of a refusal; `OutOfRange` for a snapshot larger than the device; `CommandFailed` for
  * data without its digest; `Unavailable` when the connection breaks; those of the commands
@@ -90,17 +94,22 @@ export async function receiveRange(
       throw new StorageError("OutOfRange", `filling ${path}: ${sizes}`);
     }
     const range = new ReceivedParts({ connection, request, head }, options);
-    const end = request.offset + BigInt(range.left);
-    for (let offset = request.offset; !range.isOver; offset += BigInt(SEGMENT_BYTES)) {
-      const segment = { offset, length: BigInt(Math.min(SEGMENT_BYTES, range.left)) };
+    const unit = unitOf(request);
+    const writing = { skipsZeros: skipsZeros && request.base === undefined, unit };
+    let offset = request.offset;
+    for (;;) {
+      offset += BigInt(await range.skip());
+      if (range.isOver) break;
       const runs: ExpectedRun[] = [];
-      await writeRange(exec, path, segment, range.receive(Number(segment.length), runs), { skipsZeros });
+      await writeRange(exec, path, { offset }, range.receive(Math.min(SEGMENT_BYTES, range.left), runs), writing);
       await check; // no more than one at a time
-      check = readBack(exec, path, segment, runs);
+      const segment = { offset, length: BigInt(runs.reduce((sum, { length }) => sum + length, 0)) };
+      check = readBack(exec, path, segment, { runs, unit });
       check.catch(() => {}); // thrown where it is waited for
+      offset += segment.length;
     }
     await check;
-    return { ...head, end };
+    return { ...head, end: offset, received: range.received };
   } finally {
     connection.close();
     await check.catch(() => {}); // nothing reads the device any more
@@ -108,10 +117,14 @@ export async function receiveRange(
 }
 
 /** Requires that a device has what was written to it. */
-async function readBack(exec: Exec, path: string, range: Range, runs: readonly ExpectedRun[]): Promise<void> {
-  if (range.length === 0n) return;
+async function readBack(
+  exec: Exec,
+  path: string,
+  range: Range,
+  { runs, unit }: { readonly runs: readonly ExpectedRun[]; readonly unit: bigint },
+): Promise<void> {
   const check = new ReadBack(path, runs);
-  await readRange(exec, path, range, (part) => check.add(part));
+  await readRange(exec, path, range, (part) => check.add(part), unit);
   check.end();
 }
 
@@ -133,9 +146,15 @@ class ReceivedParts {
   #partsLeft: number;
   /** Zeros that have come, and belong to what follows. */
   #zeros = 0;
+  /** The header that was read, and not taken yet. */
+  #pending: Exclude<FrameHeader, { kind: "failure" }> | undefined;
+  /** The bytes of the range. */
+  readonly #length: number;
 
   /** The bytes that have not been received yet. */
   left: number;
+  /** The bytes of data that were received. */
+  received = 0;
   /** Whether all of it has been received, with its digest. */
   isOver = false;
 
@@ -151,14 +170,44 @@ class ReceivedParts {
     this.#request = request;
     this.#options = options;
     this.#digest = new RangeDigest(request, head);
-    this.left = lengthOf(request, head);
+    this.left = this.#length = lengthOf(request, head);
     this.#partsLeft = Math.ceil(this.left / RUN_BYTES);
   }
 
-  /** Yields so many bytes of a range, the last ones with the end. Records which digests they had. */
+  /**
+   * Skips what is the same as in the base, up to the next bytes or the end, which is read.
+   *
+   * @returns the bytes that are skipped
+   */
+  async skip(): Promise<number> {
+    if (this.#zeros > 0) return 0;
+    let skipped = 0;
+    for (;;) {
+      const { kind, length = 0 } = { length: 0, ...await this.#peek() };
+      if (kind === "end") break;
+      if (kind !== "same") {
+        if (this.left > 0) return skipped;
+        throw protocolError("more than was requested");
+      }
+      this.#takeHeader();
+      this.#requireExpected(length);
+      this.#digest.addSame(length);
+      this.left -= length;
+      skipped += length;
+    }
+    // with a base, the other end may end it before
+    if (this.left > 0 && (this.#request.base === undefined || this.left === this.#length)) {
+      throw protocolError(`the end, with ${this.left} bytes missing`);
+    }
+    await this.#end();
+    return skipped;
+  }
+
+  /** Yields at most so many bytes of a range, up to what is the same as in the base. Records which digests they had. */
   async *receive(length: number, runs: ExpectedRun[]): AsyncGenerator<Bytes, void, undefined> {
     for (let missing = length; missing > 0;) {
       const part = this.#zeros > 0 ? { length: this.#zeros } : await this.#next();
+      if (part === undefined) return;
       const taken = Math.min(part.length, missing);
       if (part.bytes === undefined) this.#zeros = part.length - taken;
       else if (taken < part.length) throw protocolError("data across the end of a segment");
@@ -168,19 +217,20 @@ class ReceivedParts {
       if (part.bytes !== undefined) yield part.bytes;
       else for (let rest = taken; rest > 0; rest -= ZEROS.length) yield ZEROS.subarray(0, rest);
     }
-    if (this.left > 0) return;
-    await this.#end();
-    this.isOver = true;
   }
 
-  /** Reads the next part. Its bytes are overwritten by the one after it; zeros have none. */
-  async #next(): Promise<{ readonly length: number; readonly bytes?: Bytes; readonly digest?: Bytes }> {
+  /**
+   * Reads the next part. Its bytes are overwritten by the one after it; zeros have none.
+   *
+   * @returns `undefined` when none follows, or what is the same as in the base
+   */
+  async #next(): Promise<{ readonly length: number; readonly bytes?: Bytes; readonly digest?: Bytes } | undefined> {
     const { bandwidth, onReceived = () => {} } = this.#options;
-    const header = await this.#readHeader();
-    if (header.kind === "end") throw protocolError(`the end, with ${this.left} bytes missing`);
+    const header = await this.#peek();
+    if (header.kind === "same" || header.kind === "end") return undefined;
+    this.#takeHeader();
     const { length } = header;
-    if (length > this.left) throw protocolError("more than was requested");
-    if (--this.#partsLeft < 0) throw protocolError("the range in too many parts");
+    this.#requireExpected(length);
     if (header.kind === "zeros") {
       this.#digest.addZeros(length);
       return { length };
@@ -190,21 +240,35 @@ class ReceivedParts {
     const bytes = await readAll(this.#connection, this.#data.subarray(0, length));
     if (!isSameDigest(await digestOf(bytes), digest)) throw this.#digestError(`${length} bytes`);
     this.#digest.addData(length, digest);
+    this.received += length;
     onReceived(length);
     return { length, bytes, digest };
   }
 
-  async #end(): Promise<void> {
-    const { kind } = await this.#readHeader();
-    if (kind !== "end") throw protocolError("more than was requested");
-    if (!isSameDigest(await this.#readDigest(), await this.#digest.end())) throw this.#digestError("the range");
+  #requireExpected(length: number): void {
+    if (length > this.left) throw protocolError("more than was requested");
+    if (length > 0 && --this.#partsLeft < 0) throw protocolError("the range in too many parts");
   }
 
-  /** Reads a header. @throws {StorageError} the failure of the other end */
-  async #readHeader(): Promise<Exclude<FrameHeader, { kind: "failure" }>> {
+  async #end(): Promise<void> {
+    this.#takeHeader();
+    if (!isSameDigest(await this.#readDigest(), await this.#digest.end())) throw this.#digestError("the range");
+    this.isOver = true;
+  }
+
+  /** Reads a header, unless one was read and not taken yet. @throws {StorageError} the failure of the other end */
+  async #peek(): Promise<Exclude<FrameHeader, { kind: "failure" }>> {
+    if (this.#pending !== undefined) return this.#pending;
     const header = decodeHeader(await readAll(this.#connection, this.#header));
     if (header.kind === "failure") throw await readFailure(this.#connection, header);
-    return header;
+    if (header.kind === "same" && this.#request.base === undefined) {
+      throw protocolError("what is the same as in no base");
+    }
+    return this.#pending = header;
+  }
+
+  #takeHeader(): void {
+    this.#pending = undefined;
   }
 
   async #readDigest(): Promise<Bytes> {

@@ -4,13 +4,15 @@
  * @module
  */
 
+import { type Clock, systemClock } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import type { Bandwidth } from "./bandwidth.ts";
 import { BlockBuffer, runsOf } from "./blocks.ts";
-import { asStorageError, type Connection, readJson } from "./connection.ts";
+import { asStorageError, type Connection, readJson, withPulse } from "./connection.ts";
 import { readRange } from "./device_streams.ts";
 import { digestOf, RangeDigest } from "./digest.ts";
+import { mergeNear } from "./near_ranges.ts";
 import {
   type Bytes,
   decodeRequest,
@@ -18,7 +20,10 @@ import {
   encodeHead,
   encodeHeader,
   encodeRefusal,
+  MAX_SAME_BYTES,
+  type Range,
   type TransferRequest,
+  unitOf,
 } from "./protocol.ts";
 
 /** The device of a snapshot that may be read. */
@@ -27,6 +32,10 @@ export interface SourceDevice {
   readonly path: string;
   /** Its size in bytes. */
   readonly size: bigint;
+  /** The UUID of its LV. */
+  readonly uuid?: string;
+  /** What differs from the base of the request, from the offset of its range on, in order; absent without a base. */
+  readonly changed?: AsyncIterable<readonly Range[]>;
 }
 
 /** Options of {@linkcode serveTransfer}. */
@@ -39,7 +48,17 @@ export interface SenderOptions {
   readonly open: (request: TransferRequest) => Promise<SourceDevice>;
   /** Called after bytes of data were sent. */
   readonly onSent?: (bytes: number) => void;
+  /**
+   * The most bytes of a difference that one answer has, so that what was received is recorded now and then; 256 MiB by
+   * default.
+   */
+  readonly differenceBytes?: bigint;
+  /** Time. */
+  readonly clock?: Clock | undefined;
 }
+
+/** The most bytes of a difference that one answer has. */
+const DIFFERENCE_BYTES = 256n << 20n;
 
 /**
  * Answers one request, and closes the connection.
@@ -58,7 +77,11 @@ export async function serveTransfer(
     const device = await options.open(request);
     await connection.write(encodeHead(device));
     encode = encodeFailure;
-    await sendRange(connection, request, device, options);
+    const frames = new FrameSender(connection, request, device, options);
+    const range = rangeIn(request, device);
+    if (device.changed === undefined) await frames.sendRange(range);
+    else await sendDifference(frames, range, device.changed, options);
+    await frames.sendEnd();
   } catch (error) {
     const failure = asStorageError(error);
     await connection.write(encode(failure)).catch(() => {}); // the other end may be gone
@@ -68,39 +91,109 @@ export async function serveTransfer(
   }
 }
 
-async function sendRange(
-  connection: Connection,
-  request: TransferRequest,
-  { path, size }: SourceDevice,
-  { exec, bandwidth, onSent = () => {} }: SenderOptions,
-): Promise<void> {
-  const { offset } = request;
-  const rest = size > offset ? size - offset : 0n;
-  const length = rest < request.length ? rest : request.length;
-  const [digest, blocks] = [new RangeDigest(request, { size }), new BlockBuffer()];
-  let left = Number(length);
-  const sendBlock = async (block: Bytes) => {
-    left -= block.length;
-    if (left < 0) throw new StorageError("CommandFailed", `reading ${path}: it has more than its ${size} bytes`);
+/** Sends the frames of an answer. */
+class FrameSender {
+  readonly #connection: Connection;
+  readonly #device: SourceDevice;
+  readonly #options: SenderOptions;
+  readonly #digest: RangeDigest;
+  readonly #unit: bigint;
+
+  constructor(connection: Connection, request: TransferRequest, device: SourceDevice, options: SenderOptions) {
+    this.#connection = connection;
+    this.#device = device;
+    this.#options = options;
+    this.#digest = new RangeDigest(request, device);
+    this.#unit = unitOf(request);
+  }
+
+  /** Sends what the device has in a range. */
+  async sendRange({ offset, length }: Range): Promise<void> {
+    if (length === 0n) return;
+    const { path, size } = this.#device;
+    const blocks = new BlockBuffer();
+    let left = Number(length);
+    const sendBlock = async (block: Bytes) => {
+      // the last unit that is read may reach beyond the range
+      if (block.length > left && offset + length === size) {
+        throw new StorageError("CommandFailed", `reading ${path}: it has more than its ${size} bytes`);
+      }
+      const part = block.subarray(0, left);
+      left -= part.length;
+      await this.#sendBlock(part);
+    };
+    await readRange(this.#options.exec, path, { offset, length }, (part) => blocks.add(part, sendBlock), this.#unit);
+    await blocks.end(sendBlock);
+    if (left > 0) throw new StorageError("CommandFailed", `reading ${path}: ${left} bytes of ${length} are missing`);
+  }
+
+  /** Says that a part is the same as in the base. */
+  async sendSame(length: bigint): Promise<void> {
+    let left = length;
+    do {
+      const part = Number(left < MAX_SAME_BYTES ? left : MAX_SAME_BYTES);
+      this.#digest.addSame(part);
+      await this.#connection.write(encodeHeader({ kind: "same", length: part }));
+      left -= BigInt(part);
+    } while (left > 0n);
+  }
+
+  /** Sends the end. */
+  async sendEnd(): Promise<void> {
+    await this.#connection.write(encodeHeader({ kind: "end" }));
+    await this.#connection.write(await this.#digest.end());
+  }
+
+  async #sendBlock(block: Bytes): Promise<void> {
+    const { bandwidth, onSent = () => {} } = this.#options;
     for (const { isZero, offset, length } of runsOf(block)) {
       if (isZero) {
-        digest.addZeros(length);
-        await connection.write(encodeHeader({ kind: "zeros", length }));
+        this.#digest.addZeros(length);
+        await this.#connection.write(encodeHeader({ kind: "zeros", length }));
         continue;
       }
       await bandwidth.take(length);
       const data = block.subarray(offset, offset + length);
       const dataDigest = await digestOf(data);
-      digest.addData(length, dataDigest);
-      await connection.write(encodeHeader({ kind: "data", length }));
-      await connection.write(dataDigest);
-      await connection.write(data);
+      this.#digest.addData(length, dataDigest);
+      await this.#connection.write(encodeHeader({ kind: "data", length }));
+      await this.#connection.write(dataDigest);
+      await this.#connection.write(data);
       onSent(length);
     }
-  };
-  if (length > 0n) await readRange(exec, path, { offset, length }, (part) => blocks.add(part, sendBlock));
-  await blocks.end(sendBlock);
-  if (left > 0) throw new StorageError("CommandFailed", `reading ${path}: ${left} bytes of ${length} are missing`);
-  await connection.write(encodeHeader({ kind: "end" }));
-  await connection.write(await digest.end());
+  }
+}
+
+/** Sends what differs from the base in a range, up to a bound. Says that it is still looking while nothing is found. */
+async function sendDifference(
+  frames: FrameSender,
+  range: Range,
+  changed: AsyncIterable<readonly Range[]>,
+  { differenceBytes = DIFFERENCE_BYTES, clock = systemClock }: SenderOptions,
+): Promise<void> {
+  const end = range.offset + range.length;
+  let [at, left] = [range.offset, differenceBytes];
+  const ranges = mergeNear(changed, range);
+  try {
+    for (;;) {
+      const next = await withPulse(ranges.next(), () => frames.sendSame(0n), clock);
+      if (next.done) break;
+      const { offset, length } = next.value;
+      const part = length < left ? length : left;
+      if (offset > at) await frames.sendSame(offset - at);
+      await frames.sendRange({ offset, length: part });
+      at = offset + part;
+      left -= part;
+      if (left === 0n) return;
+    }
+    if (end > at) await frames.sendSame(end - at);
+  } finally {
+    await ranges.return();
+  }
+}
+
+/** Returns the part of the range of a request that the device has. */
+function rangeIn({ offset, length }: TransferRequest, { size }: SourceDevice): Range {
+  const rest = size > offset ? size - offset : 0n;
+  return { offset, length: rest < length ? rest : length };
 }

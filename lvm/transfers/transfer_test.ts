@@ -170,6 +170,117 @@ Deno.test("a range of several segments is written by several commands, each read
   assert(isZeros(destination));
 });
 
+const KNOWN = { id: snapshotIdOf("base"), uuid: "abcdef-0123" };
+
+/** Applies the difference between two devices to a third, answer by answer. @returns the bytes that were sent, by answer */
+async function transferDifference(
+  { base, target, destination }: Record<"base" | "target" | "destination", Uint8Array>,
+  changed: readonly (readonly [offset: number, length: number])[],
+  { differenceBytes = 256n << 20n, ...way }: Way & { readonly differenceBytes?: bigint } = {},
+): Promise<number[]> {
+  destination.set(base);
+  const devices = devicesWith(target, destination);
+  const sent: number[] = [];
+  for (let offset = 0n; offset < BigInt(target.length);) {
+    const request = { ...requestFor(0, 1024), base: KNOWN, offset };
+    const [reader, writer] = connectionPair(way);
+    sent.push(0);
+    const serving = serveTransfer(writer, {
+      ...{ exec: devices, bandwidth: new Bandwidth(), differenceBytes },
+      open: ({ base, offset: from }) => {
+        assertEquals(base, KNOWN);
+        const left = changed.map(([at, length]) => ({ offset: BigInt(at), length: BigInt(length) }))
+          .filter(({ offset, length }) => offset + length > from);
+        const groups = (async function* () {
+          for (const each of left) yield await Promise.resolve([each]);
+        })();
+        return Promise.resolve({ path: SOURCE, size: BigInt(target.length), uuid: "other", changed: groups });
+      },
+      onSent: (bytes) => sent[sent.length - 1]! += bytes,
+    });
+    serving.catch(() => {}); // the reader fails, too
+    const options = {
+      ...{ exec: devices, bandwidth: new Bandwidth() },
+      destination: { path: DESTINATION, size: BigInt(destination.length), skipsZeros: true },
+    };
+    const got = await receiveRange(reader, request, options);
+    await serving;
+    assertEquals([got.uuid, got.end > offset], ["other", true]);
+    offset = got.end;
+  }
+  return sent;
+}
+
+Deno.test("any difference arrives, over the data of the base, and little else is sent", async () => {
+  const size = 2 * UNIT + 4096;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.uniqueArray(fc.nat(size / 4096 - 1), { maxLength: 12 }),
+      fc.integer({ min: 8, max: 40 }),
+      fc.boolean(),
+      fc.boolean(),
+      async (chunks, units, erases, isSmall) => {
+        const base = deviceWith(size, [[0, size]]);
+        const target = base.slice();
+        const changed = chunks.sort((a, b) => a - b).map((chunk) => [chunk * 4096, 4096] as const);
+        for (const [offset, length] of changed) target.fill(erases ? 0 : 99, offset, offset + length);
+        const destination = new Uint8Array(size);
+        const differenceBytes = BigInt(units) * 65536n;
+        const sent = await transferDifference(
+          { base, target, destination },
+          changed,
+          isSmall ? { differenceBytes } : {},
+        );
+        assert(isSame(target, destination), "the destination has what the target has");
+        assert(
+          sent.reduce((a, b) => a + b) <= chunks.length * (65536 + (1 << 20)),
+          `${sent} sent for ${chunks.length}`,
+        );
+        assert(!isSmall || sent.every((bytes) => BigInt(bytes) <= differenceBytes), "each answer is bounded");
+      },
+    ),
+    { numRuns: 15 },
+  );
+});
+
+Deno.test("whatever byte of an answer with a difference is changed, and wherever it is cut off, it is not taken for complete", async () => {
+  const base = deviceWith(2 * UNIT, [[0, 2 * UNIT]]);
+  const target = base.slice().fill(0, 65536, 131072).fill(9, UNIT + 4096, UNIT + 8192);
+  const changed = [[65536, 65536], [UNIT + 4096, 4096]] as const;
+  const devices = () => ({ base, target, destination: new Uint8Array(base.length) });
+  let answered = 0;
+  await transferDifference(devices(), changed, { change: (bytes) => (answered += bytes.length, bytes) });
+  await fc.assert(
+    fc.asyncProperty(fc.nat(answered - 1), fc.nat(254), fc.boolean(), async (at, difference, cuts) => {
+      const change: Way["change"] = (bytes, offset) => {
+        if (at < offset || at >= offset + bytes.length) return bytes;
+        if (cuts) return bytes.subarray(0, at - offset);
+        bytes[at - offset] = (bytes[at - offset]! + difference + 1) % 256;
+        return bytes;
+      };
+      const failure = await transferDifference(devices(), changed, { change }).catch((error) => error);
+      assert(failure instanceof StorageError, failure);
+    }),
+    { numRuns: 80 },
+  );
+});
+
+Deno.test("what is the same as in a base is refused where none was named", async () => {
+  const devices = devicesWith(new Uint8Array(UNIT), new Uint8Array(UNIT));
+  const [reader, writer] = connectionPair();
+  const sending = (async () => {
+    await readJson(writer);
+    await writer.write(encodeHead({ size: BigInt(UNIT) }));
+    await writer.write(encodeHeader({ kind: "same", length: UNIT }));
+  })();
+  const options = {
+    ...{ exec: devices, bandwidth: new Bandwidth() },
+    destination: { path: DESTINATION, size: BigInt(UNIT), skipsZeros: false },
+  };
+  await assertRejects(() => receiveRange(reader, requestFor(0, 1), options), StorageError, "as in no base");
+  await sending.catch(() => {});
+});
+
 Deno.test("a disk that returns other data is found out also in a segment before the last", async () => {
   const size = 20 * UNIT;
   const devices = devicesWith(deviceWith(size, [[0, 100]]), new Uint8Array(size));

@@ -25,7 +25,7 @@ import { roundToExtents, type SizeRange } from "../size.ts";
 import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
 import { INTEGRITY } from "../model/tag_text.ts";
 import { removeIncompleteVolume } from "../deletion/repair.ts";
-import { sourceNodeTags } from "../model/remote_source.ts";
+import { copyBaseTags, sourceNodeTags } from "../model/remote_source.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import { confirmIntegrity, extendThick, newVolumeLvName } from "./thick_volumes.ts";
@@ -376,6 +376,7 @@ export class Volumes {
     request: VolumeRequest,
     { options, pvs = [] }: { readonly options: LvcreateOptions; readonly pvs?: readonly PhysicalVolume[] },
   ): string[] {
+    const { goal } = request;
     const lvcreateOptions: LvcreateOptions = {
       yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
       wipesignatures: "y",
@@ -385,6 +386,7 @@ export class Volumes {
         ...volumeTags(this.#driver, request),
         ...sourceNodeTags(request.sourceNode),
         ...(hasIntegrity(request.layout) ? [INTEGRITY] : []),
+        ...copyBaseTags(goal && { id: goal.snapshot }),
       ],
     };
     return lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path));

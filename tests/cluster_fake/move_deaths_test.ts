@@ -106,8 +106,15 @@ const MOMENTS = {
   "the volume is held": /lvchange .*--addtag denolith\.held/,
   "the temporary snapshot is taken": /lvcreate .*--snapshot/,
   "the copy is created": /lvcreate .*denolith\.from/,
-  "the source is read": /^dd if=.* iflag=direct,fullblock/,
-  "the copy is written": /^dd of=.* oflag=direct/,
+  "the source is read": /^dd if=.* bs=4194304 .*iflag=direct,fullblock/,
+  "the copy is written": /^dd of=.* bs=4194304 .*oflag=direct/,
+  "the snapshot that the copy is filled from is recorded": /lvchange .*--deltag denolith\.base=\S+ --addtag/,
+  "it is recorded that the copy is filled": /lvchange .*--deltag denolith\.copied=0 --addtag/,
+  "the last snapshot is taken": /lvcreate (?=.*--snapshot).*--size 4194304b/,
+  "what differs is listed": /^dd if=.*-cow /,
+  "what differs is read": /^dd if=.* bs=65536 .*iflag=direct,fullblock/,
+  "what differs is written": /^dd of=.* bs=65536 .*oflag=direct/,
+  "it is recorded that the copy has what differs": /lvchange .*--deltag denolith\.base=\S+:\S+ --addtag/,
   "the copy is completed": /lvchange .*--deltag denolith\.copied/,
   "the source is marked as deleted": new RegExp(`lvchange .*--addtag denolith\\.deleted=${MOVED}`),
   "the source is removed": /lvremove .*vol-/,
@@ -119,8 +126,12 @@ for (const [moment, pattern] of Object.entries(MOMENTS)) {
     Deno.test(`a move survives the death of the agent of node-${index + 1} when ${moment}`, UNSANITIZED, async () => {
       await using s = await MoveCluster.start();
       const { broken } = watchInvariants(s);
-      let deaths = 0;
+      let [deaths, isWritten] = [0, false];
       const fault = ({ program, args }: Command) => {
+        if (!isWritten && MOMENTS["the source is read"].test(`${program} ${args.join(" ")}`)) {
+          isWritten = true;
+          void s.write("/pod/during"); // after the first snapshot was taken
+        }
         if (deaths > 0 || !pattern.test(`${program} ${args.join(" ")}`)) return undefined;
         deaths++;
         const name = `node-${index + 1}`;
@@ -133,7 +144,7 @@ for (const [moment, pattern] of Object.entries(MOMENTS)) {
       s.startMover();
       s.addMove();
       await s.waitForState("Complete");
-      await assertOnOneNode(s, "node-2");
+      await assertOnOneNode(s, "node-2", ["letters", "/pod/during"]);
       assertEquals([deaths, broken], [1, []]);
     });
   }

@@ -111,7 +111,10 @@ async function afterDeletion(isUndone: boolean, { s, resume }: Stalled): Promise
   await waitUntil(() => s.machines.every((machine) => machine.allLvs().length === 0), "no LV");
 }
 
-for (const options of [{}, { mutableAffinity: true }, { reclaimPolicy: "Retain" }] as const) {
+// offline, because the copy has nothing to do with it
+const OTHERS = [{ mutableAffinity: true, offline: true }, { reclaimPolicy: "Retain", offline: true }] as const;
+
+for (const options of [{}, ...OTHERS]) {
   const isPatched = "mutableAffinity" in options;
   const isRetained = "reclaimPolicy" in options;
   const what = isPatched ? "that is patched" : isRetained ? "that is retained" : "that is made again";

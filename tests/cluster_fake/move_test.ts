@@ -4,9 +4,10 @@
  * @module
  */
 
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
+import { parseQuantity } from "../../lvm/size.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
 import { csiNodes, persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
@@ -92,12 +93,170 @@ Deno.test("a volume that a pod uses is moved when it is unmounted, and nobody el
   await assertMoved(s);
 });
 
+/** Waits until a volume is held whose pod still uses it: its copy has all that it had before. */
+async function waitUntilHeld(s: MoveCluster): Promise<void> {
+  const isHeld = () => s.lvmVolumes.join() === "copy node-2 Pending,volume node-1 Ready held";
+  await waitUntil(isHeld, () => `a held volume: ${s.lvmVolumes}: ${JSON.stringify(s.move?.status)}`);
+}
+
+for (const kind of ["thick", "thin"] as const) {
+  const more = kind === "thin" ? { request: { thin: { poolSize: { percent: 50n } } } } as const : {};
+
+  Deno.test(`a ${kind} volume is copied while a pod uses it, and what the pod writes later is all that is left to send`, async () => {
+    await using s = await MoveCluster.start(more);
+    await using pod = await FakePod.start(s);
+    let reads = 0;
+    s.machines[0].fault = ({ program, args }) => {
+      const isRead = program === "dd" && args.includes("iflag=direct,fullblock") && args.includes("bs=4194304");
+      if (isRead && reads++ === 0) void s.write("/pod/during");
+      return undefined;
+    };
+    s.startMover();
+    s.addMove();
+    await waitUntilHeld(s);
+    await s.write("/pod/later");
+    await pod.end();
+    const { status } = await s.waitForState("Complete");
+    assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/during", "/pod/later"]);
+    assertEquals([status?.way, status?.offlineReason, status?.differences], ["Online", undefined, 1]);
+    assertEquals(status?.copy?.received, "128Ki", "two units, each with a chunk that was written");
+    assertEquals(reads, 1, "all of it is read once");
+    await waitUntilAlone(s);
+  });
+}
+
+/** Waits until nothing is left but one LV of a volume, and pools. */
+async function waitUntilAlone(s: MoveCluster): Promise<void> {
+  await waitUntil(() => s.cluster.api.objects(lvmSnapshots).length === 0, "no LVMSnapshot");
+  await s.idle();
+  const lvs = () => s.machines.flatMap((machine) => machine.allLvs()).filter(({ lv }) => lv.thinPool === undefined);
+  await waitUntil(() => lvs().length === 1, () => `one LV: ${lvs().map(({ lv }) => lv.name)}`);
+}
+
+Deno.test("a difference that is large is sent while a pod uses the volume, until it is small", async () => {
+  await using s = await MoveCluster.start({ request: { range: { required: 64n * MiB } } });
+  await using pod = await FakePod.start(s);
+  /** Writes 35 MiB, without the first chunks of blocks. */
+  const writeMuch = async (what: string) => {
+    for (let block = 0; block < 13; block++) await s.write(what, { seek: block * 1024 + 16, count: 700 });
+  };
+  await writeMuch("/pod/before");
+  let isBusy = false;
+  s.machines[1].fault = ({ program, args }) => {
+    if (!isBusy && program === "dd" && args.some((arg) => arg.startsWith("of="))) {
+      isBusy = true;
+      void writeMuch("/pod/during");
+    }
+    return undefined;
+  };
+  s.startMover();
+  s.addMove();
+  await waitUntilHeld(s);
+  assertEquals(s.move?.status?.differences, 2, "the second had next to nothing");
+  await s.write("/pod/later", { seek: 1024 * 15 + 16 });
+  await pod.end();
+  const { status } = await s.waitForState("Complete");
+  assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/before", "/pod/during", "/pod/later"]);
+  assertEquals([status?.way, status?.differences, status?.copy?.received], ["Online", 3, "64Ki"]);
+  await waitUntilAlone(s);
+});
+
+Deno.test("a thick volume without space for temporary snapshots is moved offline, with a small one, and says so", async () => {
+  await using s = await MoveCluster.start();
+  const large = request("large", { range: { required: 960n * MiB } });
+  await s.cluster.volumes.create(large, { allowed: ["node-1"], preferred: [] });
+  const isFull = (free: string | undefined) => free !== undefined && parseQuantity(free)! < 40n * MiB;
+  await s.cluster.nodes.waitFor("node-1", (node) => isFull(node?.status?.volumeGroups?.[0]?.free), {
+    timeoutMs: 5_000,
+  });
+  await using pod = await FakePod.start(s);
+  s.startMover();
+  s.addMove();
+  const isHeld = () => s.lvmVolumes.includes("volume node-1 Ready held");
+  await waitUntil(isHeld, () => `a held volume: ${s.lvmVolumes}`);
+  assertEquals(s.lvmVolumes.filter((each) => each.startsWith("copy")), []);
+  await s.write("/pod/later");
+  await pod.end();
+  const { status } = await s.waitForState("Complete");
+  assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/later"]);
+  assertEquals(status?.way, "Offline");
+  assertMatch(
+    status?.offlineReason ?? "",
+    /^temporary snapshots of a volume in use take 40 MiB, and the volume group data has \d+ MiB free$/,
+  );
+});
+
+Deno.test("a move that is asked to be offline copies nothing before the volume is held", async () => {
+  await using s = await MoveCluster.start();
+  await using pod = await FakePod.start(s);
+  s.startMover();
+  s.addMove({ offline: true });
+  await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Ready held", "a held volume");
+  await pod.end();
+  const { status } = await s.waitForState("Complete");
+  assertEquals([status?.way, status?.offlineReason, status?.differences], ["Offline", "it was asked for", 0]);
+  await assertMoved(s);
+});
+
+/** Lets the temporary snapshots on the first node overflow. @returns their number */
+function overflow(s: MoveCluster): number {
+  const snapshots = s.machines[0].allLvs().filter(({ lv }) => lv.origin !== undefined);
+  for (const { lv } of snapshots) lv.invalid = true;
+  return snapshots.length;
+}
+
+Deno.test("a first snapshot that overflows before it is copied leads to an offline move, which says why", async () => {
+  await using s = await MoveCluster.start();
+  let overflowed = 0;
+  s.machines[0].fault = ({ program, args }) => {
+    if (overflowed === 0 && program === "dd" && args.includes("bs=4194304")) overflowed = overflow(s);
+    return undefined;
+  };
+  s.startMover();
+  s.addMove();
+  const { status } = await s.waitForState("Complete");
+  await assertMoved(s);
+  assertEquals([overflowed, status?.way, status?.differences], [1, "Offline", 0]);
+  assert(status?.offlineReason?.includes("COW space overflowed"), status?.offlineReason);
+});
+
+Deno.test("a first snapshot that overflows before the last is taken leads to another whole copy, of the last one", async () => {
+  await using s = await MoveCluster.start();
+  await using pod = await FakePod.start(s);
+  s.startMover();
+  s.addMove();
+  await waitUntilHeld(s);
+  assertEquals(overflow(s), 1);
+  await s.write("/pod/later");
+  const messages = new Set<string | undefined>();
+  s.cluster.api.collection(lvmMoves).listeners.add(() => messages.add(s.move?.status?.message));
+  await pod.end();
+  const { status } = await s.waitForState("Complete");
+  assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/later"]);
+  assertEquals([status?.way, status?.differences], ["Online", 1]);
+  assert(messages.has("copies all of it again: what changed could not be had"), [...messages].join());
+  await waitUntilAlone(s);
+});
+
+Deno.test("a move that is deleted while a pod uses the volume leaves no snapshot and no copy", async () => {
+  await using s = await MoveCluster.start();
+  await using _pod = await FakePod.start(s);
+  s.startMover();
+  s.addMove();
+  await waitUntilHeld(s);
+  await s.cluster.client.delete(lvmMoves, { name: MOVED });
+  await waitUntil(() => s.move === undefined, "no LVMMove");
+  assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
+  assertEquals(s.cluster.api.objects(lvmSnapshots), []);
+  await waitUntilAlone(s);
+});
+
 Deno.test("a move that is deleted leaves everything as it was, and the volume can be used", async () => {
   await using s = await MoveCluster.start();
   await using pod = await FakePod.start(s);
   s.startMover();
   s.addMove();
-  await waitUntil(() => s.lvmVolumes[0] === "volume node-1 Ready held", "a held volume");
+  await waitUntil(() => s.lvmVolumes.includes("volume node-1 Ready held"), "a held volume");
   await s.cluster.client.delete(lvmMoves, { name: MOVED });
   await waitUntil(() => s.move === undefined, "no LVMMove");
   await waitUntil(() => !s.lv(0)!.tags.has("denolith.held"), "no tag");
@@ -175,7 +334,7 @@ Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume
   await using pod = await FakePod.start(s);
   s.startMover();
   s.addMove();
-  await waitUntil(() => s.lvmVolumes[0] === "volume node-1 Ready held", "a held volume");
+  await waitUntil(() => s.lvmVolumes.includes("volume node-1 Ready held"), "a held volume");
   await s.cluster.client.delete(persistentVolumeClaims, { namespace: "shop", name: "data" });
   await s.waitForState("Failed");
   await pod.end();

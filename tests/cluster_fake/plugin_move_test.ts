@@ -42,9 +42,14 @@ Deno.test("kubectl denolith move --dry-run: shows the plan to a viewer, and chan
   const { status, output, errors } = await plugin([...TO_NODE_2, "--dry-run"], { role: "viewer" });
   assertEquals([status, errors, s.move], [0, "", undefined]);
   assertMatch(output, /Claim shop\/data \(thick volume v1-\w+, 32 MiB\) moves from node node-1 to node node-2:/);
+  assertStringIncludes(output, "1. It is copied to node node-2 while it is used, from a temporary snapshot");
   assertStringIncludes(output, "Pods that use it: shop/db-0");
   const json = JSON.parse((await plugin([...TO_NODE_2, "--dry-run", "-o", "json"])).output);
   assertEquals([json.sourceNode, json.targetNode, json.pods, json.size], ["node-1", "node-2", ["shop/db-0"], 32 << 20]);
+  assertEquals([json.way, json.offlineReason], ["Online", undefined]);
+  const offline = await plugin([...TO_NODE_2, "--dry-run", "--offline"]);
+  assertStringIncludes(offline.output, "2. It is copied to node node-2 while nobody can use it, and compared.");
+  assertStringIncludes(offline.output, "It cannot be copied before:\n     it was asked for.");
 });
 
 Deno.test("kubectl denolith move: follows the move, and says how long nobody could use the volume", async () => {
@@ -53,7 +58,10 @@ Deno.test("kubectl denolith move: follows the move, and says how long nobody cou
   const plugin = pluginOver(s.cluster.api);
   const { status, output, errors } = await plugin(TO_NODE_2);
   assertEquals([status, errors], [0, ""]);
-  assertMatch(output, /Claim shop\/data is on node node-2; nobody could use it for \d+ s\.$/);
+  assertMatch(
+    output,
+    /Claim shop\/data is on node node-2; nobody could use it for \d+ s, and 0 B were sent meanwhile\.$/,
+  );
   assertEquals(s.lvmVolumes, ["volume node-2 Ready"]);
   const back = await plugin([...MOVE, "--to", "node-1", "-o", "json"]); // in place of the finished one
   assertEquals([back.status, JSON.parse(back.output).state], [0, "Complete"]);
@@ -99,7 +107,7 @@ Deno.test("kubectl denolith move --wait=false and --cancel: ask, and undo it", a
   assertStringIncludes(asked.output, `kubectl get lvmmove ${MOVED} --watch`);
   const again = await plugin([...TO_NODE_2, "--dry-run"]);
   assertStringIncludes(again.output, "it is being moved to node node-2 already");
-  await waitUntil(() => s.lvmVolumes[0] === "volume node-1 Ready held", "a held volume");
+  await waitUntil(() => s.lvmVolumes.includes("volume node-1 Ready held"), "a held volume");
   const { status, output } = await plugin([...MOVE, "--cancel"]);
   assertEquals(status, 0);
   assertStringIncludes(output, "The move of claim shop/data is undone.");

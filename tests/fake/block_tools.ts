@@ -30,11 +30,42 @@ interface HiddenDevice {
 
 let writes = 0;
 
+/** What dd wrote, by the number of the write. */
+const SOURCES = new Map<number, string>();
+
+/** Notes what came to an LV from another one, by the bytes of its chunks. */
+export function noteReceived(lv: FakeLv, offset: number, bytes: Uint8Array): void {
+  const noted = new Map(lv.content.writes);
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
+    const [chunk, write] = [(offset + at) / CHUNK_BYTES, view.getUint32(at, true)];
+    const source = SOURCES.get(write);
+    if (source === undefined) noted.delete(chunk);
+    else {
+      noted.set(chunk, write);
+      lv.content.data.add(source);
+    }
+  }
+  lv.content.writes = noted;
+}
+
+/** Returns what an LV has in a range of whole chunks: each begins with the number of its write. */
+export function bytesOf({ content }: FakeLv, offset: number, length: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(length);
+  const view = new DataView(bytes.buffer);
+  for (let at = 0; at < length; at += CHUNK_BYTES) {
+    const write = content.writes.get((offset + at) / CHUNK_BYTES) ?? 0;
+    if (write > 0) view.setUint32(at, write, true);
+  }
+  return bytes;
+}
+
 /** Notes what dd writes to an LV: something that is nowhere else, or zeros. */
 export function noteWrites(lv: FakeLv, from: number, to: number, source: string): void {
   const noted = new Map(lv.content.writes);
   for (let chunk = Math.floor(from / CHUNK_BYTES); chunk * CHUNK_BYTES < to; chunk++) {
     noted.set(chunk, source === "/dev/zero" ? -++writes : ++writes);
+    if (source !== "/dev/zero") SOURCES.set(writes, source);
   }
   lv.content.writes = noted;
 }

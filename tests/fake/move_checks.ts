@@ -39,7 +39,11 @@ export function watchInvariants(s: MoveCluster): { readonly broken: string[] } {
 }
 
 /** Asserts that the volume is on a node alone, with its data, and nothing is left of the move. */
-export async function assertOnOneNode(s: MoveCluster, node: "node-1" | "node-2"): Promise<void> {
+export async function assertOnOneNode(
+  s: MoveCluster,
+  node: "node-1" | "node-2",
+  data: readonly string[] = ["letters"],
+): Promise<void> {
   await s.cluster.agent("node-1").machine.background.idle();
   await waitUntil(() => s.claim?.status?.phase === "Bound" && s.persistentVolume?.status?.phase === "Bound", "Bound");
   const isThere = () =>
@@ -47,7 +51,7 @@ export async function assertOnOneNode(s: MoveCluster, node: "node-1" | "node-2")
   await waitUntil(isThere, () => `the volume on ${node} alone: ${s.lvmVolumes}`);
   const lv = s.lv(node === "node-1" ? 0 : 1)!;
   await waitUntil(() => !lv.tags.has("denolith.held"), "no tag");
-  assertEquals([...lv.content.data!], ["letters"]);
+  assertEquals([...lv.content.data!], data);
   assertEquals(nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY), node);
   const policy = s.options.reclaimPolicy ?? "Delete";
   const now = () => [s.persistentVolume?.spec?.persistentVolumeReclaimPolicy, s.persistentVolume?.metadata.annotations];

@@ -54,6 +54,8 @@ export interface MoveClusterOptions {
   readonly mutableAffinity?: boolean;
   /** The volume groups of the second node, with their sizes in bytes; `data` by default. */
   readonly targetGroups?: Record<string, bigint>;
+  /** Whether moves are asked to be offline. */
+  readonly offline?: boolean;
   /** Whether agents take part in transfers; they do by default. */
   readonly transfers?: boolean;
 }
@@ -78,6 +80,7 @@ export class MoveCluster implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #tasks: Promise<void>[] = [];
   readonly #clients: HttpClient[] = [];
+  #writes = 0;
   /** What ends those that are not dead. */
   readonly #moverStops = new Set<() => Promise<void>>();
 
@@ -185,8 +188,12 @@ export class MoveCluster implements AsyncDisposable {
       driverName: DRIVER,
       topologyKey: TOPOLOGY_KEY,
       volumes: {
-        create: (...args) => send(() => this.cluster.volumes.create(...args)),
+        begin: (...args) => send(() => this.cluster.volumes.begin(...args)),
         delete: (...args) => send(() => this.cluster.volumes.delete(...args)),
+      },
+      transfers: {
+        take: (...args) => send(() => this.cluster.transfers.take(...args)),
+        discard: (...args) => send(() => this.cluster.transfers.discard(...args)),
       },
       parseGroups: parseGroupList,
       moves: inform(lvmMoves),
@@ -262,6 +269,7 @@ export class MoveCluster implements AsyncDisposable {
         claim: { namespace: "shop", name: "data", uid: uid! },
         sourceNode: "node-1",
         targetNode: "node-2",
+        ...(this.options.offline && { offline: true }),
         ...spec,
       },
     });
@@ -300,6 +308,21 @@ export class MoveCluster implements AsyncDisposable {
   /** Returns the LV of the volume on a machine. */
   lv(index: 0 | 1) {
     return this.machines[index].allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${MOVED}`))?.lv;
+  }
+
+  /** Writes something to the volume on a node, as a pod does: to chunks of its own, by default to one. */
+  async write(
+    what: string,
+    { index = 0, seek = 100 + 300 * this.#writes++, count = 1 }: {
+      readonly index?: 0 | 1;
+      readonly seek?: number;
+      readonly count?: number;
+    } = {},
+  ): Promise<void> {
+    const { name } = this.lv(index)!;
+    const place = ["bs=4096", `seek=${seek}`, `count=${count}`];
+    const args = [`if=${what}`, `of=/dev/mapper/data-${name.replaceAll("-", "--")}`, ...place];
+    await this.machines[index].run({ program: "dd", args, mutates: true });
   }
 
   /** Waits until no background work is running. */

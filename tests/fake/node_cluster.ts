@@ -244,6 +244,7 @@ export class FakeController implements AsyncDisposable {
   readonly agentLeases: Informer<Lease>;
   readonly agents: AgentLiveness;
   readonly volumes: ClusterVolumes;
+  readonly transfers: ClusterTransfers;
   readonly snapshots: ClusterSnapshots;
   readonly groupSnapshots: ClusterGroupSnapshots;
   readonly lists: ClusterLists;
@@ -260,12 +261,11 @@ export class FakeController implements AsyncDisposable {
     const selection = { namespace: NAMESPACE, labelSelector: agentLeaseSelector(DRIVER) };
     this.agentLeases = new Informer(client, leases, { ...selection, clock });
     this.agents = new AgentLiveness({ nodes: this.nodes, agentLeases: this.agentLeases, clock });
-    const sharedOptions = {
-      ...{ client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, agents: this.agents, waitMs },
-    };
-    const transfers = new ClusterTransfers({ ...sharedOptions, taken: () => this.snapshots });
-    const volumeOptions = { ...sharedOptions, volumes: this.objects, parseGroups: parseGroupList };
-    this.volumes = new ClusterVolumes({ ...volumeOptions, transfers });
+    const { snapshotObjects: snapshots, nodes, agents } = this;
+    const sharedOptions = { client, driver: DRIVER, snapshots, nodes, agents, waitMs };
+    this.transfers = new ClusterTransfers({ ...sharedOptions, taken: () => this.snapshots });
+    const parts = { volumes: this.objects, transfers: this.transfers, parseGroups: parseGroupList };
+    this.volumes = new ClusterVolumes({ ...sharedOptions, ...parts });
     this.snapshots = new ClusterSnapshots({ ...sharedOptions, volumes: this.volumes });
     this.groupSnapshots = new ClusterGroupSnapshots({ ...sharedOptions, volumes: this.volumes });
     this.lists = new ClusterLists({ ...sharedOptions, found: this.snapshots });
@@ -351,6 +351,10 @@ export class FakeCluster implements AsyncDisposable {
 
   get snapshots(): ClusterSnapshots {
     return this.#controller.snapshots;
+  }
+
+  get transfers(): ClusterTransfers {
+    return this.#controller.transfers;
   }
 
   get groupSnapshots(): ClusterGroupSnapshots {

@@ -1,6 +1,7 @@
 /**
  * The fake machine's dd that reads a device to its output, or writes its input to a device. What an LV has is written into its
- * blocks: each begins with a JSON text, and has zeros after it.
+ * blocks: each begins with a JSON text, and has zeros after it, or what dd wrote to it, chunk by chunk. So a device that gets what
+ * differs from another one, without the beginnings of blocks, has what was written since.
  *
  * @module
  */
@@ -9,10 +10,17 @@ import type { Command, Output } from "../../lvm/exec.ts";
 import { failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import type { DeviceContent } from "./device_content.ts";
 import { deviceBytes } from "./thin.ts";
+import { bytesOf, noteReceived } from "./block_tools.ts";
 import { zeroesNewBlocks } from "./copy_tools.ts";
 
-/** The size of a block: that of dd. */
+/** The size of a block: that of dd for all of a device. */
 const BLOCK_BYTES = 4 << 20;
+
+/** The size of the blocks of dd for what differs. */
+const UNIT_BYTES = 64 << 10;
+
+/** The size of a text with the zeros after it. */
+const HEAD_BYTES = 4096;
 
 /** The size of the parts that a command writes at a time. */
 const PART_BYTES = 1 << 20;
@@ -38,7 +46,9 @@ export function isDeviceStream({ program, args, input, onOutput }: Command): boo
 /** Runs dd with a stream. */
 export async function streamDevice(machine: FakeMachine, { args, input, onOutput }: Command): Promise<Output> {
   const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
-  if (Number(values.get("bs")) !== BLOCK_BYTES) throw new Error(`dd in other blocks: ${args.join(" ")}`);
+  if (![BLOCK_BYTES, UNIT_BYTES].includes(Number(values.get("bs")))) {
+    throw new Error(`dd in other blocks: ${args.join(" ")}`);
+  }
   return input === undefined ? await read(machine, values, onOutput!) : await write(machine, values, input);
 }
 
@@ -53,12 +63,17 @@ async function read(
   if (lv.invalid || lv.content.unreadable) return failure(1, `dd: error reading '${path}': Input/output error`);
   using _open = machine.openDevice(path);
   const size = Number(deviceBytes(lv));
-  const count = Math.ceil(size / BLOCK_BYTES);
-  const first = Number(values.get("skip"));
-  for (let block = first; block < Math.min(first + Number(values.get("count")), count); block++) {
-    const bytes = new Uint8Array(Math.min(BLOCK_BYTES, size - block * BLOCK_BYTES));
-    bytes.set(new TextEncoder().encode(BLOCKS.get(lv)?.get(block) ?? textOf(lv, block, count)));
-    for (let at = 0; at < bytes.length; at += PART_BYTES) await onOutput(bytes.slice(at, at + PART_BYTES));
+  const bs = Number(values.get("bs"));
+  const first = Number(values.get("skip")) * bs;
+  const end = Math.min(first + Number(values.get("count")) * bs, size);
+  for (let at = first; at < end; at += PART_BYTES) {
+    const bytes = bytesOf(lv, at, Math.min(PART_BYTES, end - at));
+    for (let block = Math.ceil(at / BLOCK_BYTES); block * BLOCK_BYTES < at + bytes.length; block++) {
+      const text = BLOCKS.get(lv)?.get(block) ?? textOf(lv, block, Math.ceil(size / BLOCK_BYTES));
+      const head = bytes.subarray(block * BLOCK_BYTES - at).subarray(0, HEAD_BYTES);
+      head.fill(0).set(new TextEncoder().encode(text));
+    }
+    await onOutput(bytes);
   }
   return ok();
 }
@@ -85,21 +100,27 @@ async function write(
   if (skipsZeros && !zeroesNewBlocks(machine, lv)) throw new Error(`${path} keeps what it has`);
   if (isReadOnly(lv)) return failure(1, `dd: error writing '${path}': Operation not permitted`);
   using _open = machine.openDevice(path);
-  let block = Number(values.get("seek"));
-  const bytes = new Uint8Array(BLOCK_BYTES);
+  const bs = Number(values.get("bs"));
+  let offset = Number(values.get("seek")) * bs;
+  const bytes = new Uint8Array(bs);
   let length = 0;
   const flush = () => {
-    if (length > 0) applyBlock(lv, block++, bytes.subarray(0, length));
+    if (length === 0) return;
+    const isHead = offset % BLOCK_BYTES === 0;
+    if (isHead) applyBlock(lv, offset / BLOCK_BYTES, bytes.subarray(0, length));
+    const skipped = isHead ? HEAD_BYTES : 0;
+    noteReceived(lv, offset + skipped, bytes.subarray(skipped, length));
+    offset += length;
     length = 0;
   };
   try {
     for await (const part of input) {
       for (let at = 0; at < part.length;) {
-        const piece = part.subarray(at, at + BLOCK_BYTES - length);
+        const piece = part.subarray(at, at + bs - length);
         bytes.set(piece, length);
         length += piece.length;
         at += piece.length;
-        if (length === BLOCK_BYTES) flush();
+        if (length === bs) flush();
       }
     }
   } finally {

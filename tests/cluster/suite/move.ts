@@ -5,6 +5,7 @@
  * @module
  */
 
+import { assertMatch } from "@std/assert";
 import { addWriter, moveAndCheck, removeWriter } from "./move_helpers.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { createClasses } from "./transfer_helpers.ts";
@@ -14,7 +15,14 @@ for (const layout of ["thick", "thin"] as const) {
     await using ns = await TestNamespace.open(`move-${layout}`);
     const classes = await createClasses(ns);
     const digest = await addWriter(ns, classes[layout]);
-    for (let move = 0; move < 2; move++) console.error(`${layout}: ${await moveAndCheck(ns, digest)}`);
+    for (let move = 0; move < 2; move++) {
+      const text = await moveAndCheck(ns, digest);
+      console.error(`${layout}: ${text}`);
+      assertMatch(text, /^Online, .* as difference [1-9]/);
+    }
+    const text = await moveAndCheck(ns, digest, undefined, ["--offline"]);
+    console.error(`${layout}: ${text}`);
+    assertMatch(text, /^Offline, .* as difference 0/);
     await removeWriter(ns);
   });
 }

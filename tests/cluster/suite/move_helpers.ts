@@ -68,8 +68,13 @@ export async function assertLog(ns: TestNamespace, atLeast: number): Promise<voi
 }
 
 /** Runs `kubectl denolith move` as an administrator does. @returns what it printed, as JSON */
-export async function moveClaim(ns: TestNamespace, claim: string, to: string): Promise<Record<string, unknown>> {
-  return await runPlugin(ns, "move", claim, "--to", to, "--evict");
+export async function moveClaim(
+  ns: TestNamespace,
+  claim: string,
+  to: string,
+  flags: readonly string[] = [],
+): Promise<Record<string, unknown>> {
+  return await runPlugin(ns, "move", claim, "--to", to, "--evict", ...flags);
 }
 
 /** Makes a claim with a workload that writes, and data that it does not change. @returns the digest of the data */
@@ -100,19 +105,21 @@ export async function lvsOf(ns: TestNamespace, id: string) {
  * Moves the claim to the other node, and checks what the workload has there.
  *
  * @param during called when the move begins, with what reports whether it is over
+ * @param flags more flags of the command
  * @returns what happened, in words
  */
 export async function moveAndCheck(
   ns: TestNamespace,
   digest: string,
   during: (isOver: () => boolean) => Promise<void> = () => Promise.resolve(),
+  flags: readonly string[] = [],
 ): Promise<string> {
   const from = await nodeOf(ns);
   const to = NODES.find((name) => name !== from)!;
   const { metadata: { name, uid } } = await ns.volumeOf("data");
   const written = await writtenLines(ns);
   let isOver = false;
-  const moving = moveClaim(ns, "data", to).finally(() => isOver = true);
+  const moving = moveClaim(ns, "data", to, flags).finally(() => isOver = true);
   const [outcome] = await Promise.all([moving, during(() => isOver)]);
   assertEquals([outcome.state, outcome.sourceNode, outcome.targetNode], ["Complete", from, to]);
   await waitForWriter(ns, to);
@@ -122,7 +129,9 @@ export async function moveAndCheck(
   const now = await ns.volumeOf("data");
   assertEquals([now.metadata.name, now.spec?.persistentVolumeReclaimPolicy], [name, "Delete"]);
   assert(now.metadata.uid !== uid, "it was made again");
-  return `${SIZE} from ${from} to ${to}: nobody could use it for ${outcome.downtimeSeconds} s`;
+  const { way, differences, received, downtimeSeconds } = outcome;
+  return `${way}, ${SIZE} from ${from} to ${to}: ${received} were sent last, as difference ${differences}, and nobody could ` +
+    `use it for ${downtimeSeconds} s`;
 }
 
 /** Removes the workload with its claim. */
