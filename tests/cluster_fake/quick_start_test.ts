@@ -84,7 +84,7 @@ Deno.test("the quick start has three commands, and they end with a volume on a n
 Deno.test("the manifests that the quick start applies: namespace first, kinds before what uses them, flags that are known", async () => {
   const objects = objectsOf((await threeCommands())[0]!);
   const kinds = objects.map(({ kind }) => kind);
-  assertEquals(kinds.slice(0, 5), [...Array(4).fill("CustomResourceDefinition"), "Namespace"]);
+  assertEquals(kinds.slice(0, 6), [...Array(5).fill("CustomResourceDefinition"), "Namespace"]);
   for (const kind of ["DaemonSet", "Deployment"]) {
     const [{ args = [] } = {}] = onlyOf(objects, kind).spec!.template!.spec.containers;
     flagsOf(...args.map((arg) => arg.replace(/\$\([A-Z_]+\)/, "x")));
