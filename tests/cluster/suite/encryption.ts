@@ -51,7 +51,7 @@ Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, gr
     assertMatch(await ns.runOnNode(`wipefs --no-act --noheadings --output TYPE ${path}`), /crypto_LUKS/);
     assertEquals((await ns.runOnNode(`grep -c readable-text ${path} || true`)).trim(), "0", claim);
   }
-  assertEquals((await ns.runOnNode("dmsetup ls --target crypt")).trim(), "No devices found");
+  assertMatch(await ns.runOnNode("dmsetup ls --target crypt"), /^(?:No devices found)?\s*$/);
 
   await ns.apply(secret("data-luks", { stringData: { passphrase: newPassphrase() } }));
   await ns.createPod({ name: "stranger", claims: claims.slice(0, 1) });
