@@ -4,6 +4,8 @@
  * @module
  */
 
+import { groupSnapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+
 /** A step of an orchestrator or a pod. */
 export type Step =
   | {
@@ -19,6 +21,8 @@ export type Step =
   | { readonly do: "expand"; readonly volume: string; readonly mib: number }
   | { readonly do: "snapshot"; readonly snapshot: string; readonly volume: string }
   | { readonly do: "deleteSnapshot"; readonly snapshot: string }
+  | { readonly do: "snapshotGroup"; readonly group: string; readonly volumes: readonly string[] }
+  | { readonly do: "deleteGroup"; readonly group: string }
   /** The driver has erased and removed what was deleted. */
   | { readonly do: "settle" };
 
@@ -31,11 +35,17 @@ export interface VolumeState {
   readonly files: readonly string[];
 }
 
+/** A snapshot that was created and not deleted. */
+export interface SnapshotState extends VolumeState {
+  /** The group snapshot that it is part of. */
+  readonly group?: string;
+}
+
 /** What exists. */
 export interface World {
   readonly volumes: ReadonlyMap<string, VolumeState>;
   /** The snapshots, with the files that they have. */
-  readonly snapshots: ReadonlyMap<string, VolumeState>;
+  readonly snapshots: ReadonlyMap<string, SnapshotState>;
 }
 
 const MOUNTED = { stage: "staged", publish: "published", unpublish: "staged", unstage: "no" } as const;
@@ -43,7 +53,7 @@ const MOUNTED = { stage: "staged", publish: "published", unpublish: "staged", un
 /** Returns what exists after steps. */
 export function worldAfter(steps: readonly Step[]): World {
   const volumes = new Map<string, VolumeState>();
-  const snapshots = new Map<string, VolumeState>();
+  const snapshots = new Map<string, SnapshotState>();
   for (const step of steps) {
     switch (step.do) {
       case "create": {
@@ -75,6 +85,14 @@ export function worldAfter(steps: readonly Step[]): World {
       case "snapshot":
         snapshots.set(step.snapshot, volumes.get(step.volume)!);
         break;
+      case "snapshotGroup":
+        for (const volume of step.volumes) {
+          snapshots.set(memberName(step.group, volume), { ...volumes.get(volume)!, group: step.group });
+        }
+        break;
+      case "deleteGroup":
+        for (const [name, { group }] of [...snapshots]) if (group === step.group) snapshots.delete(name);
+        break;
       case "delete":
         volumes.delete(step.volume);
         break;
@@ -84,6 +102,11 @@ export function worldAfter(steps: readonly Step[]): World {
     }
   }
   return { volumes, snapshots };
+}
+
+/** Returns the name under which the snapshot of a volume in a group snapshot would have the id that it has. */
+export function memberName(group: string, volume: string): string {
+  return `${groupSnapshotIdOf(group)}\0${volumeIdOf(volume)}`;
 }
 
 /**
@@ -114,10 +137,12 @@ function change(
 
 /** Describes a step, as the mark of its acknowledgement. A mark cannot have blanks. */
 export function describeStep(step: Step, index: number): string {
-  return [index, step.do, "snapshot" in step ? step.snapshot : "volume" in step ? step.volume : ""].join("-").replace(
-    /-$/,
-    "",
-  );
+  const names = [
+    "snapshot" in step ? step.snapshot : undefined,
+    "group" in step ? step.group : undefined,
+    "volume" in step ? step.volume : undefined,
+  ];
+  return [index, step.do, ...names.filter((name) => name !== undefined).slice(0, 1)].join("-");
 }
 
 /**
@@ -143,14 +168,20 @@ export function stepsToContinue(steps: readonly Step[], acknowledged: number): S
  */
 export function stepsToGiveUp(steps: readonly Step[], acknowledged: number): Step[] {
   const unknown = steps.slice(acknowledged, acknowledged + 1);
-  const creation = unknown.filter((step) => step.do === "create" || step.do === "snapshot");
+  const creation = unknown.filter((step) => ["create", "snapshot", "snapshotGroup"].includes(step.do));
   const { volumes, snapshots } = worldAfter([...steps.slice(0, acknowledged), ...creation]);
   return [
     ...creation,
     ...[...volumes.keys()].flatMap((volume): Step[] => [{ do: "unpublish", volume }, { do: "unstage", volume }]),
-    ...[...snapshots.keys()].map((snapshot): Step => ({ do: "deleteSnapshot", snapshot })),
+    ...[...snapshots].flatMap(([snapshot, { group }]): Step[] =>
+      group === undefined ? [{ do: "deleteSnapshot", snapshot }] : []
+    ),
+    ...new Set([...snapshots.values()].flatMap(({ group }) => group ?? [])).values().map((group): Step => ({
+      do: "deleteGroup",
+      group,
+    })),
     ...[...volumes.keys()].map((volume): Step => ({ do: "delete", volume })),
-    ...unknown.filter((step) => step.do === "delete" || step.do === "deleteSnapshot"),
+    ...unknown.filter((step) => ["delete", "deleteSnapshot", "deleteGroup"].includes(step.do)),
     { do: "settle" },
   ];
 }
@@ -198,6 +229,26 @@ export const LIVES: Readonly<Record<string, readonly Step[]>> = {
     ...release("restored"),
     { do: "delete", volume: "restored" },
     { do: "deleteSnapshot", snapshot: "cut" },
+    { do: "settle" },
+  ],
+  "a group snapshot": [
+    { do: "create", volume: "thick", mib: 16 },
+    { do: "create", volume: "thin", mib: 16, parameters: THIN },
+    ...use("thick", "first"),
+    ...use("thin", "second"),
+    { do: "snapshotGroup", group: "both", volumes: ["thick", "thin"] },
+    { do: "write", volume: "thick", file: "third" },
+    { do: "write", volume: "thin", file: "fourth" },
+    { do: "create", volume: "restored", mib: 16, from: { snapshot: memberName("both", "thin") }, parameters: THIN },
+    { do: "stage", volume: "restored" },
+    { do: "publish", volume: "restored" },
+    ...release("restored"),
+    { do: "delete", volume: "restored" },
+    { do: "deleteGroup", group: "both" },
+    ...release("thick"),
+    ...release("thin"),
+    { do: "delete", volume: "thick" },
+    { do: "delete", volume: "thin" },
     { do: "settle" },
   ],
   "an erased block volume": [

@@ -35,6 +35,19 @@ Deno.test("an orchestrator that gives up repeats a creation without an answer, a
   ]);
 });
 
+Deno.test("the snapshots of a group are taken and deleted together", () => {
+  const group = LIVES["a group snapshot"]!;
+  const taken = group.findIndex((step) => step.do === "snapshotGroup");
+  const { snapshots } = worldAfter(group.slice(0, taken + 1));
+  const files = [["both", ["first"]], ["both", ["second"]]];
+  assertEquals([...snapshots.values()].map(({ group, files }) => [group, files]), files);
+  assertEquals(describe(stepsToGiveUp(group, taken)), [
+    "snapshotGroup-both",
+    ...["unpublish-thick", "unstage-thick", "unpublish-thin", "unstage-thin"],
+    ...["deleteGroup-both", "delete-thick", "delete-thin", "settle"],
+  ]);
+});
+
 Deno.test("a restored volume has no file newer than its snapshot", () => {
   const steps = STEPS.slice(0, after("create-restored"));
   const { volumes } = worldAfter(steps);

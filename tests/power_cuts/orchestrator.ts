@@ -7,7 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { connect, type CsiClient } from "../contract/csi_client.ts";
 import { HostExec } from "../../lvm/exec.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
 import { blockCapability, failureStatus, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
@@ -89,7 +89,7 @@ export class Orchestrator implements AsyncDisposable {
   }
 
   async #run(step: Step, world: World, all: readonly Step[]): Promise<void> {
-    const { controller, node } = this.#csi;
+    const { controller, group, node } = this.#csi;
     switch (step.do) {
       case "create":
         return void await controller.createVolume({
@@ -111,6 +111,13 @@ export class Orchestrator implements AsyncDisposable {
         });
       case "deleteSnapshot":
         return void await controller.deleteSnapshot({ snapshotId: snapshotIdOf(step.snapshot) });
+      case "snapshotGroup":
+        return void await group.createVolumeGroupSnapshot({
+          name: step.group,
+          sourceVolumeIds: step.volumes.map(volumeIdOf),
+        });
+      case "deleteGroup":
+        return void await group.deleteVolumeGroupSnapshot({ groupSnapshotId: groupSnapshotIdOf(step.group) });
       case "delete":
         return void await controller.deleteVolume({ volumeId: volumeIdOf(step.volume) });
       case "settle":
