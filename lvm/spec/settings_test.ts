@@ -23,6 +23,7 @@ const FIELDS_OF_REQUESTS = [
   "volumeMode",
   "source",
   "sourceNode",
+  "copy",
   "imports",
   "held",
   "takes",
