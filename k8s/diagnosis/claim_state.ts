@@ -6,7 +6,7 @@
 
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import { agentLeaseName, agentLeaseSelector } from "../api/agent_leases.ts";
-import { CLAIM_ANNOTATION, type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { CLAIM_ANNOTATION, lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
   csiStorageCapacities,
   type CsiStorageCapacity,
@@ -15,7 +15,6 @@ import {
   type KubeObject,
   type Lease,
   leases,
-  type Node,
   nodes,
   type PersistentVolume,
   type PersistentVolumeClaim,
@@ -32,7 +31,7 @@ import { quantityToBytes } from "../api/quantity.ts";
 import { maximumVolumeSizeOf } from "../scheduling/capacity_object.ts";
 import { type Sidecar, sidecarLeaseName } from "../runtime/leader.ts";
 import { LenientReader } from "./cluster_state.ts";
-import { isLive } from "./evidence.ts";
+import { isLive, type NodeEvidence } from "./evidence.ts";
 
 /** The number of pods that are looked at: the pods of a claim have the same cause. */
 export const MAX_PODS = 5;
@@ -41,11 +40,9 @@ export const MAX_PODS = 5;
 const CLUSTER_NAMESPACE = "default";
 
 /** What is known of a claim. */
-export interface ClaimState {
+export interface ClaimState extends NodeEvidence {
   /** The driver. */
   readonly driver: string;
-  /** The time at which it was read. */
-  readonly now: Date;
   /** Its name as `namespace/name`. */
   readonly key: string;
   /** The claim; absent when it is gone. */
@@ -66,20 +63,12 @@ export interface ClaimState {
   readonly volumeEvents: readonly Event[];
   /** The node of the volume, or the one that the scheduler selected. */
   readonly nodeName?: string | undefined;
-  /** Its Node. */
-  readonly node?: Node | undefined;
-  /** Its LVMNode. */
-  readonly lvmNode?: LvmNode | undefined;
-  /** The Lease of the agent of its node. */
-  readonly agentLeases: readonly Lease[];
   /** What the scheduler reads of the class, for each node. */
   readonly capacities: readonly CsiStorageCapacity[];
   /** The Lease of the provisioner. */
   readonly provisionerLease?: Lease | undefined;
   /** The Lease of the resizer. */
   readonly resizerLease?: Lease | undefined;
-  /** Kinds that could not be read, with the cause. */
-  readonly unread: readonly string[];
 }
 
 /** A reader of objects that belong to one that is explained. */
@@ -94,10 +83,23 @@ export class EvidenceReader extends LenientReader {
   }
 
   /** Reads the Lease of a node's agent, in whichever namespace. */
-  async agentLeasesOf(nodeName: string | undefined, driver: string): Promise<Lease[]> {
-    if (nodeName === undefined) return [];
+  async #agentLeasesOf(nodeName: string, driver: string): Promise<Lease[]> {
     const fieldSelector = `metadata.name=${agentLeaseName(nodeName)}`;
     return await this.list(leases, { labelSelector: agentLeaseSelector(driver), fieldSelector });
+  }
+
+  /** Reads what is known of a node and of its agent; nothing while no node was chosen. */
+  async nodeEvidence(
+    nodeName: string | undefined,
+    driver: string,
+  ): Promise<Pick<NodeEvidence, "nodeName" | "node" | "lvmNode" | "agentLeases">> {
+    if (nodeName === undefined) return { nodeName, agentLeases: [] };
+    const [node, lvmNode, agentLeases] = await Promise.all([
+      this.get(nodes, { name: nodeName }),
+      this.get(lvmNodes, { name: nodeName }),
+      this.#agentLeasesOf(nodeName, driver),
+    ]);
+    return { nodeName, node, lvmNode, agentLeases };
   }
 
   /** Reads the Lease under which a group of controllers works, in whichever namespace. */
@@ -135,18 +137,16 @@ export async function readClaimState(
   const volume = await findVolume(reader, persistentVolume, claim, { key, driver });
   const ofClaim = allPods.filter((pod) => claimNamesOf(pod).includes(name)).sort((a, b) => rankOf(a) - rankOf(b));
   const nodeName = volume?.spec.nodeName ?? (claim && selectedNameOf(claim));
-  const [podEvents, persistentVolumeEvents, lvmVolumeEvents, node, lvmNode, agentLeases] = await Promise.all([
+  const [podEvents, persistentVolumeEvents, lvmVolumeEvents, nodeEvidence] = await Promise.all([
     Promise.all(ofClaim.slice(0, MAX_PODS).map((pod) => reader.eventsAbout("Pod", pod))),
     reader.eventsAbout("PersistentVolume", persistentVolume),
     reader.eventsAbout("LVMVolume", volume),
-    nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
-    nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
-    reader.agentLeasesOf(nodeName, driver),
+    reader.nodeEvidence(nodeName, driver),
   ]);
   return {
     ...{ driver, now, key, claim, storageClass, claimEvents, pods: ofClaim, podEvents: podEvents.flat() },
     ...{ persistentVolume, volume, volumeEvents: [...persistentVolumeEvents, ...lvmVolumeEvents] },
-    ...{ nodeName, node, lvmNode, agentLeases, provisionerLease, resizerLease },
+    ...{ ...nodeEvidence, provisionerLease, resizerLease },
     capacities: capacities.filter(({ storageClassName }) => storageClassName === className),
     unread: [...new Set(reader.unread)].sort(),
   };

@@ -5,8 +5,7 @@
  */
 
 import { groupSnapshotIdOf } from "../../lvm/ids.ts";
-import { type LvmNode, lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
-import { type Event, type Lease, type Node, nodes } from "../api/objects.ts";
+import { type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
 import {
   type VolumeGroupSnapshot,
   type VolumeGroupSnapshotContent,
@@ -16,16 +15,16 @@ import {
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import { groupSnapshotNameOf, groupSnapshotRules } from "../snapshotter/group_content.ts";
 import { EvidenceReader } from "./claim_state.ts";
+import { agentProblems, eventProblem, lastEvent, waitProblems } from "./evidence.ts";
+import type { Problem } from "./problem.ts";
 import {
-  agentProblems,
-  eventProblem,
-  isHeld,
-  lastEvent,
-  messageProblem,
-  noControllerProblem,
-  waitProblems,
-} from "./evidence.ts";
-import { isUnread, type Problem } from "./problem.ts";
+  contentOf,
+  creationProblems,
+  requestState,
+  type SnapshotEvidence,
+  type SnapshotWords,
+  waitingProblems,
+} from "./why_snapshot.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 import { snapshotProblems, stateOf } from "./volumes.ts";
 import type { WhyAnswer } from "./why.ts";
@@ -33,36 +32,26 @@ import type { WhyAnswer } from "./why.ts";
 const CHAPTER = "groupSnapshot";
 const RUNBOOK = SYMPTOM_CHAPTERS[CHAPTER];
 
+const WORDS: SnapshotWords = {
+  what: "group snapshot",
+  contents: "volumegroupsnapshotcontents",
+  untaken: {
+    message: "nobody has taken the VolumeGroupSnapshot: it has no content and no events, so no snapshot-controller " +
+      "with the feature gate CSIVolumeGroupSnapshot runs",
+    remedy: "Start the snapshot-controller with this gate.",
+    runbook: "../snapshots.md#group-snapshots",
+  },
+  remedy: "Wait. If it takes minutes, read the logs of the snapshot-controller and of the controller.",
+};
+
 /** What is known of a VolumeGroupSnapshot. */
-export interface GroupSnapshotEvidence {
-  /** The driver. */
-  readonly driver: string;
-  /** The time at which it was read. */
-  readonly now: Date;
-  /** Its name as `namespace/name`. */
-  readonly key: string;
+export interface GroupSnapshotEvidence extends SnapshotEvidence {
   /** The VolumeGroupSnapshot; absent when it is gone. */
   readonly groupSnapshot?: VolumeGroupSnapshot | undefined;
   /** Its VolumeGroupSnapshotContent. */
   readonly content?: VolumeGroupSnapshotContent | undefined;
-  /** The events about both. */
-  readonly events: readonly Event[];
   /** Its LVMSnapshots. */
   readonly snapshots: readonly LvmSnapshot[];
-  /** The events about the first LVMSnapshot. */
-  readonly snapshotEvents: readonly Event[];
-  /** The name of their node. */
-  readonly nodeName?: string | undefined;
-  /** Its Node. */
-  readonly node?: Node | undefined;
-  /** Its LVMNode. */
-  readonly lvmNode?: LvmNode | undefined;
-  /** The Lease of the agent of their node. */
-  readonly agentLeases: readonly Lease[];
-  /** The Lease of the snapshotters. */
-  readonly snapshotterLease?: Lease | undefined;
-  /** Kinds that could not be read, with the cause. */
-  readonly unread: readonly string[];
 }
 
 /** Reads everything that has a part in a VolumeGroupSnapshot. @throws {ApiError} */
@@ -78,26 +67,20 @@ export async function readGroupSnapshotEvidence(
     reader.eventsAbout("VolumeGroupSnapshot", groupSnapshot),
     reader.leaseOf("csi-snapshotter", driver),
   ]);
-  // not one that an earlier VolumeGroupSnapshot of the same name has left
-  const content = contents.filter(({ spec: { volumeGroupSnapshotRef: ref } }) =>
-    ref.namespace === namespace && ref.name === name && (uid === undefined || !ref.uid || ref.uid === uid)
-  ).at(-1);
+  const content = contentOf(contents, ({ spec }) => spec.volumeGroupSnapshotRef, { namespace, name, uid });
   const id = content?.spec.driver === driver ? groupIdOf(content) : undefined;
   const [all, contentEvents] = await Promise.all([
     id === undefined ? [] : reader.list(lvmSnapshots),
     reader.eventsAbout("VolumeGroupSnapshotContent", content),
   ]);
   const snapshots = all.filter(({ spec }) => spec.driverName === driver && spec.groupSnapshot?.name === id);
-  const nodeName = snapshots[0]?.spec.nodeName;
-  const [node, lvmNode, agentLeases, snapshotEvents] = await Promise.all([
-    nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
-    nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
-    reader.agentLeasesOf(nodeName, driver),
+  const [nodeEvidence, snapshotEvents] = await Promise.all([
+    reader.nodeEvidence(snapshots[0]?.spec.nodeName, driver),
     reader.eventsAbout("LVMSnapshot", snapshots[0]),
   ]);
   return {
     ...{ driver, now, key: `${namespace}/${name}`, groupSnapshot, content, events: [...ownEvents, ...contentEvents] },
-    ...{ snapshots, snapshotEvents, nodeName, node, lvmNode, agentLeases, snapshotterLease },
+    ...{ ...nodeEvidence, snapshots, snapshotEvents, snapshotterLease },
     unread: [...new Set(reader.unread)].sort(),
   };
 }
@@ -121,13 +104,7 @@ export function explainGroupSnapshot(state: GroupSnapshotEvidence): WhyAnswer {
   ];
   return {
     object,
-    state: groupSnapshot === undefined
-      ? "Deleted"
-      : groupSnapshot.metadata.deletionTimestamp !== undefined
-      ? "Terminating"
-      : groupSnapshot.status?.readyToUse === true
-      ? "Ready"
-      : "NotReady",
+    state: requestState(groupSnapshot),
     problems: problemsOf(state, object),
     facts: facts.flatMap(([label, text]) => text ? [[label, text] as const] : []),
     unread,
@@ -135,7 +112,7 @@ export function explainGroupSnapshot(state: GroupSnapshotEvidence): WhyAnswer {
 }
 
 function problemsOf(state: GroupSnapshotEvidence, object: string): Problem[] {
-  const { groupSnapshot, content, events, snapshots, driver } = state;
+  const { groupSnapshot, content, snapshots, driver } = state;
   if (content !== undefined && content.spec.driver !== driver) {
     const message = `the group snapshot is not of the driver ${driver}, but of ${content.spec.driver}`;
     return [{ severity: "info", reason: "OtherDriver", object, message }];
@@ -144,49 +121,17 @@ function problemsOf(state: GroupSnapshotEvidence, object: string): Problem[] {
     return deletionProblems(state);
   }
   const isReady = groupSnapshot.status?.readyToUse === true;
-  const failed = lastEvent(events, "GroupSnapshotCreationFailed", "GroupSnapshotContentCheckandUpdateFailed");
-  const { message, time } = content?.status?.error ?? {};
   const source = { chapter: CHAPTER, object } as const;
-  const causes = isReady
-    ? []
-    : failed !== undefined
-    ? [eventProblem(failed, source)]
-    : message !== undefined
-    ? [messageProblem(message, { ...source, reason: "GroupSnapshotFailed", since: time })]
-    : [];
-  const reported = snapshots.flatMap((each) => snapshotProblems(each, `lvmsnapshot/${each.metadata.name}`));
-  const problems = [
-    ...(isReady ? [] : waitProblems(state.snapshotEvents, state.now, source)),
-    ...causes,
-    ...reported.filter((each) => !causes.some((cause) => each.message.includes(cause.message))),
-    ...agentProblems(state),
-  ];
-  return problems.length > 0 || isReady ? problems : waitingProblems(state, object);
-}
-
-/** Returns who has not done what, while nobody says anything. */
-function waitingProblems(state: GroupSnapshotEvidence, object: string): Problem[] {
-  const { groupSnapshot, content, events, snapshotterLease, now } = state;
-  const since = groupSnapshot?.metadata.creationTimestamp;
-  const problem = { object, ...(since !== undefined && { since }) };
-  const lastWords = lastEvent(events, ...new Set(events.map(({ reason = "" }) => reason)));
-  const isContentRead = !isUnread(state, "volumegroupsnapshotcontents") && !isUnread(state, "events");
-  if (content === undefined && lastWords === undefined && isContentRead) {
-    return [{
-      ...{ severity: "error", reason: "NoSnapshotController", ...problem },
-      message: "nobody has taken the VolumeGroupSnapshot: it has no content and no events, so no snapshot-controller " +
-        "with the feature gate CSIVolumeGroupSnapshot runs",
-      ...{ remedy: "Start the snapshot-controller with this gate.", runbook: "../snapshots.md#group-snapshots" },
-    }];
-  }
-  if (content !== undefined && !isHeld(snapshotterLease, now) && !isUnread(state, "leases")) {
-    return [noControllerProblem(object, snapshotterLease, { what: "snapshotter", since })];
-  }
-  return [{
-    ...{ severity: "info", reason: "Creating", ...problem, runbook: RUNBOOK },
-    message: lastWords?.message ?? "the group snapshot is being created",
-    remedy: "Wait. If it takes minutes, read the logs of the snapshot-controller and of the controller.",
-  }];
+  const problems = creationProblems(state, {
+    ...{ isReady, source },
+    failure: {
+      events: ["GroupSnapshotCreationFailed", "GroupSnapshotContentCheckandUpdateFailed"],
+      ...{ error: content?.status?.error, reason: "GroupSnapshotFailed" },
+    },
+    reported: snapshots.flatMap((each) => snapshotProblems(each, `lvmsnapshot/${each.metadata.name}`)),
+  });
+  if (problems.length > 0 || isReady) return problems;
+  return waitingProblems(state, { request: groupSnapshot, content, source, words: WORDS });
 }
 
 /** Returns why something is still there of a VolumeGroupSnapshot that was deleted. */

@@ -1,12 +1,13 @@
 /**
- * Why a VolumeSnapshot is not ready.
+ * Why a VolumeSnapshot is not ready, with what also holds for a VolumeGroupSnapshot: of both, the snapshot-controller makes a
+ * content, and the driver's snapshotter takes them.
  *
  * @module
  */
 
 import { type ApiClient, orAbsent } from "../client/client.ts";
-import { type LvmNode, lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
-import { type Event, type Lease, type Node, nodes } from "../api/objects.ts";
+import type { Event, KubeObject, Lease } from "../api/objects.ts";
+import { type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
 import {
   snapshotHandleOf,
   type VolumeSnapshot,
@@ -23,7 +24,9 @@ import {
   isHeld,
   lastEvent,
   messageProblem,
+  type MessageSource,
   noControllerProblem,
+  type NodeEvidence,
   waitProblems,
 } from "./evidence.ts";
 import { isUnread, type Problem } from "./problem.ts";
@@ -31,38 +34,156 @@ import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 import { snapshotProblems, stateOf } from "./volumes.ts";
 import type { WhyAnswer } from "./why.ts";
 
-const RUNBOOK = SYMPTOM_CHAPTERS.snapshot;
-
-/** What is known of a VolumeSnapshot. */
-export interface SnapshotState {
+/** What is known of a VolumeSnapshot or a VolumeGroupSnapshot. */
+export interface SnapshotEvidence extends NodeEvidence {
   /** The driver. */
   readonly driver: string;
-  /** The time at which it was read. */
-  readonly now: Date;
   /** Its name as `namespace/name`. */
   readonly key: string;
+  /** The events about it and its content. */
+  readonly events: readonly Event[];
+  /** The events about its LVMSnapshot, of a group about the first one. */
+  readonly snapshotEvents: readonly Event[];
+  /** The Lease of the snapshotters. */
+  readonly snapshotterLease?: Lease | undefined;
+}
+
+/** A VolumeSnapshot or a VolumeGroupSnapshot, as far as both are the same. */
+interface Requested extends KubeObject {
+  readonly status?: { readonly readyToUse?: boolean };
+}
+
+/** A reference of a content to what it was made for. */
+interface ContentRef {
+  readonly namespace?: string;
+  readonly name?: string;
+  readonly uid?: string;
+}
+
+/** Which snapshots an answer is about, in its words. */
+export interface SnapshotWords {
+  /** What is taken, such as `group snapshot`. */
+  readonly what: string;
+  /** The contents, as the API server names them. */
+  readonly contents: string;
+  /** What the absence of a content and of events proves, and what to do. */
+  readonly untaken: Pick<Problem, "message" | "remedy" | "runbook">;
+  /** What to do when it takes long. */
+  readonly remedy: string;
+}
+
+/** Returns the state of a VolumeSnapshot or a VolumeGroupSnapshot in a word. */
+export function requestState(object: Requested | undefined): string {
+  if (object === undefined) return "Deleted";
+  if (object.metadata.deletionTimestamp !== undefined) return "Terminating";
+  return object.status?.readyToUse === true ? "Ready" : "NotReady";
+}
+
+/** Returns the content of an object, and not one that an earlier object of the same name has left. */
+export function contentOf<T>(
+  contents: readonly T[],
+  refOf: (content: T) => ContentRef,
+  { namespace, name, uid }: { readonly namespace: string; readonly name: string; readonly uid: string | undefined },
+): T | undefined {
+  return contents.filter((content) => {
+    const ref = refOf(content);
+    return ref.namespace === namespace && ref.name === name && (uid === undefined || !ref.uid || ref.uid === uid);
+  }).at(-1);
+}
+
+/** What says that the creation failed. */
+export interface CreationFailure {
+  /** The reasons of the snapshot-controller's events about it. */
+  readonly events: readonly string[];
+  /** The error in the content's status. */
+  readonly error: { readonly message?: string; readonly time?: string } | undefined;
+  /** The reason of a problem with that error. */
+  readonly reason: string;
+}
+
+/**
+ * Returns what keeps a snapshot from being ready, and what is wrong with one that is.
+ *
+ * @param reported what the LVMSnapshots say of themselves
+ */
+export function creationProblems(
+  state: SnapshotEvidence,
+  { isReady, failure, reported, source }: {
+    readonly isReady: boolean;
+    readonly failure: CreationFailure;
+    readonly reported: readonly Problem[];
+    readonly source: Pick<MessageSource, "chapter" | "object">;
+  },
+): Problem[] {
+  const causes = isReady ? [] : creationCauses(state, failure, source);
+  return [
+    ...(isReady ? [] : waitProblems(state.snapshotEvents, state.now, source)),
+    ...causes,
+    ...reported.filter(({ message }) => !causes.some((cause) => message.includes(cause.message))),
+    ...agentProblems(state),
+  ];
+}
+
+function creationCauses(
+  { events }: SnapshotEvidence,
+  { events: reasons, error, reason }: CreationFailure,
+  source: Pick<MessageSource, "chapter" | "object">,
+): Problem[] {
+  const failed = lastEvent(events, ...reasons);
+  if (failed !== undefined) return [eventProblem(failed, source)];
+  if (error?.message === undefined) return [];
+  return [messageProblem(error.message, { ...source, reason, since: error.time })];
+}
+
+/** Returns who has not done what, while nobody says anything. */
+export function waitingProblems(
+  state: SnapshotEvidence,
+  { request, content, source: { chapter, object }, words }: {
+    readonly request: KubeObject;
+    readonly content: KubeObject | undefined;
+    readonly source: Pick<MessageSource, "chapter" | "object">;
+    readonly words: SnapshotWords;
+  },
+): Problem[] {
+  const { events, snapshotterLease, now } = state;
+  const since = request.metadata.creationTimestamp;
+  const problem = { object, ...(since !== undefined && { since }) };
+  const lastWords = lastEvent(events, ...new Set(events.map(({ reason = "" }) => reason)));
+  const isContentRead = !isUnread(state, words.contents) && !isUnread(state, "events");
+  if (content === undefined && lastWords === undefined && isContentRead) {
+    return [{ severity: "error", reason: "NoSnapshotController", ...problem, ...words.untaken }];
+  }
+  if (content !== undefined && !isHeld(snapshotterLease, now) && !isUnread(state, "leases")) {
+    return [noControllerProblem(object, snapshotterLease, { what: "snapshotter", since })];
+  }
+  return [{
+    ...{ severity: "info", reason: "Creating", ...problem, runbook: SYMPTOM_CHAPTERS[chapter] },
+    message: lastWords?.message ?? `the ${words.what} is being created`,
+    remedy: words.remedy,
+  }];
+}
+
+const RUNBOOK = SYMPTOM_CHAPTERS.snapshot;
+
+const WORDS: SnapshotWords = {
+  what: "snapshot",
+  contents: "volumesnapshotcontents",
+  untaken: {
+    message: "nobody has taken the VolumeSnapshot: it has no content and no events, so no snapshot-controller runs",
+    remedy: "Install the snapshot-controller.",
+    runbook: "../snapshots.md#install-the-snapshot-controller",
+  },
+  remedy: "Wait. If it takes minutes, read the log of the controller.",
+};
+
+/** What is known of a VolumeSnapshot. */
+export interface SnapshotState extends SnapshotEvidence {
   /** The VolumeSnapshot; absent when it is gone. */
   readonly volumeSnapshot?: VolumeSnapshot | undefined;
   /** Its VolumeSnapshotContent. */
   readonly content?: VolumeSnapshotContent | undefined;
-  /** The events about both. */
-  readonly events: readonly Event[];
-  /** The events about its LVMSnapshot. */
-  readonly snapshotEvents: readonly Event[];
   /** Its LVMSnapshot. */
   readonly snapshot?: LvmSnapshot | undefined;
-  /** The name of its node. */
-  readonly nodeName?: string | undefined;
-  /** Its Node. */
-  readonly node?: Node | undefined;
-  /** Its LVMNode. */
-  readonly lvmNode?: LvmNode | undefined;
-  /** The Lease of the agent of its node. */
-  readonly agentLeases: readonly Lease[];
-  /** The Lease of the snapshotter. */
-  readonly snapshotterLease?: Lease | undefined;
-  /** Kinds that could not be read, with the cause. */
-  readonly unread: readonly string[];
 }
 
 /** Reads everything that has a part in a VolumeSnapshot. @throws {ApiError} */
@@ -80,23 +201,21 @@ export async function readSnapshotState(
     reader.eventsAbout("VolumeSnapshot", volumeSnapshot),
     reader.leaseOf("csi-snapshotter", driver),
   ]);
-  const content = findContent(contents, volumeSnapshot, { namespace, name });
+  const uid = volumeSnapshot?.metadata.uid;
+  const content = contentOf(contents, ({ spec }) => spec.volumeSnapshotRef, { namespace, name, uid });
   const handle = content?.spec.driver === driver ? snapshotHandleOf(content) ?? requestedHandleOf(content) : undefined;
   const [found, contentEvents] = await Promise.all([
     handle === undefined ? undefined : reader.get(lvmSnapshots, { name: handle }),
     reader.eventsAbout("VolumeSnapshotContent", content),
   ]);
   const snapshot = found?.spec.driverName === driver ? found : undefined;
-  const nodeName = snapshot?.spec.nodeName;
-  const [node, lvmNode, agentLeases, snapshotEvents] = await Promise.all([
-    nodeName === undefined ? undefined : reader.get(nodes, { name: nodeName }),
-    nodeName === undefined ? undefined : reader.get(lvmNodes, { name: nodeName }),
-    reader.agentLeasesOf(nodeName, driver),
+  const [nodeEvidence, snapshotEvents] = await Promise.all([
+    reader.nodeEvidence(snapshot?.spec.nodeName, driver),
     reader.eventsAbout("LVMSnapshot", snapshot),
   ]);
   return {
     ...{ driver, now, key: `${namespace}/${name}`, volumeSnapshot, content, events: [...ownEvents, ...contentEvents] },
-    ...{ snapshotEvents, snapshot, nodeName, node, lvmNode, agentLeases, snapshotterLease },
+    ...{ ...nodeEvidence, snapshotEvents, snapshot, snapshotterLease },
     unread: [...new Set(reader.unread)].sort(),
   };
 }
@@ -104,19 +223,6 @@ export async function readSnapshotState(
 /** Returns the handle of a snapshot that is being created, before its content has it. */
 function requestedHandleOf({ spec: { volumeSnapshotRef: { uid } } }: VolumeSnapshotContent): string | undefined {
   return uid === undefined ? undefined : snapshotIdOf(snapshotNameOf(uid));
-}
-
-/** Returns the content of a VolumeSnapshot, and not one that an earlier VolumeSnapshot of the same name has left. */
-function findContent(
-  contents: readonly VolumeSnapshotContent[],
-  volumeSnapshot: VolumeSnapshot | undefined,
-  { namespace, name }: { namespace: string; name: string },
-): VolumeSnapshotContent | undefined {
-  const uid = volumeSnapshot?.metadata.uid;
-  const ofName = contents.filter(({ spec: { volumeSnapshotRef: ref } }) =>
-    ref.namespace === namespace && ref.name === name && (uid === undefined || !ref.uid || ref.uid === uid)
-  );
-  return ofName.at(-1);
 }
 
 /** Explains a VolumeSnapshot. */
@@ -130,13 +236,7 @@ export function explainSnapshot(state: SnapshotState): WhyAnswer {
   ];
   return {
     object,
-    state: volumeSnapshot === undefined
-      ? "Deleted"
-      : volumeSnapshot.metadata.deletionTimestamp !== undefined
-      ? "Terminating"
-      : volumeSnapshot.status?.readyToUse === true
-      ? "Ready"
-      : "NotReady",
+    state: requestState(volumeSnapshot),
     problems: problemsOf(state, object),
     facts: facts.flatMap(([label, text]) => text === undefined ? [] : [[label, text] as const]),
     unread,
@@ -144,7 +244,7 @@ export function explainSnapshot(state: SnapshotState): WhyAnswer {
 }
 
 function problemsOf(state: SnapshotState, object: string): Problem[] {
-  const { volumeSnapshot, content, events, snapshot, driver } = state;
+  const { volumeSnapshot, content, snapshot, driver } = state;
   if (content !== undefined && content.spec.driver !== driver) {
     const message = `the snapshot is not of the driver ${driver}, but of ${content.spec.driver}`;
     return [{ severity: "info", reason: "OtherDriver", object, message }];
@@ -153,54 +253,17 @@ function problemsOf(state: SnapshotState, object: string): Problem[] {
   if (volumeSnapshot === undefined) return content === undefined ? [] : [leftContentProblem(content)];
   if (volumeSnapshot.metadata.deletionTimestamp !== undefined) return [terminatingProblem(volumeSnapshot, object)];
   const isReady = volumeSnapshot.status?.readyToUse === true;
-  const failed = lastEvent(events, "SnapshotCreationFailed", "SnapshotContentCheckandUpdateFailed");
-  const error = content?.status?.error?.message;
-  const causes = isReady
-    ? []
-    : failed !== undefined
-    ? [eventProblem(failed, { chapter: "snapshot", object })]
-    : error !== undefined
-    ? [
-      messageProblem(error, {
-        chapter: "snapshot",
-        object,
-        reason: "SnapshotFailed",
-        since: content?.status?.error?.time,
-      }),
-    ]
-    : [];
-  const reported = snapshot === undefined ? [] : snapshotProblems(snapshot, object);
-  const problems = [
-    ...(isReady ? [] : waitProblems(state.snapshotEvents, state.now, { chapter: "snapshot", object })),
-    ...causes,
-    ...reported.filter(({ message }) => !causes.some((one) => message.includes(one.message))),
-    ...agentProblems(state),
-  ];
-  return problems.length > 0 || isReady ? problems : waitingProblems(state, object);
-}
-
-/** Returns who has not done what, while nobody says anything. */
-function waitingProblems(state: SnapshotState, object: string): Problem[] {
-  const { volumeSnapshot, content, events, snapshotterLease, now } = state;
-  const since = volumeSnapshot?.metadata.creationTimestamp;
-  const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
-  const lastWords = lastEvent(events, ...new Set(events.map(({ reason = "" }) => reason)));
-  const isContentRead = !isUnread(state, "volumesnapshotcontents") && !isUnread(state, "events");
-  if (content === undefined && lastWords === undefined && isContentRead) {
-    return [{
-      ...{ severity: "error", reason: "NoSnapshotController", ...problem },
-      message: "nobody has taken the VolumeSnapshot: it has no content and no events, so no snapshot-controller runs",
-      ...{ remedy: "Install the snapshot-controller.", runbook: "../snapshots.md#install-the-snapshot-controller" },
-    }];
-  }
-  if (content !== undefined && !isHeld(snapshotterLease, now) && !isUnread(state, "leases")) {
-    return [noControllerProblem(object, snapshotterLease, { what: "snapshotter", since })];
-  }
-  return [{
-    ...{ severity: "info", reason: "Creating", ...problem },
-    message: lastWords?.message ?? "the snapshot is being created",
-    remedy: "Wait. If it takes minutes, read the log of the controller.",
-  }];
+  const source = { chapter: "snapshot", object } as const;
+  const problems = creationProblems(state, {
+    ...{ isReady, source },
+    failure: {
+      events: ["SnapshotCreationFailed", "SnapshotContentCheckandUpdateFailed"],
+      ...{ error: content?.status?.error, reason: "SnapshotFailed" },
+    },
+    reported: snapshot === undefined ? [] : snapshotProblems(snapshot, object),
+  });
+  if (problems.length > 0 || isReady) return problems;
+  return waitingProblems(state, { request: volumeSnapshot, content, source, words: WORDS });
 }
 
 /** The finalizer of a VolumeSnapshot from which a volume is being created (snapshot-controller). */
