@@ -32,6 +32,28 @@ export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
 /** When a subcommand that reads the cluster ends well. */
 const READS = { success: "the cluster answered", failure: "it did not, or refused" };
 
+/** The claim that a subcommand is about. */
+const CLAIM = {
+  name: "CLAIM",
+  help: "Name of the claim",
+  check: claimName,
+  candidates: { resource: "persistentvolumeclaims" },
+} as const;
+
+const DRY_RUN = { help: "Only show what would be done" };
+
+const EVICT = { help: "Evict the pods that use the claim; their budgets hold" };
+
+/** Returns the flag that says whether to follow what the controller does. */
+function waitFlag(what: string) {
+  return {
+    value: "BOOLEAN",
+    help: `Whether to follow the ${what} to its end: true or false`,
+    default: () => "true",
+    ...choice(["true", "false"]),
+  };
+}
+
 /** The subcommands by name, in the order of the help. */
 export const PLUGIN_COMMANDS = {
   status: {
@@ -134,12 +156,7 @@ export const PLUGIN_COMMANDS = {
       success: "the volume is on the other node, the move is undone as requested, or only shown",
       failure: "it cannot be moved, the move failed, or the cluster does not answer",
     },
-    argument: {
-      name: "CLAIM",
-      help: "Name of the claim",
-      check: claimName,
-      candidates: { resource: "persistentvolumeclaims" },
-    },
+    argument: CLAIM,
     flags: {
       to: {
         value: "NODE",
@@ -148,16 +165,11 @@ export const PLUGIN_COMMANDS = {
         candidates: { resource: "lvmnodes" },
       },
       namespace: NAMESPACE,
-      "dry-run": { help: "Only show what would be done" },
-      evict: { help: "Evict the pods that use the claim; their budgets hold" },
+      "dry-run": DRY_RUN,
+      evict: EVICT,
       offline: { help: "Copy the volume only while nobody may use it, with less temporary space and less to send" },
       cancel: { help: "Undo the move of the claim", excludes: "to" },
-      wait: {
-        value: "BOOLEAN",
-        help: "Whether to follow the move to its end: true or false",
-        default: () => "true",
-        ...choice(["true", "false"]),
-      },
+      wait: waitFlag("move"),
       output: OUTPUT,
       ...CLUSTER_FLAGS,
     },
@@ -174,15 +186,10 @@ export const PLUGIN_COMMANDS = {
       success: "the volume is taken over, finished or given back as requested, or only shown",
       failure: "it cannot be taken over, it failed, or the cluster does not answer",
     },
-    argument: {
-      name: "CLAIM",
-      help: "Name of the claim",
-      check: claimName,
-      candidates: { resource: "persistentvolumeclaims" },
-    },
+    argument: CLAIM,
     flags: {
       namespace: NAMESPACE,
-      "dry-run": { help: "Only show what would be done" },
+      "dry-run": DRY_RUN,
       "volume-group": { value: "GROUP", help: "Volume group, where no object names it (TopoLVM)", check: groupName },
       "thin-pool": { value: "POOL", help: "Thin pool of a thin volume, where no object names it", check: poolName },
       erase: {
@@ -191,15 +198,10 @@ export const PLUGIN_COMMANDS = {
         ...choice(ERASURES),
       },
       "provisioner-stopped": { help: "You have stopped the provisioner of the other driver" },
-      evict: { help: "Evict the pods that use the claim; their budgets hold" },
+      evict: EVICT,
       finish: { help: "Remove what is left of the other driver, too" },
       cancel: { help: "Give the volume back", excludes: "finish" },
-      wait: {
-        value: "BOOLEAN",
-        help: "Whether to follow the import to its end: true or false",
-        default: () => "true",
-        ...choice(["true", "false"]),
-      },
+      wait: waitFlag("import"),
       output: OUTPUT,
       ...CLUSTER_FLAGS,
     },
@@ -216,7 +218,7 @@ export const PLUGIN_COMMANDS = {
     },
     argument: { name: "NODE", help: "Name of the node", check: requireNodeId, candidates: { resource: "lvmnodes" } },
     flags: {
-      "dry-run": { help: "Only show what would be done" },
+      "dry-run": DRY_RUN,
       evict: { help: "Evict the pods that use the claims; their budgets hold" },
       yes: YES,
       output: OUTPUT,
