@@ -17,12 +17,18 @@ if [ -e /work/policy ]; then
 fi
 export DENO_NO_UPDATE_CHECK=1 NO_COLOR=1
 
-# sanity MODE: a driver, the whole suite against it, and the driver's clean end.
+# sanity [encrypted-]MODE: a driver, the whole suite against it, and the driver's clean end.
 sanity() {
   socket=/tmp/$1/csi.sock
   group=sanity-$1
   vgcreate -qq --yes "$group" "$DATA_DISKS" && mkdir -p "/tmp/$1" || return 1
   printf 'volumeGroup: %s\n' "$group" > "/tmp/$1/volume.yaml"
+  case $1 in
+    encrypted-*)
+      printf 'encryption: luks2\n' >> "/tmp/$1/volume.yaml"
+      passphrase=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+      printf 'NodeStageVolumeSecret:\n  passphrase: %s\n' "$passphrase" > "/tmp/$1/secrets.yaml" ;;
+  esac
   printf 'snapSize: 20%%\n' > "/tmp/$1/snapshot.yaml"
   printf 'readIops: "500"\nwriteBpsPerGiB: 4Mi\n' > "/tmp/$1/mutable.yaml"
   /work/denolith standalone --endpoint "unix://$socket" --node-id "$1" --volume-groups "$group" \
@@ -30,9 +36,10 @@ sanity() {
   driver=$!
   for _ in $(seq 300); do grep -q ' serving ' "/tmp/$1/driver.log" && break; sleep .1; done
   csi-sanity --ginkgo.no-color --ginkgo.skip "snapshot with accessibility requirements" --ginkgo.json-report "/work/out/$1.json" --csi.endpoint "unix://$socket" \
-    --csi.testvolumesize 33554432 --csi.testvolumeexpandsize 67108864 --csi.testvolumeaccesstype "$1" \
+    --csi.testvolumesize 33554432 --csi.testvolumeexpandsize 67108864 --csi.testvolumeaccesstype "${1#encrypted-}" \
     --csi.testvolumeparameters "/tmp/$1/volume.yaml" --csi.testsnapshotparameters "/tmp/$1/snapshot.yaml" \
     --csi.testvolumemutableparameters "/tmp/$1/mutable.yaml" \
+    ${passphrase:+--csi.secrets "/tmp/$1/secrets.yaml"} \
     --csi.mountdir "/tmp/$1/target" --csi.stagingdir "/tmp/$1/staging" > "/tmp/$1/sanity.log" 2>&1
   result=$?
   # what was deleted is erased and removed in the background
@@ -45,6 +52,11 @@ sanity() {
   [ ! -e "$socket" ] || { echo "the driver left its socket"; result=1; }
   left=$(lvs --noheadings -o lv_name "$group"; vgs --noheadings -o vg_tags "$group")
   [ -z "$(echo "$left" | tr -d ' \n')" ] || { echo "left in the group: $left"; result=1; }
+  if [ -n "$passphrase" ]; then
+    grep -q 'cryptsetup luksFormat' "/tmp/$1/driver.log" || { echo "no volume was encrypted"; result=1; }
+    ! grep -q "$passphrase" "/tmp/$1/driver.log" || { echo "the passphrase is in the log"; result=1; }
+    [ -z "$(dmsetup ls --target crypt 2> /dev/null | grep denolith)" ] || { echo "mappings are left"; result=1; }
+  fi
   [ "$result" = 0 ] || { grep -A25 '\[FAILED\]' "/tmp/$1/sanity.log"; tail -50 "/tmp/$1/driver.log"; }
   grep -E '^Ran |^(SUCCESS|FAIL)! ' "/tmp/$1/sanity.log"
   return "$result"

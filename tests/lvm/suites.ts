@@ -60,6 +60,8 @@ export const SUITES: readonly Suite[] = [
   })),
   { name: "group_snapshots", module: "group_snapshots", disksGiB: [1, 3] },
   { name: "csi-sanity-block", disksGiB: [4], onlyFull: true },
+  { name: "csi-sanity-encrypted-mount", disksGiB: [4], onlyFull: true },
+  { name: "csi-sanity-encrypted-block", disksGiB: [4], onlyFull: true },
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },
   { name: "differences", module: "differences", disksGiB: [1, 3] },
