@@ -29,7 +29,7 @@ export interface SnapshotAccessOptions {
   /** The driver's name. */
   readonly driver: string;
   /** The LVMSnapshots of this node. */
-  readonly snapshots: Pick<Informer<LvmSnapshot>, "get">;
+  readonly snapshots: Pick<Informer<LvmSnapshot>, "waitFor">;
   /** Runs commands. */
   readonly exec: Exec;
   /** LVM on this machine. */
@@ -41,6 +41,12 @@ export interface SnapshotAccessOptions {
   /** Time. */
   readonly clock: Clock;
 }
+
+/**
+ * The time for which a permission is waited for, in milliseconds. The controller writes it right before the other agent asks, so
+ * the watch of this one may not have shown it yet: a refusal would cost a second while nobody can use a volume that moves.
+ */
+const GRANT_WAIT_MS = 3_000;
 
 /** The most ranges that differ in one group. */
 const GROUP_SIZE = 4096;
@@ -93,16 +99,19 @@ async function requireAllowed(
   const refuse = (why: string) => {
     throw new StorageError("Unavailable", `reading snapshot ${snapshot} for volume ${volume}: ${why}`);
   };
-  const now = options.clock.date().getTime();
+  const now = () => options.clock.date().getTime();
   if (fingerprint === undefined) refuse("the agent has shown no certificate");
-  if (!(validUntil > now)) refuse("the certificate of the agent is no longer valid");
+  if (!(validUntil > now())) refuse("the certificate of the agent is no longer valid");
   if (driver !== options.driver) refuse("it is of another driver");
-  const object = options.snapshots.get(snapshot);
-  const grant = object?.spec.driverName === options.driver
-    ? grantsOf(object).find((grant) => grant.volume === volume)
-    : undefined;
-  if (grant === undefined || grant.node !== node) return refuse(`nobody allows it for node ${node}`);
-  if (grant.until <= now) refuse("the permission is over");
+  const grantOf = (object: LvmSnapshot | undefined) => {
+    if (object?.spec.driverName !== driver) return undefined;
+    return grantsOf(object).find((grant) => grant.volume === volume && grant.node === node);
+  };
+  const isAllowed = (object: LvmSnapshot | undefined) => grantOf(object) !== undefined;
+  const object = await options.snapshots.waitFor(snapshot, isAllowed, { timeoutMs: GRANT_WAIT_MS }).catch(() =>
+    refuse(`there is no permission for node ${node} yet`)
+  );
+  if (grantOf(object!)!.until <= now()) refuse("the permission is over");
   // only now: who may read nothing causes no request
   const { status, spec } = await orAbsent(options.client.get(lvmNodes, { name: node })) ?? {};
   const expected = spec?.driverName === driver

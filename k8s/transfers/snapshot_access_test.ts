@@ -9,6 +9,7 @@ import { SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
 import type { TransferRequest } from "../../lvm/transfers/protocol.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
@@ -40,7 +41,22 @@ async function setUp() {
   } as unknown as LvmSnapshot;
   const exec = new FakeMachine();
   exec.addGroup("data", 1n << 30n);
-  const objects = new Map([[snapshot as string, object]]);
+  const written = new Set<() => void>();
+  /** The LVMSnapshots as the agent sees them: it waits until one is written, or for as long as `waitsFor` takes. */
+  const snapshots = {
+    waitFor: async (key: string, isSo: (seen: LvmSnapshot | undefined) => boolean, { timeoutMs = NaN } = {}) => {
+      const seen = () => key === snapshot ? object : undefined;
+      if (isSo(seen())) return seen();
+      const [change, timeout] = [Promise.withResolvers<true>(), Promise.withResolvers<false>()];
+      const check = () => isSo(seen()) && change.resolve(true);
+      written.add(check);
+      using _timer = { [Symbol.dispose]: clock.after(timeoutMs, () => timeout.resolve(false)) };
+      if (!waits.patiently) void clock.advance(timeoutMs);
+      if (await Promise.race([change.promise, timeout.promise])) return seen();
+      throw new Error("not so in time");
+    },
+  };
+  const waits = { patiently: false };
   const fingerprints = {
     b: await fingerprintOfPem(credentials.b.certificate),
     c: await fingerprintOfPem(credentials.c.certificate),
@@ -51,7 +67,7 @@ async function setUp() {
     validUntil: now + VALIDITY_MS,
   });
   const options = {
-    ...{ client, driver: DRIVER, snapshots: objects, exec, lvm: new Lvm(exec), clock },
+    ...{ client, driver: DRIVER, snapshots, exec, lvm: new Lvm(exec), clock },
     snapshotFinder: new SnapshotFinder({ driver: DRIVER }),
     differences: { list: () => Promise.reject(new Error("nothing is compared")) },
   };
@@ -61,6 +77,12 @@ async function setUp() {
     clock,
     object,
     peerOf,
+    waits,
+    /** Writes the annotations of the LVMSnapshot, which the agent sees then. */
+    write: (annotations: Record<string, string>) => {
+      object.metadata.annotations = annotations;
+      for (const check of written) check();
+    },
     /** Returns the reason of a refusal. */
     refusal: async (more: Partial<TransferRequest> = {}, peer = peerOf("b")) => {
       const error = await assertRejects(() => openSnapshot({ ...request, ...more }, peer, options), StorageError);
@@ -92,10 +114,10 @@ Deno.test("the agent of the node that the controller named may read, and nobody 
     "Unavailable: the agent has shown no certificate",
     wrong,
     wrong,
-    "Unavailable: nobody allows it for node c",
-    "Unavailable: nobody allows it for node d",
-    "Unavailable: nobody allows it for node b",
-    "Unavailable: nobody allows it for node b",
+    "Unavailable: there is no permission for node c yet",
+    "Unavailable: there is no permission for node d yet",
+    "Unavailable: there is no permission for node b yet",
+    "Unavailable: there is no permission for node b yet",
     "Unavailable: it is of another driver",
   ]);
 });
@@ -123,7 +145,7 @@ Deno.test("a third node with a stolen token can write its own LVMNode alone, and
     "Unavailable: the agent has not the certificate that LVMNode b has",
   );
   const before = requests();
-  assertEquals(await s.refusal({ node: "c" }, s.peerOf("c")), "Unavailable: nobody allows it for node c");
+  assertEquals(await s.refusal({ node: "c" }, s.peerOf("c")), "Unavailable: there is no permission for node c yet");
   assertEquals(requests(), before, "who may read nothing causes no request");
 });
 
@@ -132,6 +154,35 @@ Deno.test("what is no permission allows nothing", async () => {
   const later = new Date(s.clock.date().getTime() + 60_000).toISOString();
   for (const value of ["b", `b ${later} x`, "b tomorrow", `B ${later}`, ` ${later}`, ""]) {
     s.object.metadata.annotations = { [grantAnnotation(volume)]: value };
-    assertEquals(await s.refusal(), "Unavailable: nobody allows it for node b", value);
+    assertEquals(await s.refusal(), "Unavailable: there is no permission for node b yet", value);
   }
+});
+
+Deno.test("a permission that the agent has not seen yet is waited for, for three seconds", async () => {
+  await using s = await setUp();
+  s.waits.patiently = true;
+  const { annotations } = s.object.metadata;
+  s.write({});
+  const early = s.refusal();
+  await waitUntil(() => s.clock.pendingTimers === 1, "the wait");
+  assertEquals(s.clock.msUntilNextTimer, 3_000);
+  s.write({ [grantAnnotation(volume)]: formatGrant({ node: "c", until: s.clock.date().getTime() + 60_000 }) });
+  assertEquals(s.clock.pendingTimers, 1, "a permission for another node");
+  s.write(annotations!);
+  assertEquals([await early, s.clock.pendingTimers], [ALLOWED, 0]);
+  s.write({});
+  const late = s.refusal();
+  await waitUntil(() => s.clock.pendingTimers === 1, "the wait");
+  await s.clock.advance(3_000);
+  assertEquals(await late, "Unavailable: there is no permission for node b yet");
+});
+
+Deno.test("who shows no valid certificate is not waited for", async () => {
+  await using s = await setUp();
+  s.waits.patiently = true;
+  s.write({});
+  const peer = s.peerOf("b");
+  for (const each of [{ ...peer, fingerprint: undefined }, { ...peer, validUntil: NaN }]) await s.refusal({}, each);
+  await s.refusal({ driver: "other.driver" });
+  assertEquals(s.clock.pendingTimers, 0);
 });

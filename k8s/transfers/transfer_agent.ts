@@ -45,7 +45,7 @@ export interface TransferAgentOptions {
   /** The bound of what is sent and received, in bytes per second; by default none. */
   readonly bytesPerSecond?: bigint;
   /** The LVMSnapshots of this node. */
-  readonly snapshots: Pick<Informer<LvmSnapshot>, "get" | "waitFor">;
+  readonly snapshots: Pick<Informer<LvmSnapshot>, "waitFor">;
   /** Called when the endpoint changed, which the LVMNode must show. */
   readonly onChange: () => void;
   /** Called after bytes passed. */

@@ -26,7 +26,7 @@ function setUp(port = 0) {
   let changes = 0;
   const agent = new TransferAgent({
     ...{ client, exec, driver: DRIVER, nodeName: "a", address: { host: HOST, port }, advertised: HOST, clock },
-    ...{ snapshots: { get: () => undefined, waitFor: () => Promise.resolve(undefined) }, onChange: () => changes++ },
+    ...{ snapshots: { waitFor: () => Promise.resolve(undefined) }, onChange: () => changes++ },
   });
   const end = new AbortController();
   const running = agent.run(machine, end.signal);

@@ -9,8 +9,10 @@ import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
-import { lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
-import { csiNodes, persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
+import { type LvmSnapshot, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { csiNodes, type KubeObject, persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
+import { grantsOf } from "../../k8s/api/transfers.ts";
+import type { ApiClient, WatchEvent } from "../../k8s/client/client.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
@@ -132,6 +134,43 @@ async function waitUntilAlone(s: MoveCluster): Promise<void> {
   const lvs = () => s.machines.flatMap((machine) => machine.allLvs()).filter(({ lv }) => lv.thinPool === undefined);
   await waitUntil(() => lvs().length === 1, () => `one LV: ${lvs().map(({ lv }) => lv.name)}`);
 }
+
+/** Wraps a client, whose watches of snapshots of the first node show a permission late, as a busy API server does. */
+function withLatePermissions(client: ApiClient): ApiClient {
+  async function* late<T extends KubeObject>(events: AsyncIterable<WatchEvent<T>>) {
+    for await (const event of events) {
+      const isAllowed = event.type !== "BOOKMARK" && grantsOf(event.object as unknown as LvmSnapshot).length > 0;
+      if (isAllowed) await new Promise((resolve) => setTimeout(resolve, 150));
+      yield event;
+    }
+  }
+  return new Proxy(client, {
+    get(target, name) {
+      const method = Reflect.get(target, name) as (...args: unknown[]) => unknown;
+      if (name !== "watch") return method.bind(target);
+      return (...[resource, options]: Parameters<ApiClient["watch"]>) => {
+        const events = target.watch(resource, options);
+        const isOfAgent = resource.plural === lvmSnapshots.plural && options.fieldSelector === "spec.nodeName=node-1";
+        return isOfAgent ? late(events) : events;
+      };
+    },
+  });
+}
+
+Deno.test("an agent waits for a permission that its watch has not shown yet, so that no try is lost", async () => {
+  await using s = await MoveCluster.start({ wrap: withLatePermissions });
+  const errors = new Set<string>();
+  s.cluster.api.collection(lvmVolumes).listeners.add(() => {
+    for (const { status } of s.cluster.api.objects(lvmVolumes)) {
+      if (status?.copy?.lastError !== undefined) errors.add(status.copy.lastError);
+    }
+  });
+  s.startMover();
+  s.addMove();
+  const { status } = await s.waitForState("Complete");
+  await assertMoved(s);
+  assertEquals([[...errors], status?.copy?.lastError], [[], undefined]);
+});
 
 Deno.test("a difference that is large is sent while a pod uses the volume, until it is small", async () => {
   await using s = await MoveCluster.start({ request: { range: { required: 64n * MiB } } });

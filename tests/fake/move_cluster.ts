@@ -58,6 +58,8 @@ export interface MoveClusterOptions {
   readonly offline?: boolean;
   /** Whether agents take part in transfers; they do by default. */
   readonly transfers?: boolean;
+  /** May put something before the clients of the processes. */
+  readonly wrap?: (client: ApiClient) => ApiClient;
 }
 
 /** Sends a write of a controller, by the number of it. */
