@@ -11,7 +11,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { isFinished, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
 import { type MovePlan, previewMove } from "../../k8s/move/preview.ts";
-import { downtimeSeconds, lastCopyText, movePlanText } from "../../k8s/move/text.ts";
+import { downtimeSeconds, movePlanText, outcomeText } from "../../k8s/move/text.ts";
 import type { Pod } from "../../k8s/api/objects.ts";
 import { EXIT } from "../command_line.ts";
 import { askForMove, follow, followToEnd } from "./move_follow.ts";
@@ -72,24 +72,22 @@ function planAnswer(plan: MovePlan): Answer {
 }
 
 function moveAnswer(plan: MovePlan, move: LvmMove, stranded: readonly Pod[] = []): Answer {
-  const { state = "Pending", error, way, offlineReason, differences, copy } = move.status ?? {};
-  const [seconds, last] = [downtimeSeconds(move), lastCopyText(move)];
+  const { state = "Pending", error, way, offlineReason, differences, stages, copy } = move.status ?? {};
+  const seconds = downtimeSeconds(move);
   const waiting = stranded.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   return {
     data: {
       ...plan,
       state,
       ...(error && { error }),
-      ...defined({ way, offlineReason, differences, received: copy?.received }),
+      ...defined({ way, offlineReason, differences, stages, received: copy?.received }),
       ...(seconds !== undefined && { downtimeSeconds: seconds }),
       stranded: waiting,
     },
     text: () =>
       [
         state === "Complete"
-          ? `Claim ${plan.claim} is on node ${plan.targetNode}${
-            seconds === undefined ? "" : `; nobody could use it for ${seconds} s`
-          }${last === undefined ? "" : `, and ${last}`}.`
+          ? `Claim ${plan.claim} is on node ${plan.targetNode}: ${outcomeText(move.status ?? {})}.`
           : `Claim ${plan.claim} stays on node ${plan.sourceNode}: ${error?.message ?? state}`,
         ...(waiting.length === 0 ? [] : [
           `Pods that wait for it on node ${plan.sourceNode}: ${

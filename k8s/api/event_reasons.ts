@@ -18,6 +18,7 @@ export interface EventDescription {
 type Events = Readonly<Record<string, EventDescription>>;
 
 const RUNBOOKS = "../guides/runbooks";
+const MOVE_CHAPTER = "when-it-does-not-go-on";
 const DEGRADED = `[runbook](${RUNBOOKS}/storage.md#degraded-raid-volume)`;
 
 /** The events of LVMVolumes and LVMSnapshots alike. */
@@ -33,6 +34,34 @@ const OBJECT_EVENTS = {
     meaning: "Its logical volume is missing: [repair](../guides/volume-repair.md#lost-volume).",
   },
   Recovered: { type: "Normal", meaning: "Its node was removed and is back, with the logical volume." },
+} as const satisfies Events;
+
+/** The events of a move, about the claim and about the LVMMove. */
+const MOVE_EVENTS = {
+  MoveStarted: {
+    type: "Normal",
+    meaning: "The volume is being [moved](../guides/move.md) to another node. The message says whether it is online, " +
+      "and why it is not.",
+  },
+  MoveOffline: {
+    type: "Warning",
+    meaning:
+      "The move cannot go on online, and copies the volume while nobody can use it. The message gives the cause.",
+  },
+  MoveWaiting: {
+    type: "Normal",
+    meaning: "The move waits until nobody uses the volume. The message names who does: end those pods.",
+  },
+  MoveHeld: { type: "Normal", meaning: "Nobody uses the volume any more, and nobody can until the move ends." },
+  Moved: {
+    type: "Normal",
+    meaning: "The volume is on the other node. The message says what was sent, and how long nobody could use it.",
+  },
+  MoveFailed: {
+    type: "Warning",
+    meaning: `The volume stays where it was. The message gives the cause: [move](../guides/move.md#${MOVE_CHAPTER}).`,
+  },
+  MoveUndone: { type: "Normal", meaning: "The move was undone, because its LVMMove was deleted." },
 } as const satisfies Events;
 
 /** The events by the kind of the object that they are about. Those of Kubernetes' kinds are named as by the sidecars. */
@@ -71,6 +100,7 @@ export const EVENTS = {
       type: "Warning",
       meaning: "The node was [removed](../guides/node-removal.md). Delete the claim and its pods to get a new volume.",
     },
+    ...MOVE_EVENTS,
   },
   PersistentVolume: {
     VolumeFailedDelete: {
@@ -187,6 +217,7 @@ export const EVENTS = {
         "volume.",
     },
   },
+  LVMMove: MOVE_EVENTS,
   LVMNode: {
     OrphanFound: {
       type: "Warning",

@@ -25,6 +25,7 @@ import {
   type StorageClass,
   storageClasses,
 } from "../api/objects.ts";
+import { type LvmMove, lvmMoves } from "../move/objects.ts";
 import { classNameOf, selectedNodeOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { quantityToBytes } from "../api/quantity.ts";
@@ -59,6 +60,8 @@ export interface ClaimState extends NodeEvidence {
   readonly persistentVolume?: PersistentVolume | undefined;
   /** Its LVMVolume. */
   readonly volume?: LvmVolume | undefined;
+  /** The last move of its volume to another node, also one that is over. */
+  readonly move?: LvmMove | undefined;
   /** The events about the PersistentVolume and the LVMVolume. */
   readonly volumeEvents: readonly Event[];
   /** The node of the volume, or the one that the scheduler selected. */
@@ -124,13 +127,14 @@ export async function readClaimState(
   const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name })); // what it is all about
   const className = claim && classNameOf(claim);
   const isWaiting = claim !== undefined && claim.status?.phase !== "Bound" && claim.status?.phase !== "Lost";
-  const [allPods, claimEvents, persistentVolume, storageClass, capacities, provisionerLease, resizerLease] =
+  const [allPods, claimEvents, persistentVolume, storageClass, capacities, moves, provisionerLease, resizerLease] =
     await Promise.all([
       reader.list(pods, { namespace }),
       reader.eventsAbout("PersistentVolumeClaim", claim),
       findPersistentVolume(reader, claim, { namespace, name, driver }),
       className ? reader.get(storageClasses, { name: className }) : undefined,
       isWaiting ? reader.list(csiStorageCapacities) : [],
+      reader.list(lvmMoves),
       reader.leaseOf("csi-provisioner", driver),
       reader.leaseOf("csi-resizer", driver),
     ]);
@@ -145,11 +149,20 @@ export async function readClaimState(
   ]);
   return {
     ...{ driver, now, key, claim, storageClass, claimEvents, pods: ofClaim, podEvents: podEvents.flat() },
+    move: moves.find(({ spec }) => isMoveOf(spec, { key, driver, claim })),
     ...{ persistentVolume, volume, volumeEvents: [...persistentVolumeEvents, ...lvmVolumeEvents] },
     ...{ ...nodeEvidence, provisionerLease, resizerLease },
     capacities: capacities.filter(({ storageClassName }) => storageClassName === className),
     unread: [...new Set(reader.unread)].sort(),
   };
+}
+
+/** Reports whether a move is of a claim. A claim that is gone has no uid to compare. */
+function isMoveOf(
+  { driverName, claim: { namespace, name, uid } }: LvmMove["spec"],
+  { key, driver, claim }: Pick<ClaimState, "key" | "driver" | "claim">,
+): boolean {
+  return driverName === driver && `${namespace}/${name}` === key && (claim === undefined || claim.metadata.uid === uid);
 }
 
 /** The name of a Node (Kubernetes docs, DNS subdomain names). */

@@ -14,6 +14,7 @@ import { capacityTexts, type ClaimState, MAX_CAPACITIES, MAX_PODS, requestedByte
 import { agentStateOf } from "./nodes.ts";
 import { isUnread, listText, type Problem } from "./problem.ts";
 import { boundProblems } from "./why_bound.ts";
+import { failedMove, moveFact, moveInProgress } from "./why_move.ts";
 import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
 import { stateOf } from "./volumes.ts";
@@ -49,7 +50,24 @@ function stateOfClaim({ claim }: ClaimState): string {
   return claim.metadata.deletionTimestamp === undefined ? claim.status?.phase ?? "Pending" : "Terminating";
 }
 
+/** Reasons that a move explains: the volume is held, and there is nothing more to say. */
+const OF_MOVES: readonly string[] = ["InUse", "ExpansionNotAllowed"];
+
+/** Returns what is wrong. What is missing while its volume is being moved comes again. */
 function problemsOf(state: ClaimState, object: string): Problem[] {
+  const moving = moveInProgress(state, object);
+  const failed = failedMove(state, object);
+  if (moving === undefined) {
+    const problems = claimProblems(state, object);
+    return failed === undefined ? problems : [...problems.filter(({ reason }) => !OF_MOVES.includes(reason)), failed];
+  }
+  const { claim, persistentVolume, volume } = state;
+  if (claim?.metadata.deletionTimestamp !== undefined) return [...claimProblems(state, object), moving];
+  if (claim?.status?.phase !== "Bound" || persistentVolume === undefined || volume === undefined) return [moving];
+  return [moving, ...claimProblems(state, object).filter(({ reason }) => !OF_MOVES.includes(reason))];
+}
+
+function claimProblems(state: ClaimState, object: string): Problem[] {
   const { claim, driver } = state;
   if (claim === undefined || claim.metadata.deletionTimestamp !== undefined) return terminatingProblems(state, object);
   const provisioner = otherProvisioner(state);
@@ -117,6 +135,7 @@ function factsOf(state: ClaimState): (readonly [string, string])[] {
       "PersistentVolume",
       persistentVolume && `${persistentVolume.metadata.name} (${persistentVolume.status?.phase ?? "Pending"})`,
     ],
+    ["Move", moveFact(state)],
     ["Volume", volume && `${volume.metadata.name} (${stateOf(volume)})`],
     [
       "Capacities",

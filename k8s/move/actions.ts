@@ -8,7 +8,6 @@ import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { SnapshotId, VolumeId } from "../../lvm/ids.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
-import { timestamp } from "../../lvm/clock.ts";
 import { defined } from "../../lvm/defined.ts";
 import { truncate } from "../../lvm/error.ts";
 import {
@@ -47,6 +46,7 @@ import {
   type RecordedVolume,
 } from "./objects.ts";
 import { affinityTo, foreignFinalizers, recordOf, restoredTo, retainedFor, volumeFrom } from "./persistent_volume.ts";
+import { finalStatus } from "./progress.ts";
 import { HELD_COW } from "./way.ts";
 
 /** Options of {@linkcode carryOut}. */
@@ -134,12 +134,7 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
     case "restore policy":
       return await restore(client, persistentVolume!, recordedPolicyOf(move));
     case "finish":
-      return await writeStatus(client, move, {
-        state: step.state,
-        ...(step.state === "Complete"
-          ? { releasedTime: move.status?.releasedTime ?? timestamp(options.now), message: "" }
-          : defined({ message: step.message })),
-      });
+      return await writeStatus(client, move, finalStatus(move, step, options.now));
     case "nothing":
     case "fail":
     case "wait":

@@ -63,7 +63,8 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
   const { move, copy, temporary, snapshots } = objects;
   const held = heldCondition(volume);
   if (held?.status !== "True") {
-    return { do: "wait", message: held?.message ?? `waits for the agent of node ${move.spec.sourceNode}` };
+    if (held !== undefined) return { do: "wait", message: held.message, isBlocked: true };
+    return { do: "wait", message: `waits for the agent of node ${move.spec.sourceNode}` };
   }
   const { generation = 0 } = volume.metadata;
   if (copy === undefined) return { do: "copy", goal: namedGoal(move, { round: 0, generation }) };
@@ -78,7 +79,9 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
     return nextWait(objects, copy, last!) ?? { do: "wait", message: "completes the copy", state: "Copying" };
   }
   if (temporary.length > 0) return { do: "discard snapshots" };
-  if (snapshots.length > 0) return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted` };
+  if (snapshots.length > 0) {
+    return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted`, isBlocked: true };
+  }
   return undefined;
 }
 

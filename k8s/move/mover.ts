@@ -5,12 +5,11 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { systemClock, timestamp } from "../../lvm/clock.ts";
-import { defined } from "../../lvm/defined.ts";
+import { systemClock } from "../../lvm/clock.ts";
 import { StorageError, truncate } from "../../lvm/error.ts";
-import { heldCondition } from "../api/held.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
 import { orAbsent } from "../client/client.ts";
+import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes, type StatusError } from "../api/lvm_objects.ts";
 import {
@@ -27,17 +26,9 @@ import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { carryOut, type MoveActionsOptions, writeStatus } from "./actions.ts";
 import { agentAbsence, agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./checks.ts";
-import {
-  copyIdOf,
-  isFinished,
-  isHeldFor,
-  type LvmMove,
-  lvmMoves,
-  type LvmMoveStatus,
-  type MoveObjects,
-  type MoveStep,
-} from "./objects.ts";
-import { isUndone, nextStep, stateOf } from "./plan.ts";
+import { copyIdOf, isFinished, isHeldFor, type LvmMove, lvmMoves, type MoveObjects, type MoveStep } from "./objects.ts";
+import { isUndone, nextStep } from "./plan.ts";
+import { eventAfter, eventsOf, MAX_MESSAGE_LENGTH, type MoveEvent, statusBefore } from "./progress.ts";
 import { chooseWay, hasSpaceForSnapshot } from "./way.ts";
 
 /** Options of {@linkcode Mover}. The informers are started, and shared, by whoever supplies them. */
@@ -46,6 +37,8 @@ export interface MoverOptions
     SidecarOptions,
     Pick<MoveActionsOptions, "volumes" | "transfers" | "parseGroups">,
     Pick<ClusterTopology, "nodes"> {
+  /** The recorder of events. */
+  readonly events: EventRecorder;
   /** The CSINodes, which list the drivers of each node. */
   readonly csiNodes: Informer<CsiNode>;
   /** The label of a node that is its topology. */
@@ -67,9 +60,6 @@ export interface MoverOptions
   /** The agents that are silent. */
   readonly agents?: SilentAgents | undefined;
 }
-
-/** The longest message of a status, in characters. */
-const MAX_MESSAGE_LENGTH = 4_096;
 
 /** The time after which a move that waits is looked at again, in milliseconds, should a change have been missed. */
 const RECHECK_MS = 60_000;
@@ -130,7 +120,7 @@ export class Mover {
     if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
     if (step.do === "fail") return await this.#fail(described, step.error);
     try {
-      await carryOut(step, { ...objects, move: described }, this.#actionOptions);
+      await this.#carryOut(step, { ...objects, move: described });
       this.#log.info("step", { move: name, step: step.do });
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
@@ -140,18 +130,13 @@ export class Mover {
         const isUsable = !isHeldFor(move, objects.volume!); // offline, less space is needed
         if (!isUsable) return await this.#fail(described, { code: error.kind, message: error.message });
         const next = { do: "go offline", reason: error.message } as const;
-        await carryOut(next, { ...objects, move: described }, this.#actionOptions);
+        await this.#carryOut(next, { ...objects, move: described });
         return { requeueAfterMs: 0 };
       }
       await this.#describe({ ...objects, move: described }, step, error.message);
       throw error;
     }
     return { requeueAfterMs: 0 };
-  }
-
-  get #actionOptions(): MoveActionsOptions {
-    const { clock = systemClock } = this.#options;
-    return { ...this.#options, now: clock.date() };
   }
 
   /** Reads the objects of a move from the API server, not from a cache. */
@@ -215,7 +200,7 @@ export class Mover {
       : step.do === "record" || step.do === "begin removing"
       ? agentAbsence(targetNode, agents.lvmNodes.target, agents.isSilent)
       : undefined;
-    return message === undefined ? step : { do: "wait", message };
+    return message === undefined ? step : { do: "wait", message, isBlocked: true };
   }
 
   #agentsOf({ spec: { sourceNode, targetNode } }: LvmMove) {
@@ -237,36 +222,40 @@ export class Mover {
     await writeStatus(this.#options.client, move, { error, state: "Undoing", message: error.message });
   }
 
-  /** Writes the state, before a step that belongs to it. @returns the move as it is then */
+  /** Writes the state, before a step that belongs to it, and records what changed. @returns the move as it is then */
   async #describe(objects: MoveObjects, step: MoveStep, failure?: string): Promise<LvmMove> {
-    const { move, volume, copy, claim } = objects;
+    const { move } = objects;
     const { client, clock = systemClock } = this.#options;
-    const now = timestamp(clock.date());
     const { status = {} } = move;
-    const message = step.do === "wait" ? step.message : failure ?? (status.error?.message ?? "");
-    const isHeld = !isUndone(move) && volume && isHeldFor(move, volume) && heldCondition(volume)?.status === "True" &&
-      status.heldTime === undefined;
-    const isReleased = status.removing && volume?.spec.nodeName === move.spec.targetNode &&
-      volume.status?.state === "Ready" &&
-      claim?.status?.phase === "Bound" && status.releasedTime === undefined;
-    const next: LvmMoveStatus = {
-      state: stateOf(step, move),
-      message: truncate(message, MAX_MESSAGE_LENGTH),
-      ...(isUndone(move) || move.spec.adopt ? {} : wayStatus(objects)),
-      ...(copy?.status?.copy !== undefined && { copy: copy.status.copy }),
-      ...(copy?.spec.copy !== undefined && { differences: copy.spec.copy.round }),
-      ...(isHeld && { heldTime: now }),
-      ...(isReleased && { releasedTime: now }),
-    };
+    const next = statusBefore(objects, step, { now: clock.date(), failure });
     const isSame = JSON.stringify({ ...status, ...next }) === JSON.stringify(status);
     if (isSame || step.do === "add finalizer" || step.do === "remove finalizer" || step.do === "finish") return move;
     const { name, resourceVersion } = move.metadata;
-    return await client.patch(lvmMoves, { name }, { merge: { status: next }, resourceVersion, subresource: "status" });
+    const patch = { merge: { status: next }, resourceVersion, subresource: "status" } as const;
+    const described = await client.patch(lvmMoves, { name }, patch);
+    this.#record(move, eventsOf(move, next, step));
+    return described;
   }
-}
 
-/** Returns the way of a move, which does not change by itself once it is chosen. */
-function wayStatus({ move: { status }, way }: MoveObjects): Pick<LvmMoveStatus, "way" | "offlineReason"> {
-  if (status?.way !== undefined || way === undefined) return {};
-  return { way: way.way, ...defined({ offlineReason: way.reason }) };
+  /** Carries a step out, and records the end of a move. */
+  async #carryOut(step: MoveStep, objects: MoveObjects): Promise<void> {
+    const { clock = systemClock } = this.#options;
+    const now = clock.date();
+    await carryOut(step, objects, { ...this.#options, now });
+    const event = eventAfter(objects.move, step, now);
+    if (event !== undefined) this.#record(objects.move, [event]);
+  }
+
+  /** Records events about a move: on the LVMMove, and on the claim, which people look at. */
+  #record(move: LvmMove, recorded: readonly MoveEvent[]): void {
+    const { events } = this.#options;
+    const { claim } = move.spec;
+    const about = [
+      { ...move, apiVersion: `${lvmMoves.group}/${lvmMoves.version}`, kind: lvmMoves.kind },
+      { apiVersion: "v1", kind: persistentVolumeClaims.kind, metadata: claim },
+    ];
+    for (const { type, reason, message } of recorded) {
+      for (const object of about) events.record(object, type, reason, message);
+    }
+  }
 }

@@ -64,6 +64,8 @@ export interface LvmMoveStatus {
   offlineReason?: string;
   /** The number of the last snapshot that the copy should have: how often it gets what changed. */
   differences?: number;
+  /** What was sent of each snapshot that the copy has had. */
+  stages?: MoveStage[];
   /** The progress of the copy, as the LVMVolume of the copy has it. */
   copy?: NonNullable<LvmVolume["status"]>["copy"];
   /** How the PersistentVolume gets its affinity. */
@@ -78,6 +80,16 @@ export interface LvmMoveStatus {
   heldTime?: string;
   /** The time at which pods could use it again (RFC 3339). */
   releasedTime?: string;
+}
+
+/** What was sent of one snapshot. */
+export interface MoveStage {
+  /** The number of the snapshot: 0 was sent as a whole, and what differs of each later one. */
+  difference: number;
+  /** The bytes that were received, as a quantity; at least, where the agent of the target was restarted meanwhile. */
+  received: string;
+  /** Whether nobody could use the volume meanwhile. */
+  held: boolean;
 }
 
 /** A PersistentVolume, as far as it is made again. */
@@ -168,8 +180,8 @@ export type MoveStep =
   | { readonly do: "go offline"; readonly reason: string }
   /** Record why the move fails. */
   | { readonly do: "fail"; readonly error: StatusError }
-  /** Write the state, and wait for a change of the objects. */
-  | { readonly do: "wait"; readonly message: string; readonly state?: MoveState }
+  /** Write the state, and wait for a change of the objects; `isBlocked` if others have to bring that about. */
+  | { readonly do: "wait"; readonly message: string; readonly state?: MoveState; readonly isBlocked?: true }
   /** The end; `message` says why it is another one than the LVMMove has recorded. */
   | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed">; readonly message?: string };
 

@@ -35,6 +35,11 @@ export function isUndone({ metadata, status }: LvmMove): boolean {
   return !status?.removing && (metadata.deletionTimestamp !== undefined || status?.error !== undefined);
 }
 
+/** The steps by which the copy is filled. */
+const COPY_STEPS: readonly MoveStep["do"][] = [
+  ...["copy", "difference", "take snapshot", "delete copy", "discard snapshots", "go offline"] as const,
+];
+
 /** Returns the state that a step belongs to. */
 export function stateOf(next: MoveStep, move: LvmMove): MoveState {
   const { do: step } = next;
@@ -42,7 +47,7 @@ export function stateOf(next: MoveStep, move: LvmMove): MoveState {
   if (move.status?.removing || step === "begin removing") return "Removing";
   if (isUndone(move)) return "Undoing";
   if (move.status?.persistentVolume !== undefined || step === "record") return "Switching";
-  if (step === "copy" || step === "difference" || step === "take snapshot") return "Copying";
+  if (COPY_STEPS.includes(step)) return "Copying";
   if (step === "wait" && next.state !== undefined) return next.state;
   return step === "hold" || step === "wait" ? "Holding" : "Pending";
 }
@@ -86,6 +91,7 @@ function nextSwitchStep(
     return {
       do: "wait",
       message: `waits for others to remove the finalizers ${foreign.join(", ")} of the PersistentVolume`,
+      isBlocked: true,
     };
   }
   return { do: "delete persistent volume" };
@@ -98,6 +104,7 @@ function nextRemovalStep({ move: { spec, status }, volume, copy, persistentVolum
     return isSafe ? { do: "remove source" } : {
       do: "wait",
       message: `the copy on node ${spec.targetNode} is gone: the data are on node ${spec.sourceNode} alone`,
+      isBlocked: true,
     };
   }
   if (volume === undefined) return { do: "create volume" };

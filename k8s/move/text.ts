@@ -5,7 +5,7 @@
  */
 
 import { formatBytes, parseQuantity } from "../../lvm/size.ts";
-import type { LvmMove } from "./objects.ts";
+import type { LvmMove, LvmMoveStatus } from "./objects.ts";
 import type { MovePlan } from "./preview.ts";
 
 /** Returns the plan of a move for people. */
@@ -55,22 +55,53 @@ function copySteps({ sourceNode, targetNode, pods, way, offlineReason }: MovePla
 
 /** Returns one line about the progress of a move. */
 export function moveProgressText({ status = {} }: LvmMove): string {
-  const { state = "Pending", message = "", copy } = status;
+  const { state = "Pending", message = "", copy, way } = status;
   const isCopied = state === "Copying" && copy !== undefined && copy.snapshot === undefined;
-  const percent = isCopied ? `${copy.percent ?? 0}% of ${copy.total ?? "?"}` : "";
-  const progress = [percent, message].filter((part) => part !== "").join(", ");
-  return progress === "" ? state : `${state}: ${progress}`;
+  const parts = [
+    way?.toLowerCase(),
+    isCopied ? `${copy.percent ?? 0}% of ${copy.total ?? "?"}` : undefined,
+    sentText(status),
+    message,
+  ];
+  const progress = parts.filter((part) => part !== undefined && part !== "").join(", ");
+  return progress === "" || isOver(state) ? state : `${state}: ${progress}`;
 }
 
-/** Returns how much was sent while nobody could use the volume, in words; `undefined` when it is not known. */
-export function lastCopyText({ status: { way, copy } = {} }: LvmMove): string | undefined {
-  const bytes = parseQuantity(copy?.received ?? "");
-  if (bytes === undefined || way === undefined) return undefined;
-  return `${formatBytes(bytes)} were sent meanwhile${way === "Offline" ? ", all of it" : ""}`;
+function isOver(state: string): boolean {
+  return state === "Complete" || state === "Failed";
+}
+
+/** Returns the way of a move, in words, with the reason why it is offline. */
+export function wayText({ way, offlineReason }: LvmMoveStatus): string {
+  if (way === "Offline") return `offline, so that it is copied while nobody can use it: ${offlineReason ?? ""}`;
+  return "online, so that it is copied while it is used";
+}
+
+/** Returns what was sent, and whether the volume could be used meanwhile; `undefined` while nothing was sent. */
+export function sentText({ stages = [] }: LvmMoveStatus): string | undefined {
+  const sent = (isHeld: boolean) =>
+    stages.filter(({ held }) => held === isHeld).map(({ received }) => formatBytes(parseQuantity(received) ?? 0n))
+      .join(" and ");
+  const [used, held] = [sent(false), sent(true)];
+  const texts = [used && `${used} while it was used`, held && `${held} while nobody could use it`];
+  return stages.length === 0 ? undefined : `sent ${texts.filter((text) => text !== "").join(", ")}`;
+}
+
+/** Returns what a complete move took, in words. */
+export function outcomeText(status: LvmMoveStatus): string {
+  const seconds = downtimeSeconds({ status });
+  const { way } = status;
+  return [
+    way === undefined ? undefined : `moved ${way.toLowerCase()}`,
+    sentText(status),
+    seconds === undefined ? undefined : `nobody could use it for ${seconds} s`,
+  ].filter((part) => part !== undefined).join("; ");
 }
 
 /** Returns how long nobody could use the volume, in seconds; `undefined` when it is not known. */
-export function downtimeSeconds({ status: { heldTime, releasedTime } = {} }: LvmMove): number | undefined {
+export function downtimeSeconds(
+  { status: { heldTime, releasedTime } = {} }: Pick<LvmMove, "status">,
+): number | undefined {
   const ms = Date.parse(releasedTime ?? "") - Date.parse(heldTime ?? "");
   return Number.isNaN(ms) ? undefined : Math.max(0, Math.round(ms / 1000));
 }

@@ -51,7 +51,7 @@ export async function requireListAllowed(
   };
   const isAllowed = (object: LvmSnapshot | undefined) => grantOf(object) !== undefined;
   const object = await options.snapshots.waitFor(target, isAllowed, { timeoutMs: GRANT_WAIT_MS }).catch(() =>
-    refuse("nobody allows it")
+    refuse("there is no permission for its connection yet")
   );
   if (grantOf(object!)!.until <= now) refuse("the permission is over");
 }

@@ -39,7 +39,7 @@ async function ask(object: LvmSnapshot | undefined, as: Peer = peer, ofDriver = 
 
 Deno.test("a list is allowed to the connection that the LVMSnapshot names, and to nobody else", async () => {
   assertEquals(await ask(snapshotWith(grant())), "allowed");
-  const nobody = "Unavailable: nobody allows it";
+  const nobody = "Unavailable: there is no permission for its connection yet";
   assertEquals(await ask(undefined), nobody);
   assertEquals(await ask(snapshotWith({})), nobody);
   assertEquals(await ask(snapshotWith(grant(), "other.driver")), nobody);

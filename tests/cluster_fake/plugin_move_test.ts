@@ -60,11 +60,17 @@ Deno.test("kubectl denolith move: follows the move, and says how long nobody cou
   assertEquals([status, errors], [0, ""]);
   assertMatch(
     output,
-    /Claim shop\/data is on node node-2; nobody could use it for \d+ s, and 0 B were sent meanwhile\.$/,
+    /Claim shop\/data is on node node-2: moved online; sent 512 KiB while it was used, 0 B while nobody could use it; nobody could use it for \d+ s\.$/,
   );
+  assertMatch(output, /\n *Holding: online, sent 512 KiB while it was used/);
   assertEquals(s.lvmVolumes, ["volume node-2 Ready"]);
   const back = await plugin([...MOVE, "--to", "node-1", "-o", "json"]); // in place of the finished one
-  assertEquals([back.status, JSON.parse(back.output).state], [0, "Complete"]);
+  const { state, stages } = JSON.parse(back.output);
+  assertEquals([back.status, state], [0, "Complete"]);
+  assertEquals(stages, [
+    { difference: 0, received: "512Ki", held: false },
+    { difference: 1, received: "0", held: true },
+  ]);
   assertEquals([...s.lv(0)!.content.data!], ["letters"]);
 });
 

@@ -185,8 +185,9 @@ export class MoveCluster implements AsyncDisposable {
     let writes = 0;
     const send = <T>(write: () => Promise<T>) => onWrite(writes++, write) as Promise<T>;
     const { nodes: lvmNodes, snapshotObjects, objects } = this.cluster;
+    const events = new EventRecorder(client, { component: DRIVER, instance: "mover" });
     const mover = new Mover({
-      client: withWrites(client, send),
+      ...{ client: withWrites(client, send), events },
       driverName: DRIVER,
       topologyKey: TOPOLOGY_KEY,
       volumes: {
@@ -209,7 +210,7 @@ export class MoveCluster implements AsyncDisposable {
       csiNodes: inform(csiNodes),
       backoff: { startMs: 5, capMs: 50 },
     });
-    return this.#endOf(stop, [mover.run(stop.signal), ...tasks]);
+    return this.#endOf(stop, [mover.run(stop.signal).then(() => events.stop(100)), ...tasks]);
   }
 
   /** The number of times that something which may be left of moves was looked at. */

@@ -37,9 +37,9 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["agent", "sidecars", "transfers"],
     ["scheduling", "snapshotter", "resizer", "node_removal"],
     ["provisioner"],
-    ["service", "diagnosis"],
+    ["service"],
     ["move"],
-    ["import"],
+    ["import", "diagnosis"],
   ],
 };
 
