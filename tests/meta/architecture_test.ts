@@ -58,6 +58,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "lvm/model": 15,
   "k8s/agent": 17,
   "k8s/api": 17,
+  "k8s/diagnosis": 15,
 };
 
 /** The number of lines that a hand-written file may have. */
