@@ -61,6 +61,8 @@ import { labelNames, thinPoolOptions } from "./flags.ts";
 import { transferOptions } from "./transfers.ts";
 import { parseDiskRules } from "../lvm/disks/rules.ts";
 import { DiskReports } from "../k8s/agent/disk_reports.ts";
+import { DiskTaker } from "../k8s/agent/disk_taker.ts";
+import { DiskTaking } from "../lvm/disks/taking.ts";
 import { readNamedDisks } from "../lvm/disks/reading.ts";
 import type { TransferAgent, TransferAgentOptions } from "../k8s/transfers/transfer_agent.ts";
 
@@ -203,7 +205,15 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
   const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
   const mountRoots = await withRealPaths([kubeletDir]);
   return {
-    ...{ nodeName, driver, socket, registrationSocket, mountRoots, namespace: flags.namespace! },
+    ...{
+      nodeName,
+      driver,
+      socket,
+      registrationSocket,
+      mountRoots,
+      kubeletDirectory: kubeletDir,
+      namespace: flags.namespace!,
+    },
     registers: flags["disable-registration"] === undefined,
     groups: flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]),
     /** The groups that the doctor checks: those that are named, or else those that it finds in use. */
@@ -225,7 +235,8 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
 /** Options of {@linkcode createAgent}. */
 interface AgentOptions
   extends
-    Pick<NodeOptions, "exec" | "driver" | "nodeName" | "namespace" | "groups" | "checkedGroups" | "thin" | "diskRules">,
+    Pick<NodeOptions, "exec" | "driver" | "nodeName" | "namespace" | "groups" | "checkedGroups" | "thin">,
+    Pick<NodeOptions, "diskRules" | "kubeletDirectory">,
     Pick<Seams, "clock"> {
   readonly client: ApiClient;
   readonly events: EventRecorder;
@@ -277,14 +288,13 @@ function createAgent(options: AgentOptions) {
         ...{ exec: options.exec, driver, ...defined({ groups: options.checkedGroups }) },
       }),
   });
-  const { exec, diskRules } = options;
-  const disks = diskRules && new DiskReports({ events, read: () => readNamedDisks(exec, diskRules) });
+  const disks = createDisks({ ...options, lvm: machine.lvm, onChange: machineEvents.onChange });
   const node = new NodeReconciler({
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
     ...{ objects: options.nodeObjects, namespace: options.namespace, clock: options.clock },
     overcommit: options.thin.overcommit,
     transfer: () => options.transfers?.endpoint(),
-    disks: disks && ((object) => disks.update(object)),
+    disks: disks && ((object) => disks.reports.update(object)),
     onReport: async (report) => {
       state.recordSurvey(report);
       machine.cowMonitor.observe(report);
@@ -293,14 +303,34 @@ function createAgent(options: AgentOptions) {
       if (volumeObjects.hasSynced) await volumes.verify(report);
       if (snapshotObjects.hasSynced) await snapshots.verify(report);
     },
-    conditions: (report) => [...orphans.observe(report), ...pools.observe(report), ...pvs.observe(report)],
+    conditions: (report) =>
+      [orphans, pools, pvs, ...(disks === undefined ? [] : [disks.taker])].flatMap((each) => each.observe(report)),
     onReported: async (object) => {
       pools.recordEvents(object);
       pvs.recordEvents(object);
       await orphans.reconcile(object);
+      await disks?.taker.reconcile(object);
     },
   });
   return { node, volumes, snapshots, orphans, pools };
+}
+
+/** Creates what reports disks and takes those that are accepted; `undefined` without rules. */
+function createDisks(
+  { diskRules: rules, kubeletDirectory, lvm, ...options }:
+    & Pick<
+      AgentOptions,
+      "client" | "nodeName" | "driver" | "events" | "volumeObjects" | "diskRules" | "kubeletDirectory"
+    >
+    & Pick<Machine, "lvm">
+    & { readonly onChange: () => void },
+) {
+  if (rules === undefined) return undefined;
+  const { events } = options;
+  return {
+    reports: new DiskReports({ events, read: () => readNamedDisks(lvm.exec, { rules, kubeletDirectory }) }),
+    taker: new DiskTaker({ ...options, taking: new DiskTaking({ lvm, rules, kubeletDirectory }) }),
+  };
 }
 
 /** Registers the metrics of a node, except the counters of background work. */

@@ -13,12 +13,15 @@ import { choice, inWords, reasonText, SHELLS as SHELLS_OF_ALL } from "../flags.t
 import {
   claimName,
   CLUSTER_FLAGS,
+  diskName,
   groupName,
   LIST_FLAGS,
   NAMESPACE,
   NODE,
   OUTPUT,
   poolName,
+  portNumber,
+  seconds,
   WATCH,
   YES,
 } from "./plugin_flags.ts";
@@ -88,6 +91,33 @@ export const PLUGIN_COMMANDS = {
       ...LIST_FLAGS,
     },
     example: "kubectl denolith snapshots --output wide",
+  },
+  disks: {
+    summary: "List the disks that rules name, and let agents take one",
+    about:
+      "Lists the disks of the nodes that the rules of the chart (diskRules) name, as their agents report them: which " +
+      "nobody uses, so that they are proposed for a volume group, what speaks against others, and what became of those that " +
+      "are accepted. With --accept, shows what becomes of a disk, asks, and lets its agent make a physical volume of it. The " +
+      "agent looks again right before, and writes nothing to a disk that is not as it was accepted.",
+    exit: {
+      success: "the disks are listed, or one is accepted or withdrawn, or only shown",
+      failure: "the cluster does not answer or refuses, the disk cannot be accepted, or you said no",
+    },
+    flags: {
+      node: NODE,
+      accept: { value: "DISK", help: "Let the agent take this disk, by its name in /dev/disk/by-id", check: diskName },
+      withdraw: {
+        value: "DISK",
+        help: "Withdraw the acceptance of this disk; what is in a volume group stays there",
+        ...{ check: diskName, excludes: "accept" },
+      },
+      "dry-run": DRY_RUN,
+      yes: YES,
+      output: OUTPUT,
+      watch: { ...WATCH, excludes: "accept" },
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith disks --accept nvme-Samsung_SSD_990_S1 --node worker-1",
   },
   why: {
     summary: "Explain why a claim is Pending, does not grow, or is Lost",
@@ -366,16 +396,4 @@ export function requireLvUuid(text: string, field: string): string {
   throw new UsageError(
     `${field} ${quote(text)}: must be the UUID of a logical volume, as kubectl denolith orphans has it`,
   );
-}
-
-/** Parses a number of seconds. */
-export function seconds(text: string, field: string): number {
-  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
-  throw new UsageError(`${field} ${quote(text)}: must be a whole number of seconds from 1 to 9999`);
-}
-
-/** Parses a TCP port; 0 stands for a free one. */
-export function portNumber(text: string, field: string): number {
-  if (/^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535) return Number(text);
-  throw new UsageError(`${field} ${quote(text)}: must be a port from 0 to 65535`);
 }

@@ -13,7 +13,7 @@ import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/c
 import { patchWithRetry } from "../../k8s/client/patch_with_retry.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
 import { EXIT } from "../command_line.ts";
-import { seconds } from "./commands.ts";
+import { seconds } from "./plugin_flags.ts";
 import type { Session } from "./session.ts";
 
 /** The delay before a watch that ended is started again, in milliseconds. */

@@ -17,6 +17,7 @@ import { snapshotViews, volumeViews } from "../../k8s/diagnosis/volumes.ts";
 import { adoptGroup } from "./adopt.ts";
 import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "./commands.ts";
 import { clusterNames } from "./completion.ts";
+import { disks } from "./disks.ts";
 import { diagnoseNode } from "./doctor.ts";
 import { drainNode } from "./drain.ts";
 import { forgetNode } from "./forget_node.ts";
@@ -73,6 +74,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
       text: (options) => snapshotsTable(snapshots, { ...options, where }),
     };
   }),
+  disks,
   why: explain,
   doctor: diagnoseNode,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),

@@ -85,6 +85,12 @@ export function poolName(text: string, field: string): string {
   throw new UsageError(`${field} ${quote(text)}: must be the name of a thin pool`);
 }
 
+/** Returns the name of a disk in /dev/disk/by-id if it can be one that an agent reports. */
+export function diskName(text: string, field: string): string {
+  if (/^[A-Za-z0-9][A-Za-z0-9:._+=@-]{0,252}$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a disk in /dev/disk/by-id`);
+}
+
 /** Returns the name of a claim if it can be one. */
 export function claimName(text: string, field: string): string {
   if (/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/.test(text)) return text;
@@ -97,4 +103,16 @@ function word(text: string, field: string): string {
   throw new UsageError(
     `${field} ${quote(text)}: must not begin with a dash, have control characters, or more than 1024 characters`,
   );
+}
+
+/** Parses a number of seconds. */
+export function seconds(text: string, field: string): number {
+  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
+  throw new UsageError(`${field} ${quote(text)}: must be a whole number of seconds from 1 to 9999`);
+}
+
+/** Parses a TCP port; 0 stands for a free one. */
+export function portNumber(text: string, field: string): number {
+  if (/^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535) return Number(text);
+  throw new UsageError(`${field} ${quote(text)}: must be a port from 0 to 65535`);
 }

@@ -70,10 +70,10 @@ function describe({ name, path, size, group, objections }: NamedDisk): string {
   return `disk ${name} (${path}, ${formatBytes(size)}): ${verdict}`;
 }
 
-function nodeDisk({ name, path, size, rotational, group, objections }: NamedDisk): NodeDisk {
+function nodeDisk({ name, path, size, rotational, identity, group, objections }: NamedDisk): NodeDisk {
   return {
     ...{ name, path, size: formatQuantity(size), volumeGroup: group, proposed: objections.length === 0 },
-    ...defined({ rotational }),
+    ...defined({ rotational, identity }),
     ...(objections.length === 0 ? {} : { reason: objections.join("; ").slice(0, 1024) }),
   };
 }

@@ -4,7 +4,16 @@ import type { LvmNode, NodeDisk } from "../api/lvm_objects.ts";
 import { DiskReports } from "./disk_reports.ts";
 
 function disk(name: string, objections: readonly string[] = []): NamedDisk {
-  return { name, path: `/dev/${name}`, size: 100n << 30n, rotational: false, group: "data", objections };
+  return {
+    name,
+    ids: [name],
+    path: `/dev/${name}`,
+    number: "8:0",
+    size: 100n << 30n,
+    rotational: false,
+    group: "data",
+    objections,
+  };
 }
 
 /** Returns what is reported of disks, and the events, after an LVMNode that has others. */

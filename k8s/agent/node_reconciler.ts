@@ -147,13 +147,15 @@ export class NodeReconciler {
     }
   }
 
-  /** Reports again at once when the object was deleted, or when somebody asks for something by an annotation. */
+  /** Reports again at once when the object was deleted, or when somebody asks for something, or accepts a disk. */
   #onChanged(now: LvmNode | undefined, before: LvmNode | undefined): void {
     if (now === undefined) {
       this.#written = undefined;
       this.#deletions++;
     }
-    const [asked, askedBefore] = [now, before].map((object) => JSON.stringify(object?.metadata.annotations ?? {}));
+    const [asked, askedBefore] = [now, before].map((object) =>
+      JSON.stringify([object?.metadata.annotations ?? {}, object?.spec.acceptedDisks ?? []])
+    );
     if (now === undefined || (before !== undefined && asked !== askedBefore)) this.requeue();
   }
 
@@ -257,7 +259,15 @@ export class NodeReconciler {
 }
 
 /** The fields of groups and pools that a report lacks when they have none, or LVM does not know it. */
-const OPTIONAL_FIELDS = ["spare", "thinPools", "dataPercent", "metadataPercent", "reason", "rotational"] satisfies (
+const OPTIONAL_FIELDS = [
+  "spare",
+  "thinPools",
+  "dataPercent",
+  "metadataPercent",
+  "reason",
+  "rotational",
+  "identity",
+] satisfies (
   | keyof NodeVolumeGroup
   | keyof NodeDisk
   | keyof NodeThinPool

@@ -227,6 +227,26 @@ export const NODE_CONDITIONS = {
       remedy: "kubectl denolith orphans lists them. Use their data again, or remove them.",
     },
   },
+  DisksLost: {
+    DisksPresent: { status: "False", meaning: "All disks that the driver has taken are there." },
+    DisksLost: {
+      status: "True",
+      meaning: "A disk that the driver has taken is not there any more. The message names it: " +
+        "[runbook](../guides/runbooks/storage.md#missing-physical-volume).",
+      remedy:
+        "Attach the disk again. If it is gone for good, remove it from the volume group, and withdraw its acceptance: " +
+        "kubectl denolith disks --withdraw DISK.",
+    },
+  },
+  DisksRefused: {
+    DisksTaken: { status: "False", meaning: "No disk that was accepted waits to be taken." },
+    DisksRefused: {
+      status: "True",
+      meaning:
+        "A disk that was [accepted](../guides/disks.md#accept-a-disk) is not taken. The message gives the cause.",
+      remedy: "Remove the cause, or withdraw the acceptance: kubectl denolith disks --withdraw DISK.",
+    },
+  },
   PhysicalVolumesMissing: {
     PhysicalVolumesPresent: { status: "False", meaning: "LVM finds all physical volumes of the volume groups." },
     PhysicalVolumesMissing: {

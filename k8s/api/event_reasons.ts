@@ -228,6 +228,15 @@ export const EVENTS = {
       meaning: "A disk that a [rule](../guides/disks.md) names is there. The message says whether it is proposed.",
     },
     DiskLost: { type: "Warning", meaning: "A disk that a [rule](../guides/disks.md) names is not there any more." },
+    DiskRefused: {
+      type: "Warning",
+      meaning:
+        "A disk that was [accepted](../guides/disks.md#accept-a-disk) is not taken. The message gives the cause.",
+    },
+    DiskTaken: {
+      type: "Normal",
+      meaning: "A disk that was [accepted](../guides/disks.md#accept-a-disk) is a physical volume of its volume group.",
+    },
     OrphanRemoved: { type: "Normal", meaning: "An orphan is being removed, as requested." },
     OrphanRemovalFailed: {
       type: "Warning",

@@ -271,12 +271,39 @@ export interface NodeDisk {
   path: string;
   size: string;
   rotational?: boolean;
+  /** Tells it from another disk that has its name later. */
+  identity?: string;
   /** The volume group of the rule. */
   volumeGroup: string;
   /** True if nobody uses it. */
   proposed: boolean;
   /** Why it is not proposed. */
   reason?: string;
+}
+
+/** A disk that an administrator accepted: it may become a physical volume. */
+export interface AcceptedDisk {
+  /** Its name in /dev/disk/by-id. */
+  name: string;
+  volumeGroup: string;
+  /** The UUID of the volume group; absent for one that is to be created. */
+  volumeGroupUUID?: string;
+  /** What the agent reported of the disk as `identity` when it was accepted. */
+  identity: string;
+}
+
+/** What became of a disk that was accepted. */
+export interface AcceptedDiskStatus {
+  /** Its name in /dev/disk/by-id. */
+  name: string;
+  volumeGroup: string;
+  state: "Refused" | "Taking" | "Taken" | "Lost";
+  /** The UUID of its physical volume, recorded before anything is written to it. */
+  physicalVolumeUUID?: string;
+  /** The UUID of the volume group, when the physical volume is in it. */
+  volumeGroupUUID?: string;
+  /** Why it is not taken, or what is wrong. */
+  message?: string;
 }
 
 /** A thin pool of a node. Sizes are quantities. */
@@ -324,13 +351,19 @@ export interface LvmNodeStatus {
   doctor?: NodeDiagnosis;
   /** The disks that the rules of its agent name; absent without rules. */
   disks?: NodeDisk[];
+  /** What became of the disks that were accepted. */
+  acceptedDisks?: AcceptedDiskStatus[];
   /** Where its agent sends snapshots to other agents; absent where transfers are off. */
   transfer?: { address: string; certificate: string; validUntil: string };
 }
 
 /** The storage of a node. Its name is that of the node. */
 export interface LvmNode extends KubeObject {
-  spec: { driverName: string };
+  spec: {
+    driverName: string;
+    /** The disks that administrators accepted. A policy keeps agents from writing it. */
+    acceptedDisks?: AcceptedDisk[];
+  };
   status?: LvmNodeStatus;
 }
 

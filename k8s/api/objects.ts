@@ -16,6 +16,7 @@ import type {
   V1PersistentVolumeClaim,
   V1Pod,
   V1StorageClass,
+  V1VolumeAttachment,
   V1VolumeAttributesClass,
 } from "@kubernetes/client-node";
 
@@ -100,6 +101,8 @@ export type Lease = Builtin<V1Lease>;
 export type Event = Builtin<CoreV1Event>;
 /** A CSINode: which drivers are registered on a node. */
 export type CsiNode = Builtin<V1CSINode>;
+/** A VolumeAttachment: a volume that is attached to a node, or is to be. */
+export type VolumeAttachment = Builtin<V1VolumeAttachment>;
 /** A CSIStorageCapacity. */
 export type CsiStorageCapacity = Builtin<V1CSIStorageCapacity>;
 
@@ -154,6 +157,8 @@ export const volumeAttributesClasses: Resource<VolumeAttributesClass> = storageR
 );
 /** CSINodes. */
 export const csiNodes: Resource<CsiNode> = storageResource("csinodes", "CSINode");
+/** VolumeAttachments. */
+export const volumeAttachments: Resource<VolumeAttachment> = storageResource("volumeattachments", "VolumeAttachment");
 /** CSIStorageCapacities. */
 export const csiStorageCapacities: Resource<CsiStorageCapacity> = {
   ...storageResource("csistoragecapacities", "CSIStorageCapacity"),

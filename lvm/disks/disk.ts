@@ -8,6 +8,8 @@
 export interface BlockDevice {
   /** The path of its node, such as `/dev/sdb`. */
   readonly path: string;
+  /** Its device number, such as `8:16`. */
+  readonly number: string;
   /** The type that lsblk(8) reports: `disk`, `part`, `lvm`, `crypt`, `mpath`, `raid1`, `loop`, `rom` and so on. */
   readonly type: string;
   /** Its size. */
@@ -36,6 +38,8 @@ export interface DiskLinks {
   readonly attachedBy?: string;
   /** True if a multipath device has it, or is to have it. */
   readonly isPath: boolean;
+  /** When it was attached: the kernel's number of it (DISKSEQ), and when udev first saw it (USEC_INITIALIZED). */
+  readonly attachment?: string;
 }
 
 /** A disk with what udev knows of it. */

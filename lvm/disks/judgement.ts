@@ -5,14 +5,15 @@
  * @module
  */
 
+import { sha256Hex } from "../sha256.ts";
 import type { Disk } from "./disk.ts";
 
 /** What a judgement depends on beside the disk. */
 export interface Surroundings {
   /** All disks of the machine. */
   readonly disks: readonly Disk[];
-  /** The paths of devices whose nodes are mounted somewhere, as a block volume of a pod is. */
-  readonly publishedPaths: readonly string[];
+  /** The numbers of devices that pods have as block volumes, with the path that says so. */
+  readonly published: ReadonlyMap<string, string>;
 }
 
 /** The smallest disk that is worth it, in bytes. */
@@ -20,6 +21,9 @@ const MIN_BYTES = 1n << 30n;
 
 /** The transports of disks of this machine. Others are shared with other machines, or come and go. */
 const LOCAL_TRANSPORTS = ["sata", "ata", "sas", "spi", "nvme", "virtio"];
+
+/** Disks of a virtual machine for which lsblk(8) knows no transport: those of Xen, of IBM Z and of user-mode Linux. */
+const LOCAL_NAME = /^\/dev\/(?:xvd|dasd|ubd)[a-z]+$/;
 
 /** How a disk of this machine is attached (ID_PATH): by a bus of it. */
 const LOCAL_PATH = /^(?:pci|platform|acpi|virtio|vmbus|xen|ccw)-/;
@@ -42,8 +46,20 @@ export function diskName({ links: { ids } }: Pick<Disk, "links">): string | unde
   return names.find((name) => !/^(?:wwn-|nvme-eui\.|nvme-nvme\.)/.test(name)) ?? names[0];
 }
 
+/**
+ * Returns what tells a disk from another one that has the name later, or the same one attached again: udev and the kernel number
+ * each attachment. The names that LVM, dm-crypt and so on add do not count, since they come with a use of the disk.
+ *
+ * @returns `undefined` when udev does not say when it was attached
+ */
+export function diskIdentity({ size, links: { ids, attachedBy, attachment } }: Disk): string | undefined {
+  if (attachment === undefined) return undefined;
+  const names = ids.filter((id) => !FOREIGN_ID.test(id)).toSorted();
+  return sha256Hex(JSON.stringify([`${size}`, names, attachedBy ?? "", attachment])).slice(0, 32);
+}
+
 /** Returns what speaks against a disk as a physical volume, each as a clause; nothing if nobody uses it. */
-export function objections(disk: Disk, { disks, publishedPaths }: Surroundings): string[] {
+export function objections(disk: Disk, { disks, published }: Surroundings): string[] {
   const { path, type, size, links, transport, signature, mountPoints, holders } = disk;
   const others = disks.filter((other) => other.path !== path);
   const shared = links.ids.find((id) => others.some((other) => other.links.ids.includes(id)));
@@ -51,7 +67,7 @@ export function objections(disk: Disk, { disks, publishedPaths }: Surroundings):
   const users = holders.filter((holder) => holder.type !== "part");
   const attachedBy = links.attachedBy ?? "";
   const isLocal = LOCAL_PATH.test(attachedBy) && !REMOTE_PATH.test(attachedBy) &&
-    LOCAL_TRANSPORTS.includes(transport ?? "");
+    (transport === undefined ? LOCAL_NAME.test(path) : LOCAL_TRANSPORTS.includes(transport));
   const found: [boolean, string][] = [
     [type !== "disk", `it is no disk (${type || "of unknown type"})`],
     [size < MIN_BYTES, "it is smaller than 1 GiB"],
@@ -64,8 +80,9 @@ export function objections(disk: Disk, { disks, publishedPaths }: Surroundings):
     [partitions.length > 0, `it has partitions (${partitions.map(({ path }) => path).join(", ")})`],
     [users.length > 0, `${users.map(({ path, type }) => `${path} (${type})`).join(", ")} is on it`],
     [mountPoints.length > 0, `it is mounted at ${mountPoints.join(", ")}`],
-    [publishedPaths.includes(path), "its device is mounted, as a block volume of a pod is"],
+    [published.has(disk.number), `it is a block volume of a pod (${published.get(disk.number)})`],
     [diskName(disk) === undefined, "it has no name in /dev/disk/by-id"],
+    [diskIdentity(disk) === undefined, "udev does not say since when it is attached"],
   ];
   return found.flatMap(([isFound, clause]) => isFound ? [clause] : []);
 }

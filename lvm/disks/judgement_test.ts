@@ -1,21 +1,38 @@
 import { assertEquals } from "@std/assert";
 import type { Disk } from "./disk.ts";
-import { diskName, objections } from "./judgement.ts";
+import { diskIdentity, diskName, objections } from "./judgement.ts";
 
 const GiB = 1n << 30n;
+
+/** When a disk was attached. */
+const SEEN = { attachment: "3 1201" };
 
 /** Returns an unused disk, but for some properties. */
 function disk(change: Partial<Omit<Disk, "links">> & { readonly links?: Partial<Disk["links"]> } = {}): Disk {
   const { links, ...rest } = change;
   return {
-    ...{ path: "/dev/sdb", type: "disk", size: 100n * GiB, rotational: false, removable: false, readOnly: false },
+    ...{
+      path: "/dev/sdb",
+      number: "8:16",
+      type: "disk",
+      size: 100n * GiB,
+      rotational: false,
+      removable: false,
+      readOnly: false,
+    },
     ...{ transport: "sata", mountPoints: [], holders: [], ...rest },
-    links: { ids: ["ata-DISK_1", "wwn-0x5001"], attachedBy: "pci-0000:00:1f.2-ata-2", isPath: false, ...links },
+    links: {
+      ids: ["ata-DISK_1", "wwn-0x5001"],
+      attachedBy: "pci-0000:00:1f.2-ata-2",
+      isPath: false,
+      ...SEEN,
+      ...links,
+    },
   };
 }
 
-const judge = (one: Disk, others: Disk[] = [], publishedPaths: string[] = []) =>
-  objections(one, { disks: [one, ...others], publishedPaths });
+const judge = (one: Disk, others: Disk[] = [], published: ReadonlyMap<string, string> = new Map()) =>
+  objections(one, { disks: [one, ...others], published });
 
 Deno.test("objections() has none against a disk that nobody uses", () => {
   assertEquals(judge(disk()), []);
@@ -28,6 +45,8 @@ Deno.test("objections() has none against a disk that nobody uses", () => {
       ["spi", "pci-0000:00:05.0-scsi-0:0:1:0"],
     ] as const
   ) assertEquals(judge(disk({ transport, links: { attachedBy } })), [], attachedBy);
+  const ofXen = { ...withoutTransport(), path: "/dev/xvdb" };
+  assertEquals(judge({ ...ofXen, links: { ...ofXen.links, attachedBy: "xen-vbd-51728" } }), []);
 });
 
 /** Disks that must never be taken, each with the words of one of the objections. */
@@ -63,6 +82,7 @@ const HOSTILE: Readonly<Record<string, readonly [disk: Disk, words: string]>> = 
   "a network block device": [disk({ path: "/dev/nbd0", links: { ids: [] } }), "no name in /dev/disk/by-id"],
   "a disk whose transport nobody knows": [withoutTransport(), "attached by ?"],
   "a disk of which udev knows nothing": [{ ...disk(), links: { ids: [], isPath: false } }, "sata, ?"],
+  "a disk of which udev does not know since when it is there": [withoutAttachment(), "since when it is attached"],
   "a path of a multipath device": [disk({ links: { isPath: true } }), "path of a multipath device"],
   "a physical volume": [disk({ signature: "LVM2_member" }), "signature (LVM2_member)"],
   "a partition table without partitions": [disk({ signature: "gpt" }), "signature (gpt)"],
@@ -84,6 +104,11 @@ function withoutTransport(): Disk {
   return rest;
 }
 
+function withoutAttachment(): Disk {
+  const { links: { attachment: _, ...links }, ...rest } = disk();
+  return { ...rest, links };
+}
+
 for (const [name, [one, words]] of Object.entries(HOSTILE)) {
   Deno.test(`objections() refuses ${name}`, () => {
     const found = judge(one);
@@ -98,8 +123,8 @@ Deno.test("objections() refuses both paths of a disk that no multipath device ha
 });
 
 Deno.test("objections() refuses a disk whose device is published to a pod", () => {
-  assertEquals(judge(disk(), [], ["/dev/sdb"]), ["its device is mounted, as a block volume of a pod is"]);
-  assertEquals(judge(disk(), [], ["/dev/sdc"]), []);
+  assertEquals(judge(disk(), [], new Map([["8:16", "/x/pvc-1"]])), ["it is a block volume of a pod (/x/pvc-1)"]);
+  assertEquals(judge(disk(), [], new Map([["8:32", "/x/pvc-1"]])), []);
 });
 
 Deno.test("diskName() prefers a name that says what the disk is, and is the same in each order", () => {
@@ -108,4 +133,20 @@ Deno.test("diskName() prefers a name that says what the disk is, and is the same
   assertEquals(named("nvme-eui.0025", "nvme-Samsung_1"), "nvme-Samsung_1");
   assertEquals(named("wwn-0x2", "nvme-eui.0025"), "nvme-eui.0025");
   assertEquals(named("lvm-pv-uuid-x", "dm-name-y"), undefined);
+});
+
+Deno.test("diskIdentity() tells a disk from another one behind its name, and does not change with the use of a disk", () => {
+  const known = diskIdentity(disk());
+  assertEquals(known?.length, 32);
+  const used = disk({ signature: "LVM2_member", links: { ids: ["wwn-0x5001", "lvm-pv-uuid-x", "ata-DISK_1"] } });
+  assertEquals(diskIdentity({ ...used, path: "/dev/sdx", number: "8:99" }), known);
+  const others: NonNullable<Parameters<typeof disk>[0]>[] = [
+    { size: 101n * GiB },
+    { links: { ids: ["ata-DISK_1", "wwn-0x5002"] } },
+    { links: { ids: ["ata-DISK_1"] } },
+    { links: { attachedBy: "pci-0000:00:1f.2-ata-3" } },
+    { links: { attachment: "4 1201" } },
+    { links: { attachment: "3 1202" } },
+  ];
+  for (const [index, other] of others.entries()) assertEquals(diskIdentity(disk(other)) === known, false, `${index}`);
 });

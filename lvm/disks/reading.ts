@@ -7,12 +7,12 @@
 import { defined } from "../defined.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import { readSignatures } from "../host/device.ts";
-import { type Mount, readMounts } from "../host/mounts.ts";
+import { readBlockDevices, readSignatures } from "../host/device.ts";
 import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import type { BlockDevice, Disk, DiskLinks } from "./disk.ts";
-import { diskName, objections } from "./judgement.ts";
+import { diskIdentity, diskName, objections } from "./judgement.ts";
+import { readPublished } from "./published.ts";
 
 /** A rule that proposes disks for a volume group. Sizes are in bytes. */
 export interface DiskRule {
@@ -29,18 +29,22 @@ export interface DiskRule {
 }
 
 /** A disk that a rule names. */
-export interface NamedDisk extends Pick<BlockDevice, "path" | "size" | "rotational"> {
+export interface NamedDisk extends Pick<BlockDevice, "path" | "number" | "size" | "rotational"> {
   /** Its name in /dev/disk/by-id. */
   readonly name: string;
+  /** All its names in /dev/disk/by-id. */
+  readonly ids: readonly string[];
   /** The volume group of the first rule that names it. */
   readonly group: string;
+  /** Tells it from another disk that has its name later; absent where udev does not say since when it is attached. */
+  readonly identity?: string;
   /** What speaks against it, each as a clause; nothing if nobody uses it, so that it is proposed. */
   readonly objections: readonly string[];
 }
 
 const LIST_DEVICES = [
   ...["--json", "--bytes", "--paths", "--all", "--output"],
-  "NAME,TYPE,SIZE,ROTA,RM,HOTPLUG,RO,TRAN,FSTYPE,PTTYPE,MOUNTPOINTS",
+  "NAME,MAJ:MIN,TYPE,SIZE,ROTA,RM,HOTPLUG,RO,TRAN,FSTYPE,PTTYPE,MOUNTPOINTS",
 ];
 
 /** The disks that rules name. */
@@ -54,24 +58,30 @@ export interface NamedDisks {
 /**
  * Reads the disks that the rules name.
  *
+ * @param kubeletDirectory the data directory of kubelet, with the devices that pods have as block volumes
  * @throws {StorageError} `CommandFailed` when the devices or the mounts cannot be listed
  */
-export async function readNamedDisks(exec: Exec, rules: readonly DiskRule[]): Promise<NamedDisks> {
+export async function readNamedDisks(
+  exec: Exec,
+  { rules, kubeletDirectory }: { readonly rules: readonly DiskRule[]; readonly kubeletDirectory: string },
+): Promise<NamedDisks> {
   const devices = parseDevices(await runOk(exec, { program: "lsblk", args: LIST_DEVICES, mutates: false }));
   const disks: Disk[] = [];
   for (const device of devices.filter(({ type }) => type === "disk")) {
     disks.push({ ...device, links: await readLinks(exec, device.path) });
   }
-  const surroundings = { disks, publishedPaths: publishedPaths(await readMounts(exec)) };
+  const surroundings = { disks, published: await readPublished(exec, kubeletDirectory) };
   const named: NamedDisk[] = [];
   for (const disk of disks) {
-    const { path, size, rotational } = disk;
+    const { path, number, size, rotational } = disk;
     const name = diskName(disk);
     const rule = name === undefined ? undefined : rules.find((rule) => isNamed(rule, name, disk));
     if (name === undefined || rule === undefined) continue;
     let found = objections(disk, surroundings);
+    if (found.length === 0) found = await linkObjections(exec, name, number);
     if (found.length === 0) found = await signatureObjections(exec, path);
-    named.push({ name, path, size, ...defined({ rotational }), group: rule.group, objections: found });
+    const optional = defined({ rotational, identity: diskIdentity(disk) });
+    named.push({ name, ids: disk.links.ids, path, number, size, ...optional, group: rule.group, objections: found });
   }
   return {
     disks: named.sort((a, b) => a.name < b.name ? -1 : 1),
@@ -83,6 +93,18 @@ function isNamed({ names, minBytes, maxBytes, rotational }: DiskRule, name: stri
   return names.matches(name) && (minBytes === undefined || disk.size >= minBytes) &&
     (maxBytes === undefined || disk.size <= maxBytes) &&
     (rotational === undefined || disk.rotational === rotational);
+}
+
+/** The path of a disk by its name. */
+export function byIdPath(name: string): string {
+  return `/dev/disk/by-id/${name}`;
+}
+
+/** Follows the name of a disk: the link must lead to the disk that udev knows by it. */
+async function linkObjections(exec: Exec, name: string, number: string): Promise<string[]> {
+  const [device] = await readBlockDevices(exec, [byIdPath(name)]);
+  if (device === undefined) return [`${byIdPath(name)} leads to no device`];
+  return device.number === number ? [] : [`${byIdPath(name)} leads to another device (${device.name})`];
 }
 
 /** Reads the signatures of a disk itself: what lsblk(8) shows is what udev saw last. */
@@ -109,6 +131,7 @@ function parseDevice(row: Record<string, unknown>): BlockDevice {
   const children = asArray(row.children ?? []).map(asObject);
   return {
     path: asString(row.name),
+    number: text(row["maj:min"])?.trim() ?? "",
     type: text(row.type) ?? "",
     size: row.size === null || row.size === undefined ? 0n : asUnsignedInteger(`${row.size}`),
     ...(typeof row.rota === "boolean" ? { rotational: row.rota } : {}),
@@ -139,14 +162,14 @@ export function parseLinks(stdout: string): DiskLinks {
   const links = (properties.get("DEVLINKS") ?? "").split(" ").filter((link) => link.startsWith(prefix));
   return {
     ids: links.map((link) => link.slice(prefix.length)),
-    ...defined({ attachedBy: properties.get("ID_PATH") }),
+    ...defined({ attachedBy: properties.get("ID_PATH"), attachment: attachmentOf(properties) }),
     isPath: (properties.get("DM_MULTIPATH_DEVICE_PATH") ?? "0") !== "0" ||
       properties.get("ID_FS_TYPE") === "mpath_member",
   };
 }
 
-/** Returns the paths of devices whose nodes are mounted somewhere. */
-function publishedPaths(mounts: readonly Mount[]): string[] {
-  return mounts.filter(({ fsType, root }) => /^(?:devtmpfs|tmpfs)$/.test(fsType) && root !== "/")
-    .map(({ root }) => `/dev${root}`);
+/** Returns when a device was attached. Kernels before 5.15 have no DISKSEQ. */
+function attachmentOf(properties: ReadonlyMap<string, string>): string | undefined {
+  const since = properties.get("USEC_INITIALIZED");
+  return since === undefined ? undefined : `${properties.get("DISKSEQ") ?? "-"} ${since}`;
 }

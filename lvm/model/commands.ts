@@ -110,6 +110,53 @@ export interface VgchangeOptions extends Pick<CommonOptions, "addtag"> {
   readonly select?: Selection;
 }
 
+/** Options of pvcreate(8). */
+export interface PvcreateOptions extends Pick<CommonOptions, "config"> {
+  /** The UUID of the physical volume. */
+  readonly uuid: string;
+  /** Accepts a UUID without a backup of a group in which it is. */
+  readonly norestorefile: true;
+}
+
+/**
+ * Builds the command that creates a physical volume. LVM opens the disk exclusively, and refuses one with a partition table.
+ * Without `yes`, it also refuses whatever signature it would ask about.
+ *
+ * @param path The path of the disk.
+ */
+export function pvcreate(options: PvcreateOptions, path: string): string[] {
+  return ["pvcreate", ...optionArguments(options), path];
+}
+
+/**
+ * Builds the command that removes a physical volume. LVM refuses one that is in a group.
+ *
+ * @param path The path of its device.
+ */
+export function pvremove(path: string): string[] {
+  return ["pvremove", path];
+}
+
+/**
+ * Builds the command that creates a volume group.
+ *
+ * @param vg The volume group.
+ * @param path The path of its physical volume.
+ */
+export function vgcreate(vg: string, path: string): string[] {
+  return ["vgcreate", vg, path];
+}
+
+/**
+ * Builds the command that adds a physical volume to a volume group.
+ *
+ * @param vg The volume group.
+ * @param path The path of the physical volume.
+ */
+export function vgextend(vg: string, path: string): string[] {
+  return ["vgextend", vg, path];
+}
+
 /**
  * Builds the command that creates an LV.
  *

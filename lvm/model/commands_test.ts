@@ -7,7 +7,11 @@ import {
   lvextend,
   lvremove,
   lvremoveTogether,
+  pvcreate,
+  pvremove,
   vgchange,
+  vgcreate,
+  vgextend,
 } from "./commands.ts";
 
 const addtag = ["denolith=test", "denolith.volume=v"];
@@ -44,6 +48,14 @@ const COMMANDS: readonly (readonly [args: string[], line: string])[] = [
   [lvchange({ permission: "rw" }, "data/v"), "lvchange --permission rw data/v"],
   [lvchangeTags(["--deltag", "a", "--addtag", "b"], "data/v"), "lvchange --deltag a --addtag b data/v"],
   [lvremove({ yes: true, uuid: "a-b" }, "data/v"), "lvremove --yes --select lv_uuid=a-b data/v"],
+  // disks
+  [
+    pvcreate({ uuid: "a-b", norestorefile: true, config: "x=1" }, "/dev/disk/by-id/d"),
+    "pvcreate --uuid a-b --norestorefile --config x=1 /dev/disk/by-id/d",
+  ],
+  [pvremove("/dev/sdb"), "pvremove /dev/sdb"],
+  [vgcreate("data", "/dev/sdb"), "vgcreate data /dev/sdb"],
+  [vgextend("data", "/dev/sdb"), "vgextend data /dev/sdb"],
   // snapshots
   [
     lvcreate({ yes: true, snapshot: true, permission: "r", name: "s", size: 4n }, "data/v"),

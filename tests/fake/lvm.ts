@@ -14,6 +14,7 @@ import {
   LINEAR,
   lvHealthStatus,
 } from "./pvs.ts";
+import { pvcreate, pvremove, vgcreate, vgextend } from "./disks.ts";
 import { failure, type FakeLv, type FakeMachine, isMounted, ok, type Tool } from "./machine.ts";
 import {
   changePermission,
@@ -65,6 +66,10 @@ const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
   lvconvert,
   lvrename,
   vgchange,
+  pvcreate,
+  pvremove,
+  vgcreate,
+  vgextend,
 };
 
 function version(machine: FakeMachine): Output {

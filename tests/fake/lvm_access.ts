@@ -8,7 +8,7 @@ import type { Output } from "../../lvm/exec.ts";
 import { failure, type FakeMachine } from "./machine.ts";
 
 /** The subcommands that change the metadata of a group. Activation changes none. */
-const WRITING = ["lvcreate", "lvremove", "lvextend", "lvchange", "lvconvert", "lvrename", "vgchange"];
+const WRITING = ["lvcreate", "lvremove", "lvextend", "lvchange", "lvconvert", "lvrename", "vgchange", "vgextend"];
 
 /** Returns the refusal of a command that changes a group; `undefined` when LVM accepts changes of it. */
 export function refuseAccess(machine: FakeMachine, subcommand: string, args: readonly string[]): Output | undefined {

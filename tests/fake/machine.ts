@@ -13,6 +13,7 @@ import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { type FakeHost, healthyHost } from "./machine_host.ts";
 import { passOn } from "./block_tools.ts";
 import type { DeviceContent } from "./device_content.ts";
+import { findDevices, isDeviceSearch } from "./disks.ts";
 import { cryptsetupWith, isMapping, mappingsOf } from "./luks.ts";
 import { lvm } from "./lvm.ts";
 import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
@@ -214,7 +215,9 @@ export class FakeMachine implements Exec {
       const cause = new Deno.errors.NotFound();
       throw new StorageError("Unavailable", `${command.program}: not found`, { cause });
     }
-    if (command.program === "find") return await find(this, command);
+    if (command.program === "find") {
+      return isDeviceSearch(command) ? findDevices(this, command) : await find(this, command);
+    }
     const tool = command.program === "cryptsetup"
       ? await cryptsetupWith(command.input)
       : command.program === "lvm"

@@ -6,6 +6,7 @@
 
 import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Program } from "../../lvm/exec.ts";
+import type { FakeDisk } from "./disks.ts";
 import type { FakeLv } from "./machine.ts";
 
 /** The state of the machine apart from its groups, by which a healthy machine differs from one with problems. */
@@ -42,6 +43,10 @@ export interface FakeHost {
   hiddenPvs: { path: string; uuid: string }[];
   /** Disks that are prepared for LVM, but in no group. */
   unusedPvs: { path: string; uuid: string }[];
+  /** Whole disks beside those of the groups that a test adds. */
+  disks: FakeDisk[];
+  /** Paths below kubelet's folders at which pods have devices, with the paths of the disks. */
+  podDevices: Map<string, string>;
   /** The features that mke2fs adds for types and usage types, as mke2fs.conf(5) has them. */
   mke2fsConf: Map<string, string[]>;
   /** The error of udevadm; empty when all is well. */
@@ -109,6 +114,8 @@ export function healthyHost(): FakeHost {
     missingDeviceNodes: new Set(),
     hiddenPvs: [],
     unusedPvs: [],
+    disks: [],
+    podDevices: new Map(),
     mke2fsConf: new Map([
       ["ext3", ["has_journal"]],
       ["ext4", "has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize".split(",")],

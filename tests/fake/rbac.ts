@@ -39,10 +39,11 @@ const ACCOUNTS = { node: "denolith-node", controller: "denolith-controller" } as
 /** The ClusterRoles of people, which an administrator binds. */
 const CLUSTER_ROLES = { viewer: ["denolith-view"], operator: ["denolith-view", "denolith-operate"] } as const;
 
-/** Rules that an administrator adds for secrets (docs/guides/kubernetes.md). */
-const ADDED_RULES: readonly Rule[] = [
-  { apiGroups: [""], resources: ["secrets"], verbs: ["get"], isNamespaced: true },
-];
+/** Rules beside those of the manifests: for secrets, by an administrator, and for disks, by the chart's value diskRules. */
+const ADDED_RULES: Readonly<Partial<Record<ProcessRole, readonly Rule[]>>> = {
+  controller: [{ apiGroups: [""], resources: ["secrets"], verbs: ["get"], isNamespaced: true }],
+  node: [{ apiGroups: ["storage.k8s.io"], resources: ["volumeattachments"], verbs: ["list"], isNamespaced: false }],
+};
 
 const VERBS: Readonly<Record<string, string>> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete" };
 
@@ -75,7 +76,7 @@ function rulesOfProcess(role: ProcessRole): readonly Rule[] {
   const known = rules.get(role) ??
     (role === "viewer" || role === "operator"
       ? rulesOfClusterRoles(CLUSTER_ROLES[role])
-      : [...rulesOf(ACCOUNTS[role]), ...role === "controller" ? ADDED_RULES : []]);
+      : [...rulesOf(ACCOUNTS[role]), ...ADDED_RULES[role] ?? []]);
   rules.set(role, known);
   return known;
 }

@@ -9,6 +9,7 @@ import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
+import { diskProperties, diskRow, listDisks } from "./disks.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { isMapping, mappingsOf, ownerOf } from "./luks.ts";
 import { changeThin, clear, removeTableless, resume, suspend } from "./suspension.ts";
@@ -17,6 +18,7 @@ import { deviceBytes, kernelPools } from "./thin.ts";
 /** Lists what is at paths, or all block devices with what is on them. */
 export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return listBlockDevices(machine, args);
+  if (args.at(-1)!.startsWith("NAME,MAJ:MIN,TYPE,SIZE,ROTA")) return listDisks(machine);
   if (args[3] === "NAME,MOUNTPOINT") return listUses(machine, args.slice(4));
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
   const paths = args.slice(5);
@@ -26,7 +28,7 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
       return { name: basename(path), "maj:min": hidden.number, size: Number(hidden.lv.size), ro: false };
     }
     const lv = machine.lvAt(path);
-    return lv === undefined ? undefined : deviceRow(machine, lv);
+    return lv === undefined ? diskRow(machine, path) : deviceRow(machine, lv);
   });
   const found = rows.filter((row) => row !== undefined);
   const stderr = paths.filter((_, index) => rows[index] === undefined)
@@ -190,6 +192,7 @@ export function modinfo(machine: FakeMachine, args: readonly string[]): Output {
 /** Tells whether udev answers. It never has work to do here. */
 export function udevadm(machine: FakeMachine, args: readonly string[]): Output {
   if (args[0] === "settle") return ok();
+  if (args[0] === "info") return diskProperties(machine, args.at(-1)!.replace("--name=", ""));
   expectArgs(args, /^control --ping --timeout=\d+$/);
   return machine.host.udev === "" ? ok() : failure(1, `Failed to send a ping message: ${machine.host.udev}`);
 }

@@ -7,6 +7,7 @@
 import type { Output } from "../../lvm/exec.ts";
 import { noteDiscard, noteWrites, readBlocks, thinDelta } from "./block_tools.ts";
 import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copy_tools.ts";
+import { diskSignatures } from "./disks.ts";
 import { deviceNotFound, notPermitted, optionValue } from "./tool_text.ts";
 import { mke2fs, mkfsBtrfs, mkfsXfs } from "./mkfs.ts";
 import { findmnt, mount, umount } from "./mount_tools.ts";
@@ -77,7 +78,7 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^(?:--no-act --json|--all) \/\S+$/);
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
-  if (lv === undefined) return deviceNotFound("wipefs: error", path);
+  if (lv === undefined) return diskSignatures(machine, path) ?? deviceNotFound("wipefs: error", path);
   if (args.includes("--all")) {
     if (isMounted(machine, lv)) {
       return failure(1, `wipefs: error: ${path}: probing initialization failed: Device or resource busy`);

@@ -62,6 +62,8 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   wait: [["no", "must be true or false"]],
   timeout: [["0", "must be a whole number of seconds"], ["1m", "from 1 to 9999"], ["-1", "from 1 to 9999"]],
   port: [["65536", "must be a port from 0 to 65535"], ["-1", "must be a port"]],
+  accept: [["../sda", "must be the name of a disk in /dev/disk/by-id"], ["/dev/sda", "must be the name of a disk"]],
+  withdraw: [["a b", "must be the name of a disk in /dev/disk/by-id"]],
   remove: [["data/lv", "must be the UUID of a logical volume"]],
   CLAIM: [["deployment/x", "must be the name of a claim"], ["A", "must be the name"]],
   GROUP: [["a b", "must be the name of a volume group"], ["a/b", "must be the name"]],

@@ -81,6 +81,7 @@ export const SUITES: readonly Suite[] = [
     ...{ kernelParameters: ["security=apparmor"], profiles: ["apparmor.profiles", "apparmor_path.profiles"] },
   },
   { name: "hosts", module: "hosts", disksGiB: [1, 1] },
+  { name: "disks", module: "disks", disksGiB: [2, 2] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
 

@@ -199,6 +199,35 @@ Deno.test("a token of the agents' account must name its node, or it may not writ
   );
 });
 
+Deno.test("the token of a node's agent cannot accept disks, even if its roles permit everything", async () => {
+  await using ns = await TestNamespace.open("acceptance");
+  const name = ns.node.name;
+  await grantAll(ns);
+  const flags = ["--bound-object-kind=Pod", `--bound-object-name=${await agentPod(ns)}`];
+  using agent = clientWithToken(ns, await createToken(ns, ...flags));
+  const acceptedDisks = [{ name: "ata-X", volumeGroup: "data", identity: "0" }];
+  const accept: PatchOptions<LvmNode> = { merge: { spec: { acceptedDisks } } };
+  const why = /denied request: an agent cannot accept disks/;
+  await assertDenied("accept", agent.patch(lvmNodes, { name }, accept), why);
+  await agent.patch(lvmNodes, { name }, OLD_STATUS);
+  // the status does not carry the spec with it
+  const both = { merge: { spec: { acceptedDisks }, ...OLD_STATUS.merge }, subresource: "status" } as PatchOptions<
+    LvmNode
+  >;
+  await agent.patch(lvmNodes, { name }, both).catch(() => {});
+  assertEquals((await agent.get(lvmNodes, { name })).spec.acceptedDisks, undefined);
+  await agent.delete(lvmNodes, { name });
+  const object = { apiVersion: API_VERSION, kind: "LVMNode", metadata: { name } };
+  const spec = { driverName: ANOTHER_DRIVER, acceptedDisks };
+  const created = agent.create(lvmNodes, { ...object, spec } as NewObject<LvmNode>);
+  await assertRejects(() => created, ApiError); // its agent was quicker, or the policy denies it
+  await pollUntil(() => agent.get(lvmNodes, { name }).then(() => true, () => false), {
+    action: "see the LVMNode again",
+    timeoutMs: 90_000,
+  });
+  assertEquals((await agent.get(lvmNodes, { name })).spec.acceptedDisks, undefined);
+});
+
 Deno.test("agents do all of their work under the policy, without any refused request", async () => {
   await using ns = await TestNamespace.open("isolated");
   const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
