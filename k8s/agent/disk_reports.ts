@@ -49,22 +49,30 @@ export class DiskReports {
     }
     const { disks, names } = found;
     const before = node.status?.disks;
+    const groupOf = (name: string) =>
+      node.status?.acceptedDisks?.find((one) => one.name === name && one.volumeGroupUUID !== undefined)?.volumeGroup;
     for (const disk of disks) {
       if (before?.some(({ name }) => name === disk.name)) continue;
       // at first, those that are in use are no news
       if (before !== undefined || disk.objections.length === 0) {
-        events.record(node, "Normal", "DiskAdded", describe(disk));
+        events.record(node, "Normal", "DiskAdded", describe(disk, groupOf(disk.name)));
       }
     }
     for (const { name, path } of before ?? []) {
-      if (!names.has(name)) events.record(node, "Warning", "DiskLost", `disk ${name} (${path}) is not there any more`);
+      if (names.has(name)) continue;
+      const group = groupOf(name);
+      const use = group === undefined ? "" : `, a physical volume of volume group ${group},`;
+      events.record(node, "Warning", "DiskLost", `disk ${name} (${path})${use} is not there any more`);
     }
     return disks.slice(0, MAX_DISKS).map(nodeDisk);
   }
 }
 
-function describe({ name, path, size, group, objections }: NamedDisk): string {
-  const verdict = objections.length === 0
+/** @param takenFor the volume group in which it is by the driver's record */
+function describe({ name, path, size, group, objections }: NamedDisk, takenFor: string | undefined): string {
+  const verdict = takenFor !== undefined
+    ? `it is a physical volume of volume group ${takenFor}`
+    : objections.length === 0
     ? `nobody uses it, so it is proposed for volume group ${group}`
     : `it is not proposed for volume group ${group}: ${objections.join("; ")}`;
   return `disk ${name} (${path}, ${formatBytes(size)}): ${verdict}`;

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { NamedDisk } from "../../lvm/disks/reading.ts";
-import type { LvmNode, NodeDisk } from "../api/lvm_objects.ts";
+import type { AcceptedDiskStatus, LvmNode, NodeDisk } from "../api/lvm_objects.ts";
 import { DiskReports } from "./disk_reports.ts";
 
 function disk(name: string, objections: readonly string[] = []): NamedDisk {
@@ -17,7 +17,12 @@ function disk(name: string, objections: readonly string[] = []): NamedDisk {
 }
 
 /** Returns what is reported of disks, and the events, after an LVMNode that has others. */
-async function update(disks: readonly NamedDisk[] | Error, before?: NodeDisk[], others: string[] = []) {
+async function update(
+  disks: readonly NamedDisk[] | Error,
+  before?: NodeDisk[],
+  others: string[] = [],
+  taken?: AcceptedDiskStatus,
+) {
   const recorded: string[] = [];
   const reports = new DiskReports({
     events: { record: (_object, type, reason, message) => void recorded.push(`${type} ${reason} ${message}`) },
@@ -29,7 +34,7 @@ async function update(disks: readonly NamedDisk[] | Error, before?: NodeDisk[], 
   const node: LvmNode = {
     metadata: { name: "n1" },
     spec: { driverName: "d" },
-    status: before ? { disks: before } : {},
+    status: { ...(before && { disks: before }), ...(taken && { acceptedDisks: [taken] }) },
   };
   return { disks: await reports.update(node), events: recorded };
 }
@@ -57,6 +62,17 @@ Deno.test("update() records an event when a disk comes or goes, and none when on
   ]);
   assertEquals((await update([], known)).events, ["Warning DiskLost disk b (/dev/b) is not there any more"]);
   assertEquals((await update([], known, ["b"])).events, [], "no rule names it any more");
+});
+
+Deno.test("update() names the volume group of a disk that was taken, when it is lost and when it is back", async () => {
+  const outcome = { name: "a", volumeGroup: "data", volumeGroupUUID: "v", state: "Taken" } as const;
+  const { disks: known } = await update([disk("a", ["it has a signature (LVM2_member)"])]);
+  assertEquals((await update([], known, [], outcome)).events, [
+    "Warning DiskLost disk a (/dev/a), a physical volume of volume group data, is not there any more",
+  ]);
+  assertEquals((await update([disk("a", ["it has a signature (LVM2_member)"])], [], [], outcome)).events, [
+    "Normal DiskAdded disk a (/dev/a, 100 GiB): it is a physical volume of volume group data",
+  ]);
 });
 
 Deno.test("update() leaves what was reported when the disks cannot be read", async () => {

@@ -8,7 +8,7 @@ import { type NamedOrphan, ORPHANS_CONDITION, orphansInMessage } from "../agent/
 import { nodeOfAgentLease, SILENT_AFTER_MS } from "../api/agent_leases.ts";
 import { NODE_CONDITIONS } from "../api/condition_reasons.ts";
 import { conditionsOf } from "../api/conditions.ts";
-import type { LvmNode, NodeThinPool, NodeVolumeGroup } from "../api/lvm_objects.ts";
+import type { LvmNode, NodeDisk, NodeThinPool, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import type { Lease, Node } from "../api/objects.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { quantityToBytes } from "../api/quantity.ts";
@@ -192,6 +192,15 @@ export function orphanViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): Orpha
   }).sort((a, b) => compareText(a.node, b.node) || compareText(a.logicalVolume, b.logicalVolume));
 }
 
+/** Returns what to do about a full volume group. @param disk one that nobody uses, and that a rule proposes for it */
+function fullRemedy(node: string, disk: NodeDisk | undefined): string {
+  if (disk === undefined) return "Add a disk, or delete claims.";
+  return `Add the disk that nobody uses (kubectl denolith disks --accept ${disk.name} --node ${node}), or delete claims.`;
+}
+
+/** The reasons of conditions of a node by which volumes are in danger. */
+const SEVERE_REASONS: readonly string[] = ["ThinPoolFull", "PhysicalVolumesMissing", "DisksLost"];
+
 /** Returns the problems of the nodes. @param views what {@linkcode nodeViews} returns */
 export function nodeProblems(state: ClusterState, views: readonly NodeView[]): Problem[] {
   return [
@@ -202,15 +211,15 @@ export function nodeProblems(state: ClusterState, views: readonly NodeView[]): P
           condition,
           {
             object: `node/${lvmNode.metadata.name}`,
-            severity: condition.reason === "ThinPoolFull" || condition.reason === "PhysicalVolumesMissing"
-              ? "error"
-              : "warning",
+            severity: SEVERE_REASONS.includes(condition.reason) ? "error" : "warning",
           },
           NODE_CONDITIONS[condition.type as keyof typeof NODE_CONDITIONS],
         )
       )
     ),
-    ...views.flatMap(groupProblems),
+    ...views.flatMap((view) =>
+      groupProblems(view, state.lvmNodes.find(({ metadata }) => metadata.name === view.name)?.status?.disks ?? [])
+    ),
   ];
 }
 
@@ -235,7 +244,8 @@ function agentProblems({ name, ready, agent, seen }: NodeView): Problem[] {
   }];
 }
 
-function groupProblems({ name, groups }: NodeView): Problem[] {
+/** @param disks the disks that rules name on the node */
+function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): Problem[] {
   return groups.flatMap((group): Problem[] => {
     const object = `node/${name}`;
     const problems: Problem[] = [];
@@ -244,7 +254,8 @@ function groupProblems({ name, groups }: NodeView): Problem[] {
         ...{ severity: "warning", reason: "VolumeGroupFull", object },
         message: `volume group ${group.name} has no free space` +
           (group.spare === undefined ? "" : ` but ${formatBytes(group.spare)} of spare space`),
-        ...{ remedy: "Add a disk, or delete claims.", runbook: "storage.md#volume-group-full" },
+        ...{ remedy: fullRemedy(name, disks.find((disk) => disk.proposed && disk.volumeGroup === group.name)) },
+        runbook: "storage.md#volume-group-full",
       });
     }
     if (!group.writeable) {

@@ -5,7 +5,7 @@ import type { PersistentVolumeClaim } from "../api/objects.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { type ClaimState, readClaimState } from "./claim_state.ts";
 import { type ClusterState, readClusterState } from "./cluster_state.ts";
-import { nodeProblems } from "./nodes.ts";
+import { nodeProblems, nodeViews } from "./nodes.ts";
 import { compareText, conditionProblem } from "./problem.ts";
 import { symptomOf } from "./symptoms.ts";
 import { snapshotViews, volumeProblems } from "./volumes.ts";
@@ -59,13 +59,27 @@ Deno.test("compareText() orders texts, and equal ones are equal", () => {
   assertEquals([compareText("a", "b"), compareText("b", "a"), compareText("a", "a")], [-1, 1, 0]);
 });
 
-Deno.test("nodeProblems(): a missing physical volume and a full pool are errors, and what else a node reports is a warning", () => {
-  const conditions = ["PhysicalVolumesMissing", "ThinPoolFull", "Other"].map((reason) =>
+Deno.test("nodeProblems(): missing disks and a full pool are errors, and what else a node reports is a warning", () => {
+  const conditions = ["PhysicalVolumesMissing", "ThinPoolFull", "DisksLost", "DisksRefused"].map((reason) =>
     condition("X", reason, "True")
   );
   const lvmNode = { metadata: { name: "n1" }, spec: {}, status: { conditions } } as unknown as LvmNode;
   const problems = nodeProblems({ lvmNodes: [lvmNode] } as unknown as ClusterState, []);
-  assertEquals(problems.map(({ severity }) => severity), ["error", "error", "warning"]);
+  assertEquals(problems.map(({ severity }) => severity), ["error", "error", "error", "warning"]);
+});
+
+Deno.test("nodeProblems(): a full volume group names the disk that is proposed for it", () => {
+  const remedyWith = (disk: object) => {
+    const volumeGroups = [{ name: "data", uuid: "u", size: "1Gi", free: "0" }];
+    const lvmNodes = [{ metadata: { name: "n1" }, spec: {}, status: { volumeGroups, disks: [disk] } }];
+    const state = { lvmNodes, nodes: [], agentLeases: [], now: new Date(), unread: [] } as unknown as ClusterState;
+    return nodeProblems(state, nodeViews(state)).find(({ reason }) => reason === "VolumeGroupFull")?.remedy;
+  };
+  const spare = { name: "ata-X", volumeGroup: "data", proposed: true };
+  const words = "Add the disk that nobody uses (kubectl denolith disks --accept ata-X --node n1), or delete claims.";
+  assertEquals(remedyWith(spare), words);
+  assertEquals(remedyWith({ ...spare, proposed: false }), "Add a disk, or delete claims.");
+  assertEquals(remedyWith({ ...spare, volumeGroup: "other" }), "Add a disk, or delete claims.");
 });
 
 Deno.test("volumeProblems(): only of a lost volume nothing is to be deleted before the runbook is read", () => {

@@ -169,7 +169,8 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
         formatBytes(requestedBytes(claim))
       } free for the class: ${message}; ${known}`,
       remedy:
-        "Free space, or correct the class, if it names the wrong volume group. The pod is then scheduled by itself.",
+        "Free space, accept a disk that kubectl denolith disks proposes, or correct the class, if it names the wrong volume group. " +
+        "The pod is then scheduled by itself.",
     };
   }
   if (message !== "") {

@@ -33,6 +33,9 @@ const TWO_NODES = [
   { name: "node2", volumeGroups: [{ name: "data", disksGiB: [1] }] },
 ];
 
+/** A node with disks that nobody uses, and which a rule names. Rules of udev give them names in /dev/disk/by-id. */
+const DISK_NODES = [{ ...ONE_NODE[0]!, bareDisksGiB: [2, 2] }];
+
 /** Two nodes with space for volumes and their copies. */
 const TRANSFER_NODES = ["node1", "node2"].map((name) => ({
   name,
@@ -59,6 +62,8 @@ export interface DeployOptions {
   readonly kubernetes?: KubernetesRelease;
   /** Whether the node has neither lvm2 nor a writable `/etc`. */
   readonly bareHost?: boolean;
+  /** Rules that propose disks of the node, which then has two without a volume group. */
+  readonly diskRules?: readonly string[];
   /** Whether external-snapshot-metadata runs beside the controller, as deploy/snapshot-metadata describes. */
   readonly snapshotMetadata?: boolean;
 }
@@ -109,7 +114,8 @@ export async function startWithDriver(
   return cluster;
 }
 
-function nodesFor({ twoNodes = false, transfers }: DeployOptions) {
+function nodesFor({ twoNodes = false, transfers, diskRules }: DeployOptions) {
+  if (diskRules !== undefined) return DISK_NODES;
   if (transfers !== undefined) return TRANSFER_NODES;
   return twoNodes ? TWO_NODES : ONE_NODE;
 }
@@ -125,7 +131,7 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
 /** Returns the folder of manifests for a deployment: the plain ones, or what the chart becomes for its options. */
 async function manifestFolder(
   folder: RunFolder,
-  { kubeletRoot, lvmShell = false, transfers, bareHost = false, snapshotMetadata = false }: DeployOptions,
+  { kubeletRoot, lvmShell = false, transfers, bareHost = false, snapshotMetadata = false, diskRules }: DeployOptions,
 ): Promise<string> {
   const defaultFolder = PRESENT_VERSION.manifests;
   const values = {
@@ -133,6 +139,7 @@ async function manifestFolder(
     ...(transfers === undefined ? {} : { transfer: { enabled: true, ...transfers } }),
     ...(lvmShell ? { node: { extraArgs: ["--lvm-shell"] } } : {}),
     ...(bareHost ? BARE_VALUES : {}),
+    ...(diskRules === undefined ? {} : { diskRules }),
     ...(snapshotMetadata ? await snapshotMetadataValues() : {}),
   };
   if (Object.keys(values).length === 0) return defaultFolder;

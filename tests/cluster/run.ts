@@ -63,6 +63,7 @@ const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   changed_blocks: { snapshotMetadata: true },
   chaos_moves: { transfers: { bandwidth: "12Mi" } }, // slow, so that there are many moments
   chaos_transfers: { transfers: { bandwidth: "6Mi" } },
+  disks: { diskRules: ["spare=/test-.*/"] },
   import: {}, // kinds of OpenEBS have the names of the driver's
   move: { transfers: {} },
   move_postgresql: { transfers: {}, postgresql: true },
