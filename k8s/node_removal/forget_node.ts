@@ -133,7 +133,9 @@ function requireNotAlive(nodeObjects: NodeObjects, { reason, now }: ForgetOption
     `forgetting node ${nodeObjects.nodeName}: it seems to be alive: ${
       evidence.join(", ")
     }. Delete its Node, or stop its agent, and wait ` +
-      `${LIVENESS_TIMEOUT_MS / 60_000} minutes; or give a reason with --force to forget it nevertheless`,
+      `${
+        LIVENESS_TIMEOUT_MS / 60_000
+      } minutes; or shut it down, and mark its Node as out of service; or give a reason with --force to forget it nevertheless`,
   );
 }
 

@@ -142,18 +142,24 @@ export function planForget(nodeObjects: NodeObjects, now: Date): ForgetPlan {
   };
 }
 
+/** The taint by which an administrator says that a node was shut down (Kubernetes, non-graceful node shutdown). */
+const OUT_OF_SERVICE = "node.kubernetes.io/out-of-service";
+
 /**
  * Returns the evidence that a node is alive. The clocks of the agent and of this process may differ by some minutes:
- * then the node counts as alive.
+ * then the node counts as alive. What the agent of a node reported before that is out of service is no evidence.
  */
 export function livenessEvidence({ nodeName, node, lvmNode, agentLeases }: NodeObjects, now: Date): string[] {
   const isReady = node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
+  const isOutOfService = !isReady && (node?.spec?.taints?.some(({ key }) => key === OUT_OF_SERVICE) ?? false);
   const times = [lvmNode?.status?.lastUpdateTime, ...agentLeases.map(({ spec }) => spec?.renewTime)];
   const reportedAtMs = Math.max(...times.map((time) => Date.parse(time ?? "")).filter((ms) => !Number.isNaN(ms)));
   const agoSeconds = Math.round((now.getTime() - reportedAtMs) / 1000);
   return [
     ...(isReady ? [`Node ${nodeName} is Ready`] : []),
-    ...(agoSeconds * 1000 < LIVENESS_TIMEOUT_MS ? [`its agent reported ${Math.max(0, agoSeconds)} s ago`] : []),
+    ...(!isOutOfService && agoSeconds * 1000 < LIVENESS_TIMEOUT_MS
+      ? [`its agent reported ${Math.max(0, agoSeconds)} s ago`]
+      : []),
   ];
 }
 

@@ -20,6 +20,23 @@ Deno.test("livenessEvidence() finds the condition Ready among the others of a No
   assertEquals(evidence(), []);
 });
 
+Deno.test("livenessEvidence() ignores what the agent of a node reported that is out of service, unless the Node is Ready", () => {
+  const lvmNode = {
+    metadata: { name: "dead" },
+    spec: { driverName: "lvm.denolith.dev" },
+    status: { lastUpdateTime: NOW.toISOString() },
+  };
+  const evidence = (status: string, ...keys: string[]) => {
+    const taints = keys.map((key) => ({ key, effect: "NoExecute" }));
+    const node = { metadata: { name: "dead" }, spec: { taints }, status: { conditions: [{ type: "Ready", status }] } };
+    return livenessEvidence({ ...NODE, node, lvmNode }, NOW);
+  };
+  const [unreachable, outOfService] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"];
+  assertEquals(evidence("Unknown", unreachable, outOfService), []);
+  assertEquals(evidence("Unknown", unreachable), ["its agent reported 0 s ago"]);
+  assertEquals(evidence("True", outOfService), ["Node dead is Ready", "its agent reported 0 s ago"]);
+});
+
 Deno.test("planForget() names the claim that a volume is bound to, or else the one that it was made for", () => {
   const volume = {
     metadata: { name: "v1-a", annotations: { [CLAIM_ANNOTATION]: "default/asked" } },
