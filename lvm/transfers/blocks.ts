@@ -45,26 +45,49 @@ export function isZeros(bytes: Bytes): boolean {
   return true;
 }
 
-/** Collects bytes into blocks of the maximum length of a frame, in one buffer. */
+/**
+ * Collects bytes into blocks of the maximum length of a frame, in two buffers: one is filled while a receiver has the other.
+ */
 export class BlockBuffer {
-  readonly #block = new Uint8Array(MAX_DATA_BYTES);
+  #block = new Uint8Array(MAX_DATA_BYTES);
+  #other = new Uint8Array(MAX_DATA_BYTES);
   #length = 0;
+  readonly #receive: (block: Bytes) => Promise<void>;
+  #received = Promise.resolve();
 
-  /** Adds bytes. @param receive called with each full block, which is overwritten afterwards */
-  async add(bytes: Uint8Array, receive: (block: Bytes) => Promise<void>): Promise<void> {
+  /** Creates it. @param receive called with one block after the other, each of which is overwritten afterwards */
+  constructor(receive: (block: Bytes) => Promise<void>) {
+    this.#receive = receive;
+  }
+
+  /** Adds bytes. @throws {unknown} what the receiver of an earlier block failed with */
+  async add(bytes: Uint8Array): Promise<void> {
     for (let at = 0; at < bytes.length;) {
       const part = bytes.subarray(at, at + this.#block.length - this.#length);
       this.#block.set(part, this.#length);
       this.#length += part.length;
       at += part.length;
-      if (this.#length === this.#block.length) await this.end(receive);
+      if (this.#length === this.#block.length) await this.#give();
     }
   }
 
-  /** Gives what is left to a receiver. */
-  async end(receive: (block: Bytes) => Promise<void>): Promise<void> {
-    const block = this.#block.subarray(0, this.#length);
+  /** Gives what is left to the receiver, and waits until that has all. @throws {unknown} what the receiver failed with */
+  async end(): Promise<void> {
+    if (this.#length > 0) await this.#give();
+    await this.#received;
+  }
+
+  /** Waits until the receiver has what was given to it, also when it failed. */
+  async settle(): Promise<void> {
+    await this.#received.catch(() => {});
+  }
+
+  /** Gives the block to the receiver when that has the one before. */
+  async #give(): Promise<void> {
+    await this.#received;
+    this.#received = this.#receive(this.#block.subarray(0, this.#length));
+    this.#received.catch(() => {}); // thrown at the next block, or at the end
+    [this.#block, this.#other] = [this.#other, this.#block];
     this.#length = 0;
-    if (block.length > 0) await receive(block);
   }
 }

@@ -1,6 +1,8 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { timesACopy } from "../../tests/fake/speed.ts";
-import { isZeros, runsOf } from "./blocks.ts";
+import { nextTurn } from "../clock.ts";
+import { BlockBuffer, isZeros, runsOf } from "./blocks.ts";
+import { MAX_DATA_BYTES } from "./protocol.ts";
 
 Deno.test("isZeros() sees a single bit anywhere, at any offset and length", () => {
   for (const [offset, length] of [[0, 0], [0, 1], [1, 65_537], [3, 200_001], [512, 65_536]] as const) {
@@ -29,4 +31,47 @@ Deno.test("runsOf() divides a block at the runs that have data", () => {
 Deno.test("isZeros() is fast also where V8 compiles nothing, as in the driver", async () => {
   const ratio = await timesACopy(import.meta.resolve("./blocks.ts"), "isZeros", "one");
   assert(ratio > 0 && ratio < 30, `it takes ${ratio} times as long as a copy`);
+});
+
+/** Returns a block of one byte. */
+function blockOf(byte: number, length = MAX_DATA_BYTES) {
+  return new Uint8Array(length).fill(byte);
+}
+
+Deno.test("BlockBuffer fills one block while the receiver has the other, and waits before a third", async () => {
+  const received: (readonly [first: number, last: number, length: number])[] = [];
+  let release = Promise.withResolvers<void>();
+  const blocks = new BlockBuffer(async (block) => {
+    await release.promise;
+    received.push([block[0]!, block.at(-1)!, block.length]); // nothing has overwritten it meanwhile
+  });
+  await blocks.add(blockOf(1));
+  await blocks.add(blockOf(2, MAX_DATA_BYTES - 1));
+  assertEquals(received, []);
+  let isAdded = false;
+  const adding = blocks.add(blockOf(2, 1)).then(() => isAdded = true);
+  await nextTurn();
+  assertEquals([isAdded, received], [false, []]);
+  const first = release;
+  release = Promise.withResolvers();
+  first.resolve();
+  await adding;
+  assertEquals(received, [[1, 1, MAX_DATA_BYTES]]);
+  await blocks.add(blockOf(3, 10));
+  release.resolve();
+  await blocks.end();
+  assertEquals(received, [[1, 1, MAX_DATA_BYTES], [2, 2, MAX_DATA_BYTES], [3, 3, 10]]);
+});
+
+Deno.test("BlockBuffer throws what the receiver failed with at the next block or at the end, and gives it no other one", async () => {
+  let calls = 0;
+  const blocks = new BlockBuffer(() => {
+    calls++;
+    return Promise.reject(new Error("gone"));
+  });
+  await blocks.add(blockOf(1));
+  await blocks.settle();
+  await assertRejects(() => blocks.add(blockOf(2)), Error, "gone");
+  await assertRejects(() => blocks.end(), Error, "gone");
+  assertEquals(calls, 1);
 });

@@ -4,7 +4,7 @@
  * The reader sends one request: a length in four bytes, and JSON. The answer begins with a head in the same form, with the
  * size of the snapshot, or with the reason of a refusal. Then come frames: data with its digest, the number of zeros that
  * are left out, the end with the digest of the range, or a failure. Numbers are big-endian. Each part has a limit, so that
- * the reader needs no more memory than for one frame, whatever it receives.
+ * the reader needs no more memory than for two frames, whatever it receives.
  *
  * A reader that has the data of an older snapshot of the volume names it as the base. What is the same in both is left out
  * then, and the sender may end before the end of the range.

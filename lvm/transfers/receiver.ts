@@ -66,6 +66,12 @@ export interface ReceivedRange extends TransferHead {
   readonly received: number;
 }
 
+/** A part that has come. */
+interface ReceivedPart extends ExpectedRun {
+  /** Its data; absent for zeros. */
+  readonly bytes?: Bytes;
+}
+
 const ZEROS = new Uint8Array(MAX_DATA_BYTES);
 
 /** What is written by one command, in bytes. It is read back while the next is received. */
@@ -141,7 +147,8 @@ class ReceivedParts {
   readonly #options: ReceiverOptions;
   readonly #digest: RangeDigest;
   readonly #header = new Uint8Array(HEADER_BYTES);
-  readonly #data = new Uint8Array(MAX_DATA_BYTES);
+  /** Two buffers: the next data is received while the one before is written. */
+  readonly #buffers = [new Uint8Array(MAX_DATA_BYTES), new Uint8Array(MAX_DATA_BYTES)] as [Bytes, Bytes];
   /** The number of parts that may still come: each is remembered until it was read back. */
   #partsLeft: number;
   /** Zeros that have come, and belong to what follows. */
@@ -205,8 +212,9 @@ class ReceivedParts {
 
   /** Yields at most so many bytes of a range, up to what is the same as in the base. Records which digests they had. */
   async *receive(length: number, runs: ExpectedRun[]): AsyncGenerator<Bytes, void, undefined> {
+    let next: Promise<ReceivedPart | undefined> | undefined;
     for (let missing = length; missing > 0;) {
-      const part = this.#zeros > 0 ? { length: this.#zeros } : await this.#next();
+      const part = this.#zeros > 0 ? { length: this.#zeros } : await (next ?? this.#next());
       if (part === undefined) return;
       const taken = Math.min(part.length, missing);
       if (part.bytes === undefined) this.#zeros = part.length - taken;
@@ -214,17 +222,21 @@ class ReceivedParts {
       runs.push({ length: taken, ...(part.digest && { digest: part.digest }) });
       missing -= taken;
       this.left -= taken;
+      if (missing > 0) {
+        next = this.#next(); // meanwhile, this one is written
+        next.catch(() => {}); // thrown above, unless it is not requested
+      }
       if (part.bytes !== undefined) yield part.bytes;
       else for (let rest = taken; rest > 0; rest -= ZEROS.length) yield ZEROS.subarray(0, rest);
     }
   }
 
   /**
-   * Reads the next part. Its bytes are overwritten by the one after it; zeros have none.
+   * Reads the next part. Its bytes are overwritten by the second one after it; zeros have none.
    *
    * @returns `undefined` when none follows, or what is the same as in the base
    */
-  async #next(): Promise<{ readonly length: number; readonly bytes?: Bytes; readonly digest?: Bytes } | undefined> {
+  async #next(): Promise<ReceivedPart | undefined> {
     const { bandwidth, onReceived = () => {} } = this.#options;
     const header = await this.#peek();
     if (header.kind === "same" || header.kind === "end") return undefined;
@@ -237,7 +249,8 @@ class ReceivedParts {
     }
     await bandwidth.take(length);
     const digest = await this.#readDigest();
-    const bytes = await readAll(this.#connection, this.#data.subarray(0, length));
+    const bytes = await readAll(this.#connection, this.#buffers[0].subarray(0, length));
+    this.#buffers.reverse();
     if (!isSameDigest(await digestOf(bytes), digest)) throw this.#digestError(`${length} bytes`);
     this.#digest.addData(length, digest);
     this.received += length;

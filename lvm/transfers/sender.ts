@@ -111,9 +111,8 @@ class FrameSender {
   async sendRange({ offset, length }: Range): Promise<void> {
     if (length === 0n) return;
     const { path, size } = this.#device;
-    const blocks = new BlockBuffer();
     let left = Number(length);
-    const sendBlock = async (block: Bytes) => {
+    const blocks = new BlockBuffer(async (block) => {
       // the last unit that is read may reach beyond the range
       if (block.length > left && offset + length === size) {
         throw new StorageError("CommandFailed", `reading ${path}: it has more than its ${size} bytes`);
@@ -121,9 +120,13 @@ class FrameSender {
       const part = block.subarray(0, left);
       left -= part.length;
       await this.#sendBlock(part);
-    };
-    await readRange(this.#options.exec, path, { offset, length }, (part) => blocks.add(part, sendBlock), this.#unit);
-    await blocks.end(sendBlock);
+    });
+    try {
+      await readRange(this.#options.exec, path, { offset, length }, (part) => blocks.add(part), this.#unit);
+      await blocks.end();
+    } finally {
+      await blocks.settle(); // nothing else is sent between the frames of a block
+    }
     if (left > 0) throw new StorageError("CommandFailed", `reading ${path}: ${left} bytes of ${length} are missing`);
   }
 

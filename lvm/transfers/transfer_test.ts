@@ -138,6 +138,14 @@ Deno.test("a range in more parts than it has runs is refused, before the memory 
   assertEquals([error.kind, parts <= UNIT / RUN_BYTES + 2], ["Unavailable", true]);
 });
 
+Deno.test("what is received or read while the part before is written or sent does not overwrite it", async () => {
+  const source = new Uint8Array(4 * UNIT);
+  for (let unit = 0; unit < 4; unit++) source.fill(unit + 1, unit * UNIT, (unit + 1) * UNIT);
+  const destination = new Uint8Array(source.length);
+  const { received } = await transfer(devicesWith(source, destination), requestFor(0, 4));
+  assertEquals([received, isSame(source, destination)], [source.length, true]);
+});
+
 Deno.test("a range of several segments is written by several commands, each read back, with zeros across their ends", async () => {
   const size = 40 * UNIT;
   const source = deviceWith(size, [[15 * UNIT + 5, 10], [33 * UNIT, 3]]);

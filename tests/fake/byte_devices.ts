@@ -4,9 +4,13 @@
  * @module
  */
 
+import { nextTurn } from "../../lvm/clock.ts";
 import type { Command, Exec, Output } from "../../lvm/exec.ts";
 import type { Connection } from "../../lvm/transfers/connection.ts";
 import type { Bytes } from "../../lvm/transfers/protocol.ts";
+
+/** What dd takes of its input before others have their turn, in bytes. */
+const PIECE_BYTES = 1 << 20;
 
 /** Devices by path, as files in memory. */
 export class ByteDevices implements Exec {
@@ -60,7 +64,11 @@ export class ByteDevices implements Exec {
     let at = Number(values.get("seek")) * block;
     for await (const part of input) {
       if (at + part.length > device.length) throw new Error("dd: No space left on device");
-      device.set(part, at);
+      // piece by piece, as through a pipe: what is changed too early is written wrong
+      for (let begin = 0; begin < part.length; begin += PIECE_BYTES) {
+        if (begin > 0) await nextTurn();
+        device.set(part.subarray(begin, begin + PIECE_BYTES), at + begin);
+      }
       at += part.length;
     }
   }
