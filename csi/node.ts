@@ -4,7 +4,7 @@
  * @module
  */
 
-import { passphraseOf } from "../lvm/encryption/passphrase.ts";
+import { passphrasesOf } from "../lvm/encryption/passphrase.ts";
 import { StorageError } from "../lvm/error.ts";
 import type { HealthCheck } from "../lvm/health/health_check.ts";
 import { type Locks, volumeLock } from "../lvm/locks.ts";
@@ -73,7 +73,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
       const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const { access } = requireCapability(request.volumeCapability);
       const encryption = {
-        passphrase: passphraseOf(request.secrets),
+        ...passphrasesOf(request.secrets),
         isRequired: isEncryptedContext(request.volumeContext),
       };
       const id = requireVolumeId(request.volumeId);
@@ -105,6 +105,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
           access: capability.access,
           readOnly: request.readonly || isReadOnly(capability),
           exclusive: capability.exclusive,
+          passphrases: passphrasesOf(request.secrets),
         }));
       return {};
     },

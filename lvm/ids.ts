@@ -121,6 +121,11 @@ export function messageLvName(deleted: VolumeId | SnapshotId): string {
   return "msg-" + deleted.slice("v1-".length);
 }
 
+/** Returns the name of the LV with the backup of a volume's LUKS header. */
+export function headerBackupLvName(volume: VolumeId): string {
+  return "hdr-" + volume.slice("v1-".length);
+}
+
 /** Reports whether a name has the form of {@linkcode messageLvName}. */
 export function isMessageLvName(name: string): boolean {
   return name.startsWith("msg-") && isDriverLvName(name);
@@ -141,7 +146,7 @@ export function uniqueLvName(name: string, deleted: readonly string[]): string {
 
 /** Reports whether a name has the form of the driver's LV names. */
 export function isDriverLvName(name: string): boolean {
-  return /^(?:vol|snap|cut|msg)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
+  return /^(?:vol|snap|cut|msg|hdr)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
 }
 
 /**
@@ -150,7 +155,7 @@ export function isDriverLvName(name: string): boolean {
  * a COW space (lvm's lv_layer).
  */
 export function isDriverDeviceName(name: string): boolean {
-  return /[^-]-(?:--)*(?:vol|snap|cut|msg)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
+  return /[^-]-(?:--)*(?:vol|snap|cut|msg|hdr)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
 }
 
 function idOf(requestName: string): string {

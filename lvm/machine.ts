@@ -7,6 +7,7 @@
 import { Copies } from "./copies/copies.ts";
 import { Differences } from "./differences/differences.ts";
 import type { RemoteSources } from "./copies/fetch.ts";
+import { Encryption } from "./encryption/encryption.ts";
 import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { EarlierGuards } from "./group_snapshots/suspension.ts";
@@ -246,6 +247,7 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const staging = new Staging({
     ...{ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer, scratch: options.scratch },
+    encryption: new Encryption(lvm, onErrorOf("changing the keys of a volume")),
   });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));

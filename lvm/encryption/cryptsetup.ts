@@ -9,7 +9,7 @@
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Output } from "../exec.ts";
 import type { VolumeId } from "../ids.ts";
-import type { Passphrase } from "./passphrase.ts";
+import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
 
 /**
  * The cost of deriving a key from a passphrase. By default cryptsetup takes up to 1 GiB and half of the machine's memory, and
@@ -20,12 +20,23 @@ const DERIVATION = [
   ...["--pbkdf-force-iterations", "4", "--pbkdf-parallel", "1"],
 ];
 
+/** The time for the derivation of a key, in milliseconds: on a busy machine, it took more than the 30 s of a command that reads. */
+const TEST_DEADLINE_MS = 100_000;
+
 /** Input of a passphrase: nothing is asked, and all of standard input is the passphrase. */
 const FROM_INPUT = ["--batch-mode", "--key-file", "-"];
 
-/** Returns the command that creates a LUKS header, over whatever is there. */
-export function formatCommand(device: string, uuid: string, passphrase: Passphrase): Command {
-  const args = ["luksFormat", "--type", "luks2", "--uuid", uuid, ...DERIVATION, ...FROM_INPUT, device];
+/**
+ * Returns the command that creates a LUKS header, over whatever is there.
+ *
+ * @param keyName the name of its volume key; none by default
+ */
+export function formatCommand(
+  { device, uuid, keyName }: { readonly device: string; readonly uuid: string; readonly keyName?: string | undefined },
+  passphrase: Passphrase,
+): Command {
+  const subsystem = keyName === undefined ? [] : ["--subsystem", keyName];
+  const args = ["luksFormat", "--type", "luks2", "--uuid", uuid, ...subsystem, ...DERIVATION, ...FROM_INPUT, device];
   return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
 }
 
@@ -44,15 +55,69 @@ export function openCommand(
   return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
 }
 
-/** Returns the command that checks whether a passphrase opens a key slot. */
+/** Returns the command that checks whether a passphrase opens a key slot, and prints which one ({@linkcode openedSlot}). */
 export function testCommand(device: string, passphrase: Passphrase): Command {
-  const args = ["open", "--test-passphrase", "--type", "luks2", ...FROM_INPUT, device];
-  return { program: "cryptsetup", args, mutates: false, input: passphrase.input() };
+  const args = ["open", "--test-passphrase", "--verbose", "--type", "luks2", ...FROM_INPUT, device];
+  return { program: "cryptsetup", args, mutates: false, deadlineMs: TEST_DEADLINE_MS, input: passphrase.input() };
+}
+
+/** Returns the key slot that a passphrase opened; `undefined` when it opens none. */
+export function openedSlot({ code, stdout }: Output): number | undefined {
+  const slot = code === 0 ? /^Key slot (\d+) unlocked\.$/m.exec(stdout)?.[1] : undefined;
+  return slot === undefined ? undefined : Number(slot);
+}
+
+/** Reports whether a passphrase opens nothing on a device: none of the key slots, or there are none, or no header. */
+export function opensNothing({ code, stderr }: Output): boolean {
+  return code === NO_PERMISSION || /is not a valid LUKS device|No usable keyslot/.test(stderr);
+}
+
+/**
+ * Returns the command that adds a key slot for another passphrase. Both reach cryptsetup by standard input: the first one has
+ * as many bytes as an argument says.
+ */
+export function addKeyCommand(device: string, passphrase: Passphrase, added: Passphrase): Command {
+  const sizes = ["--keyfile-size", `${passphrase.length}`, "--new-keyfile-size", `${added.length}`];
+  const args = ["luksAddKey", ...DERIVATION, ...FROM_INPUT, ...sizes, device, "-"];
+  return { program: "cryptsetup", args, mutates: true, input: passphrase.input(added) };
+}
+
+/** Returns the command that destroys a key slot. cryptsetup refuses that unless the passphrase opens another one. */
+export function killSlotCommand(device: string, slot: number, passphrase: Passphrase): Command {
+  const args = ["luksKillSlot", ...FROM_INPUT, device, `${slot}`];
+  return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
+}
+
+/** Reports whether a key slot was not there, by what {@linkcode killSlotCommand} printed. */
+export function isNoSlot({ stderr }: Output): boolean {
+  return /^Keyslot \d+ is not active\.$/m.test(stderr);
 }
 
 /** Returns the command that gives a LUKS header another UUID. Its key slots stay as they are, and no passphrase is needed. */
 export function headerUuidCommand(device: string, uuid: string): Command {
   return { program: "cryptsetup", args: ["luksUUID", "--batch-mode", "--uuid", uuid, device], mutates: true };
+}
+
+/** Returns the command that prints a LUKS header, without keys. */
+export function dumpCommand(device: string): Command {
+  return { program: "cryptsetup", args: ["luksDump", device], mutates: false };
+}
+
+/** Returns the command that gives a LUKS header another subsystem. */
+export function setSubsystemCommand(device: string, subsystem: string): Command {
+  return { program: "cryptsetup", args: ["config", "--subsystem", subsystem, device], mutates: true };
+}
+
+/** Returns the command that records in a header that its data is to be encrypted again. Only one key slot is kept. */
+export function beginReencryptionCommand(device: string, slot: number, passphrase: Passphrase): Command {
+  const args = ["reencrypt", "--init-only", "--key-slot", `${slot}`, ...DERIVATION, ...FROM_INPUT, device];
+  return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
+}
+
+/** Returns the command that encrypts data again, from where an earlier one ended, to the end. */
+export function reencryptCommand(device: string, passphrase: Passphrase): Command {
+  const args = ["reencrypt", "--resume-only", ...FROM_INPUT, device];
+  return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
 }
 
 /** Returns the command that lets a mapping have all of its LV. */
@@ -91,7 +156,8 @@ export function passphraseError(id: VolumeId, command: Command, output: Output):
     return new StorageError(
       "Unauthenticated",
       `opening volume ${id}: the passphrase in its secret opens none of its key slots, or these are damaged; nothing was ` +
-        "changed. Give the secret the passphrase with which the volume was first used",
+        "changed. Give the secret the passphrase with which the volume was last used; to replace that one, leave it there as " +
+        PREVIOUS_KEY,
       { cause },
     );
   }

@@ -11,8 +11,8 @@
  */
 
 import type { Lvm } from "../client/client.ts";
-import { lateCompletion } from "../error.ts";
-import { type Command, type Exec, type Output, runOk } from "../exec.ts";
+import { lateCompletion, StorageError } from "../error.ts";
+import { type Command, type Exec, runOk } from "../exec.ts";
 import {
   allowWrites,
   type BlockDevice,
@@ -28,8 +28,8 @@ import type { MappedDevice } from "../host/device_mapper.ts";
 import type { Mount } from "../host/mounts.ts";
 import type { VolumeId } from "../ids.ts";
 import { lvchangeTags } from "../model/commands.ts";
-import { type LocatedLv, lvPath } from "../model/report.ts";
-import { markFormatState, type VolumeTags } from "../model/tags.ts";
+import { lvPath } from "../model/report.ts";
+import { markFormatState } from "../model/tags.ts";
 import type { LuksState } from "../spec/format.ts";
 import {
   formatCommand,
@@ -40,25 +40,21 @@ import {
   testCommand,
 } from "./cryptsetup.ts";
 import { closeMapping, mappingName, mappingPath, readMapping, requireOwnMapping } from "./mapping.ts";
-import { type Passphrase, requirePassphrase } from "./passphrase.ts";
+import type { EncryptedVolume } from "./encrypted_volume.ts";
+import { requireHeader } from "./header.ts";
+import { KeyDerivation } from "./key_derivation.ts";
+import { type Passphrase, type Passphrases, previousOf, requirePassphrase } from "./passphrase.ts";
+import { Reencryption } from "./reencryption.ts";
+import { Rotation } from "./rotation.ts";
+import { VOLUME_KEY_KEY, volumeKeyNameOf } from "./volume_key.ts";
 
 /** The bytes at the start of a new mapping that are overwritten with zeros. */
 const ZEROED_BYTES = 1 << 20;
 
-/** A volume that may be encrypted. */
-export interface EncryptedVolume extends LocatedLv {
-  /** Its id. */
-  readonly id: VolumeId;
-  /** The contents of its tags. */
-  readonly tags: VolumeTags;
-}
-
 /** Options of {@linkcode Encryption.open}. */
-export interface OpenOptions {
+export interface OpenOptions extends Passphrases {
   /** The device of its LV. */
   readonly device: BlockDevice;
-  /** Its passphrase; absent if the request had none. */
-  readonly passphrase: Passphrase | undefined;
   /** The mounts of this machine. */
   readonly mounts: readonly Mount[];
   /** Records that the volume is in use, which is done before anything else is recorded. */
@@ -77,32 +73,48 @@ export interface OpenVolume<V> {
 export class Encryption {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
-  /** The last command that derives a key: each of them takes much memory. */
-  #derivation: Promise<unknown> = Promise.resolve();
+  readonly #derivation: KeyDerivation;
+  readonly #rotation: Rotation;
+  readonly #reencryption: Reencryption;
+  readonly #onError: (error: unknown) => void;
+  /** The digests of the passphrases with which {@linkcode changePassphrase} ended last, by volume. */
+  readonly #ended = new Map<VolumeId, string>();
+  readonly #digestKey = crypto.randomUUID();
 
-  /** Creates the service. */
-  constructor(lvm: Lvm) {
+  /**
+   * Creates the service.
+   *
+   * @param onError called when the passphrase or the volume key of a volume in use could not be changed
+   */
+  constructor(lvm: Lvm, onError: (error: unknown) => void = () => {}) {
+    this.#onError = onError;
     this.#lvm = lvm;
     this.#exec = lvm.exec;
+    this.#derivation = new KeyDerivation(lvm.exec);
+    this.#rotation = new Rotation(lvm, this.#derivation);
+    this.#reencryption = new Reencryption(lvm, this.#derivation);
   }
 
   /**
-   * Opens the mapping of a volume. Its header is created if that was never done. Requires the volume's lock.
+   * Opens the mapping of a volume. Its header is created if that was never done. If there is a previous passphrase, it opens
+   * nothing any more then, and the volume key has the requested name. Requires the volume's lock.
    *
    * @throws {StorageError} `InvalidArgument` without a passphrase; `Unauthenticated` for a wrong one; `ForeignData` when the
    * device holds something else than the recorded header, or nothing where one is recorded
    */
   async open<V extends EncryptedVolume>(volume: V, options: OpenOptions): Promise<OpenVolume<V>> {
     const passphrase = requirePassphrase("staging", volume.id, options.passphrase);
+    const keyName = volumeKeyNameOf(volume.id, options.volumeKey);
     if (options.device.readOnly) await allowWrites(this.#exec, volume.lv.devicePath);
     const { luks } = volume.tags.format;
     if (luks?.state === "formatted") {
       await options.recordUse();
+      await this.#changeKeys(volume, luks.uuid, { ...options, passphrase, keyName });
       await this.#openFormatted(volume, luks.uuid, passphrase);
       return { volume, device: await this.#device(volume.id) };
     }
     const begun = await this.#beginHeader(volume, luks!, options);
-    await this.#createHeader(begun.volume, begun.uuid, passphrase);
+    await this.#createHeader(begun.volume, { uuid: begun.uuid, keyName }, passphrase);
     const complete = await this.#record(begun.volume, { state: "formatted", uuid: begun.uuid });
     return { volume: complete, device: await this.#device(volume.id) };
   }
@@ -120,6 +132,37 @@ export class Encryption {
     return await this.#device(volume.id);
   }
 
+  /**
+   * Lets the passphrase open a volume that is in use, in place of the previous one. Does nothing without both of them, or when
+   * the last call with them ended. Requires the volume's lock.
+   *
+   * A failure is only reported, and the next call tries again: the volume is in use, and opens by one of the two.
+   *
+   * @param find finds the volume
+   * @throws {StorageError} while a command that outlasted its deadline still runs
+   */
+  async changePassphrase(id: VolumeId, passphrases: Passphrases, find: () => Promise<EncryptedVolume>): Promise<void> {
+    const { passphrase, previous } = passphrases;
+    if (passphrase === undefined || previous === undefined) return;
+    const digests = [passphrase, previous].map((each) => each.digest(this.#digestKey));
+    const digest = (await Promise.all(digests)).join();
+    if (this.#ended.get(id) === digest) return;
+    try {
+      const volume = await find();
+      const { luks } = volume.tags.format;
+      const replaced = previousOf(id, passphrases);
+      if (luks?.state === "formatted" && replaced !== undefined) {
+        await this.#rotation.run(volume, luks.uuid, { passphrase, previous: replaced });
+      }
+      this.#ended.set(id, digest);
+    } catch (error) {
+      if (lateCompletion(error) !== undefined) throw error;
+      // kubelet repeats the call each minute, and would have keys derived each time
+      if (error instanceof StorageError && error.kind === "Unauthenticated") this.#ended.set(id, digest);
+      this.#onError(error);
+    }
+  }
+
   /** Lets the mapping of a volume have all of its LV, which was extended. Needs no passphrase. */
   async resize({ id }: Pick<EncryptedVolume, "id">): Promise<void> {
     const command = resizeMappingCommand(mappingName(id));
@@ -134,7 +177,30 @@ export class Encryption {
    * @throws {StorageError} `InUse` while it is mounted or published, or a program has it open
    */
   async close(id: VolumeId, mounts: readonly Mount[]): Promise<void> {
+    this.#ended.delete(id);
     await closeMapping(this.#exec, id, mounts);
+  }
+
+  /** Changes the passphrase and the volume key of a volume, if that is requested. */
+  async #changeKeys(
+    volume: EncryptedVolume,
+    uuid: string,
+    { passphrase, keyName, ...passphrases }: Passphrases & {
+      readonly passphrase: Passphrase;
+      readonly keyName?: string | undefined;
+    },
+  ): Promise<void> {
+    const previous = previousOf(volume.id, { passphrase, ...passphrases });
+    const isClosed = keyName !== undefined && await readMapping(this.#exec, volume.id) === undefined;
+    // cryptsetup adds no key slot while data is encrypted by two volume keys
+    if (isClosed) {
+      await this.#reencryption.complete(volume, [passphrase, ...(previous === undefined ? [] : [previous])]);
+    }
+    await this.#rotation.run(volume, uuid, { passphrase, previous });
+    if (isClosed) return await this.#reencryption.run(volume, keyName, passphrase);
+    if (keyName !== undefined && await this.#reencryption.isNeeded(volume, keyName)) {
+      this.#onError(inUseError(volume.id));
+    }
   }
 
   /** Records that a header is about to be created, once it is certain that the device holds nothing else. */
@@ -164,9 +230,13 @@ export class Encryption {
   }
 
   /** Creates the header, and opens its mapping with a start of zeros. */
-  async #createHeader(volume: EncryptedVolume, uuid: string, passphrase: Passphrase): Promise<void> {
+  async #createHeader(
+    volume: EncryptedVolume,
+    { uuid, keyName }: { readonly uuid: string; readonly keyName: string | undefined },
+    passphrase: Passphrase,
+  ): Promise<void> {
     const { id, lv: { devicePath } } = volume;
-    await this.#derive(id, formatCommand(devicePath, uuid, passphrase));
+    await this.#derive(id, formatCommand({ device: devicePath, uuid, keyName }, passphrase));
     await this.#openFormatted(volume, uuid, passphrase);
     const range = ["--offset", "0", "--length", `${ZEROED_BYTES}`, mappingPath(id)];
     await runOk(this.#exec, { program: "blkdiscard", args: ["--zeroout", ...range], mutates: true });
@@ -175,20 +245,11 @@ export class Encryption {
   /** Opens the mapping of a volume whose header is complete. If it is open, the passphrase is checked all the same. */
   async #openFormatted(volume: EncryptedVolume, uuid: string, passphrase: Passphrase): Promise<void> {
     const { id, lv: { devicePath }, tags: { trim } } = volume;
-    const signatures = await readSignatures(this.#exec, devicePath);
-    // of its two headers one may be damaged: cryptsetup repairs it by the other one
-    if (
-      signatures.length === 0 || !signatures.every(({ type, uuid: found }) => type === "crypto_LUKS" && found === uuid)
-    ) {
-      throw foreignDataError(
-        devicePath,
-        `it should hold a LUKS header with the UUID ${uuid}, but holds ${describeSignatures(signatures)}`,
-      );
-    }
+    await requireHeader(this.#exec, devicePath, uuid);
     const mapping = await readMapping(this.#exec, id);
     if (mapping === undefined) {
       const target = { device: devicePath, name: mappingName(id), discards: trim !== undefined };
-      return void await this.#derive(id, openCommand(target, passphrase));
+      return await this.#derive(id, openCommand(target, passphrase));
     }
     await this.#resume(requireOwnMapping(mapping, volume, uuid));
     await this.#derive(id, testCommand(devicePath, passphrase));
@@ -216,12 +277,17 @@ export class Encryption {
     return { ...volume, tags: { ...volume.tags, format: to } };
   }
 
-  /** Runs a command that derives a key, after those that do it already: each takes as much memory as all else together. */
-  async #derive(id: VolumeId, command: Command): Promise<Output> {
-    const run = this.#derivation.then(() => this.#exec.run(command));
-    this.#derivation = run.catch((error) => lateCompletion(error)).catch(() => {});
-    const output = await run;
+  /** Runs a command that derives a key. @throws {StorageError} {@linkcode passphraseError} */
+  async #derive(id: VolumeId, command: Command): Promise<void> {
+    const output = await this.#derivation.run(command);
     if (output.code !== 0) throw passphraseError(id, command, output);
-    return output;
   }
+}
+
+function inUseError(id: VolumeId): StorageError {
+  return new StorageError(
+    "InUse",
+    `encrypting volume ${id} again, as the ${VOLUME_KEY_KEY} in its secret requests: it is in use; end its pods on this node, and ` +
+      "start one again",
+  );
 }

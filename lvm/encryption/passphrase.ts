@@ -8,9 +8,13 @@
 
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
+import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** The key under which a secret has the passphrase. */
 export const PASSPHRASE_KEY = "passphrase";
+
+/** The key under which a secret has the passphrase that is to be replaced. */
+export const PREVIOUS_KEY = "previousPassphrase";
 
 /** The maximum length of a passphrase, in bytes. */
 const MAX_BYTES = 4096;
@@ -32,9 +36,24 @@ export class Passphrase {
     return this.#bytes.length;
   }
 
-  /** Returns its bytes, for the standard input of a program. */
-  input(): AsyncIterable<Uint8Array<ArrayBuffer>> {
-    const bytes = this.#bytes;
+  /** Returns a digest of its bytes, which tells nothing of them to who has not the key. */
+  async digest(key: string): Promise<string> {
+    const bytes = Uint8Array.from([...new TextEncoder().encode(key), ...this.#bytes]);
+    return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
+  }
+
+  /** Reports whether another one has the same bytes. */
+  equals(other: Passphrase): boolean {
+    return this.length === other.length && this.#bytes.every((byte, index) => byte === other.#bytes[index]);
+  }
+
+  /**
+   * Returns its bytes, for the standard input of a program.
+   *
+   * @param next another passphrase, whose bytes follow
+   */
+  input(next?: Passphrase): AsyncIterable<Uint8Array<ArrayBuffer>> {
+    const bytes = Uint8Array.from([...this.#bytes, ...(next === undefined ? [] : next.#bytes)]);
     return {
       async *[Symbol.asyncIterator]() {
         yield bytes.slice();
@@ -58,10 +77,36 @@ export class Passphrase {
   }
 }
 
-/** Returns the passphrase in the values of a secret, or `undefined` when they have none. */
-export function passphraseOf(secrets: Readonly<Record<string, string>>): Passphrase | undefined {
-  const text = Object.hasOwn(secrets, PASSPHRASE_KEY) ? secrets[PASSPHRASE_KEY] : undefined;
-  return text === undefined ? undefined : new Passphrase(text);
+/** What a secret has for an encrypted volume. */
+export interface Passphrases {
+  /** That of the volume; absent if the secret has none. */
+  readonly passphrase?: Passphrase | undefined;
+  /** That which it replaces; absent if it replaces none. */
+  readonly previous?: Passphrase | undefined;
+  /** The name that the volume key is to have, not yet checked; absent if any will do. */
+  readonly volumeKey?: string | undefined;
+}
+
+/** Returns the passphrases in the values of a secret. */
+export function passphrasesOf(secrets: Readonly<Record<string, string>>): Passphrases {
+  const valueOf = (key: string) => Object.hasOwn(secrets, key) ? new Passphrase(secrets[key]!) : undefined;
+  const volumeKey = Object.hasOwn(secrets, VOLUME_KEY_KEY) ? secrets[VOLUME_KEY_KEY] : undefined;
+  return { passphrase: valueOf(PASSPHRASE_KEY), previous: valueOf(PREVIOUS_KEY), volumeKey };
+}
+
+/**
+ * Returns the passphrase that is to be replaced; `undefined` when there is none, or it is the new one.
+ *
+ * @throws {StorageError} `InvalidArgument` for one that no volume has
+ */
+export function previousOf(id: VolumeId, { passphrase, previous }: Passphrases): Passphrase | undefined {
+  if (previous === undefined || passphrase?.equals(previous)) return undefined;
+  if (previous.length > 0 && previous.length <= MAX_BYTES) return previous;
+  throw new StorageError(
+    "InvalidArgument",
+    `changing the passphrase of volume ${id}: the ${PREVIOUS_KEY} in its secret is ` +
+      (previous.length === 0 ? "empty" : `longer than ${MAX_BYTES} bytes`),
+  );
 }
 
 /**

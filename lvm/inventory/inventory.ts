@@ -20,6 +20,7 @@ import {
   parseUsedTags,
   type UsedTag,
 } from "../model/tags.ts";
+import { headerBackupOf } from "../encryption/header_tags.ts";
 import { type DeletedLv, deletedLvs } from "./leftovers.ts";
 import type { RecordedLv, VolumeState } from "./volume_state.ts";
 import type { Volume } from "./volume.ts";
@@ -176,8 +177,8 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
 }
 
 /**
- * Returns the driver's LVs that are not known outside LVM, or whose tags cannot be read. Deleted LVs, copy snapshots
- * and thin pools are not orphans, because they have no objects.
+ * Returns the driver's LVs that are not known outside LVM, or whose tags cannot be read. Deleted LVs, copy snapshots,
+ * backups of LUKS headers and thin pools are not orphans, because they have no objects.
  *
  * @param groups a report of LVM
  * @param driver the driver's name
@@ -254,9 +255,9 @@ function findInconsistencies(
   return [{ ...inconsistency, id: taggedAs.id, kind: sameObjects.length > 1 ? "duplicate" : "unreadable" }];
 }
 
-/** Reports whether an LV is internal to the driver: a deleted LV, a copy snapshot, or a thin pool. */
+/** Reports whether an LV is internal to the driver: a deleted LV, a copy snapshot, the backup of a header, or a thin pool. */
 function isInternal(driver: string, tags: readonly string[]): boolean {
-  return [parseDeletedTags, copySnapshotOf].some((read) => read(driver, tags) !== undefined) ||
+  return [parseDeletedTags, copySnapshotOf, headerBackupOf].some((read) => read(driver, tags) !== undefined) ||
     hasPoolTag(driver, tags);
 }
 

@@ -69,7 +69,7 @@ export interface PreparedVolume {
  * another way; `ForeignData` by what is on its device. For a known volume, any error may mean that it is so no longer
  */
 export async function prepare(request: StageRequest, volume: Volume, known?: BlockDevice): Promise<PreparedVolume> {
-  const { lvm, driver, mounts, path, access, encryption, passphrase } = request;
+  const { lvm, driver, mounts, path, access, encryption, passphrase, previous, volumeKey } = request;
   const type = resolveFilesystemType(volume, access);
   requireEncrypted(volume, request);
   if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
@@ -86,7 +86,7 @@ export async function prepare(request: StageRequest, volume: Volume, known?: Blo
   };
   const opened = volume.tags.format.luks === undefined
     ? { volume, device }
-    : await encryption.open(volume, { device, passphrase, mounts, recordUse });
+    : await encryption.open(volume, { device, passphrase, previous, volumeKey, mounts, recordUse });
   if (type === undefined || filesystemMounts(mounts, contentDevice(volume.lv)).length > 0) {
     await recordUse();
     return { volume: opened.volume, ...(type !== undefined && { type }) };

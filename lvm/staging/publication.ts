@@ -9,7 +9,7 @@ import { StorageError } from "../error.ts";
 import { checkMountFlags, type FilesystemType } from "../spec/filesystem.ts";
 import { isSameContext, requestedContext } from "../spec/selinux.ts";
 import type { VolumeId } from "../ids.ts";
-import type { Passphrase } from "../encryption/passphrase.ts";
+import type { Passphrases } from "../encryption/passphrase.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { deviceMounts, filesystemMounts, isDeletedNodeMount, type Mount } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -21,9 +21,7 @@ export type Access =
   | { readonly kind: "mount"; readonly type?: FilesystemType; readonly flags: readonly string[] };
 
 /** What a request to stage a volume says of its encryption. */
-export interface EncryptedAccess {
-  /** Its passphrase; absent if the request has none. */
-  readonly passphrase?: Passphrase | undefined;
+export interface EncryptedAccess extends Passphrases {
   /** True if the volume must be encrypted; by default it may be. */
   readonly isRequired?: boolean | undefined;
 }
@@ -40,6 +38,8 @@ export interface Publication {
   readonly readOnly: boolean;
   /** True if no other target is allowed. */
   readonly exclusive: boolean;
+  /** Its passphrases, if the request has any: the previous one is replaced. */
+  readonly passphrases?: Passphrases;
 }
 
 /**

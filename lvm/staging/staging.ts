@@ -169,9 +169,14 @@ export class Staging {
    * @throws {StorageError} `NotFound` and `Lost` by the state of the volume; `FailedPrecondition` when it is not staged
    * or may not have a further target; `AlreadyExists` when it is published there in another way. A target that
    * accepts writes, and on which no file is open for writing, becomes read-only when that is requested: a crash may have
-   * left it so
+   * left it so. The passphrase is changed if the request has a previous one
    */
   async publish(id: VolumeId, publication: Publication): Promise<void> {
+    await this.#bind(id, publication);
+    await this.#encryption.changePassphrase(id, publication.passphrases ?? {}, () => this.#require(id));
+  }
+
+  async #bind(id: VolumeId, publication: Publication): Promise<void> {
     const target = await canonicalizePath(publication.target, this.#mountRoots);
     const stagingPath = await canonicalizePath(publication.stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);

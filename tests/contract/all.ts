@@ -17,7 +17,9 @@ import type { Host } from "./host.ts";
 import { importsContract } from "./imports.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { locksContract } from "./locks.ts";
+import { passphraseContract } from "./passphrases.ts";
 import { programsContract } from "./programs.ts";
+import { reencryptionContract } from "./reencryption.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
 import { spareSpaceContract } from "./spare_space.ts";
@@ -49,6 +51,8 @@ export function lifecycleContract(host: Host): void {
   cowSnapshotsContract(host);
   stagingContract(host);
   encryptionContract(host);
+  passphraseContract(host);
+  reencryptionContract(host);
   staleMountsContract(host);
   bindMountsContract(host);
   trimmingContract(host);

@@ -237,7 +237,7 @@ export class Harness implements AsyncDisposable {
   async publish(
     volumeId: string,
     name = "pod",
-    options: { volumeCapability?: Capability; readonly?: boolean } = {},
+    options: { volumeCapability?: Capability; readonly?: boolean; secrets?: Record<string, string> } = {},
   ): Promise<string> {
     const targetPath = `${this.folder}/${name}`;
     await this.csi.node.nodePublishVolume({
@@ -246,6 +246,7 @@ export class Harness implements AsyncDisposable {
       targetPath,
       volumeCapability: options.volumeCapability ?? mountCapability(),
       readonly: options.readonly ?? false,
+      secrets: options.secrets ?? {},
     });
     return targetPath;
   }

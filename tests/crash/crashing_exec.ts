@@ -53,6 +53,15 @@ const PARTIAL_UUID_CHANGE: CrashMoment = {
   },
 };
 
+/** Neither copy of a LUKS header can be read any more. */
+const HEADER_DAMAGED: CrashMoment = {
+  name: "header damaged",
+  effect: (machine, command) => {
+    const path = command.args.find((arg) => arg.startsWith("/"))!;
+    return Promise.resolve(void (machine.lvAt(path)!.content.signatures = []));
+  },
+};
+
 /** The partial effects of a program that is killed, by program, or for lvm by subcommand. */
 const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
   // lvm(8) commits the metadata first, then loads the kernel's tables with the devices suspended meanwhile
@@ -96,6 +105,7 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     effect: async (machine, command, run) => {
       const to = machine.lvAt(command.args.find((arg) => arg.startsWith("of="))!.slice("of=".length))!;
       await run();
+      if (command.args.some((arg) => arg.includes("-hdr--"))) return void (to.content.luks!.passphrases = []);
       delete to.copied;
       to.content.data = new Set(["half a chunk"]);
     },
@@ -114,6 +124,8 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
       },
     },
   ],
+  luksAddKey: [HEADER_DAMAGED],
+  luksKillSlot: [HEADER_DAMAGED],
   resize: [{
     name: "suspended",
     effect: (machine, command) => {

@@ -46,6 +46,7 @@ export interface StepState {
   snapshotId: string;
   copyId: string;
   acknowledged: Acknowledged;
+  secrets: Record<string, string>;
   written?: { lv: FakeLv; content: string };
 }
 

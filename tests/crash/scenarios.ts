@@ -8,6 +8,7 @@ import { blockCapability, mountCapability } from "../contract/host.ts";
 import { KEPT } from "./invariants.ts";
 import { GroupSteps } from "./group_steps.ts";
 import type { Scenario } from "./orchestrator.ts";
+import { PassphraseSteps } from "./passphrase_steps.ts";
 import { VolumeSteps } from "./volume_steps.ts";
 
 /** The scenarios by name. */
@@ -129,6 +130,18 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const parameters = { encryption: "luks2", thinProvision: "yes", erase: "none" };
     const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, parameters);
     return volume.lifecycle([volume.unpublish(), volume.publish("pod", true)]);
+  },
+  "ext4, encrypted, with another passphrase while in use": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
+    return new PassphraseSteps(machine, volume).inUse();
+  },
+  "block, encrypted, with another passphrase between two uses": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { encryption: "luks2" });
+    return new PassphraseSteps(machine, volume).betweenUses();
+  },
+  "ext4, encrypted, with another volume key": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
+    return new PassphraseSteps(machine, volume).newVolumeKey();
   },
   "not erased": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { erase: "none" });

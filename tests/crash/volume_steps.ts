@@ -16,11 +16,14 @@ import type { Lifecycle, Step, StepState } from "./orchestrator.ts";
 const MiB = 1n << 20n;
 
 /** The secret of encrypted volumes. */
-const SECRETS = { passphrase: "the passphrase" };
+export const SECRETS = { passphrase: "the passphrase" };
 
 /** The steps of a volume's lifecycle, and the pod that writes to it. */
 export class VolumeSteps {
-  readonly state: StepState = { volumeId: "", snapshotId: "", copyId: "", acknowledged: nothingAcknowledged() };
+  readonly state: StepState = {
+    ...{ volumeId: "", snapshotId: "", copyId: "", acknowledged: nothingAcknowledged() },
+    secrets: SECRETS,
+  };
   readonly #machine: FakeMachine;
   readonly #folder: string;
   readonly #volumeCapability: Capability;
@@ -96,7 +99,8 @@ export class VolumeSteps {
       name: "NodeStageVolume",
       run: async ({ node }) => {
         const request = { volumeId: this.state.volumeId, stagingTargetPath: `${this.#folder}/staging` };
-        await node.nodeStageVolume({ ...request, volumeCapability: this.#volumeCapability, secrets: SECRETS });
+        const { secrets } = this.state;
+        await node.nodeStageVolume({ ...request, volumeCapability: this.#volumeCapability, secrets });
         const [lv] = this.#lvs();
         const filesystem = contentOf(lv!).filesystemBytes;
         if (this.#volumeCapability.accessType?.case === "mount") {
@@ -118,7 +122,8 @@ export class VolumeSteps {
           readonly,
           volumeCapability: this.#volumeCapability,
         };
-        await node.nodePublishVolume({ ...request, stagingTargetPath: `${this.#folder}/staging` });
+        const { secrets } = this.state;
+        await node.nodePublishVolume({ ...request, stagingTargetPath: `${this.#folder}/staging`, secrets });
         assertPublished(this.#machine, request);
         const { accessType } = this.#volumeCapability;
         const flags = accessType?.case === "mount" ? accessType.value.mountFlags ?? [] : [];

@@ -7,6 +7,7 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { copyOf } from "./device_content.ts";
+import { copyHeader } from "./luks.ts";
 import { expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { deviceBytes } from "./thin.ts";
 
@@ -22,6 +23,10 @@ export function copyChunk(machine: FakeMachine, values: ReadonlyMap<string, stri
   }
   if (isReadOnly(to!)) return failure(1, `dd: error writing '${target}': Operation not permitted`);
   if (from!.invalid || from!.content.unreadable) return failure(1, `dd: error reading '${source}': Input/output error`);
+  if ([from!, to!].some(({ name }) => name.startsWith("hdr-"))) {
+    copyHeader(from!, to!);
+    return ok();
+  }
   const block = BigInt(values.get("bs")!);
   const offset = BigInt(values.get("skip")!) * block;
   if (values.get("seek") !== values.get("skip")) throw new Error(`dd to another place: ${[...values].join(" ")}`);

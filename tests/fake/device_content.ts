@@ -32,8 +32,14 @@ export interface DeviceContent {
 /** A LUKS header, and what is below it. */
 export interface FakeLuks {
   uuid: string;
-  /** The passphrases that its key slots have. */
-  passphrases: string[];
+  /** The passphrases of its key slots; `undefined` for a slot that was destroyed. */
+  passphrases: (string | undefined)[];
+  /** Its subsystem; empty by default. */
+  subsystem?: string;
+  /** The number of its volume key. */
+  volumeKey: number;
+  /** True while its data is encrypted by two volume keys. */
+  isReencrypting?: boolean;
   /** What its mapping shows. It is there also when no key slot is left. */
   content: DeviceContent;
 }

@@ -63,11 +63,17 @@ function cryptsetup(machine: FakeMachine, args: readonly string[], passphrase: s
   if (args[0] === "close") return close(machine, args);
   if (args[0] === "resize") return resize(machine, args);
   if (args[0] === "luksUUID") return luksUuid(machine, args);
+  if (args[0] === "luksDump") return luksDump(machine, args);
+  if (args[0] === "config") return config(machine, args);
   if (passphrase === "") return failure(1, "Nothing to read on input.");
   if (args[0] === "luksFormat") return luksFormat(machine, args, passphrase);
+  if (args[0] === "luksAddKey") return luksAddKey(machine, args, passphrase);
+  if (args[0] === "reencrypt") return reencrypt(machine, args, passphrase);
+  if (args[0] === "luksKillSlot") return luksKillSlot(machine, args, passphrase);
   if (args.includes("--test-passphrase")) {
-    expectArgs(args, /^open --test-passphrase --type luks2 --batch-mode --key-file - \/\S+$/);
-    return unlock(machine, args.at(-1)!, passphrase).refusal ?? ok();
+    expectArgs(args, /^open --test-passphrase --verbose --type luks2 --batch-mode --key-file - \/\S+$/);
+    const { luks, refusal } = unlock(machine, args.at(-1)!, passphrase);
+    return refusal ?? ok(`Key slot ${luks.passphrases.indexOf(passphrase)} unlocked.\nCommand successful.\n`);
   }
   expectArgs(
     args,
@@ -79,7 +85,7 @@ function cryptsetup(machine: FakeMachine, args: readonly string[], passphrase: s
 function luksFormat(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
   expectArgs(
     args,
-    /^luksFormat --type luks2 --uuid [0-9a-f-]{36} --pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1 --batch-mode --key-file - \/\S+$/,
+    /^luksFormat --type luks2 --uuid [0-9a-f-]{36} (?:--subsystem [A-Za-z0-9._-]{1,32} )?--pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1 --batch-mode --key-file - \/\S+$/,
   );
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
@@ -88,9 +94,103 @@ function luksFormat(machine: FakeMachine, args: readonly string[], passphrase: s
   if (isReadOnly(lv)) return failure(4, `Cannot write to device ${path}, permission denied.`);
   const uuid = args[4]!;
   // the rest of the disk, decrypted with a new key, is random
-  const luks: FakeLuks = { uuid, passphrases: [passphrase], content: { ...blankContent(), zeroHead: false } };
+  const luks: FakeLuks = {
+    ...{ uuid, passphrases: [passphrase], volumeKey: 0, content: { ...blankContent(), zeroHead: false } },
+    ...(args[5] === "--subsystem" && { subsystem: args[6]! }),
+  };
   Object.assign(lv.content, { ...blankContent(), zeroHead: false, signatures: headersOf(uuid), luks });
   return ok();
+}
+
+/** Prints what the driver reads of a header. */
+function luksDump(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^luksDump \/\S+$/);
+  const { luks, refusal } = findLuks(machine, args[1]!);
+  if (refusal !== undefined) return refusal;
+  const { subsystem = "(no subsystem)", isReencrypting, volumeKey } = luks;
+  const requirements = isReencrypting ? "Requirements:\tonline-reencrypt-v2\n" : "";
+  const salt = `\tSalt:       ${volumeKey.toString(16).padStart(2, "0")} 48 34 e6 a5 36 ce 83 \n`;
+  return ok(`LUKS header information\nSubsystem:     \t${subsystem}\n${requirements}Digests:\n  0: pbkdf2\n${salt}`);
+}
+
+function config(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^config --subsystem [A-Za-z0-9._+-]{1,47} \/\S+$/);
+  const { luks, refusal } = findLuks(machine, args[3]!);
+  if (refusal !== undefined) return refusal;
+  if (luks.isReencrypting) return incompatible();
+  luks.subsystem = args[2]!;
+  return ok();
+}
+
+function reencrypt(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
+  const begin =
+    /^reencrypt --init-only --key-slot \d+ --pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1 --batch-mode --key-file - \/\S+$/;
+  const isBegin = args[1] === "--init-only";
+  expectArgs(args, isBegin ? begin : /^reencrypt --resume-only --batch-mode --key-file - \/\S+$/);
+  const { lv, luks, refusal } = unlock(machine, args.at(-1)!, passphrase);
+  if (refusal !== undefined) return refusal;
+  if (lv.mapping !== undefined) throw new Error(`encrypting ${args.at(-1)} again, which is open`);
+  if (isReadOnly(lv)) return failure(1, `Cannot write to device ${args.at(-1)}, permission denied.`);
+  if (isBegin === (luks.isReencrypting ?? false)) {
+    return failure(1, `Device reencryption ${isBegin ? "already" : "not"} in progress.`);
+  }
+  if (isBegin) {
+    luks.isReencrypting = true;
+    luks.passphrases = luks.passphrases.map((each) => each === passphrase ? each : undefined);
+    return ok();
+  }
+  delete luks.isReencrypting;
+  luks.volumeKey++;
+  return ok();
+}
+
+function incompatible(): Output {
+  return failure(1, "Operation incompatible with device marked for LUKS2 reencryption. Aborting.");
+}
+
+function luksAddKey(machine: FakeMachine, args: readonly string[], input: string): Output {
+  expectArgs(
+    args,
+    /^luksAddKey --pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1 --batch-mode --key-file - --keyfile-size \d+ --new-keyfile-size \d+ \/\S+ -$/,
+  );
+  const [length, added] = [args.indexOf("--keyfile-size"), args.indexOf("--new-keyfile-size")].map((index) =>
+    Number(args[index + 1])
+  );
+  const bytes = new TextEncoder().encode(input);
+  if (bytes.length !== length! + added!) throw new Error(`${bytes.length} bytes for ${args.join(" ")}`);
+  const [passphrase, next] = [bytes.slice(0, length), bytes.slice(length)].map((part) =>
+    new TextDecoder().decode(part)
+  );
+  const { lv, luks, refusal } = unlock(machine, args.at(-2)!, passphrase!);
+  if (refusal !== undefined) return refusal;
+  if (luks.isReencrypting) return incompatible();
+  if (isReadOnly(lv)) return failure(1, `Cannot write to device ${args.at(-2)}, permission denied.`);
+  const free = luks.passphrases.indexOf(undefined);
+  luks.passphrases[free < 0 ? luks.passphrases.length : free] = next;
+  return ok();
+}
+
+function luksKillSlot(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
+  expectArgs(args, /^luksKillSlot --batch-mode --key-file - \/\S+ \d+$/);
+  const [path, slot] = [args.at(-2)!, Number(args.at(-1))];
+  const found = findLuks(machine, path);
+  if (found.refusal !== undefined) return found.refusal;
+  const { lv, luks: { passphrases } } = found;
+  if (passphrases[slot] === undefined) return failure(1, `Keyslot ${slot} is not active.`);
+  if (!passphrases.some((other, index) => index !== slot && other === passphrase)) {
+    return failure(2, "No key available with this passphrase.");
+  }
+  if (isReadOnly(lv)) return failure(1, `Cannot write to device ${path}, permission denied.`);
+  passphrases[slot] = undefined;
+  return ok();
+}
+
+/** Copies a header with its key slots: what is below it stays. */
+export function copyHeader(from: FakeLv, to: FakeLv): void {
+  const { luks, signatures, zeroHead } = from.content;
+  const below = to.content.luks?.content ?? blankContent();
+  Object.assign(to.content, { zeroHead, signatures: signatures.map((each) => ({ ...each })) });
+  to.content.luks = luks && { ...luks, passphrases: [...luks.passphrases], content: below };
 }
 
 /** Returns the signatures that libblkid finds: LUKS has its header twice. */
@@ -124,15 +224,21 @@ type Unlocked =
   | { readonly lv?: undefined; readonly luks?: undefined; readonly refusal: Output };
 
 function unlock(machine: FakeMachine, path: string, passphrase: string): Unlocked {
+  const found = findLuks(machine, path);
+  if (found.refusal !== undefined) return found;
+  const { passphrases } = found.luks;
+  if (passphrases.every((each) => each === undefined)) {
+    return { refusal: failure(1, "No usable keyslot is available.") };
+  }
+  return passphrases.includes(passphrase) ? found : { refusal: failure(2, "No key available with this passphrase.") };
+}
+
+function findLuks(machine: FakeMachine, path: string): Unlocked {
   const lv = machine.lvAt(path);
   if (lv === undefined) return { refusal: failure(4, `Device ${path} does not exist or access denied.`) };
   const { luks, signatures } = lv.content;
-  if (luks === undefined || !signatures.some(({ uuid }) => uuid === luks.uuid)) {
-    return { refusal: failure(1, `Device ${path} is not a valid LUKS device.`) };
-  }
-  if (luks.passphrases.length === 0) return { refusal: failure(1, "No usable keyslot is available.") };
-  if (luks.passphrases.includes(passphrase)) return { lv, luks };
-  return { refusal: failure(2, "No key available with this passphrase.") };
+  if (luks !== undefined && signatures.some(({ uuid }) => uuid === luks.uuid)) return { lv, luks };
+  return { refusal: failure(1, `Device ${path} is not a valid LUKS device.`) };
 }
 
 function close(machine: FakeMachine, args: readonly string[]): Output {

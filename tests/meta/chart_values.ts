@@ -107,6 +107,7 @@ export const OTHER_VALUES: Values = {
     parameters: { snapSize: "30%" },
   },
   seLinux: { mount: true },
+  encryption: { republish: true },
   securityContextConstraints: { create: true },
   metrics: {
     podMonitor: { create: true, labels: { release: "prometheus" }, interval: "45s" },

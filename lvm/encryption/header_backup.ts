@@ -1,0 +1,122 @@
+/**
+ * The backup of a LUKS header. It exists only while key slots change, is in the group of its volume, and is overwritten before
+ * it is removed: what is in it opens the volume by the previous passphrase.
+ *
+ * @module
+ */
+
+import type { Lvm } from "../client/client.ts";
+import { StorageError } from "../error.ts";
+import { type Exec, runOk } from "../exec.ts";
+import { verifyDevice } from "../host/device.ts";
+import { headerBackupLvName, uniqueLvName } from "../ids.ts";
+import { lvchange, lvcreate } from "../model/commands.ts";
+import { headerBackupOf, headerBackupTag, type HeaderBackupTags, headerBackupTags } from "./header_tags.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { ownersOf } from "../model/tags.ts";
+import { LUKS_HEADER_BYTES } from "../spec/format.ts";
+import type { EncryptedVolume } from "./encrypted_volume.ts";
+import { destroyKeySlots } from "./key_slots.ts";
+
+/** The size of the blocks in which a header is copied, in bytes. */
+const BLOCK_BYTES = 1n << 20n;
+
+/** The backup of a volume's header. */
+export interface HeaderBackup extends LocatedLv {
+  /** The contents of its tags. */
+  readonly tags: HeaderBackupTags;
+}
+
+/** Returns the backup of a volume's header in a report; `undefined` while there is none. */
+export function findHeaderBackup(volume: EncryptedVolume, group: VolumeGroup = volume.group): HeaderBackup | undefined {
+  const driver = driverOf(volume);
+  for (const lv of group.lvs) {
+    const tags = headerBackupOf(driver, lv.tags);
+    if (tags?.id === volume.id) return { lv, group, tags };
+  }
+  return undefined;
+}
+
+/**
+ * Creates a backup of a volume's header, which is complete when this returns.
+ *
+ * @param slot the key slot of the previous passphrase
+ * @throws {StorageError} `NoSpace` when the group has too little free space
+ */
+export async function createHeaderBackup(lvm: Lvm, volume: EncryptedVolume, slot: number): Promise<HeaderBackup> {
+  const { id, group, lv } = volume;
+  const name = uniqueLvName(headerBackupLvName(id), group.lvs.map(({ name }) => name));
+  const size = LUKS_HEADER_BYTES;
+  const addtag = headerBackupTags(driverOf(volume), { id, slot });
+  const command = lvcreate({ yes: true, wipesignatures: "y", zero: "y", name, size, addtag }, group.name);
+  await lvm.allocate(group, size, command).catch((cause) => {
+    if (!(cause instanceof StorageError && cause.kind === "NoSpace")) throw cause;
+    throw new StorageError(
+      "NoSpace",
+      `changing the passphrase of volume ${id}: volume group ${group.name} has no 16 MiB free, where its LUKS header is kept ` +
+        "meanwhile; extend the group, or give the secret the passphrase that the volume has",
+      { cause },
+    );
+  });
+  const created = await requireBackup(lvm, volume);
+  await verifyDevice(lvm.exec, created.lv);
+  await copyHeader(lvm.exec, lv.devicePath, created.lv.devicePath);
+  return created;
+}
+
+/** Returns a backup with its device active and verified. */
+export async function activateHeaderBackup(
+  lvm: Lvm,
+  volume: EncryptedVolume,
+  backup: HeaderBackup,
+): Promise<HeaderBackup> {
+  if (!backup.lv.active) await lvm.change(backup.group, lvchange({ activate: "y" }, lvPath(backup)));
+  const active = backup.lv.active ? backup : await requireBackup(lvm, volume);
+  await verifyDevice(lvm.exec, active.lv);
+  return active;
+}
+
+/** Copies a LUKS header with its key slots from one device to another. Both are verified. */
+export async function copyHeader(exec: Exec, from: string, to: string): Promise<void> {
+  const blocks = ["skip=0", "seek=0", `count=${LUKS_HEADER_BYTES / BLOCK_BYTES}`];
+  const flags = ["iflag=direct,fullblock", "oflag=direct", "conv=fsync,nocreat,notrunc", "status=none"];
+  await runOk(exec, {
+    program: "dd",
+    args: [`if=${from}`, `of=${to}`, `bs=${BLOCK_BYTES}`, ...blocks, ...flags],
+    mutates: true,
+  });
+}
+
+/** Overwrites a backup, and removes it. */
+export async function removeHeaderBackup(lvm: Lvm, volume: EncryptedVolume, backup: HeaderBackup): Promise<void> {
+  const { lv, group, tags } = await activateHeaderBackup(lvm, volume, backup);
+  await destroyKeySlots(lvm.exec, lv.devicePath);
+  const isRemoved = await lvm.remove(
+    group,
+    { yes: true, uuid: lv.uuid, tags: [headerBackupTag(tags)] },
+    lvPath({ lv, group }),
+  );
+  if (isRemoved) return;
+  const left = findHeaderBackup(volume, await currentGroup(lvm, volume));
+  if (left === undefined) return;
+  throw new StorageError("CommandFailed", `removing ${lvPath(left)}, which is overwritten: LVM did not remove it`);
+}
+
+async function requireBackup(lvm: Lvm, volume: EncryptedVolume): Promise<HeaderBackup> {
+  const found = findHeaderBackup(volume, await currentGroup(lvm, volume));
+  if (found?.lv.active) return found;
+  throw new StorageError(
+    "FailedPrecondition",
+    `changing the passphrase of volume ${volume.id}: the backup of its LUKS header is ${
+      found === undefined ? "gone" : "not active"
+    }; try again`,
+  );
+}
+
+async function currentGroup(lvm: Lvm, { group }: EncryptedVolume): Promise<VolumeGroup> {
+  return (await lvm.report()).find(({ uuid }) => uuid === group.uuid) ?? { ...group, lvs: [] };
+}
+
+function driverOf({ lv }: EncryptedVolume): string {
+  return ownersOf(lv.tags)[0]!;
+}

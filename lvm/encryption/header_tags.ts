@@ -1,0 +1,39 @@
+/**
+ * The tags of the backup of a LUKS header, which exists while the passphrase of a volume is changed.
+ *
+ * @module
+ */
+
+import { parseVolumeId, type VolumeId } from "../ids.ts";
+import { DELETED, ENCRYPTED, HEADER_BACKUP, OWNER, tagValue } from "../model/tag_text.ts";
+import { isOwned } from "../model/tags.ts";
+
+/** What the tags of the backup of a LUKS header say. */
+export interface HeaderBackupTags {
+  /** The volume that the header is of. */
+  readonly id: VolumeId;
+  /** The key slot of the previous passphrase. */
+  readonly slot: number;
+}
+
+/** Returns the tags of a new backup. */
+export function headerBackupTags(driver: string, tags: HeaderBackupTags): string[] {
+  return [OWNER + driver, headerBackupTag(tags), ENCRYPTED];
+}
+
+/** Returns the tag that says what a backup is of. */
+export function headerBackupTag({ id, slot }: HeaderBackupTags): string {
+  return `${HEADER_BACKUP}${id}:${slot}`;
+}
+
+/** Returns what the tags of the driver's LV say of a backup, or `undefined` when it is none. */
+export function headerBackupOf(driver: string, tags: readonly string[]): HeaderBackupTags | undefined {
+  const [, text = "", slot] = /^([^:]*):(\d{1,2})$/.exec(tagValue(tags, HEADER_BACKUP) ?? "") ?? [];
+  const id = parseVolumeId(text);
+  return id === undefined || !isOwned(driver, tags) ? undefined : { id, slot: Number(slot) };
+}
+
+/** Returns arguments of lvchange that mark a backup as deleted. */
+export function markHeaderBackupDeleted(tags: HeaderBackupTags): string[] {
+  return ["--deltag", headerBackupTag(tags), "--addtag", DELETED + tags.id];
+}

@@ -1,0 +1,46 @@
+/**
+ * Finds the key slots that passphrases open.
+ *
+ * @module
+ */
+
+import type { VolumeId } from "../ids.ts";
+import { openedSlot, opensNothing, passphraseError, testCommand } from "./cryptsetup.ts";
+import type { KeyDerivation } from "./key_derivation.ts";
+import type { Passphrase } from "./passphrase.ts";
+
+/** A passphrase, and the key slot that it opens. */
+export interface OpenedSlot {
+  /** The passphrase. */
+  readonly key: Passphrase;
+  /** The number of the key slot. */
+  readonly slot: number;
+}
+
+/** Finds the key slots of LUKS headers. */
+export class KeySlotFinder {
+  readonly #derivation: KeyDerivation;
+
+  /** Creates the service. */
+  constructor(derivation: KeyDerivation) {
+    this.#derivation = derivation;
+  }
+
+  /** Returns the first of some passphrases that opens the header on a device, and its key slot. */
+  async openedBy(id: VolumeId, device: string, keys: readonly Passphrase[]): Promise<OpenedSlot | undefined> {
+    for (const key of keys) {
+      const slot = await this.slotOf(id, device, key);
+      if (slot !== undefined) return { key, slot };
+    }
+    return undefined;
+  }
+
+  /** Returns the key slot that a passphrase opens; `undefined` when it opens none, or there is no header. */
+  async slotOf(id: VolumeId, device: string, passphrase: Passphrase): Promise<number | undefined> {
+    const command = testCommand(device, passphrase);
+    const output = await this.#derivation.run(command);
+    const slot = openedSlot(output);
+    if (slot === undefined && !opensNothing(output)) throw passphraseError(id, command, output);
+    return slot;
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * The change of a volume's passphrase, also while the volume is in use.
+ *
+ * The volume opens at each moment by one of the two passphrases at least. The new one gets a key slot before that of the
+ * previous one is destroyed, and a backup of the header exists meanwhile. It is there from before the first change until the
+ * previous passphrase opens nothing, so it also tells that a change was interrupted, and which key slot is to be destroyed.
+ *
+ * @module
+ */
+
+import type { Lvm } from "../client/client.ts";
+import { StorageError } from "../error.ts";
+import type { Exec } from "../exec.ts";
+import { flushDisks } from "../client/disk_cache.ts";
+import { readSignatures } from "../host/device.ts";
+import { addKeyCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
+import type { EncryptedVolume } from "./encrypted_volume.ts";
+import { requireHeader } from "./header.ts";
+import {
+  activateHeaderBackup,
+  copyHeader,
+  createHeaderBackup,
+  findHeaderBackup,
+  type HeaderBackup,
+  removeHeaderBackup,
+} from "./header_backup.ts";
+import type { KeyDerivation } from "./key_derivation.ts";
+import { KeySlotFinder } from "./key_slot_finder.ts";
+import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
+
+/** Changes the passphrases of volumes. */
+export class Rotation {
+  readonly #lvm: Lvm;
+  readonly #exec: Exec;
+  readonly #derivation: KeyDerivation;
+  readonly #slots: KeySlotFinder;
+
+  /** Creates the service. */
+  constructor(lvm: Lvm, derivation: KeyDerivation) {
+    this.#lvm = lvm;
+    this.#exec = lvm.exec;
+    this.#derivation = derivation;
+    this.#slots = new KeySlotFinder(derivation);
+  }
+
+  /**
+   * Lets a passphrase open a volume in place of the previous one, and completes a change that was interrupted. Requires the
+   * volume's lock, an active LV that accepts writes, and a header that is complete.
+   *
+   * @param uuid the UUID of the header
+   * @param previous the previous passphrase; absent if nothing is to be changed, other than what was interrupted
+   * @throws {StorageError} `Unauthenticated` when neither of them opens the volume; `NoSpace` without space for the backup
+   */
+  async run(
+    volume: EncryptedVolume,
+    uuid: string,
+    { passphrase, previous }: { readonly passphrase: Passphrase; readonly previous: Passphrase | undefined },
+  ): Promise<void> {
+    const keys = [passphrase, ...(previous === undefined ? [] : [previous])];
+    const { lv: { devicePath } } = volume;
+    const listed = findHeaderBackup(volume);
+    if (listed === undefined && previous === undefined) return;
+    if (listed === undefined) await requireHeader(this.#exec, devicePath, uuid);
+    let backup = listed && await activateHeaderBackup(this.#lvm, volume, listed);
+    let opened = await this.#slots.openedBy(volume.id, devicePath, keys);
+    if (opened === undefined && backup !== undefined) {
+      opened = await this.#slots.openedBy(volume.id, backup.lv.devicePath, keys);
+      if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
+    }
+    if (opened === undefined) throw this.#refusal(volume, previous);
+    if (opened.key !== passphrase) {
+      // what is in an earlier backup may be incomplete
+      if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
+      backup = await createHeaderBackup(this.#lvm, volume, opened.slot);
+      await this.#addSlot(volume, opened.key, passphrase);
+    }
+    if (backup !== undefined) await this.#destroySlot(volume, backup.tags.slot, passphrase);
+    if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
+    if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
+  }
+
+  /** Writes a header back that nothing opens any more. Whatever else is on the device stays. */
+  async #restoreHeader(volume: EncryptedVolume, uuid: string, backup: HeaderBackup): Promise<void> {
+    const { lv: { devicePath } } = volume;
+    const found = await readSignatures(this.#exec, devicePath);
+    if (found.length > 0) await requireHeader(this.#exec, devicePath, uuid);
+    await copyHeader(this.#exec, backup.lv.devicePath, devicePath);
+  }
+
+  async #addSlot(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
+    const { id, lv: { devicePath } } = volume;
+    const command = addKeyCommand(devicePath, previous, passphrase);
+    const output = await this.#derivation.run(command);
+    if (output.code !== 0) throw passphraseError(id, command, output);
+    if (await this.#slots.slotOf(id, devicePath, passphrase) !== undefined) {
+      return await flushDisks(this.#exec, [devicePath]);
+    }
+    throw new StorageError(
+      "CommandFailed",
+      `changing the passphrase of volume ${id}: the new one does not open the key slot that was added for it`,
+    );
+  }
+
+  /** Destroys the key slots that a passphrase opens, until it opens none. */
+  async #destroySlotsOf(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
+    for (let slot; (slot = await this.#slots.slotOf(volume.id, volume.lv.devicePath, previous)) !== undefined;) {
+      await this.#destroySlot(volume, slot, passphrase);
+    }
+  }
+
+  async #destroySlot({ id, lv: { devicePath } }: EncryptedVolume, slot: number, passphrase: Passphrase): Promise<void> {
+    const command = killSlotCommand(devicePath, slot, passphrase);
+    const output = await this.#derivation.run(command);
+    if (output.code !== 0 && !isNoSlot(output)) throw passphraseError(id, command, output);
+    await flushDisks(this.#exec, [devicePath]);
+  }
+
+  #refusal({ id }: EncryptedVolume, previous: Passphrase | undefined): StorageError {
+    return new StorageError(
+      "Unauthenticated",
+      previous === undefined
+        ? `opening volume ${id}: the passphrase in its secret opens none of its key slots, and a change of its passphrase was ` +
+          `interrupted. Give the secret the passphrase from before as ${PREVIOUS_KEY}`
+        : `changing the passphrase of volume ${id}: neither the passphrase nor the ${PREVIOUS_KEY} in its secret opens one of its ` +
+          "key slots, or these are damaged; nothing was changed",
+    );
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * What the contract tests of encryption have in common.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import type { Output } from "../../lvm/exec.ts";
+import { readMounts } from "../../lvm/host/mounts.ts";
+import type { Harness } from "./host.ts";
+
+/** The parameters of encrypted volumes. */
+export const PARAMETERS = { encryption: "luks2" };
+
+/** Runs cryptsetup as an administrator would. @param input what it reads from its standard input */
+export async function runCryptsetup(harness: Harness, input: string, args: readonly string[]): Promise<Output> {
+  async function* parts() {
+    yield new TextEncoder().encode(input);
+  }
+  return await harness.exec.run({ program: "cryptsetup", args, mutates: true, input: parts() });
+}
+
+/** Reports whether a passphrase opens a LUKS header on any LV, also one that is no volume. */
+export async function opensAny(harness: Harness, passphrase: string): Promise<boolean> {
+  const options = ["open", "--test-passphrase", "--verbose", "--type", "luks2", "--batch-mode", "--key-file", "-"];
+  for (const { devicePath, active, thinPool } of await harness.lvs()) {
+    if (!active || thinPool !== undefined) continue;
+    if ((await runCryptsetup(harness, passphrase, [...options, devicePath])).code === 0) return true;
+  }
+  return false;
+}
+
+/** Unpublishes a volume. @param name that of the target */
+export async function unpublish(harness: Harness, volumeId: string, name: string): Promise<void> {
+  await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath: `${harness.folder}/${name}` });
+}
+
+/** Unstages a volume, and makes sure that nothing is mounted there any more. */
+export async function unstage(harness: Harness, volumeId: string): Promise<void> {
+  const stagingTargetPath = `${harness.folder}/staging`;
+  await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  assertEquals((await readMounts(harness.exec)).filter(({ target }) => target === stagingTargetPath), []);
+}

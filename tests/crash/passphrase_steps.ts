@@ -1,0 +1,101 @@
+/**
+ * The steps of lifecycles in which the passphrase of an encrypted volume is changed, or its volume key as well.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import type { FakeMachine } from "../fake/machine.ts";
+import type { Lifecycle, Step } from "./orchestrator.ts";
+import { SECRETS, type VolumeSteps } from "./volume_steps.ts";
+
+/** The secret while the passphrase is changed. */
+const NEW_SECRETS = { passphrase: "the new passphrase", previousPassphrase: SECRETS.passphrase };
+
+/** The secret by which the volume key changes, too. */
+const NEW_KEY = { ...NEW_SECRETS, volumeKey: "next" };
+
+/** The steps of a change of a volume's passphrase. */
+export class PassphraseSteps {
+  readonly #machine: FakeMachine;
+  readonly #volume: VolumeSteps;
+
+  constructor(machine: FakeMachine, volume: VolumeSteps) {
+    this.#machine = machine;
+    this.#volume = volume;
+  }
+
+  /** Returns a lifecycle in which the passphrase is changed while the volume is in use. */
+  inUse(): Lifecycle {
+    return this.#lifecycle([this.#publishAgain(), this.#assertChanged(), ...this.#end]);
+  }
+
+  /** Returns a lifecycle in which the passphrase is changed between two uses. */
+  betweenUses(): Lifecycle {
+    return this.#lifecycle([...this.#end, this.#setSecret()]);
+  }
+
+  /** Returns a lifecycle in which both keys are changed between two uses. */
+  newVolumeKey(): Lifecycle {
+    return this.#lifecycle([...this.#end, this.#setSecret(NEW_KEY), this.#volume.stage(), this.#assertVolumeKey()]);
+  }
+
+  get #end(): Step[] {
+    return [this.#volume.unpublish(), this.#volume.unstage()];
+  }
+
+  #lifecycle(change: readonly Step[]): Lifecycle {
+    const volume = this.#volume;
+    const begin = [volume.create(), volume.stage(), volume.publish(), volume.write()];
+    const use = [volume.stage(), this.#assertChanged(), volume.publish(), volume.read(), ...this.#end];
+    const { cleanup, state } = volume.lifecycle([]);
+    return { steps: [...begin, ...change, ...use, volume.delete()], cleanup, state };
+  }
+
+  #setSecret(secrets: Record<string, string> = NEW_SECRETS): Step {
+    return { name: "a new secret", run: () => Promise.resolve(void (this.#volume.state.secrets = secrets)) };
+  }
+
+  /** The data is encrypted by another volume key alone. It was encrypted again once, whatever died. */
+  #assertVolumeKey(): Step {
+    return {
+      name: "another volume key",
+      run: () => {
+        const [luks] = this.#machine.allLvs().flatMap(({ lv: { content } }) => content.luks ?? []);
+        const { subsystem, isReencrypting, volumeKey } = luks!;
+        assertEquals({ subsystem, isReencrypting, volumeKey }, {
+          subsystem: "next",
+          isReencrypting: undefined,
+          volumeKey: 1,
+        });
+        return Promise.resolve();
+      },
+    };
+  }
+
+  /** Publishes the volume with the new secret, as kubelet does again and again. */
+  #publishAgain(): Step {
+    const { name, run } = this.#volume.publish();
+    return {
+      name: `${name} with a new secret`,
+      run: (csi) => {
+        this.#volume.state.secrets = NEW_SECRETS;
+        return run(csi);
+      },
+    };
+  }
+
+  /** The new passphrase opens the volume, and the old one opens no LV. */
+  #assertChanged(): Step {
+    return {
+      name: "the old passphrase opens nothing",
+      run: () => {
+        const lvs = this.#machine.allLvs().map(({ lv }) => lv);
+        const slots = lvs.flatMap(({ content }) => content.luks?.passphrases ?? []);
+        assertEquals(slots.filter((each) => each !== undefined), [NEW_SECRETS.passphrase]);
+        assertEquals(lvs.filter(({ name }) => name.startsWith("hdr-")).map(({ name }) => name), []);
+        return Promise.resolve();
+      },
+    };
+  }
+}
