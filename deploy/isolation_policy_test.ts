@@ -20,7 +20,7 @@ const cel = new Environment({ enableOptionalTypes: true, unlistedVariablesAreDyn
 /** An object, as far as the policy reads it. */
 interface AdmittedObject {
   readonly metadata: { readonly name: string };
-  readonly spec?: { readonly nodeName?: string };
+  readonly spec?: { readonly nodeName?: string; readonly acceptedDisks?: readonly object[] };
 }
 
 /** A request for admission, as far as the policy reads it. */
@@ -89,6 +89,24 @@ Deno.test("the policy finds the node of an LVMNode in its name", () => {
   assertEquals(deny({ ...ofNode, before: nodeObject("b"), after: nodeObject("b") }), OTHERS);
   const forged = { metadata: { name: "b" }, spec: { nodeName: "a" } };
   assertEquals(deny({ ...ofNode, before: forged, after: forged }), OTHERS);
+});
+
+Deno.test("the policy denies an agent that accepts disks, in its own LVMNode, too", () => {
+  const ofNode = { node: "a", resource: "lvmnodes" };
+  const withDisks = (...names: string[]): AdmittedObject => ({
+    metadata: { name: "a" },
+    spec: { acceptedDisks: names.map((name) => ({ name, volumeGroup: "data", identity: "1" })) },
+  });
+  const refused = ["an agent cannot accept disks"];
+  assertEquals(deny({ ...ofNode, after: withDisks("x") }), refused, "creates it");
+  assertEquals(deny({ ...ofNode, before: nodeObject("a"), after: withDisks("x") }), refused);
+  assertEquals(deny({ ...ofNode, before: withDisks("x"), after: withDisks("x", "y") }), refused);
+  assertEquals(deny({ ...ofNode, before: withDisks("x"), after: withDisks("y") }), refused);
+  assertEquals(deny({ ...ofNode, before: withDisks("x"), after: nodeObject("a") }), refused, "withdraws one");
+  assertEquals(deny({ ...ofNode, before: withDisks("x"), after: withDisks("x") }), [], "the status");
+  assertEquals(deny({ ...ofNode, before: withDisks("x") }), [], "deletes it");
+  assertEquals(deny({ ...ofNode, username: "alice", before: nodeObject("a"), after: withDisks("x") }), undefined);
+  assertEquals(deny({ ...ofNode, node: "b", after: withDisks("x") })?.length, 2, "of another node");
 });
 
 Deno.test("the policy lets an agent renew its own Lease, and touch no other one", () => {

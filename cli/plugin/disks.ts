@@ -8,7 +8,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { type Column, formatTable } from "../../lvm/text_table.ts";
 import { type AcceptedDisk, type LvmNode, lvmNodes } from "../../k8s/api/lvm_objects.ts";
-import { type DiskView, diskViews, planAcceptance } from "../../k8s/diagnosis/disks.ts";
+import { type DiskView, diskViews, planAcceptance } from "../../k8s/disks/disk_views.ts";
 import { EXIT } from "../command_line.ts";
 import type { Answer } from "./output.ts";
 import type { Session } from "./session.ts";
@@ -28,7 +28,7 @@ export function disks(session: Session): Promise<number> {
   if (accept !== undefined) return acceptDisk(session, accept);
   if (withdraw !== undefined) return withdrawDisk(session, withdraw);
   return session.show([{ resource: lvmNodes }], async () => {
-    return disksAnswer(diskViews({ lvmNodes: await readNodes(session) }), session);
+    return disksAnswer(diskViews(await readNodes(session)), session);
   });
 }
 
@@ -115,9 +115,7 @@ async function withdrawDisk(session: Session, name: string): Promise<number> {
 
 /** Returns the one node that has a disk, or for which it is accepted. @throws {StorageError} */
 async function findNode(session: Session, name: string): Promise<LvmNode> {
-  const nodes = (await readNodes(session)).filter((node) =>
-    diskViews({ lvmNodes: [node] }).some((disk) => disk.name === name)
-  );
+  const nodes = (await readNodes(session)).filter((node) => diskViews([node]).some((disk) => disk.name === name));
   const [node, ...more] = nodes;
   if (node === undefined) throw new StorageError("NotFound", `disks: no agent names a disk ${name}`);
   if (more.length === 0) return node;

@@ -27,10 +27,9 @@ import { importClaim } from "./import.ts";
 import { moveClaim } from "./move.ts";
 import { removeOrphan, showOrphans } from "./orphans.ts";
 import { type Answer, processTerminal, type Terminal } from "./output.ts";
-import { Session } from "./session.ts";
+import { LISTED, Session } from "./session.ts";
 import { nodesTable, overviewText, snapshotsTable, type TableOptions, volumesTable, withUnread } from "./tables.ts";
 import { serveUi } from "./ui.ts";
-import { LISTED } from "./watch.ts";
 import { explain } from "./why.ts";
 
 /** Options of {@linkcode runPlugin}. */

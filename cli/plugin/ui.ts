@@ -15,8 +15,7 @@ import { ApiError } from "../../k8s/client/client.ts";
 import { EvidenceReader, readClaimState } from "../../k8s/diagnosis/claim_state.ts";
 import { readClusterState } from "../../k8s/diagnosis/cluster_state.ts";
 import { type VolumeView, volumeViews } from "../../k8s/diagnosis/volumes.ts";
-import type { Session } from "./session.ts";
-import { LISTED, showWhenChanged, type Watched } from "./watch.ts";
+import { LISTED, type Session, showWhenChanged, type Watched } from "./session.ts";
 
 /** Serves the page until Ctrl-C. @returns 0 @throws {ApiError} when the cluster does not answer */
 export async function serveUi(session: Session): Promise<number> {

@@ -55,6 +55,26 @@ const MACHINE_PROBLEMS: Problems = {
     ({ machine }) => [machine.host.targets.delete("snapshot"), machine.host.modules.delete("dm-snapshot")],
     ["kernel", "error", "dm-snapshot", /snapshots are not available/, /modprobe dm-snapshot; .*install/],
   ],
+  "the module of raidIntegrity is not loaded yet": [
+    ({ machine }) => [machine.host.targets.delete("integrity"), machine.host.modules.add("dm-integrity")],
+    [
+      "kernel",
+      "info",
+      "dm-integrity",
+      /not loaded yet \(integrity\): .*RAID volumes with checksums/,
+      /modprobe dm-integrity/,
+    ],
+  ],
+  "the kernel has no module for raidIntegrity": [
+    ({ machine }) => machine.host.targets.delete("integrity"),
+    [
+      "kernel",
+      "info",
+      "dm-integrity",
+      /RAID volumes with checksums are not available/,
+      /modprobe dm-integrity; .*install/,
+    ],
+  ],
   "modules cannot be listed, as in a container": [
     ({ machine }) => [machine.host.targets.delete("snapshot"), machine.host.modules.clear()],
     ["kernel", "warning", "dm-snapshot", /modules cannot be listed here/, /modprobe dm-snapshot/],

@@ -146,6 +146,7 @@ const TARGETS: readonly DmTarget[] = [
   { name: "snapshot-origin", module: "dm-snapshot", use: "snapshots" },
   { name: "striped", module: "dm-mod", use: "volumes" },
   { name: "raid", module: "dm-raid", use: "RAID volumes", optional: true },
+  { name: "integrity", module: "dm-integrity", use: "RAID volumes with checksums", optional: true, unlisted: true },
   { name: "crypt", module: "dm-crypt", use: "encrypted volumes", optional: true, unlisted: true },
 ];
 

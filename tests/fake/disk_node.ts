@@ -7,8 +7,8 @@
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { type AcceptedDisk, type LvmNode, lvmNodes, type LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import { nodes, type VolumeAttachment, volumeAttachments } from "../../k8s/api/objects.ts";
-import { DiskReports } from "../../k8s/agent/disk_reports.ts";
-import { DiskTaker } from "../../k8s/agent/disk_taker.ts";
+import { DiskReports } from "../../k8s/disks/disk_reports.ts";
+import { DiskTaker } from "../../k8s/disks/disk_taker.ts";
 import { DiskTaking } from "../../lvm/disks/taking.ts";
 import { type DiskRule, readNamedDisks } from "../../lvm/disks/reading.ts";
 import { Lvm } from "../../lvm/client/client.ts";

@@ -99,6 +99,7 @@ export function healthyHost(): FakeHost {
       ["striped", "1.6.0"],
       ["raid", "1.15.1"],
       ["crypt", "1.28.0"],
+      ["integrity", "1.13.0"],
       ["linear", "1.4.0"],
       ["error", "1.5.0"],
       ["thin-pool", "1.22.0"],

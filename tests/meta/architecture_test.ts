@@ -34,7 +34,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["api"],
     ["client"],
     ["runtime"],
-    ["agent", "sidecars", "transfers"],
+    ["agent", "disks", "sidecars", "transfers"],
     ["scheduling", "snapshotter", "resizer", "node_removal"],
     ["provisioner"],
     ["service"],

@@ -70,6 +70,7 @@ export const OTHER_VALUES: Values = {
     v8Flags: "--max-old-space-size=4096",
     podDisruptionBudget: { create: true, maxUnavailable: "50%" },
     disableControllers: ["provisioner", "resizer", "snapshotter", "capacity"],
+    importRights: false,
     extraArgs: ["--disable-process-metrics"],
     extraContainers: [{
       name: "csi-provisioner",

@@ -6,8 +6,6 @@
 
 import type { AcceptedDisk, AcceptedDiskStatus, LvmNode, NodeDisk } from "../api/lvm_objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
-import type { ClusterState } from "./cluster_state.ts";
-import { compareText } from "./problem.ts";
 
 /**
  * Where a disk stands: nobody uses it (`Proposed`), something speaks against it (`Unsuitable`), it is accepted and the agent has
@@ -36,7 +34,7 @@ export interface DiskView {
 }
 
 /** Returns the disks that agents report, and those that are accepted, in the order of their nodes and names. */
-export function diskViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): DiskView[] {
+export function diskViews(lvmNodes: readonly LvmNode[]): DiskView[] {
   return lvmNodes.flatMap((node) => {
     const { spec: { acceptedDisks = [] }, status: { disks = [], acceptedDisks: outcomes = [] } = {} } = node;
     const names = new Set([...disks, ...acceptedDisks, ...outcomes].map(({ name }) => name));
@@ -46,7 +44,7 @@ export function diskViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): DiskVie
         ...{ disk: named(disks, name), accepted: named(acceptedDisks, name), outcome: named(outcomes, name) },
       })
     );
-  }).sort((a, b) => compareText(a.node, b.node) || compareText(a.name, b.name));
+  }).sort((a, b) => a.node === b.node ? (a.name < b.name ? -1 : 1) : a.node < b.node ? -1 : 1);
 }
 
 function diskView(node: string, name: string, { disk, accepted, outcome }: {
