@@ -33,9 +33,11 @@ import { copySpecOf } from "../api/volume_mapping.ts";
 import type { ClusterVolumes } from "../service/cluster_volumes.ts";
 import type { ClusterTransfers } from "../service/transfers.ts";
 import { copyRequestOf } from "./checks.ts";
+import { isCopied } from "./copy_plan.ts";
 import {
   type AffinityMethod,
   copyIdOf,
+  isHeldFor,
   type LvmMove,
   lvmMoves,
   type LvmMoveStatus,
@@ -114,9 +116,7 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
     case "retain":
       return await patchVolume(client, persistentVolume!, retainedFor(move, recordedPolicyOf(move)));
     case "patch affinity":
-      return await patchVolume(client, persistentVolume!, {
-        spec: { nodeAffinity: affinityTo(step.node, topologyKey) },
-      });
+      return await patchAffinity(persistentVolume!, step.node, objects, options);
     case "delete persistent volume":
       return await deletePersistentVolume(client, persistentVolume!);
     case "create persistent volume":
@@ -124,8 +124,11 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
     case "begin removing":
       return await writeStatus(client, move, { removing: true, volume: volumeRecordOf(volume!) });
     case "remove source":
-      return await volumes.delete(volume!.metadata.name as Parameters<ClusterVolumes["delete"]>[0], {
-        uid: volume!.metadata.uid,
+      return await removeSource(objects, options);
+    case "stop removing":
+      return await writeStatus(client, move, {
+        ...{ removing: null, volume: null, error: step.error },
+        ...{ state: "Undoing", message: step.error.message },
       });
     case "create volume":
       return void await orExisting(client.create(lvmVolumes, volumeOnTarget(move)));
@@ -138,6 +141,35 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
     case "nothing":
     case "fail":
     case "wait":
+  }
+}
+
+/**
+ * Removes the volume on the source's node. Until the API server has its deletion, it must be held for the move: who undoes the
+ * move, because the copy is gone, releases it first.
+ */
+async function removeSource({ move, volume, copy }: MoveObjects, options: MoveActionsOptions): Promise<void> {
+  const { metadata: { name, uid, deletionTimestamp } } = volume!;
+  const id = name as VolumeId; // the API server accepts no other name
+  if (move.spec.adopt || deletionTimestamp !== undefined) return await options.volumes.delete(id, { uid });
+  const now = await orAbsent(options.client.get(lvmVolumes, { name: copyIdOf(move) }));
+  // it was read at the same time as the volume, and may be gone since
+  if (now?.metadata.uid !== copy?.metadata.uid || !isCopied({ move, copy: now }, volume!)) return;
+  await options.volumes.delete(id, { uid, onlyIf: (latest) => isHeldFor(move, latest) });
+}
+
+/** Changes the affinity of a PersistentVolume; records that it has to be made again where that is refused by now. */
+async function patchAffinity(
+  persistentVolume: PersistentVolume,
+  node: string,
+  { move }: MoveObjects,
+  { client, topologyKey }: MoveActionsOptions,
+): Promise<void> {
+  try {
+    await patchVolume(client, persistentVolume, { spec: { nodeAffinity: affinityTo(node, topologyKey) } });
+  } catch (error) {
+    if (!isInvalid(error)) throw error;
+    await writeStatus(client, move, { affinityMethod: "Recreate" }); // the gate was turned off
   }
 }
 
@@ -170,9 +202,14 @@ async function hold(
 /** Releases a volume, if it is still as it was read: a late release must not end the hold of a later move. */
 export async function release(
   client: ApiClient,
-  { metadata: { name, resourceVersion } }: LvmVolume,
+  { metadata: { name, resourceVersion, deletionTimestamp } }: LvmVolume,
 ): Promise<void> {
-  const merge = { metadata: { annotations: { [MOVE_ANNOTATION]: null } }, spec: { held: null } };
+  // also what the deletion begins with: it was not sent
+  const annotations = {
+    [MOVE_ANNOTATION]: null,
+    ...(deletionTimestamp === undefined && { [REMOVE_ANNOTATION]: null }),
+  };
+  const merge = { metadata: { annotations }, spec: { held: null } };
   await orAbsentOrChanged(client.patch(lvmVolumes, { name }, { merge, resourceVersion }));
 }
 
@@ -223,9 +260,13 @@ async function affinityMethodOf(
     await client.patch(persistentVolumes, { name }, { merge, dryRun: true });
     return "Patch";
   } catch (error) {
-    if (error instanceof ApiError && error.status === 422) return "Recreate";
+    if (isInvalid(error)) return "Recreate";
     throw error;
   }
+}
+
+function isInvalid(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 422;
 }
 
 /**

@@ -41,7 +41,18 @@ export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep 
     ? nextHeldStep(objects, volume, isOnline)
     : isOnline
     ? nextRoundStep(objects)
-    : { do: copy === undefined ? "hold" : "delete copy" };
+    : copy === undefined
+    ? holdStep(objects)
+    : { do: "delete copy" };
+}
+
+/** Returns the step that holds the volume. What would keep it held for long is waited for before. */
+function holdStep({ snapshots }: MoveObjects): MoveStep {
+  return snapshots.length === 0 ? { do: "hold" } : waitForDeletion(snapshots);
+}
+
+function waitForDeletion(snapshots: readonly string[]): MoveStep {
+  return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted`, isBlocked: true };
 }
 
 /** Returns the next step while the volume may be used. */
@@ -53,9 +64,10 @@ function nextRoundStep(objects: MoveObjects): MoveStep {
   if (goal === undefined || goal.last || isReady(copy)) return { do: "delete copy" };
   const wait = nextWait(objects, copy, namedGoal(move, goal));
   if (wait !== undefined) return wait;
-  const received = parseQuantity(copy.status?.copy?.received ?? "") ?? 0n;
+  // an agent that was restarted does not know what it received before: that may have been much
+  const received = parseQuantity(copy.status?.copy?.received ?? "") ?? SMALL_BYTES + 1n;
   const isWorthwhile = goal.round < MAX_ROUNDS && received > SMALL_BYTES && objects.hasSpaceForSnapshot;
-  return isWorthwhile ? { do: "difference", goal: nextGoal(move, goal) } : { do: "hold" };
+  return isWorthwhile ? { do: "difference", goal: nextGoal(move, goal) } : holdStep(objects);
 }
 
 /** Returns the next step while nobody may begin to use the volume. */
@@ -79,10 +91,7 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
     return nextWait(objects, copy, last!) ?? { do: "wait", message: "completes the copy", state: "Copying" };
   }
   if (temporary.length > 0) return { do: "discard snapshots" };
-  if (snapshots.length > 0) {
-    return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted`, isBlocked: true };
-  }
-  return undefined;
+  return snapshots.length > 0 ? waitForDeletion(snapshots) : undefined;
 }
 
 /** Returns the step until the copy has the snapshot that it should have; `undefined` when it has. */
@@ -119,6 +128,15 @@ function namedGoal(
 /** Reports whether a copy cannot be made, for what it should have now. */
 function hasFailed(copy: LvmVolume): boolean {
   return copy.status?.state === "Failed" && isObserved(copy);
+}
+
+/** Reports whether the copy has all data of a volume that nobody has been able to use since. */
+export function isCopied({ move, copy }: Pick<MoveObjects, "move" | "copy">, volume: LvmVolume): boolean {
+  if (copy === undefined || !isReady(copy) || copy.metadata.deletionTimestamp !== undefined) return false;
+  if (!isHeldFor(move, volume) || heldCondition(volume)?.status !== "True") return false;
+  const goal = goalOf(copy);
+  const { generation = 0 } = volume.metadata;
+  return goal !== undefined && goal.last && goal.snapshot === namedGoal(move, { ...goal, generation }).snapshot;
 }
 
 /** Reports whether the LV of a volume exists and is complete. */

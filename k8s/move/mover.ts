@@ -186,18 +186,19 @@ export class Mover {
   }
 
   /**
-   * Returns a step, or a wait while an agent is away: one that has to copy may only be restarting, and where the target's
-   * node may be dead, the source is not removed.
+   * Returns a step, or a wait while an agent is away: one that has to copy may only be restarting, nobody is kept from a volume
+   * for it, and where the target's node may be dead, the source is not removed.
    */
-  #waitForAgents({ move, copy }: MoveObjects, step: MoveStep): MoveStep {
+  #waitForAgents({ move, volume, copy }: MoveObjects, step: MoveStep): MoveStep {
     const agents = this.#agentsOf(move);
     const { targetNode } = move.spec;
     const isNewCopy = step.do === "copy" && copy === undefined;
+    const isRemoval = step.do === "remove source" && volume?.metadata.deletionTimestamp === undefined;
     const message = (step.do === "hold" || isNewCopy) && !isRegistered(targetNode, this.#options)
       ? `waits until the driver is registered on node ${targetNode}`
-      : isNewCopy
+      : isNewCopy || step.do === "hold"
       ? agentsRefusal(move, agents)
-      : step.do === "record" || step.do === "begin removing"
+      : step.do === "record" || step.do === "begin removing" || isRemoval
       ? agentAbsence(targetNode, agents.lvmNodes.target, agents.isSilent)
       : undefined;
     return message === undefined ? step : { do: "wait", message, isBlocked: true };

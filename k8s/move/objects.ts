@@ -178,8 +178,8 @@ export type MoveStep =
   | { readonly do: "copy" | "take snapshot" | "difference"; readonly goal: NamedGoal }
   /** Record that the volume is moved offline, because it cannot be moved online. */
   | { readonly do: "go offline"; readonly reason: string }
-  /** Record why the move fails. */
-  | { readonly do: "fail"; readonly error: StatusError }
+  /** Record why the move fails; also one whose volume was to be removed, and is still there. */
+  | { readonly do: "fail" | "stop removing"; readonly error: StatusError }
   /** Write the state, and wait for a change of the objects; `isBlocked` if others have to bring that about. */
   | { readonly do: "wait"; readonly message: string; readonly state?: MoveState; readonly isBlocked?: true }
   /** The end; `message` says why it is another one than the LVMMove has recorded. */

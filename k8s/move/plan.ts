@@ -7,7 +7,7 @@
 
 import { isForgotten, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume } from "../api/objects.ts";
-import { isReady, nextCopyStep } from "./copy_plan.ts";
+import { isCopied, isReady, nextCopyStep } from "./copy_plan.ts";
 import {
   isFinished,
   isMarkedFor,
@@ -44,6 +44,7 @@ const COPY_STEPS: readonly MoveStep["do"][] = [
 export function stateOf(next: MoveStep, move: LvmMove): MoveState {
   const { do: step } = next;
   if (step === "finish" || isFinished(move)) return move.status?.state ?? "Pending";
+  if (step === "stop removing") return "Undoing";
   if (move.status?.removing || step === "begin removing") return "Removing";
   if (isUndone(move)) return "Undoing";
   if (move.status?.persistentVolume !== undefined || step === "record") return "Switching";
@@ -98,14 +99,15 @@ function nextSwitchStep(
 }
 
 /** Returns the next step when the copy is used in place of the volume. */
-function nextRemovalStep({ move: { spec, status }, volume, copy, persistentVolume }: MoveObjects): MoveStep {
+function nextRemovalStep(objects: MoveObjects): MoveStep {
+  const { move: { spec, status }, volume, copy, persistentVolume } = objects;
   if (volume?.spec.nodeName === spec.sourceNode) {
-    const isSafe = spec.adopt || isReady(copy) || volume.metadata.deletionTimestamp !== undefined;
-    return isSafe ? { do: "remove source" } : {
-      do: "wait",
-      message: `the copy on node ${spec.targetNode} is gone: the data are on node ${spec.sourceNode} alone`,
-      isBlocked: true,
-    };
+    const isSafe = spec.adopt || volume.metadata.deletionTimestamp !== undefined || isCopied(objects, volume);
+    if (isSafe) return { do: "remove source" };
+    // first: a removal that a controller which stalled sends late is refused then
+    if (volume.spec.held) return { do: "release" };
+    const message = `the copy on node ${spec.targetNode} is gone, or older than the volume on node ${spec.sourceNode}`;
+    return { do: "stop removing", error: { code: "FailedPrecondition", message } };
   }
   if (volume === undefined) return { do: "create volume" };
   const restore = restoreStep(persistentVolume, status?.persistentVolume?.spec.persistentVolumeReclaimPolicy);

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { defined } from "../../lvm/defined.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { GroupCapacity } from "../../lvm/model/groups.ts";
 import type { VolumeHealth } from "../../lvm/health/health.ts";
@@ -73,6 +74,12 @@ const MAX_ATTEMPTS = 5;
 
 /** The time limit for the cache to show a new object, in milliseconds. The next placement must count its space. */
 const CACHE_WAIT_MS = 5_000;
+
+/** What an LVMVolume must be to be deleted. */
+interface ExpectedVolume {
+  readonly uid?: string | undefined;
+  readonly onlyIf?: ((object: LvmVolume) => boolean) | undefined;
+}
 
 /** The volumes of one driver in the cluster. */
 export class ClusterVolumes implements VolumeService {
@@ -159,16 +166,17 @@ export class ClusterVolumes implements VolumeService {
    * Deletes a volume. A volume that does not exist is deleted already.
    *
    * @param expected.uid the uid of its LVMVolume; another one of the name stays
+   * @param expected.onlyIf what must hold until the API server deletes it
    * @throws {StorageError} `InUse` while it has snapshots; `Busy` while it is copied; the error that the node reported;
    * `Unavailable` while the node does not answer
    */
-  async delete(id: VolumeId, { uid }: { readonly uid?: string | undefined } = {}): Promise<void> {
+  async delete(id: VolumeId, { uid, onlyIf }: ExpectedVolume = {}): Promise<void> {
     const object = await (uid === undefined ? this.#objects.find(id) : this.#objects.read(id));
     if (object === undefined || (uid ?? object.metadata.uid) !== object.metadata.uid) return;
     this.#objects.requireOurs(object);
     this.refuseWhileCopied({ kind: "volume", id }, `deleting volume ${id}`);
     if (!object.spec.thinProvision) this.#dependents.requireNoSnapshots(id); // thin snapshots do not need their volume
-    await this.#objects.delete(object);
+    await this.#objects.delete(object, defined({ onlyIf }));
   }
 
   /**

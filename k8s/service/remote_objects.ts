@@ -8,6 +8,7 @@
  * @module
  */
 
+import { defined } from "../../lvm/defined.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import {
   type ApiClient,
@@ -49,6 +50,14 @@ export interface RemoteObjectsOptions<T extends AgentManaged> {
   readonly agents?: SilentAgents | undefined;
   /** The time that a call waits for a node, in milliseconds. */
   readonly waitMs: number;
+}
+
+/** What must hold until an object is deleted. */
+interface DeletionCondition<T> {
+  /** Reports whether it holds. */
+  readonly holds: (now: T) => boolean;
+  /** Why the object is not deleted, in words. */
+  readonly otherwise: string;
 }
 
 /** The objects of one kind that the agents of nodes reconcile. */
@@ -123,10 +132,16 @@ export class RemoteObjects<T extends AgentManaged> {
   /**
    * Deletes an object with its LV.
    *
+   * @param options.onlyIf what must hold until the API server deletes the object; nothing by default
    * @throws {StorageError} the error that the agent reported, such as `InUse`; `Unavailable` while it does not answer
    */
-  async delete(object: T): Promise<void> {
-    const remaining = await this.#deleteAndWait("deleting", object, { refuses: refusesDeletion });
+  async delete(object: T, options: { readonly onlyIf?: (now: T) => boolean } = {}): Promise<void> {
+    const { onlyIf } = options;
+    const condition = onlyIf && { holds: onlyIf, otherwise: "it changed meanwhile" };
+    const remaining = await this.#deleteAndWait("deleting", object, {
+      refuses: refusesDeletion,
+      ...defined({ condition }),
+    });
     if (isDeleted(remaining, object)) return;
     throw reportedError(remaining!.status!.error!);
   }
@@ -151,7 +166,8 @@ export class RemoteObjects<T extends AgentManaged> {
       );
     }
     const isUndone = (now: AgentManaged) => isDeleting(now) || !hasLv(now);
-    await this.#deleteAndWait("undoing", object, { refuses: () => false, onlyIf: isUndone });
+    const condition = { holds: isUndone, otherwise: "its logical volume was created meanwhile" };
+    await this.#deleteAndWait("undoing", object, { refuses: () => false, condition });
   }
 
   /** Requires that an object belongs to this driver. @throws {StorageError} `NotFound` when it does not */
@@ -205,10 +221,10 @@ export class RemoteObjects<T extends AgentManaged> {
   async #deleteAndWait(
     operation: string,
     object: T,
-    { refuses, onlyIf }: { refuses: (now: T) => boolean; onlyIf?: (now: AgentManaged) => boolean },
+    { refuses, condition }: { refuses: (now: T) => boolean; condition?: DeletionCondition<T> },
   ): Promise<T | undefined> {
     const cached = this.#isCached(object);
-    await this.#requestDeletion(operation, object, onlyIf);
+    await this.#requestDeletion(operation, object, condition);
     if (!this.#isAbandoned(object)) {
       return await this.#waitFor(operation, object, (now) => isDeleted(now, object) || refuses(now!), { cached });
     }
@@ -259,14 +275,13 @@ export class RemoteObjects<T extends AgentManaged> {
    * when the LV is removed. An object that was written by hand may lack the finalizer: it would disappear at once and
    * leave the LV behind.
    *
-   * @param onlyIf the condition of the deletion, which holds until the API server deletes the object; none by default
+   * @param condition what must hold until the API server deletes the object; nothing by default
    */
-  async #requestDeletion(operation: string, object: T, onlyIf?: (now: AgentManaged) => boolean): Promise<void> {
+  async #requestDeletion(operation: string, object: T, condition?: DeletionCondition<T>): Promise<void> {
     const { name, uid } = object.metadata;
     const change = (now: AgentManaged) => {
-      if (onlyIf?.(now) ?? true) return this.#deletionMark(now);
-      const message = `${operation} ${this.#describe(name)}: its logical volume was created meanwhile; try again`;
-      throw new StorageError("Unavailable", message);
+      if (condition?.holds(now as T) ?? true) return this.#deletionMark(now);
+      throw new StorageError("Unavailable", `${operation} ${this.#describe(name)}: ${condition!.otherwise}; try again`);
     };
     try {
       let latest: AgentManaged | undefined = object;
@@ -276,7 +291,7 @@ export class RemoteObjects<T extends AgentManaged> {
         const { resourceVersion } = marked.metadata;
         const deletion = this.#client.delete(this.#resource, { name }, {
           uid,
-          ...(onlyIf !== undefined && { resourceVersion }),
+          ...(condition !== undefined && { resourceVersion }),
         }).then(() => true);
         if (await orAbsentOrChanged(deletion)) return;
         latest = await this.read(name); // it is gone, or has changed

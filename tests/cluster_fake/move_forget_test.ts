@@ -1,37 +1,44 @@
 /**
- * Moves whose target dies, and is forgotten.
+ * Moves that lose a node, which is forgotten.
  *
  * @module
  */
 
-import { assertEquals } from "@std/assert";
-import { isForgotten, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { waitUntil } from "../fake/control_plane.ts";
+import { FakePod } from "../fake/fake_pod.ts";
 import { assertOnOneNode } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 
 /** What is dead leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
-/** Starts a move, whose target dies and is forgotten before the first write at which a condition holds. */
-async function startDoomed(s: MoveCluster, condition: () => boolean): Promise<void> {
-  const doomed = Promise.withResolvers<void>();
-  let isDoomed = false;
+/** Has a node die, and forgets it. */
+async function loseNode(s: MoveCluster, index: 0 | 1): Promise<void> {
+  const name = index === 0 ? "node-1" : "node-2";
+  s.execs[index]!.die();
+  s.cluster.agent(name).crash();
+  await s.forgetNode(name);
+  s.machines[index].groups.splice(0); // its disks are gone
+}
+
+/** Starts a move, which loses a node before the first write at which a condition holds. */
+async function startLosing(s: MoveCluster, condition: () => boolean, index: 0 | 1 = 1): Promise<void> {
+  const lost = Promise.withResolvers<void>();
+  let isLost = false;
   s.startMover(async (_now, send) => {
-    if (!isDoomed && condition()) {
-      isDoomed = true;
-      s.execs[1]!.die();
-      s.cluster.agent("node-2").crash();
-      await s.forgetNode("node-2");
-      s.machines[1].groups.splice(0); // its disks are gone
-      doomed.resolve();
+    if (!isLost && condition()) {
+      isLost = true;
+      await loseNode(s, index);
+      lost.resolve();
     }
     return await send();
   });
   s.addMove();
-  await doomed.promise;
+  await lost.promise;
 }
 
 async function waitForMessage(s: MoveCluster, text: string): Promise<void> {
@@ -55,7 +62,7 @@ const MOMENTS: Readonly<Record<string, (s: MoveCluster) => boolean>> = {
 for (const [when, condition] of Object.entries(MOMENTS)) {
   Deno.test(`a move whose target is forgotten ${when} can be undone, and nothing is left`, UNSANITIZED, async () => {
     await using s = await MoveCluster.start();
-    await startDoomed(s, () => condition(s));
+    await startLosing(s, () => condition(s));
     await waitForMessage(s, "node node-2");
     assertEquals(s.move?.status?.removing, undefined);
     await s.cluster.client.delete(lvmMoves, { name: MOVED });
@@ -64,12 +71,97 @@ for (const [when, condition] of Object.entries(MOMENTS)) {
   });
 }
 
-Deno.test("a volume is not removed when its copy went with the target at the last moment", UNSANITIZED, async () => {
+Deno.test(
+  "a move whose target is forgotten when the volume is to be removed is undone, and the volume is used again",
+  UNSANITIZED,
+  async () => {
+    await using s = await MoveCluster.start();
+    await startLosing(s, () => s.move?.status?.state === "Removing"); // the next write begins the removal
+    const { status } = await s.waitForState("Failed");
+    const cause = "the copy on node node-2 is gone, or older than the volume on node node-1";
+    assertEquals([status?.error?.message, status?.removing, status?.volume], [cause, undefined, undefined]);
+    await assertOnOneNode(s, "node-1");
+    await using _pod = await FakePod.start(s);
+  },
+);
+
+Deno.test(
+  "a removal that a controller sends after another has undone the move does not remove the volume",
+  UNSANITIZED,
+  async () => {
+    await using s = await MoveCluster.start();
+    const [stalled, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const late: Promise<unknown>[] = [];
+    s.startMover(async (_now, send) => {
+      const isRemoval = s.move?.status?.removing === true;
+      if (!isRemoval) return await send();
+      stalled.resolve();
+      await resumed.promise;
+      const sent = send();
+      late.push(sent.catch(() => {}));
+      return await sent;
+    });
+    s.addMove();
+    await stalled.promise;
+    await loseNode(s, 1);
+    s.startMover();
+    await s.waitForState("Failed");
+    resumed.resolve();
+    await waitUntil(() => late.length > 0, "the late removal");
+    await Promise.all(late);
+    await assertOnOneNode(s, "node-1");
+    assertEquals(s.cluster.api.objects(lvmVolumes)[0]!.metadata.annotations?.[REMOVE_ANNOTATION], undefined);
+    await using _pod = await FakePod.start(s);
+  },
+);
+
+Deno.test("a volume is not removed while the agent of the target is silent", UNSANITIZED, async () => {
   await using s = await MoveCluster.start();
-  await startDoomed(s, () => s.move?.status?.state === "Removing"); // the next write begins the removal
-  await waitForMessage(s, "the copy on node node-2 is gone");
-  assertEquals([s.lvmVolumes, [...s.lv(0)!.content.data!]], [["volume node-1 Ready held"], ["letters"]]);
+  s.startMover(async (_now, send) => {
+    if (s.move?.status?.state === "Removing") s.silent.add("node-2"); // the next write begins the removal
+    return await send();
+  });
+  s.addMove();
+  await waitForMessage(s, "the agent of node node-2 has not reported for minutes");
+  assertEquals([s.move?.status?.removing, s.lvmVolumes.includes("volume node-1 Ready held")], [true, true]);
+  s.silent.clear();
+  await s.cluster.client.patch(lvmMoves, { name: MOVED }, { merge: { metadata: { labels: { awake: "now" } } } });
+  await s.waitForState("Complete");
+  await assertOnOneNode(s, "node-2");
 });
+
+Deno.test("a volume is not held while the agent of the target is silent", UNSANITIZED, async () => {
+  await using s = await MoveCluster.start();
+  s.startMover(async (_now, send) => {
+    if (s.lvmVolumes.some((text) => text.startsWith("copy"))) s.silent.add("node-2");
+    return await send();
+  });
+  s.addMove();
+  await waitForMessage(s, "the agent of node node-2 has not reported for minutes");
+  assertEquals(s.lvmVolumes.includes("volume node-1 Ready"), true, s.lvmVolumes.join());
+  assertEquals(s.lv(0)!.tags.has("denolith.held"), false);
+});
+
+Deno.test("a move whose source is forgotten when the copy is complete saves the data", UNSANITIZED, async () => {
+  await using s = await MoveCluster.start();
+  await startLosing(s, () => s.lvmVolumes.includes("copy node-2 Ready"), 0); // before the last snapshot is deleted
+  await s.waitForState("Complete");
+  await waitUntil(() => s.lvmVolumes.join() === "volume node-2 Ready", () => s.lvmVolumes.join());
+  assertEquals([...s.lv(1)!.content.data!], ["letters"]);
+  await waitUntil(() => s.claim?.status?.phase === "Bound", "Bound");
+});
+
+Deno.test(
+  "a move whose source is forgotten before the copy is complete fails, and the volume is Lost",
+  UNSANITIZED,
+  async () => {
+    await using s = await MoveCluster.start();
+    await startLosing(s, () => s.lvmVolumes.join() === "copy node-2 Pending,volume node-1 Ready held", 0);
+    const { status } = await s.waitForState("Failed");
+    assertStringIncludes(status!.error!.message, "Lost: node node-1 was forgotten");
+    await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Lost", () => s.lvmVolumes.join());
+  },
+);
 
 Deno.test(
   "a move whose target is forgotten with the data ends, and the claim can be deleted",
@@ -78,7 +170,7 @@ Deno.test(
     await using s = await MoveCluster.start();
     const isSourceGone = () =>
       s.move?.status?.removing === true && !s.lvmVolumes.some((text) => text.startsWith("volume"));
-    await startDoomed(s, isSourceGone);
+    await startLosing(s, isSourceGone);
     await waitForMessage(s, "waits for the agent of node node-2");
     await s.forgetNode("node-2");
     await s.waitForState("Failed");

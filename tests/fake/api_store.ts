@@ -77,9 +77,9 @@ export class Collection {
     this.#immutable = kind.immutable ?? [];
   }
 
-  /** Lets all fields of the spec be changed, as by a feature gate. */
-  makeMutable(): void {
-    this.#immutable = [];
+  /** Lets all fields of the spec be changed, as by a feature gate, or no longer. */
+  makeMutable(isMutable = true): void {
+    this.#immutable = isMutable ? [] : this.kind.immutable ?? [];
   }
 
   /** Returns all objects in the order of their keys. */

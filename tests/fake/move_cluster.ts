@@ -208,10 +208,14 @@ export class MoveCluster implements AsyncDisposable {
       classes: inform(storageClasses),
       nodes: inform(nodes),
       csiNodes: inform(csiNodes),
+      agents: { isSilent: (node) => this.silent.has(node) },
       backoff: { startMs: 5, capMs: 50 },
     });
     return this.#endOf(stop, [mover.run(stop.signal).then(() => events.stop(100)), ...tasks]);
   }
+
+  /** The nodes whose agents have given no sign of life for minutes. */
+  readonly silent = new Set<string>();
 
   /** The number of times that something which may be left of moves was looked at. */
   garbageReconciles = 0;
