@@ -92,9 +92,8 @@ Deno.test(
     await using s = await MoveCluster.start();
     const [stalled, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const late: Promise<unknown>[] = [];
-    s.startMover(async (_now, send) => {
-      const isRemoval = s.move?.status?.removing === true;
-      if (!isRemoval) return await send();
+    s.startMover(async (_now, send, call) => {
+      if (call !== "volumes.delete") return await send();
       stalled.resolve();
       await resumed.promise;
       const sent = send();

@@ -210,7 +210,7 @@ export class ImportCluster implements AsyncDisposable {
       return informer;
     };
     let writes = 0;
-    const send = <T>(write: () => Promise<T>) => onWrite(writes++, write) as Promise<T>;
+    const send = <T>(write: () => Promise<T>, call: string) => onWrite(writes++, write, call) as Promise<T>;
     const importer = new Importer({
       client: withWrites(client, send),
       driverName: DRIVER,

@@ -62,17 +62,20 @@ export interface MoveClusterOptions {
   readonly wrap?: (client: ApiClient) => ApiClient;
 }
 
-/** Sends a write of a controller, by the number of it. */
-export type OnWrite = (index: number, send: () => Promise<unknown>) => Promise<unknown>;
+/** Sends a write of a controller, by the number of it, and what is called, such as `patch` or `volumes.delete`. */
+export type OnWrite = (index: number, send: () => Promise<unknown>, call: string) => Promise<unknown>;
 
 /** Wraps a client, so that what it changes is sent by `send`. */
-export function withWrites(client: ApiClient, send: <T>(write: () => Promise<T>) => Promise<T>): ApiClient {
+export function withWrites(
+  client: ApiClient,
+  send: <T>(write: () => Promise<T>, call: string) => Promise<T>,
+): ApiClient {
   return new Proxy(client, {
     get(target, name) {
       const method = Reflect.get(target, name) as (...args: unknown[]) => Promise<unknown>;
       const call = (...args: unknown[]) => method.apply(target, args);
       const isWrite = ["create", "patch", "replace", "delete"].includes(String(name));
-      return isWrite ? (...args: unknown[]) => send(() => call(...args)) : call;
+      return isWrite ? (...args: unknown[]) => send(() => call(...args), String(name)) : call;
     },
   });
 }
@@ -183,7 +186,7 @@ export class MoveCluster implements AsyncDisposable {
       return informer;
     };
     let writes = 0;
-    const send = <T>(write: () => Promise<T>) => onWrite(writes++, write) as Promise<T>;
+    const send = <T>(write: () => Promise<T>, call: string) => onWrite(writes++, write, call) as Promise<T>;
     const { nodes: lvmNodes, snapshotObjects, objects } = this.cluster;
     const events = new EventRecorder(client, { component: DRIVER, instance: "mover" });
     const mover = new Mover({
@@ -191,12 +194,12 @@ export class MoveCluster implements AsyncDisposable {
       driverName: DRIVER,
       topologyKey: TOPOLOGY_KEY,
       volumes: {
-        begin: (...args) => send(() => this.cluster.volumes.begin(...args)),
-        delete: (...args) => send(() => this.cluster.volumes.delete(...args)),
+        begin: (...args) => send(() => this.cluster.volumes.begin(...args), "volumes.begin"),
+        delete: (...args) => send(() => this.cluster.volumes.delete(...args), "volumes.delete"),
       },
       transfers: {
-        take: (...args) => send(() => this.cluster.transfers.take(...args)),
-        discard: (...args) => send(() => this.cluster.transfers.discard(...args)),
+        take: (...args) => send(() => this.cluster.transfers.take(...args), "transfers.take"),
+        discard: (...args) => send(() => this.cluster.transfers.discard(...args), "transfers.discard"),
       },
       parseGroups: parseGroupList,
       moves: inform(lvmMoves),
@@ -233,13 +236,13 @@ export class MoveCluster implements AsyncDisposable {
     const moves = new Informer(client, lvmMoves);
     const volumes = new Informer(client, persistentVolumes);
     let writes = 0;
-    const send = <T>(write: () => Promise<T>) => onWrite(writes++, write) as Promise<T>;
+    const send = <T>(write: () => Promise<T>, call: string) => onWrite(writes++, write, call) as Promise<T>;
     if (isBlind) moves.get = () => undefined;
     const collector = new MoveGarbageCollector({
       onReconciled: () => void this.garbageReconciles++,
       ...{ client: withWrites(client, send), driverName: DRIVER, backoff: { startMs: 5, capMs: 50 } },
       ...{ moves, persistentVolumes: volumes, lvmVolumes: this.cluster.objects },
-      volumes: { delete: (...args) => send(() => this.cluster.volumes.delete(...args)) },
+      volumes: { delete: (...args) => send(() => this.cluster.volumes.delete(...args), "volumes.delete") },
     });
     const tasks = [moves, volumes].map((informer) => informer.start(stop.signal));
     return this.#endOf(stop, [collector.run(stop.signal), ...tasks]);
