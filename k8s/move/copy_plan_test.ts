@@ -3,7 +3,7 @@ import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import { heldConditions } from "../api/held.ts";
 import { type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import { formatGrant, grantAnnotation } from "../api/transfers.ts";
-import { nextCopyStep } from "./copy_plan.ts";
+import { isCopied, nextCopyStep } from "./copy_plan.ts";
 import { copyIdOf, type LvmMove, type LvmMoveStatus, type MoveObjects } from "./objects.ts";
 
 const move = (status: LvmMoveStatus = {}): LvmMove => ({
@@ -33,11 +33,12 @@ const HELD = volume({ held: true });
 /** Returns a copy that should have a snapshot. @param has the one that it has */
 function copy(
   spec: LvmVolume["spec"]["copy"],
-  { has, received = "1Gi", state = "Pending", ...status }:
+  { has, state = "Pending", ...others }:
     & { has?: string; received?: string; state?: string }
     & Partial<NonNullable<LvmVolume["status"]>> = {},
 ): LvmVolume {
   const isReady = state === "Ready" && { lvUUID: "b" };
+  const { received = "received" in others ? undefined : "1Gi", ...status } = others;
   return {
     metadata: { name: COPY, generation: 2 },
     spec: { nodeName: "b", copy: spec },
@@ -81,6 +82,24 @@ const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObj
     `difference: ${idOf(1)} from ${idOf(0)}`,
   ],
   ["a small copy", volume(), { copy: copy(FIRST, { has: idOf(0), received: "32Mi" }) }, "hold"],
+  [
+    "a copy of an unknown size",
+    volume(),
+    { copy: copy(FIRST, { has: idOf(0), received: undefined as never }) },
+    `difference: ${idOf(1)} from ${idOf(0)}`,
+  ],
+  [
+    "a small copy of a thick volume with snapshots",
+    volume(),
+    { copy: copy(FIRST, { has: idOf(0), received: "32Mi" }), snapshots: ["s", "t"] },
+    "wait: waits until snapshots s, t are deleted",
+  ],
+  [
+    "a thick volume with snapshots that is moved offline",
+    volume(),
+    { ...offline, snapshots: ["s"] },
+    "wait: waits until snapshots s are deleted",
+  ],
   ["a copy without space for another snapshot", volume(), {
     copy: copy(FIRST, { has: idOf(0) }),
     hasSpaceForSnapshot: false,
@@ -218,3 +237,47 @@ function textOf(step: ReturnType<typeof nextCopyStep>): string {
   if ("error" in step) return `${step.do}: ${step.error.message}`;
   return "message" in step ? `${step.do}: ${step.message}` : step.do;
 }
+
+const READY = copy(LAST, { state: "Ready" });
+const COPIES: readonly [what: string, copy: LvmVolume | undefined, volume: LvmVolume, is: boolean][] = [
+  ["a complete copy of a held volume", READY, HELD, true],
+  ["no copy", undefined, HELD, false],
+  ["a copy that is being filled", copy(LAST, { has: LAST.snapshot }), HELD, false],
+  [
+    "a copy that is being deleted",
+    { ...READY, metadata: { ...READY.metadata, deletionTimestamp: "now" } },
+    HELD,
+    false,
+  ],
+  ["a copy of an earlier hold", READY, volume({ held: true, generation: 9 }), false],
+  ["a copy that has not its last snapshot", copy(FIRST, { state: "Ready" }), HELD, false],
+  ["a copy of an unknown snapshot", copy(undefined, { state: "Ready" }), HELD, false],
+  ["a volume that may be used", READY, volume(), false],
+  ["a volume that is used", READY, volume({ held: true, user: "a pod" }), false],
+  [
+    "a volume that is held for another move",
+    READY,
+    { ...HELD, metadata: { ...HELD.metadata, annotations: {} } },
+    false,
+  ],
+];
+
+for (const [what, object, held, expected] of COPIES) {
+  Deno.test(`isCopied() of ${what}: ${expected}`, () => {
+    assertEquals(isCopied({ move: move(), copy: object }, held), expected);
+  });
+}
+
+Deno.test("nextCopyStep() says of a wait whether others have to end it", () => {
+  const start = { move: move({ way: "Online" }), temporary: [], snapshots: [], hasSpaceForSnapshot: true };
+  const rest = { volume: HELD, topologyKey: "k", persistentVolume: undefined, claim: undefined };
+  const isBlocked = (held: LvmVolume, objects: Partial<MoveObjects>) => {
+    const step = nextCopyStep({ ...start, ...rest, copy: undefined, ...objects }, held);
+    return step?.do === "wait" && step.isBlocked;
+  };
+  assertEquals(isBlocked(volume({ held: true, user: "a pod" }), {}), true);
+  assertEquals(isBlocked({ ...HELD, status: { state: "Ready" } }, {}), undefined);
+  assertEquals(isBlocked(volume(), { snapshots: ["s"], copy: copy(FIRST, { has: idOf(0), received: "1" }) }), true);
+  assertEquals(isBlocked(HELD, { copy: copy(LAST, { state: "Ready" }), snapshots: ["s"] }), true);
+  assertEquals(isBlocked(volume(), { ...TAKEN, copy: copy(FIRST) }), undefined);
+});

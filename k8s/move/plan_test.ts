@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { heldConditions } from "../api/held.ts";
-import { type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import { FORGOTTEN_ANNOTATION, type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import {
@@ -90,6 +90,10 @@ const REMOVING = {
   persistentVolume: persistentVolume("b", "Retain"),
 };
 const lost = { ...volume("a", { held: false }), status: { state: "Lost", lvUUID: "a" } } as LvmVolume;
+const forgotten = {
+  ...volume("b", { held: false }),
+  metadata: { name: NAME, annotations: { [FORGOTTEN_ANNOTATION]: "dead" } },
+} as LvmVolume;
 const adoption = (status?: LvmMoveStatus) => ({ ...move(status), spec: { ...move().spec, adopt: true } });
 const SNAPSHOT = { metadata: { name: "s" } } as LvmSnapshot;
 const deleted = { deletionTimestamp: "now" };
@@ -173,6 +177,42 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     claim: claim("Lost", "v"),
   }, "begin removing"],
   ["a source that is left", REMOVING, "remove source"],
+  ["a source whose copy is gone", { ...REMOVING, copy: undefined }, "release"],
+  [
+    "a source whose copy is gone, and that is released",
+    { ...REMOVING, copy: undefined, volume: volume("a", { held: false }) },
+    "stop removing: the copy on node b is gone, or older than the volume on node a",
+  ],
+  [
+    "a source that is being deleted, and whose copy is gone",
+    { ...REMOVING, copy: undefined, volume: { ...volume("a"), metadata: { ...volume("a").metadata, ...deleted } } },
+    "remove source",
+  ],
+  [
+    "a source that was released and held again since",
+    { ...REMOVING, volume: { ...volume("a"), metadata: { ...volume("a").metadata, generation: 9 } } },
+    "release",
+  ],
+  ["a source that was adopted", {
+    move: adoption({ ...RECORD, removing: true }),
+    volume: lost,
+    persistentVolume: persistentVolume("b", "Retain"),
+  }, "remove source"],
+  [
+    "a volume that was forgotten with the target",
+    { ...REMOVING, volume: forgotten, copy: undefined },
+    "restore policy",
+  ],
+  [
+    "a volume that was forgotten with the target, and a policy that is restored",
+    { ...REMOVING, volume: forgotten, persistentVolume: persistentVolume("b", "Delete") },
+    "finish: node b was forgotten, and the volume with it",
+  ],
+  [
+    "a volume that is gone, and no PersistentVolume",
+    { ...REMOVING, volume: undefined, persistentVolume: undefined },
+    "create volume",
+  ],
   ["no volume", { ...REMOVING, volume: undefined }, "create volume"],
   [
     "a volume that has not taken the copy",
@@ -261,6 +301,8 @@ for (const [what, objects, expected] of STEPS) {
       ? step.node
       : "message" in step
       ? step.message
+      : "error" in step
+      ? step.error.message
       : "state" in step
       ? step.state
       : undefined;
@@ -273,6 +315,14 @@ const STATES: readonly [step: MoveStep["do"], move: LvmMove, state: string][] = 
   ["hold", move(), "Holding"],
   ["wait", move(), "Holding"],
   ["copy", move(), "Copying"],
+  ["difference", move(), "Copying"],
+  ["take snapshot", move(), "Copying"],
+  ["delete copy", move(), "Copying"],
+  ["discard snapshots", move(), "Copying"],
+  ["go offline", move(), "Copying"],
+  ["discard snapshots", move({}, deleted), "Undoing"],
+  ["discard snapshots", move(RECORD), "Switching"],
+  ["stop removing", move({ ...RECORD, removing: true }), "Undoing"],
   ["record", move(), "Switching"],
   ["wait", move(RECORD), "Switching"],
   ["begin removing", move(RECORD), "Removing"],
@@ -288,3 +338,17 @@ for (const [step, object, state] of STATES) {
     assertEquals(stateOf({ do: step } as MoveStep, object), state);
   });
 }
+
+Deno.test("stateOf() of a wait with a state is that", () => {
+  assertEquals(stateOf({ do: "wait", message: "", state: "Copying" }, move()), "Copying");
+});
+
+Deno.test("nextStep() says of a wait for finalizers of others that they have to end it", () => {
+  const object = persistentVolume("a", "Retain", { ...deleted, finalizers: ["other/one"] });
+  const step = nextStep({ ...START, ...SWITCHING, persistentVolume: object });
+  assertEquals(step.do === "wait" && step.isBlocked, true);
+});
+
+Deno.test("nextStep() of a move whose LVMVolume is gone waits", () => {
+  assertEquals(nextStep({ ...START, volume: undefined }), { do: "wait", message: "its LVMVolume is gone" });
+});
