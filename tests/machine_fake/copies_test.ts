@@ -27,11 +27,13 @@ class CopyFixture implements AsyncDisposable {
   readonly machine: ReturnType<typeof openMachine>;
   /** The chunks that were started, by their offsets in blocks. */
   readonly chunkOffsets: string[] = [];
+  readonly #folder: string;
   #gate: PromiseWithResolvers<void> | undefined;
   #firstChunk = Promise.withResolvers<void>();
 
   private constructor(fake: FakeMachine, folder: string) {
     this.fake = fake;
+    this.#folder = folder;
     fake.fault = async (command) => {
       if (!isChunkCopy(command)) return undefined;
       this.chunkOffsets.push(command.args.find((arg) => arg.startsWith("skip="))!);
@@ -80,6 +82,7 @@ class CopyFixture implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#gate?.resolve();
     await this.machine.background.stop();
+    await Deno.remove(this.#folder);
   }
 }
 
