@@ -19,7 +19,7 @@ import { parseQuantity } from "../../lvm/size.ts";
 import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import type { SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
 import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
-import { LVM_GROUP, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot } from "./lvm_objects.ts";
+import { LVM_GROUP, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmVolume } from "./lvm_objects.ts";
 import type { NodeDriver } from "./volume_mapping.ts";
 
 /** A request with the name that it came under. */
@@ -120,4 +120,14 @@ export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapsho
 export function blocksSourceDeletion({ status }: LvmSnapshot): boolean {
   const wasNeverTaken = status?.state === "Failed" && status.lvUUID === undefined;
   return !wasNeverTaken && status?.state !== "Lost";
+}
+
+/** Returns the names of snapshots that keep a volume from deletion, in order: none of a thin one. */
+export function namesOfBlocking(
+  { metadata: { name }, spec: { driverName, thinProvision } }: LvmVolume,
+  snapshots: readonly LvmSnapshot[],
+): string[] {
+  if (thinProvision) return [];
+  const own = snapshots.filter(({ spec }) => spec.sourceVolume === name && spec.driverName === driverName);
+  return own.filter(blocksSourceDeletion).map(({ metadata }) => metadata.name).sort();
 }

@@ -8,17 +8,10 @@ import { getLogger } from "@logtape/logtape";
 import { truncate } from "../../lvm/error.ts";
 import { orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { type LvmSnapshot, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
-import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
-import {
-  type PersistentVolume,
-  type PersistentVolumeClaim,
-  persistentVolumeClaims,
-  persistentVolumes,
-  type StorageClass,
-  storageClasses,
-} from "../api/objects.ts";
-import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import { lvmVolumes } from "../api/lvm_objects.ts";
+import { namesOfBlocking } from "../api/snapshot_mapping.ts";
+import { persistentVolumeClaims, persistentVolumes, storageClasses } from "../api/objects.ts";
+import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { carryOut, type ImportActionsOptions } from "./actions.ts";
 import { refusalOf } from "./checks.ts";
 import { isFinished, type LvmImport, lvmImports, type LvmImportStatus } from "./objects.ts";
@@ -26,19 +19,10 @@ import { objectsOf } from "./origins.ts";
 import { type ImportObjects, type ImportStep, isUndone, nextStep, stateOf } from "./step.ts";
 
 /** Options of {@linkcode Importer}. The informers are started, and shared, by whoever supplies them. */
-export interface ImporterOptions extends SidecarOptions, Pick<ImportActionsOptions, "topologyKey"> {
+export interface ImporterOptions
+  extends SidecarOptions, BoundVolumeInformers, Pick<ImportActionsOptions, "topologyKey"> {
   /** All LVMImports. */
   readonly imports: Informer<LvmImport>;
-  /** All LVMVolumes. */
-  readonly lvmVolumes: Informer<LvmVolume>;
-  /** All LVMSnapshots. */
-  readonly snapshots: Informer<LvmSnapshot>;
-  /** The claims of all namespaces. */
-  readonly claims: Informer<PersistentVolumeClaim>;
-  /** The PersistentVolumes. */
-  readonly persistentVolumes: Informer<PersistentVolume>;
-  /** The StorageClasses. */
-  readonly classes: Informer<StorageClass>;
 }
 
 /** The longest message of a status, in characters. */
@@ -103,7 +87,7 @@ export class Importer {
       resource && spec.object && orAbsent(client.get(resource, spec.object)),
       storageClass !== undefined && this.#isClassShared(self, storageClass.name),
     ]);
-    const snapshots = volume === undefined ? [] : this.#blockingSnapshots(volume);
+    const snapshots = volume === undefined ? [] : namesOfBlocking(volume, this.#options.snapshots.list());
     return {
       import: self,
       volume,
@@ -114,13 +98,6 @@ export class Importer {
       snapshots,
       isClassShared,
     };
-  }
-
-  /** Returns the names of the snapshots that keep the LV of a volume as it is. */
-  #blockingSnapshots({ metadata: { name }, spec: { thinProvision } }: LvmVolume): string[] {
-    if (thinProvision) return [];
-    const own = this.#options.snapshots.list().filter((one) => one.spec.sourceVolume === name);
-    return own.filter(blocksSourceDeletion).map(({ metadata }) => metadata.name).sort();
   }
 
   /** Reports whether another import, which is not undone, has taken over a volume of a class. */

@@ -8,7 +8,7 @@ import { StorageError } from "../../lvm/error.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import { isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import type { StorageClass } from "../api/objects.ts";
-import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
+import { namesOfBlocking } from "../api/snapshot_mapping.ts";
 import { canTransfer, transferredVolumeOf } from "../api/transfers.ts";
 import { actualSize, desiredSizeRange, type NamedVolumeRequest, volumeRequestOf } from "../api/volume_mapping.ts";
 import { isManagedBy } from "../provisioner/persistent_volume.ts";
@@ -179,10 +179,7 @@ export function blockingSnapshots(
   snapshots: readonly LvmSnapshot[],
   { withTemporary = false } = {},
 ): string[] {
+  if (volume === undefined) return [];
   const copy = copyIdOf(move);
-  if (volume === undefined || volume.spec.thinProvision) return [];
-  return snapshots.filter((snapshot) =>
-    snapshot.spec.sourceVolume === volume.metadata.name && snapshot.spec.driverName === volume.spec.driverName &&
-    blocksSourceDeletion(snapshot) && (withTemporary || transferredVolumeOf(snapshot) !== copy)
-  ).map(({ metadata: { name } }) => name).sort();
+  return namesOfBlocking(volume, snapshots.filter((one) => withTemporary || transferredVolumeOf(one) !== copy));
 }

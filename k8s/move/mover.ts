@@ -11,17 +11,10 @@ import { transferredVolumeOf } from "../api/transfers.ts";
 import { orAbsent } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes, type StatusError } from "../api/lvm_objects.ts";
-import {
-  type CsiNode,
-  type PersistentVolume,
-  type PersistentVolumeClaim,
-  persistentVolumeClaims,
-  persistentVolumes,
-  type StorageClass,
-} from "../api/objects.ts";
+import { type LvmNode, lvmVolumes, type StatusError } from "../api/lvm_objects.ts";
+import { type CsiNode, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { type ClusterTopology, isRegistered } from "../sidecars/claim_topology.ts";
-import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { carryOut, type MoveActionsOptions, writeStatus } from "./actions.ts";
@@ -35,6 +28,7 @@ import { chooseWay, hasSpaceForSnapshot } from "./way.ts";
 export interface MoverOptions
   extends
     SidecarOptions,
+    BoundVolumeInformers,
     Pick<MoveActionsOptions, "volumes" | "transfers" | "parseGroups">,
     Pick<ClusterTopology, "nodes"> {
   /** The recorder of events. */
@@ -45,18 +39,8 @@ export interface MoverOptions
   readonly topologyKey: string;
   /** All LVMMoves. */
   readonly moves: Informer<LvmMove>;
-  /** All LVMVolumes. */
-  readonly lvmVolumes: Informer<LvmVolume>;
-  /** All LVMSnapshots. */
-  readonly snapshots: Informer<LvmSnapshot>;
   /** All LVMNodes. */
   readonly lvmNodes: Informer<LvmNode>;
-  /** The claims of all namespaces. */
-  readonly claims: Informer<PersistentVolumeClaim>;
-  /** The PersistentVolumes. */
-  readonly persistentVolumes: Informer<PersistentVolume>;
-  /** The StorageClasses. */
-  readonly classes: Pick<Informer<StorageClass>, "get">;
   /** The agents that are silent. */
   readonly agents?: SilentAgents | undefined;
 }

@@ -10,7 +10,8 @@ import type { Backoff, Clock } from "../../lvm/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { Controller, type ControllerOptions, type ReconcileResult } from "../runtime/controller.ts";
-import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
+import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 
 /** Options of a controller. */
 export interface SidecarOptions {
@@ -38,6 +39,20 @@ export interface ClaimSidecarOptions extends SidecarOptions {
   readonly claims: Informer<PersistentVolumeClaim>;
   /** The PersistentVolumes. */
   readonly volumes: Informer<PersistentVolume>;
+}
+
+/** What a controller watches that changes volumes of claims. The informers are started, and shared, by whoever supplies them. */
+export interface BoundVolumeInformers {
+  /** All LVMVolumes. */
+  readonly lvmVolumes: Informer<LvmVolume>;
+  /** All LVMSnapshots. */
+  readonly snapshots: Informer<LvmSnapshot>;
+  /** The claims of all namespaces. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** The PersistentVolumes. */
+  readonly persistentVolumes: Informer<PersistentVolume>;
+  /** The StorageClasses. */
+  readonly classes: Informer<StorageClass>;
 }
 
 /**

@@ -11,6 +11,7 @@ import { lvmImports } from "../../k8s/import/objects.ts";
 import { isOurs } from "../../k8s/import/step.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { waitUntil } from "../fake/control_plane.ts";
+import { stallBefore } from "../fake/fake_controllers.ts";
 import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
 import { DRIVER } from "../fake/node_cluster.ts";
 
@@ -99,29 +100,16 @@ async function dieAfter(index: number, isUndone: boolean): Promise<void> {
 }
 
 /** Lets a controller stall before a write, another one do all the work, and the first one go on. */
-async function stallBefore(index: number): Promise<void> {
+async function stall(index: number): Promise<void> {
   await using s = await ImportCluster.start();
   const { broken } = watchInvariants(s);
-  const [stalled, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const late: Promise<unknown>[] = [];
-  s.startImporter(async (now, send) => {
-    if (now === index) {
-      stalled.resolve();
-      await resumed.promise;
-    }
-    const sent = send();
-    if (now >= index) late.push(sent.catch(() => {}));
-    return await sent;
-  });
+  const { onWrite, stalled, resume } = stallBefore((now) => now === index);
+  s.startImporter(onWrite);
   await s.addImport({ finish: true });
-  await Promise.race([stalled.promise, s.waitForState("Complete")]);
+  await Promise.race([stalled, s.waitForState("Complete")]);
   s.startImporter();
   await s.waitForState("Complete");
-  resumed.resolve();
-  for (let known = -1; known < late.length;) {
-    known = late.length;
-    await Promise.all(late);
-  }
+  await resume();
   await assertSettled(s, "ours");
   assertEquals([s.import?.status?.state, broken], ["Complete", []]);
 }
@@ -186,7 +174,7 @@ for (let index = 0; index < forward; index++) {
   Deno.test(
     `an import survives a controller that stalls before its write ${index}, and sends it late`,
     UNSANITIZED,
-    () => stallBefore(index),
+    () => stall(index),
   );
   Deno.test(
     `an import is undone or completed when it is deleted before write ${index}`,

@@ -9,6 +9,7 @@ import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_ob
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { waitUntil } from "../fake/control_plane.ts";
+import { stallBefore } from "../fake/fake_controllers.ts";
 import { FakePod } from "../fake/fake_pod.ts";
 import { assertOnOneNode } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
@@ -90,24 +91,14 @@ Deno.test(
   UNSANITIZED,
   async () => {
     await using s = await MoveCluster.start();
-    const [stalled, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const late: Promise<unknown>[] = [];
-    s.startMover(async (_now, send, call) => {
-      if (call !== "volumes.delete") return await send();
-      stalled.resolve();
-      await resumed.promise;
-      const sent = send();
-      late.push(sent.catch(() => {}));
-      return await sent;
-    });
+    const { onWrite, stalled, resume } = stallBefore((_, call) => call === "volumes.delete");
+    s.startMover(onWrite);
     s.addMove();
-    await stalled.promise;
+    await stalled;
     await loseNode(s, 1);
     s.startMover();
     await s.waitForState("Failed");
-    resumed.resolve();
-    await waitUntil(() => late.length > 0, "the late removal");
-    await Promise.all(late);
+    await resume();
     await assertOnOneNode(s, "node-1");
     assertEquals(s.cluster.api.objects(lvmVolumes)[0]!.metadata.annotations?.[REMOVE_ANNOTATION], undefined);
     await using _pod = await FakePod.start(s);

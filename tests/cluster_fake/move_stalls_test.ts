@@ -8,6 +8,7 @@ import { assertEquals } from "@std/assert";
 import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
 import { waitUntil } from "../fake/control_plane.ts";
+import { stallBefore } from "../fake/fake_controllers.ts";
 import { assertOnOneNode, countWrites, watchInvariants } from "../fake/move_checks.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { MoveCluster, type MoveClusterOptions, MOVED, PV_NAME } from "../fake/move_cluster.ts";
@@ -35,28 +36,12 @@ async function withStalled(
 ): Promise<void> {
   await using s = await MoveCluster.start(options);
   const { broken } = watchInvariants(s);
-  const [stalled, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const late: Promise<unknown>[] = [];
-  s.startMover(async (now, send) => {
-    if (now === index) {
-      stalled.resolve();
-      await resumed.promise;
-    }
-    const sent = send();
-    if (now >= index) late.push(sent.catch(() => {}));
-    return await sent;
-  });
+  const { onWrite, stalled, resume } = stallBefore((now) => now === index);
+  s.startMover(onWrite);
   s.addMove();
-  const isOver = await Promise.race([stalled.promise.then(() => false), s.waitForState("Complete").then(() => true)]);
+  const isOver = await Promise.race([stalled.then(() => false), s.waitForState("Complete").then(() => true)]);
   s.startMover();
   s.startGarbageCollector();
-  const resume = async () => {
-    resumed.resolve();
-    for (let known = -1; known < late.length;) {
-      known = late.length;
-      await Promise.all(late);
-    }
-  };
   await body({ s, isOver, resume });
   if (s.claim !== undefined) assertEquals(broken, []);
 }

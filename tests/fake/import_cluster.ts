@@ -6,10 +6,6 @@
  */
 
 import { volumeIdOf } from "../../lvm/ids.ts";
-import type { ApiClient } from "../../k8s/client/client.ts";
-import { HttpClient } from "../../k8s/client/http_client.ts";
-import { Informer } from "../../k8s/runtime/informer.ts";
-import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   type KubeObject,
@@ -17,7 +13,6 @@ import {
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
-  type Resource,
   type StorageClass,
   storageClasses,
 } from "../../k8s/api/objects.ts";
@@ -27,14 +22,12 @@ import { objectsOf } from "../../k8s/import/origins.ts";
 import { planImport } from "../../k8s/import/plan.ts";
 import type { ImportOptions } from "../../k8s/import/sources.ts";
 import { readSources } from "../../k8s/import/preview.ts";
-import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
+import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
 import { addForeignLv } from "./foreign_lv.ts";
 import { MortalExec } from "./mortal_exec.ts";
-import { type OnWrite, withWrites } from "./move_cluster.ts";
 import { DRIVER, FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB } from "./volume_cluster.ts";
-import { bindVolumes } from "./volume_binder.ts";
 
 /** The namespace and the name of the claim. */
 export const CLAIM = { namespace: "shop", name: "data" } as const;
@@ -113,11 +106,7 @@ const POD_MOUNT = "/var/lib/kubelet/pods/1/mount";
 
 /** The cluster. */
 export class ImportCluster implements AsyncDisposable {
-  readonly #stop = new AbortController();
-  readonly #tasks: Promise<void>[] = [];
-  readonly #clients: HttpClient[] = [];
-  /** What ends those that are not dead. */
-  readonly #importerStops = new Set<() => Promise<void>>();
+  readonly #controllers: FakeControllers;
 
   private constructor(
     readonly cluster: FakeCluster,
@@ -126,7 +115,9 @@ export class ImportCluster implements AsyncDisposable {
     readonly origin: Origin,
     /** The directory below which volumes are mounted. */
     readonly root: string,
-  ) {}
+  ) {
+    this.#controllers = new FakeControllers(cluster);
+  }
 
   /** Starts a cluster with a volume that has data. */
   static async start(origin: Origin = "OpenEBS"): Promise<ImportCluster> {
@@ -138,12 +129,7 @@ export class ImportCluster implements AsyncDisposable {
     const cluster = await FakeCluster.start({ node1: exec }, { waitMs: 3_000, mountRoots: [root] });
     const self = new ImportCluster(cluster, machine, exec, origin, root);
     self.#addObjects();
-    const client = self.#connect("denolith/test (administrator)");
-    const claims = self.#inform(client, persistentVolumeClaims);
-    const volumes = self.#inform(client, persistentVolumes);
-    await Promise.all([claims.synced, volumes.synced]);
-    self.#tasks.push(bindVolumes({ client, claims, volumes }, self.#stop.signal));
-    self.#runReclaimer(claims, volumes);
+    await self.#controllers.startBinding();
     return self;
   }
 
@@ -189,48 +175,16 @@ export class ImportCluster implements AsyncDisposable {
     if (resource !== undefined) api.put(resource, structuredClone(object!));
   }
 
-  #runReclaimer(claims: Informer<PersistentVolumeClaim>, volumes: Informer<PersistentVolume>): void {
-    const client = this.#connect("denolith/reclaimer (controller)");
-    const events = new EventRecorder(client, { component: DRIVER, instance: "reclaimer" });
-    const reclaimer = new Reclaimer({
-      ...{ client, driverName: DRIVER, events, claims, volumes, backoff: { startMs: 5, capMs: 50 } },
-      csi: { deleteVolume: ({ volumeId }) => this.cluster.volumes.delete(volumeId as typeof this.id) },
-    });
-    this.#tasks.push(reclaimer.run(this.#stop.signal).then(() => events.stop(100)));
-  }
-
   /** Starts what takes volumes over. @param onWrite sends each of its writes @returns what ends it */
-  startImporter(onWrite: OnWrite = (_, send) => send()): () => Promise<void> {
-    const stop = new AbortController();
-    const client = this.#connect("denolith/importer (controller)");
-    const tasks: Promise<void>[] = [];
-    const inform = <T extends KubeObject>(resource: Resource<T>) => {
-      const informer = new Informer(client, resource);
-      tasks.push(informer.start(stop.signal));
-      return informer;
-    };
-    let writes = 0;
-    const send = <T>(write: () => Promise<T>, call: string) => onWrite(writes++, write, call) as Promise<T>;
-    const importer = new Importer({
-      client: withWrites(client, send),
-      driverName: DRIVER,
-      topologyKey: TOPOLOGY_KEY,
-      imports: inform(lvmImports),
-      lvmVolumes: this.cluster.objects,
-      snapshots: this.cluster.snapshotObjects,
-      claims: inform(persistentVolumeClaims),
-      persistentVolumes: inform(persistentVolumes),
-      classes: inform(storageClasses),
-      backoff: { startMs: 5, capMs: 50 },
-    });
-    const running = importer.run(stop.signal);
-    const end = async () => {
-      this.#importerStops.delete(end);
-      stop.abort();
-      await Promise.all([running, ...tasks]);
-    };
-    this.#importerStops.add(end);
-    return end;
+  startImporter(onWrite?: OnWrite): () => Promise<void> {
+    return this.#controllers.start("importer", onWrite, ({ client, inform }) =>
+      new Importer({
+        ...{ client, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
+        ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
+        claims: inform(persistentVolumeClaims),
+        persistentVolumes: inform(persistentVolumes),
+        classes: inform(storageClasses),
+      }));
   }
 
   /** Plans the import of the claim, as an administrator who has stopped the provisioner. */
@@ -325,23 +279,8 @@ export class ImportCluster implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const stop of [...this.#importerStops]) await stop();
-    this.#stop.abort();
-    await Promise.all(this.#tasks);
-    for (const client of this.#clients) client[Symbol.dispose]();
+    await this.#controllers[Symbol.asyncDispose]();
     await this.cluster[Symbol.asyncDispose]();
     await Deno.remove(this.root, { recursive: true });
-  }
-
-  #connect(userAgent: string): HttpClient {
-    const client = new HttpClient({ url: this.cluster.api.url }, { userAgent });
-    this.#clients.push(client);
-    return client;
-  }
-
-  #inform<T extends KubeObject>(client: ApiClient, resource: Resource<T>): Informer<T> {
-    const informer = new Informer(client, resource);
-    this.#tasks.push(informer.start(this.#stop.signal));
-    return informer;
   }
 }

@@ -8,19 +8,15 @@
 import { parseGroupList } from "../../csi/group_list.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
-import { HttpClient } from "../../k8s/client/http_client.ts";
-import { Informer } from "../../k8s/runtime/informer.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   csiNodes,
-  type KubeObject,
   nodes,
   type PersistentVolume,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
-  type Resource,
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { MoveGarbageCollector } from "../../k8s/move/garbage_collector.ts";
@@ -30,13 +26,12 @@ import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
 import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { forget } from "../../k8s/node_removal/forget_node.ts";
 import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
-import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
 import { MortalExec } from "./mortal_exec.ts";
 import { DRIVER, FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB, request } from "./volume_cluster.ts";
-import { bindVolumes } from "./volume_binder.ts";
+import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
 
 /** The name of the claim's PersistentVolume, and of the request for its volume. */
 export const PV_NAME = "pvc-1";
@@ -62,32 +57,10 @@ export interface MoveClusterOptions {
   readonly wrap?: (client: ApiClient) => ApiClient;
 }
 
-/** Sends a write of a controller, by the number of it, and what is called, such as `patch` or `volumes.delete`. */
-export type OnWrite = (index: number, send: () => Promise<unknown>, call: string) => Promise<unknown>;
-
-/** Wraps a client, so that what it changes is sent by `send`. */
-export function withWrites(
-  client: ApiClient,
-  send: <T>(write: () => Promise<T>, call: string) => Promise<T>,
-): ApiClient {
-  return new Proxy(client, {
-    get(target, name) {
-      const method = Reflect.get(target, name) as (...args: unknown[]) => Promise<unknown>;
-      const call = (...args: unknown[]) => method.apply(target, args);
-      const isWrite = ["create", "patch", "replace", "delete"].includes(String(name));
-      return isWrite ? (...args: unknown[]) => send(() => call(...args), String(name)) : call;
-    },
-  });
-}
-
 /** The cluster. */
 export class MoveCluster implements AsyncDisposable {
-  readonly #stop = new AbortController();
-  readonly #tasks: Promise<void>[] = [];
-  readonly #clients: HttpClient[] = [];
+  readonly #controllers: FakeControllers;
   #writes = 0;
-  /** What ends those that are not dead. */
-  readonly #moverStops = new Set<() => Promise<void>>();
 
   private constructor(
     readonly cluster: FakeCluster,
@@ -97,7 +70,9 @@ export class MoveCluster implements AsyncDisposable {
     readonly root: string,
     /** How it was started. */
     readonly options: MoveClusterOptions,
-  ) {}
+  ) {
+    this.#controllers = new FakeControllers(cluster);
+  }
 
   /** Starts a cluster with a volume of a claim that has data. */
   static async start(options: MoveClusterOptions = {}): Promise<MoveCluster> {
@@ -121,12 +96,7 @@ export class MoveCluster implements AsyncDisposable {
     }
     const self = new MoveCluster(cluster, machines, execs, root, options);
     await self.#addBoundClaim(options);
-    const client = self.#connect("denolith/test (administrator)");
-    const claims = self.#inform(client, persistentVolumeClaims);
-    const volumes = self.#inform(client, persistentVolumes);
-    await Promise.all([claims.synced, volumes.synced]);
-    self.#tasks.push(bindVolumes({ client, claims, volumes }, self.#stop.signal));
-    self.#runReclaimer(claims, volumes);
+    await self.#controllers.startBinding();
     return self;
   }
 
@@ -165,56 +135,30 @@ export class MoveCluster implements AsyncDisposable {
     });
   }
 
-  #runReclaimer(claims: Informer<PersistentVolumeClaim>, volumes: Informer<PersistentVolume>): void {
-    const client = this.#connect("denolith/test (controller) reclaimer");
-    const events = new EventRecorder(client, { component: DRIVER, instance: "reclaimer" });
-    const reclaimer = new Reclaimer({
-      ...{ client, driverName: DRIVER, events, claims, volumes, backoff: { startMs: 5, capMs: 50 } },
-      csi: { deleteVolume: ({ volumeId }) => this.cluster.volumes.delete(volumeId as typeof MOVED) },
-    });
-    this.#tasks.push(reclaimer.run(this.#stop.signal).then(() => events.stop(100)));
-  }
-
   /** Starts what moves volumes. @param onWrite sends each of its writes @returns what ends it */
-  startMover(onWrite: OnWrite = (_, send) => send()): () => Promise<void> {
-    const stop = new AbortController();
-    const client = this.#connect("denolith/test (controller) mover");
-    const tasks: Promise<void>[] = [];
-    const inform = <T extends KubeObject>(resource: Resource<T>) => {
-      const informer = new Informer(client, resource);
-      tasks.push(informer.start(stop.signal));
-      return informer;
-    };
-    let writes = 0;
-    const send = <T>(write: () => Promise<T>, call: string) => onWrite(writes++, write, call) as Promise<T>;
-    const { nodes: lvmNodes, snapshotObjects, objects } = this.cluster;
-    const events = new EventRecorder(client, { component: DRIVER, instance: "mover" });
-    const mover = new Mover({
-      ...{ client: withWrites(client, send), events },
-      driverName: DRIVER,
-      topologyKey: TOPOLOGY_KEY,
-      volumes: {
-        begin: (...args) => send(() => this.cluster.volumes.begin(...args), "volumes.begin"),
-        delete: (...args) => send(() => this.cluster.volumes.delete(...args), "volumes.delete"),
-      },
-      transfers: {
-        take: (...args) => send(() => this.cluster.transfers.take(...args), "transfers.take"),
-        discard: (...args) => send(() => this.cluster.transfers.discard(...args), "transfers.discard"),
-      },
-      parseGroups: parseGroupList,
-      moves: inform(lvmMoves),
-      lvmVolumes: objects,
-      snapshots: snapshotObjects,
-      lvmNodes,
-      claims: inform(persistentVolumeClaims),
-      persistentVolumes: inform(persistentVolumes),
-      classes: inform(storageClasses),
-      nodes: inform(nodes),
-      csiNodes: inform(csiNodes),
-      agents: { isSilent: (node) => this.silent.has(node) },
-      backoff: { startMs: 5, capMs: 50 },
-    });
-    return this.#endOf(stop, [mover.run(stop.signal).then(() => events.stop(100)), ...tasks]);
+  startMover(onWrite?: OnWrite): () => Promise<void> {
+    const { nodes: lvmNodes, snapshotObjects, objects, volumes, transfers } = this.cluster;
+    return this.#controllers.start("mover", onWrite, ({ client, events, send, inform }) =>
+      new Mover({
+        ...{ client, events, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList },
+        volumes: {
+          begin: (...args) => send(() => volumes.begin(...args), "volumes.begin"),
+          delete: (...args) => send(() => volumes.delete(...args), "volumes.delete"),
+        },
+        transfers: {
+          take: (...args) => send(() => transfers.take(...args), "transfers.take"),
+          discard: (...args) => send(() => transfers.discard(...args), "transfers.discard"),
+        },
+        moves: inform(lvmMoves),
+        ...{ lvmVolumes: objects, snapshots: snapshotObjects, lvmNodes },
+        claims: inform(persistentVolumeClaims),
+        persistentVolumes: inform(persistentVolumes),
+        classes: inform(storageClasses),
+        nodes: inform(nodes),
+        csiNodes: inform(csiNodes),
+        agents: { isSilent: (node) => this.silent.has(node) },
+        backoff: BACKOFF,
+      }));
   }
 
   /** The nodes whose agents have given no sign of life for minutes. */
@@ -230,33 +174,18 @@ export class MoveCluster implements AsyncDisposable {
    * @param options.isBlind whether its cache has no moves
    * @returns what ends it
    */
-  startGarbageCollector(onWrite: OnWrite = (_, send) => send(), { isBlind = false } = {}): () => Promise<void> {
-    const stop = new AbortController();
-    const client = this.#connect("denolith/test (controller) move-garbage-collector");
-    const moves = new Informer(client, lvmMoves);
-    const volumes = new Informer(client, persistentVolumes);
-    let writes = 0;
-    const send = <T>(write: () => Promise<T>, call: string) => onWrite(writes++, write, call) as Promise<T>;
-    if (isBlind) moves.get = () => undefined;
-    const collector = new MoveGarbageCollector({
-      onReconciled: () => void this.garbageReconciles++,
-      ...{ client: withWrites(client, send), driverName: DRIVER, backoff: { startMs: 5, capMs: 50 } },
-      ...{ moves, persistentVolumes: volumes, lvmVolumes: this.cluster.objects },
-      volumes: { delete: (...args) => send(() => this.cluster.volumes.delete(...args), "volumes.delete") },
+  startGarbageCollector(onWrite?: OnWrite, { isBlind = false } = {}): () => Promise<void> {
+    const { objects, volumes } = this.cluster;
+    return this.#controllers.start("move-garbage-collector", onWrite, ({ client, send, inform }) => {
+      const moves = inform(lvmMoves);
+      if (isBlind) moves.get = () => undefined;
+      return new MoveGarbageCollector({
+        onReconciled: () => void this.garbageReconciles++,
+        ...{ client, driverName: DRIVER, backoff: BACKOFF },
+        ...{ moves, persistentVolumes: inform(persistentVolumes), lvmVolumes: objects },
+        volumes: { delete: (...args) => send(() => volumes.delete(...args), "volumes.delete") },
+      });
     });
-    const tasks = [moves, volumes].map((informer) => informer.start(stop.signal));
-    return this.#endOf(stop, [collector.run(stop.signal), ...tasks]);
-  }
-
-  /** Returns what ends tasks. */
-  #endOf(stop: AbortController, tasks: readonly Promise<void>[]): () => Promise<void> {
-    const end = async () => {
-      this.#moverStops.delete(end);
-      stop.abort();
-      await Promise.all(tasks);
-    };
-    this.#moverStops.add(end);
-    return end;
   }
 
   /** Forgets a node whose agent does not run. */
@@ -341,23 +270,8 @@ export class MoveCluster implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const stop of [...this.#moverStops]) await stop();
-    this.#stop.abort();
-    await Promise.all(this.#tasks);
-    for (const client of this.#clients) client[Symbol.dispose]();
+    await this.#controllers[Symbol.asyncDispose]();
     await this.cluster[Symbol.asyncDispose]();
     await Deno.remove(this.root, { recursive: true });
-  }
-
-  #connect(userAgent: string): HttpClient {
-    const client = new HttpClient({ url: this.cluster.api.url }, { userAgent });
-    this.#clients.push(client);
-    return client;
-  }
-
-  #inform<T extends KubeObject>(client: ApiClient, resource: Resource<T>): Informer<T> {
-    const informer = new Informer(client, resource);
-    this.#tasks.push(informer.start(this.#stop.signal));
-    return informer;
   }
 }
