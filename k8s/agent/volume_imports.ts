@@ -44,7 +44,7 @@ const REFUSALS: readonly ErrorKind[] = [
 
 /**
  * The time after which it is looked again whether an LV is still in use, in milliseconds. Another driver unmounts it, in a
- * mount namespace of its own, so nothing tells of it.
+ * mount namespace of its own, so no event reports it.
  */
 const IN_USE_RECHECK_MS = 1_000;
 

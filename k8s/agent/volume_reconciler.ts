@@ -264,7 +264,7 @@ export class VolumeReconciler {
       held: this.#holds.stateOf(volume.id),
       filesystem: filesystems.problemOf(volume.id),
     });
-    // what was received last is told until the copy is used
+    // what was received last is reported until the copy is used
     return object.spec.copy === undefined ? status : { ...status, copy: copyStatus(copies.progress(volume)) };
   }
 

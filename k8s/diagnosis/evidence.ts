@@ -56,7 +56,7 @@ const DEFAULT_REMEDY =
   "The message says what was tried. It is tried again; the logs of the controller and of the node's agent " +
   "say more.";
 
-/** Returns the problem that a message tells about, with what the runbooks say of it. */
+/** Returns the problem that a message reports, with what the runbooks say of it. */
 export function messageProblem(message: string, source: MessageSource): Problem {
   const { chapter, object, reason, since, severity, remedy = DEFAULT_REMEDY } = source;
   const symptom = symptomOf(chapter, message);
@@ -69,7 +69,7 @@ export function messageProblem(message: string, source: MessageSource): Problem 
   };
 }
 
-/** Returns the problem that an event tells about. Its time is that of the first occurrence. */
+/** Returns the problem that an event reports. Its time is that of the first occurrence. */
 export function eventProblem(event: Event, source: Omit<MessageSource, "reason" | "since">): Problem {
   const since = event.firstTimestamp ?? event.eventTime ?? timeOfEvent(event);
   return messageProblem(event.message ?? "", { ...source, reason: event.reason ?? "Event", since });

@@ -42,7 +42,7 @@ export function conditionOf<C extends ToldCondition>(
   return object === undefined ? undefined : conditionsOf(object).find((condition) => condition.type === type);
 }
 
-/** The problem that a condition tells about. */
+/** The problem that a condition reports. */
 export function conditionProblem(
   { reason = "", message = "", lastTransitionTime, type }: ToldCondition,
   about: { readonly object: string; readonly severity: Severity },

@@ -97,7 +97,7 @@ export async function carryOut(step: MoveStep, objects: MoveObjects, options: Mo
     case "take snapshot":
       return await takeSnapshot(step.goal, objects, options);
     case "difference":
-      await takeSnapshot(step.goal, objects, options); // before the agent is told, so that it does not wait for it
+      await takeSnapshot(step.goal, objects, options); // before the goal is set, so that the agent does not wait for it
       return await setGoal(client, copy!, step.goal);
     case "discard snapshots":
       for (const { metadata: { name } } of objects.temporary) await options.transfers.discard(name as SnapshotId);

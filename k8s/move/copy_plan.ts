@@ -3,8 +3,8 @@
  *
  * Online, the copy is filled from a snapshot of the volume while that is used, and then from what differs in later ones. Only
  * the last snapshot is taken while the volume is held: its name has the generation of the volume, which changes when that is
- * released, so that no snapshot of an earlier time is ever taken for it. Offline, that snapshot is the only one. A copy that was
- * told its last snapshot gets no other one: it is made again (docs/adr/0034).
+ * released, so that no snapshot of an earlier time is ever taken for it. Offline, that snapshot is the only one. A copy whose
+ * last snapshot is set gets no other one: it is made again (docs/adr/0034).
  *
  * @module
  */
@@ -60,7 +60,7 @@ function nextRoundStep(objects: MoveObjects): MoveStep {
   const { move, copy } = objects;
   if (copy === undefined) return { do: "copy", goal: namedGoal(move, { round: 0 }) };
   const goal = goalOf(copy);
-  // what was written while the volume was not held is not in a copy that was told the last snapshot before
+  // what was written while the volume was not held is not in a copy whose last snapshot was set before
   if (goal === undefined || goal.last || isReady(copy)) return { do: "delete copy" };
   const wait = nextWait(objects, copy, namedGoal(move, goal));
   if (wait !== undefined) return wait;

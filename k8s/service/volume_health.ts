@@ -1,5 +1,5 @@
 /**
- * The health of a volume as its object tells it.
+ * The health of a volume as its object reports it.
  *
  * @module
  */

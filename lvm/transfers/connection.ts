@@ -38,7 +38,7 @@ export async function readJson(connection: Connection): Promise<Bytes> {
 /** The time after which a sender that has found nothing more says so, in milliseconds: less than connections may be idle. */
 const PULSE_MS = 15_000;
 
-/** Waits for a part of an answer, and tells the other end meanwhile that it comes. */
+/** Waits for a part of an answer, and informs the other end meanwhile that it comes. */
 export async function withPulse<T>(part: Promise<T>, send: () => Promise<void>, clock: Clock): Promise<T> {
   const boxed = part.then((value) => ({ value }));
   boxed.catch(() => {}); // also if the other end is gone before
