@@ -47,7 +47,7 @@ async function waitForMessage(s: MoveCluster, text: string): Promise<void> {
   const check = () => s.move?.status?.message?.includes(text) && resolve();
   s.cluster.api.collection(lvmMoves).listeners.add(check);
   check();
-  const timer = setTimeout(() => resolve(), 5_000);
+  const timer = setTimeout(() => resolve(), 30_000);
   await promise;
   clearTimeout(timer);
   assertEquals(s.move?.status?.message?.includes(text), true, JSON.stringify(s.move?.status));
