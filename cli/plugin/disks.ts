@@ -8,6 +8,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { type Column, formatTable } from "../../lvm/text_table.ts";
 import { type AcceptedDisk, type LvmNode, lvmNodes } from "../../k8s/api/lvm_objects.ts";
+import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
 import { type DiskView, diskViews, planAcceptance } from "../../k8s/disks/disk_views.ts";
 import { EXIT } from "../command_line.ts";
 import type { Answer } from "./output.ts";
@@ -69,6 +70,7 @@ async function acceptDisk(session: Session, name: string): Promise<number> {
     throw new StorageError("FailedPrecondition", `disks: accepting ${name} of node ${nodeName}: ${plan.refusal}`);
   }
   const { accepted, size, groupSize } = plan;
+  await requireNoLocalVolume(session, node, name);
   const group = accepted.volumeGroup;
   const becomes = groupSize === undefined
     ? `Volume group ${group} is created of it.`
@@ -88,6 +90,28 @@ async function acceptDisk(session: Session, name: string): Promise<number> {
     `Disk ${name} of node ${nodeName} is accepted. See what becomes of it: kubectl denolith disks --node ${nodeName}`;
   session.print({ data, text: () => said });
   return EXIT.success;
+}
+
+/** Refuses a disk that a PersistentVolume of the type local names: nothing is on it before its first pod. */
+async function requireNoLocalVolume({ client }: Session, node: LvmNode, name: string): Promise<void> {
+  const path = node.status?.disks?.find((disk) => disk.name === name)?.path;
+  const { items } = await client.list(persistentVolumes);
+  const volume = items.find(({ spec }) => {
+    const local = spec?.local?.path;
+    return local !== undefined && (local === path || local === `/dev/disk/by-id/${name}`) && mayBeOn(spec!, node);
+  });
+  if (volume === undefined) return;
+  const message = `PersistentVolume ${volume.metadata.name} names it (${volume.spec!.local!.path})`;
+  throw new StorageError("FailedPrecondition", `disks: accepting ${name} of node ${node.metadata.name}: ${message}`);
+}
+
+/** Reports whether a local volume may be on a node, as far as its affinity names nodes. */
+function mayBeOn({ nodeAffinity }: NonNullable<PersistentVolume["spec"]>, { metadata }: LvmNode): boolean {
+  const terms = nodeAffinity?.required?.nodeSelectorTerms ?? [];
+  const hosts = terms.flatMap(({ matchExpressions = [] }) =>
+    matchExpressions.filter(({ key, operator }) => key === "kubernetes.io/hostname" && operator === "In")
+  );
+  return hosts.length === 0 || hosts.some(({ values = [] }) => values.includes(metadata.name));
 }
 
 /** Withdraws the acceptance of a disk. What is in a volume group stays there. @returns 0; 1 if the answer is no */

@@ -37,8 +37,23 @@ function attachmentsOf(attachments: readonly VolumeAttachment[], node: Node | un
       ...inUse.map((name) => ({ name, devicePaths: [] })),
       ...attachments.map(({ status }) => ({ name: "", devicePaths: Object.values(status?.attachmentMetadata ?? {}) })),
     ],
-    unsettled: attachments.filter((each) => !isSettled(each)).map(({ metadata: { name } }) => name),
+    unsettled: [
+      ...attachments.filter((each) => !isSettled(each)),
+      ...withoutVolume(attachments.filter(isSettled), attached.map(({ name }) => name)),
+    ].map(({ metadata: { name } }) => name),
   };
+}
+
+/**
+ * Returns the attachments of drivers of which the Node does not list as many volumes: it learns of a volume after the attachment
+ * says that it is attached, and only the Node has its handle.
+ */
+function withoutVolume(settled: readonly VolumeAttachment[], listed: readonly string[]): VolumeAttachment[] {
+  const byDriver = Map.groupBy(settled, ({ spec }) => spec?.attacher ?? "");
+  return [...byDriver].flatMap(([driver, attachments]) => {
+    const known = listed.filter((name) => name.startsWith(`kubernetes.io/csi/${driver}^`)).length;
+    return known < attachments.length ? attachments : [];
+  });
 }
 
 /**

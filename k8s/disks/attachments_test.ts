@@ -65,7 +65,7 @@ Deno.test("attachmentObjections() knows a disk by the path that a driver tells",
     "it may be the attached volume a^b",
   ]);
   const status = { attached: true, attachmentMetadata: { devicePath: "/dev/sdx" } };
-  assertEquals(await objections(["ata-X"], [], [attachment("va", NODE, { status })]), [
+  assertEquals(await objections(["ata-X"], ["kubernetes.io/csi/ebs^b"], [attachment("va", NODE, { status })]), [
     "it may be the attached volume /dev/sdx",
   ]);
 });
@@ -76,5 +76,16 @@ Deno.test("attachmentObjections() waits for volumes that are being attached to t
   for (const change of [{ status: { attached: false } }, { status: undefined } as never, gone]) {
     assertEquals(await objections(["ata-X"], [], [attachment("va", NODE, change)]), [words]);
   }
-  assertEquals(await objections(["ata-X"], [], [attachment("va", "n2", gone), attachment("vb", NODE)]), []);
+  const one = ["kubernetes.io/csi/ebs^vol-1"];
+  assertEquals(await objections(["ata-X"], one, [attachment("va", "n2", gone), attachment("vb", NODE)]), []);
+});
+
+Deno.test("attachmentObjections() waits until the Node lists the volumes that are attached", async () => {
+  const two = [attachment("va", NODE), attachment("vb", NODE)];
+  const words = "volumes are being attached or detached (VolumeAttachment va, vb): it may be one of them";
+  assertEquals(await objections(["ata-X"], ["kubernetes.io/csi/ebs^vol-1"], two), [words]);
+  assertEquals(await objections(["ata-X"], ["kubernetes.io/csi/ebs^vol-1", "kubernetes.io/csi/other^vol-2"], two), [
+    words,
+  ]);
+  assertEquals(await objections(["ata-X"], ["kubernetes.io/csi/ebs^vol-1", "kubernetes.io/csi/ebs^vol-2"], two), []);
 });

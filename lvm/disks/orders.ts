@@ -71,9 +71,9 @@ export type DiskStep =
   /** The physical volume is created. */
   | { readonly kind: "createPv"; readonly disk: NamedDisk; readonly record: DiskRecord }
   /** The group is created of it. */
-  | { readonly kind: "createGroup"; readonly path: string; readonly record: DiskRecord }
+  | { readonly kind: "createGroup"; readonly disk: NamedDisk; readonly record: DiskRecord }
   /** It is added to the group. */
-  | { readonly kind: "extendGroup"; readonly path: string; readonly group: VolumeGroup }
+  | { readonly kind: "extendGroup"; readonly disk: NamedDisk; readonly group: VolumeGroup }
   /** The physical volume is removed: nobody wants it any more, and it is in no group. */
   | { readonly kind: "removePv"; readonly path: string; readonly record: DiskRecord }
   /** It is in the group. */
@@ -135,7 +135,8 @@ function withPv(order: DiskOrder | undefined, record: DiskRecord, facts: DiskFac
   const [wrong] = groupObjections(order, facts);
   if (wrong !== undefined) return { kind: "stay", reason: wrong };
   const group = facts.report.find(({ name }) => name === order.group);
-  return group === undefined ? { kind: "createGroup", path, record } : { kind: "extendGroup", path, group };
+  const { disk } = facts;
+  return group === undefined ? { kind: "createGroup", disk, record } : { kind: "extendGroup", disk, group };
 }
 
 function refusal(reasons: readonly string[]): DiskStep {
@@ -160,8 +161,12 @@ function orderObjections(order: DiskOrder, facts: DiskFacts): string[] {
   ];
 }
 
+/** A name that LVM allows for a volume group (lvm(8), "VALID NAMES"): it reaches a command line. */
+const GROUP_NAME = /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/;
+
 /** Returns what speaks against the group of an order: it must be as it was when the disk was accepted. */
 function groupObjections({ group: name, groupUuid }: DiskOrder, facts: DiskFacts): string[] {
+  if (!GROUP_NAME.test(name)) return ["the name of the volume group is none"];
   const [found, ...others] = facts.survey.groups.filter((group) => group.name === name);
   const usable = facts.report.find((group) => group.uuid === found?.uuid);
   if (others.length > 0) return [`several volume groups have the name ${name}`];

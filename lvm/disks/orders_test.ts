@@ -48,10 +48,10 @@ Deno.test("nextStep() takes a disk in steps, each of which can be repeated after
   assertEquals(kinds(ORDER, undefined, facts()), "record");
   assertEquals(nextStep(ORDER, RECORD, facts()), { kind: "createPv", disk: DISK, record: RECORD });
   assertEquals(nextStep(ORDER, RECORD, facts({ unassigned: ["pv-new"] })), {
-    ...{ kind: "createGroup", path: "/dev/nvme1n1", record: RECORD },
+    ...{ kind: "createGroup", disk: DISK, record: RECORD },
   });
   assertEquals(nextStep(EXTENSION, RECORD, facts({ unassigned: ["pv-new"], groups: [data] })), {
-    ...{ kind: "extendGroup", path: "/dev/nvme1n1", group: data },
+    ...{ kind: "extendGroup", disk: DISK, group: data },
   });
   assertEquals(nextStep(EXTENSION, RECORD, facts({ groups: [done] })), { kind: "done", groupUuid: "vg-1" });
   assertEquals(kinds(EXTENSION, TAKEN, facts({ groups: [done] })), "none");
@@ -81,6 +81,10 @@ const REFUSED: Readonly<Record<string, readonly [words: string, known: DiskFacts
     facts({ disk: { ...DISK, objections: ["it has a signature (ext4)"] } }),
   ],
   "a disk of an attached volume": ["it may be", facts({ objections: ["it may be the attached volume x"] })],
+  "a group whose name is an option": ["is none", facts({ disk: { ...DISK, group: "--yes" } }), {
+    ...ORDER,
+    group: "--yes",
+  }],
   "a group that exists by now": ["was created since", facts({ groups: [data] })],
   "a group that is gone": ["(vg-1) is not there any more", facts(), EXTENSION],
   "another group of the name": ["another volume group", facts({ groups: [group("data", "vg-2", ["x"])] }), EXTENSION],
@@ -110,7 +114,7 @@ function withoutIdentity(): NamedDisk {
 
 for (const [name, [words, known, order = ORDER]] of Object.entries(REFUSED)) {
   Deno.test(`nextStep() writes nothing for ${name}`, () => {
-    for (const record of [undefined, RECORD]) {
+    for (const record of [undefined, { ...RECORD, group: order.group }]) {
       const step = nextStep(order, record, known);
       assertEquals(
         [step.kind, "reason" in step && step.reason.includes(words)],

@@ -7,14 +7,14 @@
 
 import type { Lvm } from "../client/client.ts";
 import { flushDisks } from "../client/disk_cache.ts";
-import { lateCompletion } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import { runOk } from "../exec.ts";
 import { readBlockDevices } from "../host/device.ts";
 import { pvcreate, pvremove, vgcreate, vgextend } from "../model/commands.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { readSurvey, type Survey } from "../model/survey.ts";
 import type { DiskFacts, DiskRecord, DiskStep } from "./orders.ts";
-import { byIdPath, type DiskRule, type NamedDisks, readNamedDisks } from "./reading.ts";
+import { byIdPath, type DiskRule, type NamedDisk, type NamedDisks, readNamedDisks } from "./reading.ts";
 
 /** Options of {@linkcode DiskTaking}. */
 export interface DiskTakingOptions {
@@ -94,20 +94,36 @@ export class DiskTaking {
     const { lvm } = this.#options;
     switch (step.kind) {
       case "createPv": {
-        const { disk: { name, path }, record: { pvUuid } } = step;
-        // by its name: a disk that has the path of one that was pulled does not have that
-        await this.#run(pvcreate({ uuid: pvUuid, norestorefile: true, config: CONFIG }, byIdPath(name)));
-        return await flushDisks(lvm.exec, [path]);
+        const { disk, record: { pvUuid } } = step;
+        const path = await this.#requirePath(disk);
+        await this.#run(pvcreate({ uuid: pvUuid, norestorefile: true, config: CONFIG }, path));
+        return await flushDisks(lvm.exec, [disk.path]);
       }
       case "createGroup":
-        await this.#run(vgcreate(step.record.group, step.path));
-        return await flushDisks(lvm.exec, [step.path]);
+        await this.#run(vgcreate(step.record.group, await this.#requirePath(step.disk)));
+        return await flushDisks(lvm.exec, [step.disk.path]);
       case "extendGroup":
-        await lvm.change(step.group, vgextend(step.group.name, step.path));
-        return await flushDisks(lvm.exec, [step.path]);
+        await lvm.change(step.group, vgextend(step.group.name, await this.#requirePath(step.disk)));
+        return await flushDisks(lvm.exec, [step.disk.path]);
       case "removePv":
         return await this.#run(pvremove(step.path));
     }
+  }
+
+  /**
+   * Returns the path of a disk by its name: a disk that gets the path of one that was pulled does not get that. LVM would make
+   * a physical volume of any blank disk that it is given for a group.
+   *
+   * @throws {StorageError} `FailedPrecondition` when the name does not lead to the disk that was judged
+   */
+  async #requirePath({ name, number }: NamedDisk): Promise<string> {
+    const path = byIdPath(name);
+    const [device] = await readBlockDevices(this.#options.lvm.exec, [path]);
+    if (device?.number === number) return path;
+    throw new StorageError(
+      "FailedPrecondition",
+      `taking disk ${name}: ${path} does not lead to device ${number} any more`,
+    );
   }
 
   /** Runs a command as a process: a shell of LVM would take the next command for an answer to a question. */

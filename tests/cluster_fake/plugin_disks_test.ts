@@ -6,6 +6,7 @@
 
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type LvmNode, lvmNodes, type NodeDisk } from "../../k8s/api/lvm_objects.ts";
+import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { Stage } from "./troubleshooting/stage.ts";
 
@@ -99,6 +100,32 @@ Deno.test("kubectl denolith disks --accept: refuses what is not proposed, not kn
   assertStringIncludes(await errors("--accept", "nvme-OLD"), "its agent is of an older version");
   assertStringIncludes(await errors("--accept", "nvme-NONE"), "no agent names a disk nvme-NONE");
   assertStringIncludes(await errors("--withdraw", USED.name), "it is not accepted");
+});
+
+Deno.test("kubectl denolith disks --accept: refuses a disk that a local PersistentVolume names", async () => {
+  await using stage = new Stage();
+  const { plugin, accepted } = await startWith(stage, { disks: [SPARE] });
+  const put = (name: string, path: string, host: string) =>
+    stage.cluster.api.put<PersistentVolume>(persistentVolumes, {
+      metadata: { name },
+      spec: {
+        ...{ capacity: { storage: "1Gi" }, accessModes: ["ReadWriteOnce"], local: { path } },
+        nodeAffinity: {
+          required: {
+            nodeSelectorTerms: [{
+              matchExpressions: [{ key: "kubernetes.io/hostname", operator: "In", values: [host] }],
+            }],
+          },
+        },
+      },
+    });
+  put("elsewhere", SPARE.path, "n2");
+  put("here", `/dev/disk/by-id/${SPARE.name}`, "n1");
+  const { status, errors } = await plugin(["disks", "--accept", SPARE.name, "--yes"]);
+  assertEquals([status, accepted()], [1, undefined]);
+  assertStringIncludes(errors, `PersistentVolume here names it (/dev/disk/by-id/${SPARE.name})`);
+  stage.cluster.api.collection(persistentVolumes).delete({ name: "here", namespace: undefined });
+  assertEquals((await plugin(["disks", "--accept", SPARE.name, "--yes"])).status, 0);
 });
 
 Deno.test("kubectl denolith disks --withdraw: says what becomes of a disk that is taken", async () => {
