@@ -279,7 +279,22 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     {
       reason: "WrongPassphrase",
       quotes: ["the passphrase in its secret opens none of its key slots"],
-      remedy: "Give the Secret the passphrase with which the volume was first used. Nothing was changed.",
+      remedy: "Give the Secret the passphrase of the volume. Nothing was changed.",
+    },
+    {
+      reason: "WrongPassphrases",
+      quotes: ["neither the passphrase nor the previousPassphrase in its secret opens one of its key slots"],
+      remedy: "Give the Secret the passphrase of the volume as previousPassphrase. Nothing was changed.",
+    },
+    {
+      reason: "PassphraseChangeInterrupted",
+      quotes: ["a change of its passphrase was interrupted"],
+      remedy: "Put the passphrase from before the change back into the Secret, as previousPassphrase.",
+    },
+    {
+      reason: "CannotEncryptAgain",
+      quotes: ["encrypting volume … again, as the volumeKey in its secret requests: …"],
+      remedy: "Delete the snapshots of the volume, or take volumeKey back from the Secret. A thin volume cannot.",
     },
     {
       reason: "FilesystemDamaged",

@@ -39,7 +39,7 @@ import {
   resizeMappingCommand,
   testCommand,
 } from "./cryptsetup.ts";
-import { closeMapping, mappingName, mappingPath, readMapping, requireOwnMapping } from "./mapping.ts";
+import { closeMapping, closeUnpublished, mappingName, mappingPath, readMapping, requireOwnMapping } from "./mapping.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { requireHeader } from "./header.ts";
 import { KeyDerivation } from "./key_derivation.ts";
@@ -173,12 +173,12 @@ export class Encryption {
   /**
    * Closes the mapping of a volume, if it is open.
    *
-   * @param mounts the mounts of this machine
+   * @param mounts the mounts of this machine; absent if its filesystem was just unmounted, so that it is published nowhere
    * @throws {StorageError} `InUse` while it is mounted or published, or a program has it open
    */
-  async close(id: VolumeId, mounts: readonly Mount[]): Promise<void> {
+  async close(id: VolumeId, mounts?: readonly Mount[]): Promise<void> {
     this.#ended.delete(id);
-    await closeMapping(this.#exec, id, mounts);
+    await (mounts === undefined ? closeUnpublished(this.#exec, id) : closeMapping(this.#exec, id, mounts));
   }
 
   /** Changes the passphrase and the volume key of a volume, if that is requested. */

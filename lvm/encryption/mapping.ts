@@ -73,6 +73,15 @@ export async function closeMapping(exec: Exec, id: VolumeId, mounts: readonly Mo
       retryOnChange: true,
     });
   }
+  await closeUnpublished(exec, id);
+}
+
+/**
+ * Closes the mapping of a volume whose filesystem was just unmounted, if it is open: nobody has its node.
+ *
+ * @throws {StorageError} `InUse` while it is mounted elsewhere, or a program has it open
+ */
+export async function closeUnpublished(exec: Exec, id: VolumeId): Promise<void> {
   const command = closeCommand(mappingName(id));
   const output = await exec.run(command);
   if (output.code !== 0 && !isNoMapping(output)) throw mappingError(command, output);

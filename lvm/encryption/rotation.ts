@@ -119,8 +119,8 @@ export class Rotation {
     return new StorageError(
       "Unauthenticated",
       previous === undefined
-        ? `opening volume ${id}: the passphrase in its secret opens none of its key slots, and a change of its passphrase was ` +
-          `interrupted. Give the secret the passphrase from before as ${PREVIOUS_KEY}`
+        ? `opening volume ${id}: a change of its passphrase was interrupted, and the passphrase in its secret does not open it; ` +
+          `nothing was changed. Give the secret the passphrase from before as ${PREVIOUS_KEY}`
         : `changing the passphrase of volume ${id}: neither the passphrase nor the ${PREVIOUS_KEY} in its secret opens one of its ` +
           "key slots, or these are damaged; nothing was changed",
     );

@@ -12,7 +12,7 @@ import { checkFilesystem, makeFilesystem, renewFilesystem } from "./formatting.t
 import { type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
 import { Encryption } from "../encryption/encryption.ts";
 import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
-import { StorageError } from "../error.ts";
+import { ignoreStorageError, StorageError } from "../error.ts";
 import { commandError, type Exec } from "../exec.ts";
 import { setReadOnly } from "./read_only_device.ts";
 import { bindMountFlags, missingMountFlags, resizeCommand } from "../spec/filesystem.ts";
@@ -158,9 +158,17 @@ export class Staging {
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
     this.#staged.setUnstaged(id);
     const unmounted = await this.#volumeMounts.unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
+    if (unmounted.some(isMappingMount)) return await this.#encryption.close(id);
     // without a mount it is a block volume, or an earlier attempt unmounted it
-    if (unmounted.length > 0 && !unmounted.some(isMappingMount)) return;
+    if (unmounted.length > 0 || this.#isKnownAsPlain(id)) return;
     await this.#encryption.close(id, await readMounts(this.#exec));
+  }
+
+  /** Reports whether a volume is known not to be encrypted, which never changes. */
+  #isKnownAsPlain(id: VolumeId): boolean {
+    const known = this.#lvm.knownToConfirm(id);
+    const found = known && ignoreStorageError(() => this.#volumes.locate(known, id));
+    return found?.state === "present" && found.volume.tags.format.luks === undefined;
   }
 
   /**

@@ -65,7 +65,7 @@ export function programsContract(host: Host): void {
     await assertPrograms(harness, "report resize2fs", expand);
     await assertPrograms(harness, "umount", unpublish);
     await assertPrograms(harness, "umount", unstage);
-    await assertPrograms(harness, "dmsetup", unstage);
+    await assertPrograms(harness, "", unstage);
     await assertPrograms(harness, "dmsetup e2fsck lsblk mount wipefs", stage);
     await unstage();
     const remove = "blkdiscard lsblk lvremove report vgchange";
@@ -108,7 +108,8 @@ export function programsContract(host: Host): void {
     const stats = () => node.nodeGetVolumeStats({ volumeId, volumePath: targetPath });
     await assertPrograms(harness, "lsblk lsblk", stats);
     await assertPrograms(harness, "lsblk umount", () => node.nodeUnpublishVolume({ volumeId, targetPath }));
-    await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
+    const stagingTargetPath = `${harness.folder}/staging`;
+    await assertPrograms(harness, "", () => node.nodeUnstageVolume({ volumeId, stagingTargetPath }));
     await assertPrograms(
       harness,
       "lvchange report",

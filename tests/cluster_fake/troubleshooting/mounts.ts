@@ -159,6 +159,42 @@ export const MOUNTS: Chapter = {
         stage.secrets = { passphrase: "another one" };
       }),
     ),
+    "neither the passphrase nor the previousPassphrase in its secret opens one of its key slots": says(
+      "WrongPassphrases",
+      "neither the passphrase nor the previousPassphrase in its secret opens one of its key slots",
+      encrypted(async (stage) => {
+        stage.secrets = { passphrase: "the first one" };
+        await useOnce(stage);
+        stage.secrets = { passphrase: "another one", previousPassphrase: "a third one" };
+      }),
+    ),
+    "a change of its passphrase was interrupted": says(
+      "PassphraseChangeInterrupted",
+      "a change of its passphrase was interrupted",
+      encrypted(async (stage) => {
+        stage.secrets = { passphrase: "the first one" };
+        await useOnce(stage);
+        const name = stage.lv.name.replace("vol-", "hdr-");
+        const owner = [...stage.lv.tags].find((tag) => tag.startsWith("denolith="))!;
+        const tags = [owner, `denolith.header=${stage.lv.name.replace("vol-", "v1-")}:0`];
+        const options = ["--yes", "--wipesignatures", "y", "--zero", "y", "--name", name, "--size", "16777216b"];
+        const addTags = tags.flatMap((tag) => ["--addtag", tag]);
+        const args = ["lvcreate", ...options, ...addTags, "data"];
+        await stage.machine.run({ program: "lvm", args, mutates: true });
+        stage.secrets = { passphrase: "another one" };
+      }),
+    ),
+    "encrypting volume … again, as the volumeKey in its secret requests: …": says(
+      "CannotEncryptAgain",
+      "encrypting volume … again, as the volumeKey in its secret requests: …",
+      encrypted(async (stage) => {
+        stage.secrets = { passphrase: "the first one" };
+        await useOnce(stage);
+        const args = ["lvcreate", "--yes", "--snapshot", "--permission", "r", "--name", "mine", "--size", "8388608b"];
+        await stage.machine.run({ program: "lvm", args: [...args, `data/${stage.lv.name}`], mutates: true });
+        stage.secrets = { passphrase: "the first one", volumeKey: "next" };
+      }),
+    ),
     "e2fsck …: exit …": says(
       "FilesystemDamaged",
       "e2fsck …: exit …",
