@@ -13,6 +13,7 @@ import {
 } from "./fake_host.ts";
 import { faultsContract } from "./faults.ts";
 import { layoutSpaceContract } from "./layout_space.ts";
+import { encryptedLayoutsContract } from "./encrypted_layouts.ts";
 import { layoutsContract } from "./layouts.ts";
 import { hiddenSeLinuxContract, seLinuxContract } from "./selinux.ts";
 import { staleMountsContract } from "./stale_mounts.ts";
@@ -25,6 +26,7 @@ for (const contract of [cowSnapshotsContract, erasureContract, stagingContract, 
 }
 for (const contract of [bindMountsContract, stagingContract, staleMountsContract]) contract(fakeHostWithFindmnt);
 layoutsContract(fakeMultiPvHost);
+encryptedLayoutsContract(fakeMultiPvHost);
 layoutSpaceContract(fakeMultiPvHost);
 faultsContract(fakeFaultyDisks());
 for (const host of [fakeSeLinux, fakeSeLinuxWithFindmnt]) seLinuxContract(host);

@@ -10,6 +10,7 @@ import { Lvm } from "../../lvm/client/client.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import type { Host } from "../contract/host.ts";
 import { layoutSpaceContract } from "../contract/layout_space.ts";
+import { encryptedLayoutsContract } from "../contract/encrypted_layouts.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
@@ -25,7 +26,7 @@ const exec = new HostExec();
 /** The PVs of the groups: loop devices over files. */
 const pvs = new Map<string, { readonly file: string; readonly loop: string }[]>();
 
-await run("load modules", "modprobe", ["-a", "loop", "dm-raid", "dm-integrity"]);
+await run("load modules", "modprobe", ["-a", "loop", "dm-raid", "dm-integrity", "dm-crypt"]);
 for (const group of GROUPS) {
   const disks: { file: string; loop: string }[] = [];
   for (let index = 0; index < PV_COUNTS[group]; index++) {
@@ -78,4 +79,5 @@ const host: Host = {
   cgroups: (root) => realCgroups(exec, root),
 };
 layoutsContract(host);
+encryptedLayoutsContract(host);
 layoutSpaceContract(host);
