@@ -4,7 +4,15 @@ import type { PersistentVolumeClaim } from "../api/objects.ts";
 
 const CSI = "csi.storage.k8s.io/";
 const claim: PersistentVolumeClaim = {
-  metadata: { name: "data", namespace: "team", annotations: { "example.com/key": "mine" } },
+  metadata: {
+    name: "data",
+    namespace: "team",
+    annotations: {
+      "example.com/key": "mine",
+      "example.com/path": "../../other/secrets/theirs",
+      "example.com/template": "${pvc.namespace}",
+    },
+  },
 };
 const read = (parameters: Record<string, string>) => readClassParameters(parameters, claim, { volumeName: "pvc-1" });
 
@@ -40,6 +48,19 @@ Deno.test("readClassParameters() refuses what cannot be meant", () => {
     [{ [`${CSI}provisioner-secret-name`]: "a", [`${CSI}provisioner-secret-namespace`]: "" }, "one of them is missing"],
     [{ [`${CSI}secret-name`]: "${pvc.nmae}", [`${CSI}secret-namespace`]: "a" }, "is not known here"],
     [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "${pvc.name}" }, "is not known here"],
+    [
+      { [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "${pvc.annotations['example.com/key']}" },
+      "is not known here",
+    ],
+    [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "team/../other" }, "is not a valid name"],
+    [
+      { [`${CSI}secret-name`]: "${pvc.annotations['example.com/path']}", [`${CSI}secret-namespace`]: "a" },
+      "is not a valid name",
+    ],
+    [
+      { [`${CSI}secret-name`]: "${pvc.annotations['example.com/template']}", [`${CSI}secret-namespace`]: "a" },
+      "is not a valid name",
+    ],
     [{ [`${CSI}secret-name`]: "A_b", [`${CSI}secret-namespace`]: "a" }, "is not a valid name"],
     [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "a.b" }, "is not a valid name"],
   ];
