@@ -143,7 +143,8 @@ function resumeArguments(name: string): string[] {
 
 /**
  * Removes tables that were loaded and are not in use: a command of LVM may have died, or hang, before it put them in use
- * ({@linkcode resumeSuspended}). Devices that have none stay as they are.
+ * ({@linkcode resumeSuspended}). Devices that have none stay as they are. It takes no lock of LVM: a command of another process
+ * that begins at this moment may lose its tables, too (docs/adr/0026). Those that ran before, the report waited for.
  */
 async function clearTables(exec: Exec, names: readonly string[]): Promise<void> {
   if (names.length > 0) await exec.run({ program: "dmsetup", args: ["clear", ...names], mutates: true });

@@ -9,19 +9,29 @@ import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 import { removeLeftTables, resumeSuspended } from "./resumption.ts";
 
-/** Runs a function over LVs of the driver, `vol` and `cut`, and a foreign one, and returns the commands that change something. */
-async function commandsOf(devices: readonly string[]): Promise<string[]> {
+/**
+ * Runs a function over LVs of the driver, `vol` and `cut`, and a foreign one, and returns the commands that change something.
+ *
+ * @param later the devices after a report; the same, unless a command of another process ran
+ */
+async function commandsOf(devices: readonly string[], later = devices): Promise<string[]> {
   const lv = (name: string, driver = "test") => ({ name, uuid: name, tags: [`denolith=${driver}`] });
   const group = { name: "data", uuid: "group-", lvs: [lv("vol"), lv("cut"), lv("other", "other")] };
   const commands: string[] = [];
+  let isReported = false;
   const exec: Exec = {
     run: ({ args, mutates }: Command): Promise<Output> => {
       if (mutates) commands.push(args.join(" "));
-      return Promise.resolve({ code: 0, stdout: mutates ? "" : devices.join("\n"), stderr: "" });
+      return Promise.resolve({ code: 0, stdout: mutates ? "" : (isReported ? later : devices).join("\n"), stderr: "" });
     },
     idle: () => Promise.resolve(),
   };
-  await removeLeftTables(new Lvm(exec), "test", group as unknown as VolumeGroup);
+  const lvm = new Lvm(exec);
+  lvm.report = () => {
+    isReported = true;
+    return Promise.resolve([] as never);
+  };
+  await removeLeftTables(lvm, "test", group as unknown as VolumeGroup);
   return commands;
 }
 
@@ -56,6 +66,24 @@ Deno.test("COW space is removed whose snapshot the kernel does not have", async 
   assertEquals(await commandsOf(["data-cut-cow|LVM-groupcut-cow|253:2|Active|254:0|Live"]), [
     "remove --noudevsync data-cut-cow",
   ]);
+});
+
+Deno.test("tables stay that a command of another process has loaded, and puts in use before the report that waits for it", async () => {
+  const loaded = [
+    "data-vol|LVM-groupvol|253:0|Suspended|253:1|Both",
+    "data-vol-real|LVM-groupvol-real|253:1|Active|254:0|Inactive",
+    "data-cut-cow|LVM-groupcut-cow|253:2|Active|254:0|Live",
+  ];
+  const inUse = [
+    "data-vol|LVM-groupvol|253:0|Active|253:1|Live",
+    "data-vol-real|LVM-groupvol-real|253:1|Active|254:0|Live",
+    "data-cut-cow|LVM-groupcut-cow|253:2|Active|254:0|Live",
+    "data-cut|LVM-groupcut|253:3|Active|253:1,253:2|Live",
+  ];
+  assertEquals(await commandsOf(loaded, inUse), []);
+  assertEquals(await commandsOf(inUse, loaded), [], "of one that begins later, nothing is read");
+  const another = ["data-vol|LVM-groupvol|253:0|Active|253:1|Live", "data-cut|LVM-groupcut|253:3|Active|254:0|Both"];
+  assertEquals(await commandsOf(loaded, another), [], "of one that begins later, nothing is removed");
 });
 
 Deno.test("what waits for a suspended device is written to it, and not to where a killed command would have led it", async () => {
