@@ -1,16 +1,26 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
+import { heldConditions } from "../api/held.ts";
 import {
   FORGOTTEN_ANNOTATION,
   type LvmNode,
   type LvmSnapshot,
   type LvmVolume,
   type LvmVolumeSpec,
+  MOVE_ANNOTATION,
 } from "../api/lvm_objects.ts";
 import type { CsiNode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../provisioner/persistent_volume.ts";
-import { blockingSnapshots, type MoveSurroundings, objectsRefusal, surroundingsRefusal } from "./checks.ts";
+import {
+  agentAbsence,
+  agentsRefusal,
+  blockingSnapshots,
+  copyRequestOf,
+  type MoveSurroundings,
+  objectsRefusal,
+  surroundingsRefusal,
+} from "./checks.ts";
 import { copyIdOf, type LvmMove, type MoveObjects } from "./objects.ts";
 import { affinityTo } from "./persistent_volume.ts";
 
@@ -61,12 +71,75 @@ const OBJECTS: MoveObjects = {
   topologyKey: KEY,
 };
 
+const claim = (metadata: object, volumeName = "pv") =>
+  ({ metadata: { name: "c", uid: "u", ...metadata }, spec: { volumeName } }) as PersistentVolumeClaim;
+const deleting = { deletionTimestamp: "now" };
+
+/** Returns a volume that is held for the move, with a status. */
+function held(status: object, annotations: object = {}): LvmVolume {
+  const metadata = { name: ID, generation: 7, annotations: { [MOVE_ANNOTATION]: "m", ...annotations } };
+  const object = volume({ held: true }, { metadata, status: status as NonNullable<LvmVolume["status"]> });
+  return { ...object, status: { ...object.status!, conditions: heldConditions(object, {}) } };
+}
+const saved = held({ state: "Lost" }, { [FORGOTTEN_ANNOTATION]: "now" });
+const LAST = { round: 0, snapshot: snapshotIdOf(transferSnapshotName(copyIdOf(MOVE), 0, 7)), last: true };
+const READY = {
+  metadata: { name: copyIdOf(MOVE) },
+  spec: { nodeName: "b", copy: LAST },
+  status: { state: "Ready", lvUUID: "b" },
+} as unknown as LvmVolume;
+
 const forgotten = volume({}, { metadata: { name: ID, annotations: { [FORGOTTEN_ANNOTATION]: "now" } } });
 
 const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, message: string | undefined][] = [
   ["a volume that can move", {}, undefined],
   ["a volume that can be adopted", { move: ADOPTION, volume: forgotten }, undefined],
   ["a volume of a living node", { move: ADOPTION }, "node a is not forgotten"],
+  ["a move whose name is no id", { move: { ...MOVE, metadata: { name: "x" } } }, "its name is no id of a volume"],
+  ["a move to the same node", { move: { ...MOVE, spec: { ...MOVE.spec, targetNode: "a" } } }, "is on node a already"],
+  ["a claim that is gone", { claim: undefined }, "claim n/c does not exist any more"],
+  ["a claim that another took the name of", { claim: claim({ uid: "other" }) }, "claim n/c does not exist any more"],
+  ["a claim that is being deleted", { claim: claim({ deletionTimestamp: "now" }) }, "claim n/c is being deleted"],
+  ["a claim of another PersistentVolume", { claim: claim({}, "other") }, "is not bound to PersistentVolume pv"],
+  ["no volume", { volume: undefined }, "does not exist, or is being deleted"],
+  [
+    "a volume that is being deleted",
+    { volume: volume({}, { metadata: { name: ID, deletionTimestamp: "now" } }) },
+    "does not exist, or is being deleted",
+  ],
+  [
+    "a volume that is not created",
+    { volume: volume({}, { status: {} }) },
+    "the volume is Pending: it is not created yet",
+  ],
+  [
+    "a volume that failed",
+    { volume: volume({}, { status: { state: "Failed", error: { code: "NoSpace", message: "full" } } }) },
+    "the volume is Failed: full",
+  ],
+  ["no PersistentVolume", { persistentVolume: undefined }, "is not bound to PersistentVolume pv"],
+  [
+    "a PersistentVolume that is Released",
+    { persistentVolume: { ...persistentVolume(), status: { phase: "Released" } } },
+    "is not bound to PersistentVolume pv",
+  ],
+  [
+    "a PersistentVolume that is being deleted",
+    { persistentVolume: { ...persistentVolume(), metadata: { ...persistentVolume().metadata, ...deleting } } },
+    "is not bound to PersistentVolume pv",
+  ],
+  [
+    "a PersistentVolume of no CSI driver",
+    { persistentVolume: persistentVolume({ csi: undefined as never }) },
+    "is not of volume",
+  ],
+  ["a volume whose node was forgotten, with a copy that is complete", { volume: saved, copy: READY }, undefined],
+  ["a volume whose node was forgotten, with a copy that is not", { volume: saved }, "the volume is Lost"],
+  [
+    "a Lost volume whose node was not forgotten",
+    { volume: held({ state: "Lost" }), copy: READY },
+    "the volume is Lost",
+  ],
   ["a volume of another driver", { volume: volume({ driverName: "other" }) }, "does not exist, or is being deleted"],
   ["a volume on another node", { volume: volume({ nodeName: "c" }) }, "is on node c, not on node a"],
   ["a volume that is Lost", { volume: volume({}, { status: { state: "Lost" } }) }, "the volume is Lost"],
@@ -178,6 +251,22 @@ const SURROUNDINGS_REFUSALS: readonly [
     { lvmNodes: { source: undefined, target: lvmNode("b", { uuid: "other" }) } },
     "does not report volume group data (UUID group)",
   ],
+  [
+    "disks on a node without an agent",
+    adopting,
+    { lvmNodes: { source: undefined, target: undefined } },
+    "does not report",
+  ],
+  ["disks on a node that reports no groups", adopting, {
+    lvmNodes: { source: undefined, target: { ...lvmNode("b"), status: {} } },
+  }, "does not report"],
+  ["a target without an agent", {}, { lvmNodes: { source: lvmNode("a"), target: undefined } }, "node b has no agent"],
+  [
+    "a thin volume with a snapshot and no pool",
+    { volume: volume({ thinProvision: true }), snapshots: ["s"] },
+    {},
+    undefined,
+  ],
   ["disks on a node that the class does not allow", adopting, { ...carried, storageClass: elsewhere }, "not in the"],
 ];
 
@@ -205,4 +294,28 @@ Deno.test("blockingSnapshots() are those of the thick volume alone, with the tem
   assertEquals(blockingSnapshots(MOVE, volume(), all, { withTemporary: true }), ["a", "b", temporary].sort());
   assertEquals(blockingSnapshots(MOVE, volume({ thinProvision: true }), all), []);
   assertEquals(blockingSnapshots(MOVE, undefined, all), []);
+});
+
+Deno.test("agentsRefusal() says of a silent source that only its disks have the data", () => {
+  const silent = (name: string) => ({ ...surroundings(), isSilent: (node: string) => node === name });
+  const away = "has not reported for minutes";
+  const restore = ". The data are on its disks alone: bring the node back, or restore a backup";
+  assertEquals(agentsRefusal(MOVE, silent("a")), `the agent of node a ${away}${restore}`);
+  assertEquals(agentsRefusal(MOVE, silent("b")), `the agent of node b ${away}`);
+  assertEquals(agentsRefusal(MOVE, { ...surroundings(), ...carried }), "node a has no agent of the driver");
+  assertEquals(agentsRefusal(MOVE, surroundings()), undefined);
+  assertEquals(agentAbsence("a", lvmNode("a"), () => false), undefined);
+});
+
+Deno.test("copyRequestOf() asks for a volume of the same kind and size, filled from it", () => {
+  const { id, name, range, source, sourceNode } = copyRequestOf(MOVE, volume({ sourceNode: "c" }), parseGroupList);
+  assertEquals([id, name, source, sourceNode], [
+    copyIdOf(MOVE),
+    "denolith-move-m",
+    { kind: "volume", id: ID as never },
+    undefined,
+  ]);
+  assertEquals(range, { required: 32n << 20n });
+  const pending = volume({ size: "16Mi" }, { status: {} });
+  assertEquals(copyRequestOf(MOVE, pending, parseGroupList).range, { required: 16n << 20n });
 });

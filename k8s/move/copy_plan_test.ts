@@ -64,6 +64,8 @@ const TAKEN = { temporary: [FIRST, SECOND, LAST, ONLY].map((each) => snapshot(ea
 const offline = { move: move({ way: "Offline" }) };
 const failed = { state: "Failed", error: { code: "FailedPrecondition", message: "gone" } } as const;
 
+const { status: _status, ...withoutStatus } = copy(FIRST);
+
 const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObjects>, step: string][] = [
   ["a volume in use", volume(), {}, `copy: ${idOf(0)}`],
   ["a volume in use that is moved offline", volume(), offline, "hold"],
@@ -74,6 +76,13 @@ const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObj
     { copy: copy(FIRST), temporary: [{ ...snapshot(idOf(0)), metadata: { name: idOf(0) } }] },
     `take snapshot: ${idOf(0)}`,
   ],
+  [
+    "a copy without a status",
+    volume(),
+    { ...TAKEN, copy: { ...copy(FIRST), status: {} } },
+    "wait: copies it while it may be used",
+  ],
+  ["a copy that has not begun", volume(), { ...TAKEN, copy: withoutStatus }, "wait: copies it while it may be used"],
   ["an unfinished copy", volume(), { ...TAKEN, copy: copy(FIRST) }, "wait: copies it while it may be used"],
   [
     "a copy of the first snapshot",
