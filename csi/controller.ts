@@ -286,6 +286,12 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
   const type = capability.kind === "mount" ? capability.type ?? parameters.type : undefined;
   const trim = trimFor(parameters, type);
   const source = parseContentSource(request.volumeContentSource);
+  if (source !== undefined && parameters.layout.type === "writecache") {
+    throw invalidArgument(
+      "parameter layout writecache: such a volume cannot be filled from a snapshot or a volume, whose filesystem may have " +
+        "smaller blocks than LVM gives the cache",
+    );
+  }
   // a copy without a size has the size of its source, which is large enough
   const range = parseSizeRange(request.capacityRange, source === undefined ? DEFAULT_BYTES : 0n);
   return {

@@ -6,7 +6,15 @@
 
 import { type Integrity, type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
-import { type Bounds, DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "../lvm/spec/layouts.ts";
+import {
+  type Bounds,
+  DEFAULT_CACHE_SIZE,
+  DEFAULT_STRIPE_SIZE,
+  LAYOUT_NAMES,
+  LAYOUTS,
+  MIN_CACHE_SIZE,
+  STRIPE_SIZE,
+} from "../lvm/spec/layouts.ts";
 import { SETTINGS } from "../lvm/spec/settings.ts";
 import { quote } from "../lvm/error.ts";
 import { invalidArgument } from "./request.ts";
@@ -17,8 +25,6 @@ const REFUSED_LAYOUTS: ReadonlyMap<string, string> = new Map([
     "vdo",
     "the driver creates no VDO volumes: how much fits depends on the data, and a VDO pool that is full loses writes",
   ],
-  ["cache", "the driver creates no cached volumes"],
-  ["writecache", "the driver creates no cached volumes"],
   ["mirror", "raid1 replaced it in LVM"],
 ]);
 
@@ -34,6 +40,11 @@ export function parseLayout(given: ReadonlyMap<string, string>): Layout {
       }`,
     );
   }
+  if (type === "cache" || type === "writecache") {
+    rejectParameters(given, type, ["stripes", "stripeSize", "mirrors", "raidIntegrity"]);
+    return { type, cacheSize: parseCacheSize(given) };
+  }
+  rejectParameters(given, type, ["cacheSize"]);
   if (type === "linear") {
     rejectParameters(given, type, ["stripes", "stripeSize", "mirrors", "raidIntegrity"]);
     return LINEAR;
@@ -48,6 +59,16 @@ export function parseLayout(given: ReadonlyMap<string, string>): Layout {
   const stripes = parseCount(given, "stripes", LAYOUTS[type].stripes, type);
   const stripeSize = parseStripeSize(given);
   return type === "striped" ? { type, stripes, stripeSize } : { type, stripes, stripeSize, ...parseIntegrity(given) };
+}
+
+function parseCacheSize(given: ReadonlyMap<string, string>): bigint {
+  const text = given.get("cacheSize");
+  if (text === undefined) return DEFAULT_CACHE_SIZE;
+  const size = parseQuantity(text) ?? 0n;
+  if (size >= MIN_CACHE_SIZE) return size;
+  throw invalidArgument(
+    `parameter cacheSize ${quote(text)}: must be a quantity of ${formatQuantity(MIN_CACHE_SIZE)} or more, such as 10Gi`,
+  );
 }
 
 function parseIntegrity(given: ReadonlyMap<string, string>): Integrity {

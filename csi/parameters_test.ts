@@ -176,6 +176,8 @@ Deno.test("a layout has LVM's minimum as default, and only the parameters that a
   assertEquals(layout({ layout: "raid10", mirrors: "1" }), { type: "raid10", stripes: 2, stripeSize });
   assertEquals(layout({ layout: "raid5", stripes: "32" }), { type: "raid5", stripes: 32, stripeSize });
   assertEquals(layout({ layout: "raid6", stripeSize: "4Mi" }), { type: "raid6", stripes: 3, stripeSize: 4n << 20n });
+  assertEquals(layout({ layout: "cache" }), { type: "cache", cacheSize: 1n << 30n });
+  assertEquals(layout({ layout: "writecache", cacheSize: "33Mi" }), { type: "writecache", cacheSize: 33n << 20n });
   assertEquals(layout({ layout: "raid1", raidIntegrity: "no" }), { type: "raid1", mirrors: 1 });
   assertEquals(layout({ layout: "raid1", raidIntegrity: "yes" }), { type: "raid1", mirrors: 1, integrity: true });
   assertEquals(layout({ layout: "raid5", raidIntegrity: "yes" }), {
@@ -183,9 +185,21 @@ Deno.test("a layout has LVM's minimum as default, and only the parameters that a
   });
   const refusals: [Record<string, string>, RegExp][] = [
     [{ layout: "mirror" }, /parameter layout "mirror": must be linear or striped or raid1/],
-    [{ layout: "vdo" }, /parameter layout "vdo": must be linear or .* or raid6; the driver creates no VDO volumes/],
-    [{ layout: "cache" }, /parameter layout "cache": must be .*; the driver creates no cached volumes/],
-    [{ layout: "writecache" }, /the driver creates no cached volumes/],
+    [
+      { layout: "vdo" },
+      /parameter layout "vdo": must be linear or .* or writecache; the driver creates no VDO volumes/,
+    ],
+    [{ cacheSize: "1Gi" }, /parameter cacheSize: the layout linear has none/],
+    [{ layout: "raid1", cacheSize: "1Gi" }, /parameter cacheSize: the layout raid1 has none/],
+    [{ layout: "cache", stripes: "2" }, /parameter stripes: the layout cache has none/],
+    [{ layout: "writecache", raidIntegrity: "no" }, /parameter raidIntegrity: the layout writecache has none/],
+    ...["31Mi", "0", "-1", "much", ""].map((cacheSize) =>
+      [
+        { layout: "cache", cacheSize },
+        new RegExp(`parameter cacheSize "${cacheSize}": must be a quantity of 32Mi or more, such as 10Gi`),
+      ] as [Record<string, string>, RegExp]
+    ),
+    [{ layout: "cache", thinProvision: "yes" }, /parameter layout cache: a thin volume is laid out as its pool is/],
     ...Object.entries({ erase: "discard", discard: "yes", fstrim: "24h" }).map(([name, value]) =>
       [
         { layout: "raid1", raidIntegrity: "yes", [name]: value },

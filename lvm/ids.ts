@@ -97,6 +97,11 @@ export function volumeLvName(id: VolumeId): string {
   return "vol-" + id.slice("v1-".length);
 }
 
+/** Returns the name of the LV that becomes the cache of a volume. */
+export function cacheLvName(id: VolumeId): string {
+  return "cache-" + id.slice("v1-".length);
+}
+
 /** Returns the name of a snapshot's LV. LVM reserves the prefix `snapshot`, but not `snap-`. */
 export function snapshotLvName(id: SnapshotId): string {
   return "snap-" + id.slice("v1-".length);
@@ -146,16 +151,17 @@ export function uniqueLvName(name: string, deleted: readonly string[]): string {
 
 /** Reports whether a name has the form of the driver's LV names. */
 export function isDriverLvName(name: string): boolean {
-  return /^(?:vol|snap|cut|msg|hdr)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
+  return /^(?:vol|snap|cut|msg|hdr|cache)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
 }
 
 /**
  * Reports whether a device-mapper name has the form of a name of one of the driver's LVs or of their hidden layers.
  * device-mapper doubles the hyphens within names; LVM appends `-real` to the device of an origin and `-cow` to that of
- * a COW space (lvm's lv_layer).
+ * a COW space (lvm's lv_layer), and `_cvol` and so on to that of the parts of a cached LV.
  */
 export function isDriverDeviceName(name: string): boolean {
-  return /[^-]-(?:--)*(?:vol|snap|cut|msg|hdr)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
+  return /[^-]-(?:--)*(?:vol|snap|cut|msg|hdr|cache)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow|_w?corig|_cvol(?:-c(?:data|meta))?)?$/
+    .test(name);
 }
 
 function idOf(requestName: string): string {

@@ -333,8 +333,9 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     writeable,
     allocationPolicy,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
-    physicalVolumes: pvs.map(({ uuid, path, size, free, missing }) => ({
+    physicalVolumes: pvs.map(({ uuid, path, size, free, cacheFree, missing }) => ({
       ...{ uuid, path, size: formatQuantity(size), free: formatQuantity(free), missing },
+      ...(cacheFree === undefined ? {} : { cacheFree: formatQuantity(cacheFree) }),
     })),
     volumes: lvs.flatMap(({ tags, size }) => {
       const id = ownedVolumeId(driver, tags);

@@ -6,6 +6,7 @@
 
 import type { ErrorKind } from "../../lvm/error.ts";
 import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
+import type { CachedLayoutName } from "../../lvm/spec/layouts.ts";
 import type { Encryption } from "../../lvm/spec/format.ts";
 import type { GroupPreference } from "../../lvm/model/groups.ts";
 import type { Erasure } from "../../lvm/model/tags.ts";
@@ -105,7 +106,8 @@ export interface AgentManaged<S extends AgentManagedStatus = AgentManagedStatus>
 /** A layout that is not linear. Sizes are quantities. */
 export type LayoutSpec =
   | { type: "raid1"; mirrors: number; integrity?: boolean }
-  | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string; integrity?: boolean };
+  | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string; integrity?: boolean }
+  | { type: CachedLayoutName; cacheSize: string };
 
 /** The LV of somebody else that a volume takes over. */
 export interface ImportedLvSpec {
@@ -261,6 +263,8 @@ export interface NodePhysicalVolume {
   /** The space of its extents, used and free. */
   size?: string;
   free: string;
+  /** Its allocatable free space for caches; absent if it is not for caches alone. */
+  cacheFree?: string;
   missing?: boolean;
 }
 

@@ -44,6 +44,7 @@ Deno.test("a request comes back from its object as it was, whatever the volume i
     { thin: { poolSize: { bytes: GiB } } },
     { thin: { pool: "mine", poolSize: { percent: 80n } } },
     { layout: { type: "raid1", mirrors: 2 } },
+    { layout: { type: "writecache", cacheSize: 64n << 20n } },
     { layout: { type: "raid5", stripes: 3, stripeSize: 131072n } },
   ];
   for (const overrides of contents) {
@@ -123,6 +124,8 @@ Deno.test("an object with a value that only a newer version knows is refused, an
     { shared: "sometimes" },
     { layout: { type: "raid4", stripes: 2, stripeSize: "64Ki" } },
     { layout: { type: "raid5", stripes: 2 } },
+    { layout: { type: "cache" } },
+    { layout: { type: "writecache", cacheSize: "much" } },
     { layout: { type: "raid1", mirrors: 99 } },
     { thinProvision: "yes" },
     { thinPool: "-y" },

@@ -94,8 +94,11 @@ function isGoal(value: unknown): boolean {
 
 function isLayout(value: unknown): boolean {
   if (!isObject(value)) return false;
-  const { type, mirrors, stripes, stripeSize } = value;
+  const { type, mirrors, stripes, stripeSize, cacheSize } = value;
   if (!LAYOUT_NAMES.some((name) => name === type) || type === "linear") return false;
+  if (type === "cache" || type === "writecache") {
+    return typeof cacheSize === "string" && (parseQuantity(cacheSize) ?? 0n) > 0n;
+  }
   if (type === "raid1") return isWithin(mirrors, LAYOUTS.raid1.mirrors);
   const layout = LAYOUTS[type as "striped" | "raid10" | "raid5" | "raid6"];
   return isWithin(stripes, layout.stripes) && typeof stripeSize === "string" && (parseQuantity(stripeSize) ?? 0n) > 0n;

@@ -15,7 +15,16 @@
 
 import { ignoreStorageError } from "../../lvm/error.ts";
 import { compare, type GroupMatcher, selectCandidates } from "../../lvm/model/groups.ts";
-import { bytesPerPv, type Layout, LINEAR, requiredPvCount } from "../../lvm/model/layout.ts";
+import {
+  bytesPerPv,
+  cacheBytes,
+  chooseCachePv,
+  isCached,
+  isLinear,
+  type Layout,
+  LINEAR,
+  requiredPvCount,
+} from "../../lvm/model/layout.ts";
 import { parseQuantity, roundUp } from "../../lvm/size.ts";
 import {
   DEFAULT_OVERCOMMIT,
@@ -51,7 +60,7 @@ interface GroupSpaceDraft extends GroupWithPools {
   free: bigint;
   pending: bigint;
   readonly pools: { name: string; free: bigint }[];
-  readonly pvs: { free: bigint }[];
+  readonly pvs: { free: bigint; cacheFree?: bigint }[];
 }
 
 /**
@@ -198,10 +207,10 @@ export function pendingBytes(volume: LvmVolume, { status }: LvmNode): bigint {
 function allocateFromPvs(pvs: { free: bigint }[], layout: Layout, perPv: bigint): void {
   const byFreeSpace = [...pvs].sort((a, b) => compare(b.free, a.free));
   let remaining = perPv;
-  for (const pv of layout.type === "linear" ? byFreeSpace : byFreeSpace.slice(0, requiredPvCount(layout))) {
+  for (const pv of isLinear(layout) ? byFreeSpace : byFreeSpace.slice(0, requiredPvCount(layout))) {
     const allocated = pv.free < remaining ? pv.free : remaining;
     pv.free -= allocated;
-    if (layout.type === "linear") remaining -= allocated;
+    if (isLinear(layout)) remaining -= allocated;
   }
 }
 
@@ -225,6 +234,9 @@ function allocateFromGroup(group: GroupSpaceDraft, layout: Layout, currentSize: 
   group.free = group.free > bytes ? group.free - bytes : 0n;
   group.pending += bytes;
   allocateFromPvs(group.pvs, layout, perPv);
+  if (!isCached(layout) || currentSize > 0n) return; // the cache of a volume never grows
+  const cachePv = chooseCachePv(layout, group);
+  if (cachePv?.cacheFree !== undefined) cachePv.cacheFree -= cacheBytes(layout, group.extentSize);
 }
 
 /**
@@ -258,7 +270,10 @@ function groupSpaceDraft(
     missingPvs: missingPVCount,
     writeable,
     responsive: true,
-    pvs: physicalVolumes.map(({ free }) => ({ free: parseQuantity(free) ?? 0n })),
+    pvs: physicalVolumes.map(({ free, cacheFree }) => ({
+      free: parseQuantity(free) ?? 0n,
+      ...(cacheFree === undefined ? {} : { cacheFree: parseQuantity(cacheFree) ?? 0n }),
+    })),
     pending: 0n,
   };
 }

@@ -159,6 +159,27 @@ Deno.test("freeCapacityOf() subtracts a layout's space on each physical volume, 
   );
 });
 
+Deno.test("freeCapacityOf() subtracts the cache of a pending volume from one physical volume for caches", () => {
+  const node = report({ data: [300] });
+  const cached = { layout: { type: "cache", cacheSize: 60n * MiB } } as const;
+  const largestMiB = (...volumes: LvmVolume[]) =>
+    Number(
+      totalCapacity({ groups: exactMatcher("data"), ...cached }, [freeCapacityOf(node, volumes, parseGroups)])
+        .maximumVolumeSize / MiB,
+    );
+  assertEquals(largestMiB(), 0, "no physical volume is for caches");
+  const group = node.status!.volumeGroups![0]!;
+  group.physicalVolumes = [{ uuid: "a", free: "300Mi" }, { uuid: "b", free: "0", cacheFree: "100Mi" }];
+  assertEquals(largestMiB(), 300);
+  assertEquals(largestMiB(volume("one", 40)), 260);
+  assertEquals(largestMiB(volume("one", 40, cached)), 0, "40 MiB are left for caches");
+  group.physicalVolumes.push({ uuid: "c", free: "0", cacheFree: "80Mi" });
+  assertEquals(largestMiB(volume("one", 40, cached)), 260, "another one has space for a cache");
+  assertEquals(largestMiB(volume("one", 40, cached), volume("two", 40, cached)), 0);
+  group.volumes = [{ name: volumeIdOf("one"), size: "40Mi" }];
+  assertEquals(largestMiB(volume("one", 60, cached)), 280, "a cache does not grow");
+});
+
 Deno.test("freeCapacityOf() subtracts the space of an expansion, until the report lists it or the agent refuses it", () => {
   const node = report({ data: [100, ["a", 32]] });
   const newGeneration = { metadata: { generation: 2 } };

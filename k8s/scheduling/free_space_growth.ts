@@ -6,7 +6,7 @@
 
 import { DEFAULT_OVERCOMMIT, parseOvercommit } from "../../lvm/pools/pool.ts";
 import { parseQuantity } from "../../lvm/size.ts";
-import type { LvmNode, NodeVolumeGroup } from "../api/lvm_objects.ts";
+import type { LvmNode, NodePhysicalVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
 
 /**
@@ -32,14 +32,18 @@ export function freeSpaceGrowth(before: LvmNode | undefined, now: LvmNode): Free
 function hasGrown(before: NodeVolumeGroup | undefined, now: NodeVolumeGroup): boolean {
   if (before === undefined || !isUsable(before)) return true;
   if (bytesOf(now.free) > bytesOf(before.free)) return true;
-  const pvs = new Map((before.physicalVolumes ?? []).map(({ uuid, free }) => [uuid, bytesOf(free)]));
-  if ((now.physicalVolumes ?? []).some(({ uuid, free }) => bytesOf(free) > (pvs.get(uuid) ?? -1n))) return true;
+  const pvs = new Map((before.physicalVolumes ?? []).map((pv) => [pv.uuid, pvBytes(pv)]));
+  if ((now.physicalVolumes ?? []).some((pv) => pvBytes(pv) > (pvs.get(pv.uuid) ?? -1n))) return true;
   const pools = new Map(
     (before.thinPools ?? []).map(({ name, availableVirtual }) => [name, bytesOf(availableVirtual)]),
   );
   return (now.thinPools ?? []).some(({ name, availableVirtual }) =>
     bytesOf(availableVirtual) > (pools.get(name) ?? -1n)
   );
+}
+
+function pvBytes({ free, cacheFree }: NodePhysicalVolume): bigint {
+  return bytesOf(cacheFree ?? free);
 }
 
 function isUsable({ writeable, missingPVCount }: NodeVolumeGroup): boolean {

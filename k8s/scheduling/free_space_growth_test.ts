@@ -18,6 +18,10 @@ function pool(availableVirtual: string): Partial<NodeVolumeGroup> {
   return { thinPools: [{ name: "p", size: "3Gi", availableVirtual }] };
 }
 
+function cachePv(cacheFree: string): Partial<NodeVolumeGroup> {
+  return { physicalVolumes: [{ uuid: "p", free: "0", cacheFree }] };
+}
+
 const cases: [string, LvmNode | undefined, LvmNode, bigint | undefined][] = [
   ["a report without a change", node(), node({ lvCount: 2 }), undefined],
   ["less free space", node(), node({ free: "3Gi" }), undefined],
@@ -35,6 +39,8 @@ const cases: [string, LvmNode | undefined, LvmNode, bigint | undefined][] = [
     node({ physicalVolumes: [{ uuid: "p", free: "5Gi" }] }),
     4n * GiB,
   ],
+  ["more space for caches", node(cachePv("1Gi")), node(cachePv("2Gi")), 4n * GiB],
+  ["less space for caches", node(cachePv("2Gi")), node(cachePv("1Gi")), undefined],
   ["a larger pool", node(pool("1Gi")), node(pool("7Gi")), 7n * GiB],
   ["a fuller pool", node(pool("7Gi")), node(pool("6Gi")), undefined],
   ["a pool and less free space", node(pool("1Gi")), node({ ...pool("2Gi"), free: "1Gi" }), 2n * GiB],

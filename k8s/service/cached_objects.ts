@@ -7,6 +7,7 @@
  * @module
  */
 
+import { defined } from "../../lvm/defined.ts";
 import {
   FORGOTTEN_ANNOTATION,
   type LvmNode,
@@ -118,7 +119,11 @@ export class CachedObjects {
         missingPVCount,
         writeable,
         thinPools,
-        physicalVolumes: physicalVolumes?.map(({ uuid, free }) => ({ uuid, free })),
+        physicalVolumes: physicalVolumes?.map(({ uuid, free, cacheFree }) => ({
+          uuid,
+          free,
+          ...defined({ cacheFree }),
+        })),
         volumes: volumes?.map(({ name, size }) => ({ name, size: this.#pool.text(size) })),
       };
     };

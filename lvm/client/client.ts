@@ -11,6 +11,7 @@
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
 import { Allocations, requireFree } from "./allocations.ts";
+import { pvsToName } from "./cache_pvs.ts";
 import { flushDisks } from "./disk_cache.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";
 import { GroupReader } from "./group_reader.ts";
@@ -287,7 +288,11 @@ export class Lvm {
     // again after each wait: the next body may begin before this continues
     while (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
     const deviceOptions = this.#reader.readsEach ? ["--devices", group.pvPaths.join(",")] : [];
-    const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
+    const command: Command = {
+      program: "lvm",
+      args: [...args, ...pvsToName(group, args), ...deviceOptions],
+      mutates: true,
+    };
     const noted = parts.args.map((part) => this.#known.startChange(group.name, part));
     const change = runThen(this.exec, command, async (output) => {
       if (output.code > MAX_EXIT_STATUS) this.#onKilled();

@@ -92,6 +92,7 @@ export class Reaper {
     this.#repair = new Repair({ lvm, driver, reservation, report, onResumed, onDeleted: onChanged });
     this.#removal = new Removal({
       ...{ lvm, driver, reservation, report, isStopped, onError, onChanged, onRemoved, clock, eraser: this.#eraser },
+      onUnfinished: () => this.repairSoon(),
       removesEmptyPools: options.removeEmptyPools ?? false,
     });
   }

@@ -12,8 +12,9 @@ import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
 import { lateCompletion, StorageError } from "../error.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
-import { lvremove, type Selection, vgchange } from "../model/commands.ts";
-import { lvPath } from "../model/report.ts";
+import { markCacheDeleted } from "../inventory/cache_tags.ts";
+import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../model/commands.ts";
+import { type CacheLv, lvPath } from "../model/report.ts";
 import { DELETED, OWNER, SNAPSHOT, VOLUME } from "../model/tag_text.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";
@@ -44,6 +45,8 @@ export interface RemovalOptions {
   readonly report: () => Promise<FreshReport>;
   /** Called with an error that keeps nothing from being removed. */
   readonly onError: (error: unknown) => void;
+  /** Called when a change has failed whose other half was made, so that a repair is needed. */
+  readonly onUnfinished: () => void;
   /** Called when another pass is needed at once. */
   readonly onChanged: () => void;
   /** Called after an LV was removed. */
@@ -121,6 +124,9 @@ export class Removal {
     const emptied = removesEmptyPools ? await extendLastOfPool(this.#options, deleted) : undefined;
     const isErased = emptied !== undefined || needsErasure(deleted);
     const { encrypted } = deleted.tags;
+    if ((isErased || encrypted) && deleted.lv.cache !== undefined) {
+      return await this.#splitCache(deleted, deleted.lv.cache);
+    }
     if ((isErased || encrypted) && await this.#removeMissing(deleted)) return void onRemoved();
     if (isErased) await this.#erase(deleted, emptied);
     else if (encrypted) await this.#destroyKeySlots(deleted);
@@ -170,6 +176,23 @@ export class Removal {
       );
     }
     this.#splitUuids.add(deleted.lv.uuid);
+    this.#options.onChanged();
+  }
+
+  /**
+   * Separates the cache of an LV, which has data of the volume that would stay there, and marks it as deleted. Another pass
+   * erases and removes both.
+   */
+  async #splitCache(deleted: DeletedLv, cache: CacheLv): Promise<undefined> {
+    const { group, tags } = deleted;
+    requireErasable(deleted);
+    await this.#lvm.change(group, lvconvert({ yes: true, splitcache: true }, lvPath(deleted)));
+    try {
+      await this.#lvm.change(group, lvchangeTags(markCacheDeleted(tags.id), `${group.name}/${cache.name}`));
+    } catch (error) {
+      this.#options.onUnfinished();
+      throw error;
+    }
     this.#options.onChanged();
   }
 

@@ -7,7 +7,9 @@
 
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeLeftTables, resumeSuspended } from "../host/resumption.ts";
-import { incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
+import type { VolumeId } from "../ids.ts";
+import { incompleteVolumes, isIncompleteSnapshot, looseCaches } from "../inventory/leftovers.ts";
+import { markCacheDeleted } from "../inventory/cache_tags.ts";
 import { lvchangeTags, lvremove } from "../model/commands.ts";
 import { changeIgnoring } from "./snapshot_split.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -47,6 +49,20 @@ export async function removeIncompleteVolume(lvm: Lvm, { group, lv }: LocatedLv)
   await changeIgnoring(["NotFound"], lvm, group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv })));
 }
 
+/**
+ * Marks LVs as deleted that were made as caches, and are the cache of no LV. They may have data, which the reaper erases.
+ * One that became a cache meanwhile, or is gone, stays as it is: LVM changes no hidden LV.
+ */
+export async function markLooseCaches(
+  lvm: Lvm,
+  caches: readonly (LocatedLv & { readonly id: VolumeId })[],
+): Promise<void> {
+  for (const { group, lv, id } of caches) {
+    const select = { uuid: lv.uuid };
+    await lvm.changeSelected(group, lvchangeTags(markCacheDeleted(id), lvPath({ group, lv }), select));
+  }
+}
+
 /** The repair of one driver's LVs on this machine. */
 export class Repair {
   readonly #options: RepairOptions;
@@ -83,13 +99,17 @@ export class Repair {
 
   /**
    * Repairs what killed commands of LVM left. Tables that they loaded in vain are removed. Suspended devices are resumed by a
-   * refresh, which also loads the right tables. Incomplete RAID LVs and incomplete pools are removed. COW space that never became a snapshot is marked as
+   * refresh, which also loads the right tables. Incomplete RAID LVs and incomplete pools are removed. What was a cache is marked as
+   * deleted. COW space that never became a snapshot is marked as
    * deleted. What fails for one LV does not keep the others from being repaired, and is repeated by the next pass.
    */
   async resume(groups: FreshReport, attempt: Attempt): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
       await attempt(() => removeIncompleteVolume(this.#lvm, { group, lv }));
     }
+    const caches = looseCaches(this.#driver, groups);
+    await attempt(() => markLooseCaches(this.#lvm, caches));
+    if (caches.length > 0) this.#options.onDeleted();
     const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
     for (const group of groups.filter((group) => hasLeftTables(this.#driver, group))) {
       await attempt(() => removeLeftTables(this.#lvm, this.#driver, group));

@@ -147,6 +147,8 @@ const TARGETS: readonly DmTarget[] = [
   { name: "striped", module: "dm-mod", use: "volumes" },
   { name: "raid", module: "dm-raid", use: "RAID volumes", optional: true },
   { name: "integrity", module: "dm-integrity", use: "RAID volumes with checksums", optional: true, unlisted: true },
+  { name: "cache", module: "dm-cache", use: "volumes with a cache", optional: true, unlisted: true },
+  { name: "writecache", module: "dm-writecache", use: "volumes with a writecache", optional: true, unlisted: true },
   { name: "crypt", module: "dm-crypt", use: "encrypted volumes", optional: true, unlisted: true },
 ];
 

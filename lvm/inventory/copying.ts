@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
-import { describeLayout, hasIntegrity, layoutOf } from "../model/layout.ts";
+import { describeLayout, hasIntegrity, isCached, layoutOf } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
   type ContentSource,
@@ -129,17 +129,21 @@ export function requireNoCopySnapshot(driver: string, groups: readonly VolumeGro
 }
 
 /**
- * Makes sure that LVM takes snapshots of a volume: not of a RAID volume with integrity.
+ * Makes sure that the driver takes snapshots of a volume: not of a RAID volume with integrity, of which LVM takes none, nor of
+ * one with a cache, where LVM may fail halfway (seen with 2.03.16).
  *
  * @param operation beginning of the error message
  * @throws {StorageError} `FailedPrecondition`
  */
 export function requireSnapshots(operation: string, { group, lv }: LocatedLv): void {
   const layout = layoutOf(lv);
-  if (layout === undefined || !hasIntegrity(layout)) return;
+  if (layout === undefined || !(hasIntegrity(layout) || isCached(layout))) return;
+  const whose = isCached(layout) ? "the driver" : "LVM";
   throw new StorageError(
     "FailedPrecondition",
-    `${operation}: ${lvPath({ group, lv })} is ${describeLayout(layout)}, and LVM takes no snapshots of such a volume`,
+    `${operation}: ${lvPath({ group, lv })} is ${
+      describeLayout(layout)
+    }, and ${whose} takes no snapshots of such a volume`,
   );
 }
 

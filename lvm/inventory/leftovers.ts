@@ -7,8 +7,10 @@
 
 import { headerBackupOf, type HeaderBackupTags } from "../encryption/header_tags.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
+import type { VolumeId } from "../ids.ts";
+import { CACHED, hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
 import { hasChecksums } from "../model/layout.ts";
+import { ownedCacheId } from "./cache_tags.ts";
 import { type DeletedTags, hasSourceData, ownedVolumeId, parseDeletedTags, usedLvUuids } from "../model/tags.ts";
 
 /** A deleted LV, which the reaper erases and removes. */
@@ -54,8 +56,8 @@ export function staleHeaderBackups(driver: string, groups: readonly VolumeGroup[
  * complete.
  *
  * An LV that was in use, whose filesystem is recorded, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in
- * steps, so such an LV may look incomplete during a conversion. LVM adds checksums to RAID images when the LV is complete, so
- * a tag tells that they are missing.
+ * steps, so such an LV may look incomplete during a conversion. LVM adds checksums to RAID images, and a
+ * cache, when the LV is complete, so a tag tells that they are missing.
  *
  * @param driver the driver's name
  * @param groups a report of LVM
@@ -64,9 +66,26 @@ export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
       const isEmpty = !hasSourceData(lv.tags) && !hasRecordedFilesystem(lv.tags);
-      const isIncomplete = lv.incomplete || (lv.tags.includes(INTEGRITY) && !hasChecksums(lv));
+      const isIncomplete = lv.incomplete || (lv.tags.includes(INTEGRITY) && !hasChecksums(lv)) ||
+        (lv.tags.includes(CACHED) && lv.cache === undefined);
       const id = isIncomplete && isEmpty ? ownedVolumeId(driver, lv.tags) : undefined;
       return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
+    })
+  );
+}
+
+/**
+ * Returns the LVs of the driver that were made as caches, and are the cache of no LV: the creation of the volume, or its
+ * deletion, was interrupted. They may have data of the volume.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ */
+export function looseCaches(driver: string, groups: readonly VolumeGroup[]): (LocatedLv & { readonly id: VolumeId })[] {
+  return groups.flatMap((group) =>
+    group.lvs.flatMap((lv) => {
+      const id = ownedCacheId(driver, lv.tags);
+      return id === undefined ? [] : [{ lv, group, id }];
     })
   );
 }

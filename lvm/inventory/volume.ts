@@ -8,7 +8,7 @@ import { StorageError } from "../error.ts";
 import type { GroupMatcher, GroupPreference } from "../model/groups.ts";
 import type { VolumeId } from "../ids.ts";
 import type { IoLimits } from "../spec/io_limits.ts";
-import { describeLayout, describeLayoutOf, type Layout } from "../model/layout.ts";
+import { describeLayout, describeLayoutOf, type Layout, roundLayout } from "../model/layout.ts";
 import type { CopyGoal } from "../model/remote_source.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, type SizeRange } from "../size.ts";
@@ -148,7 +148,7 @@ export function requireCompatible(volume: Volume, request: VolumeRequest): void 
       thin: lv.pool === undefined ? undefined : { pool: lv.pool },
       layout: describeLayoutOf(lv),
       source: tags.source,
-    }, request),
+    }, { ...request, layout: roundLayout(request.layout, group.extentSize) }),
   );
 }
 

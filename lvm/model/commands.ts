@@ -23,17 +23,21 @@ interface CommonOptions {
 /** Options of lvcreate(8). */
 export interface LvcreateOptions extends CommonOptions {
   /** Wipes the signatures that are found on the new LV. */
-  readonly wipesignatures?: "y";
+  readonly wipesignatures?: "y" | "n";
   /** The type of segments: `raid1`, `thin`, `thin-pool` and so on; linear by default. */
   readonly type?: string;
+  /** The LV that becomes the cache of the new one. */
+  readonly cachevol?: string;
+  /** Leaves the new LV inactive. */
+  readonly activate?: "n";
   /** Makes the LV as a snapshot of the LV that the command names. */
   readonly snapshot?: true;
   /** The permission of the LV: read-only, or writable. */
   readonly permission?: "r" | "rw";
   /** The LV's name. */
   readonly name?: string;
-  /** Zeroes the start of an LV, or each new block of a thin pool. */
-  readonly zero?: "y";
+  /** Zeroes the start of an LV, or each new block of a thin pool. An inactive LV is not zeroed. */
+  readonly zero?: "y" | "n";
   /** The size, in bytes; of a copy-on-write snapshot that of its COW space. */
   readonly size?: bigint;
   /** The number of images beside the first one. */
@@ -99,7 +103,9 @@ export interface LvremoveOptions extends Pick<CommonOptions, "yes">, Selection {
 /** Options of lvconvert(8). */
 export interface LvconvertOptions extends Pick<CommonOptions, "yes"> {
   /** Separates a copy-on-write snapshot from its origin. */
-  readonly splitsnapshot: true;
+  readonly splitsnapshot?: true;
+  /** Separates the cache from an LV, after what only the cache has was written to the LV. */
+  readonly splitcache?: true;
 }
 
 /** Options of vgchange(8). */

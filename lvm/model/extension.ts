@@ -8,6 +8,7 @@ import {
   bytesPerPv,
   choosePvs,
   describeLayout,
+  isLinear,
   isRedundant,
   layoutOf,
   LINEAR,
@@ -35,7 +36,7 @@ export interface ExtensionPlan {
 export function planExtension(lv: LogicalVolume, group: VolumeGroup, size: bigint): ExtensionPlan {
   const layout = layoutOf(lv) ?? LINEAR;
   const { pvs, extentSize } = group;
-  if (layout.type === "linear") {
+  if (isLinear(layout)) { // its cache stays as large as it is
     const addedBytes = size - lv.size;
     const shortfall = `needs ${formatBytes(addedBytes)} more, volume group ${group.name} has ${describeFree(group)}`;
     return { bytes: addedBytes, shortfall, ...(addedBytes <= group.free && { chosenPvs: [] }) };

@@ -8,9 +8,15 @@ import { StorageError } from "../error.ts";
 import {
   allocatedBytes,
   bytesPerPv,
+  cacheBytes,
+  type CachedLayout,
+  chooseCachePv,
   choosePvs,
   describeLayout,
   describePvSpace,
+  isCached,
+  isCachePv,
+  isLinear,
   isStripeSizeSupported,
   type Layout,
   type LayoutSpace,
@@ -20,6 +26,7 @@ import {
   sizeStep,
 } from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
+import { CACHE_PV } from "./tag_text.ts";
 import { describeFree } from "../spec/spare_space.ts";
 import { fitToExtents, formatBytes, roundToExtents, type SizeRange } from "../size.ts";
 import type { SETTINGS } from "../spec/settings.ts";
@@ -177,14 +184,18 @@ export function groupCapacity(
 /** Reports whether a volume fits into a group. A linear volume can be on several physical volumes. */
 function canHoldVolume(layout: Layout, size: bigint, group: GroupSpace): boolean {
   const { free, extentSize } = group;
-  if (layout.type === "linear") return size <= free;
+  if (isLinear(layout)) return size <= free && (!isCached(layout) || chooseCachePv(layout, group) !== undefined);
   // the copy snapshot of a copied volume takes space on any physical volume, so the group's free space decides, too
   return isStripeSizeSupported(layout, extentSize) && choosePvs(layout, size, group) !== undefined &&
     allocatedBytes(layout, size, extentSize) <= free;
 }
 
 function spaceIn(layout: Layout, { free, pvs, extentSize }: GroupSpace): LayoutSpace {
-  if (layout.type === "linear") return { available: free, maximumVolumeSize: free, minimumVolumeSize: extentSize };
+  if (isLinear(layout)) {
+    const hasSpace = !isCached(layout) || chooseCachePv(layout, { pvs, extentSize }) !== undefined;
+    const space = hasSpace ? free : 0n;
+    return { available: space, maximumVolumeSize: space, minimumVolumeSize: extentSize };
+  }
   return layoutSpace(layout, { pvs, extentSize, free });
 }
 
@@ -198,10 +209,22 @@ function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): str
     return `${group.name} (no number of its extents of ${formatBytes(group.extentSize)} is in the requested range)`;
   }
   const pending = group.pending ? `, ${formatBytes(group.pending)} more for pending volumes` : "";
-  if (layout.type !== "linear") return `${group.name} (${describePvs(group, range, layout)}${pending})`;
+  if (!isLinear(layout)) return `${group.name} (${describePvs(group, range, layout)}${pending})`;
+  if (isCached(layout) && chooseCachePv(layout, group) === undefined) {
+    return `${group.name} (${describeCachePvs(layout, group)}${pending})`;
+  }
   const { freeDescription } = group;
   const free = freeDescription === undefined ? describeFree(group) : `${formatBytes(group.free)} ${freeDescription}`;
   return `${group.name} (${free}${pending})`;
+}
+
+function describeCachePvs(layout: CachedLayout, { pvs, extentSize }: GroupSpace): string {
+  const cachePvs = pvs.filter(isCachePv);
+  const most = cachePvs.reduce((max, { cacheFree }) => cacheFree > max ? cacheFree : max, 0n);
+  const found = cachePvs.length === 0
+    ? `no physical volume has the tag ${CACHE_PV}`
+    : `no physical volume with the tag ${CACHE_PV} has more than ${formatBytes(most)} free`;
+  return `its cache takes ${formatBytes(cacheBytes(layout, extentSize))}, but ${found}`;
 }
 
 function describePvs(group: GroupSpace, { required }: SizeRange, layout: Layout): string {

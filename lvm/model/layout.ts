@@ -13,7 +13,7 @@
 import type { LogicalVolume, PhysicalVolume, Segment } from "./report.ts";
 import { formatBytes, formatQuantity, roundUp } from "../size.ts";
 import type { LvcreateOptions } from "./commands.ts";
-import { LAYOUTS } from "../spec/layouts.ts";
+import { type CachedLayoutName, LAYOUTS } from "../spec/layouts.ts";
 
 /** A layout of a volume; sizes in bytes. */
 export type Layout =
@@ -22,7 +22,15 @@ export type Layout =
   | { readonly type: "striped"; readonly stripes: number; readonly stripeSize: bigint }
   | ({ readonly type: "raid10" | "raid5" | "raid6"; readonly stripes: number; readonly stripeSize: bigint } & Integrity)
   /** `mirrors` are the RAID images beyond the first. */
-  | ({ readonly type: "raid1"; readonly mirrors: number } & Integrity);
+  | ({ readonly type: "raid1"; readonly mirrors: number } & Integrity)
+  | CachedLayout;
+
+/** A linear volume with a cache on a physical volume for caches (lvmcache(7)). */
+export interface CachedLayout {
+  readonly type: CachedLayoutName;
+  /** The size of the cache, in bytes, before it is rounded up to extents. */
+  readonly cacheSize: bigint;
+}
 
 /** The checksums of RAID images. */
 export interface Integrity {
@@ -31,7 +39,7 @@ export interface Integrity {
 }
 
 /** The free space of a physical volume. */
-export type PvSpace = Pick<PhysicalVolume, "free">;
+export type PvSpace = Pick<PhysicalVolume, "free" | "cacheFree">;
 
 /** The capacity of a group for a layout, in bytes. */
 export interface LayoutSpace {
@@ -51,13 +59,54 @@ const REGION_BYTES = 2n << 20n;
 
 /** Returns the number of stripes with data, by which the size of a volume is divided. */
 function dataStripeCount(layout: Layout): number {
-  return layout.type === "linear" || layout.type === "raid1" ? 1 : layout.stripes;
+  return "stripes" in layout ? layout.stripes : 1;
+}
+
+/** Reports whether the data of a volume is linear, with or without a cache. */
+export function isLinear(layout: Layout): layout is { readonly type: "linear" } | CachedLayout {
+  return layout.type === "linear" || isCached(layout);
+}
+
+/** Reports whether a volume has a cache. */
+export function isCached(layout: Layout): layout is CachedLayout {
+  return "cacheSize" in layout;
+}
+
+/** Returns a layout as it is in a group with extents of a size in bytes. */
+export function roundLayout(layout: Layout, extentSize: bigint): Layout {
+  return isCached(layout) ? { ...layout, cacheSize: cacheBytes(layout, extentSize) } : layout;
+}
+
+/** Returns the bytes that a cache takes on its physical volume: whole extents, and two at least, which LVM needs. */
+export function cacheBytes({ cacheSize }: CachedLayout, extentSize: bigint): bigint {
+  const bytes = roundUp(cacheSize, extentSize);
+  return bytes < 2n * extentSize ? 2n * extentSize : bytes;
+}
+
+/**
+ * Chooses the physical volume for caches with the most free space.
+ *
+ * @returns `undefined` when the cache does not fit on any
+ */
+export function chooseCachePv<D extends PvSpace>(
+  layout: CachedLayout,
+  { pvs, extentSize }: { readonly pvs: readonly D[]; readonly extentSize: bigint },
+): D | undefined {
+  const [freest] = pvs.filter(isCachePv).sort((a, b) => compareDescending(a.cacheFree, b.cacheFree));
+  return freest !== undefined && freest.cacheFree >= cacheBytes(layout, extentSize) ? freest : undefined;
+}
+
+/** Reports whether a physical volume is for caches alone. */
+export function isCachePv<D extends PvSpace>(pv: D): pv is D & { readonly cacheFree: bigint } {
+  return pv.cacheFree !== undefined;
 }
 
 /** Returns the number of different physical volumes that a volume needs. */
 export function requiredPvCount(layout: Layout): number {
   switch (layout.type) {
     case "linear":
+    case "cache":
+    case "writecache":
       return 1;
     case "raid1":
       return layout.mirrors + 1;
@@ -68,9 +117,9 @@ export function requiredPvCount(layout: Layout): number {
   }
 }
 
-/** Reports whether a volume survives the loss of a disk. */
+/** Reports whether a volume survives the loss of any disk. */
 export function isRedundant(layout: Layout): boolean {
-  return layout.type !== "linear" && layout.type !== "striped";
+  return !isLinear(layout) && layout.type !== "striped";
 }
 
 /** Returns the number of bytes of which the sizes of volumes are multiples: an extent for each stripe with data. */
@@ -79,7 +128,8 @@ export function sizeStep(layout: Layout, extentSize: bigint): bigint {
 }
 
 /**
- * Returns the bytes that a volume takes on each of its physical volumes; for a linear volume, on all of them together.
+ * Returns the bytes that a volume takes on each of its physical volumes; for a linear volume, on all of them together, without
+ * its cache.
  */
 export function bytesPerPv(layout: Layout, size: bigint, extentSize: bigint): bigint {
   const image = roundUp(size, sizeStep(layout, extentSize)) / BigInt(dataStripeCount(layout));
@@ -97,7 +147,7 @@ export function hasIntegrity(layout: Layout): boolean {
   return "integrity" in layout && layout.integrity === true;
 }
 
-/** Returns the bytes that a volume takes in its group. */
+/** Returns the bytes that a volume takes in its group, without its cache. */
 export function allocatedBytes(layout: Layout, size: bigint, extentSize: bigint): bigint {
   return bytesPerPv(layout, size, extentSize) * BigInt(requiredPvCount(layout));
 }
@@ -121,14 +171,14 @@ function imetaBytes(image: bigint, extentSize: bigint): bigint {
   return roundUp(((image / (500n * MiB) + 1n) * 4n + journal) * MiB, extentSize);
 }
 
-/** Returns the options of lvcreate for a layout; none for a linear one, which is its default. */
+/** Returns the options of lvcreate for a layout; none for a linear one, which is its default, with or without a cache. */
 export function layoutOptions(
   layout: Layout,
 ): Pick<LvcreateOptions, "type" | "mirrors" | "stripes" | "stripesize" | "raidintegrity"> {
+  if (isLinear(layout)) return {};
   const { type } = layout;
-  if (type === "linear") return {};
   const integrity = hasIntegrity(layout) ? { raidintegrity: "y" as const } : {};
-  if (type === "raid1") return { type, mirrors: layout.mirrors, ...integrity };
+  if (layout.type === "raid1") return { type, mirrors: layout.mirrors, ...integrity };
   const stripes = { stripes: layout.stripes, stripesize: layout.stripeSize };
   return { type, ...(type === "raid10" && { mirrors: 1 }), ...stripes, ...integrity };
 }
@@ -218,12 +268,16 @@ function selectFreestPvs<D extends PvSpace>(pvs: readonly D[], count: number, by
  * Returns the layout of an LV; `undefined` for a layout that the driver does not create: an administrator converted the
  * LV.
  */
-export function layoutOf({ segment, pvSegments }: Pick<LogicalVolume, "segment" | "pvSegments">): Layout | undefined {
+export function layoutOf(
+  { segment, pvSegments, cache }: Pick<LogicalVolume, "segment" | "pvSegments" | "cache">,
+): Layout | undefined {
+  if (cache !== undefined && (segment.type === "cache" || segment.type === "writecache")) {
+    return { type: segment.type, cacheSize: cache.size };
+  }
   const plain = layoutOfType(segment);
-  const layout =
-    plain !== undefined && plain.type !== "linear" && plain.type !== "striped" && hasChecksums({ pvSegments })
-      ? { ...plain, integrity: true as const }
-      : plain;
+  const layout = plain !== undefined && !isLinear(plain) && plain.type !== "striped" && hasChecksums({ pvSegments })
+    ? { ...plain, integrity: true as const }
+    : plain;
   // A raid10 of three images each may have an odd number of them.
   const count = layout === undefined
     ? 0
@@ -296,6 +350,7 @@ export function pvsToExtend(
 /** Formats a layout for users: `raid5 with 2 stripes of 64Ki`. */
 export function describeLayout(layout: Layout): string {
   if (layout.type === "linear") return "linear";
+  if (isCached(layout)) return `${layout.type} of ${formatQuantity(layout.cacheSize)}`;
   const integrity = hasIntegrity(layout) ? " and integrity" : "";
   if (layout.type === "raid1") return `raid1 with ${pluralize(layout.mirrors, "mirror")}${integrity}`;
   return `${layout.type} with ${pluralize(layout.stripes, "stripe")} of ${
@@ -304,7 +359,7 @@ export function describeLayout(layout: Layout): string {
 }
 
 /** Formats the layout of an LV for users; LVM's name for an LV that an administrator converted. */
-export function describeLayoutOf(lv: Pick<LogicalVolume, "segment" | "pvSegments">): string {
+export function describeLayoutOf(lv: Pick<LogicalVolume, "segment" | "pvSegments" | "cache">): string {
   const layout = layoutOf(lv);
   return layout === undefined ? lv.segment.type : describeLayout(layout);
 }

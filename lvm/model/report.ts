@@ -48,8 +48,21 @@ export interface PhysicalVolume {
   readonly missing: boolean;
   /** The space of its extents, used and free. */
   readonly size: bigint;
-  /** The space that LVM would now allocate on it; 0 while it is missing, or not allocatable (pvchange(8)). */
+  /**
+   * The space that LVM would now allocate on it for volumes; 0 while it is missing, or not allocatable (pvchange(8)), and on a
+   * physical volume for caches.
+   */
   readonly free: bigint;
+  /** The space that LVM would now allocate on it for caches; absent if it is not for caches alone. */
+  readonly cacheFree?: bigint;
+}
+
+/** The cache of an LV, which is a hidden LV (lvmcache(7), "cachevol"). */
+export interface CacheLv {
+  /** The name that it has when it is separated from the LV. */
+  readonly name: string;
+  /** Its size in bytes. */
+  readonly size: bigint;
 }
 
 /** A logical volume as LVM reports it (lvs(8)); sizes in bytes. */
@@ -94,6 +107,8 @@ export interface LogicalVolume {
   readonly incomplete: boolean;
   /** The LVs for the checksums of its images that such an lvcreate did not join to it; absent for none. */
   readonly looseChecksums?: readonly Pick<LogicalVolume, "name" | "uuid">[];
+  /** Its cache, if it has one that is an LV. */
+  readonly cache?: CacheLv;
   /** The name of the LV that this one is a snapshot of. */
   readonly origin?: string;
   /** For a COW snapshot, the size of its origin at the time of its creation. */

@@ -49,7 +49,7 @@ const LV_FIELDS = [
   "raid_mismatch_count",
 ];
 
-const PV_FIELDS = ["pv_name", "pv_uuid", "pv_missing", "pv_allocatable", "pv_pe_count", "pv_pe_alloc_count"];
+const PV_FIELDS = ["pv_name", "pv_uuid", "pv_missing", "pv_allocatable", "pv_pe_count", "pv_pe_alloc_count", "pv_tags"];
 
 /** The fields of an LV's segments. A full report always has this part. */
 const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size", "transaction_id", "thin_id"];

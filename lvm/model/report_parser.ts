@@ -19,6 +19,7 @@ import {
 import { defined } from "../defined.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 import { spaceForVolumes } from "../spec/spare_space.ts";
+import { CACHE_PV } from "./tag_text.ts";
 
 /** What LVM prints about each group that it could not read, with LC_ALL=C. */
 const UNREADABLE = /^\s*Cannot process volume group (\S+)$/gm;
@@ -51,13 +52,14 @@ export function parsePvs(entry: ReportRow, extentSize: bigint): PhysicalVolume[]
   return asArray(entry.pv).map(asObject).map((pv) => {
     const missing = parseFlag(pv.pv_missing);
     const extents = asUnsignedInteger(pv.pv_pe_count);
-    const free = extents - asUnsignedInteger(pv.pv_pe_alloc_count);
+    const isUsable = !missing && parseFlag(pv.pv_allocatable);
+    const free = isUsable ? (extents - asUnsignedInteger(pv.pv_pe_alloc_count)) * extentSize : 0n;
     return {
       path: asString(pv.pv_name),
       uuid: asString(pv.pv_uuid),
       missing,
       size: extents * extentSize,
-      free: missing || !parseFlag(pv.pv_allocatable) ? 0n : free * extentSize,
+      ...(parseList(pv.pv_tags ?? "").includes(CACHE_PV) ? { free: 0n, cacheFree: free } : { free }),
     };
   });
 }
@@ -71,6 +73,14 @@ function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
     asArray(entry.pvseg).map(asObject),
     ({ lv_name }) => splitSubLvName(asString(lv_name)).lvName,
   );
+  // the report has no other fields of hidden LVs
+  const sizeOf = (hidden: string) =>
+    asArray(entry.pvseg).map(asObject).filter(({ lv_name }) => lv_name === hidden)
+      .reduce((sum, { pvseg_size }) => sum + asUnsignedInteger(pvseg_size) * extentSize, 0n);
+  const cacheOf = (poolLv: unknown) => {
+    const [hidden, name] = CACHE_LV_NAME.exec(asString(poolLv ?? "")) ?? [];
+    return hidden === undefined ? undefined : { name: name!, size: sizeOf(hidden) };
+  };
   const rows = asArray(entry.lv).map(asObject);
   const visibleNames = rows.map(({ lv_name }) => asString(lv_name)).filter((name) => !name.startsWith("["));
   const incompleteNames = new Set(
@@ -91,7 +101,7 @@ function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
         size: asUnsignedInteger(pvseg.pvseg_size) * extentSize,
       })),
       incomplete: incompleteNames.has(name),
-      ...defined({ looseChecksums: looseChecksums.get(name) }),
+      ...defined({ looseChecksums: looseChecksums.get(name), cache: cacheOf(row.pool_lv) }),
     });
   });
 }
@@ -111,10 +121,13 @@ function parseSegment(row: ReportRow): Segment {
 const HIDDEN_LV_NAME = /^\[(.*)\]$/;
 
 /**
- * The name of a sub LV of a RAID LV or a thin pool. The sub LVs of a pool may be RAID LVs themselves. Only LVM can give
- * an LV such a name (lvm(8), "VALID NAMES").
+ * The name of a sub LV of a RAID LV, a thin pool or a cached LV. The sub LVs of a pool may be RAID LVs themselves. Only LVM
+ * can give an LV such a name (lvm(8), "VALID NAMES").
  */
-const SUB_LV_NAME = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+(?:_i(?:orig|meta))?|t(?:data|meta))$/;
+const SUB_LV_NAME = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+(?:_i(?:orig|meta))?|t(?:data|meta)|w?corig)$/;
+
+/** The name of an LV that is the cache of another one. It gets the first part back when it is separated from that LV. */
+const CACHE_LV_NAME = /^\[(.+)_cvol\]$/;
 
 /** Splits the name of a sub LV into the name of its LV and its own; the latter is empty for other LVs. */
 function splitSubLvName(name: string): { lvName: string; subLv: string } {
@@ -170,11 +183,12 @@ function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[])
 
 function parseLv(
   row: ReportRow,
-  layoutFields: Pick<LogicalVolume, "segment" | "pvSegments" | "incomplete" | "looseChecksums">,
+  layoutFields: Pick<LogicalVolume, "segment" | "pvSegments" | "incomplete" | "looseChecksums" | "cache">,
 ): LogicalVolume {
   const major = asInteger(row.lv_kernel_major);
   const percent = asString(row.snap_percent);
-  const origin = asString(row.origin);
+  // a cached LV is reported as the origin of its cache's hidden LV
+  const origin = asString(row.origin).replace(HIDDEN_LV_NAME, "");
   const layout = parseList(row.lv_layout);
   return {
     name: asString(row.lv_name),

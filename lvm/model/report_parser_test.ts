@@ -107,6 +107,34 @@ Deno.test("parseReport() returns no sub LV of a RAID LV, even a visible one, and
   assertEquals([loose?.incomplete, loose?.looseChecksums?.map(({ name }) => name)], [true, [checksums]]);
 });
 
+Deno.test("parseReport() reads the cache of an LV from the parts that LVM 2.03.16 names, and free space for caches apart", () => {
+  const name = "vol-11111111111111111111111111111111";
+  const parsed = (change: (text: string) => string) => parseReport(change(captured))[0]!;
+  const rowOf = (text: string) => {
+    const at = text.indexOf(`{"lv_name":"${name}", "lv_uuid"`);
+    return text.slice(at, text.indexOf("}", at) + 1);
+  };
+  const row = rowOf(captured);
+  const cachedRow = row.replace(/"origin":"[^"]*"/, `"origin":"[${name}_corig]"`)
+    .replace('"lv_layout":"linear"', '"lv_layout":"cache", "pool_lv":"[cache-1_cvol]"');
+  const pvsegs = `"pvseg": [{"pv_uuid":"a", "pvseg_size":"16", "lv_name":"[${name}_corig]"}, ` +
+    '{"pv_uuid":"b", "pvseg_size":"5", "lv_name":"[cache-1_cvol]"}, {"pv_uuid":"c", "pvseg_size":"3", "lv_name":"[cache-1_cvol]"}, ';
+  const { lvs, extentSize } = parsed((text) => text.replace(row, cachedRow).replace(/"pvseg": \[/, pvsegs));
+  const lv = lvs.find((lv) => lv.name === name)!;
+  assertEquals(lv.cache, { name: "cache-1", size: 8n * extentSize });
+  assertEquals([lv.origin, lv.incomplete, lv.pvSegments], [undefined, false, [
+    { subLv: "corig", pvUuid: "a", size: 16n * extentSize },
+  ]]);
+  const isPlain = ({ cache }: LogicalVolume) => cache === undefined;
+  assertEquals(lvs.filter((each) => each !== lv).every(isPlain) && parsed((text) => text).lvs.every(isPlain), true);
+
+  const before = parsed((text) => text);
+  const tagged = parsed((text) => text.replace('"pv_missing"', '"pv_tags":"slow,denolith.cache", "pv_missing"'));
+  const [pv] = tagged.pvs;
+  assertEquals([pv!.free, pv!.cacheFree], [0n, before.pvs[0]!.free]);
+  assertEquals(tagged.free, before.free - before.pvs[0]!.free);
+});
+
 Deno.test("parseReport() reads past disks that are in no group: a part without group and LVs", () => {
   assertEquals(parseReport(spare).map(({ name, lvs }) => [name, lvs.length]), [["fast", 0], ["data", 3]]);
   assertThrows(() => parseReport(spare.replaceAll('"pv": [', '"odd": [')), StorageError, "expected a list");

@@ -23,6 +23,12 @@ export const UNSHARED = "denolith.shared=no";
 export const HELD = "denolith.held";
 /** Its RAID images are to have checksums: without them, its lvcreate was interrupted. The whole tag. */
 export const INTEGRITY = "denolith.integrity";
+/** It is to have a cache: without one, its lvcreate was interrupted. The whole tag. */
+export const CACHED = "denolith.cached";
+/** The volume that an LV was made for as a cache. */
+export const CACHE = "denolith.cache=";
+/** A physical volume for caches alone, set by an administrator. The whole tag. */
+export const CACHE_PV = "denolith.cache";
 /** The IO limits of a volume. */
 export const LIMITS = "denolith.io=";
 /** The snapshot that an LV is. */

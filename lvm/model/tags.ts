@@ -324,7 +324,7 @@ export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly st
 }
 
 /** Returns the tag of how data is erased; none for the default. */
-function eraseTags(erase: Erasure): string[] {
+export function eraseTags(erase: Erasure): string[] {
   return erase === ERASURES[0] ? [] : [ERASE + erase];
 }
 

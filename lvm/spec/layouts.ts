@@ -11,6 +11,8 @@
 export interface LayoutSpec {
   /** Bounds of the number of data stripes: the minimum is that of LVM, and the default. Absent without stripes. */
   readonly stripes?: Bounds;
+  /** True if the volume has a cache on a physical volume for caches. */
+  readonly cached?: true;
   /** Bounds of the number of additional mirrors: the minimum is the default. Absent without mirrors. */
   readonly mirrors?: Bounds;
   /** The number of its physical volumes, in Markdown. */
@@ -26,6 +28,9 @@ export interface Bounds {
   readonly min: number;
   readonly max: number;
 }
+
+/** The physical volumes and the space of a layout with a cache. */
+const LINEAR_AND_CACHE = { pvs: "1 or more, 1 for caches", space: "1 GiB, and `cacheSize`" };
 
 /** The layouts by name, the default first. */
 export const LAYOUTS = {
@@ -46,7 +51,12 @@ export const LAYOUTS = {
   },
   raid5: { stripes: { min: 2, max: 32 }, ...stripesAndParity(1), survives: "the loss of one disk" },
   raid6: { stripes: { min: 3, max: 32 }, ...stripesAndParity(2), survives: "the loss of two disks" },
+  cache: { cached: true, ...LINEAR_AND_CACHE, survives: "the loss of the cache" },
+  writecache: { cached: true, ...LINEAR_AND_CACHE, survives: "nothing" },
 } as const satisfies Readonly<Record<string, LayoutSpec>>;
+
+/** The name of a layout with a cache. */
+export type CachedLayoutName = "cache" | "writecache";
 
 /** The name of a layout. */
 export type LayoutName = keyof typeof LAYOUTS;
@@ -59,6 +69,12 @@ export const STRIPE_SIZE = { min: 4n << 10n, max: 4n << 20n } as const;
 
 /** The default stripe size, in bytes, which is that of LVM (lvcreate(8), `--stripesize`). */
 export const DEFAULT_STRIPE_SIZE = 64n << 10n;
+
+/** The smallest cache, in bytes: LVM takes two extents at least, and some of them for its own (lvmcache(7)). */
+export const MIN_CACHE_SIZE = 32n << 20n;
+
+/** The default size of a cache, in bytes. */
+export const DEFAULT_CACHE_SIZE = 1n << 30n;
 
 /** Returns the physical volumes and the space of a layout with stripes of data, and the number of those for parity. */
 function stripesAndParity(parity: number) {

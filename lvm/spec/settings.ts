@@ -11,7 +11,14 @@ import { formatQuantity } from "../size.ts";
 import { PERCENT } from "./cow_size.ts";
 import { DEFAULT_FILESYSTEM, FILESYSTEM_TYPES } from "./filesystem.ts";
 import { ENCRYPTIONS } from "./format.ts";
-import { DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "./layouts.ts";
+import {
+  DEFAULT_CACHE_SIZE,
+  DEFAULT_STRIPE_SIZE,
+  LAYOUT_NAMES,
+  LAYOUTS,
+  MIN_CACHE_SIZE,
+  STRIPE_SIZE,
+} from "./layouts.ts";
 
 /** A setting of a volume. */
 export interface Setting {
@@ -230,6 +237,16 @@ export const SETTINGS = {
     definesKind: true,
     tag: null,
     field: "layout.integrity",
+  },
+  cacheSize: {
+    meaning: "Size of the cache, for `cache` and `writecache` only.",
+    values: { form: `A quantity from \`${formatQuantity(MIN_CACHE_SIZE)}\``, examples: ["10Gi"] },
+    default: formatQuantity(DEFAULT_CACHE_SIZE),
+    requires: { layout: "cache" },
+    property: "layout",
+    definesKind: true,
+    tag: null,
+    field: "layout.cacheSize",
   },
   discard: {
     meaning: "Whether the filesystem is mounted with the option `discard`; not for ext2 and block volumes.",

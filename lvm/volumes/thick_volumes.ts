@@ -1,5 +1,5 @@
 /**
- * Extends thick volumes.
+ * Creates and extends thick volumes.
  *
  * @module
  */
@@ -7,18 +7,32 @@
 import { activationArguments } from "../pools/activation.ts";
 import { StorageError } from "../error.ts";
 import { planExtension } from "../model/extension.ts";
+import {
+  allocatedBytes,
+  cacheBytes,
+  type CachedLayout,
+  chooseCachePv,
+  choosePvs,
+  hasIntegrity,
+  isCached,
+  isLinear,
+  type Layout,
+  layoutOptions,
+} from "../model/layout.ts";
+import { cacheTags } from "../inventory/cache_tags.ts";
+import { copyBaseTags, sourceNodeTags } from "../model/remote_source.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "../deletion/cow_origin.ts";
 import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
-import type { Volume } from "../inventory/volume.ts";
+import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
-import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
+import { cacheLvName, uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
-import { INTEGRITY } from "../model/tag_text.ts";
-import { lvchange, lvchangeTags, lvextend } from "../model/commands.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { ownedSnapshotId } from "../model/tags.ts";
+import { CACHED, INTEGRITY } from "../model/tag_text.ts";
+import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
+import type { LogicalVolume, PhysicalVolume, VolumeGroup } from "../model/report.ts";
+import { ownedSnapshotId, volumeTags } from "../model/tags.ts";
 
 /** Context of operations on thick volumes. */
 export interface ThickContext {
@@ -34,14 +48,89 @@ export function newVolumeLvName(driver: string, group: VolumeGroup, id: VolumeId
 }
 
 /**
- * Records that the RAID images of a new volume have their checksums: from now on, nobody takes it for incomplete when an
- * administrator removes them.
+ * Creates a thick volume of a size in bytes. What LVM adds to a complete LV, checksums or a cache, is recorded as pending in
+ * its tags until it is there: from then on, nobody takes the volume for incomplete when an administrator removes it.
  *
- * @param group the group as it was when the LV was created
+ * @param group a group in which the volume fits
+ * @throws {StorageError} of the kinds of {@linkcode Lvm.allocate}
  */
-export async function confirmIntegrity({ lvm, driver }: ThickContext, group: VolumeGroup, id: VolumeId): Promise<void> {
-  const path = `${group.name}/${newVolumeLvName(driver, group, id)}`;
-  await lvm.change(group, lvchangeTags(["--deltag", INTEGRITY], path));
+export async function createThick(
+  context: ThickContext,
+  group: VolumeGroup,
+  size: bigint,
+  request: VolumeRequest,
+): Promise<void> {
+  const { lvm, driver } = context;
+  const { layout, id } = request;
+  const cache = isCached(layout) ? await createCache(context, group, layout, request) : {};
+  const options: LvcreateOptions = { zero: "y", size, ...layoutOptions(layout), ...cache };
+  const pvs = isLinear(layout) ? [] : choosePvs(layout, size, group)!;
+  const bytes = allocatedBytes(layout, size, group.extentSize);
+  await lvm.allocate(group, bytes, volumeCommand(driver, group, request, { options, pvs }));
+  const [pending] = pendingTags(layout);
+  if (pending === undefined) return;
+  await lvm.change(group, lvchangeTags(["--deltag", pending], `${group.name}/${newVolumeLvName(driver, group, id)}`));
+}
+
+/**
+ * Returns the command that creates the LV of a volume, with as much space as the options say, on these PVs, or on those
+ * that LVM chooses.
+ */
+export function volumeCommand(
+  driver: string,
+  group: VolumeGroup,
+  request: VolumeRequest,
+  { options, pvs = [] }: { readonly options: LvcreateOptions; readonly pvs?: readonly PhysicalVolume[] },
+): string[] {
+  const { id, layout, goal, sourceNode } = request;
+  const lvcreateOptions: LvcreateOptions = {
+    yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
+    wipesignatures: "y",
+    name: newVolumeLvName(driver, group, id),
+    ...options,
+    addtag: [
+      ...volumeTags(driver, request),
+      ...sourceNodeTags(sourceNode),
+      ...pendingTags(layout),
+      ...copyBaseTags(goal && { id: goal.snapshot }),
+    ],
+  };
+  return lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path));
+}
+
+/** Returns the tag of a new volume as long as LVM has not added what its layout needs; none for layouts made in one step. */
+function pendingTags(layout: Layout): string[] {
+  return hasIntegrity(layout) ? [INTEGRITY] : isCached(layout) ? [CACHED] : [];
+}
+
+/**
+ * Creates the LV that becomes the cache of a new volume. It has the driver's tags before it becomes the cache, since LVM
+ * changes no hidden LV: they tell what is left of it when the creation or the deletion of the volume is interrupted.
+ *
+ * @returns the options of lvcreate that make it the cache of a new LV
+ */
+async function createCache(
+  { lvm, driver }: ThickContext,
+  group: VolumeGroup,
+  layout: CachedLayout,
+  request: VolumeRequest,
+): Promise<Pick<LvcreateOptions, "type" | "cachevol" | "config">> {
+  const taken = group.lvs.map(({ name }) => name);
+  const name = uniqueLvName(cacheLvName(request.id), taken);
+  const options: LvcreateOptions = {
+    yes: true,
+    activate: "n", // LVM zeroes its start when it makes it a cache
+    zero: "n",
+    wipesignatures: "n",
+    name,
+    size: cacheBytes(layout, group.extentSize),
+    addtag: cacheTags(driver, request),
+  };
+  const pv = chooseCachePv(layout, group)!;
+  await lvm.change(group, lvcreate(options, group.name, [pv.path]));
+  // lvm.conf could make the cache of reads one of writes, whose loss is that of the volume
+  const config = layout.type === "cache" ? { config: 'allocation/cache_mode="writethrough"' } : {};
+  return { type: layout.type, cachevol: name, ...config };
 }
 
 /**

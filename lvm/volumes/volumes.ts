@@ -12,23 +12,21 @@ import { StorageError } from "../error.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { type VolumeId, volumeLvName } from "../ids.ts";
-import { allocatedBytes, choosePvs, hasIntegrity, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
+import { layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
-import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
+import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
-import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
-import { INTEGRITY } from "../model/tag_text.ts";
-import { removeIncompleteVolume } from "../deletion/repair.ts";
-import { copyBaseTags, sourceNodeTags } from "../model/remote_source.ts";
+import { markLimits, markVolumeDeleted } from "../model/tags.ts";
+import { markLooseCaches, removeIncompleteVolume } from "../deletion/repair.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
-import { deletedLvs } from "../inventory/leftovers.ts";
-import { confirmIntegrity, extendThick, newVolumeLvName } from "./thick_volumes.ts";
+import { deletedLvs, looseCaches } from "../inventory/leftovers.ts";
+import { createThick, extendThick, volumeCommand } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
 import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts";
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
@@ -39,7 +37,7 @@ import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import { groupRefusal, inUseError, isOutdated } from "./refusals.ts";
 import type { Reaper } from "../deletion/reaper.ts";
-import { lvchangeTags, lvcreate, type LvcreateOptions } from "../model/commands.ts";
+import { lvchangeTags } from "../model/commands.ts";
 
 /** Options of {@linkcode Volumes}. */
 export interface VolumesOptions {
@@ -342,10 +340,10 @@ export class Volumes {
     request: VolumeRequest,
   ): Promise<void> {
     const { thin } = request;
-    if (thin === undefined) return await this.#createThick(group, size, request);
+    if (thin === undefined) return await createThick(this.#thinContext, group, size, request);
     await this.#reservation.runExclusive(groups, group, async (current) => {
       const options = await prepareThinPool(this.#thinContext, current, size, { ...request, thin });
-      await this.#lvm.change(current, this.#lvcreate(current, request, { options }));
+      await this.#lvm.change(current, volumeCommand(this.#driver, current, request, { options }));
       this.#reservation.recordMessagesSent(current, options.thinpool!);
     });
   }
@@ -353,7 +351,7 @@ export class Volumes {
   /** Creates a volume in a group that is known. Returns false when LVM refuses, for a reason that a report shows. */
   async #tryCreate({ group, size }: Candidate<VolumeGroup>, request: VolumeRequest): Promise<boolean> {
     try {
-      await this.#createThick(group, size, request);
+      await createThick(this.#thinContext, group, size, request);
       return true;
     } catch (error) {
       if (!(error instanceof StorageError && isOutdated(error))) throw error;
@@ -361,39 +359,12 @@ export class Volumes {
     }
   }
 
-  async #createThick(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
-    const { layout } = request;
-    const options: LvcreateOptions = { zero: "y", size, ...layoutOptions(layout) };
-    const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
-    const bytes = allocatedBytes(layout, size, group.extentSize);
-    await this.#lvm.allocate(group, bytes, this.#lvcreate(group, request, { options, pvs }));
-    if (hasIntegrity(layout)) await confirmIntegrity(this.#thinContext, group, request.id);
-  }
-
-  /** Returns the command that creates the LV, with as much space as the options say, on these PVs, or on those that LVM chooses. */
-  #lvcreate(
-    group: VolumeGroup,
-    request: VolumeRequest,
-    { options, pvs = [] }: { readonly options: LvcreateOptions; readonly pvs?: readonly PhysicalVolume[] },
-  ): string[] {
-    const { goal } = request;
-    const lvcreateOptions: LvcreateOptions = {
-      yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
-      wipesignatures: "y",
-      name: newVolumeLvName(this.#driver, group, request.id),
-      ...options,
-      addtag: [
-        ...volumeTags(this.#driver, request),
-        ...sourceNodeTags(request.sourceNode),
-        ...(hasIntegrity(request.layout) ? [INTEGRITY] : []),
-        ...copyBaseTags(goal && { id: goal.snapshot }),
-      ],
-    };
-    return lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path));
-  }
-
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     // the reaper removes them, too
     for (const located of this.#finder.incompleteLvs(groups, id)) await removeIncompleteVolume(this.#lvm, located);
+    const caches = looseCaches(this.#driver, groups).filter((cache) => cache.id === id);
+    if (caches.length === 0) return;
+    await markLooseCaches(this.#lvm, caches);
+    this.#reaper.wake();
   }
 }

@@ -12,6 +12,7 @@ import {
   fakeSeLinuxWithFindmnt,
 } from "./fake_host.ts";
 import { faultsContract } from "./faults.ts";
+import { cachesContract } from "./caches.ts";
 import { layoutSpaceContract } from "./layout_space.ts";
 import { encryptedLayoutsContract } from "./encrypted_layouts.ts";
 import { layoutsContract } from "./layouts.ts";
@@ -28,6 +29,7 @@ for (const contract of [bindMountsContract, stagingContract, staleMountsContract
 layoutsContract(fakeMultiPvHost);
 encryptedLayoutsContract(fakeMultiPvHost);
 layoutSpaceContract(fakeMultiPvHost);
+cachesContract(fakeMultiPvHost);
 faultsContract(fakeFaultyDisks());
 for (const host of [fakeSeLinux, fakeSeLinuxWithFindmnt]) seLinuxContract(host);
 hiddenSeLinuxContract(fakeHost);

@@ -295,7 +295,7 @@ async function createBlockVolume(harness: Harness, parameters: Record<string, st
 }
 
 /** Writes over all of the device of the first volume. */
-async function writeRandom(harness: Harness): Promise<void> {
+export async function writeRandom(harness: Harness): Promise<void> {
   const lv = (await harness.lvs()).find(({ origin, name }) => origin === undefined && name.startsWith("vol-"))!;
   await harness.runAsAdmin(
     "dd",
@@ -309,7 +309,7 @@ async function writeRandom(harness: Harness): Promise<void> {
 }
 
 /** Reports whether the device of a volume reads as zeros from end to end. */
-async function isZeroed(harness: Harness, volumeId?: string): Promise<boolean> {
+export async function isZeroed(harness: Harness, volumeId?: string): Promise<boolean> {
   const lv = (await harness.lvs()).find(({ tags }) =>
     volumeId === undefined || tags.includes(`denolith.volume=${volumeId}`)
   )!;

@@ -70,6 +70,13 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     partialLvChange("made, suspended", suspend),
     // LVM creates a plain LV first, and makes it a snapshot in a second step.
     partialLvChange("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
+    // An LV has its cache last.
+    partialLvChange("made, its cache not joined", (lv, machine) => {
+      const group = machine.allLvs().find((each) => each.lv === lv)!.group;
+      if (lv.cache !== undefined) group.lvs.push(lv.cache);
+      delete lv.cache;
+      delete lv.segment;
+    }),
     // It loads the tables of the new devices before any is in use, and the one of the origin when that is suspended.
     partialLvChange("made, no snapshot yet, tables loaded", (lv, machine) => {
       if (lv.pool !== undefined || lv.origin === undefined) return;

@@ -5,9 +5,10 @@
  */
 
 import { blockCapability, mountCapability } from "../contract/host.ts";
+import { type FakeMachine, newUuid } from "../fake/machine.ts";
 import { KEPT } from "./invariants.ts";
 import { GroupSteps } from "./group_steps.ts";
-import type { Scenario } from "./orchestrator.ts";
+import type { Lifecycle, Scenario } from "./orchestrator.ts";
 import { PassphraseSteps } from "./passphrase_steps.ts";
 import { VolumeSteps } from "./volume_steps.ts";
 
@@ -112,6 +113,9 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
     return new GroupSteps(machine, volume, {}).lifecycle();
   },
+  "ext4, with a cache, grown while in use": (machine, folder) => withCache(machine, folder, { layout: "cache" }),
+  "ext4, encrypted, with a writecache, not erased, grown while in use": (machine, folder) =>
+    withCache(machine, folder, { layout: "writecache", encryption: "luks2", erase: "none" }),
   "never used": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
     const steps = [volume.create(), volume.delete()];
@@ -148,3 +152,13 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     return volume.lifecycle([]);
   },
 };
+
+/** A volume with a cache, on a physical volume that a group has for caches. */
+function withCache(machine: FakeMachine, folder: string, parameters: Record<string, string>): Lifecycle {
+  const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { cacheSize: "32Mi", ...parameters });
+  const prepare = () => {
+    const [group] = machine.groups;
+    group!.pvs.push({ path: "/dev/vdz", uuid: newUuid(), tags: new Set(["denolith.cache"]) });
+  };
+  return { ...volume.lifecycle([volume.expand(96n), volume.expandFilesystem()]), prepare };
+}

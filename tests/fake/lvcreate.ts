@@ -8,6 +8,7 @@ import type { Output } from "../../lvm/exec.ts";
 import type { Segment } from "../../lvm/model/report.ts";
 import { allocate, dataStripes, freeBytes, LINEAR } from "./pvs.ts";
 import { failure, type FakeGroup, type FakeMachine, newUuid, ok } from "./machine.ts";
+import { attachCache, cacheOfOptions } from "./cache.ts";
 import { blankContent, type DeviceContent } from "./device_content.ts";
 import { checkConfig, LVCREATE_OPTIONS, parseOptions, singleValue } from "./lvm_options.ts";
 import { cowMaxExtents, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
@@ -17,7 +18,7 @@ import { createPool, createThin, isCowSnapshot } from "./thin.ts";
 /** Creates an LV of any kind. */
 export function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional: [path = "", ...pvPaths] } = parseOptions(args, LVCREATE_OPTIONS);
-  checkConfig(options);
+  checkConfig(options, options.has("--cachevol") ? options.get("--config")?.[0] : undefined);
   const [groupName = "", originName] = path.split("/");
   const group = machine.groups.find((group) => group.name === groupName);
   if (group === undefined) return groupNotFound(groupName);
@@ -39,15 +40,18 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   if (origin !== undefined && isCowSnapshot(origin)) {
     return failure(5, "  Snapshots of snapshots are not supported.");
   }
+  if (origin?.cache !== undefined) throw new Error("lvcreate may fail halfway for a snapshot of a cached LV");
   if (origin?.pvSegments?.some(({ subLv }) => subLv.endsWith("_imeta"))) {
     return failure(5, "  Snapshots of raid with integrity are not supported.");
   }
+  const cache = cacheOfOptions(group, name, options);
+  if (cache !== undefined && "code" in cache) return cache;
   const monitored = !options.has("--config");
   const newLv = {
     name,
     uuid: newUuid(),
     tags: new Set(options.get("--addtag")),
-    active: origin?.active ?? true,
+    active: origin?.active ?? options.get("--activate")?.[0] !== "n",
     suspended: false,
     zeroedTo: 0n,
     permission: options.get("--permission")?.[0] === "r" ? "r" as const : "rw" as const,
@@ -82,7 +86,7 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   const maxUseful = origin === undefined ? requestedExtents : cowMaxExtents(origin, group);
   const size = (requestedExtents < maxUseful ? requestedExtents : maxUseful) * group.extentSize;
   const free = freeBytes(group);
-  if (size > free && segment.type === "linear") {
+  if (size > free && segment.stripes === 1) {
     return failure(
       5,
       `  Volume group "${group.name}" has insufficient free space (${free / group.extentSize} extents): ${
@@ -105,6 +109,7 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
     ...(segment.type.startsWith("raid") ? { raid: { ...NEW_RAID, isSlowed: options.has("--maxrecoveryrate") } } : {}),
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
+  if (cache !== undefined) attachCache(group, group.lvs.at(-1)!, cache);
   if (origin !== undefined) {
     delete origin.killedTable; // the right one takes its place
     setResumed(origin);
@@ -154,6 +159,7 @@ function takeResidualContent(group: FakeGroup, options: ReadonlyMap<string, stri
 function parseSegment(options: ReadonlyMap<string, string[]>, group: FakeGroup): Segment {
   const [type = "linear"] = options.get("--type") ?? [];
   if (type === "linear") return LINEAR;
+  if (type === "cache" || type === "writecache") return { ...LINEAR, type };
   const value = (name: string) => Number((options.get(name)?.[0] ?? "0").replace(/b$/, ""));
   const [stripes, stripeSize, mirrors] = [value("--stripes"), BigInt(value("--stripesize")), value("--mirrors")];
   if (stripeSize > group.extentSize) {

@@ -24,6 +24,7 @@ import {
   parseOptions,
   singleValue,
 } from "./lvm_options.ts";
+import { fillCache, splitCache } from "./cache.ts";
 import { refuseAccess } from "./lvm_access.ts";
 import { cowMaxExtents, findLv, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
 import { isSelected } from "./lvm_selection.ts";
@@ -70,6 +71,7 @@ const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
   pvremove,
   vgcreate,
   vgextend,
+  pvchange,
 };
 
 function version(machine: FakeMachine): Output {
@@ -111,8 +113,11 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     for (const each of removed) machine.removeDevice(each);
     printed += removed.map(({ name }) => `  Logical volume "${name}" successfully removed.\n`).join("");
     if (removeThin(group, lv)) continue;
-    for (const { content, raid } of removed) {
-      group.residualData = group.residualData.union(content.data).union(raid?.staleData ?? new Set());
+    for (const lv of removed) {
+      fillCache(lv);
+      const { content, raid, cache } = lv;
+      group.residualData = group.residualData.union(content.data).union(raid?.staleData ?? new Set<string>())
+        .union(cache?.content.data ?? new Set<string>());
       group.residualSignatures.push(...content.signatures);
     }
     group.lvs = group.lvs.filter((other) => !removed.includes(other));
@@ -158,7 +163,7 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
     return failure(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
   }
   const free = freeBytes(group) / group.extentSize;
-  if (lv.pool === undefined && segment.type === "linear" && newExtents - currentExtents > free) {
+  if (lv.pool === undefined && segment.stripes === 1 && newExtents - currentExtents > free) {
     return failure(
       5,
       `  Insufficient free space: ${newExtents - currentExtents} extents needed, but only ${free} available`,
@@ -246,11 +251,11 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 /**
- * Splits a snapshot from its origin: its COW space remains, as an LV of its own. Or removes the checksums of the images of a
- * RAID LV.
+ * Splits a snapshot from its origin, or a cache from its LV: it remains, as an LV of its own. Or removes the checksums of the
+ * images of a RAID LV.
  */
 function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
-  const known = { "--yes": 0, "--splitsnapshot": 0, "--raidintegrity": 1 };
+  const known = { "--yes": 0, "--splitsnapshot": 0, "--splitcache": 0, "--raidintegrity": 1 };
   const { options, positional: [path = ""] } = parseOptions(args, known);
   const found = findLv(machine, path);
   if ("code" in found) return found;
@@ -260,8 +265,11 @@ function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
       .map((segment) => ({ ...segment, subLv: segment.subLv.replace(/_iorig$/, "") }));
     return ok(`  Logical volume ${path} has removed integrity.\n`);
   }
-  if (!options.has("--splitsnapshot")) throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
+  if (options.has("--splitsnapshot") === options.has("--splitcache")) {
+    throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
+  }
   if (group.missingPvs > 0) return missingPvsError(group);
+  if (options.has("--splitcache")) return splitCache(group, lv);
   if (lv.origin === undefined || lv.pool !== undefined) {
     return failure(
       5,
@@ -289,4 +297,14 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
   for (const tag of options.get("--deltag") ?? []) group.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) group.tags.add(tag);
   return ok(`  Volume group "${name}" successfully changed\n`);
+}
+
+function pvchange(machine: FakeMachine, args: readonly string[]): Output {
+  const { options, positional: [path = ""] } = parseOptions(args, { "--addtag": 1, "--deltag": 1 });
+  const pv = machine.groups.flatMap(({ pvs }) => pvs).find((pv) => pv.path === path);
+  if (pv === undefined) return failure(5, `  Failed to find physical volume "${path}".`);
+  pv.tags ??= new Set();
+  for (const tag of options.get("--deltag") ?? []) pv.tags.delete(tag);
+  for (const tag of options.get("--addtag") ?? []) pv.tags.add(tag);
+  return ok(`  Physical volume "${path}" changed\n  1 physical volume changed / 0 physical volumes not changed\n`);
 }

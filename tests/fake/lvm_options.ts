@@ -44,6 +44,8 @@ export const LVCREATE_OPTIONS = {
   "--stripes": 1,
   "--stripesize": 1,
   "--raidintegrity": 1,
+  "--cachevol": 1,
+  "--activate": 1,
 };
 
 /** Checks that the only setting of `--config` is the one for commands about thin pools. @throws {Error} otherwise */

@@ -59,6 +59,8 @@ export interface FakeLv {
   activationSkip?: boolean;
   /** Its layout; linear by default. */
   segment?: Segment;
+  /** Its cache, which its group does not have among its LVs. */
+  cache?: FakeLv;
   /** Its extents on the PVs; by default, all of them are on the first PV. */
   pvSegments?: FakePvSegment[];
   /** The kernel's state of a RAID LV while it is active. `dropped`: it continues without a PV that is there. */

@@ -98,6 +98,8 @@ export function healthyHost(): FakeHost {
       ["snapshot", "1.16.0"],
       ["striped", "1.6.0"],
       ["raid", "1.15.1"],
+      ["cache", "2.2.0"],
+      ["writecache", "1.6.0"],
       ["crypt", "1.28.0"],
       ["integrity", "1.13.0"],
       ["linear", "1.4.0"],

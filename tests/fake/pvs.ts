@@ -6,6 +6,7 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import type { Segment } from "../../lvm/model/report.ts";
+import { withCacheSegments } from "./cache.ts";
 import { failure, type FakeGroup, type FakeLv } from "./machine.ts";
 import { METADATA_AREA_BYTES, metadataFree } from "./metadata_area.ts";
 
@@ -20,6 +21,8 @@ export interface FakePv {
   size?: bigint;
   /** Whether LVM allocates nothing more on it (pvchange(8), --allocatable n). */
   notAllocatable?: boolean;
+  /** Its tags; none by default. */
+  tags?: Set<string>;
 }
 
 /** A segment of a disk that an LV has; sizes in bytes. */
@@ -27,6 +30,8 @@ export interface FakePvSegment {
   subLv: string;
   pvUuid: string;
   size: bigint;
+  /** The name of the cache that it belongs to, if not to the LV itself. */
+  ofCache?: string;
 }
 
 /** The layout of an LV without layout options. */
@@ -36,7 +41,7 @@ export const LINEAR: Segment = { type: "linear", stripes: 1, stripeSize: 0n };
 export function pvSegmentsOf(group: FakeGroup, lv: FakeLv): FakePvSegment[] {
   if (lv.pool !== undefined) return [];
   const data = dataPvSegmentsOf(group, lv);
-  if (lv.thinPool === undefined) return data;
+  if (lv.thinPool === undefined) return withCacheSegments(group, lv, data);
   const metadata = { subLv: "tmeta", pvUuid: group.pvs.at(-1)!.uuid, size: lv.thinPool.metadataSize };
   return [...data.map((segment) => ({ ...segment, subLv: "tdata" })), metadata];
 }
@@ -213,6 +218,7 @@ export function pvRow(group: FakeGroup, pv: FakePv): Record<string, string> {
     pv_uuid: pv.uuid,
     pv_missing: missing ? "1" : "0",
     pv_allocatable: pv.notAllocatable ? "0" : "1",
+    pv_tags: [...pv.tags ?? []].join(","),
     pv_pe_count: `${size / group.extentSize}`,
     pv_pe_alloc_count: `${(size - free) / group.extentSize}`,
     dev_size: missing ? "0" : `${size + DATA_OFFSET_BYTES}`,
@@ -222,8 +228,12 @@ export function pvRow(group: FakeGroup, pv: FakePv): Record<string, string> {
 }
 
 /** Returns the row of a PV segment in a report. */
-export function pvsegRow(group: FakeGroup, lv: FakeLv, { subLv, pvUuid, size }: FakePvSegment): Record<string, string> {
-  const name = subLv === "" ? lv.name : `[${lv.name}_${subLv}]`;
+export function pvsegRow(
+  group: FakeGroup,
+  lv: FakeLv,
+  { subLv, pvUuid, size, ofCache }: FakePvSegment,
+): Record<string, string> {
+  const name = ofCache !== undefined ? `[${ofCache}_cvol]` : subLv === "" ? lv.name : `[${lv.name}_${subLv}]`;
   return { pv_uuid: pvUuid, pvseg_size: `${size / group.extentSize}`, lv_name: name };
 }
 

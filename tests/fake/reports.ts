@@ -21,6 +21,7 @@ import {
   ok,
 } from "./machine.ts";
 import { hasActiveThinLv, thinFields } from "./thin.ts";
+import { cacheFields } from "./cache.ts";
 
 const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
 
@@ -130,6 +131,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_metadata_size: "",
     lv_when_full: "",
     ...thinFields(lv),
+    ...cacheFields(lv),
   };
 }
 

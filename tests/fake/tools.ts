@@ -5,6 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
+import { fillCache } from "./cache.ts";
 import { noteDiscard, noteWrites, readBlocks, thinDelta } from "./block_tools.ts";
 import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copy_tools.ts";
 import { diskSignatures } from "./disks.ts";
@@ -232,6 +233,7 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   if (!allocateChunks(machine, lv, Number(offset), Number(end))) {
     return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
   }
+  fillCache(lv);
   if (offset === 0n && end >= SIGNATURES_BYTES) {
     Object.assign(lv.content, { zeroHead: true, signatures: [], luks: undefined });
   }

@@ -9,6 +9,7 @@ import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import type { Host } from "../contract/host.ts";
+import { cachesContract } from "../contract/caches.ts";
 import { layoutSpaceContract } from "../contract/layout_space.ts";
 import { encryptedLayoutsContract } from "../contract/encrypted_layouts.ts";
 import { layoutsContract } from "../contract/layouts.ts";
@@ -26,7 +27,15 @@ const exec = new HostExec();
 /** The PVs of the groups: loop devices over files. */
 const pvs = new Map<string, { readonly file: string; readonly loop: string }[]>();
 
-await run("load modules", "modprobe", ["-a", "loop", "dm-raid", "dm-integrity", "dm-crypt"]);
+await run("load modules", "modprobe", [
+  "-a",
+  "loop",
+  "dm-raid",
+  "dm-integrity",
+  "dm-crypt",
+  "dm-cache",
+  "dm-writecache",
+]);
 for (const group of GROUPS) {
   const disks: { file: string; loop: string }[] = [];
   for (let index = 0; index < PV_COUNTS[group]; index++) {
@@ -81,3 +90,4 @@ const host: Host = {
 layoutsContract(host);
 encryptedLayoutsContract(host);
 layoutSpaceContract(host);
+cachesContract(host);

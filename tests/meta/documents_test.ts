@@ -44,7 +44,7 @@ Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
 Deno.test("error messages in the documents are those of the driver, with … for omitted parts", async () => {
   const repair = await Deno.readTextFile(`${ROOT}docs/guides/volume-repair.md`);
   const messages = [
-    ...firstColumn(chapter(await reference("parameters"), "Errors")),
+    ...firstColumn(await reference("parameter-errors")),
     ...firstColumn(chapter(await reference("errors"), "Messages about thin pools and IO limits")),
     ...[...repair.matchAll(/^`.*`[^`]*(?:: | or )/gm)].flatMap(([text]) => inlineCode(text)),
   ];
