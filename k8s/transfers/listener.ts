@@ -82,6 +82,8 @@ export async function listen(
    * 2.9.3 ends the process (panics) when something is written to one whose socket was destroyed.
    */
   const encrypted = new Map<string, TLSSocket>();
+  /** What ends the time limits of those that are not encrypted yet, by the port of the other end. */
+  const handshakes = new Map<string, () => void>();
   const destroy = (socket: Socket) => void (encrypted.get(keyOf(socket)) ?? socket).destroy();
   const options: TlsOptions = {
     ...{ key: credentials.key, cert: credentials.certificate, minVersion: "TLSv1.3" },
@@ -89,6 +91,7 @@ export async function listen(
   };
   const server = createServer(options, async (socket: TLSSocket) => {
     const key = keyOf(socket);
+    handshakes.get(key)?.(); // from now on, its reads and writes have time limits
     encrypted.set(key, socket);
     socket.once("close", () => encrypted.delete(key));
     socket.on("error", () => {}); // its reads and writes fail
@@ -102,10 +105,13 @@ export async function listen(
   server.on("connection", (socket: Socket) => {
     if (connections.size >= maxConnections) return void socket.destroy();
     connections.add(socket);
-    const cancel = clock.after(idleMs, () => destroy(socket)); // it does not even shake hands
-    socket.once("data", cancel);
+    const key = keyOf(socket); // it has none when it is closed
+    // node:tls reads the bytes of the socket: it has no event for them
+    const cancel = clock.after(idleMs, () => destroy(socket));
+    handshakes.set(key, cancel);
     socket.once("close", () => {
       cancel();
+      handshakes.delete(key);
       connections.delete(socket);
     });
     socket.on("error", () => destroy(socket));

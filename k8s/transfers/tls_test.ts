@@ -127,3 +127,19 @@ Deno.test("an end that falls silent is given up after the time limit, and the er
   assertEquals(error.kind, "Unavailable");
   for (const one of held) one.close();
 });
+
+Deno.test("a connection with progress lasts longer than the time limit of one without", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  const limits = { idleMs: 300 };
+  await using server = await echo(a, limits);
+  const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
+  const connection = await dial(remote, { credentials: b, ...limits });
+  const buffer = new Uint8Array(8);
+  const end = performance.now() + 4 * limits.idleMs;
+  for (let byte = 0; performance.now() < end; byte = (byte + 1) % 256) {
+    await connection.write(new Uint8Array([byte]));
+    assertEquals([await connection.read(buffer), buffer[0]], [1, byte]);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  connection.close();
+});
