@@ -36,12 +36,23 @@ const TWO_NODES = [
 /** A node with disks that nobody uses, and which a rule names. Rules of udev give them names in /dev/disk/by-id. */
 const DISK_NODES = [{ ...ONE_NODE[0]!, bareDisksGiB: [2, 2] }];
 
+/** For nodes where processes are killed often. */
+const QUICK_RESTARTS = { kubeletConfig: { crashLoopBackOff: { maxContainerRestartPeriod: "2s" } } };
+
+/** The volume group whose disks are carried from the first node to the second. */
+export const CARRIED_GROUP = "carried";
+
+/** Two nodes, of which the first has a volume group that can be carried. */
+const CARRIED_NODES = [
+  { name: "node1", volumeGroups: [{ name: CARRIED_GROUP, disksGiB: [1, 1] }] },
+  { name: "node2", volumeGroups: [{ name: "other", disksGiB: [1] }] },
+].map((node) => ({ ...node, ...QUICK_RESTARTS }));
+
 /** Two nodes with space for volumes and their copies. */
 const TRANSFER_NODES = ["node1", "node2"].map((name) => ({
   name,
   volumeGroups: [{ name: "data", disksGiB: [6] }],
-  // processes are killed often there
-  kubeletConfig: { crashLoopBackOff: { maxContainerRestartPeriod: "2s" } },
+  ...QUICK_RESTARTS,
 }));
 
 /** Options of {@linkcode startWithDriver}. */
@@ -52,6 +63,8 @@ export interface DeployOptions {
   readonly lvmShell?: boolean;
   /** True for two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
+  /** True for two nodes, the first with {@linkcode CARRIED_GROUP}. */
+  readonly carriedGroup?: boolean;
   /** For two nodes with larger groups, whose agents send snapshots to each other: the values of the chart for it. */
   readonly transfers?: { readonly bandwidth?: string };
   /** Whether the nodes have an image with PostgreSQL. */
@@ -114,7 +127,8 @@ export async function startWithDriver(
   return cluster;
 }
 
-function nodesFor({ twoNodes = false, transfers, diskRules }: DeployOptions) {
+function nodesFor({ twoNodes = false, carriedGroup = false, transfers, diskRules }: DeployOptions) {
+  if (carriedGroup) return CARRIED_NODES;
   if (diskRules !== undefined) return DISK_NODES;
   if (transfers !== undefined) return TRANSFER_NODES;
   return twoNodes ? TWO_NODES : ONE_NODE;

@@ -59,6 +59,7 @@ const isChaos = (name: string) => name.startsWith("chaos");
 
 /** The suites that need a cluster of their own, and what it has. */
 const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
+  adopt: { carriedGroup: true },
   bare_host: { bareHost: true },
   changed_blocks: { snapshotMetadata: true },
   chaos_moves: { transfers: { bandwidth: "12Mi" } }, // slow, so that there are many moments

@@ -1,3 +1,4 @@
+import { carryDisks } from "./carried_disks.ts";
 import type { ControlPlane } from "./control_plane.ts";
 import { freePorts } from "./free_ports.ts";
 import { callGuest, type GuestAnswer } from "./guest_call.ts";
@@ -75,7 +76,7 @@ export class Node {
   readonly name: string;
   readonly ports: NodePorts;
   readonly #plane: ControlPlane;
-  readonly #settings: Settings;
+  #settings: Settings;
 
   private constructor(plane: ControlPlane, settings: Settings) {
     this.name = settings.options.name;
@@ -107,7 +108,7 @@ export class Node {
       ca: plane.folder.file("certs/ca.crt"),
     });
     const machine = await makeMachine(folder, { image, files, options, ports, log });
-    await Deno.writeTextFile(`${folder}/settings.json`, JSON.stringify({ options, ports, machine }));
+    await writeSettings(plane, { options, ports, machine });
     const node = await Node.open(plane, options.name);
     await node.powerOn();
     return node;
@@ -115,7 +116,7 @@ export class Node {
 
   /** Opens a node that was started, perhaps by another process. */
   static async open(plane: ControlPlane, name: string): Promise<Node> {
-    const text = await Deno.readTextFile(plane.folder.file(`${processName(name)}/settings.json`));
+    const text = await Deno.readTextFile(settingsFile(plane, name));
     return new Node(plane, JSON.parse(text) as Settings);
   }
 
@@ -200,6 +201,27 @@ export class Node {
     await this.ready();
   }
 
+  /**
+   * Carries the disks of a volume group to another node. Both are switched off, and in user-mode Linux.
+   *
+   * @throws {Error} when the node does not have the group, or the other one has no place for its disks
+   */
+  async carryDisks(group: string, to: Node): Promise<void> {
+    const groups = this.#settings.options.volumeGroups ?? [];
+    const index = groups.findIndex(({ name }) => name === group);
+    if (index < 0) throw new Error(`carry the disks of ${group}: node ${this.name} has ${groups.map((g) => g.name)}`);
+    const first = groups.slice(0, index).reduce((sum, { disksGiB }) => sum + disksGiB.length, 0);
+    const files = groups[index]!.disksGiB.map((_, disk) => this.#file(dataDisk(first + disk)));
+    const args = carryDisks(this.#settings.machine.args, to.#settings.machine.args, files);
+    await this.#setArguments(args.from);
+    await to.#setArguments(args.to);
+  }
+
+  async #setArguments(args: readonly string[]): Promise<void> {
+    this.#settings = { ...this.#settings, machine: { ...this.#settings.machine, args } };
+    await writeSettings(this.#plane, this.#settings);
+  }
+
   /** Returns the ends of kubelet's and containerd's logs, or of the console where the guest does not answer. */
   async logs(lines = 30): Promise<string> {
     const tails = ["kubelet", "containerd"].map((name) => `echo "== ${name}"; tail -n ${lines} /var/log/${name}.log`);
@@ -245,6 +267,19 @@ function processName(node: string): string {
   return `node-${node}`;
 }
 
+function settingsFile({ folder }: ControlPlane, name: string): string {
+  return folder.file(`${processName(name)}/settings.json`);
+}
+
+async function writeSettings(plane: ControlPlane, settings: Settings): Promise<void> {
+  await Deno.writeTextFile(settingsFile(plane, settings.options.name), JSON.stringify(settings));
+}
+
+/** Returns the name of the image of a data disk in the node's folder. */
+function dataDisk(number: number): string {
+  return `data${number}.img`;
+}
+
 interface MachineParts {
   readonly image: GuestImage;
   readonly files: Readonly<Record<string, PayloadFile>>;
@@ -272,7 +307,7 @@ async function makeMachine(
   }
   const dataDisks: string[] = [];
   for (const gib of diskSizes(options)) {
-    const disk = file(`data${dataDisks.length}.img`);
+    const disk = file(dataDisk(dataDisks.length));
     await makeDisk(disk, gib);
     dataDisks.push(disk);
   }

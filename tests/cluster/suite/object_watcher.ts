@@ -33,6 +33,7 @@ import {
   type VolumeSnapshotContent,
   volumeSnapshotContents,
 } from "../../../k8s/api/snapshot_objects.ts";
+import { type LvmMove, lvmMoves } from "../../../k8s/move/objects.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 
 /** The time limit of a wait, in milliseconds. Everything in the guest is slow. On a busy machine, set WAIT_SECONDS. */
@@ -84,6 +85,7 @@ export interface Kinds {
   LVMVolume: LvmVolume;
   LVMSnapshot: LvmSnapshot;
   LVMNode: LvmNode;
+  LVMMove: LvmMove;
   VolumeSnapshot: VolumeSnapshot;
   VolumeSnapshotContent: VolumeSnapshotContent;
   VolumeGroupSnapshot: VolumeGroupSnapshot;
@@ -101,6 +103,7 @@ const RESOURCES: { [K in Kind]: Resource<Kinds[K]> } = {
   LVMVolume: lvmVolumes,
   LVMSnapshot: lvmSnapshots,
   LVMNode: lvmNodes,
+  LVMMove: lvmMoves,
   VolumeSnapshot: volumeSnapshots,
   VolumeSnapshotContent: volumeSnapshotContents,
   VolumeGroupSnapshot: volumeGroupSnapshots,

@@ -1,0 +1,176 @@
+/**
+ * Volumes that follow their disks to another node, while processes die at each step, or the old node comes back.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { isForgotten, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmMoves } from "../../k8s/move/objects.ts";
+import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
+import { watchInvariants } from "../fake/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import type { OnWrite } from "../fake/fake_controllers.ts";
+
+/** What dies leaves its timers. */
+const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+/** A cluster whose first node is dead, and its disks are in the second one. */
+interface Carried {
+  readonly s: MoveCluster;
+  /** The UUID of the LV of the volume. */
+  readonly uuid: string;
+  readonly broken: readonly string[];
+}
+
+async function startCarried(mutableAffinity = false): Promise<Carried> {
+  const targetGroups = { other: 1n << 30n };
+  const s = await MoveCluster.start({ targetGroups, transfers: false, ...(mutableAffinity && { mutableAffinity }) });
+  const { uuid } = s.lv(0)!;
+  await s.cluster.stopAgent("node-1");
+  s.machines[1].groups.push(...s.machines[0].groups.splice(0));
+  await s.cluster.agent("node-2").node.refresh();
+  return { s, uuid, broken: watchInvariants(s).broken };
+}
+
+/** Asks for the adoption of the volume. */
+function addAdoption(s: MoveCluster): void {
+  s.addMove({ adopt: true });
+}
+
+/** Asserts that the volume has the LV that it had, on the second node, as a claim has it. */
+async function assertAdopted({ s, uuid, broken }: Carried): Promise<void> {
+  await waitUntil(() => s.lvmVolumes.join() === "volume node-2 Ready", () => `the volume alone: ${s.lvmVolumes}`);
+  await waitUntil(() => s.claim?.status?.phase === "Bound" && s.persistentVolume?.status?.phase === "Bound", "Bound");
+  assertEquals(nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY), "node-2");
+  const lvs = s.machines.flatMap((machine) => machine.allLvs());
+  assertEquals(lvs.map(({ lv }) => [lv.uuid, [...lv.content.data ?? []]]), [[uuid, ["letters"]]]);
+  const isRestored = () => s.persistentVolume?.spec?.persistentVolumeReclaimPolicy === "Delete";
+  await waitUntil(isRestored, "the policy as it was");
+  assertEquals(broken, []);
+}
+
+/** Adopts the volume. @returns the number of writes of the controller */
+async function adopt(carried: Carried, onWrite: OnWrite = (_, send) => send()): Promise<number> {
+  const { s } = carried;
+  await s.forgetNode("node-1");
+  let count = 0;
+  s.startMover((index, send, call) => {
+    count = index + 1;
+    return onWrite(index, send, call);
+  });
+  addAdoption(s);
+  await s.waitForState("Complete");
+  await assertAdopted(carried);
+  return count;
+}
+
+async function dieAfter(index: number, mutableAffinity: boolean): Promise<void> {
+  const carried = await startCarried(mutableAffinity);
+  await using s = carried.s;
+  await s.forgetNode("node-1");
+  const died = Promise.withResolvers<void>();
+  const crash = s.startMover(async (now, send) => {
+    if (now > index) return await new Promise(() => {});
+    if (now < index) return await send();
+    await send().catch(() => {});
+    died.resolve();
+    return await new Promise(() => {});
+  });
+  addAdoption(s);
+  await Promise.race([died.promise, s.waitForState("Complete")]);
+  void crash();
+  s.startMover();
+  await s.waitForState("Complete");
+  await assertAdopted(carried);
+}
+
+async function agentDiesBefore(index: number): Promise<void> {
+  const carried = await startCarried();
+  await using s = carried.s;
+  let deaths = 0;
+  await adopt(carried, (now, send) => {
+    if (now === index) {
+      deaths++;
+      s.execs[1]!.die();
+      s.cluster.agent("node-2").crash();
+      s.cluster.startAgent("node-2", s.machines[1], { mountRoots: [s.root] });
+    }
+    return send();
+  });
+  assertEquals(deaths, 1);
+}
+
+/** Deletes the LVMMove before a write: the volume follows, or stays as it was, and can follow then. */
+async function undoBefore(index: number): Promise<void> {
+  const carried = await startCarried();
+  await using s = carried.s;
+  await s.forgetNode("node-1");
+  s.startMover(async (now, send) => {
+    if (now === index) await s.cluster.client.delete(lvmMoves, { name: MOVED });
+    return await send();
+  });
+  addAdoption(s);
+  const isOver = () => s.move === undefined || s.move.status?.state === "Complete";
+  await waitUntil(isOver, () => `the end: ${JSON.stringify(s.move?.status)}`);
+  if (s.lvmVolumes.join().includes("node-1")) {
+    assertEquals([s.lvmVolumes, nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY)], [["volume node-1 Lost"], "node-1"]);
+    assert(isForgotten(s.cluster.api.objects(lvmVolumes)[0]!));
+    addAdoption(s);
+    await s.waitForState("Complete");
+  }
+  await assertAdopted(carried);
+}
+
+for (const mutableAffinity of [false, true]) {
+  const carried = await startCarried(mutableAffinity);
+  const writes = await adopt(carried).finally(() => carried.s[Symbol.asyncDispose]());
+  assert(writes >= 6, `${writes} writes`);
+  const how = mutableAffinity ? "patched" : "made again";
+  for (let index = 0; index < writes; index++) {
+    const name =
+      `an adoption whose PersistentVolume is ${how} survives the death of its controller after write ${index}`;
+    Deno.test(name, UNSANITIZED, () => dieAfter(index, mutableAffinity));
+    if (mutableAffinity) continue;
+    Deno.test(
+      `an adoption survives the death of the agent before write ${index}`,
+      UNSANITIZED,
+      () => agentDiesBefore(index),
+    );
+    Deno.test(
+      `an adoption that is deleted before write ${index} is undone or completed`,
+      UNSANITIZED,
+      () => undoBefore(index),
+    );
+  }
+}
+
+Deno.test("a volume is not adopted while its node is alive, or before it is forgotten", UNSANITIZED, async () => {
+  const carried = await startCarried();
+  await using s = carried.s;
+  s.startMover();
+  const refusal = async () => {
+    addAdoption(s);
+    const { status } = await s.waitForState("Failed");
+    await s.cluster.client.delete(lvmMoves, { name: MOVED });
+    await waitUntil(() => s.move === undefined, "no LVMMove");
+    return status!.error!.message;
+  };
+  assertMatch(await refusal(), /node node-1 is not forgotten/); // it is dead, and nobody has said so
+  s.cluster.startAgent("node-1", s.machines[0], {}); // without its disks
+  assertMatch(await refusal(), /node node-1 is not forgotten/);
+  await s.cluster.stopAgent("node-1");
+  await s.forgetNode("node-1");
+  s.cluster.startAgent("node-1", s.machines[0], {}); // it comes back once more
+  await s.cluster.nodes.waitFor("node-1", (node) => node?.status?.volumeGroups !== undefined, { timeoutMs: 5_000 });
+  assertMatch(await refusal(), /node node-1 (?:is not forgotten|has an agent again)/);
+  assertEquals(nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY), "node-1");
+  await s.cluster.stopAgent("node-1");
+  await s.forgetNode("node-1");
+  addAdoption(s);
+  await s.waitForState("Complete");
+  s.cluster.startAgent("node-1", s.machines[0], {}); // nothing is its own any more
+  await s.cluster.nodes.waitFor("node-1", (node) => node?.status?.volumeGroups !== undefined, { timeoutMs: 5_000 });
+  await assertAdopted(carried);
+});
