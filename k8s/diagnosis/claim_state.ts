@@ -25,6 +25,7 @@ import {
   type StorageClass,
   storageClasses,
 } from "../api/objects.ts";
+import { isFinished, type LvmImport, lvmImports } from "../import/objects.ts";
 import { type LvmMove, lvmMoves } from "../move/objects.ts";
 import { classNameOf, selectedNodeOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
@@ -62,6 +63,8 @@ export interface ClaimState extends NodeEvidence {
   readonly volume?: LvmVolume | undefined;
   /** The last move of its volume to another node, also one that is over. */
   readonly move?: LvmMove | undefined;
+  /** The import of its volume that is not finished. */
+  readonly import?: LvmImport | undefined;
   /** The events about the PersistentVolume and the LVMVolume. */
   readonly volumeEvents: readonly Event[];
   /** The node of the volume, or the one that the scheduler selected. */
@@ -127,17 +130,27 @@ export async function readClaimState(
   const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name })); // what it is all about
   const className = claim && classNameOf(claim);
   const isWaiting = claim !== undefined && claim.status?.phase !== "Bound" && claim.status?.phase !== "Lost";
-  const [allPods, claimEvents, persistentVolume, storageClass, capacities, moves, provisionerLease, resizerLease] =
-    await Promise.all([
-      reader.list(pods, { namespace }),
-      reader.eventsAbout("PersistentVolumeClaim", claim),
-      findPersistentVolume(reader, claim, { namespace, name, driver }),
-      className ? reader.get(storageClasses, { name: className }) : undefined,
-      isWaiting ? reader.list(csiStorageCapacities) : [],
-      reader.list(lvmMoves),
-      reader.leaseOf("csi-provisioner", driver),
-      reader.leaseOf("csi-resizer", driver),
-    ]);
+  const [
+    allPods,
+    claimEvents,
+    persistentVolume,
+    storageClass,
+    capacities,
+    moves,
+    imports,
+    provisionerLease,
+    resizerLease,
+  ] = await Promise.all([
+    reader.list(pods, { namespace }),
+    reader.eventsAbout("PersistentVolumeClaim", claim),
+    findPersistentVolume(reader, claim, { namespace, name, driver }),
+    className ? reader.get(storageClasses, { name: className }) : undefined,
+    isWaiting ? reader.list(csiStorageCapacities) : [],
+    reader.list(lvmMoves),
+    reader.list(lvmImports),
+    reader.leaseOf("csi-provisioner", driver),
+    reader.leaseOf("csi-resizer", driver),
+  ]);
   const volume = await findVolume(reader, persistentVolume, claim, { key, driver });
   const ofClaim = allPods.filter((pod) => claimNamesOf(pod).includes(name)).sort((a, b) => rankOf(a) - rankOf(b));
   const nodeName = volume?.spec.nodeName ?? (claim && selectedNameOf(claim));
@@ -149,7 +162,8 @@ export async function readClaimState(
   ]);
   return {
     ...{ driver, now, key, claim, storageClass, claimEvents, pods: ofClaim, podEvents: podEvents.flat() },
-    move: moves.find(({ spec }) => isMoveOf(spec, { key, driver, claim })),
+    move: moves.find(({ spec }) => isOfClaim(spec, { key, driver, claim })),
+    import: imports.find((one) => !isFinished(one) && isOfClaim(one.spec, { key, driver, claim })),
     ...{ persistentVolume, volume, volumeEvents: [...persistentVolumeEvents, ...lvmVolumeEvents] },
     ...{ ...nodeEvidence, provisionerLease, resizerLease },
     capacities: capacities.filter(({ storageClassName }) => storageClassName === className),
@@ -157,9 +171,9 @@ export async function readClaimState(
   };
 }
 
-/** Reports whether a move is of a claim. A claim that is gone has no uid to compare. */
-function isMoveOf(
-  { driverName, claim: { namespace, name, uid } }: LvmMove["spec"],
+/** Reports whether a move or an import is of a claim. A claim that is gone has no uid to compare. */
+function isOfClaim(
+  { driverName, claim: { namespace, name, uid } }: LvmMove["spec"] | LvmImport["spec"],
   { key, driver, claim }: Pick<ClaimState, "key" | "driver" | "claim">,
 ): boolean {
   return driverName === driver && `${namespace}/${name}` === key && (claim === undefined || claim.metadata.uid === uid);

@@ -4,9 +4,7 @@
  * @module
  */
 
-import { importedCondition } from "../api/imported.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
-import type { PersistentVolumeClaim } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { classNameOf, provisionerOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
@@ -14,6 +12,7 @@ import { capacityTexts, type ClaimState, MAX_CAPACITIES, MAX_PODS, requestedByte
 import { agentStateOf } from "./nodes.ts";
 import { isUnread, listText, type Problem } from "./problem.ts";
 import { boundProblems } from "./why_bound.ts";
+import { importInProgress, lostProblems } from "./why_lost.ts";
 import { failedMove, moveFact, moveInProgress } from "./why_move.ts";
 import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
@@ -70,6 +69,8 @@ function problemsOf(state: ClaimState, object: string): Problem[] {
 function claimProblems(state: ClaimState, object: string): Problem[] {
   const { claim, driver } = state;
   if (claim === undefined || claim.metadata.deletionTimestamp !== undefined) return terminatingProblems(state, object);
+  const importing = importInProgress(state, object);
+  if (importing !== undefined) return [importing];
   const provisioner = otherProvisioner(state);
   if (provisioner !== undefined) {
     return [{
@@ -85,27 +86,6 @@ function claimProblems(state: ClaimState, object: string): Problem[] {
     default:
       return pendingProblems(state, claim, object);
   }
-}
-
-/** Returns why a claim is Lost. While its volume is taken over, or given back, its PersistentVolume is only made anew. */
-function lostProblems({ volume }: ClaimState, { spec }: PersistentVolumeClaim, object: string): Problem[] {
-  const name = spec?.volumeName ?? "";
-  if (volume?.spec.imports !== undefined) {
-    const said = importedCondition(volume)?.message;
-    return [{
-      ...{ severity: "info", reason: "BeingImported", object },
-      message: `its PersistentVolume ${name} is made anew, because its volume is taken over or given back` +
-        (said === undefined ? "" : `: ${said}`),
-      remedy: "Do not delete the claim. End the pods that use it; the next ones start when it is Bound again.",
-      runbook: "../import.md#when-it-does-not-go-on",
-    }];
-  }
-  return [{
-    ...{ severity: "error", reason: "ClaimLost", object },
-    message: `its PersistentVolume ${name} is gone`,
-    remedy: "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan.",
-    runbook: "../orphans.md",
-  }];
 }
 
 /** Returns who serves the claim when it is not the driver. */

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { lvmImports } from "../../k8s/import/objects.ts";
+import { lvmMoves } from "../../k8s/move/objects.ts";
 import { agentLeaseName, DRIVER_NAME_LABEL } from "../../k8s/api/agent_leases.ts";
 import type { Condition } from "../../k8s/api/conditions.ts";
 import {
@@ -69,7 +71,7 @@ export interface WhyJson {
 export class ClaimScene implements AsyncDisposable {
   /** The API server. */
   readonly api = FakeApiServer.start({
-    resources: [lvmNodes, lvmVolumes, lvmSnapshots, volumeSnapshots, volumeSnapshotContents],
+    resources: [lvmNodes, lvmVolumes, lvmMoves, lvmImports, lvmSnapshots, volumeSnapshots, volumeSnapshotContents],
   });
   /** The volume's id. */
   readonly id = volumeIdOf("data");
