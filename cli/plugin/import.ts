@@ -69,7 +69,8 @@ async function removeFinished(session: Session, { metadata: { name, uid } }: Lvm
 }
 
 /** Follows an import until it is imported, or until it is complete where that is asked for. */
-async function followImport(session: Session, { metadata: { name, uid } }: LvmImport): Promise<number> {
+async function followImport(session: Session, existing: LvmImport): Promise<number> {
+  const { name, uid } = existing.metadata;
   const { flags } = session;
   const isForPeople = flags.output === undefined;
   if (flags.wait === "false") {
@@ -80,6 +81,8 @@ async function followImport(session: Session, { metadata: { name, uid } }: LvmIm
   let shown = "";
   const ended = await followObject(session, lvmImports, name, async (now) => {
     if (now?.metadata.uid !== uid) {
+      // one that could not be undone goes when it is finished
+      if (await isVolumeOf(session, existing)) return { ...existing, status: { state: "Complete" as const } };
       throw new StorageError("FailedPrecondition", "import: it was undone, because its LVMImport was deleted");
     }
     const line = importProgressText(now!);
@@ -91,6 +94,12 @@ async function followImport(session: Session, { metadata: { name, uid } }: LvmIm
   });
   session.print(importAnswer(ended));
   return ended.status?.state === "Failed" ? EXIT.failure : EXIT.success;
+}
+
+/** Reports whether the claim of an import has a volume of the driver. */
+async function isVolumeOf({ client, driver }: Session, { spec }: LvmImport): Promise<boolean> {
+  const object = await orAbsent(client.get(persistentVolumes, { name: spec.persistentVolume }));
+  return object?.spec?.csi?.driver === driver;
 }
 
 /** Undoes an import. @returns 0; 1 when it cannot be undone any more */

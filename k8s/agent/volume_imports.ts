@@ -24,7 +24,7 @@ export interface VolumeImportsOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** Takes over LVs, and gives them back. */
-  readonly importedVolumes: Pick<ImportedVolumes, "inspect" | "isStillMounted" | "take" | "giveBack">;
+  readonly importedVolumes: Pick<ImportedVolumes, "inspect" | "isStillMounted" | "take" | "inspectReturn" | "giveBack">;
   /** Locks by volume, shared with the Node service. */
   readonly locks: Locks;
   /** Parses a list of volume groups, as an LVMVolume has it. */
@@ -35,6 +35,7 @@ export interface VolumeImportsOptions {
 
 /** The failures that only a change of the LV, or of the object, can end. */
 const REFUSALS: readonly ErrorKind[] = [
+  "Lost",
   "NotFound",
   "FailedPrecondition",
   "ForeignData",
@@ -72,6 +73,25 @@ export class VolumeImports {
     await this.#write(object, imports, condition);
     const isWaiting = condition.reason === "InUse" && imports.action !== "Inspect";
     return { requeueAfterMs: isWaiting ? IN_USE_RECHECK_MS : RECHECK_MS };
+  }
+
+  /** Reports whether the LV of a volume, which stays its own meanwhile, can be given back. @throws {StorageError} */
+  async inspectReturn(object: LvmVolume, imports: ImportedLvSpec): Promise<{ requeueAfterMs: number }> {
+    const { importedVolumes, locks, parseGroups } = this.#options;
+    const from = { groupUuid: imports.volumeGroupUUID, name: imports.lvName };
+    const lock = [volumeLock(parseVolumeId(object.metadata.name)!)]; // the API server accepts no other name
+    let state: ConditionState;
+    try {
+      requireKnownValues(object, ["imports"]);
+      const request = volumeRequestOf(object, parseGroups);
+      await locks.run("inspecting the return", lock, () => importedVolumes.inspectReturn(request, from));
+      state = { status: "True", reason: "Returnable", message: "it was taken over, and can be given back" };
+    } catch (error) {
+      if (!(error instanceof StorageError) || !REFUSALS.includes(error.kind)) throw error;
+      state = { status: "True", reason: "NotReturnable", message: error.message };
+    }
+    await this.#write(object, imports, state);
+    return { requeueAfterMs: RECHECK_MS };
   }
 
   async #act(object: LvmVolume, id: VolumeId, imports: ImportedLvSpec): Promise<ConditionState> {

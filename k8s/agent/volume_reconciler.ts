@@ -30,7 +30,7 @@ import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus 
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { VolumeHolds } from "./volume_holds.ts";
 import { VolumeImports } from "./volume_imports.ts";
-import { isForeign, pendingImport } from "../api/imported.ts";
+import { inspectedReturn, isForeign, pendingImport } from "../api/imported.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, goalOf, volumeRequestOf } from "../api/volume_mapping.ts";
 import { HEALTHY_CONDITION, limitsConditions, problemsOf, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
@@ -128,6 +128,8 @@ export class VolumeReconciler {
       await this.#holds.reconcile(object);
     }
     await this.#reconciler.reconcile(name);
+    const returned = object?.spec.driverName === volumeFinder.driver ? inspectedReturn(object) : undefined;
+    return returned && await this.#imports.inspectReturn(object!, returned);
   }
 
   /** Requeues a volume that is being deleted or is held, when a mount of it is gone. */

@@ -120,6 +120,16 @@ export const VOLUME_CONDITIONS = {
   },
   Imported: {
     TakenOver: { status: "True", meaning: "It was [taken over](../guides/import.md), and is a volume like others." },
+    Returnable: {
+      status: "True",
+      meaning: "It was taken over, and can be [given back](../guides/import.md).",
+    },
+    NotReturnable: {
+      status: "True",
+      meaning:
+        "It was taken over, and cannot be [given back](../guides/import.md#when-it-does-not-go-on) now. The message " +
+        "gives the cause. It is used as any other volume meanwhile.",
+    },
     Inspected: { status: "False", meaning: "It can be [taken over](../guides/import.md), and nobody uses it." },
     InUse: {
       status: "False",

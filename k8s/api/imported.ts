@@ -16,13 +16,23 @@ export function importedCondition(object: LvmVolume): Condition | undefined {
   return conditionsOf(object).find(({ type }) => type === IMPORTED_CONDITION);
 }
 
-/** Returns the LV that the agent is to inspect, take over or give back; `undefined` when nothing of that is left to do. */
+/**
+ * Returns the LV that the agent is to inspect, take over or give back; `undefined` when nothing of that is left to do, or the LV
+ * stays that of the volume meanwhile.
+ */
 export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
   const { spec: { imports, takes } } = object;
   if (imports === undefined || takes !== undefined) return undefined; // on another node it is taken from a copy
+  if (imports.action === "InspectReturn") return undefined;
   const condition = importedCondition(object);
   if (imports.action === "Take" && condition?.status === "True") return undefined;
   return imports.action === "Return" && condition?.reason === "Returned" ? undefined : imports;
+}
+
+/** Returns the LV of which the agent is to report whether it can be given back; `undefined` when it is not. */
+export function inspectedReturn({ metadata, spec: { imports, takes } }: LvmVolume): ImportedLvSpec | undefined {
+  if (metadata.deletionTimestamp !== undefined || takes !== undefined) return undefined;
+  return imports?.action === "InspectReturn" ? imports : undefined;
 }
 
 /** Reports whether the LV of a volume is somebody else's, because it is not taken over, or is given back. */

@@ -116,7 +116,7 @@ export interface ImportedLvSpec {
   /** The name that it had before, and gets again when it is given back. */
   lvName: string;
   /** What the agent does with it. */
-  action: "Inspect" | "Take" | "Return";
+  action: "Inspect" | "Take" | "InspectReturn" | "Return";
 }
 
 /** The desired state of a volume. Sizes are quantities. */

@@ -53,7 +53,7 @@ const CHECKS = {
   takes: isOptional(isText),
   imports: isOptional((value) =>
     isObject(value) && isText(value.volumeGroupUUID) && isLvName(value.lvName) &&
-    isOneOf(["Inspect", "Take", "Return"])(value.action)
+    isOneOf(["Inspect", "Take", "InspectReturn", "Return"])(value.action)
   ),
   discard: isOptional(isFlag),
   fstrim: isOptional(isText),

@@ -76,6 +76,8 @@ export async function carryOut(
       return await create(client, persistentVolumes, earlierVolumeOf(self));
     case "take":
       return await patch(client, lvmVolumes, volume!, { spec: { imports: { action: "Take" } } });
+    case "inspect return":
+      return await patch(client, lvmVolumes, volume!, { spec: { imports: { action: "InspectReturn" } } });
     case "return":
       return await patch(client, lvmVolumes, volume!, { spec: { imports: { action: "Return" } } });
     case "begin use":

@@ -9,6 +9,7 @@ import { importedCondition } from "../api/imported.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { foreignFinalizers } from "../move/persistent_volume.ts";
+import { objectsOf, ORIGINS } from "./origins.ts";
 import {
   IMPORT_FINALIZER,
   type ImportState,
@@ -57,6 +58,7 @@ export type ImportStep =
       | "restore policy"
       | "begin finishing"
       | "remove object"
+      | "inspect return"
       | "return"
       | "recreate persistent volume"
       | "forget volume";
@@ -150,6 +152,7 @@ function nextFinishingStep({ import: { spec }, object }: ImportObjects): ImportS
   return isLeft ? { do: "remove object" } : { do: "finish", state: "Complete" };
 }
 
+/** Returns the next step of an import that is undone. Whatever is in the way of it, the claim gets a PersistentVolume. */
 function nextUndoStep(objects: ImportObjects): ImportStep {
   const { import: { metadata, spec, status }, volume } = objects;
   if (status?.imported && volume !== undefined && volume.spec.nodeName !== spec.volume.nodeName) {
@@ -161,33 +164,72 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
     const step = nextReturnStep(objects);
     if (step !== undefined) return step;
   }
-  if (volume !== undefined) return returnStep(volume) ?? { do: "forget volume" };
+  if (volume !== undefined) return returnStep(objects, volume) ?? { do: "forget volume" };
   return classRestoreStep(objects) ??
     (metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" });
 }
 
 /** Returns the next step after which the PersistentVolume is as it was; `undefined` when it is. */
 function nextReturnStep(objects: ImportObjects): ImportStep | undefined {
-  const { import: self, persistentVolume, volume, snapshots } = objects;
-  if (persistentVolume !== undefined) {
-    // as long as its PersistentVolume exists, the volume can be used
-    if (isOurs(self, persistentVolume) && snapshots.length > 0) {
-      return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted` };
-    }
-    const isAsBefore = !isOurs(self, persistentVolume) && persistentVolume.metadata.deletionTimestamp === undefined;
-    return isAsBefore ? bindingStep(objects) ?? policyStep(objects) : deletionStep(persistentVolume);
+  const { import: self, persistentVolume, volume } = objects;
+  if (persistentVolume === undefined) {
+    return (volume && returnStep(objects, volume)) ?? { do: "recreate persistent volume" };
   }
-  return (volume && returnStep(volume)) ?? { do: "recreate persistent volume" };
+  const isDeleting = persistentVolume.metadata.deletionTimestamp !== undefined;
+  if (isOurs(self, persistentVolume)) {
+    // as long as its PersistentVolume exists, the volume can be used
+    const isReturning = isDeleting || volume === undefined || volume.spec.imports?.action === "Return";
+    return (isReturning ? undefined : inspectionStep(objects, volume)) ?? deletionStep(persistentVolume);
+  }
+  return isDeleting ? deletionStep(persistentVolume) : bindingStep(objects) ?? policyStep(objects);
 }
 
 /** Returns the next step after which the LV is not the driver's; `undefined` when it is not. */
-function returnStep(volume: LvmVolume): ImportStep | undefined {
-  const { imports, nodeName } = volume.spec;
-  if (imports === undefined || imports.action === "Inspect") return undefined;
-  if (imports.action !== "Return") return { do: "return" };
+function returnStep(objects: ImportObjects, volume: LvmVolume): ImportStep | undefined {
+  const { spec: { imports, nodeName } } = volume;
   const condition = importedCondition(volume);
-  if (condition?.reason === "Returned") return undefined;
-  return { do: "wait", message: condition?.message ?? `waits for the agent of node ${nodeName}` };
+  if (imports === undefined || imports.action === "Inspect") return undefined;
+  if (imports.action === "Return") {
+    if (condition?.reason === "Returned") return undefined;
+    if (condition?.reason === "Refused") return { do: "inspect return" };
+    return { do: "wait", message: condition?.message ?? `waits for the agent of node ${nodeName}` };
+  }
+  // what the agent has not taken over yet, it may take over until it knows of the return
+  if (imports.action === "Take" && condition?.status !== "True") return { do: "return" };
+  return inspectionStep(objects, volume) ?? { do: "return" };
+}
+
+/** Returns the next step after which it is known that the LV can be given back; `undefined` when it can. */
+function inspectionStep(objects: ImportObjects, volume: LvmVolume): ImportStep | undefined {
+  const { spec: { imports, nodeName } } = volume;
+  if (imports?.action !== "InspectReturn") return { do: "inspect return" };
+  const condition = importedCondition(volume);
+  if (condition?.reason !== "Returnable" && condition?.reason !== "NotReturnable") {
+    return { do: "wait", message: `waits for the agent of node ${nodeName}` };
+  }
+  const obstacle = condition.reason === "NotReturnable" ? condition.message : obstacleOf(objects);
+  return obstacle === undefined ? undefined : keepStep(objects, obstacle);
+}
+
+/** Returns what of the objects is in the way of a return; `undefined` when nothing is. */
+function obstacleOf({ import: { spec }, object, snapshots }: ImportObjects): string | undefined {
+  if (snapshots.length > 0) return `waits until snapshots ${snapshots.join(", ")} are deleted`;
+  if (spec.object === undefined) return undefined;
+  const resource = objectsOf(spec.from);
+  const name = `${resource?.kind}.${resource?.group} ${spec.object.name}`;
+  const { title } = ORIGINS[spec.from];
+  if (object === undefined) return `${title} does not know the volume any more: there is no ${name}`;
+  if (object.metadata.deletionTimestamp === undefined) return undefined;
+  return `${title} would remove the logical volume: ${name} is being deleted`;
+}
+
+/** Returns the next step after which the claim is bound to the volume of the driver, which cannot be given back now. */
+function keepStep(objects: ImportObjects, obstacle: string): ImportStep {
+  const { import: { spec, status }, persistentVolume } = objects;
+  if (persistentVolume === undefined) return { do: "create persistent volume" };
+  const step = bindingStep(objects) ?? (status?.imported ? policyStep(objects) : { do: "begin use" as const });
+  if (step !== undefined) return step;
+  return spec.finish ? { do: "begin finishing" } : { do: "wait", message: `it cannot be given back: ${obstacle}` };
 }
 
 /** Returns the next step of the deletion of a PersistentVolume. Until it is made again, the claim is Lost, and no pod starts. */

@@ -31,7 +31,7 @@ function self(status: LvmImportStatus = {}, metadata: object = {}, spec: object 
 function volume(action: string, reason?: string, { nodeName = "a" } = {}): LvmVolume {
   const conditions = reason === undefined ? [] : [{
     type: IMPORTED_CONDITION,
-    status: reason === "TakenOver" ? "True" : "False",
+    status: ["TakenOver", "Returnable", "NotReturnable"].includes(reason) ? "True" : "False",
     reason,
     message: `is ${reason}`,
   }];
@@ -81,6 +81,8 @@ const FINISHING = { ...USED, import: self({ ...RECORD, imported: true, finishing
 const deleted = { deletionTimestamp: "now" };
 const undone = (status: LvmImportStatus) => self(status, deleted);
 const UNDONE = { ...USED, import: undone({ ...RECORD, imported: true }) };
+const RETURNABLE = { ...UNDONE, volume: volume("InspectReturn", "Returnable") };
+const KEPT = { ...UNDONE, volume: volume("InspectReturn", "NotReturnable") };
 
 const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: string, state: string][] = [
   ["a new import", { import: self({}, { finalizers: [] }) }, "add finalizer", "Pending"],
@@ -192,18 +194,77 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   ["a deletion of what is not taken", { ...LOST, import: undone(RECORD) }, "recreate persistent volume", "Undoing"],
   ["a deletion of what may be taken", { ...LOST, volume: volume("Take"), import: undone(RECORD) }, "return", "Undoing"],
-  ["a deletion of what is taken", { ...TAKEN, import: undone(RECORD) }, "return", "Undoing"],
-  ["a deletion of what is used", UNDONE, "retain", "Undoing"],
+  ["a deletion of what is taken", { ...TAKEN, import: undone(RECORD) }, "inspect return", "Undoing"],
   [
-    "a deletion of what has snapshots",
-    { ...UNDONE, snapshots: ["s"] },
-    "wait: waits until snapshots s are deleted",
+    "a deletion of what is taken, and can be given back",
+    { ...RETURNABLE, import: undone(RECORD), persistentVolume: undefined },
+    "return",
+    "Undoing",
+  ],
+  ["a deletion of what is used", UNDONE, "inspect return", "Undoing"],
+  [
+    "a return that is to be inspected",
+    { ...UNDONE, volume: volume("InspectReturn", "TakenOver") },
+    "wait: waits for the agent of node a",
+    "Undoing",
+  ],
+  ["a volume that can be given back", RETURNABLE, "retain", "Undoing"],
+  [
+    "a volume that has snapshots",
+    { ...RETURNABLE, snapshots: ["s"] },
+    "wait: it cannot be given back: waits until snapshots s are deleted",
     "Undoing",
   ],
   [
+    "a volume whose object is gone",
+    { ...RETURNABLE, object: undefined },
+    "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: there is no " +
+    "LVMVolume.local.openebs.io o",
+    "Undoing",
+  ],
+  [
+    "a volume whose object is being deleted",
+    { ...RETURNABLE, object: { metadata: { name: "o", uid: "o", ...deleted } } },
+    "wait: it cannot be given back: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is " +
+    "being deleted",
+    "Undoing",
+  ],
+  ["a volume that cannot be given back", KEPT, "wait: it cannot be given back: is NotReturnable", "Undoing"],
+  [
+    "one that cannot be given back, without a PersistentVolume",
+    { ...KEPT, persistentVolume: undefined, claim: claim("Lost") },
+    "create persistent volume",
+    "Undoing",
+  ],
+  [
+    "one that cannot be given back, whose claim is Lost",
+    { ...KEPT, claim: claim("Lost") },
+    "wait: waits until claim n/c is Bound again",
+    "Undoing",
+  ],
+  ["one that cannot be given back, and was not in use", { ...KEPT, import: undone(RECORD) }, "begin use", "Undoing"],
+  [
+    "one that cannot be given back, and is retained",
+    { ...KEPT, persistentVolume: persistentVolume("ours", "Retain") },
+    "restore policy",
+    "Undoing",
+  ],
+  [
+    "one that cannot be given back, and is to be finished",
+    { ...KEPT, import: self({ ...RECORD, imported: true }, deleted, { finish: true }) },
+    "begin finishing",
+    "Finishing",
+  ],
+  [
     "a deletion of what is used, and retained",
-    { ...UNDONE, persistentVolume: persistentVolume("ours", "Retain") },
+    { ...RETURNABLE, persistentVolume: persistentVolume("ours", "Retain") },
     "delete persistent volume",
+    "Undoing",
+  ],
+  [
+    "a return that is refused",
+    { ...UNDONE, persistentVolume: undefined, volume: volume("Return", "Refused") },
+    "inspect return",
     "Undoing",
   ],
   [

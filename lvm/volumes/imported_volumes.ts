@@ -111,6 +111,25 @@ export class ImportedVolumes {
   }
 
   /**
+   * Checks that an LV can be given back, even while it is used. What an earlier attempt has undone, it does again, so that the LV
+   * is wholly that of the volume meanwhile. Requires the volume's lock.
+   *
+   * @throws {StorageError} those of {@linkcode ImportedVolumes.giveBack}, but for `InUse`; `Lost`, and `NotFound` for a volume
+   * whose LV has lost its tags
+   */
+  async inspectReturn(request: VolumeRequest, from: ForeignLv): Promise<void> {
+    const { lvm, finder } = this.#options;
+    const found = finder.locate(await lvm.report(), request.id);
+    if (found.state === "lost") throw found.error;
+    if (found.state === "absent") {
+      throw new StorageError("NotFound", `giving back volume ${request.id}: its logical volume has no tag any more`);
+    }
+    const { volume } = found;
+    if (volume.lv.name === from.name) await this.take(request, from);
+    requireReturnable(`giving back ${lvPath(volume)}`, volume, from);
+  }
+
+  /**
    * Gives an LV that nobody uses back: under the name that it had, without any tag of the driver. Requires the volume's lock.
    *
    * @throws {StorageError} `InUse`; `FailedPrecondition` when another LV has the name by now, or the volume has snapshots
@@ -125,19 +144,8 @@ export class ImportedVolumes {
     const { volume } = found;
     const operation = `giving back ${lvPath(volume)}`;
     await this.#requireUnused(operation, id, volume);
-    const [snapshot] = cowSnapshotsOn(volume);
-    if (snapshot !== undefined) {
-      throw new StorageError(
-        "FailedPrecondition",
-        `${operation}: it is the origin of ${snapshot.name}; delete that first`,
-      );
-    }
-    if (volume.lv.name !== from.name) {
-      if (volume.group.lvs.some(({ name }) => name === from.name)) {
-        throw new StorageError("FailedPrecondition", `${operation}: another logical volume is called ${from.name}`);
-      }
-      await this.#rename(volume, from.name);
-    }
+    requireReturnable(operation, volume, from);
+    if (volume.lv.name !== from.name) await this.#rename(volume, from.name);
     const used = usedTagsOf(finder.driver, volume.group, id, volume.lv.uuid);
     if (used.length > 0) await removeUsedTags(lvm, volume.group, used);
     const tags = volume.lv.tags.filter((tag) => tag.startsWith(OWNER) || tag.startsWith(DRIVER_TAGS));
@@ -231,4 +239,18 @@ export class ImportedVolumes {
       `taking over ${lvPath(located)}: ${format.type} is expected, but it holds ${describeSignatures(signatures)}`,
     );
   }
+}
+
+/** Requires that nothing is in the way of the name that an LV had, and that no snapshot of it is. */
+function requireReturnable(operation: string, volume: Volume, from: ForeignLv): void {
+  const [snapshot] = cowSnapshotsOn(volume);
+  if (snapshot !== undefined) {
+    throw new StorageError(
+      "FailedPrecondition",
+      `${operation}: it is the origin of ${snapshot.name}; delete that first`,
+    );
+  }
+  const { group, lv } = volume;
+  if (lv.name === from.name || !group.lvs.some(({ name }) => name === from.name)) return;
+  throw new StorageError("FailedPrecondition", `${operation}: another logical volume is called ${from.name}`);
 }

@@ -129,7 +129,7 @@ Deno.test("a volume with a snapshot can be used until that is deleted, and is gi
   const snapshot = { id: snapshotIdOf("s"), name: "s", source: s.id, cowSize: FULL_COW };
   await s.cluster.snapshots.create(snapshot);
   await s.cancel();
-  const message = `waits until snapshots ${snapshot.id} are deleted`;
+  const message = `it cannot be given back: waits until snapshots ${snapshot.id} are deleted`;
   await waitUntil(() => s.import?.status?.message === message, () => `the wait: ${JSON.stringify(s.import?.status)}`);
   await assertTakenOver(s);
   await s.cluster.snapshots.delete(snapshot.id);

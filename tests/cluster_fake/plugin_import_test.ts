@@ -7,9 +7,11 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Lease, leases, persistentVolumes, type Pod, pods, storageClasses } from "../../k8s/api/objects.ts";
 import { waitUntil } from "../fake/control_plane.ts";
+import { addForeignLv } from "../fake/foreign_lv.ts";
 import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
 import { DRIVER } from "../fake/node_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
+import { MiB } from "../fake/volume_cluster.ts";
 
 const IMPORT = ["import", "data", "--namespace", "shop"] as const;
 const STOPPED = [...IMPORT, "--provisioner-stopped"] as const;
@@ -164,4 +166,23 @@ Deno.test("kubectl denolith import: says why an agent refuses, and can be repeat
   assertEquals([status, s.import?.status?.state], [0, "Complete"]);
   assert(s.lv!.tags.has(`denolith.volume=${s.id}`));
   await waitUntil(() => s.volumeState === "Ready", "Ready");
+});
+
+Deno.test("kubectl denolith import --cancel: says why a volume cannot be given back, and --finish keeps it", async () => {
+  await using s = await ImportCluster.start();
+  s.startImporter();
+  const plugin = pluginOver(s.cluster.api);
+  assertEquals((await plugin(STOPPED)).status, 0);
+  const { group, lvName } = OTHERS.OpenEBS;
+  await addForeignLv(s.machine, { group, name: lvName, bytes: 4n * MiB });
+  const stop = new AbortController();
+  const cancelled = plugin([...IMPORT, "--cancel"], { signal: stop.signal }).catch(() => {});
+  await waitUntil(() => s.import?.status?.message?.includes("it cannot be given back") ?? false, "the obstacle");
+  const { status, output } = await plugin([...IMPORT, "--finish"]);
+  assertEquals(status, 0);
+  assertStringIncludes(output, "Claim shop/data is a volume of the driver, and nothing is left of the other one.");
+  await waitUntil(() => s.import === undefined, "no LVMImport");
+  assertEquals([s.object, s.persistentVolume?.spec?.csi?.driver], [undefined, DRIVER]);
+  stop.abort();
+  await cancelled;
 });

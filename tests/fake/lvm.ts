@@ -285,7 +285,13 @@ function lvrename(machine: FakeMachine, args: readonly string[]): Output {
   const [from = "", to = ""] = args;
   const found = findLv(machine, from);
   if ("code" in found) return found;
-  found.lv.name = to.split("/")[1]!;
+  const { group: { name: groupName, lvs }, lv } = found;
+  const name = to.split("/")[1]!;
+  if (lvs.some((other) => other.name === name)) {
+    return failure(5, `  Logical Volume "${name}" already exists in volume group "${groupName}"`);
+  }
+  for (const { origin } of lvs) if (origin?.name === lv.name) origin.name = name;
+  lv.name = name;
   return ok(`  Renamed "${from}" to "${to}"\n`);
 }
 
