@@ -218,7 +218,8 @@ function obstacleOf({ import: { spec }, object, snapshots }: ImportObjects): str
   const resource = objectsOf(spec.from);
   const name = `${resource?.kind}.${resource?.group} ${spec.object.name}`;
   const { title } = ORIGINS[spec.from];
-  if (object === undefined) return `${title} does not know the volume any more: there is no ${name}`;
+  // TopoLVM finds the LV by the uid of the object
+  if (object?.metadata.uid !== spec.object.uid) return `${title} does not know the volume any more: ${name} is gone`;
   if (object.metadata.deletionTimestamp === undefined) return undefined;
   return `${title} would remove the logical volume: ${name} is being deleted`;
 }

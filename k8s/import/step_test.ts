@@ -218,8 +218,15 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   [
     "a volume whose object is gone",
     { ...RETURNABLE, object: undefined },
-    "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: there is no " +
-    "LVMVolume.local.openebs.io o",
+    "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: " +
+    "LVMVolume.local.openebs.io o is gone",
+    "Undoing",
+  ],
+  [
+    "a volume whose object was made anew",
+    { ...RETURNABLE, object: { metadata: { name: "o", uid: "other" } } },
+    "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: " +
+    "LVMVolume.local.openebs.io o is gone",
     "Undoing",
   ],
   [

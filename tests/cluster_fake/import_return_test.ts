@@ -101,7 +101,7 @@ for (const state of ["is being deleted", "is gone"]) {
     const merge = { metadata: { finalizers: [] } };
     if (state === "is gone") await s.cluster.client.patch(resource, { name, namespace }, { merge });
     await s.cancel();
-    await waitUntilKept(s, state === "is gone" ? `there is no LVMVolume.local.openebs.io ${name}` : "is being deleted");
+    await waitUntilKept(s, `LVMVolume.local.openebs.io ${name} ${state}`);
     await s.finish();
     await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
     assertEquals([s.object, lvOf(s).name], [undefined, volumeLvName(s.id)]);
