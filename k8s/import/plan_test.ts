@@ -2,7 +2,6 @@ import { assertEquals } from "@std/assert";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 import type { KubeObject, Lease, PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
-import { mapClass } from "./class_mapping.ts";
 import type { LvmImport, Origin } from "./objects.ts";
 import { planImport } from "./plan.ts";
 import { provisionerRefusal } from "./provisioner.ts";
@@ -275,53 +274,6 @@ for (const [what, origin, objects, refusal] of REFUSALS) {
     );
   });
 }
-
-const CLASSES: readonly [Origin, Record<string, string>, mapped: object, lost: string[]][] = [
-  ["OpenEBS", { storage: "lvm", vgPattern: "lvm.*" }, { vgpattern: "lvm.*", shared: "no" }, []],
-  ["OpenEBS", { volGroup: "a", shared: "yes", thinProvision: "yes" }, {
-    volumeGroup: "a",
-    shared: "yes",
-    thinProvision: "yes",
-  }, []],
-  ["OpenEBS", { scheduler: "SpaceWeighted" }, { volumeGroupPreference: "mostFree", shared: "no" }, []],
-  ["OpenEBS", { scheduler: "VolumeWeighted", raidType: "raid1", other: "x" }, { shared: "no" }, [
-    "scheduler",
-    "raidType",
-    "other",
-  ]],
-  ["OpenEBS", { qosIopsLimit: "100" }, { readIops: "100", writeIops: "100", shared: "no" }, []],
-  ["OpenEBS", { formatOptions: "-m 0", fstype: "xfs" }, { mkfsOptions: "-m 0", fsType: "xfs", shared: "no" }, []],
-  [
-    "TopoLVM",
-    { "csi.storage.k8s.io/fstype": "xfs", "topolvm.io/device-class": "ssd", "topolvm.io/lvcreate-option-class": "r1" },
-    { "csi.storage.k8s.io/fstype": "xfs", volumeGroup: "vg" },
-    ["topolvm.io/lvcreate-option-class"],
-  ],
-  [
-    "TopoLVM",
-    { "csi.storage.k8s.io/node-stage-secret-name": "key" },
-    { volumeGroup: "vg" },
-    ["csi.storage.k8s.io/node-stage-secret-name"],
-  ],
-];
-
-for (const [origin, parameters, mapped, lost] of CLASSES) {
-  Deno.test(`mapClass() of ${origin} with ${Object.keys(parameters).join(", ")}`, () => {
-    const storageClass = { metadata: { name: "fast" }, provisioner: "x", parameters } as StorageClass;
-    const mapping = mapClass(origin, storageClass, { volumeGroup: "vg", topologyKey: KEY });
-    assertEquals([mapping.parameters, mapping.lost.map(({ name }) => name)], [mapped, lost]);
-  });
-}
-
-Deno.test("mapClass() gives allowed topologies the driver's label", () => {
-  const allowedTopologies = [{
-    matchLabelExpressions: [{ key: "topology.topolvm.io/node", values: ["a"] }, { key: "zone", values: ["z"] }],
-  }];
-  const storageClass = { metadata: { name: "fast" }, provisioner: "x", allowedTopologies } as StorageClass;
-  assertEquals(mapClass("TopoLVM", storageClass, { volumeGroup: "vg", topologyKey: KEY }).allowedTopologies, [{
-    matchLabelExpressions: [{ key: KEY, values: ["a"] }, { key: "zone", values: ["z"] }],
-  }]);
-});
 
 /** Returns a Lease of the provisioner of OpenEBS. */
 function lease(renewTime: string, holderIdentity = "p"): Lease {

@@ -186,3 +186,39 @@ Deno.test("kubectl denolith import --cancel: says why a volume cannot be given b
   stop.abort();
   await cancelled;
 });
+
+Deno.test("kubectl denolith import --dry-run: maps each parameter of a class, or names it as lost", async () => {
+  await using s = await ImportCluster.start();
+  await s.cluster.client.delete(storageClasses, { name: "fast" });
+  const parameters = {
+    ...{ storage: "lvm", volgroup: "lvmvg", vgpattern: "lvm.*", fsType: "ext4", shared: "yes", thinProvision: "no" },
+    ...{ formatOptions: "-m 0", qosIopsReadLimit: "100", qosBandwithWritePerSec: "10Mi" },
+    ...{ scheduler: "CapacityWeighted", raidType: "raid1", stripeCount: "2", mountOptions: "debug" },
+    ...{ "csi.storage.k8s.io/node-stage-secret-name": "key", qosIopsWriteLimit: "none" },
+  };
+  const mountOptions = ["noatime"];
+  s.cluster.api.put(storageClasses, {
+    ...{ metadata: { name: "fast" }, provisioner: "local.csi.openebs.io", parameters, mountOptions },
+    allowVolumeExpansion: true,
+  });
+  const plugin = pluginOver(s.cluster.api);
+  const { storageClass } = JSON.parse((await plugin([...STOPPED, "--dry-run", "-o", "json"])).output);
+  assertEquals(storageClass.parameters, {
+    ...{ volumeGroup: "lvmvg", vgpattern: "lvm.*", fsType: "ext4", shared: "yes", thinProvision: "no" },
+    ...{ mkfsOptions: "-m 0", readIops: "100", writeBps: "10Mi" },
+  });
+  const lost = ["scheduler", "raidType", "stripeCount", "mountOptions", "csi.storage.k8s.io/node-stage-secret-name"];
+  assertEquals(storageClass.lost.map(({ name }: { name: string }) => name), [...lost, "writeIops"]);
+  const { output } = await plugin([...STOPPED, "--dry-run"]);
+  for (const { name, value, why } of storageClass.lost) {
+    assertStringIncludes(output, `Lost: ${name}: ${value} (${why})`);
+  }
+  s.startImporter();
+  assertEquals((await plugin([...STOPPED])).status, 0);
+  const made = s.storageClass!;
+  assertEquals([made.parameters, made.mountOptions, made.allowVolumeExpansion], [
+    storageClass.parameters,
+    mountOptions,
+    true,
+  ]);
+});
