@@ -283,7 +283,7 @@ export function erasureContract(host: Host): void {
 }
 
 /** Creates a block volume that was used once. */
-async function createBlockVolume(harness: Harness, parameters: Record<string, string> = {}): Promise<string> {
+export async function createBlockVolume(harness: Harness, parameters: Record<string, string> = {}): Promise<string> {
   await harness.lvs(); // the volume before is gone, so this one takes its place
   const volumeId = await harness.create({
     capacityRange: { requiredBytes: BYTES },

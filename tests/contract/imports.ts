@@ -4,18 +4,21 @@
  * @module
  */
 
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Lvm } from "../../lvm/client/client.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { readSignatures } from "../../lvm/host/device.ts";
 import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { LINEAR } from "../../lvm/model/layout.ts";
+import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
 import { type FilesystemType, mkfsCommand } from "../../lvm/spec/filesystem.ts";
 import { type ForeignLv, ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import type { VolumeRequest } from "../../lvm/inventory/volume.ts";
-import { contractTest, type Harness, type Host, mountCapability } from "./host.ts";
+import { createCopy, stageAt } from "./copies.ts";
+import { createBlockVolume, isZeroed } from "./erasure.ts";
+import { blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 
 /** The name of the LV, as OpenEBS writes it. */
 const NAME = "pvc-ffd618dd-c9f2-4593-876b-bf6d5eefcf88";
@@ -23,23 +26,66 @@ const ID = volumeIdOf(NAME);
 const UUID = "0b5b4a1e-0000-4000-8000-000000000001";
 const BYTES = 320n << 20n; // xfs and btrfs need as much
 
-/** Makes an LV with a filesystem, as somebody else does. */
-async function addForeign(harness: Harness, type: FilesystemType) {
+/** How somebody else makes an LV. */
+interface ForeignOptions {
+  /** Its size in bytes. */
+  readonly bytes?: bigint;
+  /** How it is erased, once it is a volume. */
+  readonly erase?: VolumeRequest["erase"];
+  /** The thin pool that it is in, which is made, too. */
+  readonly pool?: string;
+}
+
+/** Makes an LV with a filesystem, or full of data, as somebody else does. */
+async function addForeign(
+  harness: Harness,
+  type: FilesystemType | "raw",
+  { bytes = BYTES, erase = "none", pool }: ForeignOptions = {},
+) {
   const [groupName] = harness.groups;
-  await harness.runAsAdmin(
-    "lvm",
-    ...["lvcreate", "--yes", "--wipesignatures", "y", "--name", NAME, "--size", `${BYTES}b`, groupName],
-  );
+  const lvcreate = ["lvcreate", "--yes", "--name"];
+  if (pool !== undefined) {
+    await harness.runAsAdmin(
+      "lvm",
+      ...lvcreate,
+      pool,
+      "--type",
+      "thin-pool",
+      "--zero",
+      "y",
+      "--size",
+      `${2n * bytes}b`,
+      groupName,
+    );
+  }
+  const size = pool === undefined
+    ? ["--size", `${bytes}b`]
+    : ["--type", "thin", "--virtualsize", `${bytes}b`, "--thinpool", pool];
+  await harness.runAsAdmin("lvm", ...lvcreate, NAME, "--wipesignatures", "y", ...size, groupName);
   const group = (await harness.report()).find(({ name }) => name === groupName)!;
   const { devicePath } = group.lvs.find(({ name }) => name === NAME)!;
-  const { program, args } = mkfsCommand(type, devicePath, UUID, []);
-  await harness.runAsAdmin(program, ...args);
+  if (type === "raw") {
+    const count = `count=${bytes >> 20n}`;
+    await harness.runAsAdmin(
+      "dd",
+      "if=/dev/urandom",
+      `of=${devicePath}`,
+      "bs=1048576",
+      count,
+      "oflag=direct",
+      "status=none",
+    );
+  } else {
+    const { program, args } = mkfsCommand(type, devicePath, UUID, []);
+    await harness.runAsAdmin(program, ...args);
+  }
   const finder = new VolumeFinder({ driver: harness.driverName });
   const imported = new ImportedVolumes({ lvm: new Lvm(harness.exec), finder, onChange: () => {} });
   const from: ForeignLv = { groupUuid: group.uuid, name: NAME };
   const request: VolumeRequest = {
-    ...{ id: ID, range: { required: BYTES }, groups: exactMatcher(groupName), preference: "leastFree" },
-    ...{ format: { state: "unformatted", type }, mkfsOptions: [], shared: true, erase: "none", layout: LINEAR },
+    ...{ id: ID, range: { required: bytes }, groups: exactMatcher(groupName), preference: "leastFree" },
+    ...{ format: type === "raw" ? { state: "raw" } : { state: "unformatted", type }, mkfsOptions: [], shared: true },
+    ...{ erase, layout: LINEAR, ...(pool !== undefined && { thin: { pool, poolSize: { bytes } } }) },
   };
   return { groupName, devicePath, imported, from, request };
 }
@@ -86,4 +132,99 @@ export function importsContract(host: Host): void {
       },
     );
   }
+
+  const small = 32n << 20n;
+  for (const type of ["ext4", "raw"] as const) {
+    contractTest(
+      host,
+      `an LV of somebody else (${type}) that was taken over is expanded, snapshotted, cloned and erased as any volume`,
+      async (harness) => {
+        const { imported, from, request } = await addForeign(harness, type, { bytes: small, erase: "zero" });
+        await imported.take(request, from);
+        const capability = type === "raw" ? blockCapability() : mountCapability(type);
+        const volumeCapabilities = [capability];
+        const stagingTargetPath = await harness.stage(ID, capability);
+        const capacityRange = { requiredBytes: 2n * small };
+        const expanded = await harness.csi.controller.controllerExpandVolume({
+          ...{ volumeId: ID, capacityRange, volumeCapability: capability },
+        });
+        assertEquals([expanded.capacityBytes, expanded.nodeExpansionRequired], [2n * small, type !== "raw"]);
+        if (expanded.nodeExpansionRequired) {
+          await harness.csi.node.nodeExpandVolume({ volumeId: ID, volumePath: stagingTargetPath, capacityRange });
+        }
+        const name = "snapshot";
+        const { snapshot } = await harness.csi.controller.createSnapshot({ name, sourceVolumeId: ID });
+        const { snapshotId } = snapshot!;
+        const copies: string[] = [];
+        for (const source of [{ snapshotId }, { volumeId: ID }]) {
+          const copy = await createCopy(
+            harness,
+            { name: Object.keys(source)[0]!, capacityRange, volumeCapabilities },
+            source,
+          );
+          const path = await stageAt(harness, copy, "copy", capability); // beside its source
+          await harness.csi.node.nodeUnstageVolume({ volumeId: copy, stagingTargetPath: path });
+          copies.push(copy);
+        }
+        await harness.csi.controller.deleteSnapshot({ snapshotId });
+        await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
+        for (const volumeId of [...copies, ID]) await harness.csi.controller.deleteVolume({ volumeId });
+        await assertErased(harness);
+      },
+    );
+
+    contractTest(
+      host,
+      `an LV of somebody else (${type}) that was taken over and never used is erased when it is deleted`,
+      async (harness) => {
+        const { imported, from, request } = await addForeign(harness, type, { bytes: small, erase: "zero" });
+        await imported.take(request, from);
+        const [{ uuid }] = await harness.lvs() as [LogicalVolume];
+        const tags = (await harness.report()).flatMap((group) => group.tags);
+        assertEquals(tags, [`denolith.used=${harness.driverName}:${ID}:${uuid}`]);
+        await harness.csi.controller.deleteVolume({ volumeId: ID });
+        await assertErased(harness);
+      },
+    );
+  }
+
+  contractTest(
+    host,
+    "a thin LV of somebody else is taken over and deleted, and its pool stays as it is",
+    async (harness) => {
+      const options = { bytes: small, erase: "zero", pool: "theirs" } as const;
+      const { groupName, imported, from, request } = await addForeign(harness, "ext4", options);
+      const poolOf = async () => {
+        const { name, uuid, size, tags } = (await harness.report()).flatMap(({ lvs }) => lvs).find((lv) =>
+          lv.name === "theirs"
+        )!;
+        return { name, uuid, size, tags };
+      };
+      const pool = await poolOf();
+      const other = await assertRejects(
+        () => imported.take({ ...request, thin: { pool: "other", poolSize: { bytes: small } } }, from),
+        StorageError,
+        "theirs",
+      );
+      assertEquals(other.kind, "FailedPrecondition");
+      await imported.take(request, from);
+      const stagingTargetPath = await harness.stage(ID, mountCapability("ext4"));
+      await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
+      await imported.giveBack(ID, from);
+      await imported.take(request, from);
+      await harness.csi.controller.deleteVolume({ volumeId: ID });
+      await harness.waitUntilIdle();
+      assertEquals([await poolOf(), (await harness.report()).flatMap(({ tags }) => tags)], [pool, []]);
+      await harness.runAsAdmin("lvm", "lvremove", "--yes", `${groupName}/theirs`);
+    },
+  );
+}
+
+/** Asserts that nothing is left, and that the next volume in the same place shows no data. */
+async function assertErased(harness: Harness): Promise<void> {
+  const volumeId = await createBlockVolume(harness);
+  assert(await isZeroed(harness, volumeId), "a volume in the same place shows what was not erased");
+  await harness.csi.controller.deleteVolume({ volumeId });
+  assertEquals(await harness.lvs(), []);
+  assertEquals((await harness.report()).flatMap(({ tags }) => tags), []);
 }

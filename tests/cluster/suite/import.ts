@@ -9,16 +9,21 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
-import type { Pod, StorageClass } from "../../../k8s/api/objects.ts";
+import type { KubeObject, Pod, StorageClass } from "../../../k8s/api/objects.ts";
 import {
   addOtherVolume,
+  FOREIGN_TAG,
   installDefinitions,
   type Origin,
+  OTHER_SIZE,
   type OtherVolume,
+  removeOtherVolume,
   startNodePlugin,
 } from "./import_helpers.ts";
 import { assertLog, waitForWriter, WRITER, writerOf, writtenLines } from "./move_helpers.ts";
 import { DRIVER, isRunning } from "./objects.ts";
+import { pollUntil } from "../../rig/poll_until.ts";
+import { WAIT_MS } from "./object_watcher.ts";
 import { runPlugin } from "./plugin_command.ts";
 import { TestNamespace } from "./test_namespace.ts";
 
@@ -33,38 +38,40 @@ async function classOf(ns: TestNamespace, { className }: OtherVolume): Promise<S
   return JSON.parse(await ns.kubectl("get", "storageclass", className, "--output", "json"));
 }
 
-/** Returns the number of times that the pod of the workload was started. */
-async function startsOf(ns: TestNamespace): Promise<number> {
-  return Number(await ns.exec(WRITER, "wc -l < /data/starts"));
-}
+/** The line of the workload that records each start of a container. */
+const RECORD_START = "echo start >> /data/starts";
 
-/** Returns the workload, which also records each of its starts. */
-function workload() {
-  const object = writerOf("data");
-  const [{ command }] = object.spec.template.spec.containers as unknown as [{ command: string[] }];
-  command[2] = `echo start >> /data/starts\n${command[2]}`;
-  return object;
+/** Returns the number of times that a container of the workload was started. */
+async function startsOf(ns: TestNamespace, pod = WRITER): Promise<number> {
+  return Number(await ns.exec(pod, "wc -l < /data/starts"));
 }
 
 /** Asserts that the volume is the driver's. */
-async function assertOurs(ns: TestNamespace, volume: OtherVolume): Promise<void> {
+async function assertOurs(ns: TestNamespace, volume: OtherVolume, claim = "data"): Promise<void> {
   const id = volumeIdOf(volume.persistentVolume);
-  const { spec, metadata } = await ns.volumeOf("data");
+  const { spec, metadata } = await ns.volumeOf(claim);
   assertEquals(metadata.name, volume.persistentVolume);
   assertEquals([spec?.csi?.driver, spec?.csi?.volumeHandle], [DRIVER, id]);
   assertEquals(spec?.persistentVolumeReclaimPolicy, "Delete");
   const all = await lvs(ns);
-  assert(all[volumeLvName(id)]?.includes(`denolith.volume=${id}`), JSON.stringify(all));
+  for (const tag of [`denolith.volume=${id}`, FOREIGN_TAG]) {
+    assert(all[volumeLvName(id)]?.includes(tag), JSON.stringify(all));
+  }
   assertEquals(all[volume.lvName], undefined);
   await ns.waitFor("LVMVolume", id, (object) => object?.status?.state === "Ready", "is Ready");
 }
 
 /** Asserts that the volume is the other driver's, as it was. */
-async function assertTheirs(ns: TestNamespace, volume: OtherVolume, provisioner: string): Promise<void> {
-  const { spec } = await ns.volumeOf("data");
+async function assertTheirs(
+  ns: TestNamespace,
+  volume: OtherVolume,
+  provisioner: string,
+  claim = "data",
+): Promise<void> {
+  const { spec } = await ns.volumeOf(claim);
   assertEquals([spec?.csi?.driver === DRIVER, spec?.persistentVolumeReclaimPolicy], [false, "Delete"]);
   const all = await lvs(ns);
-  assertEquals([all[volume.lvName], all[volumeLvName(volumeIdOf(volume.persistentVolume))]], ["", undefined]);
+  assertEquals([all[volume.lvName], all[volumeLvName(volumeIdOf(volume.persistentVolume))]], [FOREIGN_TAG, undefined]);
   assertEquals((await classOf(ns, volume)).provisioner, provisioner);
 }
 
@@ -83,7 +90,7 @@ for (const [origin, provisioner, kind] of ORIGINS) {
       await startNodePlugin(ns, origin);
     }
     const volume = await addOtherVolume(ns, origin, "data");
-    await ns.apply(workload());
+    await ns.apply(writerOf("data", { first: RECORD_START }));
     await waitForWriter(ns, "node1");
     let written = await writtenLines(ns);
     const stopped = kind === undefined ? [] : ["--provisioner-stopped"];
@@ -126,6 +133,67 @@ for (const [origin, provisioner, kind] of ORIGINS) {
     await ns.kubectl("delete", "statefulset", "store");
     await ns.deleteAndWait("PersistentVolumeClaim", "data");
     await ns.waitForDeletion("PersistentVolume", volume.persistentVolume);
+    await ns.waitForCleanup();
+  });
+}
+
+/** The pods of a StatefulSet with several replicas, and their claims. */
+const REPLICAS = ["store-0", "store-1", "store-2"].map((pod) => ({ pod, claim: `data-${pod}` }));
+
+for (const [origin, provisioner, kind] of ORIGINS.filter(([origin]) => origin !== "Local")) {
+  Deno.test(`the volumes of ${origin} of a StatefulSet are taken over with one restart of each of its pods, and given back at once`, async () => {
+    await using ns = await TestNamespace.open(`import-set-${origin.toLowerCase()}`);
+    await installDefinitions(ns);
+    await startNodePlugin(ns, origin);
+    const volumes: OtherVolume[] = [];
+    for (const { claim } of REPLICAS) volumes.push(await addOtherVolume(ns, origin, claim));
+    const objects = async () => {
+      const { items } = JSON.parse(await ns.kubectl("get", kind!, "--output", "json")) as { items: KubeObject[] };
+      return items.filter(({ metadata }) => volumes.some((one) => one.persistentVolume === metadata.name))
+        .map(({ metadata: { name, uid, finalizers }, ...rest }) => JSON.stringify([name, uid, finalizers, rest]))
+        .sort();
+    };
+    const before = await objects();
+    assertEquals(before.length, REPLICAS.length);
+    const { className } = volumes[0]!;
+    const data = { name: "data", class: className, size: OTHER_SIZE };
+    await ns.apply(writerOf(data, { replicas: REPLICAS.length, first: RECORD_START }));
+    for (const { pod } of REPLICAS) await ns.waitForRunning(pod);
+    const uids = async () =>
+      await Promise.all(REPLICAS.map(async ({ pod }) => (await ns.waitForRunning(pod)).metadata.uid));
+    /** Changes the owner of a replica's volume, and waits until its next pod runs with the same log. */
+    const change = async ({ pod, claim }: typeof REPLICAS[number], starts: number, ...flags: string[]) => {
+      const { metadata: { uid } } = await ns.waitForRunning(pod);
+      const written = await writtenLines(ns, pod);
+      const outcome = await runPlugin(ns, "import", claim, "--evict", ...flags);
+      await ns.waitFor("Pod", pod, (next) => isRunning(next) && next?.metadata.uid !== uid, "runs again");
+      await assertLog(ns, written, pod);
+      assertEquals([pod, await startsOf(ns, pod)], [pod, starts]);
+      return outcome;
+    };
+    for (const [index, replica] of REPLICAS.entries()) {
+      const others = (await uids()).filter((_, other) => other !== index);
+      assertEquals((await change(replica, 2, "--provisioner-stopped")).state, "Imported");
+      await assertOurs(ns, volumes[index]!, replica.claim);
+      assertEquals((await uids()).filter((_, other) => other !== index), others, "the other pods run on");
+    }
+    assertEquals((await classOf(ns, volumes[0]!)).provisioner, DRIVER);
+    assertEquals(await objects(), before, "the objects of the other driver stay as they are");
+    const outcomes = await Promise.all(REPLICAS.map((replica) => change(replica, 3, "--cancel")));
+    assertEquals(outcomes.map(({ undone }) => undone), [true, true, true]);
+    for (const [index, { claim, pod }] of REPLICAS.entries()) {
+      await assertTheirs(ns, volumes[index]!, provisioner, claim);
+      const lines = await writtenLines(ns, pod);
+      const goesOn = async () => await writtenLines(ns, pod) > lines;
+      await pollUntil(goesOn, { action: `wait for ${pod} to write on`, timeoutMs: WAIT_MS, intervalMs: 500 });
+    }
+    assertEquals(await objects(), before);
+    assertEquals(await startsOf(ns), 3);
+    await ns.kubectl("delete", "statefulset", "store");
+    for (const [index, { claim, pod }] of REPLICAS.entries()) {
+      await ns.waitForDeletion("Pod", pod);
+      await removeOtherVolume(ns, volumes[index]!, { claim, kind: kind! });
+    }
     await ns.waitForCleanup();
   });
 }

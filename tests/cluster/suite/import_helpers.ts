@@ -14,7 +14,10 @@ import type { TestNamespace } from "./test_namespace.ts";
 const PLUGIN_FOLDER = "/var/lib/other-driver";
 
 /** The size of a volume. */
-const SIZE = "96Mi";
+export const OTHER_SIZE = "96Mi";
+
+/** A tag that somebody else has given the LVs. */
+export const FOREIGN_TAG = "team=shop";
 
 /** A volume of another driver. */
 export interface OtherVolume {
@@ -81,8 +84,8 @@ const OTHERS = {
       apiVersion: "topolvm.io/v1",
       kind: "LogicalVolume",
       metadata: { name, finalizers: ["topolvm.io/logicalvolume"] },
-      spec: { deviceClass: "data", name, nodeName: "node1", size: SIZE },
-      status: { currentSize: SIZE, volumeID: lvName },
+      spec: { deviceClass: "data", name, nodeName: "node1", size: OTHER_SIZE },
+      status: { currentSize: OTHER_SIZE, volumeID: lvName },
     }),
   },
   Local: {
@@ -171,9 +174,9 @@ export async function addOtherVolume(ns: TestNamespace, origin: Origin, claimNam
   const persistentVolume = `pvc-${crypto.randomUUID()}`;
   const lvName = origin === "TopoLVM" ? crypto.randomUUID() : persistentVolume;
   await ns.runOnNode(
-    `lvcreate -qq -y -W y -L ${SIZE.slice(0, -1)} -n ${lvName} data && mkfs.ext4 -q /dev/mapper/data-${
-      lvName.replaceAll("-", "--")
-    }`,
+    `lvcreate -qq -y -W y -L ${
+      OTHER_SIZE.slice(0, -1)
+    } -n ${lvName} --addtag ${FOREIGN_TAG} data && mkfs.ext4 -q /dev/mapper/data-${lvName.replaceAll("-", "--")}`,
   );
   const className = `${ns.namespace}-${origin.toLowerCase()}`;
   await ns.apply({
@@ -194,7 +197,7 @@ export async function addOtherVolume(ns: TestNamespace, origin: Origin, claimNam
     spec: {
       ...other.source(lvName),
       accessModes: ["ReadWriteOnce"],
-      capacity: { storage: SIZE },
+      capacity: { storage: OTHER_SIZE },
       claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", namespace: ns.namespace, name: claimName },
       nodeAffinity: {
         required: {
@@ -206,7 +209,20 @@ export async function addOtherVolume(ns: TestNamespace, origin: Origin, claimNam
       volumeMode: "Filesystem",
     },
   });
-  await ns.createClaim({ name: claimName, class: className, size: SIZE, volumeName: persistentVolume });
+  await ns.createClaim({ name: claimName, class: className, size: OTHER_SIZE, volumeName: persistentVolume });
   await ns.waitForBound(claimName);
   return { persistentVolume, lvName, className };
+}
+
+/** Removes a volume as another driver does, when its claim is deleted. */
+export async function removeOtherVolume(
+  ns: TestNamespace,
+  { persistentVolume, lvName }: OtherVolume,
+  { claim, kind }: { readonly claim: string; readonly kind: string },
+): Promise<void> {
+  await ns.deleteAndWait("PersistentVolumeClaim", claim);
+  await ns.kubectl("delete", "persistentvolume", persistentVolume);
+  await ns.kubectl("patch", kind, persistentVolume, "--type=merge", "--patch", '{"metadata":{"finalizers":[]}}');
+  await ns.kubectl("delete", kind, persistentVolume);
+  await ns.runOnNode(`lvremove -qq -y data/${lvName}`);
 }

@@ -10,7 +10,7 @@ import { pollUntil } from "../../rig/poll_until.ts";
 import { listDriverLvs } from "./driver_lvs.ts";
 import { WAIT_MS } from "./object_watcher.ts";
 import { COPY_NODE, SOURCE_NODE } from "./transfer_helpers.ts";
-import { isRunning, statefulSetObject } from "./objects.ts";
+import { type ClaimSpec, isRunning, statefulSetObject } from "./objects.ts";
 import { runPlugin } from "./plugin_command.ts";
 import type { TestNamespace } from "./test_namespace.ts";
 
@@ -39,10 +39,15 @@ while :; do
   sleep .1
 done`;
 
-/** Returns a StatefulSet of one replica that writes into a claim. */
-export function writerOf(claimName: string) {
+/**
+ * Returns a StatefulSet that writes into a claim, or of each replica into a claim of its own.
+ *
+ * @param first lines that the shell of each container runs first
+ */
+export function writerOf(data: string | ClaimSpec, { replicas = 1, first = "" } = {}) {
   const volumeMounts = [{ name: "data", mountPath: "/data" }];
-  return statefulSetObject({ container: { command: ["sh", "-c", WRITE_LOG], volumeMounts }, data: claimName });
+  const container = { command: ["sh", "-c", `${first}\n${WRITE_LOG}`], volumeMounts };
+  return statefulSetObject({ container, data, replicas });
 }
 
 /** Waits until the writer runs on a node. */
@@ -51,14 +56,14 @@ export async function waitForWriter(ns: TestNamespace, node: string): Promise<vo
 }
 
 /** Returns the number of lines that are written through, at least. */
-export async function writtenLines(ns: TestNamespace): Promise<number> {
-  return Math.floor(Number(await ns.exec(WRITER, "wc -c < /data/log")) / LINE_BYTES) - 1; // the last may be in progress
+export async function writtenLines(ns: TestNamespace, pod = WRITER): Promise<number> {
+  return Math.floor(Number(await ns.exec(pod, "wc -c < /data/log")) / LINE_BYTES) - 1; // the last may be in progress
 }
 
 /** Asserts that the log has all lines up to a number, and each its digest. */
-export async function assertLog(ns: TestNamespace, atLeast: number): Promise<void> {
+export async function assertLog(ns: TestNamespace, atLeast: number, pod = WRITER): Promise<void> {
   // the last line may be in progress
-  const lines = (await ns.exec(WRITER, "cat /data/log")).split("\n").slice(0, -1);
+  const lines = (await ns.exec(pod, "cat /data/log")).split("\n").slice(0, -1);
   assert(lines.length >= atLeast, `the log has ${lines.length} lines, and ${atLeast} were written`);
   const wrong = lines.findIndex((line, index) => {
     const number = String(index).padStart(10, "0");
