@@ -6,6 +6,7 @@
  * @module
  */
 
+import { defined } from "../../lvm/defined.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import { parseVolumeId, type VolumeId } from "../../lvm/ids.ts";
 import { type Locks, volumeLock } from "../../lvm/locks.ts";
@@ -14,7 +15,8 @@ import type { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { IMPORTED_CONDITION, importedCondition } from "../api/imported.ts";
-import { type ImportedLvSpec, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { layoutSpecOf } from "../api/layout_mapping.ts";
+import { type ImportedLvSpec, type LayoutSpec, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { type ConditionState, updatedConditions } from "../api/object_status.ts";
 import { volumeRequestOf } from "../api/volume_mapping.ts";
 import { requireKnownValues } from "../api/volume_spec.ts";
@@ -52,6 +54,9 @@ const IN_USE_RECHECK_MS = 1_000;
 /** The time after which a refused LV, or one that waits for the controller, is inspected again, in milliseconds. */
 const RECHECK_MS = 60_000;
 
+/** The condition of an LV that was inspected, and its layout, if it has one. */
+type InspectedState = ConditionState & { readonly layout?: LayoutSpec };
+
 /** Takes over LVs of others, and gives them back. */
 export class VolumeImports {
   readonly #options: VolumeImportsOptions;
@@ -69,8 +74,8 @@ export class VolumeImports {
     if (isWaitingFor && await this.#options.importedVolumes.isStillMounted(id)) {
       return { requeueAfterMs: IN_USE_RECHECK_MS };
     }
-    const condition = await this.#act(object, id, imports);
-    await this.#write(object, imports, condition);
+    const { layout, ...condition } = await this.#act(object, id, imports);
+    await this.#write(object, imports, condition, layout);
     const isWaiting = condition.reason === "InUse" && imports.action !== "Inspect";
     return { requeueAfterMs: isWaiting ? IN_USE_RECHECK_MS : RECHECK_MS };
   }
@@ -94,17 +99,18 @@ export class VolumeImports {
     return { requeueAfterMs: RECHECK_MS };
   }
 
-  async #act(object: LvmVolume, id: VolumeId, imports: ImportedLvSpec): Promise<ConditionState> {
+  async #act(object: LvmVolume, id: VolumeId, imports: ImportedLvSpec): Promise<InspectedState> {
     const { importedVolumes, locks, onChange, parseGroups } = this.#options;
     const { action, volumeGroupUUID, lvName } = imports;
     const from = { groupUuid: volumeGroupUUID, name: lvName };
     try {
       requireKnownValues(object, ["imports"]);
       if (action === "Inspect") {
-        const { user } = await importedVolumes.inspect(volumeRequestOf(object, parseGroups), from);
+        const { user, layout } = await importedVolumes.inspect(volumeRequestOf(object, parseGroups), from);
+        const found = { status: "False", ...defined({ layout: layoutSpecOf(layout) }) } as const;
         return user === undefined
-          ? { status: "False", reason: "Inspected", message: "it can be taken over, and nobody uses it" }
-          : { status: "False", reason: "InUse", message: `it can be taken over when ${user} does not use it any more` };
+          ? { ...found, reason: "Inspected", message: "it can be taken over, and nobody uses it" }
+          : { ...found, reason: "InUse", message: `it can be taken over when ${user} does not use it any more` };
       }
       const change = () =>
         action === "Take"
@@ -124,13 +130,19 @@ export class VolumeImports {
   }
 
   /** Writes the condition, while the object asks for the same. */
-  async #write(object: LvmVolume, { action }: ImportedLvSpec, state: ConditionState): Promise<void> {
+  async #write(
+    object: LvmVolume,
+    { action }: ImportedLvSpec,
+    state: ConditionState,
+    layout?: LayoutSpec,
+  ): Promise<void> {
     const change = (now: LvmVolume) => {
       if (now.spec.imports?.action !== action) return undefined;
       const before = importedCondition(now);
       if (before?.reason === state.reason && before.message === state.message) return undefined;
       const conditions = updatedConditions(now, { [IMPORTED_CONDITION]: state });
-      return { status: { ...(now.status?.state === undefined && { state: "Pending" as const }), conditions } };
+      const pending = now.status?.state === undefined ? "Pending" as const : undefined;
+      return { status: { ...defined({ state: pending, layout }), conditions } };
     };
     await orAbsentOrChanged(
       patchWithRetry(this.#options.client, lvmVolumes, object, change, { subresource: "status" }),

@@ -177,6 +177,8 @@ export interface LvmVolumeSpec {
 export interface LvmVolumeStatus extends AgentManagedStatus {
   state?: "Pending" | "Ready" | "Failed" | "Lost";
   devicePath?: string;
+  /** The layout of an LV of somebody else that was inspected; absent for a linear or thin one. */
+  layout?: LayoutSpec;
   /** Its health problems, the most severe first; absent without problems, and for agents of early versions. */
   problems?: { reason: string; message: string }[];
   /** The progress of the copy, while it is created from another volume or a snapshot. */

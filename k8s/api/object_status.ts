@@ -89,6 +89,7 @@ const KNOWN_FIELDS = {
   error: true,
   conditions: true,
   devicePath: true,
+  layout: true,
   problems: true,
   copy: true,
   restoreSize: true,

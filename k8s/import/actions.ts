@@ -52,6 +52,8 @@ export async function carryOut(
       });
     case "create volume":
       return await create(client, lvmVolumes, volumeOf(self));
+    case "set layout":
+      return await patch(client, lvmVolumes, volume!, { spec: { layout: volume!.status!.layout! } });
     case "record":
       return await writeStatus(client, self, recordedStatus(objects));
     case "delete class":

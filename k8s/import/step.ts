@@ -46,6 +46,7 @@ export type ImportStep =
       | "add finalizer"
       | "remove finalizer"
       | "create volume"
+      | "set layout"
       | "record"
       | "delete class"
       | "create class"
@@ -107,6 +108,7 @@ function nextForwardStep(objects: ImportObjects): ImportStep {
   const condition = importedCondition(volume);
   if (condition?.reason === "Refused") return { do: "fail", message: condition.message };
   if (condition === undefined) return { do: "wait", message: `waits for the agent of node ${spec.volume.nodeName}` };
+  if (volume.status?.layout !== undefined && volume.spec.layout === undefined) return { do: "set layout" };
   if (status?.persistentVolume === undefined) {
     const { storageClass: replaced } = spec;
     return replaced !== undefined && objects.storageClass === undefined && objects.isClassShared

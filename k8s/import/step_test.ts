@@ -42,6 +42,13 @@ function volume(action: string, reason?: string, { nodeName = "a" } = {}): LvmVo
   } as unknown as LvmVolume;
 }
 
+/** Returns a volume whose agent has found a layout, which the spec may have by now. */
+function withLayout(object: LvmVolume, ...known: "spec"[]): LvmVolume {
+  const layout = { type: "raid1", mirrors: 1 } as const;
+  const { spec, status } = object;
+  return { ...object, spec: { ...spec, ...(known.length > 0 && { layout }) }, status: { ...status, layout } };
+}
+
 function persistentVolume(driver: string, policy = "Delete", metadata: object = {}): PersistentVolume {
   return {
     metadata: { name: "pv", uid: "p", ...metadata },
@@ -91,6 +98,8 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["an LV that is not inspected", { volume: volume("Inspect") }, "wait: waits for the agent of node a", "Inspecting"],
   ["an LV that is refused", { volume: volume("Inspect", "Refused") }, "fail: is Refused", "Undoing"],
   ["an LV that can be taken over", INSPECTED, "record", "Switching"],
+  ["an LV with a layout", { volume: withLayout(INSPECTED.volume) }, "set layout", "Inspecting"],
+  ["an LV whose layout is known", { volume: withLayout(INSPECTED.volume, "spec") }, "record", "Switching"],
   [
     "an LV whose class is being made anew",
     { ...INSPECTED, storageClass: undefined, isClassShared: true },

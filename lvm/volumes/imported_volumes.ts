@@ -16,7 +16,7 @@ import { addUsedTag, removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
 import { differences, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, lvrename } from "../model/commands.ts";
-import { describeLayoutOf } from "../model/layout.ts";
+import { describeLayoutOf, type Layout, layoutOf, LINEAR } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf, volumeTags } from "../model/tags.ts";
 import type { FormatState } from "../spec/format.ts";
@@ -56,17 +56,22 @@ export class ImportedVolumes {
   }
 
   /**
-   * Checks that an LV can become a volume. It changes nothing.
+   * Checks that an LV can become a volume. It changes nothing. A request for a linear one accepts each layout of the driver.
    *
-   * @returns the LV, and what uses it, in words, if anything does
+   * @returns the LV, its layout, and what uses it, in words, if anything does
    * @throws {StorageError} `NotFound`, `FailedPrecondition` and `ForeignData` with what prevents it
    */
-  async inspect(request: VolumeRequest, from: ForeignLv): Promise<LocatedLv & { readonly user?: string }> {
-    const { lvm } = this.#options;
-    const located = this.#requireForeign(await lvm.report(), request, from);
+  async inspect(
+    request: VolumeRequest,
+    from: ForeignLv,
+  ): Promise<LocatedLv & { readonly layout: Layout; readonly user?: string }> {
+    const groups = await this.#options.lvm.report();
+    const found = groups.find(({ uuid }) => uuid === from.groupUuid)?.lvs.find(({ name }) => name === from.name);
+    const layout = request.layout.type === "linear" ? (found && layoutOf(found)) ?? LINEAR : request.layout;
+    const located = this.#requireForeign(groups, { ...request, layout }, from);
     await this.#formatOf(request, located);
     const user = await this.#userOf(located);
-    return { ...located, ...(user !== undefined && { user }) };
+    return { ...located, layout, ...(user !== undefined && { user }) };
   }
 
   /**

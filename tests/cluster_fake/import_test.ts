@@ -16,6 +16,7 @@ import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { ImportCluster, OTHERS, SIZE } from "../fake/import_cluster.ts";
+import { FakeMachine } from "../fake/machine.ts";
 import { DRIVER } from "../fake/node_cluster.ts";
 import { MiB } from "../fake/volume_cluster.ts";
 
@@ -200,5 +201,26 @@ for (const hostile of HOSTILE) {
     await waitUntil(() => condition()?.reason === "Refused", () => `Refused: ${JSON.stringify(condition())}`);
     assertEquals([s.lv!.name, s.lv!.tags.size, s.machine.allLvs().length], [OTHERS.OpenEBS.lvName, 0, 1]);
     assertEquals([...s.machine.groups[0]!.tags], []);
+  });
+}
+
+for (const finish of [true, false]) {
+  Deno.test(`a volume with a layout is taken over with it${finish ? ", and stays" : ", and given back"}`, async () => {
+    const machine = new FakeMachine();
+    const group = OTHERS.TopoLVM.group;
+    machine.addGroup(group, 1n << 30n, 4n << 20n, 3);
+    const lvcreate = ["--type", "raid1", "--mirrors", "1", "--size", `${SIZE}b`];
+    await using s = await ImportCluster.start("TopoLVM", { machine, lvcreate });
+    s.startImporter();
+    await s.addImport({ finish });
+    await s.waitForState(finish ? "Complete" : "Imported");
+    await waitUntil(() => s.volumeState === "Ready", "Ready");
+    const [object] = s.cluster.api.objects(lvmVolumes);
+    assertEquals(object!.spec.layout, { type: "raid1", mirrors: 1 });
+    assertEquals(s.storageClass?.parameters?.layout, undefined, "the class says nothing of it");
+    if (finish) return;
+    await s.cancel();
+    await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
+    assertAsBefore(s);
   });
 }

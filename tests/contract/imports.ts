@@ -10,7 +10,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { readSignatures } from "../../lvm/host/device.ts";
 import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
-import { LINEAR } from "../../lvm/model/layout.ts";
+import { type Layout, layoutOf, LINEAR } from "../../lvm/model/layout.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
 import { type FilesystemType, mkfsCommand } from "../../lvm/spec/filesystem.ts";
@@ -34,15 +34,17 @@ interface ForeignOptions {
   readonly erase?: VolumeRequest["erase"];
   /** The thin pool that it is in, which is made, too. */
   readonly pool?: string;
+  /** Arguments of lvcreate for its layout; then it is in the second group. */
+  readonly layout?: readonly string[];
 }
 
 /** Makes an LV with a filesystem, or full of data, as somebody else does. */
 async function addForeign(
   harness: Harness,
   type: FilesystemType | "raw",
-  { bytes = BYTES, erase = "none", pool }: ForeignOptions = {},
+  { bytes = BYTES, erase = "none", pool, layout }: ForeignOptions = {},
 ) {
-  const [groupName] = harness.groups;
+  const groupName = harness.groups[layout === undefined ? 0 : 1];
   const lvcreate = ["lvcreate", "--yes", "--name"];
   if (pool !== undefined) {
     await harness.runAsAdmin(
@@ -61,7 +63,7 @@ async function addForeign(
   const size = pool === undefined
     ? ["--size", `${bytes}b`]
     : ["--type", "thin", "--virtualsize", `${bytes}b`, "--thinpool", pool];
-  await harness.runAsAdmin("lvm", ...lvcreate, NAME, "--wipesignatures", "y", ...size, groupName);
+  await harness.runAsAdmin("lvm", ...lvcreate, NAME, "--wipesignatures", "y", ...size, ...(layout ?? []), groupName);
   const group = (await harness.report()).find(({ name }) => name === groupName)!;
   const { devicePath } = group.lvs.find(({ name }) => name === NAME)!;
   if (type === "raw") {
@@ -218,6 +220,46 @@ export function importsContract(host: Host): void {
       await harness.runAsAdmin("lvm", "lvremove", "--yes", `${groupName}/theirs`);
     },
   );
+}
+
+/** Registers the tests of LVs with layouts. The second group of the host has five disks. */
+export function importedLayoutsContract(host: Host): void {
+  const layouts: readonly (readonly [Layout, ...args: string[]])[] = [
+    [
+      { type: "striped", stripes: 3, stripeSize: 131_072n },
+      "--type",
+      "striped",
+      "--stripes",
+      "3",
+      "--stripesize",
+      "131072b",
+    ],
+    [{ type: "raid1", mirrors: 1 }, "--type", "raid1", "--mirrors", "1"],
+    [{ type: "raid5", stripes: 2, stripeSize: 65_536n }, "--type", "raid5", "--stripes", "2", "--stripesize", "65536b"],
+  ];
+  for (const [layout, ...args] of layouts) {
+    contractTest(
+      host,
+      `an LV of somebody else with the layout ${layout.type} is taken over with it, and given back`,
+      async (harness) => {
+        const { imported, from, request } = await addForeign(harness, "ext4", { bytes: 32n << 20n, layout: args });
+        assertEquals((await imported.inspect(request, from)).layout, layout);
+        await assertRejects(() => imported.take(request, from), StorageError, `it is ${layout.type}`);
+        await imported.take({ ...request, layout }, from);
+        const stagingTargetPath = await harness.stage(ID, mountCapability("ext4"));
+        const capacityRange = { requiredBytes: 96n << 20n };
+        await harness.csi.controller.controllerExpandVolume({ volumeId: ID, capacityRange });
+        await harness.csi.node.nodeExpandVolume({ volumeId: ID, volumePath: stagingTargetPath, capacityRange });
+        await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
+        const [expanded] = await harness.lvs();
+        assertEquals(layoutOf(expanded!), layout);
+        await imported.giveBack(ID, from);
+        await imported.take({ ...request, layout }, from);
+        await harness.csi.controller.deleteVolume({ volumeId: ID });
+        assertEquals([await harness.lvs(), (await harness.report()).flatMap(({ tags }) => tags)], [[], []]);
+      },
+    );
+  }
 }
 
 /** Asserts that nothing is left, and that the next volume in the same place shows no data. */

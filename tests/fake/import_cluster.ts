@@ -25,6 +25,7 @@ import { readSources } from "../../k8s/import/preview.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
 import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
 import { addForeignLv } from "./foreign_lv.ts";
+import type { FakeMachine } from "./machine.ts";
 import { MortalExec } from "./mortal_exec.ts";
 import { DRIVER, FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB } from "./volume_cluster.ts";
@@ -104,6 +105,14 @@ export const SIZE = 32n * MiB;
 /** The mount of a pod that uses the volume by the other driver. */
 const POD_MOUNT = "/var/lib/kubelet/pods/1/mount";
 
+/** Options of {@linkcode ImportCluster.start}. */
+export interface ImportClusterOptions {
+  /** The machine of the node; by default one with a disk. */
+  readonly machine?: FakeMachine;
+  /** Arguments of lvcreate for the size and the layout of the LV. */
+  readonly lvcreate?: readonly string[];
+}
+
 /** The cluster. */
 export class ImportCluster implements AsyncDisposable {
   readonly #controllers: FakeControllers;
@@ -120,10 +129,12 @@ export class ImportCluster implements AsyncDisposable {
   }
 
   /** Starts a cluster with a volume that has data. */
-  static async start(origin: Origin = "OpenEBS"): Promise<ImportCluster> {
+  static async start(
+    origin: Origin = "OpenEBS",
+    { machine = machineWith({ [OTHERS[origin].group]: 1n << 30n }), lvcreate }: ImportClusterOptions = {},
+  ): Promise<ImportCluster> {
     const { group, lvName } = OTHERS[origin];
-    const machine = machineWith({ [group]: 1n << 30n });
-    await addForeignLv(machine, { group, name: lvName, bytes: SIZE });
+    await addForeignLv(machine, { group, name: lvName, bytes: SIZE, ...(lvcreate && { args: lvcreate }) });
     const exec = new MortalExec(machine);
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-import-" }));
     const cluster = await FakeCluster.start({ node1: exec }, { waitMs: 3_000, mountRoots: [root] });
