@@ -204,13 +204,14 @@ function returnStep(objects: ImportObjects, volume: LvmVolume): ImportStep | und
 /** Returns the next step after which it is known that the LV can be given back; `undefined` when it can. */
 function inspectionStep(objects: ImportObjects, volume: LvmVolume): ImportStep | undefined {
   const { spec: { imports, nodeName } } = volume;
-  if (imports?.action !== "InspectReturn") return { do: "inspect return" };
   const condition = importedCondition(volume);
-  if (condition?.reason !== "Returnable" && condition?.reason !== "NotReturnable") {
-    return { do: "wait", message: `waits for the agent of node ${nodeName}` };
-  }
-  const obstacle = condition.reason === "NotReturnable" ? condition.message : obstacleOf(objects);
-  return obstacle === undefined ? undefined : keepStep(objects, obstacle);
+  const obstacle = obstacleOf(objects);
+  // the agent is not asked while the objects alone say it: their end is observed, and its next report comes with the minute
+  if (obstacle !== undefined && condition?.status === "True") return keepStep(objects, obstacle);
+  if (imports?.action !== "InspectReturn") return { do: "inspect return" };
+  if (condition?.reason === "Returnable") return undefined;
+  if (condition?.reason === "NotReturnable") return keepStep(objects, condition.message);
+  return { do: "wait", message: `waits for the agent of node ${nodeName}` };
 }
 
 /** Returns what of the objects is in the way of a return; `undefined` when nothing is. */

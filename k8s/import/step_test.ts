@@ -225,6 +225,18 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "Undoing",
   ],
   [
+    "a volume that has snapshots, before its return is inspected",
+    { ...UNDONE, snapshots: ["s"] },
+    "wait: it cannot be given back: waits until snapshots s are deleted",
+    "Undoing",
+  ],
+  [
+    "a refused return of a volume that has snapshots",
+    { ...UNDONE, persistentVolume: undefined, volume: volume("Return", "Refused"), snapshots: ["s"] },
+    "inspect return",
+    "Undoing",
+  ],
+  [
     "a volume whose object is gone",
     { ...RETURNABLE, object: undefined },
     "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: " +
