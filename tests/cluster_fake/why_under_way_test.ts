@@ -16,7 +16,8 @@ import { lvmMoves } from "../../k8s/move/objects.ts";
 import { ClaimScene } from "../fake/claim_scene.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { ImportCluster } from "../fake/import_cluster.ts";
-import { MoveCluster, MOVED, type OnWrite } from "../fake/move_cluster.ts";
+import type { OnWrite } from "../fake/fake_controllers.ts";
+import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 import { DRIVER } from "../fake/node_cluster.ts";
 
 /** Explains the claim. */
@@ -66,12 +67,12 @@ Deno.test("why: of a claim that is Lost while a move is undone, nothing is to be
   await using s = await MoveCluster.start();
   const { onWrite, answers } = asking(s);
   let isAsked = false;
-  s.startMover(async (index, send) => {
+  s.startMover(async (index, send, call) => {
     if (!isAsked && s.claim?.status?.phase === "Lost") {
       isAsked = true;
       await s.cluster.client.delete(lvmMoves, { name: MOVED });
     }
-    return await onWrite(index, send);
+    return await onWrite(index, send, call);
   });
   s.addMove();
   await waitUntil(() => s.move === undefined, "no LVMMove");
