@@ -62,7 +62,8 @@ const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   adopt: { carriedGroup: true },
   bare_host: { bareHost: true },
   changed_blocks: { snapshotMetadata: true },
-  chaos_moves: { transfers: { bandwidth: "12Mi" } }, // slow, so that there are many moments
+  chaos_moves: { transfers: { bandwidth: "12Mi" } }, // slow, so that each step takes some time
+  chaos_moves_power: { transfers: { bandwidth: "12Mi" } },
   chaos_transfers: { transfers: { bandwidth: "6Mi" } },
   disks: { diskRules: ["spare=/test-.*/"] },
   import: {}, // kinds of OpenEBS have the names of the driver's
