@@ -174,6 +174,7 @@ export class MemberSnapshots {
       const device = contentDevice(lv);
       const [mount] = filesystemMounts(mounts, device);
       if (mount === undefined && tags.format.state !== "raw") continue;
+      if (device !== lv && !lv.open) continue; // its mapping is not open: nothing was written since it was closed
       const args = mount === undefined ? [device.devicePath] : ["--file-system", mount.target];
       await runOk(this.#exec, { program: "sync", args, mutates: true });
     }

@@ -103,6 +103,35 @@ export function passphraseContract(host: Host): void {
 
   contractTest(
     host,
+    "a volume from a group snapshot of encrypted volumes in use gets a passphrase and a volume key of its own",
+    async (harness) => {
+      const isReal = !host.name.startsWith("fake");
+      const volumeId = await harness.create({ parameters: PARAMETERS });
+      const volumeCapabilities = [blockCapability()];
+      const block = await harness.create({ parameters: PARAMETERS, volumeCapabilities });
+      const stagingPath = await harness.stage(volumeId, mountCapability(), { secrets: { passphrase: OLD } });
+      if (isReal) await Deno.writeTextFile(`${stagingPath}/file`, "data");
+      const sourceVolumeIds = [volumeId, block];
+      const { groupSnapshot } = await harness.csi.group.createVolumeGroupSnapshot({ name: "all", sourceVolumeIds });
+      const { groupSnapshotId, snapshots } = groupSnapshot!;
+      await unstage(harness, volumeId);
+      const { snapshotId } = snapshots.find((each) => each.sourceVolumeId === volumeId)!;
+      const type = { case: "snapshot", value: { snapshotId } } as const;
+      const copy = await harness.create({ parameters: PARAMETERS, volumeContentSource: { type } });
+      const secrets = { passphrase: NEW, previousPassphrase: OLD, volumeKey: "of-the-copy" };
+      await harness.stage(copy, mountCapability(), { secrets });
+      if (isReal) assertEquals(await Deno.readTextFile(`${stagingPath}/file`), "data");
+      await unstage(harness, copy);
+      await assertFails("UNAUTHENTICATED", harness.stage(copy, mountCapability(), { secrets: { passphrase: OLD } }));
+      await harness.stage(volumeId, mountCapability(), { secrets: { passphrase: OLD } });
+      await unstage(harness, volumeId);
+      await harness.csi.group.deleteVolumeGroupSnapshot({ groupSnapshotId, snapshotIds: [] });
+      for (const each of [copy, volumeId, block]) await harness.csi.controller.deleteVolume({ volumeId: each });
+    },
+  );
+
+  contractTest(
+    host,
     "a second key slot that has the previous passphrase is destroyed as well, and others are not",
     async (harness) => {
       const volumeId = await harness.create({ parameters: PARAMETERS });

@@ -70,8 +70,10 @@ function fstrim(machine: FakeMachine, args: readonly string[]): Output {
   return ok(`${args[1]}: ${bytes >> 20n} MiB (${bytes} bytes) trimmed\n`);
 }
 
-function sync(_machine: FakeMachine, args: readonly string[]): Output {
+function sync(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^(?:--file-system )?\/\S+(?: \/\S+)*$/);
+  const missing = args.find((path) => path.startsWith("/dev/mapper/") && machine.lvAt(path) === undefined);
+  if (missing !== undefined) return failure(1, `sync: error opening '${missing}': No such file or directory`);
   return ok();
 }
 
