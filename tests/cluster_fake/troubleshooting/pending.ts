@@ -295,6 +295,8 @@ export const PENDING: Chapter = {
           await stage.start();
           await stage.silence();
           stage.cluster.addClaim({ className: "later", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
+          stage.addPod();
+          // the controller lets the scheduler choose again: without a pod, the claim waits for one
         },
       },
     },
