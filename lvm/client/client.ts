@@ -192,12 +192,13 @@ export class Lvm {
    * Runs a body during which this client changes groups only by the function that the body gets, as {@linkcode Lvm.change} does.
    *
    * @param options.waits whether it waits for another body of one of the groups, instead of failing
+   * @param options.readsOwnDisks whether LVM reads the disks of the changed group alone: devices on others may not answer
    * @throws {StorageError} those of {@linkcode ExclusiveChanges.run} and of the body
    */
   async runAlone<T>(
     groups: readonly VolumeGroup[],
     body: (change: Lvm["change"]) => Promise<T>,
-    { waits = false } = {},
+    { waits = false, readsOwnDisks = false } = {},
   ): Promise<T> {
     const running = () => Promise.allSettled(this.#pendingChanges);
     const held = () => waits ? groups.find((group) => this.#exclusive.isHeld(group)) : undefined;
@@ -207,7 +208,9 @@ export class Lvm {
       running,
       CHANGES_WAIT_MS,
       () =>
-        body((group, args) => this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), { isAlone: true })),
+        body((group, args) =>
+          this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), { isAlone: true, readsOwnDisks })
+        ),
     );
   }
 
@@ -281,13 +284,17 @@ export class Lvm {
     group: VolumeGroup,
     args: readonly string[],
     afterSuccess: (output: Output) => Promise<void>,
-    { isAlone = false, ...options }: { readonly parts?: Parts; readonly isAlone?: boolean } = {},
+    { isAlone = false, readsOwnDisks = false, ...options }: {
+      readonly parts?: Parts;
+      readonly isAlone?: boolean;
+      readonly readsOwnDisks?: boolean;
+    } = {},
   ): Promise<void> {
     const isChanged = ({ stdout }: Output) => [!args.includes("--select") || CHANGED.test(stdout)];
     const { parts = { args: [args], areChanged: isChanged } } = options;
     // again after each wait: the next body may begin before this continues
     while (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
-    const deviceOptions = this.#reader.readsEach ? ["--devices", group.pvPaths.join(",")] : [];
+    const deviceOptions = readsOwnDisks || this.#reader.readsEach ? ["--devices", group.pvPaths.join(",")] : [];
     const command: Command = {
       program: "lvm",
       args: [...args, ...pvsToName(group, args), ...deviceOptions],

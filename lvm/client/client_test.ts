@@ -234,3 +234,17 @@ Deno.test("a change that waited for one body does not run during the next one", 
   }
   assertEquals(new Set(seen), new Set([0]));
 });
+
+Deno.test("runAlone() lets LVM read the disks of the changed group alone, if devices on others may not answer", async () => {
+  const group = { name: "data", uuid: "data", pvs: [], pvPaths: ["/dev/a", "/dev/b"] } as unknown as VolumeGroup;
+  const commands: string[] = [];
+  const run = (command: Command) => {
+    if (command.program === "lvm") commands.push(describeCommand(command));
+    return Promise.resolve({ code: 0, stdout: "", stderr: "" });
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  for (const readsOwnDisks of [false, true]) {
+    await lvm.runAlone([group], (change) => change(group, ["lvchange", "data/one"]), { readsOwnDisks });
+  }
+  assertEquals(commands, ["lvm lvchange data/one", "lvm lvchange data/one --devices /dev/a,/dev/b"]);
+});

@@ -82,6 +82,8 @@ export class MemberSnapshots {
     await this.#withReservation(groups, thinGroups, async () => {
       const thinMembers = await this.#createThin(thin);
       await this.#sync(members);
+      // LVM would wait for a mapping that is on a suspended LV: it looks for physical volumes on it
+      const readsOwnDisks = members.some(({ volume }) => volume.tags.format.luks !== undefined);
       await this.#lvm.runAlone(groupsOf(members), async (change) => {
         const report = await this.#lvm.report();
         // what was allocated since the first report; nothing is as long as this body runs
@@ -102,7 +104,7 @@ export class MemberSnapshots {
             suspended.forget(deviceName(member.volume.lv));
           }
         });
-      });
+      }, { readsOwnDisks });
       for (const { group, lv } of thinMembers) {
         await this.#lvm.change(group, activationArguments(this.#driver, group, lv));
       }
