@@ -10,6 +10,7 @@ import {
   type Bounds,
   DEFAULT_CACHE_SIZE,
   DEFAULT_STRIPE_SIZE,
+  isCachedLayoutName,
   LAYOUT_NAMES,
   LAYOUTS,
   MIN_CACHE_SIZE,
@@ -40,7 +41,7 @@ export function parseLayout(given: ReadonlyMap<string, string>): Layout {
       }`,
     );
   }
-  if (type === "cache" || type === "writecache") {
+  if (isCachedLayoutName(type)) {
     rejectParameters(given, type, ["stripes", "stripeSize", "mirrors", "raidIntegrity"]);
     return { type, cacheSize: parseCacheSize(given) };
   }

@@ -11,7 +11,7 @@ import { quote, StorageError } from "../../lvm/error.ts";
 import { parseSnapshotId } from "../../lvm/ids.ts";
 import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
 import { IO_LIMIT_PARAMETERS } from "../../lvm/spec/io_limits.ts";
-import { type Bounds, LAYOUT_NAMES, LAYOUTS } from "../../lvm/spec/layouts.ts";
+import { type Bounds, isCachedLayoutName, LAYOUT_NAMES, LAYOUTS } from "../../lvm/spec/layouts.ts";
 import { SETTINGS } from "../../lvm/spec/settings.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import type { LvmVolume, LvmVolumeSpec } from "./lvm_objects.ts";
@@ -96,7 +96,7 @@ function isLayout(value: unknown): boolean {
   if (!isObject(value)) return false;
   const { type, mirrors, stripes, stripeSize, cacheSize } = value;
   if (!LAYOUT_NAMES.some((name) => name === type) || type === "linear") return false;
-  if (type === "cache" || type === "writecache") {
+  if (isCachedLayoutName(String(type))) {
     return typeof cacheSize === "string" && (parseQuantity(cacheSize) ?? 0n) > 0n;
   }
   if (type === "raid1") return isWithin(mirrors, LAYOUTS.raid1.mirrors);

@@ -1,7 +1,8 @@
-import { assertEquals, assertMatch } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { failure, FakeMachine, newUuid } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { systemClock } from "../clock.ts";
+import { StorageError } from "../error.ts";
 import { describeCommand } from "../exec.ts";
 import { volumeIdOf } from "../ids.ts";
 import { Lvm } from "../client/client.ts";
@@ -17,8 +18,8 @@ const MiB = 1n << 20n;
 const id = volumeIdOf("one");
 const RAW = { state: "raw" } as const;
 
-/** Creates a machine with a deleted volume that has a cache, and a reaper that repairs at once what failed. */
-async function setUpDeleted(format: FormatState & typeof RAW) {
+/** Creates a machine with a deleted volume that has a cache, and a reaper, which repairs at once what failed if it retries. */
+async function setUpDeleted(format: FormatState & typeof RAW, { retries = false } = {}) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1024n * MiB);
   group.pvs.push({ path: "/dev/vdz", uuid: newUuid(), tags: new Set(["denolith.cache"]) });
@@ -27,12 +28,13 @@ async function setUpDeleted(format: FormatState & typeof RAW) {
   const reservation = new PoolReservation(lvm);
   const onError = (error: unknown) => errors.push(String(error));
   const after = (_ms: number, callback: () => void) => systemClock.after(1, callback);
-  const clock = { ...systemClock, after };
-  const reaper = new Reaper({ lvm, driver: "test", reservation, onError, retryMs: 1, clock });
+  const clock = retries ? { ...systemClock, after } : systemClock;
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError, clock });
   const finder = new VolumeFinder({ driver: "test" });
-  const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
+  const volumes = new Volumes({ lvm, finder, reservation, reaper });
   const layout = { type: "writecache", cacheSize: 32n * MiB } as const;
-  await volumes.create(namedRequest("one", 64n * MiB, { format, erase: "none", layout }));
+  const request = namedRequest("one", 64n * MiB, { format, erase: "none", layout });
+  await volumes.create(request);
   const volume = await volumes.get(id);
   await lvm.change(volume.group, ["lvchange", ...markVolumeDeleted(id, format), `data/${volume.lv.name}`]);
   const commands: string[] = [];
@@ -40,7 +42,7 @@ async function setUpDeleted(format: FormatState & typeof RAW) {
     if (command.mutates && command.program !== "sync") commands.push(describeCommand(command));
     return undefined;
   };
-  return { machine, reaper, errors, commands };
+  return { machine, reaper, volumes, request, errors, commands };
 }
 
 Deno.test("Reaper overwrites the cache of an encrypted LV that is not erased itself, since it may have the header", async () => {
@@ -62,7 +64,7 @@ Deno.test("Reaper removes the cache with an LV of which nothing is erased", asyn
 });
 
 Deno.test("Reaper repairs a separation of which the second half failed", async () => {
-  const { machine, reaper, errors } = await setUpDeleted({ ...RAW, luks: { state: "wanted" } });
+  const { machine, reaper, errors } = await setUpDeleted({ ...RAW, luks: { state: "wanted" } }, { retries: true });
   let failures = 1;
   machine.fault = ({ args }) =>
     args.includes(`denolith.cache=${id}`) && failures-- > 0 ? failure(5, "  Failed to write VG data.") : undefined;
@@ -75,6 +77,45 @@ Deno.test("Reaper repairs a separation of which the second half failed", async (
   assertEquals(machine.allLvs().map(({ lv }) => lv.name), []);
   assertEquals(errors.length, 1);
   assertMatch(errors[0]!, /Failed to write VG data/);
+});
+
+Deno.test("a volume is created again while the LV of a deleted one with its name still has its cache", async () => {
+  const { machine, reaper, volumes, errors, request } = await setUpDeleted({ ...RAW, luks: { state: "wanted" } });
+  assertEquals(await volumes.create(request), 64n * MiB);
+  const caches = machine.allLvs().map(({ lv }) => lv.cache?.name);
+  assertEquals(new Set(caches).size, 2, "LVM hides both, under their names");
+  reaper.start();
+  await reaper.idle();
+  assertEquals(errors, []);
+  assertEquals(machine.allLvs().map(({ lv }) => lv.cache?.name), [caches[1]]);
+});
+
+Deno.test("no cache is left of a volume that LVM refuses to create, and the error is LVM's", async () => {
+  const { machine, reaper, volumes, request } = await setUpDeleted(RAW);
+  machine.groups[0]!.lvs = [];
+  machine.fault = ({ args }) =>
+    args.includes("--cachevol") ? failure(5, "  Insufficient free space: 16 extents") : undefined;
+  await assertRejects(() => volumes.create(request), StorageError, "Insufficient free space");
+  await reaper.idle();
+  assertEquals(machine.allLvs().map(({ lv }) => lv.name), []);
+});
+
+Deno.test("Reaper marks each cache that is left, also after LVM has refused that for another one", async () => {
+  const { machine, reaper, errors } = await setUpDeleted(RAW);
+  const [group] = machine.groups;
+  const [left] = group!.lvs;
+  const loose = ["one", "two"].map((name) => ({
+    ...{ ...left!.cache!, name: `cache-${volumeIdOf(name).slice(3)}`, uuid: newUuid() },
+    tags: new Set(cacheTags("test", { id: volumeIdOf(name), erase: "zero", format: RAW })),
+  }));
+  group!.lvs = loose;
+  machine.fault = ({ args }) =>
+    args.includes(`denolith.cache=${volumeIdOf("one")}`) ? failure(5, "  Failed to write VG data.") : undefined;
+  reaper.start();
+  await reaper.idle();
+  await reaper.stop();
+  assertMatch(errors[0]!, /Failed to write VG data/);
+  assertEquals(machine.allLvs().map(({ lv }) => lv.name), [loose[0]!.name]);
 });
 
 Deno.test("cacheTags() has the volume's policy of erasure, and for an encrypted volume the default", () => {

@@ -7,8 +7,7 @@
 
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeLeftTables, resumeSuspended } from "../host/resumption.ts";
-import type { VolumeId } from "../ids.ts";
-import { incompleteVolumes, isIncompleteSnapshot, looseCaches } from "../inventory/leftovers.ts";
+import { incompleteVolumes, isIncompleteSnapshot, type LooseCache, looseCaches } from "../inventory/leftovers.ts";
 import { markCacheDeleted } from "../inventory/cache_tags.ts";
 import { lvchangeTags, lvremove } from "../model/commands.ts";
 import { changeIgnoring } from "./snapshot_split.ts";
@@ -50,17 +49,11 @@ export async function removeIncompleteVolume(lvm: Lvm, { group, lv }: LocatedLv)
 }
 
 /**
- * Marks LVs as deleted that were made as caches, and are the cache of no LV. They may have data, which the reaper erases.
- * One that became a cache meanwhile, or is gone, stays as it is: LVM changes no hidden LV.
+ * Marks an LV as deleted that was made as a cache, and is the cache of no LV. It may have data, which the reaper erases. If it
+ * became a cache meanwhile, or is gone, it stays as it is: LVM changes no hidden LV.
  */
-export async function markLooseCaches(
-  lvm: Lvm,
-  caches: readonly (LocatedLv & { readonly id: VolumeId })[],
-): Promise<void> {
-  for (const { group, lv, id } of caches) {
-    const select = { uuid: lv.uuid };
-    await lvm.changeSelected(group, lvchangeTags(markCacheDeleted(id), lvPath({ group, lv }), select));
-  }
+export async function markLooseCache(lvm: Lvm, { id, group, lv }: LooseCache): Promise<void> {
+  await lvm.changeSelected(group, lvchangeTags(markCacheDeleted(id), lvPath({ group, lv }), { uuid: lv.uuid }));
 }
 
 /** The repair of one driver's LVs on this machine. */
@@ -99,17 +92,19 @@ export class Repair {
 
   /**
    * Repairs what killed commands of LVM left. Tables that they loaded in vain are removed. Suspended devices are resumed by a
-   * refresh, which also loads the right tables. Incomplete RAID LVs and incomplete pools are removed. What was a cache is marked as
-   * deleted. COW space that never became a snapshot is marked as
-   * deleted. What fails for one LV does not keep the others from being repaired, and is repeated by the next pass.
+   * refresh, which also loads the right tables. Incomplete RAID LVs and incomplete pools are removed. Caches of no LV, and COW space
+   * that never became a snapshot, are marked as deleted. What fails for one LV does not keep the others from being repaired, and is repeated by the next pass.
    */
   async resume(groups: FreshReport, attempt: Attempt): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
       await attempt(() => removeIncompleteVolume(this.#lvm, { group, lv }));
     }
-    const caches = looseCaches(this.#driver, groups);
-    await attempt(() => markLooseCaches(this.#lvm, caches));
-    if (caches.length > 0) this.#options.onDeleted();
+    for (const cache of looseCaches(this.#driver, groups)) {
+      await attempt(async () => {
+        await markLooseCache(this.#lvm, cache);
+        this.#options.onDeleted();
+      });
+    }
     const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
     for (const group of groups.filter((group) => hasLeftTables(this.#driver, group))) {
       await attempt(() => removeLeftTables(this.#lvm, this.#driver, group));

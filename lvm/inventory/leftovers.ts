@@ -74,6 +74,12 @@ export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]
   );
 }
 
+/** An LV that was made as the cache of a volume, and is the cache of no LV. */
+export interface LooseCache extends LocatedLv {
+  /** The volume. */
+  readonly id: VolumeId;
+}
+
 /**
  * Returns the LVs of the driver that were made as caches, and are the cache of no LV: the creation of the volume, or its
  * deletion, was interrupted. They may have data of the volume.
@@ -81,7 +87,7 @@ export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]
  * @param driver the driver's name
  * @param groups a report of LVM
  */
-export function looseCaches(driver: string, groups: readonly VolumeGroup[]): (LocatedLv & { readonly id: VolumeId })[] {
+export function looseCaches(driver: string, groups: readonly VolumeGroup[]): LooseCache[] {
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
       const id = ownedCacheId(driver, lv.tags);

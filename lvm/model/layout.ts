@@ -13,7 +13,7 @@
 import type { LogicalVolume, PhysicalVolume, Segment } from "./report.ts";
 import { formatBytes, formatQuantity, roundUp } from "../size.ts";
 import type { LvcreateOptions } from "./commands.ts";
-import { type CachedLayoutName, LAYOUTS } from "../spec/layouts.ts";
+import { type CachedLayoutName, isCachedLayoutName, LAYOUTS } from "../spec/layouts.ts";
 
 /** A layout of a volume; sizes in bytes. */
 export type Layout =
@@ -271,9 +271,8 @@ function selectFreestPvs<D extends PvSpace>(pvs: readonly D[], count: number, by
 export function layoutOf(
   { segment, pvSegments, cache }: Pick<LogicalVolume, "segment" | "pvSegments" | "cache">,
 ): Layout | undefined {
-  if (cache !== undefined && (segment.type === "cache" || segment.type === "writecache")) {
-    return { type: segment.type, cacheSize: cache.size };
-  }
+  const { type } = segment;
+  if (cache !== undefined && isCachedLayoutName(type)) return { type, cacheSize: cache.size };
   const plain = layoutOfType(segment);
   const layout = plain !== undefined && !isLinear(plain) && plain.type !== "striped" && hasChecksums({ pvSegments })
     ? { ...plain, integrity: true as const }

@@ -55,11 +55,18 @@ export const LAYOUTS = {
   writecache: { cached: true, ...LINEAR_AND_CACHE, survives: "nothing" },
 } as const satisfies Readonly<Record<string, LayoutSpec>>;
 
-/** The name of a layout with a cache. */
-export type CachedLayoutName = "cache" | "writecache";
-
 /** The name of a layout. */
 export type LayoutName = keyof typeof LAYOUTS;
+
+/** The name of a layout with a cache. */
+export type CachedLayoutName = {
+  [Name in LayoutName]: typeof LAYOUTS[Name] extends { readonly cached: true } ? Name : never;
+}[LayoutName];
+
+/** Reports whether a name is that of a layout with a cache. */
+export function isCachedLayoutName(name: string): name is CachedLayoutName {
+  return Object.entries<LayoutSpec>(LAYOUTS).some(([known, { cached }]) => known === name && cached);
+}
 
 /** The names of the layouts, the default first. */
 export const LAYOUT_NAMES = Object.keys(LAYOUTS) as readonly LayoutName[];

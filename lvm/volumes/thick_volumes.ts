@@ -115,7 +115,8 @@ async function createCache(
   layout: CachedLayout,
   request: VolumeRequest,
 ): Promise<Pick<LvcreateOptions, "type" | "cachevol" | "config">> {
-  const taken = group.lvs.map(({ name }) => name);
+  // the LV of a deleted volume with this id may still have its cache, which LVM hides under its name
+  const taken = group.lvs.flatMap(({ name, cache }) => cache === undefined ? [name] : [name, cache.name]);
   const name = uniqueLvName(cacheLvName(request.id), taken);
   const options: LvcreateOptions = {
     yes: true,

@@ -8,11 +8,11 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import { StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { type VolumeId, volumeLvName } from "../ids.ts";
-import { layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
+import { isCached, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
@@ -23,7 +23,7 @@ import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
 import { markLimits, markVolumeDeleted } from "../model/tags.ts";
-import { markLooseCaches, removeIncompleteVolume } from "../deletion/repair.ts";
+import { markLooseCache, removeIncompleteVolume } from "../deletion/repair.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs, looseCaches } from "../inventory/leftovers.ts";
 import { createThick, extendThick, volumeCommand } from "./thick_volumes.ts";
@@ -340,7 +340,14 @@ export class Volumes {
     request: VolumeRequest,
   ): Promise<void> {
     const { thin } = request;
-    if (thin === undefined) return await createThick(this.#thinContext, group, size, request);
+    if (thin === undefined) {
+      return await createThick(this.#thinContext, group, size, request).catch(async (error) => {
+        // the LV of the cache is there already; not while the command may still use it
+        const isLeft = isCached(request.layout) && lateCompletion(error) === undefined;
+        if (isLeft) await this.#removeIncomplete(await this.#lvm.report(), request.id).catch(() => {});
+        throw error;
+      });
+    }
     await this.#reservation.runExclusive(groups, group, async (current) => {
       const options = await prepareThinPool(this.#thinContext, current, size, { ...request, thin });
       await this.#lvm.change(current, volumeCommand(this.#driver, current, request, { options }));
@@ -362,9 +369,9 @@ export class Volumes {
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     // the reaper removes them, too
     for (const located of this.#finder.incompleteLvs(groups, id)) await removeIncompleteVolume(this.#lvm, located);
-    const caches = looseCaches(this.#driver, groups).filter((cache) => cache.id === id);
-    if (caches.length === 0) return;
-    await markLooseCaches(this.#lvm, caches);
-    this.#reaper.wake();
+    for (const cache of looseCaches(this.#driver, groups).filter((cache) => cache.id === id)) {
+      await markLooseCache(this.#lvm, cache);
+      this.#reaper.wake();
+    }
   }
 }

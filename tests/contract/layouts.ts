@@ -8,7 +8,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { type Layout, layoutOf, pvsWithSeveralImages } from "../../lvm/model/layout.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
-import { type CachedLayoutName, LAYOUT_NAMES, LAYOUTS } from "../../lvm/spec/layouts.ts";
+import { type CachedLayoutName, isCachedLayoutName, LAYOUT_NAMES } from "../../lvm/spec/layouts.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 import { createCopy, createFilledVolume, haveSameData, lvOf } from "./copies.ts";
@@ -86,7 +86,7 @@ export function layoutsContract(host: Host): void {
     host,
     "createVolume() lays a volume out as asked, on disks of its own, with one report and one change",
     async (harness) => {
-      const plainNames = LAYOUT_NAMES.filter((name) => name !== "linear" && !("cached" in LAYOUTS[name]));
+      const plainNames = LAYOUT_NAMES.filter((name) => name !== "linear" && !isCachedLayoutName(name));
       assertEquals(new Set<string>(LAYOUT_CASES.map(({ layout }) => layout.type)), new Set(plainNames)); // caches.ts has the others
       for (const { parameters, layout, size, pvCount } of LAYOUT_CASES) {
         let volumeId = "";

@@ -25,6 +25,9 @@ export function cacheOfOptions(
   if (cache === undefined) {
     return failure(5, `  LV ${cacheName} not found.\n  Removing new LV after failing to add ${type}.`);
   }
+  if (group.lvs.some((lv) => lv.cache?.name === cacheName)) {
+    return failure(5, `  Logical Volume "${cacheName}_cvol" already exists in volume group "${group.name}"`);
+  }
   if (cache.size < 2n * group.extentSize) return failure(5, "  The minimum cache size is two extents.");
   return cache;
 }
