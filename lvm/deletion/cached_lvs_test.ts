@@ -63,6 +63,15 @@ Deno.test("Reaper removes the cache with an LV of which nothing is erased", asyn
   assertEquals(commands.map((command) => command.split(" ")[1]), ["lvremove"]);
 });
 
+Deno.test("Reaper removes an encrypted LV that is not erased although its cache cannot be separated", async () => {
+  const { machine, reaper, errors } = await setUpDeleted({ ...RAW, luks: { state: "wanted" } });
+  machine.fault = ({ args }) => args.includes("--splitcache") ? failure(5, "  Failed to read the cache") : undefined;
+  reaper.start();
+  await reaper.idle();
+  assertEquals(machine.allLvs().map(({ lv }) => lv.name), []);
+  assertMatch(errors.join(), /Failed to read the cache/);
+});
+
 Deno.test("Reaper repairs a separation of which the second half failed", async () => {
   const { machine, reaper, errors } = await setUpDeleted({ ...RAW, luks: { state: "wanted" } }, { retries: true });
   let failures = 1;

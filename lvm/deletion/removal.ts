@@ -124,9 +124,9 @@ export class Removal {
     const emptied = removesEmptyPools ? await extendLastOfPool(this.#options, deleted) : undefined;
     const isErased = emptied !== undefined || needsErasure(deleted);
     const { encrypted } = deleted.tags;
-    if ((isErased || encrypted) && deleted.lv.cache !== undefined) {
-      return await this.#splitCache(deleted, deleted.lv.cache);
-    }
+    const { cache } = deleted.lv;
+    if (isErased && cache !== undefined) return await this.#splitCache(deleted, cache);
+    if (encrypted && cache !== undefined && await this.#trySplitCache(deleted, cache)) return;
     if ((isErased || encrypted) && await this.#removeMissing(deleted)) return void onRemoved();
     if (isErased) await this.#erase(deleted, emptied);
     else if (encrypted) await this.#destroyKeySlots(deleted);
@@ -194,6 +194,18 @@ export class Removal {
       throw error;
     }
     this.#options.onChanged();
+  }
+
+  /** Separates the cache of an LV that is not erased. A failed disk does not keep the LV from being removed. */
+  async #trySplitCache(deleted: DeletedLv, cache: CacheLv): Promise<boolean> {
+    try {
+      await this.#splitCache(deleted, cache);
+      return true;
+    } catch (error) {
+      if (lateCompletion(error) !== undefined) throw error;
+      this.#options.onError(error);
+      return false;
+    }
   }
 
   /** Sends the pool of an LV what LVM has for it ({@linkcode sendMessages}). A full pool refuses, and needs the removal. */

@@ -82,7 +82,10 @@ export function addKeyCommand(device: string, passphrase: Passphrase, added: Pas
   return { program: "cryptsetup", args, mutates: true, input: passphrase.input(added) };
 }
 
-/** Returns the command that destroys a key slot. cryptsetup refuses that unless the passphrase opens another one. */
+/**
+ * Returns the command that destroys a key slot. cryptsetup refuses that unless the passphrase opens another one, or this one if
+ * there is no other: nothing is left then.
+ */
 export function killSlotCommand(device: string, slot: number, passphrase: Passphrase): Command {
   const args = ["luksKillSlot", ...FROM_INPUT, device, `${slot}`];
   return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };

@@ -148,9 +148,9 @@ export class Encryption {
     const digest = (await Promise.all(digests)).join();
     if (this.#ended.get(id) === digest) return;
     try {
+      const replaced = previousOf(id, passphrases);
       const volume = await find();
       const { luks } = volume.tags.format;
-      const replaced = previousOf(id, passphrases);
       if (luks?.state === "formatted" && replaced !== undefined) {
         await this.#rotation.run(volume, luks.uuid, { passphrase, previous: replaced });
       }
@@ -191,14 +191,18 @@ export class Encryption {
     },
   ): Promise<void> {
     const previous = previousOf(volume.id, { passphrase, ...passphrases });
-    const isClosed = keyName !== undefined && await readMapping(this.#exec, volume.id) === undefined;
+    if (keyName === undefined && previous === undefined) {
+      return await this.#rotation.run(volume, uuid, { passphrase, previous });
+    }
+    const isClosed = await readMapping(this.#exec, volume.id) === undefined;
     // cryptsetup adds no key slot while data is encrypted by two volume keys
     if (isClosed) {
       await this.#reencryption.complete(volume, [passphrase, ...(previous === undefined ? [] : [previous])]);
     }
     await this.#rotation.run(volume, uuid, { passphrase, previous });
+    if (keyName === undefined) return;
     if (isClosed) return await this.#reencryption.run(volume, keyName, passphrase);
-    if (keyName !== undefined && await this.#reencryption.isNeeded(volume, keyName)) {
+    if (await this.#reencryption.isNeeded(volume, keyName)) {
       this.#onError(inUseError(volume.id));
     }
   }

@@ -11,8 +11,8 @@ import { type Exec, runOk } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../ids.ts";
 import { lvchange, lvcreate } from "../model/commands.ts";
-import { headerBackupOf, headerBackupTag, type HeaderBackupTags, headerBackupTags } from "./header_tags.ts";
-import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { type HeaderBackup, headerBackups, headerBackupTag, headerBackupTags } from "./header_tags.ts";
+import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf } from "../model/tags.ts";
 import { LUKS_HEADER_BYTES } from "../spec/format.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
@@ -21,20 +21,9 @@ import { destroyKeySlots } from "./key_slots.ts";
 /** The size of the blocks in which a header is copied, in bytes. */
 const BLOCK_BYTES = 1n << 20n;
 
-/** The backup of a volume's header. */
-export interface HeaderBackup extends LocatedLv {
-  /** The contents of its tags. */
-  readonly tags: HeaderBackupTags;
-}
-
 /** Returns the backup of a volume's header in a report; `undefined` while there is none. */
 export function findHeaderBackup(volume: EncryptedVolume, group: VolumeGroup = volume.group): HeaderBackup | undefined {
-  const driver = driverOf(volume);
-  for (const lv of group.lvs) {
-    const tags = headerBackupOf(driver, lv.tags);
-    if (tags?.id === volume.id) return { lv, group, tags };
-  }
-  return undefined;
+  return headerBackups(driverOf(volume), group).find(({ tags }) => tags.id === volume.id);
 }
 
 /**

@@ -5,6 +5,7 @@
  */
 
 import { parseVolumeId, type VolumeId } from "../ids.ts";
+import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { DELETED, ENCRYPTED, HEADER_BACKUP, OWNER, tagValue } from "../model/tag_text.ts";
 import { isOwned } from "../model/tags.ts";
 
@@ -14,6 +15,20 @@ export interface HeaderBackupTags {
   readonly id: VolumeId;
   /** The key slot of the previous passphrase. */
   readonly slot: number;
+}
+
+/** The backup of a volume's header. */
+export interface HeaderBackup extends LocatedLv {
+  /** The contents of its tags. */
+  readonly tags: HeaderBackupTags;
+}
+
+/** Returns the backups of headers in a group. */
+export function headerBackups(driver: string, group: VolumeGroup): HeaderBackup[] {
+  return group.lvs.flatMap((lv) => {
+    const tags = headerBackupOf(driver, lv.tags);
+    return tags === undefined ? [] : [{ lv, group, tags }];
+  });
 }
 
 /** Returns the tags of a new backup. */

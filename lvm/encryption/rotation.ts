@@ -10,10 +10,10 @@
 
 import type { Lvm } from "../client/client.ts";
 import { StorageError } from "../error.ts";
-import type { Exec } from "../exec.ts";
+import { type Exec, runOk } from "../exec.ts";
 import { flushDisks } from "../client/disk_cache.ts";
 import { readSignatures } from "../host/device.ts";
-import { addKeyCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
+import { addKeyCommand, dumpCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { requireHeader } from "./header.ts";
 import {
@@ -21,12 +21,13 @@ import {
   copyHeader,
   createHeaderBackup,
   findHeaderBackup,
-  type HeaderBackup,
   removeHeaderBackup,
 } from "./header_backup.ts";
+import type { HeaderBackup } from "./header_tags.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder } from "./key_slot_finder.ts";
 import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
+import { parseHeaderKeys, VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** Changes the passphrases of volumes. */
 export class Rotation {
@@ -68,13 +69,19 @@ export class Rotation {
       if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
     }
     if (opened === undefined) throw this.#refusal(volume, previous);
+    let kept = opened.slot;
     if (opened.key !== passphrase) {
+      await this.#requireOneVolumeKey(volume);
       // what is in an earlier backup may be incomplete
       if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
       backup = await createHeaderBackup(this.#lvm, volume, opened.slot);
-      await this.#addSlot(volume, opened.key, passphrase);
+      kept = await this.#addSlot(volume, opened.key, passphrase);
     }
-    if (backup !== undefined) await this.#destroySlot(volume, backup.tags.slot, passphrase);
+    // its own, if the change was interrupted and the secret has the former passphrase again. cryptsetup would destroy the last
+    // one, too
+    if (backup !== undefined && backup.tags.slot !== kept) {
+      await this.#destroySlot(volume, backup.tags.slot, passphrase);
+    }
     if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
     if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
   }
@@ -87,13 +94,26 @@ export class Rotation {
     await copyHeader(this.#exec, backup.lv.devicePath, devicePath);
   }
 
-  async #addSlot(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
+  /** Requires that a key slot can be added: cryptsetup adds none while data is encrypted by two volume keys. */
+  async #requireOneVolumeKey({ id, lv: { devicePath } }: EncryptedVolume): Promise<void> {
+    if (!parseHeaderKeys(await runOk(this.#exec, dumpCommand(devicePath))).isReencrypting) return;
+    throw new StorageError(
+      "FailedPrecondition",
+      `changing the passphrase of volume ${id}: its data is being encrypted by another volume key, which was interrupted; stop ` +
+        `its pods and start one with ${VOLUME_KEY_KEY} and both passphrases in the secret`,
+    );
+  }
+
+  /** @returns the new key slot */
+  async #addSlot(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<number> {
     const { id, lv: { devicePath } } = volume;
     const command = addKeyCommand(devicePath, previous, passphrase);
     const output = await this.#derivation.run(command);
     if (output.code !== 0) throw passphraseError(id, command, output);
-    if (await this.#slots.slotOf(id, devicePath, passphrase) !== undefined) {
-      return await flushDisks(this.#exec, [devicePath]);
+    const slot = await this.#slots.slotOf(id, devicePath, passphrase);
+    if (slot !== undefined) {
+      await flushDisks(this.#exec, [devicePath]);
+      return slot;
     }
     throw new StorageError(
       "CommandFailed",

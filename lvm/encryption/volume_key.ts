@@ -8,7 +8,7 @@
  * @module
  */
 
-import { quote, StorageError } from "../error.ts";
+import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
 
 /** The key under which a secret has the name that the volume key is to have. */
@@ -44,10 +44,8 @@ export function volumeKeyNameOf(id: VolumeId, text: string | undefined): string 
   if (text === undefined || (name !== undefined && replaces === undefined)) return name;
   throw new StorageError(
     "InvalidArgument",
-    `staging volume ${id}: the ${VOLUME_KEY_KEY} ${
-      quote(text)
-    } in its secret is no name: 1 to 32 letters, digits, dots, hyphens ` +
-      "and underscores",
+    // what is in a secret stays there
+    `staging volume ${id}: the ${VOLUME_KEY_KEY} in its secret is no name: 1 to 32 letters, digits, dots, hyphens and underscores`,
   );
 }
 

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { headerBackupOf, type HeaderBackupTags } from "../encryption/header_tags.ts";
+import { type HeaderBackup, headerBackups } from "../encryption/header_tags.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { VolumeId } from "../ids.ts";
 import { CACHED, hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
@@ -34,20 +34,11 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
   );
 }
 
-/** The backup of the LUKS header of a volume. */
-export interface HeaderBackup extends LocatedLv {
-  /** The contents of its tags. */
-  readonly tags: HeaderBackupTags;
-}
-
 /** Returns the backups of LUKS headers whose volumes are deleted: nobody changes their passphrases any more. */
 export function staleHeaderBackups(driver: string, groups: readonly VolumeGroup[]): HeaderBackup[] {
   return groups.flatMap((group) => {
     const volumes = new Set(group.lvs.map((lv) => ownedVolumeId(driver, lv.tags)));
-    return group.lvs.flatMap((lv) => {
-      const tags = headerBackupOf(driver, lv.tags);
-      return tags === undefined || volumes.has(tags.id) ? [] : [{ lv, group, tags }];
-    });
+    return headerBackups(driver, group).filter(({ tags }) => !volumes.has(tags.id));
   });
 }
 

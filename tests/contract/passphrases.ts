@@ -181,6 +181,33 @@ export function passphraseContract(host: Host): void {
 
   contractTest(
     host,
+    "a new passphrase that is taken back after an interruption leaves the volume its own",
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+      const use = async (secrets: Record<string, string>) => {
+        await harness.stage(volumeId, mountCapability(), { secrets });
+        await unstage(harness, volumeId);
+      };
+      await use({ passphrase: OLD });
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId); // the new passphrase has no key slot yet
+      await use({ passphrase: OLD });
+      await use({ passphrase: OLD });
+      await backUp(harness, volumeId);
+      await use({ passphrase: OLD, previousPassphrase: NEW });
+      await use({ passphrase: OLD });
+      await backUp(harness, volumeId);
+      await addKey(harness, devicePath, OLD, NEW);
+      await use({ passphrase: OLD });
+      await use({ passphrase: OLD, previousPassphrase: NEW });
+      await assertChanged(harness, NEW, OLD);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
     "an interrupted change is completed by the new passphrase alone, a lost header is written back, and a deletion erases the backup",
     async (harness) => {
       const [volumeGroup] = harness.groups;
@@ -188,39 +215,22 @@ export function passphraseContract(host: Host): void {
       const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
       await stage({ passphrase: OLD });
       await unstage(harness, volumeId);
-      const { devicePath, tags } = await harness.singleLv();
-      const owner = tags.find((tag) => /^denolith=/.test(tag))!;
-      const backUp = async () => {
-        const name = `hdr-${volumeId.slice("v1-".length)}`;
-        const addTags = [owner, `denolith.header=${volumeId}:0`, "denolith.luks"].flatMap((tag) => ["--addtag", tag]);
-        const options = ["--yes", "--zero", "y", "--wipesignatures", "y", "--size", `${16n * MiB}b`, "--name", name];
-        await harness.runAsAdmin("lvm", "lvcreate", ...options, ...addTags, volumeGroup);
-        const backup = (await harness.lvs()).find((lv) => lv.name === name)!;
-        const blocks = ["bs=1048576", "skip=0", "seek=0", "count=16", "iflag=direct,fullblock", "oflag=direct"];
-        await harness.runAsAdmin(
-          "dd",
-          `if=${devicePath}`,
-          `of=${backup.devicePath}`,
-          ...blocks,
-          "conv=fsync,nocreat,notrunc",
-          "status=none",
-        );
-      };
-      await backUp();
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId);
       await assertFails("UNAUTHENTICATED", stage({ passphrase: NEW }), "interrupted");
       await addKey(harness, devicePath, OLD, NEW);
       await stage({ passphrase: NEW });
       await assertChanged(harness, OLD, NEW);
       await unstage(harness, volumeId);
 
-      await backUp();
+      await backUp(harness, volumeId);
       await harness.runAsAdmin("wipefs", "--all", devicePath);
       assertEquals(await readSignatures(harness.exec, devicePath), []);
       await stage({ passphrase: OTHER, previousPassphrase: NEW });
       await assertChanged(harness, NEW, OTHER);
       await unstage(harness, volumeId);
 
-      await backUp();
+      await backUp(harness, volumeId);
       await harness.csi.controller.deleteVolume({ volumeId });
       const commands = await harness.exec.recordCommands(() => harness.waitUntilIdle());
       assertEquals(await harness.lvs(), [], commands.join("\n"));
@@ -256,4 +266,25 @@ async function removePools(harness: Harness): Promise<void> {
       if (thinPool !== undefined) await harness.runAsAdmin("lvm", "lvremove", "--yes", `${group}/${name}`);
     }
   }
+}
+
+/** Makes a backup of the header of a volume whose key slot 0 is to be destroyed, as an interrupted change leaves it. */
+async function backUp(harness: Harness, volumeId: string): Promise<void> {
+  const [volumeGroup] = harness.groups;
+  const { devicePath, tags } = await harness.singleLv();
+  const owner = tags.find((tag) => /^denolith=/.test(tag))!;
+  const name = `hdr-${volumeId.slice("v1-".length)}`;
+  const addTags = [owner, `denolith.header=${volumeId}:0`, "denolith.luks"].flatMap((tag) => ["--addtag", tag]);
+  const options = ["--yes", "--zero", "y", "--wipesignatures", "y", "--size", `${16n * MiB}b`, "--name", name];
+  await harness.runAsAdmin("lvm", "lvcreate", ...options, ...addTags, volumeGroup);
+  const backup = (await harness.lvs()).find((lv) => lv.name === name)!;
+  const blocks = ["bs=1048576", "skip=0", "seek=0", "count=16", "iflag=direct,fullblock", "oflag=direct"];
+  await harness.runAsAdmin(
+    "dd",
+    `if=${devicePath}`,
+    `of=${backup.devicePath}`,
+    ...blocks,
+    "conv=fsync,nocreat,notrunc",
+    "status=none",
+  );
 }

@@ -177,7 +177,9 @@ function luksKillSlot(machine: FakeMachine, args: readonly string[], passphrase:
   if (found.refusal !== undefined) return found.refusal;
   const { lv, luks: { passphrases } } = found;
   if (passphrases[slot] === undefined) return failure(1, `Keyslot ${slot} is not active.`);
-  if (!passphrases.some((other, index) => index !== slot && other === passphrase)) {
+  // the passphrase must open another slot; if there is none, it must open this one, which is destroyed all the same
+  const isLast = passphrases.every((other, index) => index === slot || other === undefined);
+  if (!passphrases.some((other, index) => (index !== slot || isLast) && other === passphrase)) {
     return failure(2, "No key available with this passphrase.");
   }
   if (isReadOnly(lv)) return failure(1, `Cannot write to device ${path}, permission denied.`);
