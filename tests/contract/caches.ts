@@ -88,6 +88,27 @@ export function cachesContract(host: Host): void {
 
   contractTest(host, "no data of a deleted volume is left on a physical volume for caches", async (harness) => {
     await using pv = await cachePv(harness);
+    const { path } = await pv.read();
+    /** Creates an LV in all of the space for caches, which shows what is there. */
+    const createProbe = async () => {
+      await harness.runAsAdmin(
+        "lvm",
+        ...["lvcreate", "--yes", "--zero", "n", "--wipesignatures", "n", "--name", "probe", "--size"],
+        ...[`${pv.cacheFree}b`, pv.group, path],
+      );
+      return {
+        devicePath: (await harness.singleLv()).devicePath,
+        [Symbol.asyncDispose]: async () => {
+          await harness.runAsAdmin("lvm", "lvremove", "--yes", `${pv.group}/probe`);
+        },
+      };
+    };
+    {
+      // LVs that were not of the driver may have left data
+      await using probe = await createProbe();
+      const all = ["--zeroout", "--offset", "0", "--length", `${pv.cacheFree}`];
+      await harness.runAsAdmin("blkdiscard", ...all, probe.devicePath);
+    }
     for (const layout of TYPES) {
       const parameters = { layout, cacheSize: CACHE_SIZE, volumeGroup: pv.group };
       const capacityRange = { requiredBytes: 32n * MiB };
@@ -96,15 +117,8 @@ export function cachesContract(host: Host): void {
       await harness.csi.controller.deleteVolume({ volumeId });
       await harness.waitUntilIdle();
       assertEquals(await harness.lvs(), []);
-      const { path } = await pv.read();
-      const size = `${pv.cacheFree}b`;
-      await harness.runAsAdmin(
-        "lvm",
-        ...["lvcreate", "--yes", "--zero", "n", "--wipesignatures", "n", "--name", "probe", "--size", size],
-        ...[pv.group, path],
-      );
+      await using _probe = await createProbe();
       assert(await isZeroed(harness), `${layout}: an LV in the place of the cache shows what was in it`);
-      await harness.runAsAdmin("lvm", "lvremove", "--yes", `${pv.group}/probe`);
     }
   });
 
