@@ -69,18 +69,18 @@ export class Rotation {
       if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
     }
     if (opened === undefined) throw this.#refusal(volume, previous);
-    let kept = opened.slot;
+    // its own, if the change was interrupted and the secret has the former passphrase again. cryptsetup would destroy the last
+    // one, too
+    if (backup !== undefined && backup.tags.slot !== opened.slot) {
+      await this.#destroySlot(volume, backup.tags.slot, opened.key);
+    }
     if (opened.key !== passphrase) {
       await this.#requireOneVolumeKey(volume);
       // what is in an earlier backup may be incomplete
       if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
       backup = await createHeaderBackup(this.#lvm, volume, opened.slot);
-      kept = await this.#addSlot(volume, opened.key, passphrase);
-    }
-    // its own, if the change was interrupted and the secret has the former passphrase again. cryptsetup would destroy the last
-    // one, too
-    if (backup !== undefined && backup.tags.slot !== kept) {
-      await this.#destroySlot(volume, backup.tags.slot, passphrase);
+      await this.#addSlot(volume, opened.key, passphrase);
+      await this.#destroySlot(volume, opened.slot, passphrase);
     }
     if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
     if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
@@ -104,17 +104,14 @@ export class Rotation {
     );
   }
 
-  /** @returns the new key slot */
-  async #addSlot(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<number> {
+  /** Adds a key slot, and tries it. */
+  async #addSlot(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
     const { id, lv: { devicePath } } = volume;
     const command = addKeyCommand(devicePath, previous, passphrase);
     const output = await this.#derivation.run(command);
     if (output.code !== 0) throw passphraseError(id, command, output);
     const slot = await this.#slots.slotOf(id, devicePath, passphrase);
-    if (slot !== undefined) {
-      await flushDisks(this.#exec, [devicePath]);
-      return slot;
-    }
+    if (slot !== undefined) return await flushDisks(this.#exec, [devicePath]);
     throw new StorageError(
       "CommandFailed",
       `changing the passphrase of volume ${id}: the new one does not open the key slot that was added for it`,

@@ -208,6 +208,27 @@ export function passphraseContract(host: Host): void {
 
   contractTest(
     host,
+    "a third passphrase after an interruption lets neither of the two before open anything",
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+      const use = async (secrets: Record<string, string>) => {
+        await harness.stage(volumeId, mountCapability(), { secrets });
+        await unstage(harness, volumeId);
+      };
+      await use({ passphrase: OLD });
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId);
+      await addKey(harness, devicePath, OLD, NEW);
+      await use({ passphrase: OTHER, previousPassphrase: NEW });
+      await assertChanged(harness, OLD, OTHER);
+      await assertChanged(harness, NEW, OTHER);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
     "an interrupted change is completed by the new passphrase alone, a lost header is written back, and a deletion erases the backup",
     async (harness) => {
       const [volumeGroup] = harness.groups;

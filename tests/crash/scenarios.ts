@@ -143,6 +143,18 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { encryption: "luks2" });
     return new PassphraseSteps(machine, volume).betweenUses();
   },
+  "block, encrypted, with another passphrase that is taken back after a crash": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { encryption: "luks2" });
+    return new PassphraseSteps(machine, volume).takenBack();
+  },
+  "ext4, encrypted, with another passphrase that is taken back after a crash while in use": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
+    return new PassphraseSteps(machine, volume).takenBackInUse();
+  },
+  "block, encrypted, with a third passphrase after a crash": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { encryption: "luks2" });
+    return new PassphraseSteps(machine, volume).replacedAgain();
+  },
   "ext4, encrypted, with another volume key": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
     return new PassphraseSteps(machine, volume).newVolumeKey();
