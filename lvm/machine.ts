@@ -8,6 +8,7 @@ import { Copies } from "./copies/copies.ts";
 import { Differences } from "./differences/differences.ts";
 import type { RemoteSources } from "./copies/fetch.ts";
 import { Encryption } from "./encryption/encryption.ts";
+import { KeyChanges } from "./encryption/key_changes.ts";
 import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { EarlierGuards } from "./group_snapshots/suspension.ts";
@@ -77,6 +78,8 @@ export interface MachineListener extends Partial<CowListener>, Partial<TrimListe
   onPoolExtended?(message: string): void;
   /** Called for a volume when more of it is copied, when it is complete, or when it cannot be made. */
   onProgress?(id: VolumeId): void;
+  /** Called for a volume when the state of its keys has changed. */
+  onKeyChange?(id: VolumeId): void;
   /** Called when background work failed; the machine tries it again later. `action` names the work. */
   onFailure?(action: string, error: unknown): void;
 }
@@ -139,6 +142,8 @@ export interface Machine {
   readonly staging: Staging;
   /** Checks the health of volumes, groups and pools. */
   readonly health: HealthCheck;
+  /** Knows what comes of changes of passphrases and volume keys. */
+  readonly keyChanges: KeyChanges;
   /** Finds filesystems that the kernel has made read-only. The caller checks them periodically. */
   readonly filesystems: ReadOnlyFilesystems;
   /** Creates volumes from snapshots and other volumes. */
@@ -245,14 +250,15 @@ export function openMachine(options: MachineOptions): Machine {
     volumes: volumeFinder,
     onError: onErrorOf("applying limits"),
   });
+  const keyChanges = new KeyChanges((id) => listener.onKeyChange?.(id));
   const staging = new Staging({
     ...{ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer, scratch: options.scratch },
-    encryption: new Encryption(lvm, onErrorOf("changing the keys of a volume")),
+    encryption: new Encryption(lvm, onErrorOf("changing the keys of a volume"), keyChanges),
   });
-  const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
+  const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder, keyChanges });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
   const background = combineWorkers(reaper, [limiter, copies, cowMonitor, differences, poolMonitor, trimmer]);
-  const inUse = { staging, health, filesystems, limiter, trimmer, differences };
+  const inUse = { staging, health, keyChanges, filesystems, limiter, trimmer, differences };
   const finders = { volumeFinder, snapshotFinder };
   return {
     lvm,

@@ -88,6 +88,9 @@ export class MachineEvents implements MachineListener {
   /** Called when the copy of a volume has progressed, is complete, or cannot be made. */
   readonly onProgress = (id: VolumeId): void => this.receivers.volumeController.add(id);
 
+  /** Called when the state of the keys of a volume has changed. */
+  readonly onKeyChange = (): void => this.onChange();
+
   /** Called after a successful fstrim. @param bytes the bytes that it discarded */
   readonly onTrimmed = (_: TrimmedVolume, bytes: number): void => this.receivers.counters.onTrimmed(bytes);
 

@@ -34,6 +34,7 @@ Deno.test("MachineEvents: passes each event on to the reconcilers, and counts it
   onSnapshotExtended(cow, 8n);
   onSnapshotCannotExtend(cow, "full");
   others.onProgress("v1-x" as VolumeId);
+  others.onKeyChange();
   others.onTrimmed(volume, 4);
   others.onTrimFailed(volume, "busy", 2);
   others.onTrimUnsupported(volume);
@@ -45,6 +46,7 @@ Deno.test("MachineEvents: passes each event on to the reconcilers, and counts it
     "extended cow 8",
     "cannot extend cow full",
     "add v1-x",
+    "requeue",
     "count bytes 4",
     "count failure",
     "trim failed volume busy 2",

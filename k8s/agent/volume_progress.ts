@@ -10,7 +10,7 @@ import type { IoLimits } from "../../lvm/spec/io_limits.ts";
 import type { ReportedVolume } from "../../lvm/status/volume_details.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
-import { LIMITS_CONDITION } from "./volume_status.ts";
+import { KEYS_CONDITION, LIMITS_CONDITION } from "./volume_status.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
 import { defined } from "../../lvm/defined.ts";
 
@@ -30,12 +30,14 @@ export function copyProgressById(volumes: readonly LvmVolume[]): [volume: string
 
 function reportedVolume(object: LvmVolume): ReportedVolume {
   const { conditions, copy } = object.status ?? {};
-  const condition = conditions?.find(({ type }) => type === LIMITS_CONDITION);
+  const [condition, keys] = [LIMITS_CONDITION, KEYS_CONDITION].map((name) =>
+    conditions?.find(({ type }) => type === name)
+  );
   const { limits, unreadable } = readLimits(object);
   const limitsProblem = unreadable ?? (condition?.status === "False" ? condition.message : undefined);
   return {
     limits,
-    ...defined({ limitsProblem }),
+    ...defined({ limitsProblem, keysProblem: keys?.status === "False" ? keys.message : undefined }),
     ...(copy === undefined ? {} : { copy: parseProgress(copy) }),
   };
 }

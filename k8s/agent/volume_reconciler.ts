@@ -17,6 +17,7 @@ import type { FreshReport } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes, formatQuantity } from "../../lvm/size.ts";
 import { describeSource } from "../../lvm/model/tags.ts";
+import type { KeyChanges } from "../../lvm/encryption/key_changes.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
@@ -33,7 +34,14 @@ import { VolumeImports } from "./volume_imports.ts";
 import { inspectedReturn, isForeign, pendingImport } from "../api/imported.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, goalOf, volumeRequestOf } from "../api/volume_mapping.ts";
-import { HEALTHY_CONDITION, limitsConditions, problemsOf, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
+import {
+  HEALTHY_CONDITION,
+  KEYS_CONDITION,
+  limitsConditions,
+  problemsOf,
+  readyStatus,
+  REDUNDANT_CONDITION,
+} from "./volume_status.ts";
 
 /** Options of {@linkcode VolumeReconciler}. */
 export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
@@ -51,6 +59,8 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly limiter: Pick<IoLimiter, "stateOf">;
   /** Knows the filesystems that the kernel has made read-only. */
   readonly filesystems: Pick<ReadOnlyFilesystems, "problemOf">;
+  /** Knows what comes of changes of keys. */
+  readonly keyChanges: Pick<KeyChanges, "stateOf">;
   /** Locks by volume, shared with the Node service. */
   readonly locks: Locks;
   /** Parses a list of volume groups, as an LVMVolume has it. */
@@ -102,6 +112,7 @@ export class VolumeReconciler {
       recordChanges: (object, status) => {
         if (status.state !== "Ready") return;
         this.#recordRedundancyChange(object, status);
+        this.#recordKeyChange(object, status);
         this.#recordProblems(object, status);
       },
       remove: async (object) => {
@@ -260,11 +271,12 @@ export class VolumeReconciler {
 
   /** Returns the status of a volume that exists. */
   #observedStatus(object: LvmVolume, volume: Volume): LvmVolumeStatus {
-    const { limiter, filesystems, copies } = this.#options;
+    const { limiter, filesystems, copies, keyChanges } = this.#options;
     const status = readyStatus(object, volume, {
       limits: limiter.stateOf(volume.id),
       held: this.#holds.stateOf(volume.id),
       filesystem: filesystems.problemOf(volume.id),
+      keys: keyChanges.stateOf(volume),
     });
     // what was received last is reported until the copy is used
     return object.spec.copy === undefined ? status : { ...status, copy: copyStatus(copies.progress(volume)) };
@@ -297,6 +309,16 @@ export class VolumeReconciler {
     } else if (before?.status === "False") {
       events.record(object, "Normal", "Redundant", now.message);
     }
+  }
+
+  /** Records an event when the condition about keys changed. */
+  #recordKeyChange(object: LvmVolume, status: LvmVolumeStatus): void {
+    const [before, now] = [object.status, status].map((each) =>
+      each?.conditions?.find(({ type }) => type === KEYS_CONDITION)
+    );
+    if (now === undefined || (now.reason === before?.reason && now.message === before.message)) return;
+    const type = now.reason === "KeyChangeComplete" || now.reason === "KeyChangeRunning" ? "Normal" : "Warning";
+    this.#options.events.record(object, type, now.reason, now.message);
   }
 
   /** Reports the progress of a copy, which goes on in the background, and requeues the object. */

@@ -5,12 +5,13 @@
  */
 
 import { groupProblem, poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
+import type { KeyState } from "../../lvm/encryption/key_changes.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
 import type { LimitsState } from "../../lvm/staging/io_limiter.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
-import type { Condition } from "../api/conditions.ts";
+import { type Condition, conditionsOf } from "../api/conditions.ts";
 import { heldConditions, type HeldState } from "../api/held.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { type ConditionState, groupHealth, updatedConditions } from "../api/object_status.ts";
@@ -27,6 +28,12 @@ export const HEALTHY_CONDITION = "Healthy";
 
 /** The type of the condition about redundancy: whether a volume would survive the loss of a disk. */
 export const REDUNDANT_CONDITION = "Redundant";
+
+/**
+ * The type of the condition about keys: whether an encrypted volume has the passphrase and the volume key that its Secret
+ * requests. It is absent while no change was requested.
+ */
+export const KEYS_CONDITION = "KeysChanged";
 
 /**
  * Returns the problems of a volume, its thin pool, its filesystem and its group. The first one may be the cause of the
@@ -53,6 +60,8 @@ export interface RuntimeState {
   readonly held?: HeldState | undefined;
   /** The problem of its filesystem, if it is mounted and has one. */
   readonly filesystem?: Problem<"FilesystemReadOnly"> | undefined;
+  /** The state of its keys, as far as this process knows it. */
+  readonly keys?: KeyState | undefined;
 }
 
 /**
@@ -62,7 +71,7 @@ export interface RuntimeState {
 export function readyStatus(
   object: LvmVolume,
   { lv, group, size }: Volume,
-  { limits, filesystem, held }: RuntimeState = {},
+  { limits, filesystem, held, keys }: RuntimeState = {},
 ): LvmVolumeStatus {
   const { metadata: { generation = 0 }, status } = object;
   const problems = healthProblems(lv, group, filesystem);
@@ -82,7 +91,7 @@ export function readyStatus(
     size: formatQuantity(size),
     ...(keepsError ? { error: status.error! } : {}),
     ...(problems.length === 0 ? {} : { problems }),
-    conditions: limitsConditions(withHeld(object, held), limits, {
+    conditions: limitsConditions(withKeys(withHeld(object, held), keys), limits, {
       Ready: { status: "True", reason: "Created", message: "its logical volume exists" },
       [HEALTHY_CONDITION]: health,
       ...redundancyHealth(lv, group),
@@ -98,6 +107,27 @@ function withHeld(object: LvmVolume, held: HeldState | undefined): LvmVolume {
   if (!object.spec.held || held === undefined) return object;
   return { ...object, status: { ...object.status, conditions: heldConditions(object, held) } };
 }
+
+/**
+ * Returns an object with the condition about its keys, as they are known. What an earlier process found out stays, but for what
+ * a report would still show.
+ */
+function withKeys(object: LvmVolume, keys: KeyState | undefined): LvmVolume {
+  const withConditions = (conditions: Condition[]) => ({ ...object, status: { ...object.status, conditions } });
+  const before = conditionsOf(object).find(({ type }) => type === KEYS_CONDITION);
+  if (keys === undefined || keys === "NotRequested") {
+    const isOver = before?.status === "False" && (keys !== undefined || before.reason === "KeyChangeInterrupted");
+    return isOver ? withConditions(conditionsOf(object).filter((each) => each !== before)) : object;
+  }
+  const state: ConditionState = keys === "Complete"
+    ? { status: "True", reason: "KeyChangeComplete", message: KEYS_COMPLETE }
+    : { status: "False", ...keys };
+  return withConditions(updatedConditions(object, { [KEYS_CONDITION]: state }));
+}
+
+/** The message of a volume that has the keys that its Secret requests. */
+const KEYS_COMPLETE =
+  "it has the passphrase and the volume key that its Secret requests, and the previous ones open nothing";
 
 /** Returns the condition about redundancy; none for a volume without redundancy. */
 function redundancyHealth(lv: LogicalVolume, group: VolumeGroup): Readonly<Record<string, ConditionState>> {

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import type { KeyState } from "../../lvm/encryption/key_changes.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { parseReport } from "../../lvm/model/report_parser.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
@@ -103,4 +104,26 @@ Deno.test("readyStatus() of a RAID volume reports whether it is redundant, and t
   assert(message?.includes("lvchange --refresh data/vol-1"), message);
   group.missingPvs = 1;
   assertEquals((await redundantCondition()).slice(0, 2), ["False", "Degraded"]);
+});
+
+Deno.test("readyStatus() reports whether a volume has the keys that its Secret requests, and keeps what a restart forgot", async () => {
+  const present = await volume();
+  let status: LvmVolumeStatus | undefined;
+  const next = (keys: KeyState | undefined) => {
+    status = readyStatus(object(30n * MiB, status), present, { keys });
+    return status.conditions!.find(({ type }) => type === "KeysChanged");
+  };
+  const summary = (keys: KeyState | undefined) => {
+    const condition = next(keys);
+    return condition && `${condition.status} ${condition.reason}`;
+  };
+  assertEquals([summary(undefined), summary("NotRequested")], [undefined, undefined]);
+  const failed = { reason: "KeyChangeFailed", message: "neither opens it" } as const;
+  assertEquals(summary(failed), "False KeyChangeFailed");
+  assertEquals(next(undefined)?.message, "neither opens it", "the agent was restarted");
+  assertEquals(summary("NotRequested"), undefined, "the change was taken back");
+  assertEquals(summary({ reason: "KeyChangeInterrupted", message: "a backup is left" }), "False KeyChangeInterrupted");
+  assertEquals(summary(undefined), undefined, "the backup is gone");
+  assertEquals(summary("Complete"), "True KeyChangeComplete");
+  assertEquals([summary(undefined), summary("NotRequested")], ["True KeyChangeComplete", "True KeyChangeComplete"]);
 });

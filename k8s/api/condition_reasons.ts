@@ -7,6 +7,7 @@
 
 import type { ErrorKind } from "../../lvm/error.ts";
 import type { HealthReason } from "../../lvm/health/health.ts";
+import type { KeyChangeProblem } from "../../lvm/encryption/key_changes.ts";
 import type { RedundancyState } from "../../lvm/model/redundancy.ts";
 import type { LimitsReason } from "../../lvm/staging/cgroups.ts";
 
@@ -82,7 +83,8 @@ export const VOLUME_CONDITIONS = {
       remedy: "Read the cause in dmesg on the node, and then delete the pods: the next mount checks the filesystem.",
     },
   } satisfies Reasons<
-    Exclude<HealthReason, RedundancyState | "Lost" | "ForeignData" | "NodeNotFound"> | "PhysicalVolumesPresent"
+    | Exclude<HealthReason, RedundancyState | KeyChangeProblem["reason"] | "Lost" | "ForeignData" | "NodeNotFound">
+    | "PhysicalVolumesPresent"
   >,
   IOLimitsApplied: {
     Applied: { status: "True", meaning: "Its [IO limits](../guides/io-limits.md) apply to each pod that uses it." },
@@ -106,6 +108,35 @@ export const VOLUME_CONDITIONS = {
     NotAPod: { status: "False", meaning: "The volume is published at a path that is not kubelet's." },
     Refused: { status: "False", meaning: "The kernel refused the limits. The message gives the cause." },
   } satisfies Reasons<Exclude<LimitsReason, ErrorKind>>,
+  KeysChanged: {
+    KeyChangeComplete: {
+      status: "True",
+      meaning:
+        "The [passphrase](../guides/passphrases.md) and the volume key are those that its Secret requests, and the " +
+        "previous ones open nothing.",
+    },
+    KeyChangeFailed: {
+      status: "False",
+      meaning:
+        "The [passphrase](../guides/passphrases.md#when-it-does-not-work) or the volume key could not be changed. The " +
+        "message gives the cause.",
+      remedy: "Correct the Secret, as the message says. The volume is used as before.",
+    },
+    KeyChangeInterrupted: {
+      status: "False",
+      meaning:
+        "A change of the [passphrase](../guides/passphrases.md#see-whether-it-is-done) was interrupted, and the former " +
+        "one may still open the volume.",
+      remedy:
+        "Start a pod with the volume, with the new passphrase in its Secret, and the former one there as previousPassphrase.",
+    },
+    KeyChangeRunning: {
+      status: "False",
+      meaning:
+        "Its data is being encrypted by another [volume key](../guides/volume-keys.md), and its pods wait for that.",
+      remedy: "Wait. It takes as long as reading and writing the whole volume.",
+    },
+  } satisfies Reasons<KeyChangeProblem["reason"] | "KeyChangeComplete">,
   Held: {
     NotInUse: {
       status: "True",

@@ -185,6 +185,24 @@ export const EVENTS = {
       type: "Normal",
       meaning: "Its physical volumes are present again, or its filesystem accepts writes again.",
     },
+    KeyChangeComplete: {
+      type: "Normal",
+      meaning: "Its [passphrase](../guides/passphrases.md) and its volume key are those that its Secret requests.",
+    },
+    KeyChangeFailed: {
+      type: "Warning",
+      meaning: "Its passphrase or its volume key could not be changed. The message gives the cause: " +
+        "[when it does not work](../guides/passphrases.md#when-it-does-not-work).",
+    },
+    KeyChangeInterrupted: {
+      type: "Warning",
+      meaning: "A change of its passphrase was interrupted: " +
+        "[see whether it is done](../guides/passphrases.md#see-whether-it-is-done).",
+    },
+    KeyChangeRunning: {
+      type: "Normal",
+      meaning: "Its data is being encrypted by another [volume key](../guides/volume-keys.md).",
+    },
     TrimFailed: {
       type: "Warning",
       meaning: "[fstrim](../guides/discard.md) failed at least three times in a row. The message quotes it. The " +

@@ -143,6 +143,7 @@ const PROBLEM_CONDITIONS: Readonly<Record<string, Severity>> = {
   Healthy: "error",
   Redundant: "warning",
   IOLimitsApplied: "warning",
+  KeysChanged: "warning",
   Held: "info",
   Imported: "info",
 };
@@ -153,6 +154,7 @@ const PROBLEM_REASONS: readonly string[] = ["Mismatches"];
 /** The severity of reasons that are not as bad as their conditions, or worse. */
 const REASON_SEVERITIES: Readonly<Record<string, Severity>> = {
   Rebuilding: "info",
+  KeyChangeRunning: "info",
   PhysicalVolumesMissing: "warning",
   VolumeGroupReadOnly: "warning",
   ThinPoolNearFull: "warning",

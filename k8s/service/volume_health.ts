@@ -6,7 +6,7 @@
 
 import { isHealthReason, type Problem, problemOf, type VolumeHealth } from "../../lvm/health/health.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
-import { problemsOf, REDUNDANT_CONDITION } from "../agent/volume_status.ts";
+import { KEYS_CONDITION, problemsOf, REDUNDANT_CONDITION } from "../agent/volume_status.ts";
 
 /**
  * Returns the health of a volume that was made, as its node wrote it last. What is Lost has no other problem.
@@ -23,8 +23,8 @@ export function volumeHealthOf({ metadata: { name: id }, spec, status }: LvmVolu
     message: `its node ${spec.nodeName} has no agent of the driver (no LVMNode ${spec.nodeName})`,
   };
   const errorProblem = error && problemOf({ kind: error.code, message: error.message });
-  const redundancy = conditions.filter(({ type }) => type === REDUNDANT_CONDITION);
-  const reportedProblems = [...problemsOf(status), ...redundancy]
+  const others = conditions.filter(({ type }) => [REDUNDANT_CONDITION, KEYS_CONDITION].includes(type));
+  const reportedProblems = [...problemsOf(status), ...others]
     .flatMap(
       ({ reason, message }): Problem[] => isHealthReason(reason) ? [{ reason, message }] : [],
     );

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { destroyKeySlots } from "../encryption/key_slots.ts";
+import { destroyKeySlots } from "../encryption/header.ts";
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { allowWrites, verifyDevice } from "../host/device.ts";

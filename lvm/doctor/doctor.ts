@@ -48,6 +48,10 @@ import {
   UNLOCKED_SURVEY_COMMAND,
 } from "../model/survey.ts";
 import { ownersOf } from "../model/tags.ts";
+import { FORMAT, tagValue } from "../model/tag_text.ts";
+import { parseFormat } from "../spec/format.ts";
+import { dumpCommand } from "../encryption/cryptsetup.ts";
+import { parseHeaderKeys } from "../encryption/volume_key.ts";
 
 /** Options of {@linkcode examine}. */
 export interface DoctorOptions {
@@ -124,6 +128,7 @@ interface MachineReadings {
   readonly activeLvs: readonly LogicalVolume[];
   readonly deviceNodes: Reading<readonly BlockDevice[]>;
   readonly hierarchy: Reading<CgroupHierarchy | undefined>;
+  readonly halfReencrypted: ReadonlySet<string>;
 }
 
 async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineReadings> {
@@ -145,10 +150,15 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
   const activeLvs = groups.flatMap(({ lvs }) =>
     lvs.filter((lv) => lv.active && lv.thinPool === undefined && ownersOf(lv.tags).includes(driver))
   );
-  const [deviceNodes, hierarchy, systemId] = await Promise.all([
+  const encrypted = activeLvs.filter(({ tags }) => {
+    const format = tagValue(tags, FORMAT);
+    return format !== undefined && parseFormat(format)?.luks?.state === "formatted";
+  });
+  const [deviceNodes, hierarchy, systemId, halfReencrypted] = await Promise.all([
     tryRead(() => readBlockDevices(exec, activeLvs.map(({ devicePath }) => devicePath))),
     tryRead(() => readCgroupHierarchy(exec, "value" in mounts ? mounts.value : [])),
     groups.some((group) => group.systemId !== "") ? tryRead(() => readSystemId(exec)) : { value: "" },
+    findHalfReencrypted(exec, encrypted),
   ]);
   return {
     ...{
@@ -166,8 +176,18 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
       deviceNodes,
     },
     hierarchy,
+    halfReencrypted,
     systemId: "value" in systemId ? systemId.value : "",
   };
+}
+
+/** Returns the devices of LVs whose LUKS headers say that their data is encrypted by two volume keys. */
+async function findHalfReencrypted(exec: Exec, lvs: readonly LogicalVolume[]): Promise<ReadonlySet<string>> {
+  const found = await Promise.all(lvs.map(async ({ devicePath }) => {
+    const dump = await tryRead(() => runOk(exec, dumpCommand(devicePath)));
+    return "value" in dump && parseHeaderKeys(dump.value).isReencrypting ? [devicePath] : [];
+  }));
+  return new Set(found.flat());
 }
 
 /** Reads a report, if necessary without locks: one command that hangs blocks all others. */

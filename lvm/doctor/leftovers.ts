@@ -5,7 +5,10 @@
  */
 
 import type { Configuration } from "../model/configuration.ts";
+import { findHeaderBackup } from "../encryption/header_tags.ts";
 import { contentDevice, isMappingName } from "../encryption/mapping.ts";
+import { PREVIOUS_KEY } from "../encryption/passphrase.ts";
+import { VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
 import type { BlockDevice } from "../host/device.ts";
 import type { MappedDevice } from "../host/device_mapper.ts";
 import type { Disk } from "../host/disks.ts";
@@ -21,7 +24,7 @@ import {
 import { isDriverDeviceName } from "../ids.ts";
 import type { Inconsistency, Inventory } from "../inventory/inventory.ts";
 import { isDeletedNodeMount, isDriverVolumeMount, type Mount } from "../host/mounts.ts";
-import type { LogicalVolume } from "../model/report.ts";
+import { type LogicalVolume, lvPath } from "../model/report.ts";
 import { cowState } from "../inventory/snapshot_finder.ts";
 import type { Survey } from "../model/survey.ts";
 import { shellWord } from "../text_table.ts";
@@ -104,6 +107,8 @@ export interface LeftoverReadings {
   readonly disks: Reading<readonly Disk[]>;
   /** The mount table. */
   readonly mounts: Reading<readonly Mount[]>;
+  /** The devices of LVs of the driver whose data is encrypted by two volume keys. */
+  readonly halfReencrypted: ReadonlySet<string>;
   /** The driver's socket and its state; `undefined` when it cannot be inspected. */
   readonly socket: { readonly path: string; readonly state: SocketState } | undefined;
 }
@@ -113,7 +118,7 @@ export type SocketState = "absent" | "stale" | "listening";
 
 /** Checks what was left unfinished, and what the driver does not change. */
 export function checkLeftovers(readings: LeftoverReadings): CheckResult {
-  const { survey, inventory, driver, devices, disks, mounts, socket } = readings;
+  const { survey, inventory, driver, devices, disks, mounts, socket, halfReencrypted } = readings;
   const { info, warning } = findingsOf("leftovers");
   const findings: Finding[] = [];
   if ("value" in devices) findings.push(...suspendedDevices(devices.value));
@@ -129,6 +134,7 @@ export function checkLeftovers(readings: LeftoverReadings): CheckResult {
         inconsistency,
       ) => inconsistencyFinding(driver, inconsistency)),
       ...interruptedFormatting(inventory),
+      ...interruptedKeyChanges(inventory, halfReencrypted),
       ...overflowingSnapshots(inventory),
     );
     const lvs = survey.value.groups.flatMap((group) => group.lvs);
@@ -242,6 +248,33 @@ function interruptedFormatting({ volumes }: Inventory): Finding[] {
       ? [info(id, `creating its ${format.type} filesystem was interrupted: the next NodeStageVolume repeats it`)]
       : []
   );
+}
+
+function interruptedKeyChanges({ volumes }: Inventory, halfReencrypted: ReadonlySet<string>): Finding[] {
+  const { info, warning } = findingsOf("leftovers");
+  return volumes.flatMap((volume) => {
+    const { id, lv } = volume;
+    const backup = findHeaderBackup(volume);
+    return [
+      ...(backup === undefined ? [] : [
+        warning(
+          id,
+          "its passphrase is being changed, or a change was interrupted: the former one may still open it, and " +
+            `${lvPath(backup)} has its LUKS header`,
+          `start a pod with the volume, with the new passphrase in its secret, and the former one there as ${PREVIOUS_KEY}`,
+        ),
+      ]),
+      ...(halfReencrypted.has(lv.devicePath)
+        ? [
+          info(
+            id,
+            "its data is being encrypted by another volume key, or that was interrupted: the next NodeStageVolume with its " +
+              `passphrase and a ${VOLUME_KEY_KEY} continues it`,
+          ),
+        ]
+        : []),
+    ];
+  });
 }
 
 function overflowingSnapshots({ snapshots }: Inventory): Finding[] {

@@ -41,6 +41,8 @@ import {
 } from "./cryptsetup.ts";
 import { closeMapping, closeUnpublished, mappingName, mappingPath, readMapping, requireOwnMapping } from "./mapping.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
+import { findHeaderBackup } from "./header_tags.ts";
+import { KeyChanges } from "./key_changes.ts";
 import { requireHeader } from "./header.ts";
 import { KeyDerivation } from "./key_derivation.ts";
 import { type Passphrase, type Passphrases, previousOf, requirePassphrase } from "./passphrase.ts";
@@ -77,6 +79,7 @@ export class Encryption {
   readonly #rotation: Rotation;
   readonly #reencryption: Reencryption;
   readonly #onError: (error: unknown) => void;
+  readonly #changes: KeyChanges;
   /** The digests of the passphrases with which {@linkcode changePassphrase} ended last, by volume. */
   readonly #ended = new Map<VolumeId, string>();
   readonly #digestKey = crypto.randomUUID();
@@ -85,9 +88,11 @@ export class Encryption {
    * Creates the service.
    *
    * @param onError called when the passphrase or the volume key of a volume in use could not be changed
+   * @param changes gets what comes of the changes
    */
-  constructor(lvm: Lvm, onError: (error: unknown) => void = () => {}) {
+  constructor(lvm: Lvm, onError: (error: unknown) => void = () => {}, changes: KeyChanges = new KeyChanges()) {
     this.#onError = onError;
+    this.#changes = changes;
     this.#lvm = lvm;
     this.#exec = lvm.exec;
     this.#derivation = new KeyDerivation(lvm.exec);
@@ -142,25 +147,38 @@ export class Encryption {
    * @throws {StorageError} while a command that outlasted its deadline still runs
    */
   async changePassphrase(id: VolumeId, passphrases: Passphrases, find: () => Promise<EncryptedVolume>): Promise<void> {
-    const { passphrase, previous } = passphrases;
-    if (passphrase === undefined || previous === undefined) return;
-    const digests = [passphrase, previous].map((each) => each.digest(this.#digestKey));
-    const digest = (await Promise.all(digests)).join();
+    const { passphrase, previous, volumeKey } = passphrases;
+    if (passphrase === undefined) return;
+    if (previous === undefined && volumeKey === undefined) return this.#changes.record(id, "NotRequested");
+    const digests = [passphrase, ...(previous === undefined ? [] : [previous])].map((each) =>
+      each.digest(this.#digestKey)
+    );
+    const digest = [...await Promise.all(digests), `key ${volumeKey}`].join();
     if (this.#ended.get(id) === digest) return;
     try {
-      const replaced = previousOf(id, passphrases);
-      const volume = await find();
-      const { luks } = volume.tags.format;
-      if (luks?.state === "formatted" && replaced !== undefined) {
-        await this.#rotation.run(volume, luks.uuid, { passphrase, previous: replaced });
-      }
+      await this.#changes.track(id, async () => await this.#changeInUse(await find(), { ...passphrases, passphrase }));
       this.#ended.set(id, digest);
     } catch (error) {
       if (lateCompletion(error) !== undefined) throw error;
       // kubelet repeats the call each minute, and would have keys derived each time
-      if (error instanceof StorageError && error.kind === "Unauthenticated") this.#ended.set(id, digest);
+      if (error instanceof StorageError && ["Unauthenticated", "InUse"].includes(error.kind)) {
+        this.#ended.set(id, digest);
+      }
       this.#onError(error);
     }
+  }
+
+  /** @throws {StorageError} `InUse` when another volume key is requested */
+  async #changeInUse(
+    volume: EncryptedVolume,
+    passphrases: Passphrases & { readonly passphrase: Passphrase },
+  ): Promise<void> {
+    const { id, tags: { format: { luks } } } = volume;
+    const previous = previousOf(id, passphrases);
+    const keyName = volumeKeyNameOf(id, passphrases.volumeKey);
+    if (luks?.state !== "formatted") return;
+    if (previous !== undefined) await this.#rotation.run(volume, luks.uuid, { ...passphrases, previous });
+    if (keyName !== undefined && await this.#reencryption.isNeeded(volume, keyName)) throw inUseError(id);
   }
 
   /** Lets the mapping of a volume have all of its LV, which was extended. Needs no passphrase. */
@@ -178,6 +196,7 @@ export class Encryption {
    */
   async close(id: VolumeId, mounts?: readonly Mount[]): Promise<void> {
     this.#ended.delete(id);
+    this.#changes.forget(id);
     await (mounts === undefined ? closeUnpublished(this.#exec, id) : closeMapping(this.#exec, id, mounts));
   }
 
@@ -191,20 +210,23 @@ export class Encryption {
     },
   ): Promise<void> {
     const previous = previousOf(volume.id, { passphrase, ...passphrases });
-    if (keyName === undefined && previous === undefined) {
-      return await this.#rotation.run(volume, uuid, { passphrase, previous });
+    if (keyName === undefined && previous === undefined && findHeaderBackup(volume) === undefined) {
+      return this.#changes.record(volume.id, "NotRequested");
     }
     const isClosed = await readMapping(this.#exec, volume.id) === undefined;
-    // cryptsetup adds no key slot while data is encrypted by two volume keys
     if (isClosed) {
-      await this.#reencryption.complete(volume, [passphrase, ...(previous === undefined ? [] : [previous])]);
+      return await this.#changes.track(volume.id, async () => {
+        // cryptsetup adds no key slot while data is encrypted by two volume keys
+        await this.#reencryption.complete(volume, [passphrase, ...(previous === undefined ? [] : [previous])]);
+        await this.#rotation.run(volume, uuid, { passphrase, previous });
+        if (keyName !== undefined) await this.#reencryption.run(volume, keyName, passphrase);
+      });
     }
-    await this.#rotation.run(volume, uuid, { passphrase, previous });
-    if (keyName === undefined) return;
-    if (isClosed) return await this.#reencryption.run(volume, keyName, passphrase);
-    if (await this.#reencryption.isNeeded(volume, keyName)) {
-      this.#onError(inUseError(volume.id));
-    }
+    await this.#changes.track(volume.id, () => this.#rotation.run(volume, uuid, { passphrase, previous }));
+    if (keyName === undefined || !await this.#reencryption.isNeeded(volume, keyName)) return;
+    const error = inUseError(volume.id);
+    this.#changes.record(volume.id, { reason: "KeyChangeFailed", message: error.message });
+    this.#onError(error);
   }
 
   /** Records that a header is about to be created, once it is certain that the device holds nothing else. */

@@ -1,11 +1,14 @@
 /**
- * The LUKS header on the device of a volume.
+ * The LUKS header on the device of a volume: what it must be, and its destruction, after which nobody can read what is left of
+ * the data.
  *
  * @module
  */
 
-import type { Exec } from "../exec.ts";
+import { flushDisks } from "../client/disk_cache.ts";
+import { type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures } from "../host/device.ts";
+import { LUKS_HEADER_BYTES } from "../spec/format.ts";
 
 /**
  * Requires that a device holds the recorded LUKS header. Of its two copies one may be damaged: cryptsetup repairs it by the other
@@ -22,4 +25,17 @@ export async function requireHeader(exec: Exec, device: string, uuid: string): P
     device,
     `it should hold a LUKS header with the UUID ${uuid}, but holds ${describeSignatures(signatures)}`,
   );
+}
+
+/**
+ * Overwrites the LUKS header on the device of a deleted LV, with all its key slots, and waits until the disks have done so. A
+ * header that is damaged is overwritten as well. The slots on snapshots are not its own.
+ *
+ * @param device the path of the device, which accepts writes
+ * @throws {StorageError} `CommandFailed` when it cannot be written to, as in a full thin pool
+ */
+export async function destroyKeySlots(exec: Exec, device: string): Promise<void> {
+  const range = ["--offset", "0", "--length", `${LUKS_HEADER_BYTES}`, device];
+  await runOk(exec, { program: "blkdiscard", args: ["--zeroout", ...range], mutates: true });
+  await flushDisks(exec, [device]);
 }

@@ -11,20 +11,15 @@ import { type Exec, runOk } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../ids.ts";
 import { lvchange, lvcreate } from "../model/commands.ts";
-import { type HeaderBackup, headerBackups, headerBackupTag, headerBackupTags } from "./header_tags.ts";
+import { findHeaderBackup, type HeaderBackup, headerBackupTag, headerBackupTags } from "./header_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf } from "../model/tags.ts";
 import { LUKS_HEADER_BYTES } from "../spec/format.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
-import { destroyKeySlots } from "./key_slots.ts";
+import { destroyKeySlots } from "./header.ts";
 
 /** The size of the blocks in which a header is copied, in bytes. */
 const BLOCK_BYTES = 1n << 20n;
-
-/** Returns the backup of a volume's header in a report; `undefined` while there is none. */
-export function findHeaderBackup(volume: EncryptedVolume, group: VolumeGroup = volume.group): HeaderBackup | undefined {
-  return headerBackups(driverOf(volume), group).find(({ tags }) => tags.id === volume.id);
-}
 
 /**
  * Creates a backup of a volume's header, which is complete when this returns.

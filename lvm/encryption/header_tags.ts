@@ -7,7 +7,8 @@
 import { parseVolumeId, type VolumeId } from "../ids.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { DELETED, ENCRYPTED, HEADER_BACKUP, OWNER, tagValue } from "../model/tag_text.ts";
-import { isOwned } from "../model/tags.ts";
+import { isOwned, ownersOf } from "../model/tags.ts";
+import type { EncryptedVolume } from "./encrypted_volume.ts";
 
 /** What the tags of the backup of a LUKS header say. */
 export interface HeaderBackupTags {
@@ -29,6 +30,15 @@ export function headerBackups(driver: string, group: VolumeGroup): HeaderBackup[
     const tags = headerBackupOf(driver, lv.tags);
     return tags === undefined ? [] : [{ lv, group, tags }];
   });
+}
+
+/** Returns the backup of a volume's header in a report; `undefined` while there is none. */
+export function findHeaderBackup(
+  { id, lv, group: own }: Pick<EncryptedVolume, "id" | "lv" | "group">,
+  group: VolumeGroup = own,
+): HeaderBackup | undefined {
+  const [driver = ""] = ownersOf(lv.tags);
+  return headerBackups(driver, group).find(({ tags }) => tags.id === id);
 }
 
 /** Returns the tags of a new backup. */

@@ -16,14 +16,8 @@ import { readSignatures } from "../host/device.ts";
 import { addKeyCommand, dumpCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { requireHeader } from "./header.ts";
-import {
-  activateHeaderBackup,
-  copyHeader,
-  createHeaderBackup,
-  findHeaderBackup,
-  removeHeaderBackup,
-} from "./header_backup.ts";
-import type { HeaderBackup } from "./header_tags.ts";
+import { activateHeaderBackup, copyHeader, createHeaderBackup, removeHeaderBackup } from "./header_backup.ts";
+import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder } from "./key_slot_finder.ts";
 import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";

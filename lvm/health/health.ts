@@ -45,6 +45,12 @@ const STATUS = {
   ThinPoolNearFull: "Degraded",
   /** The kernel has made its filesystem read-only, or shut it down, after an error. */
   FilesystemReadOnly: "Degraded",
+  /** Its passphrase or its volume key could not be changed as its secret requests. It is used as before. */
+  KeyChangeFailed: "Degraded",
+  /** A change of its passphrase was interrupted: the former one may still open it. */
+  KeyChangeInterrupted: "Degraded",
+  /** Its data is being encrypted by another volume key, and nobody can use it meanwhile. */
+  KeyChangeRunning: "Inaccessible",
   RaidFailed: "Inaccessible",
   Degraded: "Degraded",
   RefreshNeeded: "Degraded",

@@ -5,6 +5,7 @@
  */
 
 import { StorageError } from "../error.ts";
+import { KeyChanges } from "../encryption/key_changes.ts";
 import { problemOf, type StorageProblem, storageProblems, type VolumeHealth, volumeProblems } from "./health.ts";
 import type { VolumeId } from "../ids.ts";
 import { takeInventory } from "../inventory/inventory.ts";
@@ -23,6 +24,8 @@ export interface HealthCheckOptions {
   readonly volumes: VolumeFinder;
   /** Finds the snapshots. */
   readonly snapshots: SnapshotFinder;
+  /** Knows what comes of changes of keys; by default, only what a report shows of them. */
+  readonly keyChanges?: Pick<KeyChanges, "problemOf">;
 }
 
 /** A check of the health of volumes, volume groups and thin pools. It keeps no state. */
@@ -30,9 +33,11 @@ export class HealthCheck {
   readonly #lvm: Lvm;
   readonly #volumes: VolumeFinder;
   readonly #snapshots: SnapshotFinder;
+  readonly #keyChanges: Pick<KeyChanges, "problemOf">;
 
   /** Creates the check. */
-  constructor({ lvm, volumes, snapshots }: HealthCheckOptions) {
+  constructor({ lvm, volumes, snapshots, keyChanges = new KeyChanges() }: HealthCheckOptions) {
+    this.#keyChanges = keyChanges;
     this.#lvm = lvm;
     this.#volumes = volumes;
     this.#snapshots = snapshots;
@@ -47,7 +52,7 @@ export class HealthCheck {
   async volume(id: VolumeId): Promise<VolumeHealth> {
     const { groups, mounts } = await this.#read();
     try {
-      return healthOf(this.#volumes.require(groups.map(asResponsive), id), groups, mounts);
+      return this.#healthOf(this.#volumes.require(groups.map(asResponsive), id), groups, mounts);
     } catch (error) {
       const problem = error instanceof StorageError ? problemOf(error) : undefined;
       if (problem === undefined) throw error;
@@ -66,7 +71,7 @@ export class HealthCheck {
     const inventory = takeInventory(groups.map(asResponsive), { volumes: this.#volumes, snapshots: this.#snapshots });
     const all = [
       ...inventory.volumes.filter(({ tags }) => tags.copied === undefined)
-        .map((volume) => healthOf(volume, groups, mounts)),
+        .map((volume) => this.#healthOf(volume, groups, mounts)),
       ...[...inventory.lost, ...inventory.foreign].map(({ id, error }) => ({ id, problems: [problemOf(error)!] })),
     ];
     return all.filter(({ problems }) => problems.length > 0).sort((a, b) => a.id < b.id ? -1 : 1);
@@ -86,6 +91,15 @@ export class HealthCheck {
     }
   }
 
+  /** Returns the health of a volume that was found in groups by {@linkcode asResponsive}. */
+  #healthOf(volume: Volume, groups: readonly VolumeGroup[], mounts: readonly Mount[]): VolumeHealth {
+    const { id, lv, group } = volume;
+    const { responsive } = groups.find(({ uuid }) => uuid === group.uuid)!;
+    const keyProblem = this.#keyChanges.problemOf(volume);
+    const problems = volumeProblems({ lv, group: { ...group, responsive } }, mounts);
+    return { id, problems: keyProblem === undefined ? problems : [...problems, keyProblem] };
+  }
+
   async #read(): Promise<{ groups: readonly VolumeGroup[]; mounts: Mount[] }> {
     const [groups, mounts] = await Promise.all([this.#lvm.report(), readMounts(this.#lvm.exec)]);
     return { groups, mounts };
@@ -95,10 +109,4 @@ export class HealthCheck {
 /** Returns a group as if it were responsive, so that the health of its volumes is reported as they were last seen. */
 function asResponsive(group: VolumeGroup): VolumeGroup {
   return { ...group, responsive: true };
-}
-
-/** Returns the health of a volume that was found in groups by {@linkcode asResponsive}. */
-function healthOf({ id, lv, group }: Volume, groups: readonly VolumeGroup[], mounts: readonly Mount[]): VolumeHealth {
-  const { responsive } = groups.find(({ uuid }) => uuid === group.uuid)!;
-  return { id, problems: volumeProblems({ lv, group: { ...group, responsive } }, mounts) };
 }

@@ -5,6 +5,8 @@
  */
 
 import type { CopyProgress } from "../inventory/copying.ts";
+import { findHeaderBackup } from "../encryption/header_tags.ts";
+import { interruptionMessage } from "../encryption/key_changes.ts";
 import { poolProblem } from "../health/health.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import { hasLimits, type IoLimits, type IoRates, ratesFor } from "../spec/io_limits.ts";
@@ -21,6 +23,8 @@ export interface ReportedVolume {
   readonly limits: IoLimits;
   /** The reason why these limits do not apply to the pods that use the volume; absent when they do, or if unknown. */
   readonly limitsProblem?: string;
+  /** Why it does not have the passphrase and the volume key that its secret requests; absent when it does, or if unknown. */
+  readonly keysProblem?: string;
   /** The progress of its copy, while it is copied. */
   readonly copy?: CopyProgress;
 }
@@ -60,10 +64,13 @@ export function volumeDetails(
   const state = pool === undefined ? "Ready" : poolState(group, pool);
   const limits = reported?.limits ?? tags.limits ?? {};
   const copy = tags.copied === undefined ? undefined : reported?.copy ?? recordedCopy(volume, { volumes, snapshots });
+  const isInterrupted = tags.format.luks !== undefined && findHeaderBackup(volume) !== undefined;
+  const keysProblem = reported?.keysProblem ?? (isInterrupted ? interruptionMessage(volume) : undefined);
   const problems = [
     ...(state === "Full" || state === "Damaged" ? [poolProblem(lv, group)!.message] : []),
     ...(copy === undefined ? [] : [describeCopy(volume, copy, reported?.copy === undefined)]),
     ...(reported?.limitsProblem === undefined ? [] : [`its IO limits do not apply: ${reported.limitsProblem}`]),
+    ...(keysProblem === undefined ? [] : [keysProblem]),
   ];
   return {
     ...defined({ pool: lv.pool }),

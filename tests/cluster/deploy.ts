@@ -67,6 +67,8 @@ export interface DeployOptions {
   readonly carriedGroup?: boolean;
   /** For two nodes with larger groups, whose agents send snapshots to each other: the values of the chart for it. */
   readonly transfers?: { readonly bandwidth?: string };
+  /** Whether kubelet publishes volumes again and again, so that the passphrases of encrypted volumes change under pods. */
+  readonly republish?: boolean;
   /** Whether the nodes have an image with PostgreSQL. */
   readonly postgresql?: boolean;
   /** True to deploy version 0.1.0. The nodes have the images of both versions. */
@@ -145,12 +147,14 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
 /** Returns the folder of manifests for a deployment: the plain ones, or what the chart becomes for its options. */
 async function manifestFolder(
   folder: RunFolder,
-  { kubeletRoot, lvmShell = false, transfers, bareHost = false, snapshotMetadata = false, diskRules }: DeployOptions,
+  options: DeployOptions,
 ): Promise<string> {
+  const { kubeletRoot, lvmShell = false, transfers, bareHost = false, snapshotMetadata = false, diskRules } = options;
   const defaultFolder = PRESENT_VERSION.manifests;
   const values = {
     ...(kubeletRoot === undefined || kubeletRoot === DEFAULT_KUBELET_ROOT ? {} : { kubeletDir: kubeletRoot }),
     ...(transfers === undefined ? {} : { transfer: { enabled: true, ...transfers } }),
+    ...(options.republish === true ? { encryption: { republish: true } } : {}),
     ...(lvmShell ? { node: { extraArgs: ["--lvm-shell"] } } : {}),
     ...(bareHost ? BARE_VALUES : {}),
     ...(diskRules === undefined ? {} : { diskRules }),

@@ -66,6 +66,7 @@ const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   chaos_moves_power: { transfers: { bandwidth: "12Mi" } },
   chaos_transfers: { transfers: { bandwidth: "6Mi" } },
   disks: { diskRules: ["spare=/test-.*/"] },
+  encryption: { transfers: {}, republish: true },
   import: {}, // kinds of OpenEBS have the names of the driver's
   move: { transfers: {} },
   move_postgresql: { transfers: {}, postgresql: true },
@@ -87,6 +88,7 @@ const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Pr
     await ensureSnapshotMetadata(log);
   },
   chart: ensureHelm,
+  encryption: ensureSnapshotController,
   group_snapshots: ensureSnapshotController,
   monitoring: ensurePrometheus,
   snapshots: ensureSnapshotController,

@@ -86,8 +86,10 @@ export function passphraseContract(host: Host): void {
       await publish({ passphrase: NEW, previousPassphrase: OTHER });
       await publish({ passphrase: NEW, previousPassphrase: "" });
       assertEquals([await opensAny(harness, OLD), await opensAny(harness, NEW)], [true, false]);
+      assertEquals(await healthReasons(harness, volumeId), ["KeyChangeFailed"]);
       await publish({ passphrase: NEW, previousPassphrase: OLD });
       await assertChanged(harness, OLD, NEW);
+      assertEquals(await healthReasons(harness, volumeId), []);
       const commands = await harness.exec.recordCommands(() => publish({ passphrase: NEW, previousPassphrase: OLD }));
       assertEquals(commands.filter((command) => command.startsWith("cryptsetup")), []);
       await publish({ passphrase: OTHER, previousPassphrase: NEW });
@@ -238,6 +240,7 @@ export function passphraseContract(host: Host): void {
       await unstage(harness, volumeId);
       const { devicePath } = await harness.singleLv();
       await backUp(harness, volumeId);
+      assertEquals(await healthReasons(harness, volumeId), ["KeyChangeInterrupted"]);
       await assertFails("UNAUTHENTICATED", stage({ passphrase: NEW }), "interrupted");
       await addKey(harness, devicePath, OLD, NEW);
       await stage({ passphrase: NEW });
@@ -263,6 +266,11 @@ export function passphraseContract(host: Host): void {
 async function assertChanged(harness: Harness, from: string, to: string): Promise<void> {
   assertEquals([await opensAny(harness, from), await opensAny(harness, to)], [false, true]);
   assertEquals((await harness.lvs()).filter(({ name }) => name.startsWith("hdr-")), []);
+}
+
+async function healthReasons({ csi }: Harness, volumeId: string): Promise<string[]> {
+  const { volumeHealth } = await csi.node.nodeGetVolumeHealth({ volumeId });
+  return volumeHealth!.healthStatuses.map(({ reason }) => reason);
 }
 
 /** Adds a key slot, as an administrator would. */

@@ -133,7 +133,7 @@ export class FakeAgent implements AsyncDisposable {
       },
       scratch: mountRoots[0]!,
       listener: {
-        onRemoved: onChange,
+        ...{ onRemoved: onChange, onKeyChange: onChange },
         onSnapshotExtended: (cowLv, size) => this.snapshots.recordCowExtended(cowLv, size),
         onSnapshotCannotExtend: (cowLv, why) => this.snapshots.recordCowCannotExtend(cowLv, why),
         onProgress: (id) => volumeController.add(id),

@@ -6,25 +6,26 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
+import {
+  createEncryptedClass,
+  headerBackups,
+  lvsOpenedBy,
+  newPassphrase,
+  setSecret,
+  signaturesOf,
+} from "./encryption_helpers.ts";
+import * as moves from "./move_helpers.ts";
 import { DRIVER, QUICK } from "./objects.ts";
 import { requestSize, waitForSize } from "./resizing.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 import { TestNamespace } from "./test_namespace.ts";
-
-const KEYS = "csi.storage.k8s.io/node-stage-secret";
-
-/** Returns a passphrase that nothing else contains. */
-function newPassphrase(): string {
-  return `denolith-test-${crypto.randomUUID()}`;
-}
+import { addReader, addWriter, COPY_NODE, copyDigest, type VolumeMode } from "./transfer_helpers.ts";
 
 Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, grow under a pod, and are read again", async () => {
   await using ns = await TestNamespace.open("luks");
-  const names = { [`${KEYS}-name`]: "${pvc.name}-luks", [`${KEYS}-namespace`]: "${pvc.namespace}" };
-  const parameters = { ...QUICK, encryption: "luks2", ...names };
-  const cls = await ns.createStorageClass("encrypted", { parameters });
+  const cls = await createEncryptedClass(ns, QUICK);
   const passphrase = newPassphrase();
-  const secret = (name: string, data: object) => ({ apiVersion: "v1", kind: "Secret", metadata: { name }, ...data });
-  for (const name of ["data", "raw"]) await ns.apply(secret(`${name}-luks`, { stringData: { passphrase } }));
+  for (const name of ["data", "raw"]) await setSecret(ns, name, { passphrase });
   await ns.createClaim({ name: "data", class: cls, size: "48Mi" });
   await ns.createClaim({ name: "raw", class: cls, size: "32Mi", volumeMode: "Block" });
   const claims = [{ name: "data", path: "/data" }, { name: "raw", devicePath: "/raw" }];
@@ -46,17 +47,16 @@ Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, gr
   await ns.deleteAndWait("Pod", "writer");
 
   for (const claim of ["data", "raw"]) {
-    const { name, group } = await ns.lvOf(claim);
-    const path = `/dev/mapper/${group}-${name.replaceAll("-", "--")}`;
-    assertMatch(await ns.runOnNode(`wipefs --no-act --noheadings --output TYPE ${path}`), /crypto_LUKS/);
-    assertEquals((await ns.runOnNode(`grep -c readable-text ${path} || true`)).trim(), "0", claim);
+    const lv = await ns.lvOf(claim);
+    assertEquals(await signaturesOf(ns, lv), ["crypto_LUKS"]);
+    assertEquals((await ns.runOnNode(`grep -c readable-text ${lv.device} || true`)).trim(), "0", claim);
   }
   assertMatch(await ns.runOnNode("dmsetup ls --target crypt"), /^(?:No devices found)?\s*$/);
 
-  await ns.apply(secret("data-luks", { stringData: { passphrase: newPassphrase() } }));
+  await setSecret(ns, "data", { passphrase: newPassphrase() });
   await ns.createPod({ name: "stranger", claims: claims.slice(0, 1) });
   await ns.waitForEvent("Pod", "stranger", "FailedMount", /opens none of its key slots/);
-  await ns.apply(secret("data-luks", { stringData: { passphrase } }));
+  await setSecret(ns, "data", { passphrase });
   await ns.waitForRunning("stranger");
   assertEquals((await ns.exec("stranger", "cat /data/file")).trim(), "readable-text");
   await ns.deleteAndWait("Pod", "stranger");
@@ -70,3 +70,60 @@ Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, gr
   const machine = await ns.runOnNode("lvs -o lv_tags --noheadings; vgs -o vg_tags --noheadings; ps axww");
   for (const text of [...logs, objects, machine]) assert(!text.includes(passphrase));
 });
+
+Deno.test("an encrypted claim in use is moved to the other node and back, and its Secret opens it there", async () => {
+  await using ns = await TestNamespace.open("luks-move");
+  const passphrase = newPassphrase();
+  await setSecret(ns, "data", { passphrase });
+  const digest = await moves.addWriter(ns, await createEncryptedClass(ns, { volumeGroup: "data" }));
+  for (const flags of [[], ["--offline"]]) {
+    console.error(await moves.moveAndCheck(ns, digest, undefined, flags));
+    const lv = await ns.lvOf("data");
+    assertEquals(await signaturesOf(ns, lv), ["crypto_LUKS"]);
+    for (const node of ns.cluster.nodes) {
+      assertEquals(await lvsOpenedBy(ns, passphrase, node), node.name === lv.node ? [lv.device] : []);
+    }
+  }
+  await moves.removeWriter(ns);
+});
+
+for (
+  const [volumeMode, from] of [["Filesystem", "VolumeSnapshot"], [
+    "Block",
+    "PersistentVolumeClaim",
+  ]] as const satisfies [
+    VolumeMode,
+    string,
+  ][]
+) {
+  Deno.test(`a copy on another node, of a ${from} of an encrypted claim, gets a passphrase of its own: ${volumeMode}`, async () => {
+    await using snapshots = await SnapshotTestNamespace.open("luks-copy");
+    const { ns } = snapshots;
+    const [passphrase, ofCopy] = [newPassphrase(), newPassphrase()];
+    await setSecret(ns, "source", { passphrase });
+    await setSecret(ns, "copy", { passphrase: ofCopy, previousPassphrase: passphrase });
+    await setSecret(ns, "restored", { passphrase });
+    const className = await createEncryptedClass(ns, { volumeGroup: "data" });
+    const digest = await addWriter(ns, className, volumeMode);
+    let name = "source";
+    if (from === "VolumeSnapshot") {
+      name = "cut";
+      await snapshots.createSnapshot(name, { claim: "source", class: await snapshots.createSnapshotClass("now") });
+      await snapshots.waitUntilReady(name);
+    }
+    await addReader(ns, { from: { kind: from, name }, className, volumeMode });
+    assertEquals(await copyDigest(ns, volumeMode), digest);
+    const copy = await ns.lvOf("copy");
+    assertEquals(copy.node, COPY_NODE);
+    assertEquals(await signaturesOf(ns, copy), ["crypto_LUKS"]);
+    const node = ns.cluster.node(COPY_NODE);
+    assertEquals([await lvsOpenedBy(ns, passphrase, node), await lvsOpenedBy(ns, ofCopy, node)], [[], [copy.device]]);
+    assertEquals(await headerBackups(ns, node), []);
+    if (from !== "VolumeSnapshot") return;
+    await ns.createClaim({ name: "restored", class: className, size: "420Mi", from: { kind: from, name } });
+    await ns.createPod({ name: "beside", claims: [{ name: "restored", path: "/data" }] });
+    await ns.waitForRunning("beside");
+    assertEquals(await ns.exec("beside", "sha256sum < /data/file"), digest);
+    assertEquals(await signaturesOf(ns, await ns.lvOf("restored")), ["crypto_LUKS"]);
+  });
+}

@@ -1,0 +1,108 @@
+/**
+ * What comes of the changes of passphrases and volume keys, by volume, for reports without a request.
+ *
+ * The outcome of a change is known to the process that made it. That one was interrupted, the backup of the header tells, also
+ * after a restart.
+ *
+ * @module
+ */
+
+import { lateCompletion } from "../error.ts";
+import type { VolumeId } from "../ids.ts";
+import { lvPath } from "../model/report.ts";
+import type { EncryptedVolume } from "./encrypted_volume.ts";
+import { findHeaderBackup } from "./header_tags.ts";
+import { PREVIOUS_KEY } from "./passphrase.ts";
+
+/** Why a volume does not have the keys that its secret requests. */
+export interface KeyChangeProblem {
+  /** The reason, in one word. */
+  readonly reason: "KeyChangeFailed" | "KeyChangeInterrupted" | "KeyChangeRunning";
+  /** The problem and the remedy, in a sentence. */
+  readonly message: string;
+}
+
+/** What is known of the keys of a volume: the last change is complete, none is requested any more, or what keeps it. */
+export type KeyState = "Complete" | "NotRequested" | KeyChangeProblem;
+
+/** What is known of a volume, and since when, in milliseconds since 1970. */
+interface KnownState {
+  readonly state: KeyState;
+  readonly since: number;
+}
+
+/** The states of the keys of volumes, since this process started. */
+export class KeyChanges {
+  readonly #onChange: (id: VolumeId) => void;
+  readonly #known = new Map<VolumeId, KnownState>();
+  readonly #running = new Set<VolumeId>();
+
+  /** Creates an object that knows nothing yet. @param onChange called when the state of a volume has changed */
+  constructor(onChange: (id: VolumeId) => void = () => {}) {
+    this.#onChange = onChange;
+  }
+
+  /** Makes a change, and records what comes of it. @throws {Error} that of the change */
+  async track(id: VolumeId, change: () => Promise<unknown>): Promise<void> {
+    this.#running.add(id);
+    try {
+      await change();
+      this.record(id, "Complete");
+    } catch (error) {
+      const late = lateCompletion(error);
+      const message = error instanceof Error ? error.message : String(error);
+      this.record(id, { reason: late === undefined ? "KeyChangeFailed" : "KeyChangeRunning", message });
+      throw error;
+    } finally {
+      this.#running.delete(id);
+    }
+  }
+
+  /** Records the state of a volume. */
+  record(id: VolumeId, state: KeyState): void {
+    const before = this.#known.get(id)?.state;
+    this.#known.set(id, { state, since: Date.now() });
+    if (describe(before) !== describe(state)) this.#onChange(id);
+  }
+
+  /** Forgets a volume that is not used here any more. */
+  forget(id: VolumeId): void {
+    this.#known.delete(id);
+  }
+
+  /**
+   * Returns what is known of the keys of a volume; `undefined` when nothing is, as of one that is not encrypted, and
+   * while they are changed.
+   *
+   * @param volume the volume as a report has it
+   */
+  stateOf(volume: EncryptedVolume): KeyState | undefined {
+    if (volume.tags.format.luks === undefined || this.#running.has(volume.id)) return undefined;
+    const { state, since = 0 } = this.#known.get(volume.id) ?? {};
+    if (typeof state === "object") return state;
+    const backup = findHeaderBackup(volume);
+    // a report from before the end of a change may still have it
+    const isLeft = backup !== undefined && backup.lv.createdAt * 1_000 > since;
+    return isLeft ? { reason: "KeyChangeInterrupted", message: interruptionMessage(volume) } : state;
+  }
+
+  /** Returns why a volume does not have the keys that its secret requests, if that is known. */
+  problemOf(volume: EncryptedVolume): KeyChangeProblem | undefined {
+    const state = this.stateOf(volume);
+    return typeof state === "object" ? state : undefined;
+  }
+}
+
+/** Returns that a change of the passphrase was interrupted, and what to do, for a volume with a backup of its header. */
+export function interruptionMessage(volume: EncryptedVolume): string {
+  const backup = findHeaderBackup(volume);
+  return `a change of its passphrase was interrupted, and the former passphrase may still open it; ` +
+    `${
+      backup === undefined ? "a backup" : lvPath(backup)
+    } has its LUKS header. To complete the change, start a pod with the ` +
+    `volume, with the new passphrase in its secret, and with the former one there as ${PREVIOUS_KEY}`;
+}
+
+function describe(state: KeyState | undefined): string | undefined {
+  return typeof state === "object" ? `${state.reason}: ${state.message}` : state;
+}

@@ -1,0 +1,80 @@
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { Lvm } from "../client/client.ts";
+import { StorageError } from "../error.ts";
+import { headerBackupLvName, volumeIdOf, volumeLvName } from "../ids.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { KeyChanges } from "./key_changes.ts";
+
+const ID = volumeIdOf("one");
+
+/** Returns an encrypted volume as a report has it, with or without a backup of its header, and what is known of its keys. */
+async function reportedVolume(
+  { hasBackup = false, format = "luks2:formatted:5e1c9b07-33d8-4c1a-9d53-6ad3b6a0f4c1:raw" } = {},
+) {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const create = (name: string, tags: string[]) => {
+    const args = ["lvcreate", "--yes", "--zero", "y", "--wipesignatures", "y", "--size", "33554432b", "--name", name];
+    return machine.run({
+      program: "lvm",
+      args: [...args, ...tags.flatMap((tag) => ["--addtag", tag]), "data"],
+      mutates: true,
+    });
+  };
+  await create(volumeLvName(ID), ["denolith=d", `denolith.volume=${ID}`, `denolith.fs=${format}`]);
+  if (hasBackup) await create(headerBackupLvName(ID), ["denolith=d", `denolith.header=${ID}:0`, "denolith.luks"]);
+  return new VolumeFinder({ driver: "d" }).require(await new Lvm(machine).report(), ID);
+}
+
+function newChanges() {
+  const calls: string[] = [];
+  return { calls, changes: new KeyChanges((id) => calls.push(id)) };
+}
+
+Deno.test("the outcome of a change of keys is known until the next one, and a listener is called when it differs", async () => {
+  const volume = await reportedVolume();
+  const { calls, changes } = newChanges();
+  assertEquals(changes.stateOf(volume), undefined);
+  const fail = (text: string) =>
+    assertRejects(() => changes.track(ID, () => Promise.reject(new StorageError("NoSpace", text))), StorageError, text);
+  await fail("no space");
+  await fail("no space");
+  assertEquals(changes.problemOf(volume), { reason: "KeyChangeFailed", message: "no space" });
+  assertEquals(calls.length, 1);
+  await fail("wrong");
+  await changes.track(ID, () => {
+    assertEquals(changes.stateOf(volume), undefined, "while it is being changed");
+    return Promise.resolve();
+  });
+  assertEquals([changes.stateOf(volume), changes.problemOf(volume)], ["Complete", undefined]);
+  changes.record(ID, "NotRequested");
+  assertEquals([changes.stateOf(volume), calls.length], ["NotRequested", 4]);
+  changes.forget(ID);
+  assertEquals(changes.stateOf(volume), undefined);
+});
+
+Deno.test("a change whose command goes on after its deadline is running", async () => {
+  const volume = await reportedVolume();
+  const { changes } = newChanges();
+  const still = new StorageError("StillRunning", "it still runs", { completion: Promise.resolve() });
+  await assertRejects(() => changes.track(ID, () => Promise.reject(still)), StorageError);
+  assertEquals(changes.problemOf(volume)?.reason, "KeyChangeRunning");
+});
+
+Deno.test("the backup of a header tells that a change was interrupted, unless the report is older than its end", async () => {
+  const volume = await reportedVolume({ hasBackup: true });
+  const { changes } = newChanges();
+  const problem = changes.problemOf(volume);
+  assertEquals(problem?.reason, "KeyChangeInterrupted");
+  assertMatch(problem!.message, /data\/hdr-[0-9a-f]+ has its LUKS header.*previousPassphrase/);
+  await changes.track(ID, () => Promise.resolve());
+  assertEquals(changes.stateOf(volume), "Complete");
+});
+
+Deno.test("nothing is known of the keys of a volume that is not encrypted", async () => {
+  const volume = await reportedVolume({ format: "raw" });
+  const { changes } = newChanges();
+  changes.record(ID, "Complete");
+  assertEquals(changes.stateOf(volume), undefined);
+});
