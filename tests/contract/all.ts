@@ -13,6 +13,7 @@ import { erasureContract } from "./erasure.ts";
 import { groupSnapshotsContract } from "./group_snapshots.ts";
 import { healthContract } from "./health.ts";
 import { hostileContract } from "./hostile.ts";
+import { hostileSecretsContract } from "./hostile_secrets.ts";
 import type { Host } from "./host.ts";
 import { importsContract } from "./imports.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
@@ -62,6 +63,7 @@ export function lifecycleContract(host: Host): void {
   importsContract(host);
   healthContract(host);
   hostileContract(host);
+  hostileSecretsContract(host);
   locksContract(host);
   toolsContract(host);
 }

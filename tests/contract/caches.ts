@@ -89,12 +89,13 @@ export function cachesContract(host: Host): void {
   contractTest(host, "no data of a deleted volume is left on a physical volume for caches", async (harness) => {
     await using pv = await cachePv(harness);
     const { path } = await pv.read();
-    /** Creates an LV in all of the space for caches, which shows what is there. */
+    const size = 128n * MiB;
+    /** Creates an LV where caches begin, which shows what is there. */
     const createProbe = async () => {
       await harness.runAsAdmin(
         "lvm",
         ...["lvcreate", "--yes", "--zero", "n", "--wipesignatures", "n", "--name", "probe", "--size"],
-        ...[`${pv.cacheFree}b`, pv.group, path],
+        ...[`${size}b`, pv.group, path],
       );
       return {
         devicePath: (await harness.singleLv()).devicePath,
@@ -106,8 +107,7 @@ export function cachesContract(host: Host): void {
     {
       // LVs that were not of the driver may have left data
       await using probe = await createProbe();
-      const all = ["--zeroout", "--offset", "0", "--length", `${pv.cacheFree}`];
-      await harness.runAsAdmin("blkdiscard", ...all, probe.devicePath);
+      await harness.runAsAdmin("blkdiscard", "--zeroout", "--offset", "0", "--length", `${size}`, probe.devicePath);
     }
     for (const layout of TYPES) {
       const parameters = { layout, cacheSize: CACHE_SIZE, volumeGroup: pv.group };

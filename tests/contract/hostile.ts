@@ -11,12 +11,12 @@ import {
   assertFails,
   blockCapability,
   contractTest,
-  type CreateRequest,
   failureStatus,
   type Host,
   mountCapability,
   volumeRequest,
 } from "./host.ts";
+import { REJECTED_REQUESTS } from "./rejected_requests.ts";
 
 const MAX = (1n << 63n) - 1n;
 
@@ -67,64 +67,6 @@ const SIZES = [
   ["OUT_OF_RANGE", { requiredBytes: 1n, limitBytes: 1n }],
   ["RESOURCE_EXHAUSTED", { requiredBytes: 1n << 50n }],
 ] as const;
-
-/** Parts of a request for a volume that are refused, and the word that the answer must have. */
-const REJECTED_REQUESTS: readonly (readonly [string, CreateRequest])[] = [
-  ["volume_capabilities", { volumeCapabilities: [] }],
-  ["access_type", { volumeCapabilities: [{ accessMode: { mode: 1 } }] }],
-  ["UNKNOWN", { volumeCapabilities: [mountCapability("", [], 0)] }],
-  ["MULTI_NODE", { volumeCapabilities: [mountCapability("", [], 5)] }],
-  ["fs_type", { volumeCapabilities: [mountCapability("ntfs")] }],
-  ["fs_type", { volumeCapabilities: [mountCapability("ext4;reboot")] }],
-  ["several", { volumeCapabilities: [mountCapability(), blockCapability()] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["exec,suid"])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["remount"])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["errors=panic"])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["-o"])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ['context="u:r:t:s0",suid'])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ['context="u:r:t:s0'])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["context=u:r:t:s0:c1,suid"])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("xfs", ["logdev=/dev/sda"])] }],
-  ["mount flag", { volumeCapabilities: [mountCapability("btrfs", ["device=/dev/sda"])] }],
-  ["volume_mount_group", {
-    volumeCapabilities: [{ accessMode: { mode: 1 }, accessType: { case: "mount", value: { volumeMountGroup: "0" } } }],
-  }],
-  ["mkfs option", { parameters: { mkfsOptions: "/dev/sda" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-F" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-b" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-b 1024;reboot" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-E offset=4096" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-J device=/dev/sda" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-U clear" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-d name=/etc/passwd", fsType: "xfs" } }],
-  ["create ext3", { parameters: { mkfsOptions: "-j", fsType: "ext2" } }],
-  ["create ext4", { parameters: { mkfsOptions: "-m 0 -O extent", fsType: "ext3" } }],
-  ["create ext4", { parameters: { mkfsOptions: "-T ext4", fsType: "ext2" } }],
-  ["mkfs option", { parameters: { mkfsOptions: "-O list-all", fsType: "btrfs" } }],
-  ["mkfsOptions", { parameters: { mkfsOptions: "-m 0 ".repeat(100) } }],
-  ["mkfsOptions", { parameters: { mkfsOptions: "-m 0" }, volumeCapabilities: [blockCapability()] }],
-  ["discard", { parameters: { discard: "true" } }],
-  ["discard", { parameters: { discard: "yes" }, volumeCapabilities: [blockCapability()] }],
-  ["fstrim", { parameters: { fstrim: "1s" } }],
-  ["fstrim", { parameters: { fstrim: "9999999999999999h" } }],
-  ["fstrim", { parameters: { fstrim: "24h; reboot" } }],
-  ["fstrim", { parameters: { fstrim: "1d" }, volumeCapabilities: [blockCapability()] }],
-  ["volumeGroup", { parameters: { volumeGroup: "../x" } }],
-  ["volumeGroup", { parameters: { volumeGroup: "-a" } }],
-  ["volumeGroup", { parameters: { volumeGroup: "@tag" } }],
-  ["volumeGroupPattern", { parameters: { volumeGroupPattern: "(" } }],
-  ["volumeGroupPattern", { parameters: { volumeGroupPattern: "a".repeat(257) } }],
-  ["volumeGroupPattern", { parameters: { volumeGroupPattern: "(?=a)" } }],
-  ["only one of them", { parameters: { volumeGroup: "a", volumeGroupPattern: "a" } }],
-  ["volumeGroup", { parameters: { volumeGrop: "a" } }],
-  ["unknown", { parameters: { __proto__x: "a" } }],
-  ["unknown", { parameters: { constructor: "a" } }],
-  ["thinProvision", { parameters: { thinProvision: "perhaps" } }],
-  ["storage", { parameters: { storage: "zfs" } }],
-  ["shared", { parameters: { shared: "maybe" } }],
-  ["mutable", { mutableParameters: { iops: "1" } }],
-  ["mutable", { mutableParameters: { erase: "none" } }],
-];
 
 /** Registers the tests. */
 export function hostileContract(host: Host): void {
