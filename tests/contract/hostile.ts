@@ -7,15 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { dirname } from "@std/path";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import {
-  assertFails,
-  blockCapability,
-  contractTest,
-  failureStatus,
-  type Host,
-  mountCapability,
-  volumeRequest,
-} from "./host.ts";
+import { assertFails, contractTest, failureStatus, type Host, mountCapability, volumeRequest } from "./host.ts";
 import { REJECTED_REQUESTS } from "./rejected_requests.ts";
 
 const MAX = (1n << 63n) - 1n;

@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { stub } from "@std/testing/mock";
 import { contractTests } from "../contract/all.ts";
 import { fakeHost, fakeMultiPvHost } from "../contract/fake_host.ts";
+import { encryptedLayoutsContract } from "../contract/encrypted_layouts.ts";
 import { layoutSpaceContract } from "../contract/layout_space.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { SKIPPED_PREFIXES } from "../lvm/skipped_tests.ts";
@@ -14,6 +15,7 @@ function contractTitles(): string[] {
   contractTests(fakeHost);
   layoutsContract(fakeMultiPvHost);
   layoutSpaceContract(fakeMultiPvHost);
+  encryptedLayoutsContract(fakeMultiPvHost);
   return titles;
 }
 
