@@ -77,6 +77,17 @@ export async function fetchRange(
 /** The failures after which a difference cannot be had: a snapshot is gone, has overflowed, or is another one. */
 const WITHOUT_DIFFERENCE: readonly ErrorKind[] = ["NotFound", "Lost", "FailedPrecondition", "InvalidArgument"];
 
+/**
+ * The number of such failures in a row after which all of the snapshot is read. Of a large volume this takes long, and nobody
+ * can use it meanwhile; a device that another command changes, or an agent that has just started, fails for a moment only.
+ */
+const DIFFERENCE_ATTEMPTS = 3;
+
+/** Reports whether a difference cannot be had. */
+export function isWithoutDifference({ differenceRefusals = 0 }: CopyWork): boolean {
+  return differenceRefusals >= DIFFERENCE_ATTEMPTS;
+}
+
 /** Executes the step that fetches a difference, and records when the volume has all of it. */
 export async function fetchDifference(
   { node, snapshot, offset }: Extract<CopyStep, { do: "fetch difference" }>,
@@ -95,8 +106,9 @@ export async function fetchDifference(
     delete work.differenceOffset;
   } catch (error) {
     if (!(error instanceof StorageError) || !WITHOUT_DIFFERENCE.includes(error.kind)) throw error;
-    work.isWithoutDifference = true;
-    throw new StorageError("Unavailable", `${error.message}; all of snapshot ${snapshot} is read`, { cause: error });
+    work.differenceRefusals = (work.differenceRefusals ?? 0) + 1;
+    const next = isWithoutDifference(work) ? `all of snapshot ${snapshot} is read` : "it is tried again";
+    throw new StorageError("Unavailable", `${error.message}; ${next}`, { cause: error });
   }
 }
 

@@ -79,13 +79,13 @@ for (const [what, state, expected] of STEPS) {
 Deno.test("another goal makes a copy that failed try again, and the same one does not", () => {
   const work = newWork();
   recordGoal(work, goal(FIRST));
-  Object.assign(work, { differenceOffset: 5n, isWithoutDifference: true, received: 3, offset: GiB });
+  Object.assign(work, { differenceOffset: 5n, differenceRefusals: 3, received: 3, offset: GiB });
   recordFailure(work, new StorageError("NotFound", "gone"), 0, 1);
   recordGoal(work, goal(FIRST));
   assertEquals([work.failure?.message, work.differenceOffset, work.received], ["gone", 5n, 3]);
   recordGoal(work, goal(SECOND, { base: FIRST }));
   assertEquals(
-    [work.failure, work.differenceOffset, work.isWithoutDifference, work.received, work.notBefore, work.offset],
+    [work.failure, work.differenceOffset, work.differenceRefusals, work.received, work.notBefore, work.offset],
     [undefined, undefined, undefined, 0, 0, GiB],
   );
 });

@@ -7,6 +7,7 @@
 import { copiesInProgress } from "../inventory/copying.ts";
 import type { SourceProperties } from "./rules.ts";
 import type { CopyState } from "./plan.ts";
+import { isWithoutDifference } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
 import { StorageError } from "../error.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
@@ -68,14 +69,16 @@ export class CopySources {
         const original = this.#find(groups, source)?.original;
         const copySnapshot = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
           .find(({ lv }) => copySnapshotOf(driver, lv.tags) === id);
-        const { offset, total, goal, differenceOffset, isWithoutDifference } = workOf(lv.uuid);
+        const work = workOf(lv.uuid);
+        const { offset, total, goal, differenceOffset } = work;
         const [sourceNode, base] = [sourceNodeOf(lv.tags), copyBaseOf(lv.tags)];
         return [{
           id,
           tags: { source, copied, format: format },
           destination: { lv, group },
           ...defined({ original, copySnapshot, offset, total, sourceNode }),
-          ...defined({ base, goal, differenceOffset, isWithoutDifference }),
+          ...defined({ base, goal, differenceOffset }),
+          isWithoutDifference: isWithoutDifference(work),
         }];
       } catch (error) {
         if (!(error instanceof StorageError && error.kind === "Unavailable")) onError(error);

@@ -54,13 +54,14 @@ export function newWork(): Work {
 export function recordSuccess(work: Work): void {
   work.failures = 0;
   delete work.lastError;
+  delete work.differenceRefusals;
 }
 
 /** Records what a volume should have next. An earlier failure does not count any more. */
 export function recordGoal(work: Work, goal: CopyGoal): void {
   if (isSameGoal(work.goal, goal)) return;
   Object.assign(work, { goal, failures: 0, notBefore: 0, received: 0 });
-  for (const name of ["failure", "lastError", "differenceOffset", "isWithoutDifference"] as const) delete work[name];
+  for (const name of ["failure", "lastError", "differenceOffset", "differenceRefusals"] as const) delete work[name];
 }
 
 /**

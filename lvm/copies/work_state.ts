@@ -18,8 +18,8 @@ export interface CopyWork {
   goal?: CopyGoal;
   /** The offset up to which the difference to that is applied. */
   differenceOffset?: bigint;
-  /** True if that difference cannot be had. */
-  isWithoutDifference?: boolean;
+  /** The number of answers in a row that the difference cannot be had. */
+  differenceRefusals?: number;
   /** The bytes of data that were received for that. */
   received?: number;
 }

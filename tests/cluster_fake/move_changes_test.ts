@@ -1,5 +1,5 @@
 /**
- * Moves during which somebody changes what they are about: snapshots, the hold, the API server's gates.
+ * Moves during which something changes what they are about: snapshots and their devices, the hold, the API server's gates.
  *
  * @module
  */
@@ -70,4 +70,24 @@ Deno.test("a PersistentVolume whose affinity cannot be changed any more is made 
   const { status } = await s.waitForState("Complete");
   assertEquals([status?.affinityMethod, s.persistentVolume!.metadata.uid === uid], ["Recreate", false]);
   await assertOnOneNode(s, "node-2");
+});
+
+Deno.test("a comparison that cannot be made for a moment does not have all of the volume sent while it is held", async () => {
+  await using s = await MoveCluster.start();
+  await using pod = await FakePod.start(s);
+  let [reads, failures] = [0, 0];
+  s.machines[0].fault = ({ program, args }) => {
+    if (program === "dd" && args.includes("iflag=direct,fullblock") && args.includes("bs=4194304")) reads++;
+    const isOfStore = program === "dmsetup" && args.some((arg) => arg.endsWith("-cow"));
+    return isOfStore && failures++ < 2 ? { code: 0, stdout: "", stderr: "" } : undefined;
+  };
+  s.startMover();
+  s.addMove();
+  await waitUntil(() => s.lvmVolumes.includes("volume node-1 Ready held"), () => JSON.stringify(s.move?.status));
+  await s.write("/pod/later");
+  await pod.end();
+  const { status } = await s.waitForState("Complete");
+  assertEquals([reads, failures > 2], [1, true]);
+  assertEquals(status?.stages?.[1]?.received, "64Ki");
+  await assertOnOneNode(s, "node-2", ["letters", "/pod/later"]);
 });
