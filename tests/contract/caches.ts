@@ -184,6 +184,37 @@ export function cachesContract(host: Host): void {
     },
   );
 
+  for (const layout of TYPES) {
+    contractTest(
+      host,
+      `a volume whose ${layout} is on a missing disk is not used, and is erased when the disk is back`,
+      async (harness, machine) => {
+        await using pv = await cachePv(harness, 0);
+        const parameters = { layout, cacheSize: CACHE_SIZE, volumeGroup: pv.group };
+        const volumeId = await harness.create({ parameters, volumeCapabilities: [blockCapability()] });
+        await writeRandom(harness);
+        await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", (await harness.singleLv()).path);
+        const isErasure = (command: string) => command.startsWith("blkdiscard");
+        {
+          await using _missing = await machine.detachPv!(pv.group);
+          const stage = harness.stage(volumeId, blockCapability());
+          await assertFails("FAILED_PRECONDITION", stage, "partial LV");
+          const commands = await harness.exec.recordCommands(async () => {
+            await harness.csi.controller.deleteVolume({ volumeId });
+            await harness.waitUntilIdle();
+          });
+          assertEquals(commands.filter(isErasure), []);
+          assert((await harness.singleLv()).tags.includes(`denolith.deleted=${volumeId}`));
+        }
+        const commands = await harness.exec.recordCommands(async () => {
+          await using restarted = await harness.restart();
+          assertEquals(await restarted.lvs(), []);
+        });
+        assertEquals(commands.filter(isErasure).length, 2, "the volume, and its cache");
+      },
+    );
+  }
+
   contractTest(
     host,
     "what an interrupted creation left of a volume and its cache is removed, and both are made again",
@@ -228,11 +259,11 @@ interface CachePv extends AsyncDisposable {
   readonly read: () => Promise<PhysicalVolume>;
 }
 
-/** Makes the second disk of the second group one for caches. */
-async function cachePv(harness: Harness): Promise<CachePv> {
+/** Makes a disk of the second group one for caches. */
+async function cachePv(harness: Harness, index = 1): Promise<CachePv> {
   const [, group] = harness.groups;
   const pvs = async () => (await harness.report()).find(({ name }) => name === group)!.pvs;
-  const [, { path, uuid }] = await pvs() as [unknown, PhysicalVolume];
+  const { path, uuid } = (await pvs())[index]!;
   const read = async () => (await pvs()).find((pv) => pv.uuid === uuid)!;
   await harness.runAsAdmin("lvm", "pvchange", "--addtag", "denolith.cache", path);
   const { cacheFree, free } = await read();
