@@ -82,7 +82,7 @@ export class KeyChanges {
     if (typeof state === "object") return state;
     const backup = findHeaderBackup(volume);
     // a report from before the end of a change may still have it
-    const isLeft = backup !== undefined && backup.lv.createdAt * 1_000 > since;
+    const isLeft = backup !== undefined && !(state === "Complete" && backup.lv.createdAt * 1_000 <= since);
     return isLeft ? { reason: "KeyChangeInterrupted", message: interruptionMessage(volume) } : state;
   }
 

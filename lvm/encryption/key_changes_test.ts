@@ -68,6 +68,8 @@ Deno.test("the backup of a header tells that a change was interrupted, unless th
   const problem = changes.problemOf(volume);
   assertEquals(problem?.reason, "KeyChangeInterrupted");
   assertMatch(problem!.message, /data\/hdr-[0-9a-f]+ has its LUKS header.*previousPassphrase/);
+  changes.record(ID, "NotRequested");
+  assertEquals(changes.problemOf(volume)?.reason, "KeyChangeInterrupted");
   await changes.track(ID, () => Promise.resolve());
   assertEquals(changes.stateOf(volume), "Complete");
 });

@@ -4,18 +4,21 @@
  * @module
  */
 
-import { assert, assertEquals, assertMatch } from "@std/assert";
-import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { DriverPods, SYSTEM_NAMESPACE } from "./driver_pods.ts";
 import {
   createEncryptedClass,
   headerBackups,
+  interruptChange,
+  keysOf,
   lvsOpenedBy,
   newPassphrase,
   setSecret,
   signaturesOf,
 } from "./encryption_helpers.ts";
 import * as moves from "./move_helpers.ts";
-import { DRIVER, QUICK } from "./objects.ts";
+import { DRIVER, isRunning, QUICK } from "./objects.ts";
+import { runPlugin } from "./plugin_command.ts";
 import { requestSize, waitForSize } from "./resizing.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 import { TestNamespace } from "./test_namespace.ts";
@@ -69,6 +72,53 @@ Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, gr
   const objects = await ns.kubectl("get", "--all-namespaces", "-o", "yaml", `pv,pvc,pods,events,lvmvolumes.${DRIVER}`);
   const machine = await ns.runOnNode("lvs -o lv_tags --noheadings; vgs -o vg_tags --noheadings; ps axww");
   for (const text of [...logs, objects, machine]) assert(!text.includes(passphrase));
+});
+
+Deno.test("the passphrase of a claim changes under its pod, and an interrupted or a wrong change is told until it is made", async () => {
+  await using ns = await TestNamespace.open("luks-rotate");
+  const [old, next] = [newPassphrase(), newPassphrase()];
+  await setSecret(ns, "data", { passphrase: old });
+  const cls = await createEncryptedClass(ns, { volumeGroup: "data" });
+  await ns.createClaim({ name: "data", class: cls, size: "48Mi" });
+  await ns.apply(moves.writerOf("data"));
+  const { metadata: { uid }, spec: { nodeName } = {} } = await ns.waitForRunning(moves.WRITER);
+  const node = ns.cluster.node(nodeName!);
+  const volume = (await ns.volumeOf("data")).spec!.csi!.volumeHandle;
+  const lv = await ns.lvOf("data");
+  const waitForKeys = (reason: string) =>
+    ns.waitFor("LVMVolume", volume, (now) => keysOf(now)?.reason === reason, `has the keys ${reason}`);
+  const why = async () => JSON.stringify(await runPlugin(ns, "why", "data"));
+
+  await setSecret(ns, "data", { passphrase: next, previousPassphrase: newPassphrase() });
+  await waitForKeys("KeyChangeFailed");
+  await ns.waitForEvent("LVMVolume", volume, "KeyChangeFailed", /neither the passphrase nor the previousPassphrase/);
+  assertStringIncludes(await why(), "neither the passphrase nor the previousPassphrase");
+  assertEquals(await lvsOpenedBy(ns, old, node), [lv.device]);
+
+  await interruptChange(ns, node, { volume, group: lv.group, device: lv.device, old, next });
+  await using driver = await DriverPods.open(ns.cluster);
+  await setSecret(ns, "data", { passphrase: next });
+  await driver.killProcess("node", undefined, [node]);
+  await waitForKeys("KeyChangeInterrupted");
+  assertStringIncludes(await why(), "a change of its passphrase was interrupted");
+  const doctor = JSON.stringify(await runPlugin(ns, "doctor", node.name));
+  assertStringIncludes(doctor, "the former one may still open it");
+
+  await setSecret(ns, "data", { passphrase: next, previousPassphrase: old });
+  await waitForKeys("KeyChangeComplete");
+  await ns.waitForEvent("LVMVolume", volume, "KeyChangeComplete");
+  assertEquals([await lvsOpenedBy(ns, old, node), await lvsOpenedBy(ns, next, node)], [[], [lv.device]]);
+  assertEquals(await headerBackups(ns, node), []);
+  const pod = await ns.waitForRunning(moves.WRITER);
+  assertEquals([pod.metadata.uid, pod.status?.containerStatuses?.[0]?.restartCount], [uid, 0], "the pod kept running");
+  const written = await moves.writtenLines(ns);
+  await moves.assertLog(ns, written);
+
+  await setSecret(ns, "data", { passphrase: next });
+  await ns.kubectl("delete", "pod", moves.WRITER);
+  await ns.waitFor("Pod", moves.WRITER, (now) => isRunning(now) && now?.metadata.uid !== uid, "runs again");
+  await moves.assertLog(ns, written);
+  await moves.removeWriter(ns);
 });
 
 Deno.test("an encrypted claim in use is moved to the other node and back, and its Secret opens it there", async () => {

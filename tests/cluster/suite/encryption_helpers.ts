@@ -4,7 +4,10 @@
  * @module
  */
 
+import type { Condition } from "../../../k8s/api/conditions.ts";
+import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
 import type { Node } from "../../rig/node.ts";
+import { DRIVER } from "./objects.ts";
 import type { TestNamespace } from "./test_namespace.ts";
 
 /** Returns a passphrase that nothing else contains. */
@@ -61,4 +64,35 @@ export async function headerBackups(ns: TestNamespace, node: Node = ns.node): Pr
 export async function signaturesOf(ns: TestNamespace, { node, device }: { node: string; device: string }) {
   const command = `wipefs --no-act --noheadings --output TYPE ${device} | sort -u`;
   return (await ns.runOnNode(command, ns.cluster.node(node))).trim().split("\n");
+}
+
+/** Returns the condition of a volume about its keys, if it has one. */
+export function keysOf(volume: LvmVolume | undefined): Condition | undefined {
+  return volume?.status?.conditions?.find(({ type }) => type === "KeysChanged");
+}
+
+/** Leaves what a change of the passphrase leaves when it is interrupted: the backup of the header, and two key slots. */
+export async function interruptChange(
+  ns: TestNamespace,
+  node: Node,
+  { volume, group, device, old, next }: {
+    readonly volume: string;
+    readonly group: string;
+    readonly device: string;
+    readonly old: string;
+    readonly next: string;
+  },
+): Promise<void> {
+  const name = `hdr-${volume.slice("v1-".length)}`;
+  const tags = [`denolith=${DRIVER}`, `denolith.header=${volume}:0`, "denolith.luks"].map((tag) => `--addtag ${tag}`);
+  const backup = `/dev/mapper/${group}-${name.replaceAll("-", "--")}`;
+  const derivation = "--pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1";
+  const add = `cryptsetup luksAddKey --batch-mode ${derivation} --key-file - --keyfile-size ${old.length} ` +
+    `--new-keyfile-size ${next.length} ${device} -`;
+  await ns.runOnNode(
+    `lvcreate -qq --yes --zero y --wipesignatures y --size 16m --name ${name} ${tags.join(" ")} ${group} && ` +
+      `dd if=${device} of=${backup} bs=1M count=16 iflag=direct oflag=direct conv=fsync,nocreat && ` +
+      `printf %s '${old}${next}' | ${add}`,
+    node,
+  );
 }
