@@ -16,6 +16,8 @@ export type CallerRequest =
   | {
     readonly call: "create" | "delete" | "stage" | "unstage" | "publish" | "unpublish" | "expandFilesystem";
     readonly volume: number;
+    /** The number of the secret, where volumes are encrypted. */
+    readonly secret?: number | undefined;
   }
   | { readonly call: "expand"; readonly volume: number; readonly mib: number }
   | { readonly call: "snapshot" | "deleteSnapshot"; readonly volume: number; readonly snapshot: number }
@@ -125,6 +127,28 @@ export const runs: fc.Arbitrary<Run> = runsOf(concurrentRequests, { prepared: [0
 /** Runs with group snapshots, whose volumes exist at the start. A group snapshot takes some forty commands. */
 export const groupRuns: fc.Arbitrary<Run> = runsOf(concurrentGroupRequests, { prepared: [3, 6, 9, 11], commands: 45 });
 
+/** Requests of which each has one of the two secrets. */
+const encryptedRequests: fc.Arbitrary<CallerRequest[]> = fc.tuple(
+  concurrentGroupRequests,
+  fc.array(fc.nat(1), { minLength: 4, maxLength: 4 }),
+).map(([requests, secrets]) =>
+  requests.map((request, index) =>
+    request.call === "stage" || request.call === "publish" ? { ...request, secret: secrets[index] } : request
+  )
+);
+
+/** Runs with encrypted volumes, whose passphrases change to and fro. */
+export const encryptedRuns: fc.Arbitrary<Run> = runsOf(encryptedRequests, {
+  prepared: [0, 3, 6, 9, 11, 12],
+  commands: 30,
+});
+
+/** The secrets of encrypted volumes: each replaces the passphrase of the other one. */
+const SECRETS = [["first", "second"], ["second", "first"]].map(([passphrase, previousPassphrase]) => ({
+  passphrase: passphrase!,
+  previousPassphrase: previousPassphrase!,
+}));
+
 /** @param commands the number of commands after which a driver may crash, at most */
 function runsOf(
   requests: fc.Arbitrary<CallerRequest[]>,
@@ -167,8 +191,15 @@ export function targetPath(folder: string, volume: number): string {
   return `${folder}/pod-${volume}`;
 }
 
-/** Sends a request, with paths in a folder. */
-export function send({ controller, group, node }: Csi, folder: string, request: CallerRequest): Promise<unknown> {
+/** Sends a request, with paths in a folder. @param isEncrypted true if all volumes are encrypted */
+export function send(
+  { controller, group, node }: Csi,
+  folder: string,
+  request: CallerRequest,
+  isEncrypted = false,
+): Promise<unknown> {
+  const encryption: Record<string, string> = isEncrypted ? { encryption: "luks2" } : {};
+  const secrets = isEncrypted ? SECRETS["secret" in request ? request.secret ?? 0 : 0]! : {};
   const { content, thin, readOnly } = VOLUMES[request.volume]!;
   const id = volumeId(request.volume);
   const volumeCapability = content === "raw" ? blockCapability() : mountCapability(content);
@@ -181,7 +212,7 @@ export function send({ controller, group, node }: Csi, folder: string, request: 
   const thinParameters = { thinProvision: "yes", thinPoolSize: "96Mi" };
   switch (request.call) {
     case "create":
-      return controller.createVolume({ ...creation, parameters: thin ? thinParameters : {} });
+      return controller.createVolume({ ...creation, parameters: { ...encryption, ...(thin ? thinParameters : {}) } });
     case "copy": {
       const { kind, number } = request.from;
       const type = kind === "snapshot"
@@ -190,14 +221,14 @@ export function send({ controller, group, node }: Csi, folder: string, request: 
       return controller.createVolume({
         ...creation,
         capacityRange: { requiredBytes: 64n << 20n },
-        parameters: request.thin ? thinParameters : {},
+        parameters: { ...encryption, ...(request.thin ? thinParameters : {}) },
         volumeContentSource: { type },
       });
     }
     case "delete":
       return controller.deleteVolume({ volumeId: id });
     case "stage":
-      return node.nodeStageVolume({ volumeId: id, stagingTargetPath, volumeCapability });
+      return node.nodeStageVolume({ volumeId: id, stagingTargetPath, volumeCapability, secrets });
     case "unstage":
       return node.nodeUnstageVolume({ volumeId: id, stagingTargetPath });
     case "publish":
@@ -207,6 +238,7 @@ export function send({ controller, group, node }: Csi, folder: string, request: 
         targetPath: target,
         readonly: readOnly,
         volumeCapability,
+        secrets,
       });
     case "unpublish":
       return node.nodeUnpublishVolume({ volumeId: id, targetPath: target });

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
+import { createHash } from "node:crypto";
 import fc from "fast-check";
-import { groupRuns, runs } from "./concurrent_callers.ts";
+import { encryptedRuns, groupRuns, runs } from "./concurrent_callers.ts";
 import { MemoryFiles } from "../fake/memory_files.ts";
 import { PlayedShellExec } from "../fake/played_shells.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
@@ -15,8 +16,20 @@ const SHELL_RUNS = Math.max(40, RUNS / 10);
 /** The number of runs with group snapshots, each of which takes many commands. */
 const GROUP_RUNS = Math.max(80, RUNS / 5);
 
+/** The number of runs with encrypted volumes. */
+const ENCRYPTED_RUNS = Math.max(60, RUNS / 20);
+
 // The operations of a crashed driver would end with its process, which continues here.
 const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
+
+/** Lets Web Crypto answer at once: in a run, nothing takes time of the machine. */
+function digestAtOnce(): Disposable {
+  const { subtle } = crypto;
+  const original = subtle.digest;
+  subtle.digest = (_algorithm, data) =>
+    Promise.resolve(Uint8Array.from(createHash("sha256").update(data as Uint8Array).digest()).buffer);
+  return { [Symbol.dispose]: () => void (subtle.digest = original) };
+}
 
 Deno.test(
   "concurrent callers in any order, and crashes of the driver: what was acknowledged exists, and nothing else is left",
@@ -82,6 +95,24 @@ Deno.test(
       );
     }
     assert(crashes > GROUP_RUNS / 8, `only ${crashes} crashes`);
+  },
+);
+
+Deno.test(
+  "concurrent callers of encrypted volumes, and crashes of the driver: their data and a passphrase are never lost",
+  NO_SANITIZERS,
+  async () => {
+    using files = new MemoryFiles();
+    using _digests = digestAtOnce();
+    const interleavings = new Interleavings(files, undefined, { isEncrypted: true });
+    const details = await checkInterleavings(interleavings, { numRuns: ENCRYPTED_RUNS, chosen: encryptedRuns });
+    if (details.failed) throw new Error(await fc.asyncDefaultReportMessage(details), { cause: details.errorInstance });
+    const { answers, crashes } = interleavings;
+    const succeeded = (...calls: string[]) => calls.reduce((sum, call) => sum + (answers.get(`${call} ok`) ?? 0), 0);
+    for (const calls of [["create", "copy"], ["stage", "publish"], ["unstage", "delete"], ["snapshot", "group"]]) {
+      assert(succeeded(...calls) >= ENCRYPTED_RUNS / 20, `${calls}: ${[...answers].join("; ")}`);
+    }
+    assert(crashes > ENCRYPTED_RUNS / 8, `only ${crashes} crashes`);
   },
 );
 

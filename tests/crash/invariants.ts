@@ -149,7 +149,7 @@ function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv):
   const { luks, ...content } = parseFormat(format)!;
   const layers = [
     { state: luks?.state ?? content.state, recorded: luks ?? content, signatures, isWritten },
-    ...(luks === undefined ? [] : [insideOf(lv, content)]),
+    ...(luks === undefined ? [] : [insideOf(lv, content, isCopy)]),
   ];
   if ((isWritten || mounts.length > 0) && ![...group.tags].some((tag) => tag.endsWith(`:${id}:${uuid}`))) {
     found.push(`${name} is ${isWritten ? "written to" : "mounted"}, and its use is not recorded`);
@@ -170,9 +170,9 @@ function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv):
 }
 
 /** What is below the LUKS header of a volume. Its start is random before anything is written. */
-function insideOf(lv: FakeLv, content: ContentState) {
+function insideOf(lv: FakeLv, content: ContentState, isCopy: boolean) {
   const signatures = lv.content.luks?.content.signatures ?? [];
-  return { state: content.state, recorded: content, signatures, isWritten: signatures.length > 0 };
+  return { state: content.state, recorded: content, signatures, isWritten: !isCopy && signatures.length > 0 };
 }
 
 /** The LV of a snapshot stays read-only. */

@@ -5,6 +5,7 @@
  */
 
 import { SNAPSHOT, VOLUME } from "../../lvm/model/tag_text.ts";
+import { contentOf, ownerOf } from "../fake/luks.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import {
   type CallerRequest,
@@ -83,10 +84,9 @@ export class Ledger {
       const id = volumeId(volume);
       if (readOnly || !this.acknowledged.mounts.has(targetPath(this.#folder, volume))) continue;
       const mount = this.#machine.mounts.findLast(({ target }) => target === targetPath(this.#folder, volume))!;
-      const lv = mount.lv!;
-      lv.content.data.add(`write ${++this.#writeCount} to volume ${volume}`);
+      const { group, lv } = ownerOf(this.#machine, mount.lv!);
+      contentOf(lv).data.add(`write ${++this.#writeCount} to volume ${volume}`);
       if (this.acknowledged.volumes.has(id)) this.acknowledged.contents.set(id, describeContent(lv));
-      const { group } = this.#machine.allLvs().find((each) => each.lv === lv)!;
       for (const snapshot of group.lvs) {
         if (snapshot.origin?.name === lv.name && snapshot.pool === undefined && snapshot.active) {
           snapshot.cowPercent = Math.min(95, snapshot.cowPercent + 40);
@@ -126,8 +126,10 @@ export class Ledger {
     if (contents.has(id)) return;
     const lv = this.#lv(thing)!;
     // A copy of a volume that was never in use is formatted when it is first staged.
-    if (thing.startsWith("volume") && lv.content.signatures.length === 0) return;
-    const others = [...lv.content.data].filter((name) => !name.startsWith("write "));
+    const { signatures, data } = contentOf(lv);
+    // The filesystem of an encrypted one gets another UUID then.
+    if (thing.startsWith("volume") && (signatures.length === 0 || lv.content.luks !== undefined)) return;
+    const others = [...data].filter((name) => !name.startsWith("write "));
     if (others.length > 0) throw new Error(`${thing} has ${others}`);
     contents.set(id, describeContent(lv));
   }

@@ -9,7 +9,7 @@ import type { Segment } from "../../lvm/model/report.ts";
 import { allocate, dataStripes, freeBytes, LINEAR } from "./pvs.ts";
 import { failure, type FakeGroup, type FakeMachine, newUuid, ok } from "./machine.ts";
 import { attachCache, cacheOfOptions } from "./cache.ts";
-import { blankContent, type DeviceContent } from "./device_content.ts";
+import { blankContent, copyOf, type DeviceContent } from "./device_content.ts";
 import { checkConfig, LVCREATE_OPTIONS, parseOptions, singleValue } from "./lvm_options.ts";
 import { cowMaxExtents, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
 import { setResumed } from "./suspension.ts";
@@ -97,9 +97,7 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   const hasIntegrity = options.get("--raidintegrity")?.[0] === "y";
   const pvSegments = allocate(group, { name, segment, pvSegments: [], hasIntegrity }, size, pvPaths);
   if ("code" in pvSegments) return pvSegments;
-  const content = origin === undefined
-    ? takeResidualContent(group, options)
-    : { ...origin.content, signatures: [...origin.content.signatures], data: new Set(origin.content.data) };
+  const content = origin === undefined ? takeResidualContent(group, options) : copyOf(origin.content);
   group.lvs.push({
     ...newLv,
     size,

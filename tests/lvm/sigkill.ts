@@ -7,6 +7,8 @@
 
 import { assertEquals } from "@std/assert";
 import { connect, type FullCsiClient } from "../contract/csi_client.ts";
+import { testCommand } from "../../lvm/encryption/cryptsetup.ts";
+import { Passphrase } from "../../lvm/encryption/passphrase.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import { readMappedDevices } from "../../lvm/host/device_mapper.ts";
@@ -82,11 +84,30 @@ const ONE_KILL_IN = Deno.env.get("FULL") === "1" ? 1 : 3;
  */
 const MAX_KILL_DELAY_MS = 1_500;
 
+/** The same for calls that derive keys, and that encrypt data again. */
+const MAX_ENCRYPTED_KILL_DELAY_MS = 8_000;
+
+/** The passphrases of an encrypted volume, in turn. */
+const PASSPHRASES: readonly string[] = ["first", "second", "third"].map((word) => `${word} passphrase`);
+
 /** The size of a volume, in MiB. */
 const VOLUME_MIB = 32n;
 
 /** What a test writes, and reads again: the first MiB of a file, or of a device. */
 const BLOCKS = ["bs=65536", "count=16", "status=none"];
+
+/** Returns those of some passphrases that open a LUKS header on an active LV of the group, but for snapshots. */
+async function openedBy(passphrases: readonly string[]): Promise<string[]> {
+  const exec = new HostExec();
+  const opened = new Set<string>();
+  for (const { devicePath } of (await readGroup()).lvs.filter(({ active, origin }) => active && origin === undefined)) {
+    for (const passphrase of passphrases) {
+      const { code } = await exec.run(testCommand(devicePath, new Passphrase(passphrase)));
+      if (code === 0) opened.add(passphrase);
+    }
+  }
+  return [...opened];
+}
 
 async function runLifecycle(
   seed: number,
@@ -101,6 +122,8 @@ async function runLifecycle(
   let snapshotId = "";
   let secondSnapshotId = "";
   let checksum = "";
+  let secrets: Record<string, string> = { passphrase: PASSPHRASES[0]! };
+  const isEncrypted = parameters["encryption"] !== undefined;
   const dataPath = volumeCapability.accessType?.case === "block" ? targetPath : `${targetPath}/data`;
   const readChecksum = async () => {
     await run("read", "dd", [`if=${dataPath}`, `of=${folder}/read`, ...BLOCKS]);
@@ -119,14 +142,26 @@ async function runLifecycle(
     },
     deleteSecondSnapshot: ({ controller }) => controller.deleteSnapshot({ snapshotId: secondSnapshotId }),
   };
+  const stage = ({ node }: FullCsiClient) =>
+    node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability, secrets });
+  const publish = ({ node }: FullCsiClient) =>
+    node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability, secrets });
+  /** The passphrase is changed while the volume is in use. The call succeeds in any case, so it is repeated until it is done. */
+  const changeStep: Steps = {
+    changePassphrase: async (csi) => {
+      secrets = { passphrase: PASSPHRASES[1]!, previousPassphrase: PASSPHRASES[0]! };
+      await publish(csi);
+      assertEquals(await openedBy(PASSPHRASES), [PASSPHRASES[1]]);
+    },
+  };
   const steps: Steps = {
     create: async ({ controller }) => {
       const capacityRange = { requiredBytes: VOLUME_MIB << 20n };
       const request = { name: `killed ${seed}`, capacityRange, volumeCapabilities: [volumeCapability], parameters };
       volumeId = (await controller.createVolume(request)).volume!.volumeId;
     },
-    stage: ({ node }) => node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability }),
-    publish: ({ node }) => node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability }),
+    stage,
+    publish,
     write: async () => {
       await run("write", "dd", ["if=/dev/urandom", `of=${dataPath}`, ...BLOCKS, "conv=fsync,notrunc"]);
       checksum = await readChecksum();
@@ -140,10 +175,17 @@ async function runLifecycle(
     },
     ...(parameters["thinProvision"] === "yes" ? listSteps : {}),
     deleteSnapshot: ({ controller }) => controller.deleteSnapshot({ snapshotId }),
+    ...(isEncrypted ? changeStep : {}),
     unpublish: ({ node }) => node.nodeUnpublishVolume({ volumeId, targetPath }),
     unstage: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
-    stageAgain: ({ node }) => node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability }),
-    publishAgain: ({ node }) => node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability }),
+    stageAgain: async (csi) => {
+      if (isEncrypted) {
+        secrets = { passphrase: PASSPHRASES[2]!, previousPassphrase: PASSPHRASES[1]!, volumeKey: "next" };
+      }
+      await stage(csi);
+      if (isEncrypted) assertEquals(await openedBy(PASSPHRASES), [PASSPHRASES[2]]);
+    },
+    publishAgain: publish,
     read: async () => {
       assertEquals(await readChecksum(), checksum, "the data is another");
     },
@@ -155,7 +197,7 @@ async function runLifecycle(
   try {
     for (const [name, step] of Object.entries(steps)) {
       if (!["write", "read"].includes(name) && random() * ONE_KILL_IN < 1) {
-        const delay = Math.round(random() * MAX_KILL_DELAY_MS);
+        const delay = Math.round(random() * (isEncrypted ? MAX_ENCRYPTED_KILL_DELAY_MS : MAX_KILL_DELAY_MS));
         const isAnswered = await Promise.race([
           step(driver.csi).then(() => true, () => false),
           new Promise<boolean>((resolve) => setTimeout(() => resolve(false), delay)),
@@ -302,6 +344,7 @@ const SEED = Number(Deno.env.get("SEED") || Date.now() % 1_000_000);
 const LIFECYCLES: readonly (readonly [string, Capability, Record<string, string>])[] = [
   ["ext4", mountCapability("ext4"), {}],
   ["block", blockCapability(), {}],
+  ["an encrypted ext4", mountCapability("ext4"), { encryption: "luks2" }],
   ["block in a thin pool", blockCapability(), { thinProvision: "yes", thinPoolSize: "512Mi", erase: "none" }],
 ];
 

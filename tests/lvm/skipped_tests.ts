@@ -18,6 +18,8 @@ export const SKIPPED_PREFIXES = [
   "ext4: a crash between mkfs",
   "btrfs: a crash between mkfs",
   "a driver that is killed with its child processes during its calls continues after a restart: block",
+  "a driver that is killed with its child processes during its calls continues after a restart: an encrypted",
+  "the power may fail at any write: an encrypted",
   // The driver decides these before it asks LVM.
   "createVolume() answers the ",
   "createVolume() from a source refuses",

@@ -67,6 +67,7 @@ export const SUITES: readonly Suite[] = [
   { name: "differences", module: "differences", disksGiB: [1, 3] },
   { name: "large_difference", module: "large_difference", disksGiB: [220], onlyFull: true },
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
+  { name: "encryption_cost", module: "encryption_cost", disksGiB: [1, 3], onlyFull: true },
   { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
   { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },
   { name: "debian_13", module: "debian_13", disksGiB: [1, 3], debian: "trixie", onlyFull: true },

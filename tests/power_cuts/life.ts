@@ -18,6 +18,8 @@ export type Step =
   }
   | { readonly do: "stage" | "publish" | "unpublish" | "unstage" | "grow" | "delete"; readonly volume: string }
   | { readonly do: "write"; readonly volume: string; readonly file: string }
+  /** The secret of an encrypted volume is from now on this one, for the calls that follow. */
+  | { readonly do: "setSecrets"; readonly volume: string; readonly secrets: Readonly<Record<string, string>> }
   | { readonly do: "expand"; readonly volume: string; readonly mib: number }
   | { readonly do: "snapshot"; readonly snapshot: string; readonly volume: string }
   | { readonly do: "deleteSnapshot"; readonly snapshot: string }
@@ -33,6 +35,10 @@ export interface VolumeState {
   readonly mounted: "no" | "staged" | "published";
   /** The files that were written and synced. */
   readonly files: readonly string[];
+  /** The secret of an encrypted volume. */
+  readonly secrets?: Readonly<Record<string, string>>;
+  /** The passphrases that must not open it any more. */
+  readonly former?: readonly string[];
 }
 
 /** A snapshot that was created and not deleted. */
@@ -78,6 +84,13 @@ export function worldAfter(steps: readonly Step[]): World {
         break;
       case "write":
         change(volumes, step.volume, ({ files }) => ({ files: [...files, step.file] }));
+        break;
+      case "setSecrets":
+        change(volumes, step.volume, ({ secrets, former = [] }) => ({
+          secrets: step.secrets,
+          // the change was made, or the secret would still have the previous one
+          former: [...former, ...(secrets?.previousPassphrase === undefined ? [] : [secrets.previousPassphrase])],
+        }));
         break;
       case "expand":
         change(volumes, step.volume, () => ({ mib: step.mib }));
@@ -189,6 +202,18 @@ export function stepsToGiveUp(steps: readonly Step[], acknowledged: number): Ste
 /** The parameters of a thin volume. Its pool is overwritten in the end, so it is no larger than it has to be. */
 const THIN = { thinProvision: "yes", thinPoolSize: "48Mi" };
 
+/** The parameters of an encrypted volume. */
+const ENCRYPTED = { encryption: "luks2" };
+
+/** The secrets of an encrypted volume, in turn: the last one requests another volume key, too. */
+const SECRETS = [
+  { passphrase: "first passphrase" },
+  { passphrase: "second passphrase", previousPassphrase: "first passphrase" },
+  { passphrase: "second passphrase" },
+  { passphrase: "third passphrase", previousPassphrase: "second passphrase", volumeKey: "next" },
+  { passphrase: "third passphrase", volumeKey: "next" },
+].map((secrets) => ({ do: "setSecrets", volume: "one", secrets } as const));
+
 /** The lives that are recorded. */
 export const LIVES: Readonly<Record<string, readonly Step[]>> = {
   "a volume": [
@@ -260,6 +285,23 @@ export const LIVES: Readonly<Record<string, readonly Step[]>> = {
     { do: "settle" },
     { do: "create", volume: "next", mib: 64, type: "block" },
     { do: "delete", volume: "next" },
+    { do: "settle" },
+  ],
+  "an encrypted volume": [
+    { do: "create", volume: "one", mib: 32, parameters: ENCRYPTED },
+    SECRETS[0]!,
+    ...use("one", "first"),
+    SECRETS[1]!,
+    { do: "publish", volume: "one" },
+    SECRETS[2]!,
+    { do: "expand", volume: "one", mib: 40 },
+    { do: "grow", volume: "one" },
+    ...release("one"),
+    SECRETS[3]!,
+    ...use("one", "second"),
+    SECRETS[4]!,
+    ...release("one"),
+    { do: "delete", volume: "one" },
     { do: "settle" },
   ],
   "a clone": [

@@ -6,6 +6,9 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { connect, type CsiClient } from "../contract/csi_client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
+import { testCommand } from "../../lvm/encryption/cryptsetup.ts";
+import { Passphrase } from "../../lvm/encryption/passphrase.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
@@ -122,6 +125,8 @@ export class Orchestrator implements AsyncDisposable {
         return void await controller.deleteVolume({ volumeId: volumeIdOf(step.volume) });
       case "settle":
         return await this.#driver.idle();
+      case "setSecrets":
+        return; // the calls that follow have it
     }
     const volume = world.volumes.get(step.volume)!;
     const volumeId = volumeIdOf(step.volume);
@@ -132,12 +137,14 @@ export class Orchestrator implements AsyncDisposable {
       string,
     ];
     const volumeCapability = capabilityOf(volume.type);
+    const { secrets = {} } = volume;
     switch (step.do) {
       case "stage":
         await Deno.mkdir(stagingTargetPath, { recursive: true });
-        return void await node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability });
+        await node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability, secrets });
+        return await requireFormerToOpenNothing(volume);
       case "publish":
-        await node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability });
+        await node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability, secrets });
         await requireFiles(targetPath, volume);
         return await requireNoOtherFiles(targetPath, step.volume, volume, all);
       case "grow":
@@ -181,6 +188,19 @@ async function writeFile(targetPath: string, { type, files }: VolumeState, name:
   if (type === "block") await file.seek(files.length * content.length, Deno.SeekMode.Start);
   for (let count = 0; count < content.length;) count += await file.write(content.subarray(count));
   await file.sync();
+}
+
+/** Asserts that the passphrases that a volume had before open nothing, on no LV. */
+async function requireFormerToOpenNothing({ former = [] }: VolumeState): Promise<void> {
+  const exec = new HostExec();
+  for (const passphrase of former) {
+    for (const { lvs } of await new Lvm(exec).report()) {
+      for (const { devicePath, name } of lvs.filter(({ active }) => active)) {
+        const { code } = await exec.run(testCommand(devicePath, new Passphrase(passphrase)));
+        assert(code !== 0, `the ${passphrase} opens ${name} again`);
+      }
+    }
+  }
 }
 
 /** Asserts that the files of a volume are what was written. */

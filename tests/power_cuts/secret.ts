@@ -12,6 +12,11 @@ const FILE_BYTES = 64 << 10;
 /** The first eight bytes of each sector. */
 const MARK = new TextEncoder().encode("\xb5secret");
 
+/** The first eight bytes of both copies of a LUKS2 header, whose key slots follow. */
+const HEADERS = ["LUKS\xba\xbe\0\x02", "SKUL\xba\xbe\0\x02"].map((text) =>
+  Uint8Array.from(text, (character) => character.charCodeAt(0))
+);
+
 /** Returns the content of a file. */
 export function contentOf(file: string): Uint8Array {
   const content = new Uint8Array(FILE_BYTES);
@@ -22,13 +27,13 @@ export function contentOf(file: string): Uint8Array {
   return content;
 }
 
-/** Returns the offsets of the sectors that are part of a file, at most ten. */
+/** Returns the offsets of the sectors that are part of a file, or with which a LUKS header begins, at most ten. */
 export function findSecrets(bytes: Uint8Array): number[] {
   const words = new BigUint64Array(bytes.buffer, bytes.byteOffset, bytes.length / 8);
-  const mark = new BigUint64Array(MARK.slice().buffer)[0]!;
+  const marks = [MARK, ...HEADERS].map((mark) => new BigUint64Array(mark.slice().buffer)[0]!);
   const found: number[] = [];
   for (let word = 0; word < words.length && found.length < 10; word += SECTOR_BYTES / 8) {
-    if (words[word] === mark) found.push(word * 8);
+    if (marks.includes(words[word]!)) found.push(word * 8);
   }
   return found;
 }
