@@ -106,7 +106,8 @@ async function makePlain(harness: Harness) {
   const names = [PLAIN_LV!, "bare"];
   const options = ["--yes", "--zero", "y", "--wipesignatures", "y", "--size", `${SIZE_MIB}m`];
   for (const name of names) await harness.runAsAdmin("lvm", "lvcreate", ...options, "--name", name, group!);
-  const [device, bare] = names.map((name) => `/dev/mapper/${group}-${name}`) as [string, string];
+  const lvs = await harness.lvs();
+  const [device, bare] = names.map((name) => lvs.find((lv) => lv.name === name)!.devicePath) as [string, string];
   await runOk(harness.exec, formatCommand({ device, uuid: crypto.randomUUID() }, passphrase));
   const target = { device, name: PLAIN_MAPPING!, discards: false };
   return {
