@@ -16,7 +16,7 @@ import { freeCapacityOf } from "../scheduling/free_capacity.ts";
 import { chooseNode } from "../scheduling/placement.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { type ClusterTopology, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
-import { isCopied } from "./copy_plan.ts";
+import { isCopied, isGone } from "./copy_plan.ts";
 import { copyIdOf, copyRequestName, type LvmMove, movedVolumeOf, type MoveObjects } from "./objects.ts";
 import { nodeOfVolume } from "./persistent_volume.ts";
 
@@ -55,7 +55,7 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
     return `the volume is on node ${volume.spec.nodeName}, not on node ${spec.sourceNode}`;
   }
   // the copy may be all that is left of it
-  const isSaved = isForgotten(volume) && isCopied(objects, volume);
+  const isSaved = isGone(volume) && isCopied(objects, volume);
   if (spec.adopt ? !isForgotten(volume) : volume.status?.state !== "Ready" && !isSaved) {
     if (spec.adopt) {
       return `node ${spec.sourceNode} is not forgotten: see kubectl denolith forget-node ${spec.sourceNode}`;

@@ -136,9 +136,15 @@ const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, me
   ["a volume whose node was forgotten, with a copy that is complete", { volume: saved, copy: READY }, undefined],
   ["a volume whose node was forgotten, with a copy that is not", { volume: saved }, "the volume is Lost"],
   [
-    "a Lost volume whose node was not forgotten",
+    "a volume whose LV is gone, with a copy that is complete",
     { volume: held({ state: "Lost" }), copy: READY },
-    "the volume is Lost",
+    undefined,
+  ],
+  ["a volume whose LV is gone, with a copy that is not", { volume: held({ state: "Lost" }) }, "the volume is Lost"],
+  [
+    "a volume that is neither Lost nor forgotten, with a copy that is complete",
+    { volume: held({ state: "Failed" }), copy: READY },
+    "the volume is Failed",
   ],
   ["a volume of another driver", { volume: volume({ driverName: "other" }) }, "does not exist, or is being deleted"],
   ["a volume on another node", { volume: volume({ nodeName: "c" }) }, "is on node c, not on node a"],

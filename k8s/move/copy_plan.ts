@@ -13,7 +13,7 @@ import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import { heldCondition } from "../api/held.ts";
-import type { LvmVolume } from "../api/lvm_objects.ts";
+import { isForgotten, type LvmVolume } from "../api/lvm_objects.ts";
 import { grantsOf } from "../api/transfers.ts";
 import { goalOf } from "../api/volume_mapping.ts";
 import { isObserved } from "../service/remote_objects.ts";
@@ -73,11 +73,8 @@ function nextRoundStep(objects: MoveObjects): MoveStep {
 /** Returns the next step while nobody may begin to use the volume. */
 function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean): MoveStep | undefined {
   const { move, copy, temporary, snapshots } = objects;
-  const held = heldCondition(volume);
-  if (held?.status !== "True") {
-    if (held !== undefined) return { do: "wait", message: held.message, isBlocked: true };
-    return { do: "wait", message: `waits for the agent of node ${move.spec.sourceNode}` };
-  }
+  const use = waitForUse(volume);
+  if (use !== undefined) return use;
   const { generation = 0 } = volume.metadata;
   if (copy === undefined) return { do: "copy", goal: namedGoal(move, { round: 0, generation }) };
   const goal = goalOf(copy);
@@ -92,6 +89,14 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
   }
   if (temporary.length > 0) return { do: "discard snapshots" };
   return snapshots.length > 0 ? waitForDeletion(snapshots) : undefined;
+}
+
+/** Returns the wait until nobody uses a volume that is held; `undefined` when nobody does. */
+export function waitForUse(volume: LvmVolume): MoveStep | undefined {
+  const held = heldCondition(volume);
+  if (held?.status === "True") return undefined;
+  if (held !== undefined) return { do: "wait", message: held.message, isBlocked: true };
+  return { do: "wait", message: `waits for the agent of node ${volume.spec.nodeName}` };
 }
 
 /** Returns the step until the copy has the snapshot that it should have; `undefined` when it has. */
@@ -131,12 +136,32 @@ function hasFailed(copy: LvmVolume): boolean {
 }
 
 /** Reports whether the copy has all data of a volume that nobody has been able to use since. */
-export function isCopied({ move, copy }: Pick<MoveObjects, "move" | "copy">, volume: LvmVolume): boolean {
-  if (copy === undefined || !isReady(copy) || copy.metadata.deletionTimestamp !== undefined) return false;
-  if (!isHeldFor(move, volume) || heldCondition(volume)?.status !== "True") return false;
-  const goal = goalOf(copy);
+export function isCopied(objects: Pick<MoveObjects, "move" | "copy">, volume: LvmVolume): boolean {
+  return hasLastOf(objects, volume) && waitForUse(volume) === undefined;
+}
+
+/** Reports whether the copy has the last snapshot of a volume, which has been held for the move since that was taken. */
+export function hasLastOf({ move, copy }: Pick<MoveObjects, "move" | "copy">, volume: LvmVolume): boolean {
+  if (!isComplete(copy) || !isHeldFor(move, volume)) return false;
+  const goal = goalOf(copy)!;
   const { generation = 0 } = volume.metadata;
-  return goal !== undefined && goal.last && goal.snapshot === namedGoal(move, { ...goal, generation }).snapshot;
+  return goal.snapshot === namedGoal(move, { ...goal, generation }).snapshot;
+}
+
+/** Reports whether a copy may be all that is left of a volume. */
+export function isAllThatIsLeft(copy: LvmVolume | undefined, volume: LvmVolume): boolean {
+  return isGone(volume) && isComplete(copy);
+}
+
+/** Reports whether the LV of a volume is gone, as far as anybody knows: it may come back with its disks. */
+export function isGone(volume: LvmVolume): boolean {
+  return volume.status?.state === "Lost" || isForgotten(volume);
+}
+
+/** Reports whether a copy has the last snapshot that it should have, and nobody deletes it. */
+function isComplete(copy: LvmVolume | undefined): copy is LvmVolume {
+  return copy !== undefined && isReady(copy) && copy.spec.copy?.last === true &&
+    copy.metadata.deletionTimestamp === undefined;
 }
 
 /** Reports whether the LV of a volume exists and is complete. */

@@ -6,7 +6,8 @@
  *
  * - All of it is of one LVMMove, by its uid. It is removed when the API server has no such LVMMove that is unfinished.
  * - It is changed only as it was read. A later move of the same volume first marks what it holds or retains as its own.
- * - A copy stays while the volume may still take its LV, and when there is no volume any more: it may be all that is left.
+ * - A copy stays while the volume may still take its LV, and when there is no volume any more, or it is Lost: the copy may be all
+ *   that is left.
  *
  * @module
  */
@@ -18,6 +19,7 @@ import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { orAbsent } from "../client/client.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { release, restore } from "./actions.ts";
+import { isAllThatIsLeft } from "./copy_plan.ts";
 import type { MoverOptions } from "./mover.ts";
 import { copyIdOf, isFinished, type LvmMove, lvmMoves, moveUidOf } from "./objects.ts";
 
@@ -109,7 +111,8 @@ export class MoveGarbageCollector {
   /** Reports whether a copy may be all that is left of its volume. */
   async #isCopyNeeded(copy: LvmVolume): Promise<boolean> {
     const volume = await orAbsent(this.#options.client.get(lvmVolumes, { name: movedNameOf(copy) }));
-    return volume === undefined || (volume.spec.takes === copy.metadata.name && !hasLv(volume));
+    if (volume === undefined || isAllThatIsLeft(copy, volume)) return true;
+    return volume.spec.takes === copy.metadata.name && !hasLv(volume);
   }
 
   async #hasPersistentVolume(volumeId: string): Promise<boolean> {

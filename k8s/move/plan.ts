@@ -7,7 +7,7 @@
 
 import { isForgotten, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume } from "../api/objects.ts";
-import { isCopied, isReady, nextCopyStep } from "./copy_plan.ts";
+import { hasLastOf, isAllThatIsLeft, isCopied, isReady, nextCopyStep, waitForUse } from "./copy_plan.ts";
 import {
   isFinished,
   isMarkedFor,
@@ -21,6 +21,21 @@ import { foreignFinalizers, nodeOfVolume } from "./persistent_volume.ts";
 
 /** Returns the next step of a move. */
 export function nextStep(objects: MoveObjects): MoveStep {
+  const { copy, volume } = objects;
+  const step = nextStepOf(objects);
+  const isKept = step.do === "delete copy" && volume !== undefined && isAllThatIsLeft(copy, volume);
+  return isKept ? keepCopy(objects) : step;
+}
+
+function keepCopy({ move: { spec: { sourceNode, targetNode } }, copy }: MoveObjects): MoveStep {
+  const name = `LVMVolume ${copy!.metadata.name}`;
+  const message =
+    `keeps ${name} on node ${targetNode}, which may be all that is left, because the volume on node ${sourceNode} is Lost. ` +
+    `Bring the disks of node ${sourceNode} back, or save the data and delete that LVMVolume`;
+  return { do: "wait", message, isBlocked: true };
+}
+
+function nextStepOf(objects: MoveObjects): MoveStep {
   const { move } = objects;
   const { finalizers = [], deletionTimestamp } = move.metadata;
   const isDeleting = deletionTimestamp !== undefined;
@@ -104,6 +119,9 @@ function nextRemovalStep(objects: MoveObjects): MoveStep {
   if (volume?.spec.nodeName === spec.sourceNode) {
     const isSafe = spec.adopt || volume.metadata.deletionTimestamp !== undefined || isCopied(objects, volume);
     if (isSafe) return { do: "remove source" };
+    // a program that looks at devices may open it for a moment
+    const use = hasLastOf(objects, volume) ? waitForUse(volume) : undefined;
+    if (use !== undefined) return use;
     // first: a removal that a controller which stalled sends late is refused then
     if (volume.spec.held) return { do: "release" };
     const message = `the copy on node ${spec.targetNode} is gone, or older than the volume on node ${spec.sourceNode}`;

@@ -95,6 +95,20 @@ const forgotten = {
   metadata: { name: NAME, annotations: { [FORGOTTEN_ANNOTATION]: "dead" } },
 } as LvmVolume;
 const adoption = (status?: LvmMoveStatus) => ({ ...move(status), spec: { ...move().spec, adopt: true } });
+/** The volume on the source's node, which is released, and has lost its LV. */
+const goneWith = (state: string, annotations: object = {}) =>
+  ({
+    ...volume("a", { held: false }),
+    metadata: { ...volume("a").metadata, annotations },
+    status: { state, lvUUID: "a" },
+  }) as LvmVolume;
+const kept = [
+  `wait: keeps LVMVolume ${
+    copyIdOf(move())
+  } on node b, which may be all that is left, because the volume on node a is Lost.`,
+  "Bring the disks of node a back, or save the data and delete that LVMVolume",
+].join(" ");
+const failure: LvmMoveStatus = { error: { code: "FailedPrecondition", message: "" } };
 const SNAPSHOT = { metadata: { name: "s" } } as LvmSnapshot;
 const deleted = { deletionTimestamp: "now" };
 
@@ -189,6 +203,26 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "remove source",
   ],
   [
+    "a source that somebody seems to use",
+    { ...REMOVING, volume: volume("a", { user: "a program" }) },
+    "wait: nobody else may begin to use it, but a program still does",
+  ],
+  [
+    "a source whose agent says nothing of its being held",
+    { ...REMOVING, volume: { ...volume("a"), status: { state: "Ready" } } },
+    "wait: waits for the agent of node a",
+  ],
+  [
+    "a source that somebody seems to use, and whose copy is gone",
+    { ...REMOVING, volume: volume("a", { user: "a program" }), copy: undefined },
+    "release",
+  ],
+  [
+    "a source that somebody seems to use, and that is held for another move",
+    { ...REMOVING, volume: volume("a", { user: "a program", by: "another" }) },
+    "release",
+  ],
+  [
     "a source that was released and held again since",
     { ...REMOVING, volume: { ...volume("a"), metadata: { ...volume("a").metadata, generation: 9 } } },
     "release",
@@ -253,6 +287,52 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "a deletion of what is copied, and released",
     { ...COPIED, move: move({}, deleted), volume: volume("a", { held: false }) },
     "delete copy",
+  ],
+  [
+    "a deletion of what is copied, of a volume that is Lost",
+    { ...COPIED, move: move({}, deleted), volume: goneWith("Lost") },
+    kept,
+  ],
+  [
+    "a deletion of what is copied, of a volume whose node is forgotten",
+    { ...COPIED, move: move({}, deleted), volume: goneWith("Ready", { [FORGOTTEN_ANNOTATION]: "dead" }) },
+    kept,
+  ],
+  ["a failure of what is copied, of a volume that is Lost", {
+    ...COPIED,
+    move: move(failure),
+    volume: goneWith("Lost"),
+  }, kept],
+  [
+    "a deletion of a copy that is not complete, of a volume that is Lost",
+    { move: move({}, deleted), volume: goneWith("Lost"), copy: { ...copy(), status: { state: "Pending" } } },
+    "delete copy",
+  ],
+  [
+    "a deletion of a copy without the last snapshot, of a volume that is Lost",
+    {
+      ...{ move: move({}, deleted), volume: goneWith("Lost") },
+      copy: { ...copy(), spec: { ...copy().spec, copy: { round: 0, snapshot: "s" } } },
+    },
+    "delete copy",
+  ],
+  [
+    "a deletion of a copy that somebody deletes, of a volume that is Lost",
+    {
+      ...{ move: move({}, deleted), volume: goneWith("Lost") },
+      copy: { ...copy(), metadata: { ...copy().metadata, ...deleted } },
+    },
+    "delete copy",
+  ],
+  [
+    "a deletion of what is copied, of a volume that was deleted",
+    { ...COPIED, move: move({}, deleted), volume: undefined },
+    "delete copy",
+  ],
+  [
+    "a copy of a volume that is Lost, and was released since it was recorded",
+    { ...SWITCHING, volume: goneWith("Lost") },
+    kept,
   ],
   [
     "a deletion whose temporary snapshots are left",

@@ -1,5 +1,5 @@
 /**
- * Moves that lose a node, which is forgotten.
+ * Moves that lose a node, which is forgotten, or its disks.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { copyIdOf, lvmMoves } from "../../k8s/move/objects.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { stallBefore } from "../fake/fake_controllers.ts";
 import { FakePod } from "../fake/fake_pod.ts";
@@ -171,3 +171,74 @@ Deno.test(
     await waitUntil(() => s.persistentVolume === undefined && s.lvmVolumes.length === 0, "all deleted");
   },
 );
+
+/** Starts a move, and loses the disks of its source when the copy is complete, before the next write of the controller. */
+async function startLosingDisks(s: MoveCluster, then: () => Promise<unknown> = () => Promise.resolve()) {
+  const lost = Promise.withResolvers<() => Promise<void>>();
+  let isLost = false;
+  s.startMover(async (_now, send) => {
+    if (!isLost && s.lvmVolumes.includes("copy node-2 Ready")) {
+      isLost = true;
+      const bringBack = await s.loseDisks(0);
+      await then();
+      lost.resolve(bringBack);
+    }
+    return await send();
+  });
+  s.addMove();
+  return await lost.promise;
+}
+
+Deno.test("a move whose source loses its disks when the copy is complete saves the data", async () => {
+  await using s = await MoveCluster.start();
+  await startLosingDisks(s);
+  await s.waitForState("Complete");
+  await assertOnOneNode(s, "node-2");
+});
+
+/** Cancels a move whose source is Lost, and waits until it says that the copy is kept. */
+async function cancelWithLostSource(s: MoveCluster): Promise<() => Promise<void>> {
+  const bringBack = await startLosingDisks(s, () => s.cluster.client.delete(lvmMoves, { name: MOVED }));
+  await waitForMessage(s, "on node node-2, which may be all that is left, because the volume on node node-1 is Lost");
+  assertEquals(s.lvmVolumes, ["copy node-2 Ready", "volume node-1 Lost"]);
+  const data = s.machines[1].allLvs().map(({ lv }) => [...lv.content.data]);
+  assertEquals(data, [["letters"]]);
+  return bringBack;
+}
+
+Deno.test("a move that is deleted keeps a copy that is complete while its source is Lost", async () => {
+  await using s = await MoveCluster.start();
+  const bringBack = await cancelWithLostSource(s);
+  assertEquals(s.move?.status?.state, "Undoing");
+  await bringBack();
+  await waitUntil(() => s.move === undefined, "no LVMMove");
+  await assertOnOneNode(s, "node-1");
+});
+
+Deno.test("a move that is deleted ends when somebody deletes the copy, although its source is Lost", async () => {
+  await using s = await MoveCluster.start();
+  await cancelWithLostSource(s);
+  const copy = copyIdOf(s.move!);
+  const { staging } = s.cluster.agent("node-2").machine;
+  await staging.stage(copy, `${s.root}/saved`, { kind: "block" }); // by a PersistentVolume that was written by hand
+  await staging.unstage(copy, `${s.root}/saved`);
+  await s.cluster.client.delete(lvmVolumes, { name: copy });
+  await waitUntil(() => s.move === undefined, "no LVMMove");
+  await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Lost", () => s.lvmVolumes.join());
+});
+
+Deno.test("a copy whose LVMMove lost its finalizer is kept while its source is Lost", async () => {
+  await using s = await MoveCluster.start();
+  const bringBack = await cancelWithLostSource(s);
+  const copy = copyIdOf(s.move!);
+  s.startGarbageCollector();
+  await s.cluster.client.patch(lvmMoves, { name: MOVED }, { merge: { metadata: { finalizers: [] } } });
+  await waitUntil(() => s.move === undefined, "no LVMMove");
+  const { garbageReconciles } = s;
+  await s.cluster.client.patch(lvmVolumes, { name: copy }, { merge: { metadata: { labels: { seen: "now" } } } });
+  await waitUntil(() => s.garbageReconciles > garbageReconciles, "the garbage collector");
+  assertEquals(s.lvmVolumes, [`${copy} node-2 Ready`, "volume node-1 Lost"]);
+  await bringBack();
+  await s.cluster.client.patch(lvmVolumes, { name: copy }, { merge: { metadata: { labels: { seen: "later" } } } });
+  await assertOnOneNode(s, "node-1");
+});

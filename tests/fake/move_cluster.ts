@@ -188,6 +188,24 @@ export class MoveCluster implements AsyncDisposable {
     });
   }
 
+  /**
+   * Loses the disks of a node whose agent goes on, and waits until the volume is Lost.
+   *
+   * @returns what brings them back; without temporary snapshots, which would be orphans
+   */
+  async loseDisks(index: 0 | 1): Promise<() => Promise<void>> {
+    const lvs = this.machines[index].groups[0]!.lvs.splice(0);
+    const { node } = this.cluster.agent(index === 0 ? "node-1" : "node-2");
+    const isLost = (text: string) => text.startsWith("volume") && text.includes("Lost");
+    node.requeue();
+    await waitUntil(() => this.lvmVolumes.some(isLost), () => `a Lost volume: ${this.lvmVolumes}`);
+    return async () => {
+      this.machines[index].groups[0]!.lvs.push(...lvs.filter(({ origin }) => origin === undefined));
+      node.requeue();
+      await waitUntil(() => !this.lvmVolumes.some(isLost), () => `no Lost volume: ${this.lvmVolumes}`);
+    };
+  }
+
   /** Forgets a node whose agent does not run. */
   async forgetNode(nodeName: "node-1" | "node-2"): Promise<void> {
     const { client } = this.cluster;
