@@ -9,6 +9,7 @@ import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { ConditionReason } from "./condition_reasons.ts";
 import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
+import { isSameContent } from "./content.ts";
 import { timestamp } from "../../lvm/clock.ts";
 import type {
   AgentManaged,
@@ -100,7 +101,7 @@ const KNOWN_FIELDS = {
 
 /** Reports whether two statuses have the same content, apart from fields that this version does not know. */
 export function isSameStatus(a: AgentManagedStatus | undefined, b: AgentManagedStatus): boolean {
-  return JSON.stringify(sortKeys(a && knownFieldsOf(a))) === JSON.stringify(sortKeys(knownFieldsOf(b)));
+  return isSameContent(a && knownFieldsOf(a), knownFieldsOf(b));
 }
 
 /**
@@ -123,13 +124,4 @@ export function reportedError({ code, message }: StatusError): StorageError {
 
 function toStatusError({ kind, message }: StorageError) {
   return { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
-}
-
-/** Returns the value with the keys of all objects sorted, so that equal content gives equal JSON. */
-function sortKeys(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sortKeys);
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([key, v]) => [key, sortKeys(v)]),
-  );
 }

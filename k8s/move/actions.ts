@@ -73,10 +73,15 @@ const MAX_REASON_LENGTH = 1_024;
 /**
  * Carries out a step.
  *
+ * @returns the LVMMove as the step wrote it; nothing when the step does not write it, or somebody changed it meanwhile
  * @throws {StorageError} what the nodes said
  * @throws {ApiError}
  */
-export async function carryOut(step: MoveStep, objects: MoveObjects, options: MoveActionsOptions): Promise<void> {
+export async function carryOut(
+  step: MoveStep,
+  objects: MoveObjects,
+  options: MoveActionsOptions,
+): Promise<LvmMove | undefined | void> {
   const { client, volumes, topologyKey } = options;
   const { move, volume, copy, persistentVolume } = objects;
   switch (step.do) {
@@ -168,21 +173,32 @@ async function patchAffinity(
   try {
     await patchVolume(client, persistentVolume, { spec: { nodeAffinity: affinityTo(node, topologyKey) } });
   } catch (error) {
-    if (!isInvalid(error)) throw error;
+    if (!isImmutable(error)) throw error;
     await writeStatus(client, move, { affinityMethod: "Recreate" }); // the gate was turned off
   }
 }
 
-/** Writes a part of the status, if the move is still as it was read. */
-export async function writeStatus(client: ApiClient, move: LvmMove, status: MergePatch<LvmMoveStatus>): Promise<void> {
+/** Writes a part of the status, if the move is still as it was read. @returns the move, if it was written */
+export async function writeStatus(
+  client: ApiClient,
+  move: LvmMove,
+  status: MergePatch<LvmMoveStatus>,
+): Promise<LvmMove | undefined> {
   const { name, resourceVersion } = move.metadata;
   const merge = { status } as MergePatch<LvmMove>;
-  await orAbsentOrChanged(client.patch(lvmMoves, { name }, { merge, resourceVersion, subresource: "status" }));
+  return await orAbsentOrChanged(
+    client.patch<LvmMove>(lvmMoves, { name }, { merge, resourceVersion, subresource: "status" }),
+  );
 }
 
-async function setFinalizers(client: ApiClient, { metadata }: LvmMove, finalizers: string[]): Promise<void> {
+async function setFinalizers(
+  client: ApiClient,
+  { metadata }: LvmMove,
+  finalizers: string[],
+): Promise<LvmMove | undefined> {
   const { name, resourceVersion } = metadata;
-  await orAbsentOrChanged(client.patch(lvmMoves, { name }, { merge: { metadata: { finalizers } }, resourceVersion }));
+  const merge = { metadata: { finalizers } };
+  return await orAbsentOrChanged(client.patch(lvmMoves, { name }, { merge, resourceVersion }));
 }
 
 function recordedPolicyOf({ status }: LvmMove): string | undefined {
@@ -260,13 +276,17 @@ async function affinityMethodOf(
     await client.patch(persistentVolumes, { name }, { merge, dryRun: true });
     return "Patch";
   } catch (error) {
-    if (isInvalid(error)) return "Recreate";
+    if (isImmutable(error)) return "Recreate";
     throw error;
   }
 }
 
-function isInvalid(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 422;
+/**
+ * Reports whether the API server lets nobody change an affinity. What else it refuses as invalid, as an admission policy does,
+ * is no reason to delete a PersistentVolume.
+ */
+function isImmutable(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 422 && /nodeAffinity: .*immutable/is.test(error.message);
 }
 
 /**

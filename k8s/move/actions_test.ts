@@ -64,16 +64,29 @@ const PV = {
 } as unknown as PersistentVolume;
 const RECORDED = withStatus({ persistentVolume: recordOf(PV) });
 
+/** What an API server says that lets nobody change the affinity. */
+const IMMUTABLE =
+  'PersistentVolume "pv" is invalid: nodeAffinity: Invalid value: {"Required":{}}: field is immutable, ' +
+  "except for updating from beta label to GA";
+/** What an admission policy says, with the same status. */
+const POLICY =
+  'persistentvolumes "pv" is forbidden: ValidatingAdmissionPolicy "p" denied request: affinity is immutable';
+
 interface Options {
   readonly objects?: Partial<MoveObjects>;
   /** The object that the API server has of the copy. */
   readonly copy?: LvmVolume | "none";
   /** What a patch fails with. */
   readonly refusal?: number;
+  /** Why it fails. */
+  readonly why?: string;
 }
 
 /** Carries out a step, and returns what was written, one line each. */
-async function writesOf(step: MoveStep, { objects = {}, copy = READY, refusal }: Options = {}): Promise<string[]> {
+async function writesOf(
+  step: MoveStep,
+  { objects = {}, copy = READY, refusal, why = IMMUTABLE }: Options = {},
+): Promise<string[]> {
   const writes: string[] = [];
   const json = (value: unknown) => JSON.stringify(value);
   const client = {
@@ -89,7 +102,7 @@ async function writesOf(step: MoveStep, { objects = {}, copy = READY, refusal }:
       writes.push(`patch ${plural} ${name} ${json(options)}`);
       const isRefused = refusal !== undefined && options.subresource === undefined;
       return isRefused
-        ? Promise.reject(new ApiError("no", { status: refusal, reason: "Invalid" }))
+        ? Promise.reject(new ApiError(why, { status: refusal, reason: "Invalid" }))
         : Promise.resolve({});
     },
     delete: ({ plural }: { plural: string }, { name }: { name: string }, options: object) => {
@@ -259,6 +272,9 @@ Deno.test("carryOut() records how the affinity can be changed, records the volum
   assertEquals((await record(422)).includes('"affinityMethod":"Recreate"'), true);
   await assertRejects(() => writesOf({ do: "record" }, { refusal: 500 }), ApiError);
   await assertRejects(() => writesOf({ do: "patch affinity", node: "b" }, { refusal: 500 }), ApiError);
+  const denied = { refusal: 422, why: POLICY };
+  await assertRejects(() => writesOf({ do: "record" }, denied), ApiError, "denied request");
+  await assertRejects(() => writesOf({ do: "patch affinity", node: "b" }, denied), ApiError, "denied request");
   const [begun] = await writesOf({ do: "begin removing" });
   const { merge: { status: { removing, volume } } } = JSON.parse(begun!.slice(begun!.indexOf("{")));
   assertEquals([removing, volume.metadata], [true, { labels: { tier: "gold" }, annotations: { note: "kept" } }]);

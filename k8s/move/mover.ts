@@ -7,8 +7,9 @@
 import { getLogger } from "@logtape/logtape";
 import { systemClock } from "../../lvm/clock.ts";
 import { StorageError, truncate } from "../../lvm/error.ts";
+import { isSameContent } from "../api/content.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
-import { orAbsent } from "../client/client.ts";
+import { ApiError, isConflict, isTransient, orAbsent } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type LvmNode, lvmVolumes, type StatusError } from "../api/lvm_objects.ts";
@@ -107,6 +108,7 @@ export class Mover {
       await this.#carryOut(step, { ...objects, move: described });
       this.#log.info("step", { move: name, step: step.do });
     } catch (error) {
+      if (isRefused(error)) await this.#describe({ ...objects, move: described }, step, error.message);
       if (!(error instanceof StorageError)) throw error;
       const isFinal = "goal" in step && !PASSING_KINDS.includes(error.kind);
       // without the agents, no node seems to have free space
@@ -213,7 +215,7 @@ export class Mover {
     const { client, clock = systemClock } = this.#options;
     const { status = {} } = move;
     const next = statusBefore(objects, step, { now: clock.date(), failure });
-    const isSame = JSON.stringify({ ...status, ...next }) === JSON.stringify(status);
+    const isSame = isSameContent({ ...status, ...next }, status);
     if (isSame || step.do === "add finalizer" || step.do === "remove finalizer" || step.do === "finish") return move;
     const { name, resourceVersion } = move.metadata;
     const patch = { merge: { status: next }, resourceVersion, subresource: "status" } as const;
@@ -226,9 +228,9 @@ export class Mover {
   async #carryOut(step: MoveStep, objects: MoveObjects): Promise<void> {
     const { clock = systemClock } = this.#options;
     const now = clock.date();
-    await carryOut(step, objects, { ...this.#options, now });
+    const written = await carryOut(step, objects, { ...this.#options, now });
     const event = eventAfter(objects.move, step, now);
-    if (event !== undefined) this.#record(objects.move, [event]);
+    if (event !== undefined && written !== undefined) this.#record(objects.move, [event]);
   }
 
   /** Records events about a move: on the LVMMove, and on the claim, which people look at. */
@@ -243,4 +245,9 @@ export class Mover {
       for (const object of about) events.record(object, type, reason, message);
     }
   }
+}
+
+/** Reports whether the API server refused a write, so that somebody has to do something. */
+function isRefused(error: unknown): error is ApiError {
+  return error instanceof ApiError && !isTransient(error) && !isConflict(error);
 }

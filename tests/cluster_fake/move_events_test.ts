@@ -120,3 +120,25 @@ Deno.test("the events of a move without space for online say why it is offline, 
     /^moved offline; sent 512 KiB while nobody could use it; nobody could use it for \d+ s$/,
   );
 });
+
+Deno.test("a move that waits is looked at again without a write", async () => {
+  await using s = await MoveCluster.start();
+  await using pod = await FakePod.start(s);
+  let writes = 0;
+  s.startMover((_index, send) => {
+    writes++;
+    return send();
+  });
+  s.addMove();
+  await eventOf(s, "MoveWaiting");
+  assertEquals(s.move?.status?.stages?.length, 1);
+  const before = { writes, reconciles: s.moverReconciles };
+  for (const seen of ["once", "again"]) {
+    const { moverReconciles } = s;
+    await s.cluster.client.patch(lvmMoves, { name: MOVED }, { merge: { metadata: { labels: { seen } } } });
+    await waitUntil(() => s.moverReconciles > moverReconciles, "the mover");
+  }
+  assertEquals(writes - before.writes, 0, "writes");
+  await pod.end();
+  await s.waitForState("Complete");
+});

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { isSameContent, sortKeys } from "../../k8s/api/content.ts";
 import { keyOfName, type KubeObject, type Resource } from "../../k8s/api/objects.ts";
 
 /** A kind that the server has, and how it treats its objects. */
@@ -212,7 +213,7 @@ export class Collection {
     this.#requireImmutable(old, object);
     if (subresource === "status") restoreProtectedMetadata(object.metadata, old.metadata);
     if (object.metadata.deletionTimestamp !== undefined) rejectNewFinalizers(resource, old, object);
-    if (countsGenerations && JSON.stringify(nextContent) !== JSON.stringify(oldRest)) {
+    if (countsGenerations && !isSameContent(nextContent, oldRest)) {
       object.metadata.generation = (old.metadata.generation ?? 0) + 1;
     }
     if (isEqual(old, object)) return old;
@@ -229,13 +230,16 @@ export class Collection {
       specs[0]?.[name] !== undefined && !isEqual(specs[0]?.[name], specs[1]?.[name])
     );
     if (field === undefined) return;
-    const why = `spec.${field.toLowerCase()}: Forbidden: field is immutable`;
+    const value = JSON.stringify(specs[1]?.[field]);
+    const why = `${field}: Invalid value: ${value}: field is immutable, except for updating from beta label to GA`;
     throw new StatusError(422, "Invalid", `${qualifiedName(resource, old.metadata.name)} is invalid: ${why}`);
   }
 
   #save(before: StoredObject | undefined, object: StoredObject): StoredObject {
     const revision = this.nextRevision();
-    const after = structuredClone({ ...object, metadata: { ...object.metadata, resourceVersion: `${revision}` } });
+    const saved = { ...object, metadata: { ...object.metadata, resourceVersion: `${revision}` } };
+    // a custom object has its fields in the order of their names, whatever the order in which they were written
+    const after = structuredClone(this.kind.isCustom ? sortKeys(saved) as StoredObject : saved);
     this.objects.set(keyOfName(after.metadata), after);
     this.#notify({ revision, before, after, deleted: false });
     return after;

@@ -158,8 +158,12 @@ export class MoveCluster implements AsyncDisposable {
         csiNodes: inform(csiNodes),
         agents: { isSilent: (node) => this.silent.has(node) },
         backoff: BACKOFF,
+        onReconciled: () => void this.moverReconciles++,
       }));
   }
+
+  /** The number of times that a move was looked at. */
+  moverReconciles = 0;
 
   /** The nodes whose agents have given no sign of life for minutes. */
   readonly silent = new Set<string>();
