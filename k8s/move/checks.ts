@@ -6,11 +6,18 @@
 
 import { StorageError } from "../../lvm/error.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import { snapshotRefusal } from "../../lvm/model/layout.ts";
 import { isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import type { StorageClass } from "../api/objects.ts";
 import { namesOfBlocking } from "../api/snapshot_mapping.ts";
 import { canTransfer, transferredVolumeOf } from "../api/transfers.ts";
-import { actualSize, desiredSizeRange, type NamedVolumeRequest, volumeRequestOf } from "../api/volume_mapping.ts";
+import {
+  actualSize,
+  desiredSizeRange,
+  layoutOf,
+  type NamedVolumeRequest,
+  volumeRequestOf,
+} from "../api/volume_mapping.ts";
 import { isManagedBy } from "../provisioner/persistent_volume.ts";
 import { freeCapacityOf } from "../scheduling/free_capacity.ts";
 import { chooseNode } from "../scheduling/placement.ts";
@@ -87,7 +94,7 @@ export function surroundingsRefusal(objects: MoveObjects, surroundings: MoveSurr
   if (!volume!.spec.thinProvision && snapshots.length > 0) {
     return `the thick volume is the origin of the snapshots ${snapshots.join(", ")}; delete them first`;
   }
-  return topologyRefusal(targetNode, surroundings) ?? spaceRefusal(objects, surroundings);
+  return topologyRefusal(targetNode, surroundings) ?? copyRefusal(objects, surroundings);
 }
 
 /** Returns why a node cannot have a volume whose disks were carried to it; `undefined` when it can. */
@@ -142,10 +149,15 @@ function topologyRefusal(node: string, { storageClass, cluster }: MoveSurroundin
   }
 }
 
-function spaceRefusal({ move, volume }: MoveObjects, surroundings: MoveSurroundings): string | undefined {
+/** Returns why a copy of a volume cannot be made on the target's node; `undefined` when it can. */
+function copyRefusal({ move, volume }: MoveObjects, surroundings: MoveSurroundings): string | undefined {
   const { lvmNodes, targetVolumes, parseGroups } = surroundings;
   const { targetNode } = move.spec;
   try {
+    const layout = snapshotRefusal(layoutOf(volume!));
+    if (layout !== undefined) {
+      return `the volume ${layout}, which it would be copied from; restore a backup of it on the other node`;
+    }
     const request = copyRequestOf(move, volume!, parseGroups);
     const capacity = freeCapacityOf(lvmNodes.target!, targetVolumes, parseGroups);
     chooseNode(request, { allowed: [targetNode], preferred: [] }, [capacity]);

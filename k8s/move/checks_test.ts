@@ -243,6 +243,33 @@ const SURROUNDINGS_REFUSALS: readonly [
   ],
   ["a thick volume with a snapshot", { snapshots: ["s"] }, {}, "is the origin of the snapshots s"],
   [
+    "a volume with checksums",
+    { volume: volume({ layout: { type: "raid1", mirrors: 1, integrity: true } }) },
+    {},
+    "is raid1 with 1 mirror and integrity, and LVM takes no snapshots of such a volume, which it would be copied from",
+  ],
+  [
+    "a volume with a cache",
+    { volume: volume({ layout: { type: "cache", cacheSize: "8Mi" } }) },
+    {},
+    "is cache of 8Mi, and the driver takes no snapshots of such a volume",
+  ],
+  [
+    "a volume with a layout that this version does not know",
+    { volume: volume({ layout: { type: "raid7" } as never }) },
+    {},
+    "layout",
+  ],
+  [
+    "disks that were carried, of a volume with a cache",
+    {
+      ...adopting,
+      volume: { ...forgotten, spec: { ...forgotten.spec, layout: { type: "writecache", cacheSize: "8Mi" } } },
+    },
+    carried,
+    undefined,
+  ],
+  [
     "a target without space",
     {},
     { lvmNodes: { source: lvmNode("a"), target: lvmNode("b", { free: "4Mi" }) } },

@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
-import { describeLayout, hasIntegrity, isCached, layoutOf } from "../model/layout.ts";
+import { layoutOf, snapshotRefusal } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
   type ContentSource,
@@ -129,22 +129,16 @@ export function requireNoCopySnapshot(driver: string, groups: readonly VolumeGro
 }
 
 /**
- * Makes sure that the driver takes snapshots of a volume: not of a RAID volume with integrity, of which LVM takes none, nor of
- * one with a cache, where LVM may fail halfway (seen with 2.03.16).
+ * Makes sure that the driver takes snapshots of a volume.
  *
  * @param operation beginning of the error message
  * @throws {StorageError} `FailedPrecondition`
  */
 export function requireSnapshots(operation: string, { group, lv }: LocatedLv): void {
   const layout = layoutOf(lv);
-  if (layout === undefined || !(hasIntegrity(layout) || isCached(layout))) return;
-  const whose = isCached(layout) ? "the driver" : "LVM";
-  throw new StorageError(
-    "FailedPrecondition",
-    `${operation}: ${lvPath({ group, lv })} is ${
-      describeLayout(layout)
-    }, and ${whose} takes no snapshots of such a volume`,
-  );
+  const refusal = layout && snapshotRefusal(layout);
+  if (refusal === undefined) return;
+  throw new StorageError("FailedPrecondition", `${operation}: ${lvPath({ group, lv })} ${refusal}`);
 }
 
 /** Returns a sentence about the progress of a copy, for an error message. */

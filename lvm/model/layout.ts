@@ -147,6 +147,15 @@ export function hasIntegrity(layout: Layout): boolean {
   return "integrity" in layout && layout.integrity === true;
 }
 
+/**
+ * Returns why there are no snapshots of volumes with a layout: LVM takes none of a RAID volume with integrity, and may fail
+ * halfway for one with a cache (seen with 2.03.16). `undefined` for other layouts.
+ */
+export function snapshotRefusal(layout: Layout): string | undefined {
+  const whose = hasIntegrity(layout) ? "LVM" : isCached(layout) ? "the driver" : undefined;
+  return whose && `is ${describeLayout(layout)}, and ${whose} takes no snapshots of such a volume`;
+}
+
 /** Returns the bytes that a volume takes in its group, without its cache. */
 export function allocatedBytes(layout: Layout, size: bigint, extentSize: bigint): bigint {
   return bytesPerPv(layout, size, extentSize) * BigInt(requiredPvCount(layout));

@@ -11,6 +11,7 @@ import {
   pvsToExtend,
   pvsWithSeveralImages,
   requiredPvCount,
+  snapshotRefusal,
 } from "./layout.ts";
 import type { PhysicalVolume } from "./report.ts";
 import { lvcreate } from "./commands.ts";
@@ -157,4 +158,16 @@ Deno.test("LVM reports the layout that lvcreate was given", () => {
   const pvSegments = ["rmeta_0", "rimage_0_imeta", "rimage_0_iorig"].map((subLv) => ({ subLv, pvUuid: "a", size: 1n }));
   assertEquals(layoutOf({ segment: { type: "raid5", stripes: 3, stripeSize: 65536n }, pvSegments }), checked);
   assertEquals(pvsWithSeveralImages({ pvSegments }), []);
+});
+
+Deno.test("snapshotRefusal() is about checksums and caches alone, and says who takes no snapshots", () => {
+  for (const layout of [LINEAR, RAID1, RAID5, STRIPED]) assertEquals(snapshotRefusal(layout), undefined);
+  assertEquals(
+    snapshotRefusal({ ...RAID1, integrity: true } as Layout),
+    "is raid1 with 1 mirror and integrity, and LVM takes no snapshots of such a volume",
+  );
+  assertEquals(
+    snapshotRefusal({ type: "writecache", cacheSize: 8n * MiB }),
+    "is writecache of 8Mi, and the driver takes no snapshots of such a volume",
+  );
 });
