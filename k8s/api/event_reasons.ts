@@ -50,7 +50,7 @@ const MOVE_EVENTS = {
   },
   MoveWaiting: {
     type: "Normal",
-    meaning: "The move waits until nobody uses the volume. The message names who does: end those pods.",
+    meaning: "The move waits for others. The message says for what: usually for pods that use the volume; end those.",
   },
   MoveHeld: { type: "Normal", meaning: "Nobody uses the volume any more, and nobody can until the move ends." },
   Moved: {
