@@ -28,7 +28,8 @@ import { heldConditions } from "../../k8s/api/held.ts";
 import { formatGrant, grantAnnotation } from "../../k8s/api/transfers.ts";
 import { copySpecOf } from "../../k8s/api/volume_mapping.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
-import { Mover } from "../../k8s/move/mover.ts";
+import { MoveGarbageCollector } from "../../k8s/move/garbage_collector.ts";
+import { Mover, type MoverOptions } from "../../k8s/move/mover.ts";
 import { copyIdOf, copyRequestName, type LvmMove, lvmMoves, MOVE_FINALIZER } from "../../k8s/move/objects.ts";
 import { affinityTo } from "../../k8s/move/persistent_volume.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../../k8s/provisioner/persistent_volume.ts";
@@ -169,15 +170,24 @@ export class MoverScene implements AsyncDisposable {
     });
   }
 
-  /** Starts it. @param change changes the objects before the mover sees them */
-  static async start(change: (s: MoverScene) => void = () => {}): Promise<MoverScene> {
+  /**
+   * Starts it.
+   *
+   * @param change changes the objects before the mover sees them
+   * @param options.collects whether what is left of moves is removed, in place of moving
+   * @param options.isBlind whether its cache has no moves
+   */
+  static async start(
+    change: (s: MoverScene) => void = () => {},
+    options: { readonly collects?: boolean; readonly isBlind?: boolean } = {},
+  ): Promise<MoverScene> {
     const s = new MoverScene();
     change(s);
-    await s.#run();
+    await s.#run(options);
     return s;
   }
 
-  async #run(): Promise<void> {
+  async #run({ collects = false, isBlind = false }: { collects?: boolean; isBlind?: boolean }): Promise<void> {
     const client = this.#moverClient;
     const inform = <T extends KubeObject>(resource: Resource<T>) => {
       const informer = new Informer(client, resource);
@@ -198,7 +208,8 @@ export class MoverScene implements AsyncDisposable {
       csiNodes: inform(csiNodes),
     };
     await Promise.all(Object.values(informers).map(({ synced }) => synced));
-    const mover = new Mover({
+    if (isBlind) informers.moves.get = () => undefined;
+    const options: MoverOptions = {
       ...{ client, driverName: MOVE_DRIVER, topologyKey: KEY, parseGroups: parseGroupList, ...informers },
       events: { record } as unknown as EventRecorder,
       volumes: {
@@ -237,8 +248,9 @@ export class MoverScene implements AsyncDisposable {
       agents: { isSilent: (node) => this.silent.has(node) },
       clock: this.clock,
       onReconciled: ({ key, error }) => void this.reconciled.push({ key, error }),
-    });
-    this.#tasks.push(mover.run(this.#stop.signal));
+    };
+    const controller = collects ? new MoveGarbageCollector(options) : new Mover(options);
+    this.#tasks.push(controller.run(this.#stop.signal));
   }
 
   #call(text: string, failure?: Error | (() => Error)): void {
