@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
-import { heldConditions } from "../api/held.ts";
+import { heldConditions, type HeldState } from "../api/held.ts";
 import {
   FORGOTTEN_ANNOTATION,
   type LvmNode,
@@ -76,10 +76,10 @@ const claim = (metadata: object, volumeName = "pv") =>
 const deleting = { deletionTimestamp: "now" };
 
 /** Returns a volume that is held for the move, with a status. */
-function held(status: object, annotations: object = {}): LvmVolume {
+function held(status: object, annotations: object = {}, state: HeldState = {}): LvmVolume {
   const metadata = { name: ID, generation: 7, annotations: { [MOVE_ANNOTATION]: "m", ...annotations } };
   const object = volume({ held: true }, { metadata, status: status as NonNullable<LvmVolume["status"]> });
-  return { ...object, status: { ...object.status!, conditions: heldConditions(object, {}) } };
+  return { ...object, status: { ...object.status!, conditions: heldConditions(object, state) } };
 }
 const saved = held({ state: "Lost" }, { [FORGOTTEN_ANNOTATION]: "now" });
 const LAST = { round: 0, snapshot: snapshotIdOf(transferSnapshotName(copyIdOf(MOVE), 0, 7)), last: true };
@@ -138,6 +138,11 @@ const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, me
   [
     "a volume whose LV is gone, with a copy that is complete",
     { volume: held({ state: "Lost" }), copy: READY },
+    undefined,
+  ],
+  [
+    "a volume whose LV is gone, that somebody seemed to use, with a copy that is complete",
+    { volume: held({ state: "Lost" }, {}, { user: "a program" }), copy: READY },
     undefined,
   ],
   ["a volume whose LV is gone, with a copy that is not", { volume: held({ state: "Lost" }) }, "the volume is Lost"],

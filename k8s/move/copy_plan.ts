@@ -91,10 +91,10 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
   return snapshots.length > 0 ? waitForDeletion(snapshots) : undefined;
 }
 
-/** Returns the wait until nobody uses a volume that is held; `undefined` when nobody does. */
+/** Returns the wait until nobody uses a volume that is held; `undefined` when nobody does, or it is gone. */
 export function waitForUse(volume: LvmVolume): MoveStep | undefined {
   const held = heldCondition(volume);
-  if (held?.status === "True") return undefined;
+  if (held?.status === "True" || isGone(volume)) return undefined;
   if (held !== undefined) return { do: "wait", message: held.message, isBlocked: true };
   return { do: "wait", message: `waits for the agent of node ${volume.spec.nodeName}` };
 }

@@ -49,6 +49,14 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "wait: nobody else may begin to use it, but a program still does",
   ],
   [
+    "a source that is Lost, and that somebody seemed to use before",
+    {
+      ...REMOVING,
+      volume: { ...volume("a"), status: { ...volume("a", { user: "a program" }).status, state: "Lost" } },
+    },
+    "remove source",
+  ],
+  [
     "a source whose agent says nothing of its being held",
     { ...REMOVING, volume: { ...volume("a"), status: { state: "Ready" } } },
     "wait: waits for the agent of node a",
