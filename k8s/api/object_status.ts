@@ -9,7 +9,6 @@ import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { ConditionReason } from "./condition_reasons.ts";
 import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
-import { isSameContent } from "./content.ts";
 import { timestamp } from "../../lvm/clock.ts";
 import type {
   AgentManaged,
@@ -124,4 +123,18 @@ export function reportedError({ code, message }: StatusError): StorageError {
 
 function toStatusError({ kind, message }: StorageError) {
   return { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
+}
+
+/** Reports whether two values have the same content, in any order of their fields. */
+export function isSameContent(a: unknown, b: unknown): boolean {
+  return JSON.stringify(sortKeys(a)) === JSON.stringify(sortKeys(b));
+}
+
+/** Returns the value with the keys of all objects sorted, so that equal content gives equal JSON. */
+export function sortKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortKeys);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([key, v]) => [key, sortKeys(v)]),
+  );
 }

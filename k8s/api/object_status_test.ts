@@ -5,8 +5,10 @@ import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
 import {
   failedStatus,
   groupHealth,
+  isSameContent,
   isSameStatus,
   lostStatus,
+  sortKeys,
   updatedConditions,
   withNewerFields,
 } from "./object_status.ts";
@@ -96,4 +98,17 @@ Deno.test("isSameStatus() compares the fields in any order", () => {
   assert(isSameStatus(a, { error: { message: "m", code: "Busy" }, size: "1Gi", state: "Ready" }));
   assert(!isSameStatus(a, { ...a, size: "2Gi" }));
   assert(!isSameStatus(undefined, a));
+});
+
+Deno.test("isSameContent() compares fields in any order, and lists in theirs", () => {
+  const a = { b: [{ d: 1, c: null }], a: "x" };
+  assert(isSameContent(a, { a: "x", b: [{ c: null, d: 1 }] }));
+  assert(isSameContent(a, { ...a, e: undefined }));
+  assert(!isSameContent(a, { ...a, a: "y" }));
+  assert(!isSameContent([1, 2], [2, 1]));
+  assert(!isSameContent(undefined, {}));
+});
+
+Deno.test("sortKeys() sorts the fields of all objects", () => {
+  assertEquals(JSON.stringify(sortKeys({ b: [{ d: 1, c: 2 }], a: null })), '{"a":null,"b":[{"c":2,"d":1}]}');
 });

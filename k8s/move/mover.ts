@@ -7,7 +7,7 @@
 import { getLogger } from "@logtape/logtape";
 import { systemClock } from "../../lvm/clock.ts";
 import { StorageError, truncate } from "../../lvm/error.ts";
-import { isSameContent } from "../api/content.ts";
+import { isSameContent } from "../api/object_status.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
 import { ApiError, isConflict, isTransient, orAbsent } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";

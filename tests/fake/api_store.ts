@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isSameContent, sortKeys } from "../../k8s/api/content.ts";
+import { isSameContent, sortKeys } from "../../k8s/api/object_status.ts";
 import { keyOfName, type KubeObject, type Resource } from "../../k8s/api/objects.ts";
 
 /** A kind that the server has, and how it treats its objects. */
