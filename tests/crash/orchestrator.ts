@@ -47,6 +47,8 @@ export interface StepState {
   copyId: string;
   acknowledged: Acknowledged;
   secrets: Record<string, string>;
+  /** True once a change of the volume key has begun. */
+  hasBegunKeyChange?: boolean;
   written?: { lv: FakeLv; content: string };
 }
 

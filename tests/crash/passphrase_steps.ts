@@ -75,6 +75,11 @@ export class PassphraseSteps {
     return this.#lifecycle([...this.#end, this.#changeOr(this.#volume.stage(), LAST_SECRETS), ...this.#end]);
   }
 
+  /** Returns a lifecycle in which the volume is expanded once its encryption by another volume key was interrupted. */
+  newVolumeKeyThenGrown(): Lifecycle {
+    return this.#lifecycle([...this.#end, this.#setSecret(NEW_KEY), this.#stageOrExpand(), this.#assertVolumeKey()]);
+  }
+
   get #end(): Step[] {
     return [this.#volume.unpublish(), this.#volume.unstage()];
   }
@@ -111,6 +116,19 @@ export class PassphraseSteps {
           });
           if (!isRefused && each.previousPassphrase !== undefined) return;
         }
+      },
+    };
+  }
+
+  /** Stages the volume. When a driver was interrupted by a crash, the volume is expanded first. */
+  #stageOrExpand(): Step {
+    const { state } = this.#volume;
+    return {
+      name: "NodeStageVolume, after an expansion if it was interrupted",
+      run: async (csi) => {
+        if (state.hasBegunKeyChange) await this.#volume.expand(96n).run(csi);
+        state.hasBegunKeyChange = true;
+        await this.#volume.stage().run(csi);
       },
     };
   }

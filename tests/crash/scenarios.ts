@@ -159,6 +159,10 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
     return new PassphraseSteps(machine, volume).newVolumeKey();
   },
+  "ext4, encrypted, with another volume key, and expanded after a crash": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
+    return new PassphraseSteps(machine, volume).newVolumeKeyThenGrown();
+  },
   "not erased": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { erase: "none" });
     return volume.lifecycle([]);
