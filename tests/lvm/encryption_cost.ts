@@ -16,10 +16,10 @@ import { blockCapability, contractTest, type Harness } from "../contract/host.ts
 import { realHost } from "./real_host.ts";
 
 /** How often each side is measured, in turn. */
-const ROUNDS = 7;
+const ROUNDS = 5;
 
 /** The size of the volumes, and what is written and read each time, in MiB. */
-const [SIZE_MIB, DATA_MIB] = [160, 128];
+const [SIZE_MIB, DATA_MIB] = [96, 64];
 
 /** The bounds of a ratio of throughputs: the machine has other work, and both sides have the same device below. */
 const [LEAST, MOST] = [0.5, 2];
