@@ -62,7 +62,9 @@ export class KeyChanges {
   record(id: VolumeId, state: KeyState): void {
     const before = this.#known.get(id)?.state;
     this.#known.set(id, { state, since: Date.now() });
-    if (describe(before) !== describe(state)) this.#onChange(id);
+    // most volumes have no request, and the next report corrects what an earlier process said of one
+    const isNews = before !== undefined || state !== "NotRequested";
+    if (isNews && describe(before) !== describe(state)) this.#onChange(id);
   }
 
   /** Forgets a volume that is not used here any more. */

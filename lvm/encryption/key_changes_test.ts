@@ -52,6 +52,8 @@ Deno.test("the outcome of a change of keys is known until the next one, and a li
   assertEquals([changes.stateOf(volume), calls.length], ["NotRequested", 4]);
   changes.forget(ID);
   assertEquals(changes.stateOf(volume), undefined);
+  changes.record(ID, "NotRequested");
+  assertEquals([changes.stateOf(volume), calls.length], ["NotRequested", 4], "no news");
 });
 
 Deno.test("a change whose command goes on after its deadline is running", async () => {
