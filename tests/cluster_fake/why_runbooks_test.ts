@@ -22,7 +22,7 @@ for (const [type, reason] of CONDITIONS) {
     scene.addBound({ conditions: [{ type, status: "False", reason: reason as never, message }] });
     const { problems } = await scene.why();
     assertEquals([problems.length, problems[0]!.reason, problems[0]!.message], [1, reason, message]);
-    const isNote = type === "Imported" || ["Rebuilding", "InUse"].includes(reason);
+    const isNote = type === "Imported" || ["Rebuilding", "InUse", "KeyChangeRunning"].includes(reason);
     assertEquals(problems[0]!.severity === "info", isNote);
   });
 }
