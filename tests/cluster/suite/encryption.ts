@@ -52,9 +52,12 @@ Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, gr
   for (const claim of ["data", "raw"]) {
     const lv = await ns.lvOf(claim);
     assertEquals(await signaturesOf(ns, lv), ["crypto_LUKS"]);
-    assertEquals((await ns.runOnNode(`grep -c readable-text ${lv.device} || true`)).trim(), "0", claim);
+    const found = await ns.runOnNode(`grep -c readable-text ${lv.device} || true`, ns.cluster.node(lv.node));
+    assertEquals(found.trim(), "0", claim);
   }
-  assertMatch(await ns.runOnNode("dmsetup ls --target crypt"), /^(?:No devices found)?\s*$/);
+  for (const node of ns.cluster.nodes) {
+    assertMatch(await ns.runOnNode("dmsetup ls --target crypt", node), /^(?:No devices found)?\s*$/);
+  }
 
   await setSecret(ns, "data", { passphrase: newPassphrase() });
   await ns.createPod({ name: "stranger", claims: claims.slice(0, 1) });
@@ -70,8 +73,9 @@ Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, gr
     ),
   );
   const objects = await ns.kubectl("get", "--all-namespaces", "-o", "yaml", `pv,pvc,pods,events,lvmvolumes.${DRIVER}`);
-  const machine = await ns.runOnNode("lvs -o lv_tags --noheadings; vgs -o vg_tags --noheadings; ps axww");
-  for (const text of [...logs, objects, machine]) assert(!text.includes(passphrase));
+  const onNodes = "lvs -o lv_tags --noheadings; vgs -o vg_tags --noheadings; ps axww";
+  const machines = await Promise.all(ns.cluster.nodes.map((node) => ns.runOnNode(onNodes, node)));
+  for (const text of [...logs, objects, ...machines]) assert(!text.includes(passphrase));
 });
 
 Deno.test("the passphrase of a claim changes under its pod, and an interrupted or a wrong change is told until it is made", async () => {
