@@ -23,7 +23,7 @@ import type { NewCondition } from "../api/conditions.ts";
 import type { ApiClient } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { attachmentObjections, readAttachments } from "./attachments.ts";
+import { attachmentObjections, type Attachments, readAttachments } from "./attachments.ts";
 
 /** Options of {@linkcode DiskTaker}. */
 export interface DiskTakerOptions {
@@ -36,10 +36,10 @@ export interface DiskTakerOptions {
   /** The recorder of events. */
   readonly events: Pick<EventRecorder, "record">;
   /** Reads and changes the machine. */
-  readonly taking: Pick<DiskTaking, "isBusy" | "read" | "act">;
+  readonly taking: Pick<DiskTaking, "running" | "read" | "act">;
   /** The LVMVolumes of this node. */
   readonly volumeObjects: Pick<Informer<LvmVolume>, "hasSynced" | "list">;
-  /** Called after a volume group was changed. */
+  /** Called after a volume group or the list of outcomes was changed: the next report is due at once. */
   readonly onChange: () => void;
   /** Returns a new UUID of a physical volume. */
   readonly newUuid?: () => string;
@@ -100,7 +100,7 @@ export class DiskTaker {
     this.#outcomes = seen.status?.acceptedDisks ?? [];
     const names = namesOf(seen);
     if (names.every((name) => this.#isSettled(seen, name))) return;
-    if (taking.isBusy || !volumeObjects.hasSynced) return;
+    if (taking.running !== undefined || !volumeObjects.hasSynced) return;
     try {
       for (const name of names) {
         if (!this.#isSettled(seen, name)) await this.#settle(name);
@@ -131,20 +131,30 @@ export class DiskTaker {
     const { client, nodeName, driver, taking } = this.#options;
     for (let count = 0; count < MAX_STEPS; count++) {
       const machine = await taking.read();
-      const attachments = await readAttachments(client, nodeName);
-      const node = await client.get(lvmNodes, { name: nodeName }); // the last to be read: it may be withdrawn any time
+      let node = await client.get(lvmNodes, { name: nodeName });
       if (node.spec.driverName !== driver) return;
-      const found = machine.named.disks.find((disk) => disk.name === name);
-      const record = recordOf(node, name);
-      const facts = diskFacts(machine, {
-        ...{ name, record, recordedGroups: this.#recordedGroups(node), recordedPvs: recordedPvs(node) },
-        objections: found === undefined
-          ? []
-          : attachmentObjections({ path: found.path, names: found.ids }, attachments),
-      });
-      const step = nextStep(orderOf(node, name), record, facts);
+      let step = this.#nextStep(node, name, machine);
+      // the list is that of the whole cluster: a disk that is not about to be taken needs none
+      if (step.kind === "record" || step.kind === "createPv") {
+        const attachments = await readAttachments(client, nodeName);
+        node = await client.get(lvmNodes, { name: nodeName }); // the last to be read: it may be withdrawn any time
+        if (node.spec.driverName !== driver) return;
+        step = this.#nextStep(node, name, machine, attachments);
+      }
       if (!await this.#take(node, { name, step, machine })) return;
     }
+  }
+
+  #nextStep(node: LvmNode, name: string, machine: MachineDisks, attachments?: Attachments): DiskStep {
+    const found = machine.named.disks.find((disk) => disk.name === name);
+    const record = recordOf(node, name);
+    const facts = diskFacts(machine, {
+      ...{ name, record, recordedGroups: this.#recordedGroups(node), recordedPvs: recordedPvs(node) },
+      objections: found === undefined || attachments === undefined
+        ? []
+        : attachmentObjections({ path: found.path, names: found.ids }, attachments),
+    });
+    return nextStep(orderOf(node, name), record, facts);
   }
 
   /** Takes a step. @returns whether another one follows */
@@ -189,18 +199,22 @@ export class DiskTaker {
     }
   }
 
-  /** Changes the machine. What LVM refuses is said, and the record stays: the next time shows how far it came. */
+  /**
+   * Changes the machine. What LVM refuses is said, and the record stays: the next report shows how far it came. That comes in its
+   * own time, unless a command still runs and ends before.
+   */
   async #act(node: LvmNode, known: AcceptedDiskStatus, step: DiskStep): Promise<boolean> {
+    const { taking, onChange } = this.#options;
     try {
-      await this.#options.taking.act(step);
-      return true;
+      await taking.act(step);
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
+      void taking.running?.then(onChange);
       await this.#refuse(node, known, error.message);
       return false;
-    } finally {
-      this.#options.onChange();
     }
+    onChange();
+    return true;
   }
 
   #recordTaken(node: LvmNode, { name, volumeGroup }: AcceptedDiskStatus, { named }: MachineDisks): void {

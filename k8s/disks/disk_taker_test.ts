@@ -1,4 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
+import { StorageError } from "../../lvm/error.ts";
 import { DiskNode } from "../../tests/fake/disk_node.ts";
 
 const MiB = 1n << 20n;
@@ -174,4 +175,67 @@ Deno.test("reconcile() does not create a group a second time that volumes have",
   await run();
   assertEquals(s.layout, []);
   assertMatch(s.outcome("ata-SPARE_b")!.message!, /volume group data \(vg-lost\) is not there/);
+});
+
+Deno.test("reconcile() leaves a disk that LVM refuses to the next report, and asks for none before its time", async () => {
+  for (const refused of ["pvcreate", "vgcreate"]) {
+    const { s, run } = await startNode();
+    s.accept("ata-SPARE_b");
+    let tries = 0;
+    s.machine.fault = ({ args: [subcommand] }) => {
+      if (subcommand !== refused) return undefined;
+      tries++;
+      return { code: 5, stdout: "", stderr: "  no" };
+    };
+    await run();
+    await run(); // the report that shows the refusal in the condition
+    const { requeued } = s;
+    await run();
+    await run();
+    assertEquals([s.requeued - requeued, tries], [0, 4], refused);
+    assertMatch(s.condition("DisksRefused")!.message, new RegExp(refused));
+  }
+});
+
+Deno.test("reconcile() asks for a report when a command that outlasted its deadline has ended", async () => {
+  const { s, run } = await startNode();
+  s.accept("ata-SPARE_b");
+  const late = Promise.withResolvers<void>();
+  s.machine.fault = ({ args: [subcommand] }) => {
+    if (subcommand !== "pvcreate") return undefined;
+    throw new StorageError("StillRunning", "running pvcreate: it still runs", { completion: late.promise });
+  };
+  await run();
+  await run();
+  const { requeued } = s;
+  await run();
+  assertEquals([s.requeued - requeued, s.outcome("ata-SPARE_b")?.message], [0, "running pvcreate: it still runs"]);
+  s.machine.fault = undefined;
+  late.reject(new Error("it failed in the end"));
+  await new Promise((settled) => setTimeout(settled));
+  assertEquals(s.requeued - requeued, 1);
+  await run();
+  assertEquals(s.layout, ["data: /dev/sdb"]);
+});
+
+Deno.test("reconcile() lists the VolumeAttachments of the cluster only for a disk that would be taken", async () => {
+  const s = new DiskNode();
+  const disk = s.addDisk("b", { signatures: ["ext4"] });
+  let lists = 0;
+  const run = s.agent((what, when) => {
+    if (what === "list" && when === "before") lists++;
+  });
+  await run();
+  s.accept("ata-SPARE_b");
+  await run();
+  await run();
+  assertEquals([s.outcome("ata-SPARE_b")?.state, lists], ["Refused", 0]);
+  disk.signatures.pop();
+  await run();
+  assertEquals([s.layout, lists], [["data: /dev/sdb"], 2], "before it is recorded, and before pvcreate");
+  s.machine.host.disks.splice(0, 1);
+  s.machine.groups[0]!.missingPvs = 1;
+  await run();
+  await run();
+  assertEquals([s.outcome("ata-SPARE_b")?.state, lists], ["Lost", 2]);
 });

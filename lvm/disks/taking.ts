@@ -44,16 +44,19 @@ const CONFIG = "allocation/use_blkid_wiping=1";
 /** Takes disks. */
 export class DiskTaking {
   readonly #options: DiskTakingOptions;
-  #running: Promise<unknown> | undefined;
+  #running: Promise<void> | undefined;
 
   /** Changes nothing before {@linkcode DiskTaking.act}. */
   constructor(options: DiskTakingOptions) {
     this.#options = options;
   }
 
-  /** True while a command that outlasted its deadline still changes something: what is read meanwhile decides nothing. */
-  get isBusy(): boolean {
-    return this.#running !== undefined;
+  /**
+   * Resolves when a command has ended that outlasted its deadline; `undefined` while none runs. It still changes something: what
+   * is read meanwhile decides nothing.
+   */
+  get running(): Promise<void> | undefined {
+    return this.#running;
   }
 
   /** Reads disks, groups and physical volumes. @throws {StorageError} those of the reports */

@@ -33,6 +33,8 @@ export class DiskNode {
   volumes: LvmVolume[] = [];
   attachments: VolumeAttachment[] = [];
   readonly events: string[] = [];
+  /** The number of times that an agent has asked for the next report before its time. */
+  requeued = 0;
 
   /** Adds a disk that nobody uses. */
   addDisk(letter: string, change: Partial<FakeDisk> = {}): FakeDisk {
@@ -73,7 +75,7 @@ export class DiskNode {
     const options = { rules, kubeletDirectory };
     const reports = new DiskReports({ events, read: () => readNamedDisks(exec, options) });
     const taker = new DiskTaker({
-      ...{ client, events, nodeName: "n1", driver: "d", onChange: () => {} },
+      ...{ client, events, nodeName: "n1", driver: "d", onChange: () => void this.requeued++ },
       volumeObjects: { hasSynced: true, list: () => this.volumes },
       taking: new DiskTaking({ lvm: new Lvm(exec), ...options }),
     });
