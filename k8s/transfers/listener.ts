@@ -38,6 +38,8 @@ export interface Peer {
 export interface AcceptedConnection extends Connection {
   /** Resolves when the other end has closed it. Nothing may be read meanwhile. */
   closed(): Promise<void>;
+  /** Closes it at once: what was not sent yet is lost. */
+  abort(): void;
 }
 
 /** Options of {@linkcode listen}. */
@@ -50,7 +52,7 @@ export interface ListenerOptions {
   readonly onConnection: (connection: AcceptedConnection, peer: Peer) => void;
   /** The maximum number of connections, encrypted or not; others are closed. */
   readonly maxConnections?: number;
-  /** The time that a connection may take to be encrypted, and to continue to read or write, in milliseconds. */
+  /** The time that a connection may take to be encrypted, to continue to read or write, and to be closed, in milliseconds. */
   readonly idleMs?: number;
   /** Time. */
   readonly clock?: Clock | undefined;
@@ -139,7 +141,7 @@ function keyOf({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "re
 function socketConnection(socket: TLSSocket, idleMs: number, clock: Clock): AcceptedConnection {
   let received: Uint8Array = new Uint8Array(0);
   let changed = Promise.withResolvers<void>();
-  let isOver = false;
+  let [isOver, isClosing] = [false, false];
   const wake = () => {
     changed.resolve();
     changed = Promise.withResolvers<void>();
@@ -185,7 +187,13 @@ function socketConnection(socket: TLSSocket, idleMs: number, clock: Clock): Acce
         throw new StorageError("Unavailable", "connection to another agent: it was closed");
       }));
     },
-    close: () => void socket.end(),
+    close: () => {
+      socket.end(); // sends what was written before, and waits for the other end, which may never close it
+      if (isClosing || socket.destroyed) return;
+      isClosing = true;
+      socket.once("close", clock.after(idleMs, () => socket.destroy()));
+    },
+    abort: () => void socket.destroy(),
     closed: async () => {
       socket.resume(); // a socket that reads nothing does not notice its end
       while (!isOver) await changed.promise;

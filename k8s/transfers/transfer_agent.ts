@@ -5,7 +5,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
+import { type Clock, sleep, systemClock, timestamp, withinDeadline } from "../../lvm/clock.ts";
 import type { RemoteRange, RemoteSources } from "../../lvm/copies/fetch.ts";
 import { isListRequest } from "../../lvm/differences/list_protocol.ts";
 import { serveList } from "../../lvm/differences/remote_list.ts";
@@ -24,7 +24,14 @@ import type { Informer } from "../runtime/informer.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { dial } from "./dial.ts";
 import { requireListAllowed } from "./list_access.ts";
-import { type AcceptedConnection, listen, type Listener, type Peer, type TransferAddress } from "./listener.ts";
+import {
+  type AcceptedConnection,
+  IDLE_MS,
+  listen,
+  type Listener,
+  type Peer,
+  type TransferAddress,
+} from "./listener.ts";
 import { findRemoteAgent } from "./remote_agent.ts";
 import { openSnapshot } from "./snapshot_access.ts";
 
@@ -130,7 +137,7 @@ export class TransferAgent implements RemoteSources {
   async #serve(connection: AcceptedConnection, peer: Peer, machine: MachineParts): Promise<void> {
     let isList = false;
     try {
-      const request = await readJson(connection);
+      const request = await this.#readRequest(connection);
       isList = isListRequest(request);
       if (isList) await this.#serveList(connection, request, peer, machine);
       else await this.#serveTransfer(connection, request, peer, machine);
@@ -138,6 +145,18 @@ export class TransferAgent implements RemoteSources {
       connection.close();
       const message = isList ? "the controller could not list changed blocks" : "another agent could not read";
       log.warn(message, { address: peer.address, error });
+    }
+  }
+
+  /** Reads a request within a time limit: who shows no certificate yet must not hold a connection with a byte now and then. */
+  async #readRequest(connection: AcceptedConnection): Promise<Uint8Array> {
+    try {
+      const request = await withinDeadline(readJson(connection), IDLE_MS, { clock: this.#clock });
+      if (request !== undefined) return request;
+      throw new StorageError("Unavailable", `connection to another agent: no request in ${IDLE_MS / 1000} s`);
+    } catch (error) {
+      connection.abort();
+      throw error;
     }
   }
 

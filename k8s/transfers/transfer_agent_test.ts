@@ -17,8 +17,7 @@ const RANGE = { snapshot: snapshotIdOf("s"), volume: volumeIdOf("v"), offset: 0n
 const DESTINATION = { path: "/dev/destination", size: 4n << 20n, skipsZeros: false };
 
 /** Sets up the agent of a node. */
-function setUp(port = 0) {
-  const clock = new FakeClock();
+function setUp(port = 0, clock = new FakeClock()) {
   const exec = new FakeMachine();
   const machine = openMachine({ exec, driver: DRIVER, groups: ANY_GROUP, mountRoots: ["/pods"], scratch: "/tmp" });
   const api = FakeApiServer.start({ resources: [lvmNodes] });
@@ -75,4 +74,35 @@ Deno.test("an LVMNode that does not say how its agent is reached is named by the
     const error = await assertRejects(() => s.fetch(node!), StorageError, expected!);
     assertEquals(error.kind, "Unavailable");
   }
+});
+
+/** Returns what a read returns, or "open" when the connection is not closed within two seconds. */
+async function readOrOpen(connection: Deno.Conn): Promise<number | null | "open"> {
+  const { promise, resolve } = Promise.withResolvers<"open">();
+  const timer = setTimeout(() => resolve("open"), 2_000);
+  try {
+    return await Promise.race([connection.read(new Uint8Array(4_096)).catch(() => null), promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+Deno.test("a client that sends its request byte by byte is closed after the time limit, not after that of each byte", async () => {
+  const clock = new FakeClock();
+  clock.date = () => new Date(); // by which the client verifies the certificate
+  await using s = setUp(0, clock);
+  await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
+  const { address, certificate } = s.agent.endpoint()!;
+  using anonymous = await Deno.connectTls({
+    ...{ hostname: HOST, port: Number(address.split(":").at(-1)), caCerts: [certificate] },
+    unsafelyDisableHostnameVerification: true,
+  });
+  const [head, ...parts] = [new Uint8Array([0, 0, 1, 0]), ...Array.from({ length: 3 }, () => new Uint8Array(1))];
+  await anonymous.write(head!);
+  for (const part of parts) {
+    await new Promise((resolve) => setTimeout(resolve, 50)); // the byte before has come
+    await clock.advance(25_000);
+    await anonymous.write(part).catch(() => {});
+  }
+  assertEquals(await readOrOpen(anonymous), null);
 });

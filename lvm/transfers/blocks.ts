@@ -45,19 +45,33 @@ export function isZeros(bytes: Bytes): boolean {
   return true;
 }
 
+/** Two buffers of the maximum length of a frame. */
+export type BlockPair = readonly [Bytes, Bytes];
+
+/** Allocates two buffers. */
+export function blockPair(): BlockPair {
+  return [new Uint8Array(MAX_DATA_BYTES), new Uint8Array(MAX_DATA_BYTES)];
+}
+
 /**
  * Collects bytes into blocks of the maximum length of a frame, in two buffers: one is filled while a receiver has the other.
  */
 export class BlockBuffer {
-  #block = new Uint8Array(MAX_DATA_BYTES);
-  #other = new Uint8Array(MAX_DATA_BYTES);
+  #block: Bytes;
+  #other: Bytes;
   #length = 0;
   readonly #receive: (block: Bytes) => Promise<void>;
   #received = Promise.resolve();
 
-  /** Creates it. @param receive called with one block after the other, each of which is overwritten afterwards */
-  constructor(receive: (block: Bytes) => Promise<void>) {
+  /**
+   * Creates it.
+   *
+   * @param receive called with one block after the other, each of which is overwritten afterwards
+   * @param buffers those that it fills; nobody else uses them meanwhile
+   */
+  constructor(receive: (block: Bytes) => Promise<void>, buffers: BlockPair = blockPair()) {
     this.#receive = receive;
+    [this.#block, this.#other] = buffers;
   }
 
   /** Adds bytes. @throws {unknown} what the receiver of an earlier block failed with */

@@ -8,7 +8,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import type { Bandwidth } from "./bandwidth.ts";
-import { BlockBuffer, runsOf } from "./blocks.ts";
+import { BlockBuffer, blockPair, runsOf } from "./blocks.ts";
 import { asStorageError, type Connection, readJson, withPulse } from "./connection.ts";
 import { readRange } from "./device_streams.ts";
 import { digestOf, RangeDigest } from "./digest.ts";
@@ -98,6 +98,8 @@ class FrameSender {
   readonly #options: SenderOptions;
   readonly #digest: RangeDigest;
   readonly #unit: bigint;
+  /** Of all ranges: a difference may have thousands. */
+  readonly #buffers = blockPair();
 
   constructor(connection: Connection, request: TransferRequest, device: SourceDevice, options: SenderOptions) {
     this.#connection = connection;
@@ -120,7 +122,7 @@ class FrameSender {
       const part = block.subarray(0, left);
       left -= part.length;
       await this.#sendBlock(part);
-    });
+    }, this.#buffers);
     try {
       await readRange(this.#options.exec, path, { offset, length }, (part) => blocks.add(part), this.#unit);
       await blocks.end();
