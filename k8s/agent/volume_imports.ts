@@ -11,7 +11,7 @@ import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import { parseVolumeId, type VolumeId } from "../../lvm/ids.ts";
 import { type Locks, volumeLock } from "../../lvm/locks.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
-import type { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
+import type { ForeignLv, ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { IMPORTED_CONDITION, importedCondition } from "../api/imported.ts";
@@ -26,7 +26,10 @@ export interface VolumeImportsOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** Takes over LVs, and gives them back. */
-  readonly importedVolumes: Pick<ImportedVolumes, "inspect" | "isStillMounted" | "take" | "inspectReturn" | "giveBack">;
+  readonly importedVolumes: Pick<
+    ImportedVolumes,
+    "inspect" | "isStillMounted" | "take" | "isGivenBack" | "inspectReturn" | "giveBack"
+  >;
   /** Locks by volume, shared with the Node service. */
   readonly locks: Locks;
   /** Parses a list of volume groups, as an LVMVolume has it. */
@@ -80,10 +83,25 @@ export class VolumeImports {
     return { requeueAfterMs: isWaiting ? IN_USE_RECHECK_MS : RECHECK_MS };
   }
 
+  /**
+   * Writes that the LV of a volume was given back, if it was. The controller may ask for another inspection of a refused return
+   * while another attempt of the agent succeeds.
+   *
+   * @returns whether it was
+   * @throws {StorageError} those of a report
+   */
+  async reportReturned(object: LvmVolume, imports: ImportedLvSpec): Promise<boolean> {
+    const id = parseVolumeId(object.metadata.name)!; // the API server accepts no other name
+    const from = foreignLvOf(imports);
+    if (!await this.#options.importedVolumes.isGivenBack(id, from, object.status?.lvUUID)) return false;
+    await this.#write(object, imports, returnedState(imports));
+    return true;
+  }
+
   /** Reports whether the LV of a volume, which stays its own meanwhile, can be given back. @throws {StorageError} */
   async inspectReturn(object: LvmVolume, imports: ImportedLvSpec): Promise<{ requeueAfterMs: number }> {
     const { importedVolumes, locks, parseGroups } = this.#options;
-    const from = { groupUuid: imports.volumeGroupUUID, name: imports.lvName };
+    const from = foreignLvOf(imports);
     const lock = [volumeLock(parseVolumeId(object.metadata.name)!)]; // the API server accepts no other name
     let state: ConditionState;
     try {
@@ -101,8 +119,8 @@ export class VolumeImports {
 
   async #act(object: LvmVolume, id: VolumeId, imports: ImportedLvSpec): Promise<InspectedState> {
     const { importedVolumes, locks, onChange, parseGroups } = this.#options;
-    const { action, volumeGroupUUID, lvName } = imports;
-    const from = { groupUuid: volumeGroupUUID, name: lvName };
+    const { action, lvName } = imports;
+    const from = foreignLvOf(imports);
     try {
       requireKnownValues(object, ["imports"]);
       if (action === "Inspect") {
@@ -120,7 +138,7 @@ export class VolumeImports {
       onChange();
       return action === "Take"
         ? { status: "True", reason: "TakenOver", message: `the logical volume ${lvName} was taken over` }
-        : { status: "False", reason: "Returned", message: `the logical volume ${lvName} was given back` };
+        : returnedState(imports);
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
       if (error.kind === "InUse") return { status: "False", reason: "InUse", message: error.message };
@@ -148,4 +166,13 @@ export class VolumeImports {
       patchWithRetry(this.#options.client, lvmVolumes, object, change, { subresource: "status" }),
     );
   }
+}
+
+/** Returns where the LV is that an object takes over, or gives back. */
+export function foreignLvOf({ volumeGroupUUID, lvName }: ImportedLvSpec): ForeignLv {
+  return { groupUuid: volumeGroupUUID, name: lvName };
+}
+
+function returnedState({ lvName }: ImportedLvSpec): ConditionState {
+  return { status: "False", reason: "Returned", message: `the logical volume ${lvName} was given back` };
 }

@@ -23,14 +23,14 @@ import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
 import { removeMissingVolume } from "../../lvm/deletion/missing_thin.ts";
 import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
-import type { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
+import { type ImportedVolumes, isGivenBack } from "../../lvm/volumes/imported_volumes.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { VolumeHolds } from "./volume_holds.ts";
-import { VolumeImports } from "./volume_imports.ts";
+import { foreignLvOf, VolumeImports } from "./volume_imports.ts";
 import { inspectedReturn, isForeign, pendingImport } from "../api/imported.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, goalOf, volumeRequestOf } from "../api/volume_mapping.ts";
@@ -107,7 +107,10 @@ export class VolumeReconciler {
           this.#holds.observe(object, found.volume);
           return this.#observedStatus(object, found.volume);
         }
-        return found.state === "lost" && !this.#isTaken(object) ? lostStatus(object, found.error) : undefined;
+        if (found.state === "absent" || this.#isTaken(object)) return undefined;
+        const from = inspectedReturn(object); // if it was given back meanwhile, reconciling it says so
+        const isReturned = from && isGivenBack(groups, foreignLvOf(from), object.status?.lvUUID);
+        return isReturned ? undefined : lostStatus(object, found.error);
       },
       recordChanges: (object, status) => {
         if (status.state !== "Ready") return;
@@ -138,9 +141,10 @@ export class VolumeReconciler {
       if (isForeignNow) return imports && await this.#imports.reconcile(object, imports);
       await this.#holds.reconcile(object);
     }
+    const inspected = object?.spec.driverName === volumeFinder.driver ? inspectedReturn(object) : undefined;
+    if (inspected && await this.#imports.reportReturned(object!, inspected)) return;
     await this.#reconciler.reconcile(name);
-    const returned = object?.spec.driverName === volumeFinder.driver ? inspectedReturn(object) : undefined;
-    return returned && await this.#imports.inspectReturn(object!, returned);
+    return inspected && await this.#imports.inspectReturn(object!, inspected);
   }
 
   /** Requeues a volume that is being deleted or is held, when a mount of it is gone. */

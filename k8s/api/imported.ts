@@ -26,16 +26,22 @@ export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
   if (imports.action === "InspectReturn") return undefined;
   const condition = importedCondition(object);
   if (imports.action === "Take" && condition?.status === "True") return undefined;
-  return imports.action === "Return" && condition?.reason === "Returned" ? undefined : imports;
+  return imports.action === "Return" && isReturned(object) ? undefined : imports;
 }
 
 /** Returns the LV of which the agent is to report whether it can be given back; `undefined` when it is not. */
-export function inspectedReturn({ metadata, spec: { imports, takes } }: LvmVolume): ImportedLvSpec | undefined {
+export function inspectedReturn(object: LvmVolume): ImportedLvSpec | undefined {
+  const { metadata, spec: { imports, takes } } = object;
   if (metadata.deletionTimestamp !== undefined || takes !== undefined) return undefined;
-  return imports?.action === "InspectReturn" ? imports : undefined;
+  return imports?.action === "InspectReturn" && !isReturned(object) ? imports : undefined;
+}
+
+/** Reports whether the agent has given the LV of a volume back, even if its return is to be inspected by now. */
+export function isReturned(object: LvmVolume): boolean {
+  return object.spec.takes === undefined && importedCondition(object)?.reason === "Returned";
 }
 
 /** Reports whether the LV of a volume is somebody else's, because it is not taken over, or is given back. */
 export function isForeign(object: LvmVolume): boolean {
-  return pendingImport(object) !== undefined || object.spec.imports?.action === "Return";
+  return pendingImport(object) !== undefined || object.spec.imports?.action === "Return" || isReturned(object);
 }

@@ -191,8 +191,9 @@ function returnStep(objects: ImportObjects, volume: LvmVolume): ImportStep | und
   const { spec: { imports, nodeName } } = volume;
   const condition = importedCondition(volume);
   if (imports === undefined || imports.action === "Inspect") return undefined;
+  // an attempt of the agent may have succeeded while another inspection was asked for
+  if (condition?.reason === "Returned") return undefined;
   if (imports.action === "Return") {
-    if (condition?.reason === "Returned") return undefined;
     if (condition?.reason === "Refused") return { do: "inspect return" };
     return { do: "wait", message: condition?.message ?? `waits for the agent of node ${nodeName}` };
   }
@@ -209,7 +210,7 @@ function inspectionStep(objects: ImportObjects, volume: LvmVolume): ImportStep |
   // the agent is not asked while the objects alone say it: their end is observed, and its next report comes with the minute
   if (obstacle !== undefined && condition?.status === "True") return keepStep(objects, obstacle);
   if (imports?.action !== "InspectReturn") return { do: "inspect return" };
-  if (condition?.reason === "Returnable") return undefined;
+  if (condition?.reason === "Returnable" || condition?.reason === "Returned") return undefined;
   if (condition?.reason === "NotReturnable") return keepStep(objects, condition.message);
   return { do: "wait", message: `waits for the agent of node ${nodeName}` };
 }

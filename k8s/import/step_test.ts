@@ -219,6 +219,18 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   ["a volume that can be given back", RETURNABLE, "retain", "Undoing"],
   [
+    "a return that succeeded after all, while it was to be inspected again",
+    { ...UNDONE, persistentVolume: undefined, volume: volume("InspectReturn", "Returned") },
+    "recreate persistent volume",
+    "Undoing",
+  ],
+  [
+    "a return that succeeded after all, with the PersistentVolume made again",
+    { ...UNDONE, persistentVolume: persistentVolume("theirs"), volume: volume("InspectReturn", "Returned") },
+    "forget volume",
+    "Undoing",
+  ],
+  [
     "a volume that has snapshots",
     { ...RETURNABLE, snapshots: ["s"] },
     "wait: it cannot be given back: waits until snapshots s are deleted",

@@ -116,6 +116,17 @@ export class ImportedVolumes {
   }
 
   /**
+   * Reports whether the LV of a volume was given back, though something else is asked for by now. It changes nothing.
+   *
+   * @param lvUuid the UUID of the LV, if it is recorded
+   */
+  async isGivenBack(id: VolumeId, from: ForeignLv, lvUuid: string | undefined): Promise<boolean> {
+    const { lvm, finder } = this.#options;
+    const groups = await lvm.report();
+    return finder.locate(groups, id).state !== "present" && isGivenBack(groups, from, lvUuid);
+  }
+
+  /**
    * Checks that an LV can be given back, even while it is used. What an earlier attempt has undone, it does again, so that the LV
    * is wholly that of the volume meanwhile. Requires the volume's lock.
    *
@@ -244,6 +255,20 @@ export class ImportedVolumes {
       `taking over ${lvPath(located)}: ${format.type} is expected, but it holds ${describeSignatures(signatures)}`,
     );
   }
+}
+
+/**
+ * Reports whether a report shows the LV of a volume that is not there as given back: under the name that it had, and nobody's.
+ *
+ * @param lvUuid the UUID of the LV, if it is recorded
+ */
+export function isGivenBack(
+  groups: readonly VolumeGroup[],
+  { groupUuid, name }: ForeignLv,
+  lvUuid: string | undefined,
+): boolean {
+  const lv = groups.find(({ uuid }) => uuid === groupUuid)?.lvs.find((each) => each.name === name);
+  return lv !== undefined && (lvUuid ?? lv.uuid) === lv.uuid && ownersOf(lv.tags).length === 0;
 }
 
 /** Requires that nothing is in the way of the name that an LV had, and that no snapshot of it is. */

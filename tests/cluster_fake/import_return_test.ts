@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { importedCondition } from "../../k8s/api/imported.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmImports } from "../../k8s/import/objects.ts";
@@ -162,6 +163,52 @@ for (let index = begin; index < end; index++) {
       void crash();
       s.startImporter();
       await undone;
+    },
+  );
+}
+
+for (const dies of [false, true]) {
+  const what = dies ? "before its agent dies" : "and reported too late";
+  Deno.test(
+    `a return that succeeds while the controller has it inspected again, ${what}, is a return`,
+    UNSANITIZED,
+    async () => {
+      await using s = await ImportCluster.start();
+      const goOn = Promise.withResolvers<void>();
+      const volumeObject = () => s.cluster.api.objects(lvmVolumes)[0];
+      const isRefused = () => volumeObject() !== undefined && importedCondition(volumeObject()!)?.reason === "Refused";
+      s.startImporter(async (_index, send) => {
+        if (isRefused()) await goOn.promise; // it has read the refusal, and not yet asked for the inspection
+        return await send();
+      });
+      await s.addImport();
+      await s.waitForState("Imported");
+      const states: (string | undefined)[] = [];
+      s.cluster.api.collection(lvmVolumes).listeners.add(() => states.push(s.volumeState));
+      let isColliding = false;
+      s.cluster.api.collection(persistentVolumes).listeners.add(() => {
+        if (isColliding || s.persistentVolume !== undefined) return;
+        isColliding = true;
+        queueMicrotask(() => void collide(s));
+      });
+      await s.cancel();
+      await waitUntil(isRefused, "the refusal");
+      s.machine.fault = async ({ program, args }: Command) => {
+        if (!/^lvm lvchange --deltag denolith=/.test(`${program} ${args.join(" ")}`)) return undefined;
+        s.machine.fault = undefined;
+        const merge = { spec: { imports: { action: "InspectReturn" as const } } };
+        await s.cluster.client.patch(lvmVolumes, { name: s.id }, { merge });
+        if (dies) {
+          s.exec.die();
+          s.cluster.agent("node1").crash();
+          setTimeout(() => s.cluster.startAgent("node1", s.machine, { mountRoots: [s.root] }));
+        }
+        setTimeout(goOn.resolve, 200);
+        return undefined;
+      };
+      await makeWay(s);
+      await waitUntilReturned(s);
+      assertEquals(states.includes("Lost"), false, "it was never reported as Lost");
     },
   );
 }
