@@ -6,7 +6,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { truncate } from "../../lvm/error.ts";
-import { orAbsent } from "../client/client.ts";
+import { ApiError, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { lvmVolumes } from "../api/lvm_objects.ts";
 import { namesOfBlocking } from "../api/snapshot_mapping.ts";
@@ -31,10 +31,18 @@ const MAX_MESSAGE_LENGTH = 4_096;
 /** The time after which an import that waits is looked at again, in milliseconds, should a change have been missed. */
 const RECHECK_MS = 60_000;
 
+/** The objects of an import for which nothing of others is left to do. */
+const NO_OBJECTS: Omit<ImportObjects, "import"> = {
+  ...{ volume: undefined, persistentVolume: undefined, claim: undefined, storageClass: undefined, object: undefined },
+  ...{ snapshots: [], isClassShared: false },
+};
+
 /** Carries out LVMImports. Two of them at the same time do no harm: each step changes objects only as they were read. */
 export class Importer {
   readonly #options: ImporterOptions;
   readonly #log = getLogger(["denolith", "importer"]);
+  /** The messages about missing rights, by the names of the imports that wait for them. */
+  readonly #forbidden = new Map<string, string>();
 
   /** Creates it; nothing runs before {@linkcode Importer.run}. */
   constructor(options: ImporterOptions) {
@@ -61,16 +69,41 @@ export class Importer {
   async #reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
     const { client, driverName } = this.#options;
     const self = await orAbsent(client.get(lvmImports, { name }));
+    if (self === undefined || isFinished(self)) this.#forbidden.delete(name);
     if (self === undefined || self.spec.driverName !== driverName) return;
-    const objects = await this.#read(self);
+    try {
+      const result = await this.#step(self);
+      this.#forbidden.delete(name);
+      return result;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 403) await this.#reportForbidden(self, error);
+      throw error;
+    }
+  }
+
+  async #step(self: LvmImport): Promise<void | { requeueAfterMs: number }> {
+    // for a finished one, only its own finalizer is left to remove: the rights for imports may be gone by then
+    const objects = isFinished(self) ? { ...NO_OBJECTS, import: self } : await this.#read(self);
     const refusal = isUndone(self) ? undefined : refusalOf(objects);
     const step: ImportStep = refusal === undefined ? nextStep(objects) : { do: "fail", message: refusal };
     if (step.do === "nothing") return;
     const described = await this.#describe(self, step);
     if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
     await carryOut(step, { ...objects, import: described }, this.#options);
-    this.#log.info("step", { import: name, step: step.do });
+    this.#log.info("step", { import: self.metadata.name, step: step.do });
     return { requeueAfterMs: 0 };
+  }
+
+  /** Writes which right is missing. What is to be done stays the same, and is tried again. */
+  async #reportForbidden({ metadata: { name }, status = {} }: LvmImport, { message }: ApiError): Promise<void> {
+    const text = truncate(
+      `the controller lacks a right for imports (value controller.importRights): ${message}`,
+      1_024,
+    );
+    this.#forbidden.set(name, text); // so that the next attempt does not write another message before
+    if (status.message === text) return;
+    const merge = { status: { ...(status.state === undefined && { state: "Pending" as const }), message: text } };
+    await orAbsent(this.#options.client.patch(lvmImports, { name }, { merge, subresource: "status" }));
   }
 
   /** Reads the objects of an import from the API server, not from a cache. */
@@ -113,12 +146,11 @@ export class Importer {
 
   /** Writes the state, before a step that belongs to it. @returns the import as it is then */
   async #describe(self: LvmImport, step: ImportStep): Promise<LvmImport> {
-    const { status = {} } = self;
-    const message = "message" in step ? step.message : status.error?.message ?? "";
+    const { metadata: { name, resourceVersion }, status = {} } = self;
+    const message = "message" in step ? step.message : status.error?.message ?? this.#forbidden.get(name) ?? "";
     const next: LvmImportStatus = { state: stateOf(step, self), message: truncate(message, MAX_MESSAGE_LENGTH) };
     const isSame = status.state === next.state && status.message === next.message;
     if (isSame || step.do === "add finalizer" || step.do === "remove finalizer" || step.do === "finish") return self;
-    const { name, resourceVersion } = self.metadata;
     const { client } = this.#options;
     return await client.patch(lvmImports, { name }, {
       merge: { status: next },

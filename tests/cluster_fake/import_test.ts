@@ -8,6 +8,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { snapshotIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { ApiError } from "../../k8s/client/client.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { importedCondition } from "../../k8s/api/imported.ts";
 import { volumeOf } from "../../k8s/import/made_anew.ts";
@@ -222,5 +223,44 @@ for (const finish of [true, false]) {
     await s.cancel();
     await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
     assertAsBefore(s);
+  });
+}
+
+Deno.test("a finished import is deleted although the controller has no rights for imports any more", async () => {
+  await using s = await ImportCluster.start("TopoLVM");
+  s.startImporter();
+  await s.addImport({ finish: true });
+  await s.waitForState("Complete");
+  s.cluster.api.faults.forbidden.add("logicalvolumes");
+  await s.cancel();
+  await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.metadata)}`);
+  await assertTakenOver(s);
+});
+
+for (const missing of ["read objects", "delete"] as const) {
+  Deno.test(`an import without a right, to ${missing}, says so, and goes on when it has it`, async () => {
+    await using s = await ImportCluster.start("TopoLVM");
+    let isForbidden = true;
+    const calls: string[] = [];
+    s.startImporter((_index, send, call) => {
+      if (isForbidden) calls.push(call);
+      if (call !== missing || !isForbidden) return send();
+      return Promise.reject(new ApiError(`no right to ${call}`, { status: 403, reason: "Forbidden" }));
+    });
+    const { import: object } = await s.plan();
+    if (missing === "read objects") s.cluster.api.faults.forbidden.add("logicalvolumes");
+    s.cluster.api.put(lvmImports, object!);
+    const message = () => s.import?.status?.message ?? "";
+    await waitUntil(() => message().includes("importRights"), () => `the message: ${JSON.stringify(s.import?.status)}`);
+    assertStringIncludes(message(), missing === "read objects" ? "logicalvolumes" : "no right to delete");
+    assertEquals(s.import?.status?.error, undefined, "it did not fail");
+    const { length } = calls.filter((call) => call === "patch");
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assertEquals(calls.filter((call) => call === "patch").length, length, "it is said once");
+    isForbidden = false;
+    s.cluster.api.faults.forbidden.clear();
+    await s.waitForState("Imported");
+    await waitUntil(() => message() === "it can be given back, or finished", message);
+    await assertTakenOver(s);
   });
 }
