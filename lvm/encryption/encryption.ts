@@ -11,6 +11,7 @@
  */
 
 import type { Lvm } from "../client/client.ts";
+import { type Backoff, backoffMs, type Clock, systemClock } from "../clock.ts";
 import { lateCompletion, StorageError } from "../error.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import {
@@ -53,6 +54,19 @@ import { VOLUME_KEY_KEY, volumeKeyNameOf } from "./volume_key.ts";
 /** The bytes at the start of a new mapping that are overwritten with zeros. */
 const ZEROED_BYTES = 1 << 20;
 
+/** How long a change of a passphrase that failed again is not tried: from two minutes to an hour. */
+const BACKOFF: Backoff = { startMs: 2 * 60_000, capMs: 60 * 60_000 };
+
+/** The last attempt to change a passphrase. */
+interface Attempt {
+  /** The digests of the passphrases. */
+  readonly digest: string;
+  /** The number of failures with them in a row. */
+  readonly failures: number;
+  /** When they are tried again, by the clock's `now()`: never when the passphrase was changed, or refused as wrong. */
+  readonly notBefore: number;
+}
+
 /** Options of {@linkcode Encryption.open}. */
 export interface OpenOptions extends Passphrases {
   /** The device of its LV. */
@@ -80,8 +94,9 @@ export class Encryption {
   readonly #reencryption: Reencryption;
   readonly #onError: (error: unknown) => void;
   readonly #changes: KeyChanges;
-  /** The digests of the passphrases with which {@linkcode changePassphrase} ended last, by volume. */
-  readonly #ended = new Map<VolumeId, string>();
+  /** The last attempts of {@linkcode changePassphrase}, by volume. */
+  readonly #attempts = new Map<VolumeId, Attempt>();
+  readonly #clock: Clock;
   readonly #digestKey = crypto.randomUUID();
 
   /**
@@ -90,9 +105,15 @@ export class Encryption {
    * @param onError called when the passphrase or the volume key of a volume in use could not be changed
    * @param changes gets what comes of the changes
    */
-  constructor(lvm: Lvm, onError: (error: unknown) => void = () => {}, changes: KeyChanges = new KeyChanges()) {
+  constructor(
+    lvm: Lvm,
+    onError: (error: unknown) => void = () => {},
+    changes: KeyChanges = new KeyChanges(),
+    clock: Clock = systemClock,
+  ) {
     this.#onError = onError;
     this.#changes = changes;
+    this.#clock = clock;
     this.#lvm = lvm;
     this.#exec = lvm.exec;
     this.#derivation = new KeyDerivation(lvm.exec);
@@ -141,7 +162,8 @@ export class Encryption {
    * Lets the passphrase open a volume that is in use, in place of the previous one. Does nothing without both of them, or when
    * the last call with them ended. Requires the volume's lock.
    *
-   * A failure is only reported, and the next call tries again: the volume is in use, and opens by one of the two.
+   * A failure is only reported, and the next call tries again: the volume is in use, and opens by one of the two. From the second
+   * failure in a row on, calls do nothing for a while.
    *
    * @param find finds the volume
    * @throws {StorageError} while a command that outlasted its deadline still runs
@@ -154,18 +176,27 @@ export class Encryption {
       each.digest(this.#digestKey)
     );
     const digest = [...await Promise.all(digests), `key ${volumeKey}`].join();
-    if (this.#ended.get(id) === digest) return;
+    const last = this.#attempts.get(id);
+    const failures = last?.digest === digest ? last.failures : 0;
+    if (last?.digest === digest && this.#clock.now() < last.notBefore) return;
+    const isOver: Attempt = { digest, failures, notBefore: Infinity };
     try {
       await this.#changes.track(id, async () => await this.#changeInUse(await find(), { ...passphrases, passphrase }));
-      this.#ended.set(id, digest);
+      this.#attempts.set(id, isOver);
     } catch (error) {
       if (lateCompletion(error) !== undefined) throw error;
       // kubelet repeats the call each minute, and would have keys derived each time
-      if (error instanceof StorageError && ["Unauthenticated", "InUse"].includes(error.kind)) {
-        this.#ended.set(id, digest);
-      }
+      const isRefused = error instanceof StorageError && ["Unauthenticated", "InUse"].includes(error.kind);
+      const delay = failures === 0 ? 0 : backoffMs(BACKOFF, failures, this.#clock);
+      const failed = { digest, failures: failures + 1, notBefore: this.#clock.now() + delay };
+      this.#attempts.set(id, isRefused ? isOver : failed);
       this.#onError(error);
     }
+  }
+
+  /** Forgets how the last change of a volume's passphrase ended: it is not in use any more. */
+  forgetAttempt(id: VolumeId): void {
+    this.#attempts.delete(id);
   }
 
   /** @throws {StorageError} `InUse` when another volume key is requested */
@@ -195,7 +226,6 @@ export class Encryption {
    * @throws {StorageError} `InUse` while it is mounted or published, or a program has it open
    */
   async close(id: VolumeId, mounts?: readonly Mount[]): Promise<void> {
-    this.#ended.delete(id);
     this.#changes.forget(id);
     await (mounts === undefined ? closeUnpublished(this.#exec, id) : closeMapping(this.#exec, id, mounts));
   }

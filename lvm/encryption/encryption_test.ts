@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeClock } from "../../tests/fake/clock.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { Lvm } from "../client/client.ts";
 import { StorageError } from "../error.ts";
@@ -108,4 +109,40 @@ Deno.test("contentDevice() is the mapping of an encrypted volume, and the device
   assertEquals(contentDevice(lv), { devicePath: mappingPath(IDS[0]) });
   assertEquals(contentDevice({ ...lv, tags: [] }).devicePath, lv.devicePath);
   assertEquals(contentDevice({ ...lv, tags: ["denolith.fs=luks2:wanted:raw"] }).devicePath, lv.devicePath);
+});
+
+Deno.test("changePassphrase() tries what fails again later and later, and at once with other passphrases", async () => {
+  const parts = await machineWithVolumes();
+  const { machine, lvm, finder } = parts;
+  await open(parts, IDS[0], "old");
+  const fill = { program: "lvm", mutates: true } as const;
+  const [{ free }] = await lvm.report() as unknown as [{ readonly free: bigint }];
+  await machine.run({ ...fill, args: ["lvcreate", "--yes", "--name", "full", "--size", `${free}b`, "data"] });
+  const errors: unknown[] = [];
+  const clock = new FakeClock();
+  const encryption = new Encryption(lvm, (error) => errors.push(error), undefined, clock);
+  let derivations = 0;
+  machine.fault = ({ program }) => void (derivations += program === "cryptsetup" ? 1 : 0);
+  const isTried = async (passphrase = "new") => {
+    const before = derivations;
+    const passphrases = { passphrase: new Passphrase(passphrase), previous: new Passphrase("old") };
+    await encryption.changePassphrase(IDS[0], passphrases, async () => finder.require(await lvm.report(), IDS[0]));
+    return derivations > before;
+  };
+  assertEquals([await isTried(), await isTried(), await isTried()], [true, true, false]);
+  const waits: number[] = [];
+  for (let minutes = 0; minutes < 240; minutes++) {
+    await clock.advance(60_000);
+    if (await isTried()) waits.push(minutes);
+  }
+  const pauses = waits.map((minute, index) => minute - (waits[index - 1] ?? -1));
+  assertEquals([pauses[0]! <= 2, pauses[1]! > pauses[0]!, Math.max(...pauses) <= 60], [true, true, true], `${pauses}`);
+  assert(waits.length < 12, `${waits}`);
+  assertEquals(errors.length, waits.length + 2);
+  assert(errors.every((error) => error instanceof StorageError && error.kind === "NoSpace"));
+  assertEquals(await isTried("other"), true);
+  await machine.run({ ...fill, args: ["lvremove", "--yes", "data/full"] });
+  assertEquals([await isTried("other"), errors.length], [true, waits.length + 3]);
+  await clock.advance(24 * 3_600_000);
+  assertEquals(await isTried("other"), false, "it is done");
 });

@@ -157,6 +157,7 @@ export class Staging {
    */
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
     this.#staged.setUnstaged(id);
+    this.#encryption.forgetAttempt(id);
     const unmounted = await this.#volumeMounts.unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
     if (unmounted.some(isMappingMount)) return await this.#encryption.close(id);
     // without a mount it is a block volume, or an earlier attempt unmounted it
@@ -181,6 +182,7 @@ export class Staging {
    */
   async publish(id: VolumeId, publication: Publication): Promise<void> {
     await this.#bind(id, publication);
+    if (this.#isKnownAsPlain(id)) return;
     await this.#encryption.changePassphrase(id, publication.passphrases ?? {}, () => this.#require(id));
   }
 

@@ -155,6 +155,43 @@ export function cachesContract(host: Host): void {
 
   contractTest(
     host,
+    "a volume whose cache has no space any more when it is made is refused as one for which there is none, and leaves nothing",
+    async (harness) => {
+      await using pv = await cachePv(harness);
+      const { path } = await pv.read();
+      const run = harness.exec.run.bind(harness.exec);
+      let isTaken = false;
+      harness.exec.run = async (command) => {
+        if (!isTaken && command.args[0] === "lvcreate") {
+          isTaken = true;
+          const size = [`${pv.cacheFree - 16n * MiB}b`, "--name", "thief", pv.group, path];
+          await harness.runAsAdmin("lvm", ...[
+            "lvcreate",
+            "--yes",
+            "--zero",
+            "n",
+            "--wipesignatures",
+            "n",
+            "--size",
+            ...size,
+          ]);
+        }
+        return await run(command);
+      };
+      const parameters = { layout: "cache", cacheSize: CACHE_SIZE, volumeGroup: pv.group };
+      await assertFails("RESOURCE_EXHAUSTED", harness.create({ name: "one", parameters }));
+      harness.exec.run = run;
+      assertEquals([isTaken, (await harness.singleLv()).name], [true, "thief"]);
+      await harness.runAsAdmin("lvm", "lvremove", "--yes", `${pv.group}/thief`);
+      await harness.create({ name: "one", parameters });
+      await harness.csi.controller.deleteVolume({ volumeId: volumeIdOf("one") });
+      await harness.waitUntilIdle();
+      assertEquals(await harness.lvs(), []);
+    },
+  );
+
+  contractTest(
+    host,
     "a volume is filled from a snapshot below a cache, and not below a writecache",
     async (harness) => {
       await using pv = await cachePv(harness);

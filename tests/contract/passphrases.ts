@@ -105,6 +105,38 @@ export function passphraseContract(host: Host): void {
 
   contractTest(
     host,
+    "a filesystem that is mounted is staged again without a look at the passphrase, which derives no key",
+    async (harness) => {
+      const volumeId = await harness.create({ parameters: PARAMETERS });
+      const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
+      await stage({ passphrase: OLD });
+      for (const secrets of [{ passphrase: OTHER }, { passphrase: NEW, previousPassphrase: OLD, volumeKey: "next" }]) {
+        const commands = await harness.exec.recordCommands(() => stage(secrets));
+        assertEquals(commands.filter((command) => command.startsWith("cryptsetup")), []);
+      }
+      await unstage(harness, volumeId);
+      assertEquals([await opensAny(harness, OLD), await opensAny(harness, NEW)], [true, false]);
+      await assertFails("UNAUTHENTICATED", stage({ passphrase: OTHER }));
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(host, "the secret of a class changes nothing for a volume that is not encrypted", async (harness) => {
+    const volumeId = await harness.create({});
+    const secrets = { passphrase: NEW, previousPassphrase: OLD };
+    await harness.stage(volumeId, mountCapability(), { secrets });
+    await harness.publish(volumeId, "pod");
+    for (const name of ["pod", "pod", "other"]) {
+      const commands = await harness.exec.recordCommands(() => harness.publish(volumeId, name, { secrets }));
+      assertEquals(commands.filter((command) => /^(?:lvm|cryptsetup) /.test(command)), []);
+    }
+    for (const name of ["pod", "other"]) await unpublish(harness, volumeId, name);
+    await unstage(harness, volumeId);
+    await harness.csi.controller.deleteVolume({ volumeId });
+  });
+
+  contractTest(
+    host,
     "a volume from a group snapshot of encrypted volumes in use gets a passphrase and a volume key of its own",
     async (harness) => {
       const isReal = !host.name.startsWith("fake");
