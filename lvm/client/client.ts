@@ -164,10 +164,15 @@ export class Lvm {
   /**
    * Runs an LVM command that changes something in the group. The change is still there after a loss of power.
    *
+   * @param options.devices the devices that the command needs beside those of the group
    * @throws {StorageError} of the kind that {@linkcode classifyRefusal} returns, besides those of {@linkcode Exec.run}
    */
-  async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
-    await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths));
+  async change(
+    group: VolumeGroup,
+    args: readonly string[],
+    { devices = [] }: { readonly devices?: readonly string[] } = {},
+  ): Promise<void> {
+    await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), { devices });
   }
 
   /**
@@ -279,22 +284,26 @@ export class Lvm {
    * @param afterSuccess what belongs to the change, and is done before it counts as made
    * @param options.parts commands that would do the same, and which of them would have changed something
    * @param options.isAlone whether it belongs to the body of {@linkcode runAlone}
+   * @param options.devices the devices that the command needs beside those of the group
    */
   async #change(
     group: VolumeGroup,
     args: readonly string[],
     afterSuccess: (output: Output) => Promise<void>,
-    { isAlone = false, readsOwnDisks = false, ...options }: {
+    { isAlone = false, readsOwnDisks = false, devices = [], ...options }: {
       readonly parts?: Parts;
       readonly isAlone?: boolean;
       readonly readsOwnDisks?: boolean;
+      readonly devices?: readonly string[];
     } = {},
   ): Promise<void> {
     const isChanged = ({ stdout }: Output) => [!args.includes("--select") || CHANGED.test(stdout)];
     const { parts = { args: [args], areChanged: isChanged } } = options;
     // again after each wait: the next body may begin before this continues
     while (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
-    const deviceOptions = readsOwnDisks || this.#reader.readsEach ? ["--devices", group.pvPaths.join(",")] : [];
+    const deviceOptions = readsOwnDisks || this.#reader.readsEach
+      ? ["--devices", [...group.pvPaths, ...devices].join(",")]
+      : [];
     const command: Command = {
       program: "lvm",
       args: [...args, ...pvsToName(group, args), ...deviceOptions],

@@ -12,10 +12,8 @@
 
 import { type Clock, systemClock } from "../clock.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
-import { type DeletedLv, deletedLvs, staleHeaderBackups } from "../inventory/leftovers.ts";
-import { lvchangeTags } from "../model/commands.ts";
-import { markHeaderBackupDeleted } from "../encryption/header_tags.ts";
-import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
+import type { VolumeGroup } from "../model/report.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { BackgroundWorker } from "../worker.ts";
 import { Eraser } from "./eraser.ts";
@@ -152,12 +150,7 @@ export class Reaper {
     } finally {
       if (isDue && failed) this.#resumeDue = true;
     }
-    for (const backup of staleHeaderBackups(this.#driver, groups)) {
-      await attempt(async () => {
-        await this.#lvm.change(backup.group, lvchangeTags(markHeaderBackupDeleted(backup.tags), lvPath(backup)));
-        this.wake();
-      });
-    }
+    await this.#repair.markHeaderBackups(groups, attempt);
     const deleted = deletedLvs(this.#driver, groups);
     const deletedUuids = new Set(deleted.map(({ lv }) => lv.uuid));
     this.#eraser.forget(

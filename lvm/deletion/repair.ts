@@ -7,7 +7,14 @@
 
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeLeftTables, resumeSuspended } from "../host/resumption.ts";
-import { incompleteVolumes, isIncompleteSnapshot, type LooseCache, looseCaches } from "../inventory/leftovers.ts";
+import { type HeaderBackup, markHeaderBackupDeleted } from "../encryption/header_tags.ts";
+import {
+  incompleteVolumes,
+  isIncompleteSnapshot,
+  type LooseCache,
+  looseCaches,
+  staleHeaderBackups,
+} from "../inventory/leftovers.ts";
 import { markCacheDeleted } from "../inventory/cache_tags.ts";
 import { lvchangeTags, lvremove } from "../model/commands.ts";
 import { changeIgnoring } from "./snapshot_split.ts";
@@ -54,6 +61,17 @@ export async function removeIncompleteVolume(lvm: Lvm, { group, lv }: LocatedLv)
  */
 export async function markLooseCache(lvm: Lvm, { id, group, lv }: LooseCache): Promise<void> {
   await lvm.changeSelected(group, lvchangeTags(markCacheDeleted(id), lvPath({ group, lv }), { uuid: lv.uuid }));
+}
+
+/**
+ * Marks the backup of a LUKS header as deleted whose volume is gone: the reaper overwrites it, since it has key slots. An LV that
+ * has its name by now stays as it is.
+ *
+ * @returns whether it was marked
+ */
+async function markStaleHeaderBackup(lvm: Lvm, { group, lv, tags }: HeaderBackup): Promise<boolean> {
+  const select = { uuid: lv.uuid };
+  return await lvm.changeSelected(group, lvchangeTags(markHeaderBackupDeleted(tags), lvPath({ group, lv }), select));
 }
 
 /** The repair of one driver's LVs on this machine. */
@@ -116,6 +134,15 @@ export class Repair {
     for (const located of this.#ownLvs(current)) await attempt(() => this.#removeIncomplete(located));
     const stuck = new Set(this.#ownLvs(current).filter(({ lv }) => lv.suspended).map(({ group }) => group.uuid));
     await attempt(async () => void await this.#options.onResumed(current.filter(({ uuid }) => !stuck.has(uuid))));
+  }
+
+  /** Marks the backups of LUKS headers as deleted that an interrupted change of a passphrase left, and whose volumes are gone. */
+  async markHeaderBackups(groups: FreshReport, attempt: Attempt): Promise<void> {
+    for (const backup of staleHeaderBackups(this.#driver, groups)) {
+      await attempt(async () => {
+        if (await markStaleHeaderBackup(this.#lvm, backup)) this.#options.onDeleted();
+      });
+    }
   }
 
   /** Removes what an interrupted `lvcreate` left of a pool or a snapshot. */

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { volumeIdOf } from "../ids.ts";
 import { Lvm } from "../client/client.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
@@ -54,4 +55,21 @@ Deno.test("Repair leaves a pool alone that was incomplete in its report, and is 
   assertEquals(group!.lvs, [pool]);
   group!.lvs = [];
   await repair.resume(report, (step) => step());
+});
+
+Deno.test("Repair marks the backup of a header whose volume is gone, and no other LV that has its name by now", async () => {
+  const { machine, lvm, repair } = scene("data");
+  const [name, kept] = ["hdr-one", [`denolith=test`, `denolith.header=${volumeIdOf("one")}:0`, "denolith.luks"]];
+  const addTags = kept.flatMap((tag) => ["--addtag", tag]);
+  const args = ["lvcreate", "--yes", "--zero", "y", "--wipesignatures", "y", "--size", "16777216b", "--name", name];
+  await machine.run({ program: "lvm", args: [...args, ...addTags, "data"], mutates: true });
+  const [lv] = machine.groups[0]!.lvs;
+  const report = await lvm.report();
+  const { uuid } = lv!;
+  lv!.uuid = "another";
+  await repair.markHeaderBackups(report, (step) => step());
+  assertEquals([...lv!.tags], kept);
+  lv!.uuid = uuid;
+  await repair.markHeaderBackups(report, (step) => step());
+  assertEquals([...lv!.tags], [kept[0], kept[2], `denolith.deleted=${volumeIdOf("one")}`]);
 });

@@ -105,9 +105,11 @@ export class DiskTaking {
       case "createGroup":
         await this.#run(vgcreate(step.record.group, await this.#requirePath(step.disk)));
         return await flushDisks(lvm.exec, [step.disk.path]);
-      case "extendGroup":
-        await lvm.change(step.group, vgextend(step.group.name, await this.#requirePath(step.disk)));
+      case "extendGroup": {
+        const path = await this.#requirePath(step.disk);
+        await lvm.change(step.group, vgextend(step.group.name, path), { devices: [path] });
         return await flushDisks(lvm.exec, [step.disk.path]);
+      }
       case "removePv":
         return await this.#run(pvremove(step.path));
     }

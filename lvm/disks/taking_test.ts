@@ -57,3 +57,24 @@ Deno.test("running resolves when a command that outlasted its deadline has ended
   await ended;
   assertEquals(taking.running, undefined);
 });
+
+Deno.test("act() lets LVM read the new disk beside those of the group, while another disk hangs", async () => {
+  const machine = new FakeMachine();
+  const { pvs } = machine.addGroup("data", 1n << 30n);
+  machine.host.disks.push(spareDisk("b"));
+  const lvm = new Lvm(machine);
+  await lvm.report();
+  const commands: string[] = [];
+  machine.fault = ({ program, args }) => {
+    if (args[0] === "fullreport" && !args.includes("--devices")) {
+      throw new StorageError("Unavailable", "no answer", { completion: new Promise(() => {}) });
+    }
+    if (program === "lvm" && args[0] === "vgextend") commands.push(args.join(" "));
+    return undefined;
+  };
+  const [group] = await lvm.report();
+  const taking = new DiskTaking({ lvm, rules: [], kubeletDirectory: "/var/lib/kubelet" });
+  await taking.act({ kind: "extendGroup", disk: DISK, group: group! }).catch(() => {});
+  const path = "/dev/disk/by-id/ata-SPARE_b";
+  assertEquals(commands, [`vgextend data ${path} --devices ${pvs[0]!.path},${path}`]);
+});

@@ -148,6 +148,17 @@ export function mappingError(command: Command, output: Output): StorageError {
   return commandError(command, output, output.code === DEVICE_IN_USE ? "InUse" : "CommandFailed");
 }
 
+/** Returns the error for an operation whose passphrase opens nothing. */
+export function wrongPassphraseError(operation: string, options: { readonly cause?: unknown } = {}): StorageError {
+  return new StorageError(
+    "Unauthenticated",
+    `${operation}: the passphrase in its secret opens none of its key slots, or these are damaged; nothing was changed. Give ` +
+      "the secret the passphrase with which the volume was last used; to replace that one, leave it there as " +
+      PREVIOUS_KEY,
+    options,
+  );
+}
+
 /**
  * Returns the error for a command that a passphrase was given to, and that failed.
  *
@@ -155,15 +166,7 @@ export function mappingError(command: Command, output: Output): StorageError {
  */
 export function passphraseError(id: VolumeId, command: Command, output: Output): StorageError {
   const cause = commandError(command, output);
-  if (output.code === NO_PERMISSION) {
-    return new StorageError(
-      "Unauthenticated",
-      `opening volume ${id}: the passphrase in its secret opens none of its key slots, or these are damaged; nothing was ` +
-        "changed. Give the secret the passphrase with which the volume was last used; to replace that one, leave it there as " +
-        PREVIOUS_KEY,
-      { cause },
-    );
-  }
+  if (output.code === NO_PERMISSION) return wrongPassphraseError(`opening volume ${id}`, { cause });
   if (!/No usable keyslot/.test(output.stderr)) return cause;
   return new StorageError(
     "ForeignData",

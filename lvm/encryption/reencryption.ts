@@ -18,6 +18,7 @@ import {
   passphraseError,
   reencryptCommand,
   setSubsystemCommand,
+  wrongPassphraseError,
 } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
@@ -99,10 +100,7 @@ export class Reencryption {
   async #requireSlot({ id, lv: { devicePath } }: EncryptedVolume, keys: readonly Passphrase[]): Promise<OpenedSlot> {
     const opened = await this.#slots.openedBy(id, devicePath, keys);
     if (opened !== undefined) return opened;
-    throw new StorageError(
-      "Unauthenticated",
-      `encrypting volume ${id} again: the passphrase in its secret opens none of its key slots; nothing was changed`,
-    );
+    throw wrongPassphraseError(`encrypting volume ${id} again`);
   }
 
   async #setName({ lv: { devicePath } }: EncryptedVolume, subsystem: string): Promise<void> {
