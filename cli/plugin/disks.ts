@@ -9,6 +9,7 @@ import { formatBytes } from "../../lvm/size.ts";
 import { type Column, formatTable } from "../../lvm/text_table.ts";
 import { type AcceptedDisk, type LvmNode, lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
+import { patchWithRetry } from "../../k8s/client/patch_with_retry.ts";
 import { type DiskView, diskViews, planAcceptance } from "../../k8s/disks/disk_views.ts";
 import { EXIT } from "../command_line.ts";
 import type { Answer } from "./output.ts";
@@ -85,7 +86,7 @@ async function acceptDisk(session: Session, name: string): Promise<number> {
   if (isDryRun) return EXIT.success;
   const question = `Let the agent of node ${nodeName} of context ${session.subject.context} take disk ${name}?`;
   if (!session.confirm(question)) return EXIT.failure;
-  await writeAccepted(session, node, [...others(node, name), accepted]);
+  await writeAccepted(session, node, (now) => [...others(now, name), accepted]);
   const said =
     `Disk ${name} of node ${nodeName} is accepted. See what becomes of it: kubectl denolith disks --node ${nodeName}`;
   session.print({ data, text: () => said });
@@ -132,7 +133,7 @@ async function withdrawDisk(session: Session, name: string): Promise<number> {
   }
   const question = `Withdraw the acceptance of disk ${name} of node ${nodeName} of context ${session.subject.context}?`;
   if (!session.confirm(question)) return EXIT.failure;
-  await writeAccepted(session, node, others(node, name));
+  await writeAccepted(session, node, (now) => others(now, name));
   session.print(answer);
   return EXIT.success;
 }
@@ -151,9 +152,11 @@ function others({ spec }: LvmNode, name: string): AcceptedDisk[] {
   return (spec.acceptedDisks ?? []).filter((one) => one.name !== name);
 }
 
-/** Writes the list, unless the object has changed since it was read. */
-async function writeAccepted({ client }: Session, { metadata }: LvmNode, acceptedDisks: AcceptedDisk[]): Promise<void> {
-  const { name, resourceVersion } = metadata;
-  const merge = { metadata: { resourceVersion: resourceVersion! }, spec: { acceptedDisks } };
-  await client.patch(lvmNodes, { name }, { merge });
+/** Writes the list, by the LVMNode as it is then: its agent may have reported while somebody read the question. */
+async function writeAccepted(
+  { client, signal }: Session,
+  node: LvmNode,
+  listOf: (now: LvmNode) => AcceptedDisk[],
+): Promise<void> {
+  await patchWithRetry(client, lvmNodes, node, (now) => ({ spec: { acceptedDisks: listOf(now) } }), { signal });
 }

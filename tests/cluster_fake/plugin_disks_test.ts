@@ -78,6 +78,27 @@ Deno.test("kubectl denolith disks --accept: shows what becomes of a disk, asks, 
   assertEquals(listed.map((disk: { state: string }) => disk.state), ["Unsuitable", "Accepted"]);
 });
 
+Deno.test("kubectl denolith disks: accepts and withdraws a disk although its LVMNode changes while the user reads", async () => {
+  await using stage = new Stage();
+  const { plugin, accepted, patch } = await startWith(stage, { disks: [SPARE, USED] });
+  const other = { name: "nvme-OTHER", volumeGroup: "fast", identity: "1" };
+  let isChanged = false;
+  const onPrint = () => {
+    if (isChanged) return;
+    isChanged = true;
+    patch({ spec: { acceptedDisks: [other] } }, "");
+  };
+  const { status, errors } = await plugin(["disks", "--accept", SPARE.name], { answer: true, onPrint });
+  assertEquals([status, errors, accepted()?.map(({ name }) => name)], [0, "", [other.name, SPARE.name]]);
+  const withdrawn = await plugin(["disks", "--withdraw", SPARE.name], {
+    get answer() {
+      patch({ status: { disks: [USED] } }, "status");
+      return true;
+    },
+  });
+  assertEquals([withdrawn.status, accepted()], [0, [other]]);
+});
+
 Deno.test("kubectl denolith disks --accept: names the group that is there by its UUID", async () => {
   await using stage = new Stage();
   const { plugin, accepted } = await startWith(stage, { disks: [{ ...SPARE, volumeGroup: "data" }] });
