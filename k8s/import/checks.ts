@@ -5,14 +5,19 @@
  */
 
 import type { PersistentVolume } from "../api/objects.ts";
-import { isFinished, type LvmImport } from "./objects.ts";
+import { isFinished, type LvmImport, type LvmImportSpec } from "./objects.ts";
 import { type OriginDescription, ORIGINS } from "./origins.ts";
 import type { ImportObjects } from "./step.ts";
 
 /** Returns why a volume can no longer be taken over, although it could when the import was asked for. */
-export function refusalOf({ import: self, persistentVolume, claim, volume }: ImportObjects): string | undefined {
+export function refusalOf(
+  { import: self, persistentVolume, claim, volume, others }: ImportObjects,
+): string | undefined {
   const { spec, status } = self;
   if (isFinished(self) || status?.persistentVolume !== undefined) return undefined;
+  const earlier = others.filter((other) => isEarlier(other, self)).map((other) => conflictOf(spec, other));
+  const [conflict] = earlier.filter((each) => each !== undefined);
+  if (conflict !== undefined) return conflict;
   const claimText = `claim ${spec.claim.namespace}/${spec.claim.name}`;
   if (claim === undefined || claim.metadata.uid !== spec.claim.uid) return `${claimText} does not exist any more`;
   if (claim.metadata.deletionTimestamp !== undefined) return `${claimText} is being deleted`;
@@ -26,6 +31,26 @@ export function refusalOf({ import: self, persistentVolume, claim, volume }: Imp
     return `there is an LVMVolume ${self.metadata.name} already`;
   }
   return undefined;
+}
+
+/** Returns in words that another import, which is not finished, takes over the same volume; `undefined` when it does not. */
+export function conflictOf(
+  { claim, logicalVolume }: Pick<LvmImportSpec, "claim" | "logicalVolume">,
+  other: LvmImport,
+): string | undefined {
+  if (isFinished(other)) return undefined;
+  const { claim: { namespace, name, uid }, logicalVolume: { volumeGroupUUID, name: lvName } } = other.spec;
+  const isSameLv = volumeGroupUUID === logicalVolume.volumeGroupUUID && lvName === logicalVolume.name;
+  const what = uid === claim.uid ? "claim" : isSameLv ? "logical volume" : undefined;
+  return what && `LVMImport ${other.metadata.name} takes over the same ${what}, for claim ${namespace}/${name}`;
+}
+
+/** Reports whether an import comes before another one that has changed nothing yet: it has, or was asked for earlier. */
+function isEarlier({ metadata, status }: LvmImport, { metadata: own }: LvmImport): boolean {
+  if (metadata.uid === own.uid) return false;
+  if (status?.persistentVolume !== undefined) return true;
+  const [time = "", ownTime = ""] = [metadata.creationTimestamp, own.creationTimestamp];
+  return time === ownTime ? metadata.uid! < own.uid! : time < ownTime;
 }
 
 /** Reports whether a PersistentVolume is of the driver that an import names. */

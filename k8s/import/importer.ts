@@ -34,7 +34,7 @@ const RECHECK_MS = 60_000;
 /** The objects of an import for which nothing of others is left to do. */
 const NO_OBJECTS: Omit<ImportObjects, "import"> = {
   ...{ volume: undefined, persistentVolume: undefined, claim: undefined, storageClass: undefined, object: undefined },
-  ...{ snapshots: [], isClassShared: false },
+  ...{ snapshots: [], isClassShared: false, others: [] },
 };
 
 /** Carries out LVMImports. Two of them at the same time do no harm: each step changes objects only as they were read. */
@@ -112,13 +112,15 @@ export class Importer {
     const { metadata: { name }, spec } = self;
     const { claim: { namespace, name: claimName }, storageClass } = spec;
     const resource = objectsOf(spec.from);
-    const [volume, persistentVolume, claim, currentClass, object, isClassShared] = await Promise.all([
+    const mayConflict = !isUndone(self) && self.status?.persistentVolume === undefined;
+    const [volume, persistentVolume, claim, currentClass, object, isClassShared, others] = await Promise.all([
       orAbsent(client.get(lvmVolumes, { name })),
       orAbsent(client.get(persistentVolumes, { name: spec.persistentVolume })),
       orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
       storageClass && orAbsent(client.get(storageClasses, { name: storageClass.name })),
       resource && spec.object && orAbsent(client.get(resource, spec.object)),
       storageClass !== undefined && this.#isClassShared(self, storageClass.name),
+      mayConflict ? client.list(lvmImports).then(({ items }) => items) : [],
     ]);
     const snapshots = volume === undefined ? [] : namesOfBlocking(volume, this.#options.snapshots.list());
     return {
@@ -130,6 +132,7 @@ export class Importer {
       object,
       snapshots,
       isClassShared,
+      others,
     };
   }
 

@@ -17,6 +17,7 @@ import type { LvmVolumeSpec } from "../api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume } from "../api/objects.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
+import { conflictOf } from "./checks.ts";
 import { type ClassMapping, type LostParameter, mapClass } from "./class_mapping.ts";
 import { isFinished, type LvmImport, type LvmImportSpec } from "./objects.ts";
 import { type OriginDescription, ORIGINS } from "./origins.ts";
@@ -76,6 +77,7 @@ export function planImport(
   const refusals = [
     ...place.refusals,
     ...refusalsOf(sources, options),
+    ...conflictsOf(sources, place),
     provisionerRefusal(sources, options) ?? [],
   ].flat();
   const plan: ImportPlan = {
@@ -194,6 +196,15 @@ function refusalsOf(
     refusalBy(() => requireSingleNode(spec?.accessModes ?? [])),
     driver === ORIGINS.OpenEBS.driver && "the driver has the name of the other one",
   ].filter((refusal) => typeof refusal === "string");
+}
+
+/** Returns which other imports take over the same volume. */
+function conflictsOf({ claim, existing, imports }: ImportSources, { groupUuid = "", lvName = "" }: Place): string[] {
+  const wanted = {
+    claim: { namespace: claim.metadata.namespace!, name: claim.metadata.name, uid: claim.metadata.uid! },
+    logicalVolume: { volumeGroupUUID: groupUuid, name: lvName },
+  };
+  return imports.filter((other) => other !== existing).flatMap((other) => conflictOf(wanted, other) ?? []);
 }
 
 function requireSingleNode(modes: readonly string[]): void {

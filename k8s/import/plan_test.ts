@@ -51,7 +51,7 @@ function sources(origin: Origin, more: Partial<ImportSources> = {}): ImportSourc
     storageClass: { metadata: { name: "fast" }, ...own.storageClass } as StorageClass,
     object: own.object as KubeObject | undefined,
     lvmNodes: [node("node1", { lvmvg: "g1", topo: "g2", data: "g3" })],
-    ...{ volume: undefined, existing: undefined, leases: [] },
+    ...{ volume: undefined, existing: undefined, imports: [], leases: [] },
     ...more,
   };
 }
@@ -84,6 +84,12 @@ function node(name: string, groups: Record<string, string>): LvmNode {
 function withSpec(origin: Origin, spec: object): Partial<ImportSources> {
   const { persistentVolume } = sources(origin);
   return { persistentVolume: { ...persistentVolume, spec: { ...persistentVolume.spec, ...spec } } as PersistentVolume };
+}
+
+/** Returns an import that is not finished. */
+function importOf(claim: object, logicalVolume: object): LvmImport {
+  const spec = { claim: { namespace: "shop", ...claim }, logicalVolume } as LvmImport["spec"];
+  return { metadata: { name: "v1-x", uid: "x" }, spec, status: { state: "Imported" } };
 }
 
 const EXPECTED = {
@@ -262,6 +268,18 @@ const REFUSALS: readonly [what: string, origin: Origin, objects: Partial<ImportS
     { existing: { metadata: { name: "v" }, status: { state: "Switching" } } as LvmImport },
     "it is being taken over already (Switching)",
   ],
+  [
+    "whose LV is being taken over for another claim",
+    "OpenEBS",
+    { imports: [importOf({ uid: "other", name: "twin" }, { volumeGroupUUID: "g1", name: "pvc-1" })] },
+    "LVMImport v1-x takes over the same logical volume, for claim shop/twin",
+  ],
+  [
+    "whose claim is being taken over under another name",
+    "TopoLVM",
+    { imports: [importOf({ uid: "u", name: "data" }, { volumeGroupUUID: "g9", name: "lv" })] },
+    "LVMImport v1-x takes over the same claim, for claim shop/data",
+  ],
 ];
 
 for (const [what, origin, objects, refusal] of REFUSALS) {
@@ -295,4 +313,10 @@ Deno.test("provisionerRefusal() believes a Lease, and an administrator where the
   assertEquals(refusal([])?.endsWith("add --provisioner-stopped"), true);
   assertEquals(refusal([], true), undefined);
   assertEquals(refusal([], false, "Local"), undefined);
+});
+
+Deno.test("an import of the same LV that is finished keeps nobody from another one", () => {
+  const other = importOf({ uid: "other", name: "twin" }, { volumeGroupUUID: "g1", name: "pvc-1" });
+  const { plan } = planImport(sources("OpenEBS", { imports: [{ ...other, status: { state: "Failed" } }] }), OPTIONS);
+  assertEquals(plan.refusals, []);
 });

@@ -46,7 +46,8 @@ export async function readSources(client: ApiClient, request: ImportRequest): Pr
   const persistentVolume = name === undefined ? undefined : await orAbsent(client.get(persistentVolumes, { name }));
   const origin = persistentVolume && originOf(persistentVolume);
   const id = volumeIdOf(name ?? "");
-  const existing = name === undefined ? undefined : await orAbsent(client.get(lvmImports, { name: id }));
+  const { items: imports } = await client.list(lvmImports);
+  const existing = imports.find(({ metadata }) => metadata.name === id);
   if (persistentVolume === undefined || origin === undefined) {
     const whose = persistentVolume?.spec?.csi?.driver;
     throw new StorageError(
@@ -75,6 +76,7 @@ export async function readSources(client: ApiClient, request: ImportRequest): Pr
     lvmNodes: own,
     volume,
     existing,
+    imports,
     leases: allLeases.items,
   };
 }

@@ -27,6 +27,8 @@ export interface ImportSources {
   readonly volume: LvmVolume | undefined;
   /** The import of the volume that was asked for before. */
   readonly existing: LvmImport | undefined;
+  /** All imports. */
+  readonly imports: readonly LvmImport[];
   /** The Leases of all namespaces. */
   readonly leases: readonly Lease[];
 }

@@ -36,6 +36,8 @@ export interface ImportObjects {
   readonly snapshots: readonly string[];
   /** Whether another import needs the class as it was made anew. */
   readonly isClassShared: boolean;
+  /** The other imports, as long as this one has changed nothing of others. */
+  readonly others: readonly LvmImport[];
 }
 
 /** A step of an import. */

@@ -76,6 +76,7 @@ const START: ImportObjects = {
   object: { metadata: { name: "o", uid: "o" } },
   snapshots: [],
   isClassShared: false,
+  others: [],
 };
 const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
 const INSPECTED = { volume: volume("Inspect", "Inspected") };

@@ -9,7 +9,7 @@ import { snapshotIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { ApiError } from "../../k8s/client/client.ts";
-import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
+import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
 import { importedCondition } from "../../k8s/api/imported.ts";
 import { volumeOf } from "../../k8s/import/made_anew.ts";
 import { type LvmImport, lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/import/objects.ts";
@@ -263,4 +263,61 @@ for (const missing of ["read objects", "delete"] as const) {
     await waitUntil(() => message() === "it can be given back, or finished", message);
     await assertTakenOver(s);
   });
+}
+
+/** Adds an import of the same LV: of the same claim, or of another one whose PersistentVolume has the same path. */
+function addRival(s: ImportCluster, first: LvmImport, of: "claim" | "LV"): string {
+  const name = `v1-${"b".repeat(32)}`;
+  const { spec } = structuredClone(first);
+  if (of === "LV") {
+    const { api } = s.cluster;
+    const { metadata: { labels }, spec: { claimRef, csi: _, ...rest } = {}, status } = structuredClone(
+      s.persistentVolume!,
+    );
+    const claim = { namespace: "shop", name: "copy" };
+    const { spec: claimSpec } = structuredClone(s.claim!);
+    const { metadata: { uid } } = api.put(persistentVolumeClaims, {
+      ...{ metadata: { ...claim }, spec: { ...claimSpec, volumeName: "twin" }, status: { phase: "Bound" } },
+    });
+    api.put(persistentVolumes, {
+      metadata: { name: "twin", labels: labels! },
+      spec: { ...rest, ...OTHERS.Local.source, claimRef: { ...claimRef, ...claim, uid: uid! } },
+      status: status!,
+    });
+    Object.assign(spec, { persistentVolume: "twin", claim: { ...claim, uid: uid! } });
+  }
+  s.cluster.api.put(lvmImports, { metadata: { name }, spec });
+  return name;
+}
+
+for (const  of of["claim", "LV"] as const) {
+  for (const isLate of [false, true]) {
+    Deno.test(`of two imports of one ${of}, the second${isLate ? ", asked for later," : ""} is refused, and nothing is lost`, async () => {
+      await using s = await ImportCluster.start("Local");
+      const first = await s.addImport();
+      const before = isLate ? undefined : addRival(s, first, of);
+      s.startImporter();
+      const find = (name: string) => s.cluster.api.objects(lvmImports).find(({ metadata }) => metadata.name === name);
+      const stateOf = (name: string) => find(name)?.status?.state;
+      const described = () => JSON.stringify(s.cluster.api.objects(lvmImports).map(({ status }) => status));
+      if (isLate) await waitUntil(() => stateOf(s.id) === "Imported", described);
+      const name = before ?? addRival(s, first, of);
+      const names = [s.id, name]; // of those that were asked for in the same second, any may come first
+      await waitUntil(() => names.map(stateOf).sort().join() === "Failed,Imported", described);
+      const [winner, loser] = names.sort((a, b) => stateOf(b)!.localeCompare(stateOf(a)!));
+      if (isLate) assertEquals(winner, s.id);
+      const { message = "" } = find(loser!)!.status!.error!;
+      assertStringIncludes(
+        message,
+        `LVMImport ${winner} takes over the same ${of === "claim" ? "claim" : "logical volume"}`,
+      );
+      assertEquals([s.lv!.name, [...s.lv!.content.data]], [volumeLvName(winner as typeof s.id), ["letters"]]);
+      assertEquals(s.cluster.api.objects(lvmVolumes).map(({ metadata }) => metadata.name), [winner]);
+      const volumes = s.cluster.api.objects(persistentVolumes);
+      const sources = volumes.map(({ spec }) => spec?.csi?.volumeHandle ?? spec?.local?.path).sort();
+      assertEquals(sources, of === "claim" ? [winner] : ["/dev/data/archive-2019", winner]);
+      for (const claim of s.cluster.api.objects(persistentVolumeClaims)) assertEquals(claim.status?.phase, "Bound");
+      assertEquals(volumes.map(({ spec }) => spec?.persistentVolumeReclaimPolicy), volumes.map(() => "Delete"));
+    });
+  }
 }
