@@ -21,8 +21,8 @@ export function importedCondition(object: LvmVolume): Condition | undefined {
  * stays that of the volume meanwhile.
  */
 export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
-  const { spec: { imports, takes } } = object;
-  if (imports === undefined || takes !== undefined) return undefined; // on another node it is taken from a copy
+  const { spec: { imports } } = object;
+  if (imports === undefined || (isMoved(object) && imports.action !== "Return") || isArriving(object)) return undefined;
   if (imports.action === "InspectReturn") return undefined;
   const condition = importedCondition(object);
   if (imports.action === "Take" && condition?.status === "True") return undefined;
@@ -31,17 +31,28 @@ export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
 
 /** Returns the LV of which the agent is to report whether it can be given back; `undefined` when it is not. */
 export function inspectedReturn(object: LvmVolume): ImportedLvSpec | undefined {
-  const { metadata, spec: { imports, takes } } = object;
-  if (metadata.deletionTimestamp !== undefined || takes !== undefined) return undefined;
+  const { metadata, spec: { imports } } = object;
+  if (metadata.deletionTimestamp !== undefined || isArriving(object)) return undefined;
   return imports?.action === "InspectReturn" && !isReturned(object) ? imports : undefined;
 }
 
 /** Reports whether the agent has given the LV of a volume back, even if its return is to be inspected by now. */
 export function isReturned(object: LvmVolume): boolean {
-  return object.spec.takes === undefined && importedCondition(object)?.reason === "Returned";
+  return importedCondition(object)?.reason === "Returned";
+}
+
+/** Reports whether the LV of a volume came from a copy, after a move: it is the driver's, and not to be taken over again. */
+function isMoved({ spec: { takes } }: LvmVolume): boolean {
+  return takes !== undefined;
+}
+
+/** Reports whether the LV of a volume is still to come from a copy. */
+function isArriving(object: LvmVolume): boolean {
+  return isMoved(object) && object.status?.lvUUID === undefined;
 }
 
 /** Reports whether the LV of a volume is somebody else's, because it is not taken over, or is given back. */
 export function isForeign(object: LvmVolume): boolean {
-  return pendingImport(object) !== undefined || object.spec.imports?.action === "Return" || isReturned(object);
+  return pendingImport(object) !== undefined || isReturned(object) ||
+    (object.spec.imports?.action === "Return" && !isArriving(object));
 }

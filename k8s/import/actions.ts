@@ -23,9 +23,9 @@ import {
   recordOfClass,
   volumeOf,
 } from "./made_anew.ts";
-import { IMPORT_FINALIZER, type LvmImport, lvmImports, type LvmImportStatus } from "./objects.ts";
+import { IMPORT_FINALIZER, type LvmImport, lvmImports, type LvmImportStatus, RETAINED_ANNOTATION } from "./objects.ts";
 import { objectsOf } from "./origins.ts";
-import type { ImportObjects, ImportStep } from "./step.ts";
+import { type ImportObjects, type ImportStep, isOurs } from "./step.ts";
 
 /** Options of {@linkcode carryOut}. */
 export interface ImportActionsOptions {
@@ -63,12 +63,13 @@ export async function carryOut(
     case "restore class":
       return await create(client, storageClasses, earlierClassOf(self));
     case "retain":
-      return await setPolicy(client, persistentVolume!, "Retain");
+      return await setPolicy(client, persistentVolume!, "Retain", isOurs(self, persistentVolume!) ? "true" : undefined);
     case "restore policy":
       return await setPolicy(
         client,
         persistentVolume!,
         self.status!.persistentVolume!.spec.persistentVolumeReclaimPolicy!,
+        null,
       );
     case "delete persistent volume":
       return await deletePersistentVolume(client, persistentVolume!);
@@ -143,8 +144,17 @@ async function remove(client: ApiClient, resource: Resource, { metadata }: KubeO
   await orAbsentOrChanged(client.delete(resource, { name, namespace }, { uid }));
 }
 
-async function setPolicy(client: ApiClient, object: PersistentVolume, policy: string): Promise<void> {
-  await patch(client, persistentVolumes, object, { spec: { persistentVolumeReclaimPolicy: policy } });
+/** Sets the policy. @param mark the value of the annotation that says that it is to be restored; `null` for none */
+async function setPolicy(
+  client: ApiClient,
+  object: PersistentVolume,
+  policy: string,
+  mark: "true" | null | undefined,
+): Promise<void> {
+  await patch(client, persistentVolumes, object, {
+    ...(mark !== undefined && { metadata: { annotations: { [RETAINED_ANNOTATION]: mark } } }),
+    spec: { persistentVolumeReclaimPolicy: policy },
+  });
 }
 
 /** Deletes a PersistentVolume although it is bound: what it stands for stays, because its policy is Retain. */

@@ -11,7 +11,7 @@ import { CLAIM_ANNOTATION, LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes } fr
 import type { PersistentVolume, StorageClass } from "../api/objects.ts";
 import { affinityTo } from "../move/persistent_volume.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../provisioner/persistent_volume.ts";
-import { type LvmImport, type RecordedClass, REPLACED_CLASS_ANNOTATION } from "./objects.ts";
+import { type LvmImport, type RecordedClass, REPLACED_CLASS_ANNOTATION, RETAINED_ANNOTATION } from "./objects.ts";
 
 /** What kubectl keeps of a class; it would refuse to apply it to one of another provisioner. */
 const LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration";
@@ -57,7 +57,11 @@ export function driverVolumeOf(
     metadata: {
       name: spec.persistentVolume,
       ...defined({ labels }),
-      annotations: { ...Object.fromEntries(kept), [PROVISIONED_BY_ANNOTATION]: driverName },
+      annotations: {
+        ...Object.fromEntries(kept),
+        [PROVISIONED_BY_ANNOTATION]: driverName,
+        [RETAINED_ANNOTATION]: "true",
+      },
     },
     spec: {
       ...rest,

@@ -16,6 +16,9 @@ export const IMPORT_FINALIZER = `${LVM_GROUP}/import`;
 /** The annotation of a StorageClass that was made anew under its name: the class that it replaces, as JSON. */
 export const REPLACED_CLASS_ANNOTATION = `${LVM_GROUP}/replaced-class`;
 
+/** The annotation of a PersistentVolume of the driver that an import retains: its policy is to be what it was before. */
+export const RETAINED_ANNOTATION = `${LVM_GROUP}/retained-by-import`;
+
 /** Whose a volume was: of a driver, or of nobody (a PersistentVolume of the type `local`). */
 export type Origin = "OpenEBS" | "TopoLVM" | "Local";
 

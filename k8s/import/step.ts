@@ -6,7 +6,7 @@
  */
 
 import { importedCondition } from "../api/imported.ts";
-import type { LvmVolume } from "../api/lvm_objects.ts";
+import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { foreignFinalizers } from "../move/persistent_volume.ts";
 import { objectsOf, ORIGINS } from "./origins.ts";
@@ -16,6 +16,7 @@ import {
   isFinished,
   type LvmImport,
   REPLACED_CLASS_ANNOTATION,
+  RETAINED_ANNOTATION,
 } from "./objects.ts";
 
 /** The objects that an import is about, as the API server has them. */
@@ -164,6 +165,10 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
   }
   // of a volume that was deleted with its claim meanwhile, nothing is made again
   const isGone = status?.imported && volume === undefined;
+  if (isGone && isStillOurs(objects)) {
+    if (spec.finish) return { do: "begin finishing" };
+    return { do: "wait", message: "its LVMVolume is gone, or being moved to another node" };
+  }
   if (!isGone && status?.persistentVolume !== undefined) {
     const step = nextReturnStep(objects);
     if (step !== undefined) return step;
@@ -171,6 +176,12 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
   if (volume !== undefined) return returnStep(objects, volume) ?? { do: "forget volume" };
   return classRestoreStep(objects) ??
     (metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" });
+}
+
+/** Reports whether the claim has the PersistentVolume of the driver. */
+function isStillOurs({ import: self, persistentVolume, claim }: ImportObjects): boolean {
+  return claim?.metadata.uid === self.spec.claim.uid && persistentVolume !== undefined &&
+    isOurs(self, persistentVolume);
 }
 
 /** Returns the next step after which the PersistentVolume is as it was; `undefined` when it is. */
@@ -259,10 +270,18 @@ function bindingStep({ import: { spec }, persistentVolume, claim }: ImportObject
   return { do: "wait", message: `waits until claim ${namespace}/${name} is Bound again` };
 }
 
-function policyStep({ import: { status }, persistentVolume }: ImportObjects): ImportStep | undefined {
-  const policy = status?.persistentVolume?.spec.persistentVolumeReclaimPolicy;
+/**
+ * Returns the next step after which a PersistentVolume has its policy again. Of one of the driver, that is done once: what a move
+ * or a user sets stays.
+ */
+function policyStep({ import: self, persistentVolume }: ImportObjects): ImportStep | undefined {
+  const policy = self.status?.persistentVolume?.spec.persistentVolumeReclaimPolicy;
   if (persistentVolume === undefined || policy === undefined) return undefined;
-  return persistentVolume.spec?.persistentVolumeReclaimPolicy === policy ? undefined : { do: "restore policy" };
+  const { metadata: { annotations = {} }, spec } = persistentVolume;
+  const isDue = isOurs(self, persistentVolume)
+    ? annotations[RETAINED_ANNOTATION] !== undefined && annotations[MOVE_ANNOTATION] === undefined
+    : spec?.persistentVolumeReclaimPolicy !== policy;
+  return isDue ? { do: "restore policy" } : undefined;
 }
 
 /** Returns the next step after which the class is as it was; `undefined` when it is, or others need it. */

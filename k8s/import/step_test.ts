@@ -1,9 +1,15 @@
 import { assertEquals } from "@std/assert";
 import { IMPORTED_CONDITION } from "../api/imported.ts";
-import type { LvmVolume } from "../api/lvm_objects.ts";
+import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { recordOf } from "../move/persistent_volume.ts";
-import { IMPORT_FINALIZER, type LvmImport, type LvmImportStatus, REPLACED_CLASS_ANNOTATION } from "./objects.ts";
+import {
+  IMPORT_FINALIZER,
+  type LvmImport,
+  type LvmImportStatus,
+  REPLACED_CLASS_ANNOTATION,
+  RETAINED_ANNOTATION,
+} from "./objects.ts";
 import { type ImportObjects, nextStep, stateOf } from "./step.ts";
 
 const NAME = `v1-${"a".repeat(32)}`;
@@ -78,6 +84,7 @@ const START: ImportObjects = {
   isClassShared: false,
   others: [],
 };
+const RETAINED = persistentVolume("ours", "Retain", { annotations: { [RETAINED_ANNOTATION]: "true" } });
 const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
 const INSPECTED = { volume: volume("Inspect", "Inspected") };
 const RECORDED = { ...INSPECTED, import: self(RECORD), storageClass: OURS };
@@ -156,9 +163,21 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["another claim of the name", { ...BOUND, claim: claim("Lost", "v") }, "begin use", "Switching"],
   [
     "a volume in use",
-    { ...USED, persistentVolume: persistentVolume("ours", "Retain") },
+    { ...USED, persistentVolume: RETAINED },
     "restore policy",
     "Switching",
+  ],
+  [
+    "a volume in use that is moved",
+    { ...USED, persistentVolume: persistentVolume("ours", "Retain", { annotations: { [MOVE_ANNOTATION]: "m" } }) },
+    "wait: it can be given back, or finished",
+    "Imported",
+  ],
+  [
+    "a volume in use that a user retains",
+    { ...USED, persistentVolume: persistentVolume("ours", "Retain") },
+    "wait: it can be given back, or finished",
+    "Imported",
   ],
   ["a volume of the driver", USED, "wait: it can be given back, or finished", "Imported"],
   [
@@ -212,6 +231,12 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "Undoing",
   ],
   ["a deletion of what is used", UNDONE, "inspect return", "Undoing"],
+  [
+    "a deletion while the volume is between two nodes",
+    { ...UNDONE, volume: undefined },
+    "wait: its LVMVolume is gone, or being moved to another node",
+    "Undoing",
+  ],
   [
     "a return that is to be inspected",
     { ...UNDONE, volume: volume("InspectReturn", "TakenOver") },
@@ -286,7 +311,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["one that cannot be given back, and was not in use", { ...KEPT, import: undone(RECORD) }, "begin use", "Undoing"],
   [
     "one that cannot be given back, and is retained",
-    { ...KEPT, persistentVolume: persistentVolume("ours", "Retain") },
+    { ...KEPT, persistentVolume: RETAINED },
     "restore policy",
     "Undoing",
   ],

@@ -281,6 +281,9 @@ function requireReturnable(operation: string, volume: Volume, from: ForeignLv): 
     );
   }
   const { group, lv } = volume;
+  if (group.uuid !== from.groupUuid) {
+    throw new StorageError("FailedPrecondition", `${operation}: it was in another volume group before it was moved`);
+  }
   if (lv.name === from.name || !group.lvs.some(({ name }) => name === from.name)) return;
   throw new StorageError("FailedPrecondition", `${operation}: another logical volume is called ${from.name}`);
 }

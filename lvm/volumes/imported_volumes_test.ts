@@ -201,3 +201,20 @@ Deno.test("a thin LV is taken over in the pool of somebody else, which stays tha
   const pool = group.lvs.find((each) => each.name === "lvmvg_thinpool")!;
   assertEquals([[...pool.tags], [...thin.content.data]], [[], ["letters"]]);
 });
+
+Deno.test("a volume that came to another group, by a move there and back, is not given back, and stays as it is", async () => {
+  const { lv, lvm, finder, imported, from, request } = await setUp();
+  await imported.take(request(), from);
+  const tags = [...lv.tags];
+  const other = { ...from, groupUuid: "another" };
+  const why = "it was in another volume group before it was moved";
+  for (const call of [() => imported.inspectReturn(request(), other), () => imported.giveBack(ID, other)]) {
+    assertEquals((await assertRejects(call, StorageError, why)).kind, "FailedPrecondition");
+  }
+  assertEquals([lv.name, [...lv.tags]], [volumeLvName(ID), tags]);
+  assertEquals(finder.locate(await lvm.report(), ID).state, "present");
+  assertEquals(await imported.isGivenBack(ID, from, lv.uuid), false);
+  await imported.giveBack(ID, from);
+  assertEquals(await imported.isGivenBack(ID, from, lv.uuid), true);
+  assertEquals(await imported.isGivenBack(ID, from, "another"), false);
+});

@@ -19,6 +19,10 @@ import {
   persistentVolumes,
   storageClasses,
 } from "../../k8s/api/objects.ts";
+import { Importer } from "../../k8s/import/importer.ts";
+import { lvmImports } from "../../k8s/import/objects.ts";
+import { planImport } from "../../k8s/import/plan.ts";
+import { readSources } from "../../k8s/import/preview.ts";
 import { MoveGarbageCollector } from "../../k8s/move/garbage_collector.ts";
 import { Mover } from "../../k8s/move/mover.ts";
 import { affinityTo } from "../../k8s/move/persistent_volume.ts";
@@ -28,6 +32,7 @@ import { forget } from "../../k8s/node_removal/forget_node.ts";
 import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
+import { addForeignLv } from "./foreign_lv.ts";
 import { MortalExec } from "./mortal_exec.ts";
 import { DRIVER, FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB, request } from "./volume_cluster.ts";
@@ -49,6 +54,10 @@ export interface MoveClusterOptions {
   readonly mutableAffinity?: boolean;
   /** The volume groups of the second node, with their sizes in bytes; `data` by default. */
   readonly targetGroups?: Record<string, bigint>;
+  /** Arguments of lvcreate for the size and the layout of an LV of somebody else, which becomes the volume by an import. */
+  readonly imported?: readonly string[];
+  /** The number of physical volumes of each group; 1 by default. */
+  readonly pvCount?: number;
   /** Whether moves are asked to be offline. */
   readonly offline?: boolean;
   /** Whether agents take part in transfers; they do by default. */
@@ -77,8 +86,8 @@ export class MoveCluster implements AsyncDisposable {
   /** Starts a cluster with a volume of a claim that has data. */
   static async start(options: MoveClusterOptions = {}): Promise<MoveCluster> {
     const machines = [
-      machineWith({ data: 1n << 30n }),
-      machineWith(options.targetGroups ?? { data: 1n << 30n }),
+      machineWith({ data: 1n << 30n }, options.pvCount),
+      machineWith(options.targetGroups ?? { data: 1n << 30n }, options.pvCount),
     ] as const;
     const execs = machines.map((machine) => new MortalExec(machine));
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-move-" }));
@@ -95,9 +104,62 @@ export class MoveCluster implements AsyncDisposable {
       api.put(csiNodes, { metadata: { name }, spec: { drivers } });
     }
     const self = new MoveCluster(cluster, machines, execs, root, options);
-    await self.#addBoundClaim(options);
+    await (options.imported === undefined ? self.#addBoundClaim(options) : self.#addForeignClaim(options.imported));
     await self.#controllers.startBinding();
+    if (options.imported !== undefined) await self.#importVolume();
     return self;
+  }
+
+  /** Adds a claim that is bound to a local volume, which is an LV of somebody else. */
+  async #addForeignClaim(lvcreate: readonly string[]): Promise<void> {
+    const { api } = this.cluster;
+    await addForeignLv(this.machines[0], { group: "data", name: "archive", bytes: 32n * MiB, args: lvcreate });
+    api.put(storageClasses, { metadata: { name: "local" }, provisioner: "kubernetes.io/no-provisioner" });
+    const claim = { namespace: "shop", name: "data" };
+    const { metadata: { uid } } = api.put(persistentVolumeClaims, {
+      metadata: claim,
+      spec: { volumeName: PV_NAME, storageClassName: "local", accessModes: ["ReadWriteOnce"] },
+      status: { phase: "Bound" },
+    });
+    api.put(persistentVolumes, {
+      metadata: { name: PV_NAME, labels: { tier: "gold" }, finalizers: ["kubernetes.io/pv-protection"] },
+      spec: {
+        accessModes: ["ReadWriteOnce"],
+        capacity: { storage: "32Mi" },
+        claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", ...claim, uid: uid! },
+        local: { path: "/dev/data/archive", fsType: "ext4" },
+        nodeAffinity: affinityTo("node-1", "kubernetes.io/hostname"),
+        persistentVolumeReclaimPolicy: "Delete",
+        storageClassName: "local",
+        volumeMode: "Filesystem",
+      },
+      status: { phase: "Bound" },
+    });
+  }
+
+  /** Makes the LV of somebody else a volume of the driver. */
+  async #importVolume(): Promise<void> {
+    const { api, client } = this.cluster;
+    this.#controllers.start("importer", undefined, ({ client, inform }) =>
+      new Importer({
+        ...{ client, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
+        ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
+        claims: inform(persistentVolumeClaims),
+        persistentVolumes: inform(persistentVolumes),
+        classes: inform(storageClasses),
+      }));
+    const { plan, import: object } = planImport(
+      await readSources(client, { driver: DRIVER, namespace: "shop", claimName: "data" }),
+      {
+        ...{ driver: DRIVER, topologyKey: TOPOLOGY_KEY, now: Date.now(), isProvisionerStopped: true },
+        parameterProblem: () => undefined,
+      },
+    );
+    if (object === undefined) throw new Error(plan.refusals.join("; "));
+    api.put(lvmImports, object);
+    const what = () => `the import: ${JSON.stringify(api.objects(lvmImports)[0]?.status)}`;
+    await waitUntil(() => api.objects(lvmImports)[0]?.status?.message === "it can be given back, or finished", what);
+    await waitUntil(() => this.lvmVolumes[0] === "volume node-1 Ready", () => this.lvmVolumes.join());
   }
 
   async #addBoundClaim({ reclaimPolicy = "Delete", request: more }: MoveClusterOptions): Promise<void> {

@@ -16,9 +16,9 @@ import { namedRequest } from "./request.ts";
 export const MiB = 1n << 20n;
 
 /** Creates a fake machine with volume groups of these sizes in bytes. */
-export function machineWith(groups: Record<string, bigint>): FakeMachine {
+export function machineWith(groups: Record<string, bigint>, pvCount = 1): FakeMachine {
   const machine = new FakeMachine();
-  for (const [name, bytes] of Object.entries(groups)) machine.addGroup(name, bytes);
+  for (const [name, bytes] of Object.entries(groups)) machine.addGroup(name, bytes, 4n * MiB, pvCount);
   return machine;
 }
 
