@@ -46,8 +46,7 @@ export async function readSources(client: ApiClient, request: ImportRequest): Pr
   const persistentVolume = name === undefined ? undefined : await orAbsent(client.get(persistentVolumes, { name }));
   const origin = persistentVolume && originOf(persistentVolume);
   const id = volumeIdOf(name ?? "");
-  const { items: imports } = await client.list(lvmImports);
-  const existing = imports.find(({ metadata }) => metadata.name === id);
+  const existing = name === undefined ? undefined : await orAbsent(client.get(lvmImports, { name: id }));
   if (persistentVolume === undefined || origin === undefined) {
     const whose = persistentVolume?.spec?.csi?.driver;
     throw new StorageError(
@@ -59,11 +58,12 @@ export async function readSources(client: ApiClient, request: ImportRequest): Pr
     );
   }
   const className = classNameOf(claim);
-  const [storageClass, object, nodes, volume, allLeases] = await Promise.all([
+  const [storageClass, object, nodes, volume, imports, allLeases] = await Promise.all([
     className === "" ? undefined : orAbsent(client.get(storageClasses, { name: className })),
     findObject(client, origin, persistentVolume),
     client.list(lvmNodes),
     orAbsent(client.get(lvmVolumes, { name: id })),
+    client.list(lvmImports),
     client.list(leases),
   ]);
   const own = nodes.items.filter(({ spec }) => spec.driverName === driver);
@@ -76,7 +76,7 @@ export async function readSources(client: ApiClient, request: ImportRequest): Pr
     lvmNodes: own,
     volume,
     existing,
-    imports,
+    imports: imports.items,
     leases: allLeases.items,
   };
 }

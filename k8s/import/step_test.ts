@@ -85,6 +85,10 @@ const START: ImportObjects = {
   others: [],
 };
 const RETAINED = persistentVolume("ours", "Retain", { annotations: { [RETAINED_ANNOTATION]: "true" } });
+const MOVING = persistentVolume("ours", "Retain", {
+  annotations: { [MOVE_ANNOTATION]: "m", [RETAINED_ANNOTATION]: "" },
+});
+const CONTENT = "wait: it can be given back, or finished";
 const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
 const INSPECTED = { volume: volume("Inspect", "Inspected") };
 const RECORDED = { ...INSPECTED, import: self(RECORD), storageClass: OURS };
@@ -161,25 +165,10 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   ["a claim that is Bound", BOUND, "begin use", "Switching"],
   ["another claim of the name", { ...BOUND, claim: claim("Lost", "v") }, "begin use", "Switching"],
-  [
-    "a volume in use",
-    { ...USED, persistentVolume: RETAINED },
-    "restore policy",
-    "Switching",
-  ],
-  [
-    "a volume in use that is moved",
-    { ...USED, persistentVolume: persistentVolume("ours", "Retain", { annotations: { [MOVE_ANNOTATION]: "m" } }) },
-    "wait: it can be given back, or finished",
-    "Imported",
-  ],
-  [
-    "a volume in use that a user retains",
-    { ...USED, persistentVolume: persistentVolume("ours", "Retain") },
-    "wait: it can be given back, or finished",
-    "Imported",
-  ],
-  ["a volume of the driver", USED, "wait: it can be given back, or finished", "Imported"],
+  ["a volume in use", { ...USED, persistentVolume: RETAINED }, "restore policy", "Switching"],
+  ["a volume in use that is moved", { ...USED, persistentVolume: MOVING }, CONTENT, "Imported"],
+  ["one that a user retains", { ...USED, persistentVolume: persistentVolume("ours", "Retain") }, CONTENT, "Imported"],
+  ["a volume of the driver", USED, CONTENT, "Imported"],
   [
     "one that was deleted with its claim",
     { ...USED, volume: undefined, persistentVolume: undefined, claim: undefined },

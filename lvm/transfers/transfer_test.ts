@@ -8,9 +8,9 @@ import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Bandwidth } from "./bandwidth.ts";
 import { isZeros, RUN_BYTES } from "./blocks.ts";
-import { type Connection, readJson } from "./connection.ts";
+import { readJson } from "./connection.ts";
 import { RangeDigest } from "./digest.ts";
-import { encodeHead, encodeHeader, encodeRequest, MAX_DATA_BYTES, type TransferRequest } from "./protocol.ts";
+import { encodeHead, encodeHeader, MAX_DATA_BYTES, type TransferRequest } from "./protocol.ts";
 import { type ReceivedRange, receiveRange } from "./receiver.ts";
 import { serveTransfer } from "./sender.ts";
 
@@ -381,28 +381,4 @@ Deno.test("what is sent in all transfers of an agent has one bound", async () =>
   await Promise.all(all);
   assertEquals(passed, ["a", "b", "c"]);
   await new Bandwidth(undefined, clock).take(1e12);
-});
-
-Deno.test("an answer has two buffers for blocks, however many ranges differ", async () => {
-  const target = deviceWith(20 * UNIT, [[0, 20 * UNIT]]);
-  const buffers = new Set<ArrayBufferLike>();
-  const connection: Connection = {
-    read: () => Promise.resolve(null),
-    write: ({ buffer }) => {
-      if (buffer.byteLength >= MAX_DATA_BYTES) buffers.add(buffer);
-      return Promise.resolve();
-    },
-    close: () => {},
-  };
-  const changed = (async function* () {
-    for (let unit = 0n; unit < 20n; unit += 2n) {
-      yield await Promise.resolve([{ offset: unit * BigInt(UNIT), length: 4096n }]);
-    }
-  })();
-  let sent = 0;
-  await serveTransfer(connection, {
-    ...{ exec: devicesWith(target, new Uint8Array(0)), bandwidth: new Bandwidth(), onSent: (bytes) => sent += bytes },
-    open: () => Promise.resolve({ path: SOURCE, size: BigInt(target.length), uuid: "other", changed }),
-  }, encodeRequest({ ...requestFor(0, 1024), base: KNOWN }).subarray(4));
-  assertEquals([sent >= 10 * 4096, buffers.size <= 2], [true, true], `${sent} bytes, ${buffers.size} buffers`);
 });
