@@ -64,6 +64,8 @@ export interface Argument {
   readonly check?: Check;
   /** The values that shells propose. */
   readonly candidates?: Candidates;
+  /** Whether it may be left out. */
+  readonly isOptional?: boolean;
 }
 
 /** Values of the flags that are given or have a default, by name, and of the argument, by its placeholder. */
@@ -77,13 +79,16 @@ export interface SubcommandHelp {
   readonly about: string;
   /** When the exit status is 0 and when 1, as ends of a sentence; absent if it only prints a text. */
   readonly exit?: { readonly success: string; readonly failure: string };
-  /** Positional argument, which is required. */
+  /** Positional argument. */
   readonly argument?: Argument;
   /** Flags by name. */
   readonly flags: Readonly<Record<string, Flag>>;
   /** Example of a command line. */
   readonly example?: string;
 }
+
+/** What the help says of a subcommand, and the check of its flags. */
+export type CheckedHelp = SubcommandHelp & Pick<Subcommand, "check">;
 
 /** A subcommand. */
 export interface Subcommand extends SubcommandHelp {
@@ -232,7 +237,7 @@ function didYouMean(word: string, known: readonly string[], prefix = ""): string
  */
 export async function checkFlags(
   name: string,
-  subcommand: SubcommandHelp & Pick<Subcommand, "check">,
+  subcommand: CheckedHelp,
   flags: Flags,
 ): Promise<void> {
   const { argument, flags: known, check } = subcommand;
@@ -313,10 +318,12 @@ function parseFlags(program: Program, name: string, args: readonly string[]): Fl
   if (parsed.help === true) return "help";
   if (parsed.version === true) return "version";
   const positionals = parsed._.map(String);
-  if (argument !== undefined && positionals.length === 0) throw new UsageError(`${name}: ${argument.name} is missing`);
+  if (argument !== undefined && !argument.isOptional && positionals.length === 0) {
+    throw new UsageError(`${name}: ${argument.name} is missing`);
+  }
   const unexpected = positionals[argument === undefined ? 0 : 1];
   if (unexpected !== undefined) throw new UsageError(`${name}: unexpected argument ${quote(unexpected)}`);
-  const argumentEntries = argument === undefined ? [] : [[argument.name, positionals[0]!]];
+  const argumentEntries = argument === undefined || positionals.length === 0 ? [] : [[argument.name, positionals[0]!]];
   return Object.fromEntries([
     ...argumentEntries,
     ...known.flatMap((flag) => {

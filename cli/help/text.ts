@@ -65,7 +65,7 @@ export function usage(program: Program, name: string, { argument, flags }: Subco
   const required = Object.entries(flags).filter(([, flag]) => flag.required !== undefined);
   return [
     `${program.name} ${name}`,
-    ...(argument === undefined ? [] : [argument.name]),
+    ...(argument === undefined ? [] : [argument.isOptional ? `[${argument.name}]` : argument.name]),
     ...required.map(([flag, of]) => flagSyntax(flag, of)),
     ...(Object.keys(flags).length > required.length ? ["[flags]"] : []),
   ];

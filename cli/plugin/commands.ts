@@ -7,11 +7,12 @@
 import { requireNodeId } from "../../csi/topology.ts";
 import { quote } from "../../lvm/error.ts";
 import { ERASURES } from "../../lvm/model/tags.ts";
-import { type Program, type SubcommandHelp, type Subcommands, UsageError } from "../command_line.ts";
+import { type CheckedHelp, type Program, type Subcommands, UsageError } from "../command_line.ts";
 import { CACHE_VARIABLES, EXIT_STATUS_TOPIC } from "../help/topics.ts";
 import { choice, inWords, reasonText, SHELLS as SHELLS_OF_ALL } from "../flags.ts";
 import {
-  claimName,
+  CLAIM,
+  CLAIM_OR_ALL,
   CLUSTER_FLAGS,
   diskName,
   groupName,
@@ -21,6 +22,7 @@ import {
   OUTPUT,
   poolName,
   portNumber,
+  requireClaimOrDryRun,
   seconds,
   WATCH,
   YES,
@@ -36,13 +38,6 @@ export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
 const READS = { success: "the cluster answered", failure: "it did not, or refused" };
 
 /** The claim that a subcommand is about. */
-const CLAIM = {
-  name: "CLAIM",
-  help: "Name of the claim",
-  check: claimName,
-  candidates: { resource: "persistentvolumeclaims" },
-} as const;
-
 const DRY_RUN = { help: "Only show what would be done" };
 
 const EVICT = { help: "Evict the pods that use the claim; their budgets hold" };
@@ -216,7 +211,8 @@ export const PLUGIN_COMMANDS = {
       success: "the volume is taken over, finished or given back as requested, or only shown",
       failure: "it cannot be taken over, it failed, or the cluster does not answer",
     },
-    argument: CLAIM,
+    argument: CLAIM_OR_ALL,
+    check: requireClaimOrDryRun,
     flags: {
       namespace: NAMESPACE,
       "dry-run": DRY_RUN,
@@ -327,7 +323,7 @@ export const PLUGIN_COMMANDS = {
       output: { ...OUTPUT, help: `Format of the output: ${inWords(VERSION_FORMATS)}`, ...choice(VERSION_FORMATS) },
     },
   },
-} as const satisfies Subcommands<SubcommandHelp>;
+} as const satisfies Subcommands<CheckedHelp>;
 
 /** The plugin, as kubectl runs it. */
 export const PLUGIN: Program = {

@@ -12,8 +12,10 @@ import type { Erasure } from "../../lvm/model/tags.ts";
 import { orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { persistentVolumeClaims, persistentVolumes, type Pod } from "../../k8s/api/objects.ts";
 import { isFinished, type LvmImport, lvmImports } from "../../k8s/import/objects.ts";
+import { overviewText, readOverview } from "../../k8s/import/overview.ts";
 import { type ImportPlan, planImport } from "../../k8s/import/plan.ts";
 import { readSources } from "../../k8s/import/preview.ts";
+import type { ImportOptions } from "../../k8s/import/sources.ts";
 import { importPlanText, importProgressText } from "../../k8s/import/text.ts";
 import { FS_TYPE } from "../../k8s/sidecars/class_parameters.ts";
 import { podsUsing } from "../../k8s/move/preview.ts";
@@ -22,10 +24,19 @@ import { evict, followObject, namesOf } from "./move_follow.ts";
 import type { Answer } from "./output.ts";
 import type { Session } from "./session.ts";
 
-/** Takes a claim's volume over; with `--dry-run` only shows the plan. @returns 0; 1 when it cannot be, or failed */
+/**
+ * Takes a claim's volume over; with `--dry-run` only shows the plan, or, without a claim, what all volumes of others become.
+ *
+ * @returns 0; 1 when it cannot be, or failed
+ */
 export async function importClaim(session: Session): Promise<number> {
   const { client, flags, subject: { namespace } } = session;
-  const claimName = flags["CLAIM"]!;
+  const claimName = flags["CLAIM"];
+  if (claimName === undefined) {
+    const volumes = await readOverview(client, optionsOf(session));
+    session.print({ data: { volumes }, text: () => overviewText(volumes) });
+    return EXIT.success;
+  }
   const existing = await findImport(session, claimName);
   if (flags.cancel !== undefined) return await cancelImport(session, existing);
   if (existing !== undefined && flags.finish !== undefined && flags["dry-run"] === undefined && !isFinished(existing)) {
@@ -33,11 +44,7 @@ export async function importClaim(session: Session): Promise<number> {
     return await followImport(session, existing);
   }
   const sources = await readSources(client, { driver: session.driver, namespace, claimName });
-  const { plan, import: object } = planImport(sources, {
-    ...{ driver: session.driver, topologyKey: TOPOLOGY_KEY, now: session.now.getTime() },
-    ...{ volumeGroup: flags["volume-group"], thinPool: flags["thin-pool"], erase: flags.erase as Erasure | undefined },
-    ...{ isProvisionerStopped: flags["provisioner-stopped"] !== undefined, parameterProblem },
-  });
+  const { plan, import: object } = planImport(sources, optionsOf(session));
   const answer = planAnswer(plan, namesOf(await podsUsing(client, sources.claim)));
   if (flags["dry-run"] !== undefined || object === undefined) {
     session.print(answer);
@@ -51,6 +58,14 @@ export async function importClaim(session: Session): Promise<number> {
     spec: { ...spec, ...(flags.finish !== undefined && { finish: true }) },
   });
   return await followImport(session, created);
+}
+
+function optionsOf({ flags, driver, now }: Session): ImportOptions {
+  return {
+    ...{ driver, topologyKey: TOPOLOGY_KEY, now: now.getTime() },
+    ...{ volumeGroup: flags["volume-group"], thinPool: flags["thin-pool"], erase: flags.erase as Erasure | undefined },
+    ...{ isProvisionerStopped: flags["provisioner-stopped"] !== undefined, parameterProblem },
+  };
 }
 
 /** Returns the import of a claim that is not finished, or else its last one. */

@@ -7,7 +7,7 @@
 import { requireDriverName } from "../../csi/driver_options.ts";
 import { requireNodeId } from "../../csi/topology.ts";
 import { quote } from "../../lvm/error.ts";
-import { type Flag, UsageError } from "../command_line.ts";
+import { type Flag, type Flags, UsageError } from "../command_line.ts";
 import { choice, namespaceName, path } from "../flags.ts";
 
 /** The formats of `--output`. */
@@ -115,4 +115,25 @@ export function seconds(text: string, field: string): number {
 export function portNumber(text: string, field: string): number {
   if (/^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535) return Number(text);
   throw new UsageError(`${field} ${quote(text)}: must be a port from 0 to 65535`);
+}
+
+/** The claim of a subcommand. */
+export const CLAIM = {
+  name: "CLAIM",
+  help: "Name of the claim",
+  check: claimName,
+  candidates: { resource: "persistentvolumeclaims" },
+} as const;
+
+/** The claim of a subcommand that can list all of them, too. */
+export const CLAIM_OR_ALL = {
+  ...CLAIM,
+  help: "Name of the claim; without it, --dry-run lists all volumes of others",
+  isOptional: true,
+} as const;
+
+/** Requires a claim, or that nothing is changed. @throws {Error} */
+export function requireClaimOrDryRun({ CLAIM, "dry-run": dryRun }: Flags): void {
+  if (CLAIM !== undefined || dryRun !== undefined) return;
+  throw new Error("CLAIM is missing; without it, --dry-run lists all volumes of others, and what becomes of each");
 }

@@ -45,7 +45,10 @@ const [LINK, MAPPER] = [
 ];
 
 /** Returns where an LV is, by the objects, and by what the administrator says. */
-export function placeOf(sources: ImportSources, options: Pick<ImportOptions, "volumeGroup" | "thinPool">): Place {
+export function placeOf(
+  sources: Omit<ImportSources, "claim">,
+  options: Pick<ImportOptions, "volumeGroup" | "thinPool">,
+): Place {
   const { persistentVolume, lvmNodes, origin } = sources;
   const hints = hintsOf(sources);
   const { node, lvName } = hints;
@@ -76,7 +79,7 @@ export function placeOf(sources: ImportSources, options: Pick<ImportOptions, "vo
   };
 }
 
-function hintsOf(sources: ImportSources): Hints {
+function hintsOf(sources: Omit<ImportSources, "claim">): Hints {
   const { persistentVolume, object, origin, lvmNodes } = sources;
   const handle = persistentVolume.spec?.csi?.volumeHandle;
   switch (origin) {

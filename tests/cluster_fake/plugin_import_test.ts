@@ -5,7 +5,16 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Lease, leases, persistentVolumes, type Pod, pods, storageClasses } from "../../k8s/api/objects.ts";
+import {
+  type KubeObject,
+  type Lease,
+  leases,
+  persistentVolumes,
+  type Pod,
+  pods,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
+import { objectsOf } from "../../k8s/import/origins.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { addForeignLv } from "../fake/foreign_lv.ts";
 import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
@@ -221,4 +230,79 @@ Deno.test("kubectl denolith import --dry-run: maps each parameter of a class, or
     mountOptions,
     true,
   ]);
+});
+
+Deno.test("kubectl denolith import --dry-run: names each volume of others, and what it becomes or why it is not taken over", async () => {
+  await using s = await ImportCluster.start();
+  const { api } = s.cluster;
+  const plugin = pluginOver(api, { role: "viewer" });
+  const { spec } = structuredClone(s.persistentVolume!);
+  const addObject = (name: string) => {
+    const { spec } = OTHERS.OpenEBS.object!;
+    api.put(
+      objectsOf("OpenEBS")!,
+      { metadata: { name, namespace: "openebs" }, spec: structuredClone(spec) } as KubeObject,
+    );
+  };
+  const add = (name: string, phase: string, more: object) => {
+    const csi = { ...spec!.csi!, volumeHandle: name };
+    api.put(persistentVolumes, { metadata: { name }, spec: { ...spec, csi, ...more }, status: { phase } });
+    addObject(name);
+  };
+  add("pvc-released", "Released", { claimRef: { ...spec!.claimRef, uid: "gone" } });
+  add("pvc-retained", "Released", {
+    claimRef: { ...spec!.claimRef, uid: "gone" },
+    persistentVolumeReclaimPolicy: "Retain",
+  });
+  add("pvc-available", "Available", { claimRef: undefined });
+  addObject("pvc-alone");
+  api.put(objectsOf("TopoLVM")!, OTHERS.TopoLVM.object!);
+  api.put(persistentVolumes, {
+    metadata: { name: "other" },
+    spec: { ...spec, csi: { driver: "ebs.csi.aws.com", volumeHandle: "v" } },
+    status: { phase: "Bound" },
+  });
+  const { status, output, errors } = await plugin(["import", "--dry-run", "--provisioner-stopped"]);
+  assertEquals([status, errors], [0, ""]);
+  const [lvm, ebs] = ["of OpenEBS LVM LocalPV", "LVMVolume.local.openebs.io"];
+  for (
+    const text of [
+      `Claim shop/data (32 MiB, ${lvm}, lvmvg/${OTHERS.OpenEBS.lvName}, node node1) becomes volume ${s.id}.`,
+      `PersistentVolume pvc-released (32 MiB, ${lvm}, lvmvg/pvc-released, node node1) is not taken over:\n` +
+      "  - its claim is gone (Released): to keep the data, remove spec.claimRef of the PersistentVolume, let a claim bind to it",
+      "  - its reclaim policy is Delete: OpenEBS LVM LocalPV may remove it at any time; set Retain first\n",
+      `PersistentVolume pvc-retained (32 MiB, ${lvm}, lvmvg/pvc-retained, node node1) is not taken over:`,
+      `PersistentVolume pvc-available (32 MiB, ${lvm}, lvmvg/pvc-available, node node1) is not taken over:\n` +
+      "  - no claim is bound to it (Available): let a claim bind to it",
+      `${ebs} openebs/pvc-alone (${lvm}, lvmvg/pvc-alone, node node1) is not taken over:\n` +
+      "  - no PersistentVolume is for it, and so no claim",
+      "LogicalVolume.topolvm.io pvc-e7fb0eba-ab5e-429a-9e70-5cf198db1e72 (of TopoLVM, node node1) is not taken over:",
+    ]
+  ) assertStringIncludes(output, text);
+  assertEquals([output.match(/reclaim policy is Delete/g)!.length, output.includes("ebs.csi.aws.com")], [1, false]);
+  const { volumes } = JSON.parse((await plugin(["import", "--dry-run", "-o", "json"])).output);
+  assertEquals(volumes.length, 6);
+  assertEquals(volumes[0].name, "Claim shop/data");
+  assertStringIncludes(volumes[0].reasons.join(), "no Lease says whether the provisioner");
+  const unasked = await plugin(["import"]);
+  assertEquals(unasked.status, 2);
+  assertStringIncludes(unasked.errors, "import: CLAIM is missing; without it, --dry-run lists all volumes of others");
+
+  s.startImporter();
+  await s.addImport();
+  await s.waitForState("Imported");
+  const after = await plugin(["import", "--dry-run", "--provisioner-stopped"]);
+  assertStringIncludes(
+    after.output,
+    `LVMImport ${s.id} takes it over for claim shop/data (Imported); --finish removes`,
+  );
+});
+
+Deno.test("kubectl denolith import --dry-run: says that there is nothing to take over, where no other driver is", async () => {
+  await using s = await ImportCluster.start("Local");
+  await s.cluster.client.delete(persistentVolumes, { name: "archive" });
+  await s.cluster.client.patch(persistentVolumes, { name: "archive" }, { merge: { metadata: { finalizers: [] } } });
+  const { status, output } = await pluginOver(s.cluster.api)(["import", "--dry-run"]);
+  assertEquals(status, 0);
+  assertStringIncludes(output, "There are no volumes of other drivers that could be taken over.");
 });

@@ -96,7 +96,9 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
   await using openEbs = await ImportCluster.start("OpenEBS");
   await using topoLvm = await ImportCluster.start("TopoLVM");
   for (const { cluster: { api } } of [openEbs, topoLvm]) {
-    await pluginOver(api, { role: "viewer" })(["import", "data", "-n", "shop", "--dry-run"]);
+    for (const claim of [["data", "-n", "shop"], []]) {
+      await pluginOver(api, { role: "viewer" })(["import", ...claim, "--dry-run"]);
+    }
   }
   assertEquals(usedPermissions("viewer", stage, openEbs, topoLvm), grantedPermissions("denolith-view"));
 });

@@ -60,6 +60,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "k8s/agent": 17,
   "k8s/api": 17,
   "k8s/diagnosis": 16,
+  "k8s/import": 15,
 };
 
 /** The number of lines that a hand-written file may have. */
