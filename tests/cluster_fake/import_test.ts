@@ -290,18 +290,18 @@ function addRival(s: ImportCluster, first: LvmImport, of: "claim" | "LV"): strin
   return name;
 }
 
-for (const  of of["claim", "LV"] as const) {
+for (const shared of ["claim", "LV"] as const) {
   for (const isLate of [false, true]) {
-    Deno.test(`of two imports of one ${of}, the second${isLate ? ", asked for later," : ""} is refused, and nothing is lost`, async () => {
+    Deno.test(`of two imports of one ${shared}, the second${isLate ? ", asked for later," : ""} is refused, and nothing is lost`, async () => {
       await using s = await ImportCluster.start("Local");
       const first = await s.addImport();
-      const before = isLate ? undefined : addRival(s, first, of);
+      const before = isLate ? undefined : addRival(s, first, shared);
       s.startImporter();
       const find = (name: string) => s.cluster.api.objects(lvmImports).find(({ metadata }) => metadata.name === name);
       const stateOf = (name: string) => find(name)?.status?.state;
       const described = () => JSON.stringify(s.cluster.api.objects(lvmImports).map(({ status }) => status));
       if (isLate) await waitUntil(() => stateOf(s.id) === "Imported", described);
-      const name = before ?? addRival(s, first, of);
+      const name = before ?? addRival(s, first, shared);
       const names = [s.id, name]; // of those that were asked for in the same second, any may come first
       await waitUntil(() => names.map(stateOf).sort().join() === "Failed,Imported", described);
       const [winner, loser] = names.sort((a, b) => stateOf(b)!.localeCompare(stateOf(a)!));
@@ -309,13 +309,13 @@ for (const  of of["claim", "LV"] as const) {
       const { message = "" } = find(loser!)!.status!.error!;
       assertStringIncludes(
         message,
-        `LVMImport ${winner} takes over the same ${of === "claim" ? "claim" : "logical volume"}`,
+        `LVMImport ${winner} takes over the same ${shared === "claim" ? "claim" : "logical volume"}`,
       );
       assertEquals([s.lv!.name, [...s.lv!.content.data]], [volumeLvName(winner as typeof s.id), ["letters"]]);
       assertEquals(s.cluster.api.objects(lvmVolumes).map(({ metadata }) => metadata.name), [winner]);
       const volumes = s.cluster.api.objects(persistentVolumes);
       const sources = volumes.map(({ spec }) => spec?.csi?.volumeHandle ?? spec?.local?.path).sort();
-      assertEquals(sources, of === "claim" ? [winner] : ["/dev/data/archive-2019", winner]);
+      assertEquals(sources, shared === "claim" ? [winner] : ["/dev/data/archive-2019", winner]);
       for (const claim of s.cluster.api.objects(persistentVolumeClaims)) assertEquals(claim.status?.phase, "Bound");
       assertEquals(volumes.map(({ spec }) => spec?.persistentVolumeReclaimPolicy), volumes.map(() => "Delete"));
     });
