@@ -1,4 +1,4 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import { heldConditions, type HeldState } from "../api/held.ts";
@@ -315,6 +315,17 @@ for (const [what, objects, more, message] of SURROUNDINGS_REFUSALS) {
     else assertStringIncludes(refusal ?? "", message);
   });
 }
+
+Deno.test("surroundingsRefusal() fails as what it asks does", () => {
+  const { cluster } = surroundings();
+  const nodes = {
+    get: () => {
+      throw new TypeError("a mistake");
+    },
+    list: () => [],
+  };
+  assertThrows(() => surroundingsRefusal(OBJECTS, surroundings({ cluster: { ...cluster, nodes } })), TypeError);
+});
 
 Deno.test("blockingSnapshots() are those of the thick volume alone, with the temporary one when it is asked for", () => {
   const snapshot = (name: string, spec: Partial<LvmSnapshot["spec"]> = {}) =>

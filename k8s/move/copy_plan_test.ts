@@ -69,6 +69,8 @@ const { status: _status, ...withoutStatus } = copy(FIRST);
 const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObjects>, step: string][] = [
   ["a volume in use", volume(), {}, `copy: ${idOf(0)}`],
   ["a volume in use that is moved offline", volume(), offline, "hold"],
+  ["a volume of which the way is not known", volume(), { move: move() }, "hold"],
+  ["a volume of which the way is chosen now", volume(), { move: move(), way: { way: "Online" } }, `copy: ${idOf(0)}`],
   ["a snapshot that is not taken", volume(), { copy: copy(FIRST) }, `take snapshot: ${idOf(0)}`],
   [
     "a snapshot that nobody may read",

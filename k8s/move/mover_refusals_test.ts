@@ -1,7 +1,15 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import { KEY, NAME } from "../../tests/fake/move_objects.ts";
-import { begun, complete, COPY, lvmNodeOf, movableVolume, MoverScene } from "../../tests/fake/mover_scene.ts";
+import {
+  begun,
+  complete,
+  COPY,
+  heldVolume,
+  lvmNodeOf,
+  movableVolume,
+  MoverScene,
+} from "../../tests/fake/mover_scene.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, type PersistentVolumeClaim, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
 import { lvmMoves } from "./objects.ts";
@@ -38,6 +46,17 @@ Deno.test("a Mover refuses a class that does not allow the node, before anything
   t.setVolume({ size: "36Mi" });
   await t.waitForReconcile();
   assertEquals(t.move?.status?.error, undefined);
+});
+
+Deno.test("a Mover does not refuse the node any more when the volume is held", async () => {
+  await using s = await MoverScene.start((s) => {
+    s.restore(lvmVolumes, heldVolume());
+    const allowedTopologies = [{ matchLabelExpressions: [{ key: KEY, values: ["c"] }] }];
+    s.change(storageClasses, "local", (object) => ({ ...object, allowedTopologies } as never));
+  });
+  s.addMove({}, begun());
+  await s.waitForMessage("copies it");
+  assertEquals([s.move?.status?.error, s.calls], [undefined, ["begin copy on b", "take small snapshot"]]);
 });
 
 Deno.test("a Mover counts what volumes of the other node alone take", async () => {

@@ -10,7 +10,7 @@ const volume = (thinProvision: boolean) =>
   }) as unknown as LvmVolume;
 
 function node(free: string, availableVirtual = "0"): LvmNode {
-  const thinPools = [{ name: "p", size: "1Gi", availableVirtual }];
+  const thinPools = [{ name: "o", size: "1Gi", availableVirtual: "0" }, { name: "p", size: "1Gi", availableVirtual }];
   const volumeGroups = [{ name: "g", extentSize: "4Mi", free, thinPools }];
   return { spec: { driverName: "d" }, status: { volumeGroups } } as unknown as LvmNode;
 }
@@ -21,10 +21,12 @@ Deno.test("a thick volume is moved online when there is space for a snapshot tha
     way: "Offline",
     reason: "temporary snapshots of a volume in use take 1.01 GiB, and the volume group g has 1 GiB free",
   });
-  assertEquals(chooseWay(volume(false), undefined), {
-    way: "Offline",
-    reason: "node a does not report volume group g",
-  });
+  for (const source of [undefined, { spec: { driverName: "d" } } as LvmNode]) {
+    assertEquals(chooseWay(volume(false), source), {
+      way: "Offline",
+      reason: "node a does not report volume group g",
+    });
+  }
 });
 
 Deno.test("a thin volume is moved online when its pool may have two more of its size", () => {
