@@ -253,6 +253,7 @@ const READY = copy(LAST, { state: "Ready" });
 const COPIES: readonly [what: string, copy: LvmVolume | undefined, volume: LvmVolume, is: boolean][] = [
   ["a complete copy of a held volume", READY, HELD, true],
   ["no copy", undefined, HELD, false],
+  ["a copy without an LV", copy(LAST, { state: "Ready", lvUUID: undefined as never }), HELD, false],
   ["a copy that is being filled", copy(LAST, { has: LAST.snapshot }), HELD, false],
   [
     "a copy that is being deleted",

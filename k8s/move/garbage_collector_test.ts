@@ -107,7 +107,7 @@ Deno.test("a MoveGarbageCollector deletes the copy of an earlier move, not that 
   });
   await s.waitUntil(() => s.calls.length > 0, "the copy");
   await looked(s, 2);
-  assertEquals([s.calls, s.volume?.spec.held], [["delete copy"], true]);
+  assertEquals([s.calls, s.deleted, s.volume?.spec.held], [["delete copy"], ["k"], true]);
 });
 
 /** What keeps the copy of a move that is over. */

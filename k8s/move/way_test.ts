@@ -11,7 +11,8 @@ const volume = (thinProvision: boolean) =>
 
 function node(free: string, availableVirtual = "0"): LvmNode {
   const thinPools = [{ name: "o", size: "1Gi", availableVirtual: "0" }, { name: "p", size: "1Gi", availableVirtual }];
-  const volumeGroups = [{ name: "g", extentSize: "4Mi", free, thinPools }];
+  const other = { name: "f", extentSize: "4Mi", free: "0", thinPools: [] };
+  const volumeGroups = [other, { name: "g", extentSize: "4Mi", free, thinPools }];
   return { spec: { driverName: "d" }, status: { volumeGroups } } as unknown as LvmNode;
 }
 

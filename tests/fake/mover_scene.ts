@@ -133,6 +133,8 @@ export class MoverScene implements AsyncDisposable {
   readonly events: string[] = [];
   /** What was asked of the services of volumes and transfers. */
   readonly calls: string[] = [];
+  /** The uids of the LVMVolumes that were to be deleted. */
+  readonly deleted: string[] = [];
   /** What fails. */
   readonly failures: MoverFailures = {};
   /** The nodes whose agents are silent. */
@@ -223,7 +225,8 @@ export class MoverScene implements AsyncDisposable {
           this.restore(lvmVolumes, { metadata, spec, status: { state: "Pending" } } as LvmVolume);
           return Promise.resolve();
         },
-        delete: (id) => {
+        delete: (id, { uid = "any" } = {}) => {
+          this.deleted.push(uid);
           this.#call(`delete ${id === NAME ? "volume" : "copy"}`, this.failures.delete);
           this.remove(lvmVolumes, id);
           return Promise.resolve();
