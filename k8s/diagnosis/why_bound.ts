@@ -37,14 +37,18 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
     return [...missingVolume(state, object), ...expansion, ...modification, ...podProblems(state)];
   }
   const reported = volumeProblems(volume, object).map((problem) => describedProblem(problem, state));
-  const isKnown = ({ message }: Problem) => expansion.some((one) => one.message.includes(message));
+  const ofPods = podProblems(state);
+  const isKnown = ({ reason, message }: Problem) =>
+    (reason === "NoSpace" && expansion.some((one) => one.message.includes(message))) ||
+    // what keeps a pod from its volume has a remedy of its own
+    (reason === "KeyChangeFailed" && ofPods.some((one) => one.message.includes(message)));
   const isLost = reported.some(({ reason }) => reason === "Lost" || reason === "NodeForgotten");
   const problems = [
-    ...reported.filter((problem) => isLost || problem.reason !== "NoSpace" || !isKnown(problem)),
+    ...reported.filter((problem) => isLost || !isKnown(problem)),
     ...(isLost ? [] : agentProblems(state)),
     ...expansion,
     ...modification,
-    ...podProblems(state),
+    ...ofPods,
   ].filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
   return problems.length > 0 ? problems : fixedSizeNote(state, object);
 }
