@@ -1,8 +1,8 @@
 /**
  * What comes of the changes of passphrases and volume keys, by volume, for reports without a request.
  *
- * The outcome of a change is known to the process that made it. That one was interrupted, the backup of the header tells, also
- * after a restart.
+ * The outcome of a change is known to the process that made it. The backup of the header shows that a change was interrupted,
+ * also after a restart.
  *
  * @module
  */

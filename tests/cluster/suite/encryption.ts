@@ -78,7 +78,7 @@ Deno.test("volumes are encrypted by the passphrases of their claims' Secrets, gr
   for (const text of [...logs, objects, ...machines]) assert(!text.includes(passphrase));
 });
 
-Deno.test("the passphrase of a claim changes under its pod, and an interrupted or a wrong change is told until it is made", async () => {
+Deno.test("the passphrase of a claim changes under its pod, and an interrupted or a wrong change is reported until it is made", async () => {
   await using ns = await TestNamespace.open("luks-rotate");
   const [old, next] = [newPassphrase(), newPassphrase()];
   await setSecret(ns, "data", { passphrase: old });
