@@ -7,7 +7,9 @@
  * @module
  */
 
-import { headerUuidCommand } from "../encryption/cryptsetup.ts";
+import { dumpCommand, headerUuidCommand } from "../encryption/cryptsetup.ts";
+import { parseHeaderKeys, VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
+import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import type { LogicalVolume } from "../model/report.ts";
@@ -17,7 +19,8 @@ import type { FormatState } from "../spec/format.ts";
  * Gives the LUKS header of a complete copy another UUID.
  *
  * @returns the format of the copy; `undefined` when it has no header, since its original was never in use
- * @throws {StorageError} `ForeignData` when it is something else
+ * @throws {StorageError} `ForeignData` when it is something else; `FailedPrecondition` when its data is encrypted by two volume
+ * keys: cryptsetup changes nothing else of such a header before all of the data has one
  */
 export async function renewHeader(
   exec: Exec,
@@ -31,6 +34,13 @@ export async function renewHeader(
     throw foreignDataError(
       lv.devicePath,
       `the copy of an encrypted volume should hold crypto_LUKS, but holds ${describeSignatures(signatures)}`,
+    );
+  }
+  if (parseHeaderKeys(await runOk(exec, dumpCommand(lv.devicePath))).isReencrypting) {
+    throw new StorageError(
+      "FailedPrecondition",
+      `copying to ${lv.devicePath}: the data of the source is being encrypted by another volume key, which was interrupted; ` +
+        `start a pod with the source, with the ${VOLUME_KEY_KEY} and its passphrases in its secret, and take the copy again`,
     );
   }
   const uuid = crypto.randomUUID();

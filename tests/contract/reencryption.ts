@@ -5,7 +5,9 @@
  */
 
 import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
+import { volumeIdOf } from "../../lvm/ids.ts";
 import { type HeaderKeys, parseHeaderKeys } from "../../lvm/encryption/volume_key.ts";
+import { createCopy } from "./copies.ts";
 import { opensAny, PARAMETERS, runCryptsetup, unpublish, unstage } from "./encrypted_volumes.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 
@@ -126,12 +128,8 @@ export function reencryptionContract(host: Host): void {
       await unstage(harness, volumeId);
       const { devicePath } = await harness.singleLv();
       const { salt } = await headerKeys(harness);
-      const run = async (...args: string[]) => {
-        const { code, stderr } = await runCryptsetup(harness, OLD, [...args, devicePath]);
-        assertEquals(code, 0, stderr);
-      };
-      await run("config", "--subsystem", `next+${salt}`);
-      await run("reencrypt", "--init-only", "--key-slot", "0", ...DERIVATION, ...FROM_INPUT);
+      const run = (...args: string[]) => succeed(harness, ...args, devicePath);
+      await beginEncryption(harness, devicePath, salt!);
       assertEquals((await headerKeys(harness)).isReencrypting, true);
       await assertFails("UNAUTHENTICATED", stage({ passphrase: NEW, volumeKey: "next" }), "key slots");
       const commands = await harness.exec.recordCommands(() =>
@@ -154,6 +152,40 @@ export function reencryptionContract(host: Host): void {
       await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
+
+  contractTest(
+    host,
+    "a volume whose data is encrypted by two volume keys is not copied, and its copy leaves nothing",
+    async (harness) => {
+      const volumeId = await harness.create({ parameters: PARAMETERS });
+      const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
+      await stage({ passphrase: OLD });
+      await unstage(harness, volumeId);
+      const { devicePath } = await harness.singleLv();
+      await beginEncryption(harness, devicePath, (await headerKeys(harness)).salt!);
+      const copy = createCopy(harness, { name: "copy", parameters: PARAMETERS }, { volumeId });
+      await assertFails("FAILED_PRECONDITION", copy, "start a pod with the source");
+      await harness.csi.controller.deleteVolume({ volumeId: volumeIdOf("copy") });
+      await harness.waitUntilIdle();
+      assertEquals((await harness.singleLv()).devicePath, devicePath);
+      await stage({ passphrase: OLD, volumeKey: "next" });
+      await unstage(harness, volumeId);
+      const later = await createCopy(harness, { name: "copy", parameters: PARAMETERS }, { volumeId });
+      await harness.csi.controller.deleteVolume({ volumeId: later });
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+}
+
+/** Begins to encrypt a volume by another volume key, and ends before any data is. */
+async function beginEncryption(harness: Harness, devicePath: string, salt: string): Promise<void> {
+  await succeed(harness, "config", "--subsystem", `next+${salt}`, devicePath);
+  await succeed(harness, "reencrypt", "--init-only", "--key-slot", "0", ...DERIVATION, ...FROM_INPUT, devicePath);
+}
+
+async function succeed(harness: Harness, ...args: string[]): Promise<void> {
+  const { code, stderr } = await runCryptsetup(harness, OLD, args);
+  assertEquals(code, 0, stderr);
 }
 
 async function headerKeys(harness: Harness): Promise<HeaderKeys> {

@@ -267,6 +267,7 @@ function luksUuid(machine: FakeMachine, args: readonly string[]): Output {
   const [, , , uuid, path] = args as [string, string, string, string, string];
   const lv = machine.lvAt(path);
   if (lv?.content.luks === undefined) return failure(1, `Device ${path} is not a valid LUKS device.`);
+  if (lv.content.luks.isReencrypting) return incompatible();
   if (isReadOnly(lv)) return failure(1, `Cannot write to device ${path}, permission denied.`);
   if (lv.mapping !== undefined) throw new Error(`changing the header of ${path}, which is open`);
   lv.content.luks.uuid = uuid;
