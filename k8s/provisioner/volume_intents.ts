@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../../lvm/defined.ts";
 import { parseVolumeId, volumeIdOf } from "../../lvm/ids.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
@@ -97,14 +98,17 @@ function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
   };
 }
 
-/** Returns the parameters that ask for a volume of the same kind: those of thin volumes, or else those of the layout. */
+/**
+ * Returns the parameters that ask for a volume of the same kind: its encryption, and those of a thin volume, or else of its
+ * layout.
+ */
 function kindParameters(spec: LvmVolumeSpec): Record<string, string> {
   const parameters = settingsOf(spec.thinProvision ? "thin" : "layout").flatMap(([name, { field }]) => {
     const value = fieldOf(spec, field);
     if (value === undefined || value === "") return [];
     return [[name, value === true ? "yes" : String(value)]];
   });
-  return Object.fromEntries(parameters);
+  return { ...Object.fromEntries(parameters), ...defined({ encryption: spec.encryption }) };
 }
 
 /** Returns the value of a field, by a path such as `layout.type`; `undefined` when there is none. */

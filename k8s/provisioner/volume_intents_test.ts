@@ -87,21 +87,30 @@ Deno.test("volumeIntents(): a record binds size, use and node, by the name of th
 Deno.test("volumeIntents() returns requests for the same kind of volume as recorded, for each kind", async () => {
   const kinds: ClassParameters[] = [
     {},
+    { encryption: "luks2" },
+    { encryption: "luks2", thinProvision: "yes" },
     ...[...settingsOf("thin"), ...settingsOf("layout")].flatMap(([name]) => parametersWith(name)),
     { layout: "striped", stripes: "4", stripeSize: "128Ki" },
     { layout: "raid6", stripes: "4", stripeSize: "4Ki" },
   ];
-  const requests = kinds.map((parameters) => {
-    const { layout, thin } = parseVolumeParameters(parameters);
-    return namedRequest(JSON.stringify(parameters), 1n << 30n, { layout, ...(thin && { thin }) });
-  });
+  const shapeOf = (parameters: ClassParameters) => {
+    const { layout, thin, encryption } = parseVolumeParameters(parameters);
+    const luks = { state: "wanted" } as const;
+    const format = { state: "unformatted", type: "ext4", ...(encryption === "luks2" && { luks }) } as const;
+    return { layout, format, ...(thin && { thin }) };
+  };
+  const requests = kinds.map((parameters) => namedRequest(JSON.stringify(parameters), 1n << 30n, shapeOf(parameters)));
   const objects = requests.map((request) => lvmVolumeFor(request, { driver: DRIVER, nodeName: "n1" }));
   await using s = await scene(...objects);
   for (const [index, request] of requests.entries()) {
     const { parameters = {} } = s.intents.find(request.name)!.spec;
-    const { layout, thin } = parseVolumeParameters(parameters);
-    assertEquals([layout, thin], [request.layout, request.thin], request.name);
-    const repeated = namedRequest(request.name, 1n << 30n, { layout, ...(thin && { thin }) });
+    const shape = shapeOf(parameters);
+    assertEquals(
+      [shape.layout, shape.thin, shape.format],
+      [request.layout, request.thin, request.format],
+      request.name,
+    );
+    const repeated = namedRequest(request.name, 1n << 30n, shape);
     requireCompatible(objects[index]!, repeated, ["n1"]);
   }
 });
