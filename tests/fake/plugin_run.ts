@@ -38,6 +38,9 @@ export interface PluginRun {
   readonly commands: readonly (readonly string[])[];
 }
 
+/** The beginning of a line of the driver's log. */
+const LOG_LINE = /^\d{4}-\d\d-\d\dT[\d:.]+Z \w+ /;
+
 /** Returns a function that runs the plugin over a fake API server. */
 export function pluginOver({ url }: { readonly url: string }, defaults: PluginRunOptions = {}) {
   return async (args: readonly string[], more: PluginRunOptions = {}): Promise<PluginRun> => {
@@ -72,7 +75,8 @@ export function pluginOver({ url }: { readonly url: string }, defaults: PluginRu
     };
     let kubectl: FakeKubectl | undefined;
     const { error } = console;
-    console.error = (text: string) => void errors.push(text);
+    // what runs beside the plugin in this process logs, too
+    console.error = (text: string) => LOG_LINE.test(text) ? error(text) : void errors.push(text);
     try {
       const status = await runPlugin(args, {
         terminal,

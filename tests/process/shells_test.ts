@@ -58,7 +58,9 @@ class Folder implements AsyncDisposable {
   }
 
   get env(): Record<string, string> {
-    return { PATH: `${this.path}:/usr/bin:/bin`, TERM: "xterm", HOME: this.path, NO_COLOR: "1", LC_ALL: "C.UTF-8" };
+    const own = { PATH: `${this.path}:/usr/bin:/bin`, HOME: this.path };
+    // a shell that ends would write its history while the folder is removed
+    return { ...own, HISTFILE: "/dev/null", TERM: "xterm", NO_COLOR: "1", LC_ALL: "C.UTF-8" };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
