@@ -37,7 +37,6 @@ export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
 /** When a subcommand that reads the cluster ends well. */
 const READS = { success: "the cluster answered", failure: "it did not, or refused" };
 
-/** The claim that a subcommand is about. */
 const DRY_RUN = { help: "Only show what would be done" };
 
 const EVICT = { help: "Evict the pods that use the claim; their budgets hold" };

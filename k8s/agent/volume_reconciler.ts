@@ -304,9 +304,7 @@ export class VolumeReconciler {
   /** Records an event when the redundancy of the volume changed. */
   #recordRedundancyChange(object: LvmVolume, status: LvmVolumeStatus): void {
     const { events } = this.#options;
-    const [before, now] = [object.status, status].map((each) =>
-      each?.conditions?.find(({ type }) => type === REDUNDANT_CONDITION)
-    );
+    const [before, now] = conditionsBetween(object, status, REDUNDANT_CONDITION);
     if (now === undefined || now.reason === before?.reason) return;
     if (now.status === "False") {
       events.record(object, now.reason === "Rebuilding" ? "Normal" : "Warning", now.reason, now.message);
@@ -317,9 +315,7 @@ export class VolumeReconciler {
 
   /** Records an event when the condition about keys changed. */
   #recordKeyChange(object: LvmVolume, status: LvmVolumeStatus): void {
-    const [before, now] = [object.status, status].map((each) =>
-      each?.conditions?.find(({ type }) => type === KEYS_CONDITION)
-    );
+    const [before, now] = conditionsBetween(object, status, KEYS_CONDITION);
     if (now === undefined || (now.reason === before?.reason && now.message === before.message)) return;
     const type = now.reason === "KeyChangeComplete" || now.reason === "KeyChangeRunning" ? "Normal" : "Warning";
     this.#options.events.record(object, type, now.reason, now.message);
@@ -377,6 +373,11 @@ export class VolumeReconciler {
       `extended from ${formatBytes(before.size)} to ${formatBytes(extended.size)}`,
     );
   }
+}
+
+/** Returns the condition of a type that an object has, and the one that it is about to have. */
+function conditionsBetween({ status: before }: LvmVolume, now: LvmVolumeStatus, type: string) {
+  return [before, now].map((each) => each?.conditions?.find((condition) => condition.type === type));
 }
 
 function copyStatus(

@@ -105,7 +105,7 @@ export function readyStatus(
  */
 function withHeld(object: LvmVolume, held: HeldState | undefined): LvmVolume {
   if (!object.spec.held || held === undefined) return object;
-  return { ...object, status: { ...object.status, conditions: heldConditions(object, held) } };
+  return withConditions(object, heldConditions(object, held));
 }
 
 /**
@@ -113,16 +113,19 @@ function withHeld(object: LvmVolume, held: HeldState | undefined): LvmVolume {
  * a report would still show.
  */
 function withKeys(object: LvmVolume, keys: KeyState | undefined): LvmVolume {
-  const withConditions = (conditions: Condition[]) => ({ ...object, status: { ...object.status, conditions } });
   const before = conditionsOf(object).find(({ type }) => type === KEYS_CONDITION);
   if (keys === undefined || keys === "NotRequested") {
     const isOver = before?.status === "False" && (keys !== undefined || before.reason === "KeyChangeInterrupted");
-    return isOver ? withConditions(conditionsOf(object).filter((each) => each !== before)) : object;
+    return isOver ? withConditions(object, conditionsOf(object).filter((each) => each !== before)) : object;
   }
   const state: ConditionState = keys === "Complete"
     ? { status: "True", reason: "KeyChangeComplete", message: KEYS_COMPLETE }
     : { status: "False", ...keys };
-  return withConditions(updatedConditions(object, { [KEYS_CONDITION]: state }));
+  return withConditions(object, updatedConditions(object, { [KEYS_CONDITION]: state }));
+}
+
+function withConditions(object: LvmVolume, conditions: Condition[]): LvmVolume {
+  return { ...object, status: { ...object.status, conditions } };
 }
 
 /** The message of a volume that has the keys that its Secret requests. */

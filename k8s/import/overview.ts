@@ -81,15 +81,15 @@ export async function readOverview(client: ApiClient, options: ImportOptions): P
     const origin = originOf(persistentVolume);
     if (origin === undefined) continue;
     const claim = claimOf(persistentVolume, claims);
-    const { name } = persistentVolume.metadata;
+    const id = volumeIdOf(persistentVolume.metadata.name);
     const className = claim === undefined ? "" : classNameOf(claim);
     if (className !== "" && !classes.has(className)) {
       classes.set(className, await orAbsent(client.get(storageClasses, { name: className })));
     }
     const sources = {
       ...{ persistentVolume, origin, storageClass: classes.get(className), object: objectOf(persistentVolume, lists) },
-      volume: ownVolumes.find(({ metadata }) => metadata.name === volumeIdOf(name)),
-      existing: imports.find(({ metadata }) => metadata.name === volumeIdOf(name)),
+      volume: ownVolumes.find(({ metadata }) => metadata.name === id),
+      existing: imports.find(({ metadata }) => metadata.name === id),
       ...{ imports, lvmNodes: lists.lvmNodes, leases: lists.leases },
     };
     if (claim === undefined) withoutClaim.push(unclaimed(sources, options));

@@ -7,8 +7,9 @@
  * @module
  */
 
-import { dumpCommand, headerUuidCommand } from "../encryption/cryptsetup.ts";
-import { parseHeaderKeys, VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
+import { headerUuidCommand } from "../encryption/cryptsetup.ts";
+import { readHeaderKeys } from "../encryption/header.ts";
+import { VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
@@ -36,7 +37,7 @@ export async function renewHeader(
       `the copy of an encrypted volume should hold crypto_LUKS, but holds ${describeSignatures(signatures)}`,
     );
   }
-  if (parseHeaderKeys(await runOk(exec, dumpCommand(lv.devicePath))).isReencrypting) {
+  if ((await readHeaderKeys(exec, lv.devicePath)).isReencrypting) {
     throw new StorageError(
       "FailedPrecondition",
       `copying to ${lv.devicePath}: the data of the source is being encrypted by another volume key, which was interrupted; ` +

@@ -126,10 +126,12 @@ export class Removal {
     const { encrypted } = deleted.tags;
     const { cache } = deleted.lv;
     if (isErased && cache !== undefined) return await this.#splitCache(deleted, cache);
-    if (encrypted && cache !== undefined && await this.#trySplitCache(deleted, cache)) return;
+    if (encrypted && cache !== undefined && await this.#attempt(() => this.#splitCache(deleted, cache))) return;
     if ((isErased || encrypted) && await this.#removeMissing(deleted)) return void onRemoved();
     if (isErased) await this.#erase(deleted, emptied);
-    else if (encrypted) await this.#destroyKeySlots(deleted);
+    else if (encrypted) {
+      await this.#attempt(async () => await this.#options.eraser.destroyKeySlots(await this.#ensureActive(deleted)));
+    }
     if (isStopped()) return;
     if (isSelectable(deleted)) return { ...deleted, isErased, listedAt };
     await this.#removeReported(deleted, isErased, emptied);
@@ -196,18 +198,6 @@ export class Removal {
     this.#options.onChanged();
   }
 
-  /** Separates the cache of an LV that is not erased. A failed disk does not keep the LV from being removed. */
-  async #trySplitCache(deleted: DeletedLv, cache: CacheLv): Promise<boolean> {
-    try {
-      await this.#splitCache(deleted, cache);
-      return true;
-    } catch (error) {
-      if (lateCompletion(error) !== undefined) throw error;
-      this.#options.onError(error);
-      return false;
-    }
-  }
-
   /** Sends the pool of an LV what LVM has for it ({@linkcode sendMessages}). A full pool refuses, and needs the removal. */
   async #sendMessages(deleted: DeletedLv): Promise<void> {
     const isCreated = await sendMessages(this.#options, deleted).catch((error) => {
@@ -240,15 +230,19 @@ export class Removal {
   }
 
   /**
-   * Destroys the key slots of an LV that is not erased. A thin LV in a full pool does not take that, nor does a failed disk, and
-   * the removal must not wait for either.
+   * Attempts what the removal of an LV that is not erased must not wait for: a thin LV in a full pool takes no writes, nor does a
+   * failed disk.
+   *
+   * @returns whether it was done
    */
-  async #destroyKeySlots(deleted: DeletedLv): Promise<void> {
+  async #attempt(step: () => Promise<unknown>): Promise<boolean> {
     try {
-      await this.#options.eraser.destroyKeySlots(await this.#ensureActive(deleted));
+      await step();
+      return true;
     } catch (error) {
       if (lateCompletion(error) !== undefined) throw error;
       this.#options.onError(error);
+      return false;
     }
   }
 

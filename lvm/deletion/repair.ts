@@ -60,7 +60,7 @@ export async function removeIncompleteVolume(lvm: Lvm, { group, lv }: LocatedLv)
  * became a cache meanwhile, or is gone, it stays as it is: LVM changes no hidden LV.
  */
 export async function markLooseCache(lvm: Lvm, { id, group, lv }: LooseCache): Promise<void> {
-  await lvm.changeSelected(group, lvchangeTags(markCacheDeleted(id), lvPath({ group, lv }), { uuid: lv.uuid }));
+  await changeTagsOf(lvm, { group, lv }, markCacheDeleted(id));
 }
 
 /**
@@ -69,9 +69,13 @@ export async function markLooseCache(lvm: Lvm, { id, group, lv }: LooseCache): P
  *
  * @returns whether it was marked
  */
-async function markStaleHeaderBackup(lvm: Lvm, { group, lv, tags }: HeaderBackup): Promise<boolean> {
-  const select = { uuid: lv.uuid };
-  return await lvm.changeSelected(group, lvchangeTags(markHeaderBackupDeleted(tags), lvPath({ group, lv }), select));
+async function markStaleHeaderBackup(lvm: Lvm, backup: HeaderBackup): Promise<boolean> {
+  return await changeTagsOf(lvm, backup, markHeaderBackupDeleted(backup.tags));
+}
+
+/** Changes the tags of an LV by its UUID. @returns whether it is still there under its name */
+async function changeTagsOf(lvm: Lvm, { group, lv }: LocatedLv, changes: readonly string[]): Promise<boolean> {
+  return await lvm.changeSelected(group, lvchangeTags(changes, lvPath({ group, lv }), { uuid: lv.uuid }));
 }
 
 /** The repair of one driver's LVs on this machine. */

@@ -50,8 +50,7 @@ import {
 import { ownersOf } from "../model/tags.ts";
 import { FORMAT, tagValue } from "../model/tag_text.ts";
 import { parseFormat } from "../spec/format.ts";
-import { dumpCommand } from "../encryption/cryptsetup.ts";
-import { parseHeaderKeys } from "../encryption/volume_key.ts";
+import { readHeaderKeys } from "../encryption/header.ts";
 
 /** Options of {@linkcode examine}. */
 export interface DoctorOptions {
@@ -184,8 +183,8 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
 /** Returns the devices of LVs whose LUKS headers say that their data is encrypted by two volume keys. */
 async function findHalfReencrypted(exec: Exec, lvs: readonly LogicalVolume[]): Promise<ReadonlySet<string>> {
   const found = await Promise.all(lvs.map(async ({ devicePath }) => {
-    const dump = await tryRead(() => runOk(exec, dumpCommand(devicePath)));
-    return "value" in dump && parseHeaderKeys(dump.value).isReencrypting ? [devicePath] : [];
+    const keys = await tryRead(() => readHeaderKeys(exec, devicePath));
+    return "value" in keys && keys.value.isReencrypting ? [devicePath] : [];
   }));
   return new Set(found.flat());
 }

@@ -46,7 +46,7 @@ import { findHeaderBackup } from "./header_tags.ts";
 import { KeyChanges } from "./key_changes.ts";
 import { requireHeader } from "./header.ts";
 import { KeyDerivation } from "./key_derivation.ts";
-import { type Passphrase, type Passphrases, previousOf, requirePassphrase } from "./passphrase.ts";
+import { eitherOf, type Passphrase, type Passphrases, previousOf, requirePassphrase } from "./passphrase.ts";
 import { Reencryption } from "./reencryption.ts";
 import { Rotation } from "./rotation.ts";
 import { VOLUME_KEY_KEY, volumeKeyNameOf } from "./volume_key.ts";
@@ -172,9 +172,7 @@ export class Encryption {
     const { passphrase, previous, volumeKey } = passphrases;
     if (passphrase === undefined) return;
     if (previous === undefined && volumeKey === undefined) return this.#changes.record(id, "NotRequested");
-    const digests = [passphrase, ...(previous === undefined ? [] : [previous])].map((each) =>
-      each.digest(this.#digestKey)
-    );
+    const digests = eitherOf(passphrase, previous).map((each) => each.digest(this.#digestKey));
     const digest = [...await Promise.all(digests), `key ${volumeKey}`].join();
     const last = this.#attempts.get(id);
     const failures = last?.digest === digest ? last.failures : 0;
@@ -247,7 +245,7 @@ export class Encryption {
     if (isClosed) {
       return await this.#changes.track(volume.id, async () => {
         // cryptsetup adds no key slot while data is encrypted by two volume keys
-        await this.#reencryption.complete(volume, [passphrase, ...(previous === undefined ? [] : [previous])]);
+        await this.#reencryption.complete(volume, eitherOf(passphrase, previous));
         await this.#rotation.run(volume, uuid, { passphrase, previous });
         if (keyName !== undefined) await this.#reencryption.run(volume, keyName, passphrase);
       });

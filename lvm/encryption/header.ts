@@ -9,6 +9,8 @@ import { flushDisks } from "../client/disk_cache.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures } from "../host/device.ts";
 import { LUKS_HEADER_BYTES } from "../spec/format.ts";
+import { dumpCommand } from "./cryptsetup.ts";
+import { type HeaderKeys, parseHeaderKeys } from "./volume_key.ts";
 
 /**
  * Requires that a device holds the recorded LUKS header. Of its two copies one may be damaged: cryptsetup repairs it by the other
@@ -25,6 +27,11 @@ export async function requireHeader(exec: Exec, device: string, uuid: string): P
     device,
     `it should hold a LUKS header with the UUID ${uuid}, but holds ${describeSignatures(signatures)}`,
   );
+}
+
+/** Reads what the LUKS header on a device says of its volume keys. @throws {StorageError} `CommandFailed` for a damaged header */
+export async function readHeaderKeys(exec: Exec, device: string): Promise<HeaderKeys> {
+  return parseHeaderKeys(await runOk(exec, dumpCommand(device)));
 }
 
 /**

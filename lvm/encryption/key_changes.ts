@@ -11,7 +11,7 @@ import { lateCompletion } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
 import { lvPath } from "../model/report.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
-import { findHeaderBackup } from "./header_tags.ts";
+import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import { PREVIOUS_KEY } from "./passphrase.ts";
 
 /** Why a volume does not have the keys that its secret requests. */
@@ -85,7 +85,7 @@ export class KeyChanges {
     const backup = findHeaderBackup(volume);
     // a report from before the end of a change may still have it
     const isLeft = backup !== undefined && !(state === "Complete" && backup.lv.createdAt * 1_000 <= since);
-    return isLeft ? { reason: "KeyChangeInterrupted", message: interruptionMessage(volume) } : state;
+    return isLeft ? { reason: "KeyChangeInterrupted", message: interruptionMessage(backup) } : state;
   }
 
   /** Returns why a volume does not have the keys that its secret requests, if that is known. */
@@ -95,13 +95,10 @@ export class KeyChanges {
   }
 }
 
-/** Returns that a change of the passphrase was interrupted, and what to do, for a volume with a backup of its header. */
-export function interruptionMessage(volume: EncryptedVolume): string {
-  const backup = findHeaderBackup(volume);
-  return `a change of its passphrase was interrupted, and the former passphrase may still open it; ` +
-    `${
-      backup === undefined ? "a backup" : lvPath(backup)
-    } has its LUKS header. To complete the change, start a pod with the ` +
+/** Returns that a change of a volume's passphrase was interrupted, and what to do. @param backup what it left */
+export function interruptionMessage(backup: HeaderBackup): string {
+  return `a change of its passphrase was interrupted, and the former passphrase may still open it; ${lvPath(backup)} ` +
+    "has its LUKS header. To complete the change, start a pod with the " +
     `volume, with the new passphrase in its secret, and with the former one there as ${PREVIOUS_KEY}`;
 }
 

@@ -109,6 +109,11 @@ export function previousOf(id: VolumeId, { passphrase, previous }: Passphrases):
   );
 }
 
+/** Returns the passphrases of which one opens a volume: its own, and the one that this replaces, if there is one. */
+export function eitherOf(passphrase: Passphrase, previous: Passphrase | undefined): Passphrase[] {
+  return previous === undefined ? [passphrase] : [passphrase, previous];
+}
+
 /**
  * Returns the passphrase for a volume.
  *

@@ -21,6 +21,7 @@ import {
   wrongPassphraseError,
 } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
+import { readHeaderKeys } from "./header.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import type { Passphrase } from "./passphrase.ts";
@@ -109,7 +110,7 @@ export class Reencryption {
   }
 
   async #read({ lv: { devicePath } }: EncryptedVolume): Promise<HeaderKeys> {
-    return parseHeaderKeys(await runOk(this.#exec, dumpCommand(devicePath)));
+    return await readHeaderKeys(this.#exec, devicePath);
   }
 }
 

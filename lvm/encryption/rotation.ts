@@ -10,18 +10,18 @@
 
 import type { Lvm } from "../client/client.ts";
 import { StorageError } from "../error.ts";
-import { type Exec, runOk } from "../exec.ts";
+import type { Exec } from "../exec.ts";
 import { flushDisks } from "../client/disk_cache.ts";
 import { readSignatures } from "../host/device.ts";
-import { addKeyCommand, dumpCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
+import { addKeyCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
-import { requireHeader } from "./header.ts";
+import { readHeaderKeys, requireHeader } from "./header.ts";
 import { activateHeaderBackup, copyHeader, createHeaderBackup, removeHeaderBackup } from "./header_backup.ts";
 import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder } from "./key_slot_finder.ts";
-import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
-import { parseHeaderKeys, VOLUME_KEY_KEY } from "./volume_key.ts";
+import { eitherOf, type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
+import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** Changes the passphrases of volumes. */
 export class Rotation {
@@ -51,7 +51,7 @@ export class Rotation {
     uuid: string,
     { passphrase, previous }: { readonly passphrase: Passphrase; readonly previous: Passphrase | undefined },
   ): Promise<void> {
-    const keys = [passphrase, ...(previous === undefined ? [] : [previous])];
+    const keys = eitherOf(passphrase, previous);
     const { lv: { devicePath } } = volume;
     const listed = findHeaderBackup(volume);
     if (listed === undefined && previous === undefined) return;
@@ -90,7 +90,7 @@ export class Rotation {
 
   /** Requires that a key slot can be added: cryptsetup adds none while data is encrypted by two volume keys. */
   async #requireOneVolumeKey({ id, lv: { devicePath } }: EncryptedVolume): Promise<void> {
-    if (!parseHeaderKeys(await runOk(this.#exec, dumpCommand(devicePath))).isReencrypting) return;
+    if (!(await readHeaderKeys(this.#exec, devicePath)).isReencrypting) return;
     throw new StorageError(
       "FailedPrecondition",
       `changing the passphrase of volume ${id}: its data is being encrypted by another volume key, which was interrupted; stop ` +

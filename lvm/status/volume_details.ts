@@ -64,8 +64,8 @@ export function volumeDetails(
   const state = pool === undefined ? "Ready" : poolState(group, pool);
   const limits = reported?.limits ?? tags.limits ?? {};
   const copy = tags.copied === undefined ? undefined : reported?.copy ?? recordedCopy(volume, { volumes, snapshots });
-  const isInterrupted = tags.format.luks !== undefined && findHeaderBackup(volume) !== undefined;
-  const keysProblem = reported?.keysProblem ?? (isInterrupted ? interruptionMessage(volume) : undefined);
+  const backup = tags.format.luks && findHeaderBackup(volume);
+  const keysProblem = reported?.keysProblem ?? (backup && interruptionMessage(backup));
   const problems = [
     ...(state === "Full" || state === "Damaged" ? [poolProblem(lv, group)!.message] : []),
     ...(copy === undefined ? [] : [describeCopy(volume, copy, reported?.copy === undefined)]),

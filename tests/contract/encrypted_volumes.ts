@@ -7,7 +7,7 @@
 import { assertEquals } from "@std/assert";
 import type { Output } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import type { Harness } from "./host.ts";
+import { type Harness, mountCapability } from "./host.ts";
 
 /** The parameters of encrypted volumes. */
 export const PARAMETERS = { encryption: "luks2" };
@@ -40,4 +40,10 @@ export async function unstage(harness: Harness, volumeId: string): Promise<void>
   const stagingTargetPath = `${harness.folder}/staging`;
   await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
   assertEquals((await readMounts(harness.exec)).filter(({ target }) => target === stagingTargetPath), []);
+}
+
+/** Stages a volume with a filesystem, as a pod that starts does, and unstages it. */
+export async function useOnce(harness: Harness, volumeId: string, secrets: Record<string, string>): Promise<void> {
+  await harness.stage(volumeId, mountCapability(), { secrets });
+  await unstage(harness, volumeId);
 }

@@ -8,7 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import { describeCommand } from "../../lvm/exec.ts";
 import { readSignatures } from "../../lvm/host/device.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
-import { opensAny, PARAMETERS, runCryptsetup, unpublish, unstage } from "./encrypted_volumes.ts";
+import { opensAny, PARAMETERS, runCryptsetup, unpublish, unstage, useOnce } from "./encrypted_volumes.ts";
 
 const MiB = 1n << 20n;
 
@@ -219,10 +219,7 @@ export function passphraseContract(host: Host): void {
     async (harness) => {
       const [volumeGroup] = harness.groups;
       const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
-      const use = async (secrets: Record<string, string>) => {
-        await harness.stage(volumeId, mountCapability(), { secrets });
-        await unstage(harness, volumeId);
-      };
+      const use = (secrets: Record<string, string>) => useOnce(harness, volumeId, secrets);
       await use({ passphrase: OLD });
       const { devicePath } = await harness.singleLv();
       await backUp(harness, volumeId); // the new passphrase has no key slot yet
@@ -246,10 +243,7 @@ export function passphraseContract(host: Host): void {
     async (harness) => {
       const [volumeGroup] = harness.groups;
       const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
-      const use = async (secrets: Record<string, string>) => {
-        await harness.stage(volumeId, mountCapability(), { secrets });
-        await unstage(harness, volumeId);
-      };
+      const use = (secrets: Record<string, string>) => useOnce(harness, volumeId, secrets);
       await use({ passphrase: OLD });
       const { devicePath } = await harness.singleLv();
       await backUp(harness, volumeId);
