@@ -150,7 +150,7 @@ export class Importer {
   /** Writes the state, before a step that belongs to it. @returns the import as it is then */
   async #describe(self: LvmImport, step: ImportStep): Promise<LvmImport> {
     const { metadata: { name, resourceVersion }, status = {} } = self;
-    const message = "message" in step ? step.message : status.error?.message ?? this.#forbidden.get(name) ?? "";
+    const message = "message" in step ? step.message : this.#forbidden.get(name) ?? status.error?.message ?? "";
     const next: LvmImportStatus = { state: stateOf(step, self), message: truncate(message, MAX_MESSAGE_LENGTH) };
     const isSame = status.state === next.state && status.message === next.message;
     if (isSame || step.do === "add finalizer" || step.do === "remove finalizer" || step.do === "finish") return self;

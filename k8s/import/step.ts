@@ -163,6 +163,10 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
   if (status?.imported && volume !== undefined && volume.spec.nodeName !== spec.volume.nodeName) {
     return { do: "wait", message: `the volume was moved to node ${volume.spec.nodeName}; move it back, or finish` };
   }
+  if (status?.imported && isMoving(objects)) {
+    if (spec.finish) return { do: "begin finishing" };
+    return { do: "wait", message: "waits until the volume is not moved any more" };
+  }
   // of a volume that was deleted with its claim meanwhile, nothing is made again
   const isGone = status?.imported && volume === undefined;
   if (isGone && isStillOurs(objects)) {
@@ -176,6 +180,11 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
   if (volume !== undefined) return returnStep(objects, volume) ?? { do: "forget volume" };
   return classRestoreStep(objects) ??
     (metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" });
+}
+
+/** Reports whether a move has begun to change the volume, or its PersistentVolume. */
+function isMoving({ volume, persistentVolume }: ImportObjects): boolean {
+  return volume?.spec.held === true || persistentVolume?.metadata.annotations?.[MOVE_ANNOTATION] !== undefined;
 }
 
 /** Reports whether the claim has the PersistentVolume of the driver. */

@@ -100,6 +100,8 @@ const FINISHING = { ...USED, import: self({ ...RECORD, imported: true, finishing
 const deleted = { deletionTimestamp: "now" };
 const undone = (status: LvmImportStatus) => self(status, deleted);
 const UNDONE = { ...USED, import: undone({ ...RECORD, imported: true }) };
+const IS_MOVING = "wait: waits until the volume is not moved any more";
+const HELD = { ...TAKEN.volume, spec: { ...TAKEN.volume.spec, held: true } };
 const RETURNABLE = { ...UNDONE, volume: volume("InspectReturn", "Returnable") };
 const KEPT = { ...UNDONE, volume: volume("InspectReturn", "NotReturnable") };
 
@@ -370,6 +372,8 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "wait: the volume was moved to node b; move it back, or finish",
     "Undoing",
   ],
+  ["a deletion of what a move holds", { ...UNDONE, volume: HELD }, IS_MOVING, "Undoing"],
+  ["a deletion of what a move retains", { ...UNDONE, persistentVolume: MOVING }, IS_MOVING, "Undoing"],
   [
     "a failure that is undone",
     { import: self({ error: { code: "FailedPrecondition", message: "" } }) },

@@ -55,6 +55,8 @@ const PASSING_KINDS = ["Unavailable", "Busy", "StillRunning"];
 /** Carries out LVMMoves. Two of them at the same time do no harm: each step changes objects only as they were read. */
 export class Mover {
   readonly #options: MoverOptions;
+  /** The steps that were refused last, with what was said, by the names of the moves. */
+  readonly #refused = new Map<string, { readonly step: MoveStep["do"]; readonly message: string }>();
   readonly #log = getLogger(["denolith", "mover"]);
 
   /** Creates it; nothing runs before {@linkcode Mover.run}. */
@@ -95,20 +97,28 @@ export class Mover {
   async #reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
     const { client, driverName } = this.#options;
     const move = await orAbsent(client.get(lvmMoves, { name }));
+    if (move === undefined || isFinished(move)) this.#refused.delete(name);
     if (move === undefined || move.spec.driverName !== driverName) return;
     const objects = await this.#read(move);
     const refusal = this.#refusal(objects);
     if (refusal !== undefined) return await this.#fail(move, { code: "FailedPrecondition", message: refusal });
     const step = this.#waitForAgents(objects, nextStep(objects));
     if (step.do === "nothing") return;
-    const described = await this.#describe(objects, step);
+    const refused = this.#refused.get(name);
+    // said again before the next attempt: each other message would be written, and wake this at once
+    const described = await this.#describe(objects, step, refused?.step === step.do ? refused.message : undefined);
     if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
     if (step.do === "fail") return await this.#fail(described, step.error);
     try {
       await this.#carryOut(step, { ...objects, move: described });
+      this.#refused.delete(name);
       this.#log.info("step", { move: name, step: step.do });
     } catch (error) {
-      if (isRefused(error)) await this.#describe({ ...objects, move: described }, step, error.message);
+      const describeRefusal = async (message: string) => {
+        this.#refused.set(name, { step: step.do, message });
+        await this.#describe({ ...objects, move: described }, step, message);
+      };
+      if (isRefused(error)) await describeRefusal(error.message);
       if (!(error instanceof StorageError)) throw error;
       const isFinal = "goal" in step && !PASSING_KINDS.includes(error.kind);
       // without the agents, no node seems to have free space
@@ -119,7 +129,7 @@ export class Mover {
         await this.#carryOut(next, { ...objects, move: described });
         return { requeueAfterMs: 0 };
       }
-      await this.#describe({ ...objects, move: described }, step, error.message);
+      await describeRefusal(error.message);
       throw error;
     }
     return { requeueAfterMs: 0 };

@@ -250,6 +250,22 @@ Deno.test("a Mover says what a node or the API server refuses, and tries again",
   await s.advanceUntil(() => s.volume?.spec.nodeName === "b", "a volume on node b");
 });
 
+Deno.test("a Mover writes once what is refused again and again", async () => {
+  await using s = await MoverScene.start((s) => {
+    complete(s);
+    s.failures.delete = new ApiError("deleting it: Forbidden: a policy", { status: 403, reason: "Forbidden" });
+  });
+  s.addMove({}, removing);
+  await s.waitForMessage("a policy");
+  const { resourceVersion } = s.move!.metadata;
+  const { length } = s.reconciled;
+  await s.advanceUntil(() => s.reconciled.length >= length + 3, "three more attempts");
+  assertEquals([s.move!.metadata.resourceVersion, s.move!.status?.message?.includes("a policy")], [
+    resourceVersion,
+    true,
+  ]);
+});
+
 Deno.test("a Mover says nothing of a write that is only late, or comes from an old copy", async () => {
   for (const status of [409, 429, 503]) {
     await using s = await MoverScene.start(complete);

@@ -265,6 +265,27 @@ for (const missing of ["read objects", "delete"] as const) {
   });
 }
 
+Deno.test("an import that failed, and is undone without a right, says once which right is missing", async () => {
+  await using s = await ImportCluster.start("TopoLVM");
+  let [isUndone, patches] = [false, 0];
+  s.startImporter((_index, send, call) => {
+    if (isUndone && call === "patch") patches++;
+    if (call !== "delete" || !isUndone) return send();
+    return Promise.reject(new ApiError("no right to delete", { status: 403, reason: "Forbidden" }));
+  });
+  await s.addImport();
+  await s.waitForState("Imported");
+  isUndone = true;
+  const error = { code: "FailedPrecondition", message: "it cannot be taken over" };
+  const { name } = s.import!.metadata;
+  s.cluster.api.collection(lvmImports).patch({ status: { error } }, { name, namespace: undefined }, "status");
+  const message = () => s.import?.status?.message ?? "";
+  await waitUntil(() => message().includes("importRights"), () => `the message: ${JSON.stringify(s.import?.status)}`);
+  const before = patches;
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  assertEquals([patches, message().includes("importRights")], [before, true]);
+});
+
 /** Adds an import of the same LV: of the same claim, or of another one whose PersistentVolume has the same path. */
 function addRival(s: ImportCluster, first: LvmImport, of: "claim" | "LV"): string {
   const name = `v1-${"b".repeat(32)}`;
