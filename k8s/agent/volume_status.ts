@@ -108,14 +108,17 @@ function withHeld(object: LvmVolume, held: HeldState | undefined): LvmVolume {
   return withConditions(object, heldConditions(object, held));
 }
 
+/** The reasons of the condition about keys that are over as soon as nothing shows them any more, also after a restart. */
+const SHOWN_REASONS = ["KeyChangeInterrupted", "KeyChangeRunning"];
+
 /**
  * Returns an object with the condition about its keys, as they are known. What an earlier process found out stays, but for what
- * a report would still show.
+ * would still be shown.
  */
 function withKeys(object: LvmVolume, keys: KeyState | undefined): LvmVolume {
   const before = conditionsOf(object).find(({ type }) => type === KEYS_CONDITION);
   if (keys === undefined || keys === "NotRequested") {
-    const isOver = before?.status === "False" && (keys !== undefined || before.reason === "KeyChangeInterrupted");
+    const isOver = before?.status === "False" && (keys !== undefined || SHOWN_REASONS.includes(before.reason));
     return isOver ? withConditions(object, conditionsOf(object).filter((each) => each !== before)) : object;
   }
   const state: ConditionState = keys === "Complete"

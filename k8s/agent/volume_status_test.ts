@@ -124,6 +124,8 @@ Deno.test("readyStatus() reports whether a volume has the keys that its Secret r
   assertEquals(summary("NotRequested"), undefined, "the change was taken back");
   assertEquals(summary({ reason: "KeyChangeInterrupted", message: "a backup is left" }), "False KeyChangeInterrupted");
   assertEquals(summary(undefined), undefined, "the backup is gone");
+  assertEquals(summary({ reason: "KeyChangeRunning", message: "it takes hours" }), "False KeyChangeRunning");
+  assertEquals(summary(undefined), undefined, "the command ended, with no pod there");
   assertEquals(summary("Complete"), "True KeyChangeComplete");
   assertEquals([summary(undefined), summary("NotRequested")], ["True KeyChangeComplete", "True KeyChangeComplete"]);
 });

@@ -49,9 +49,11 @@ export class KeyChanges {
       await change();
       this.record(id, "Complete");
     } catch (error) {
-      const late = lateCompletion(error);
+      const completion = lateCompletion(error);
       const message = error instanceof Error ? error.message : String(error);
-      this.record(id, { reason: late === undefined ? "KeyChangeFailed" : "KeyChangeRunning", message });
+      const reason = completion === undefined ? "KeyChangeFailed" : "KeyChangeRunning";
+      this.record(id, { reason, message });
+      completion?.finally(() => this.#end(id)).catch(() => {}); // its error is that of whoever runs the command
       throw error;
     } finally {
       this.#running.delete(id);
@@ -67,21 +69,33 @@ export class KeyChanges {
     if (isNews && describe(before) !== describe(state)) this.#onChange(id);
   }
 
-  /** Forgets a volume that is not used here any more. */
+  /** Forgets a volume that is not used here any more, unless a command still changes its keys. */
   forget(id: VolumeId): void {
+    if (!this.#isRunning(id)) this.#known.delete(id);
+  }
+
+  /** Forgets that a command changes the keys of a volume. The next stage finds out what came of it. */
+  #end(id: VolumeId): void {
+    if (!this.#isRunning(id)) return;
     this.#known.delete(id);
+    this.#onChange(id);
+  }
+
+  #isRunning(id: VolumeId): boolean {
+    const state = this.#known.get(id)?.state;
+    return typeof state === "object" && state.reason === "KeyChangeRunning";
   }
 
   /**
-   * Returns what is known of the keys of a volume; `undefined` when nothing is, as of one that is not encrypted, and
-   * while they are changed.
+   * Returns what is known of the keys of a volume; `undefined` when nothing is, as of one that is not encrypted. While they are
+   * changed, it is what was known before.
    *
    * @param volume the volume as a report has it
    */
   stateOf(volume: EncryptedVolume): KeyState | undefined {
-    if (volume.tags.format.luks === undefined || this.#running.has(volume.id)) return undefined;
+    if (volume.tags.format.luks === undefined) return undefined;
     const { state, since = 0 } = this.#known.get(volume.id) ?? {};
-    if (typeof state === "object") return state;
+    if (typeof state === "object" || this.#running.has(volume.id)) return state;
     const backup = findHeaderBackup(volume);
     // a report from before the end of a change may still have it
     const isLeft = backup !== undefined && !(state === "Complete" && backup.lv.createdAt * 1_000 <= since);

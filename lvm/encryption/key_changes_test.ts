@@ -44,7 +44,7 @@ Deno.test("the outcome of a change of keys is known until the next one, and a li
   assertEquals(calls.length, 1);
   await fail("wrong");
   await changes.track(ID, () => {
-    assertEquals(changes.stateOf(volume), undefined, "while it is being changed");
+    assertEquals(changes.problemOf(volume)?.message, "wrong", "while it is being changed");
     return Promise.resolve();
   });
   assertEquals([changes.stateOf(volume), changes.problemOf(volume)], ["Complete", undefined]);
@@ -56,12 +56,35 @@ Deno.test("the outcome of a change of keys is known until the next one, and a li
   assertEquals([changes.stateOf(volume), calls.length], ["NotRequested", 4], "no news");
 });
 
-Deno.test("a change whose command goes on after its deadline is running", async () => {
+Deno.test("a change whose command goes on after its deadline is running, until that has ended", async () => {
+  for (const end of ["resolve", "reject"] as const) {
+    const volume = await reportedVolume();
+    const { calls, changes } = newChanges();
+    const command = Promise.withResolvers<void>();
+    const still = new StorageError("StillRunning", "it still runs", { completion: command.promise });
+    await assertRejects(() => changes.track(ID, () => Promise.reject(still)), StorageError);
+    changes.forget(ID); // its pod is deleted
+    assertEquals([changes.problemOf(volume)?.reason, calls.length], ["KeyChangeRunning", 1]);
+    if (end === "resolve") command.resolve();
+    else command.reject(new Error("it failed"));
+    await Promise.allSettled([command.promise]);
+    await Promise.resolve();
+    await Promise.resolve();
+    assertEquals([changes.stateOf(volume), calls.length], [undefined, 2]);
+  }
+});
+
+Deno.test("the end of a command that changed keys leaves what became known meanwhile", async () => {
   const volume = await reportedVolume();
   const { changes } = newChanges();
-  const still = new StorageError("StillRunning", "it still runs", { completion: Promise.resolve() });
+  const command = Promise.withResolvers<void>();
+  const still = new StorageError("StillRunning", "it still runs", { completion: command.promise });
   await assertRejects(() => changes.track(ID, () => Promise.reject(still)), StorageError);
-  assertEquals(changes.problemOf(volume)?.reason, "KeyChangeRunning");
+  await changes.track(ID, () => Promise.resolve());
+  command.resolve();
+  await command.promise;
+  await Promise.resolve();
+  assertEquals(changes.stateOf(volume), "Complete");
 });
 
 Deno.test("the backup of a header tells that a change was interrupted, unless the report is older than its end", async () => {

@@ -19,7 +19,7 @@ import { readHeaderKeys, requireHeader } from "./header.ts";
 import { activateHeaderBackup, copyHeader, createHeaderBackup, removeHeaderBackup } from "./header_backup.ts";
 import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
-import { KeySlotFinder } from "./key_slot_finder.ts";
+import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import { eitherOf, type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
 import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
@@ -63,11 +63,7 @@ export class Rotation {
       if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
     }
     if (opened === undefined) throw this.#refusal(volume, previous);
-    // its own, if the change was interrupted and the secret has the former passphrase again. cryptsetup would destroy the last
-    // one, too
-    if (backup !== undefined && backup.tags.slot !== opened.slot) {
-      await this.#destroySlot(volume, backup.tags.slot, opened.key);
-    }
+    if (backup !== undefined) await this.#destroyOtherSlots(volume, backup, opened);
     if (opened.key !== passphrase) {
       await this.#requireOneVolumeKey(volume);
       // what is in an earlier backup may be incomplete
@@ -86,6 +82,20 @@ export class Rotation {
     const found = await readSignatures(this.#exec, devicePath);
     if (found.length > 0) await requireHeader(this.#exec, devicePath, uuid);
     await copyHeader(this.#exec, backup.lv.devicePath, devicePath);
+  }
+
+  /**
+   * Destroys the key slots of an interrupted change, but for the one that is opened: cryptsetup would destroy the last one, too. They
+   * are that of the previous passphrase, and those that were added since the backup.
+   */
+  async #destroyOtherSlots(volume: EncryptedVolume, backup: HeaderBackup, opened: OpenedSlot): Promise<void> {
+    const { slots, isReencrypting } = await readHeaderKeys(this.#exec, volume.lv.devicePath);
+    // one that is incomplete was interrupted before a slot was added
+    const before = await readHeaderKeys(this.#exec, backup.lv.devicePath).catch(() => ({ slots }));
+    const added = isReencrypting ? [] : slots.filter((slot) => !before.slots.includes(slot));
+    for (const slot of new Set([backup.tags.slot, ...added])) {
+      if (slot !== opened.slot) await this.#destroySlot(volume, slot, opened.key);
+    }
   }
 
   /** Requires that a key slot can be added: cryptsetup adds none while data is encrypted by two volume keys. */

@@ -29,6 +29,8 @@ export interface HeaderKeys {
   readonly salt?: string;
   /** True while a part of the data is encrypted by the former key, and the rest by the next one. */
   readonly isReencrypting: boolean;
+  /** The numbers of its key slots. */
+  readonly slots: readonly number[];
 }
 
 /** A name, and after a `+` what it replaces; both are in one field of 47 bytes. */
@@ -59,8 +61,10 @@ export function parseHeaderKeys(dump: string): HeaderKeys {
   const [, name, replaces] = SUBSYSTEM.exec(/^Subsystem:\s+(\S+)$/m.exec(dump)?.[1] ?? "") ?? [];
   const isReencrypting = /^Requirements:.*reencrypt/m.test(dump);
   const salt = /^Digests:\n[^]*?^\s+Salt:\s+((?:[0-9a-f]{2} ){4})/m.exec(dump)?.[1]?.replaceAll(" ", "");
+  const slots = /^Keyslots:\n((?:\s.*\n)*)/m.exec(dump)?.[1]?.matchAll(/^ {2}(\d+): luks2/gm) ?? [];
   return {
     isReencrypting,
+    slots: Array.from(slots, ([, slot]) => Number(slot)),
     ...(name !== undefined && (replaces === undefined ? { name } : { next: { name, replaces } })),
     ...(salt !== undefined && !isReencrypting && { salt }),
   };

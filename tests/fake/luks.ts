@@ -110,7 +110,11 @@ function luksDump(machine: FakeMachine, args: readonly string[]): Output {
   const { subsystem = "(no subsystem)", isReencrypting, volumeKey } = luks;
   const requirements = isReencrypting ? "Requirements:\tonline-reencrypt-v2\n" : "";
   const salt = `\tSalt:       ${volumeKey.toString(16).padStart(2, "0")} 48 34 e6 a5 36 ce 83 \n`;
-  return ok(`LUKS header information\nSubsystem:     \t${subsystem}\n${requirements}Digests:\n  0: pbkdf2\n${salt}`);
+  const slots = luks.passphrases.map((key, slot) =>
+    key === undefined ? "" : `  ${slot}: luks2\n\tKey:        512 bits\n`
+  );
+  const keys = `Keyslots:\n${slots.join("")}Tokens:\nDigests:\n  0: pbkdf2\n${salt}`;
+  return ok(`LUKS header information\nSubsystem:     \t${subsystem}\n${requirements}${keys}`);
 }
 
 function config(machine: FakeMachine, args: readonly string[]): Output {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { TestNamespace, warn } from "./test_namespace.ts";
 
 /** A group on disks of its own, each of which can be made to fail. */
@@ -15,6 +15,8 @@ interface FailingGroup extends AsyncDisposable {
   fail(disk: number): Promise<void>;
   /** Has the disk answer again. */
   repair(disk: number): Promise<void>;
+  /** Returns the first disk that has data of an LV. */
+  usedDisk(): Promise<number>;
 }
 
 /** Creates a group whose disks are files of so many MiB, behind devices whose tables the test replaces. */
@@ -46,6 +48,16 @@ async function createFailingGroup(ns: TestNamespace, disks: number, mib: number)
     name,
     fail: (disk) => swapTable(disk, `0 ${mib * 2048} error`),
     repair: (disk) => swapTable(disk, tableOf(pvs[disk]!.loop)),
+    usedDisk: async () => {
+      const minors = pvs.map(({ device }) => `$(dmsetup info -c --noheadings -o minor ${device})`).join(" ");
+      const select = `vg_name=${name} && pv_pe_alloc_count>0`;
+      const used = await ns.runOnNode(`echo ${minors}; pvs --noheadings -o pv_minor,pv_name --select '${select}'`);
+      const [disks, ...found] = used.trim().split("\n").map((line) => line.trim().split(/\s+/));
+      // the name may be another one of the same device
+      const disk = disks!.indexOf(found[0]?.[0] ?? "");
+      assert(disk >= 0, `no disk of the group is used; minor numbers, and the PVs in use:\n${used}`);
+      return disk;
+    },
     async [Symbol.asyncDispose]() {
       const detach = pvs.map(({ device, loop, file }) => `dmsetup remove ${device}; losetup -d ${loop}; rm -f ${file}`);
       await ns.runOnNode(`vgremove -qq -f ${name}; status=$?; ${detach.join("; ")}; exit $status`).catch(warn);
@@ -71,10 +83,7 @@ Deno.test("a raid1 volume that loses a disk keeps working under its pod, reports
     }, `is ${status} of Redundant`);
   await waitForRedundant("True", "InSync");
 
-  const usedPvs = await ns.runOnNode(
-    `pvs --noheadings -o pv_name,pv_pe_alloc_count --select vg_name=${group.name} | awk '$2 > 0 {print $1}'`,
-  );
-  const lost = Number(/disk(\d)/.exec(usedPvs.trim().split("\n")[0]!)![1]);
+  const lost = await group.usedDisk();
   await group.fail(lost);
   // Data that is written after the loss must be there in the end.
   await ns.exec("writer", "echo after the loss > /data/file && sync");
