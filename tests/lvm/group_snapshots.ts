@@ -1,7 +1,7 @@
 /**
- * Group snapshots over real LVM: their contract, under programs that write to one volume after the other, and with drivers that
- * are killed while volumes are suspended. `deno test` runs this in the guest, as one bundle. DATA_DISKS names two empty disks,
- * DRIVER the driver.
+ * Group snapshots over real LVM, under programs that write to one volume after the other, and with drivers that are killed while
+ * volumes are suspended. The suite contract has their contract. `deno test` runs this in the guest, as one bundle. DATA_DISKS
+ * names two empty disks, DRIVER the driver.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { Lvm } from "../../lvm/client/client.ts";
 import type { StorageError } from "../../lvm/error.ts";
 import { whileSuspended } from "../../lvm/group_snapshots/suspension.ts";
 import { connect } from "../contract/csi_client.ts";
-import { createVolumes, groupSnapshotsContract, removePool, take } from "../contract/group_snapshots.ts";
+import { createVolumes, removePool, take } from "../contract/group_snapshots.ts";
 import { contractTest, type Harness } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
 import { realHost } from "./real_host.ts";
@@ -22,8 +22,6 @@ import { eventually, retryCall } from "./retry.ts";
 
 const host = await realHost("test");
 const exec = new HostExec();
-
-groupSnapshotsContract(host);
 
 /** The bytes that a writer writes each time. */
 const BLOCK = 4096;
