@@ -18,7 +18,9 @@ import {
   type Harness,
   type Host,
   mountCapability,
+  totalBytes,
 } from "./host.ts";
+import { unpublish } from "./encrypted_volumes.ts";
 
 const MiB = 1n << 20n;
 const HEADER = 16n * MiB;
@@ -369,19 +371,11 @@ function assertNoPassphrase(harness: Harness): void {
   assertEquals(commands.filter((command) => command.includes(SECRET)), []);
 }
 
-async function totalBytes(harness: Harness, volumeId: string, volumePath: string): Promise<bigint> {
-  return (await harness.csi.node.nodeGetVolumeStats({ volumeId, volumePath })).usage[0]!.total;
-}
-
 /** Returns the UUIDs of the LUKS header of a volume that is staged, and of the filesystem below it. */
 async function uuidsOf(harness: Harness, volumeId: string): Promise<string[]> {
   const lv = (await harness.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
   const devices = [lv.devicePath, mappingPath(volumeId as VolumeId)];
   return await Promise.all(devices.map(async (path) => (await readSignatures(harness.exec, path))[0]!.uuid!));
-}
-
-async function unpublish(harness: Harness, volumeId: string, name: string): Promise<void> {
-  await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath: `${harness.folder}/${name}` });
 }
 
 async function unstage(harness: Harness, volumeId: string): Promise<void> {

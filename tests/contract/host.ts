@@ -354,3 +354,8 @@ export function contractTest(
     assertEquals(await readLeftovers(), [], "left in the groups");
   });
 }
+
+/** Returns the size of a published volume, as its filesystem or its device has it, in bytes. */
+export async function totalBytes(harness: Harness, volumeId: string, volumePath: string): Promise<bigint> {
+  return (await harness.csi.node.nodeGetVolumeStats({ volumeId, volumePath })).usage[0]!.total;
+}

@@ -4,12 +4,22 @@
  * @module
  */
 
-import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { type HeaderKeys, parseHeaderKeys } from "../../lvm/encryption/volume_key.ts";
 import { createCopy } from "./copies.ts";
 import { opensAny, PARAMETERS, runCryptsetup, unpublish, unstage } from "./encrypted_volumes.ts";
-import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
+import {
+  assertFails,
+  blockCapability,
+  contractTest,
+  type Harness,
+  type Host,
+  mountCapability,
+  totalBytes,
+} from "./host.ts";
+
+const MiB = 1n << 20n;
 
 /** Passphrases that nothing else contains. */
 const OLD = "old paper clip 61f0";
@@ -172,6 +182,35 @@ export function reencryptionContract(host: Host): void {
       await unstage(harness, volumeId);
       const later = await createCopy(harness, { name: "copy", parameters: PARAMETERS }, { volumeId });
       await harness.csi.controller.deleteVolume({ volumeId: later });
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "a volume that is expanded while an encryption is interrupted has its data and the new size afterwards",
+    async (harness) => {
+      const volumeId = await harness.create({ parameters: PARAMETERS });
+      const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
+      await stage({ passphrase: OLD });
+      if (!host.name.startsWith("fake")) await writeFile(harness);
+      const volumePath = await harness.publish(volumeId, "pod");
+      const before = await totalBytes(harness, volumeId, volumePath);
+      await unpublish(harness, volumeId, "pod");
+      await unstage(harness, volumeId);
+      const { devicePath, size } = await harness.singleLv();
+      await beginEncryption(harness, devicePath, (await headerKeys(harness)).salt!);
+      const capacityRange = { requiredBytes: size + 64n * MiB };
+      await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
+      await stage({ passphrase: OLD, volumeKey: "next" });
+      await harness.publish(volumeId, "pod");
+      const after = await totalBytes(harness, volumeId, volumePath);
+      assert(after >= before + 50n * MiB, `it has ${after} bytes after growing from ${before}`);
+      const { name, isReencrypting } = await headerKeys(harness);
+      assertEquals({ name, isReencrypting }, { name: "next", isReencrypting: false });
+      if (!host.name.startsWith("fake")) assertEquals(await readFile(harness), "data");
+      await unpublish(harness, volumeId, "pod");
+      await unstage(harness, volumeId);
       await harness.csi.controller.deleteVolume({ volumeId });
     },
   );

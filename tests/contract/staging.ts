@@ -14,6 +14,7 @@ import {
   type Harness,
   type Host,
   mountCapability,
+  totalBytes,
   volumeRequest,
 } from "./host.ts";
 
@@ -342,11 +343,6 @@ export function stagingContract(host: Host): void {
 /** Returns the mounts under the test's folder. */
 export async function mountsOf(harness: Harness): Promise<Mount[]> {
   return (await readMounts(harness.exec)).filter((mount) => mount.target.startsWith(harness.folder));
-}
-
-async function totalBytes(harness: Harness, volumeId: string, volumePath: string): Promise<bigint> {
-  const { usage } = await harness.csi.node.nodeGetVolumeStats({ volumeId, volumePath });
-  return usage[0]!.total;
 }
 
 /** Unpublishes, unstages and deletes. */
