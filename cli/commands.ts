@@ -32,7 +32,7 @@ import {
   THIN_POOL_FLAGS,
 } from "./flags.ts";
 import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
-import { askedHosts, TRANSFER_FLAGS, TRANSFER_PORT_FLAG, transferHosts, transferOptions } from "./transfers.ts";
+import { askedHosts, ASKING_FLAGS, TRANSFER_FLAGS, transferHosts, transferOptions } from "./transfers.ts";
 import { type AccessScope, SHELL_ENVIRONMENT } from "./permissions.ts";
 
 /** When a process that serves ends well. */
@@ -114,7 +114,7 @@ const node: Subcommand = {
     "disk-rules": {
       value: "RULES",
       help: "Rules that propose unused disks in the LVMNode: GROUP=/PATTERN/ of names in /dev/disk/by-id, with " +
-        ";min=SIZE, ;max=SIZE or ;rotational=no after it, separated by blanks",
+        ";min=SIZE, ;max=SIZE or ;rotational=no after it, by blanks",
       check: checkDiskRules,
     },
     "topology-labels": {
@@ -183,7 +183,7 @@ const controller: Subcommand = {
       check: controllerNames,
       candidates: { list: CONTROLLER_NAMES },
     },
-    "transfer-port": TRANSFER_PORT_FLAG,
+    ...ASKING_FLAGS,
     ...CLUSTER_FLAGS,
     "http-address": httpFlag(":9809"),
   },

@@ -73,6 +73,7 @@ import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../lvm/locks.ts";
 import { CONTROLLER_NAMES, type ControllerName, controllerNames } from "./flags.ts";
 import { startLogging } from "./logging.ts";
+import { domainOf } from "./transfers.ts";
 
 /**
  * The groups of controllers, each with the official sidecar whose work it does and whose Lease it takes. The Lease of a
@@ -203,7 +204,10 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     ...{ driver, version: manifest.version, hasGroupSnapshots: true, hasSnapshotMetadata, ready },
   });
   const snapshotMetadata = hasSnapshotMetadata
-    ? await createSnapshotMetadata({ client, driver, ...lvmInformers, found: services.snapshots, clock })
+    ? await createSnapshotMetadata({
+      ...{ client, driver, domain: domainOf(flags), ...lvmInformers },
+      ...{ found: services.snapshots, clock },
+    })
     : refusedSnapshotMetadata(SNAPSHOT_METADATA_OFF);
   const server = await serve(socketPath(flags.endpoint!), [
     bindService(Identity, identity, metrics.onCallCompleted),

@@ -11,23 +11,33 @@ import { formatBytes, parseQuantity } from "../lvm/size.ts";
 /** The smallest bandwidth, in bytes per second: a block of 4 MiB passes long before a connection counts as stalled. */
 const MIN_BYTES_PER_SECOND = 1n << 20n;
 
+/** The flag by which agents with IPv6 addresses alone are reached. Deno knows no right on a port of all of these. */
+const DOMAIN_FLAG = {
+  value: "DOMAIN",
+  help:
+    "Domain in which the cluster's DNS has names of pods by addresses, such as NAMESPACE.pod, to reach agents with IPv6 " +
+    "alone (default: they take no part)",
+  check: transferDomain,
+} as const;
+
 /** The flags of transfers. */
 export const TRANSFER_FLAGS = {
   "transfer-address": {
     value: "ADDRESS",
     help:
-      "Address on which agents of other nodes read snapshots, HOST:PORT, or :PORT for all IPv4 addresses; all agents " +
-      "need the same port (default: no transfers)",
+      "Address on which agents of other nodes read snapshots, HOST:PORT, or :PORT for all addresses; all agents need the " +
+      "same port (default: no transfers)",
     check: transferAddress,
   },
   "transfer-advertise": {
     value: "IPS",
     help:
-      "Addresses of this agent, separated by commas; agents of other nodes reach it at the first IPv4 address. Without " +
-      "one, the node takes no part (required for transfers)",
+      "Addresses of this agent, separated by commas; others reach it at the first IPv4 address, or with --transfer-domain " +
+      "at the first IPv6 one (required for transfers)",
     needs: "transfer-address",
-    check: advertisedAddress,
+    check: advertisedAddresses,
   },
+  "transfer-domain": { ...DOMAIN_FLAG, needs: "transfer-address" },
   "transfer-bandwidth": {
     value: "RATE",
     help: "Bytes that may be sent, and the same number received, in a second, such as 100Mi (default: no limit)",
@@ -36,13 +46,16 @@ export const TRANSFER_FLAGS = {
   },
 } as const satisfies Record<string, Flag>;
 
-/** The flag of the controller, which asks agents. */
-export const TRANSFER_PORT_FLAG = {
-  value: "PORT",
-  help: "Port of the agents, as of their --transfer-address, at which they are asked for changed blocks of snapshots " +
-    "(default: the CSI service SnapshotMetadata is off)",
-  check: transferPort,
-} as const satisfies Flag;
+/** The flags of the controller, which asks agents. */
+export const ASKING_FLAGS = {
+  "transfer-port": {
+    value: "PORT",
+    help: "Port of the agents, as of their --transfer-address, to ask them for changed blocks of snapshots " +
+      "(default: the CSI service SnapshotMetadata is off)",
+    check: transferPort,
+  },
+  "transfer-domain": { ...DOMAIN_FLAG, needs: "transfer-port" },
+} as const satisfies Record<string, Flag>;
 
 /** The values of the flags of transfers. */
 export interface TransferFlagValues {
@@ -50,6 +63,8 @@ export interface TransferFlagValues {
   readonly address: { readonly host: string; readonly port: number };
   /** The address at which other agents reach this one. */
   readonly advertised: string;
+  /** The domain with the names of pods. */
+  readonly domain?: string;
   /** The bound of what is sent or received, in bytes per second. */
   readonly bytesPerSecond?: bigint;
 }
@@ -57,30 +72,48 @@ export interface TransferFlagValues {
 /**
  * Parses the flags of transfers.
  *
- * @returns the values, or `undefined` where transfers are off, or the node has no IPv4 address
+ * @returns the values, or `undefined` where transfers are off, or others cannot reach the node
  * @throws {UsageError} when one of them cannot be parsed, or is missing
  */
 export function transferOptions(flags: Flags): TransferFlagValues | undefined {
   const [address, advertised, rate] = ["address", "advertise", "bandwidth"].map((name) => flags[`transfer-${name}`]);
   if (address === undefined) return undefined;
   if (advertised === undefined) throw new UsageError("--transfer-address: it needs --transfer-advertise");
-  const ipv4 = advertisedAddress(advertised, "--transfer-advertise");
+  const domain = domainOf(flags);
+  const addresses = advertisedAddresses(advertised, "--transfer-advertise");
+  const own = addresses.find(isIpv4) ??
+    (domain && addresses.find((address) => NAMED_IPV6.test(address))?.toLowerCase());
+  const { host, port } = transferAddress(address, "--transfer-address");
   const values = {
-    address: transferAddress(address, "--transfer-address"),
+    address: { host: host || (own?.includes(":") ? "::" : "0.0.0.0"), port },
+    ...(domain === undefined ? {} : { domain }),
     ...(rate === undefined ? {} : { bytesPerSecond: bandwidth(rate, "--transfer-bandwidth") }),
   };
-  return ipv4 === undefined ? undefined : { ...values, advertised: ipv4 };
+  return own === undefined ? undefined : { ...values, advertised: own };
 }
 
 /** Returns the hosts that transfers need: this agent's address, and the same port of any other. */
 export function transferHosts(flags: Flags): string[] {
   const options = transferOptions(flags);
-  return options === undefined ? [] : [`0.0.0.0/0:${options.address.port}`];
+  if (options === undefined) return [];
+  const { address: { host, port }, domain } = options;
+  return [...hostsAt(port, domain), ...(host.includes(":") ? [`[${host}]:${port}`] : [])];
 }
 
 /** Returns the hosts that the controller needs to ask agents. */
-export function askedHosts({ "transfer-port": port }: Flags): string[] {
-  return port === undefined ? [] : [`0.0.0.0/0:${transferPort(port, "--transfer-port")}`];
+export function askedHosts(flags: Flags): string[] {
+  const port = flags["transfer-port"];
+  return port === undefined ? [] : hostsAt(transferPort(port, "--transfer-port"), domainOf(flags));
+}
+
+/** Returns the domain with the names of pods; `undefined` if none is given. */
+export function domainOf({ "transfer-domain": domain }: Flags): string | undefined {
+  return domain === undefined ? undefined : transferDomain(domain, "--transfer-domain");
+}
+
+/** Returns what a process needs to connect to a port of any agent. */
+function hostsAt(port: number, domain: string | undefined): string[] {
+  return [`0.0.0.0/0:${port}`, ...(domain === undefined ? [] : [`*.${domain}:${port}`])];
 }
 
 function transferPort(text: string, field: string): number {
@@ -89,20 +122,27 @@ function transferPort(text: string, field: string): number {
 }
 
 function transferAddress(text: string, field: string): TransferFlagValues["address"] {
-  const [, host, port] = /^([\d.]*):([1-9]\d{0,4})$/.exec(text) ?? [];
-  if (host !== undefined && (host === "" || isIpv4(host)) && Number(port) <= 65_535) {
-    return { host: host === "" ? "0.0.0.0" : host, port: Number(port) };
+  const [, host = "", port] = /^([\d.]*|\[[\da-f:]+\]):([1-9]\d{0,4})$/i.exec(text) ?? [];
+  const isHost = host === "" || isIpv4(host) || host.startsWith("[");
+  if (port !== undefined && isHost && Number(port) <= 65_535) {
+    return { host: host.replace(/^\[|\]$/g, ""), port: Number(port) };
   }
-  throw new UsageError(`${field} ${quote(text)}: must be IPV4:PORT or :PORT`);
+  throw new UsageError(`${field} ${quote(text)}: must be IPV4:PORT, [IPV6]:PORT or :PORT`);
 }
 
-/** Returns the first IPv4 address of a list; `undefined` when it has IPv6 addresses alone. */
-function advertisedAddress(text: string, field: string): string | undefined {
+function advertisedAddresses(text: string, field: string): string[] {
   const addresses = text.split(",");
-  if (addresses.every((address) => isIpv4(address) || /^[\da-f.]*:[\da-f:.]+$/i.test(address))) {
-    return addresses.find(isIpv4);
-  }
+  if (addresses.every((address) => isIpv4(address) || /^[\da-f.]*:[\da-f:.]+$/i.test(address))) return addresses;
   throw new UsageError(`${field} ${quote(text)}: must be IP addresses, separated by commas`);
+}
+
+/** An IPv6 address of which a name is made: no label may begin or end with a hyphen. Those of one link are left out. */
+const NAMED_IPV6 = /^(?!fe80:)[\da-f][\da-f:]*:[\da-f:]*[\da-f]$/i;
+
+function transferDomain(text: string, field: string): string {
+  const label = "[a-z\\d](?:[a-z\\d-]{0,61}[a-z\\d])?";
+  if (text.length <= 200 && new RegExp(`^${label}(?:\\.${label})*$`).test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be a domain, such as NAMESPACE.pod`);
 }
 
 function isIpv4(text: string): boolean {

@@ -30,6 +30,8 @@ export interface ClusterListsOptions {
   readonly client: ApiClient;
   /** The driver's name. */
   readonly driver: string;
+  /** The domain with the names of pods, by which IPv6 addresses are reached. */
+  readonly domain?: string | undefined;
   /** Finds snapshots. */
   readonly found: Pick<SnapshotService, "get">;
   /** All LVMSnapshots. */

@@ -19,7 +19,7 @@ import { IDLE_MS } from "./listener.ts";
 export interface RemoteAgent {
   /** The name of its node, for messages. */
   readonly node: string;
-  /** Its IP address. */
+  /** Its IPv4 address, or the name of its pod. */
   readonly host: string;
   /** Its port. */
   readonly port: number;
@@ -52,7 +52,11 @@ export async function dial(
   const where = `connection to the agent of node ${node} (${host}:${port})`;
   const connecting = connect({ node, host, port, certificate }, credentials);
   const connection = await withinDeadline(connecting, CONNECT_MS, { clock }).catch((error) => {
-    throw new StorageError("Unavailable", `${where}: ${(error as Error).message}`, { cause: error });
+    const { message } = error as Error;
+    const hint = message.includes("lookup address")
+      ? "; the cluster's DNS must have names of pods by their addresses, as CoreDNS has with `pods insecure`"
+      : "";
+    throw new StorageError("Unavailable", `${where}: ${message}${hint}`, { cause: error });
   });
   if (connection === undefined) {
     connecting.then((late) => late.close(), () => {});

@@ -10,13 +10,24 @@ import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { RemoteAgent } from "./dial.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
 
+/** What finds agents. */
+export interface RemoteAgentFinder {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The driver's name. */
+  readonly driver: string;
+  /** The domain in which the cluster's DNS has names of pods by their IP addresses; without it, IPv6 addresses are not reached. */
+  readonly domain?: string | undefined;
+}
+
 /**
- * Returns how the agent of a node is reached, as its LVMNode says now.
+ * Returns how the agent of a node is reached, as its LVMNode says now. An IPv6 address is reached by the name of the pod: Deno
+ * knows no right on one port of all of them.
  *
  * @throws {StorageError} `Unavailable`
  */
 export async function findRemoteAgent(
-  { client, driver }: { readonly client: ApiClient; readonly driver: string },
+  { client, driver, domain }: RemoteAgentFinder,
   node: string,
 ): Promise<RemoteAgent> {
   const unavailable = (why: string, cause?: unknown) =>
@@ -28,7 +39,12 @@ export async function findRemoteAgent(
   if (object === undefined || object.spec.driverName !== driver || address === undefined) {
     throw unavailable(`LVMNode ${node} says nothing of transfers`);
   }
-  const [, host, port] = /^((?:\d{1,3}\.){3}\d{1,3}):(\d{1,5})$/.exec(address) ?? [];
+  const [, ipv4, ipv6, port] =
+    /^(?:((?:\d{1,3}\.){3}\d{1,3})|\[([\da-f][\da-f:]*[\da-f])\]):(\d{1,5})$/.exec(address) ?? [];
+  if (ipv6 !== undefined && domain === undefined) {
+    throw unavailable(`it has an IPv6 address alone, ${ipv6}, which is reached with --transfer-domain`);
+  }
+  const host = ipv4 ?? (ipv6 && `${ipv6.replaceAll(":", "-")}.${domain}`);
   if (host === undefined || await fingerprintOfPem(certificate ?? "") === undefined) {
     throw unavailable(`LVMNode ${node} has no address or no certificate that can be read`);
   }

@@ -41,6 +41,13 @@ Deno.test("both ends prove who they are: each sees the certificate of the other"
   assertEquals(server.peers[0]!.validUntil, Math.floor(b.validUntil / 1000) * 1000);
 });
 
+Deno.test("a pod whose name the DNS does not have is named, with what the DNS must have", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  const remote = { node: "a", host: "fd00--7.denolith.invalid", port: 1, certificate: a.certificate };
+  const error = await assertRejects(() => dial(remote, { credentials: b }), StorageError, "pods insecure");
+  assertEquals(error.kind, "Unavailable");
+});
+
 Deno.test("megabytes pass both ways unchanged", async () => {
   const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
   await using server = await echo(a);

@@ -49,6 +49,8 @@ export interface TransferAgentOptions {
   readonly address: TransferAddress;
   /** The IP address at which other agents reach this one. */
   readonly advertised: string;
+  /** The domain with the names of pods, by which IPv6 addresses are reached. */
+  readonly domain?: string;
   /** The bound of what is sent and received, in bytes per second; by default none. */
   readonly bytesPerSecond?: bigint;
   /** The LVMSnapshots of this node. */
@@ -126,7 +128,7 @@ export class TransferAgent implements RemoteSources {
     });
     this.#credentials = credentials;
     this.#endpoint = {
-      address: `${advertised}:${listener.port}`,
+      address: `${advertised.includes(":") ? `[${advertised}]` : advertised}:${listener.port}`,
       certificate: credentials.certificate,
       validUntil: timestamp(new Date(credentials.validUntil)),
     };

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { openMachine } from "../../lvm/machine.ts";
@@ -10,6 +10,7 @@ import { FakeMachine } from "../../tests/fake/machine.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { makeCredentials } from "./certificate.ts";
+import { findRemoteAgent } from "./remote_agent.ts";
 import { TransferAgent } from "./transfer_agent.ts";
 
 const [DRIVER, HOST] = ["lvm.denolith.dev", "127.0.0.1"];
@@ -17,14 +18,14 @@ const RANGE = { snapshot: snapshotIdOf("s"), volume: volumeIdOf("v"), offset: 0n
 const DESTINATION = { path: "/dev/destination", size: 4n << 20n, skipsZeros: false };
 
 /** Sets up the agent of a node. */
-function setUp(port = 0, clock = new FakeClock()) {
+function setUp(port = 0, clock = new FakeClock(), { host = HOST, advertised = HOST } = {}) {
   const exec = new FakeMachine();
   const machine = openMachine({ exec, driver: DRIVER, groups: ANY_GROUP, mountRoots: ["/pods"], scratch: "/tmp" });
   const api = FakeApiServer.start({ resources: [lvmNodes] });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
   let changes = 0;
   const agent = new TransferAgent({
-    ...{ client, exec, driver: DRIVER, nodeName: "a", address: { host: HOST, port }, advertised: HOST, clock },
+    ...{ client, exec, driver: DRIVER, nodeName: "a", address: { host, port }, advertised, clock },
     ...{ snapshots: { waitFor: () => Promise.resolve(undefined) }, onChange: () => changes++ },
   });
   const end = new AbortController();
@@ -63,6 +64,13 @@ Deno.test("an LVMNode that does not say how its agent is reached is named by the
     ["off", DRIVER, {}, "LVMNode off says nothing of transfers"],
     ["other", "other.driver", { transfer }, "LVMNode other says nothing of transfers"],
     ["by-name", DRIVER, { transfer: { ...transfer, address: "b.example.com:1" } }, "has no address or no certificate"],
+    ["hyphen", DRIVER, { transfer: { ...transfer, address: "[::1]:1" } }, "has no address or no certificate"],
+    [
+      "ipv6",
+      DRIVER,
+      { transfer: { ...transfer, address: "[fd00::7]:1" } },
+      "fd00::7, which is reached with --transfer-domain",
+    ],
     ["odd", DRIVER, { transfer: { ...transfer, certificate: "none" } }, "has no address or no certificate"],
     ["gone", DRIVER, { transfer }, "connection to the agent of node gone (127.0.0.1:1): "],
   ];
@@ -74,6 +82,23 @@ Deno.test("an LVMNode that does not say how its agent is reached is named by the
     const error = await assertRejects(() => s.fetch(node!), StorageError, expected!);
     assertEquals(error.kind, "Unavailable");
   }
+});
+
+Deno.test("an agent with an IPv6 address alone is reached by the name of its pod", async () => {
+  const api = FakeApiServer.start({ resources: [lvmNodes] });
+  await using _ = api;
+  using client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
+  const { certificate } = await makeCredentials("b", new Date());
+  const transfer = { address: "[fd00:10:244::a7]:9810", certificate, validUntil: "2026-01-03T00:00:00Z" };
+  api.put(lvmNodes, { metadata: { name: "b" }, spec: { driverName: DRIVER }, status: { transfer } });
+  const found = await findRemoteAgent({ client, driver: DRIVER, domain: "denolith-system.pod" }, "b");
+  assertEquals(found, { node: "b", host: "fd00-10-244--a7.denolith-system.pod", port: 9810, certificate });
+});
+
+Deno.test("the address of an agent in its LVMNode has an IPv6 address in brackets", async () => {
+  await using s = setUp(0, new FakeClock(), { host: "::1", advertised: "fd00::7" });
+  await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
+  assertMatch(s.agent.endpoint()!.address, /^\[fd00::7\]:\d+$/);
 });
 
 /** Returns what a read returns, or "open" when the connection is not closed within two seconds. */

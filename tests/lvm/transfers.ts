@@ -27,6 +27,8 @@ const MiB = 1 << 20;
 /** The size of the source, in MiB: of no whole units. */
 const SIZE = 204;
 
+const IPV4 = { host: "127.0.0.1", remoteHost: "127.0.0.1" };
+
 const exec = new HostExec();
 await run("load modules", "modprobe", ["-a", "dm-thin-pool", "dm-snapshot"]);
 await run("make a group", "vgcreate", ["-qq", "--yes", GROUP, disk]);
@@ -48,12 +50,16 @@ async function fill(path: string, places: readonly (readonly [at: number, count:
   }
 }
 
-/** Listens with the device of a snapshot. */
-async function serve(path: string, wrap: (connection: Connection) => Connection = (connection) => connection) {
+/** Listens with the device of a snapshot. @param hosts the address to listen on, and how it is reached */
+async function serve(
+  path: string,
+  wrap: (connection: Connection) => Connection = (connection) => connection,
+  { host, remoteHost }: { readonly host: string; readonly remoteHost: string } = IPV4,
+) {
   const [source, destination] = await Promise.all(["a", "b"].map((name) => makeCredentials(name, new Date())));
   let sent = 0;
   const listener = await listen({
-    ...{ address: { host: "127.0.0.1", port: 0 }, credentials: source! },
+    ...{ address: { host, port: 0 }, credentials: source! },
     onConnection: (connection) =>
       void serveTransfer(wrap(connection), {
         ...{ exec, bandwidth: new Bandwidth() },
@@ -61,7 +67,7 @@ async function serve(path: string, wrap: (connection: Connection) => Connection 
         onSent: (bytes) => sent += bytes,
       }).catch(() => {}),
   });
-  const remote = { node: "a", host: "127.0.0.1", port: listener.port, certificate: source!.certificate };
+  const remote = { node: "a", host: remoteHost, port: listener.port, certificate: source!.certificate };
   return {
     dial: () => dial(remote, { credentials: destination! }),
     sent: () => sent,
@@ -113,6 +119,19 @@ Deno.test("a thick volume has what the snapshot has, over what was there; zeros 
   await assertSame(before, path);
   assert(source.sent() >= 25 * MiB && source.sent() < 27 * MiB, `${source.sent()} bytes`);
   await run("remove", "lvremove", ["-qq", "--yes", `${GROUP}/thick`]);
+});
+
+Deno.test("an agent with an IPv6 address alone is reached by the name of its pod", async () => {
+  const [address, name] = ["fd00:10:244::a7", "fd00-10-244--a7.denolith-system.pod"];
+  await run("bring loopback up", "ip", ["link", "set", "lo", "up"]);
+  await run("add an address", "ip", ["-6", "address", "add", `${address}/128`, "dev", "lo", "nodad"]);
+  // as the DNS of a cluster answers
+  await Deno.writeTextFile("/etc/hosts", `${address} ${name}\n`, { append: true });
+  await using source = await serve(snapshot, undefined, { host: "::", remoteHost: name });
+  const path = await makeLv("ipv6", "--size", `${SIZE}m`, GROUP);
+  assertEquals(await fetchAll(source, path, false), 0);
+  await assertSame(before, path);
+  await run("remove", "lvremove", ["-qq", "--yes", `${GROUP}/ipv6`]);
 });
 
 Deno.test("a thin volume has what the snapshot has, and takes no space for zeros", async () => {

@@ -156,9 +156,22 @@ Deno.test("denolith controller: with IPv6 alone, it reaches the API server and a
 Deno.test("denolith node: with IPv6 alone, it reaches the API server and answers over HTTP", async () => {
   await using s = await setUp({ host: loopbackAddresses().at(-1)! });
   const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
+  const [port] = freePorts(1);
   const flags = ["--node-name", "n1", "--kubelet-dir", s.folder, "--disable-registration"];
-  await using driver = await s.start("node", socket, ...flags);
+  const transfers = [
+    "--transfer-address",
+    `:${port}`,
+    "--transfer-advertise",
+    "fd00::7",
+    "--transfer-domain",
+    "ns.pod",
+  ];
+  await using driver = await s.start("node", socket, ...flags, ...transfers);
   assertEquals(await s.get("/livez"), [200, "ok\n"]);
+  const hostname = loopbackAddresses().at(-1)!.replace(/^\[|\]$/g, "");
+  const listens = () =>
+    Deno.connect({ hostname, port: port! }).then((connection) => (connection.close(), true), () => false);
+  await pollUntil(listens, { action: "listen for transfers", timeoutMs: 30_000 });
   // without LVM or root, the node is not ready for that reason alone
   const isLvmReason = async () => ["ok\n", "LVM has not answered yet\n"].includes((await s.get("/readyz"))[1]);
   await pollUntil(isLvmReason, { action: "reach the API server", timeoutMs: 30_000 });
