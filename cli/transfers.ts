@@ -6,6 +6,7 @@
 
 import { type Flag, type Flags, UsageError } from "./command_line.ts";
 import { quote } from "../lvm/error.ts";
+import { isIpv4, isIpv6, parseAgentAddress, podName } from "../k8s/transfers/address.ts";
 import { formatBytes, parseQuantity } from "../lvm/size.ts";
 
 /** The smallest bandwidth, in bytes per second: a block of 4 MiB passes long before a connection counts as stalled. */
@@ -81,11 +82,11 @@ export function transferOptions(flags: Flags): TransferFlagValues | undefined {
   if (advertised === undefined) throw new UsageError("--transfer-address: it needs --transfer-advertise");
   const domain = domainOf(flags);
   const addresses = advertisedAddresses(advertised, "--transfer-advertise");
-  const own = addresses.find(isIpv4) ??
-    (domain && addresses.find((address) => NAMED_IPV6.test(address))?.toLowerCase());
   const { host, port } = transferAddress(address, "--transfer-address");
+  const ipv4 = isIpv6(host) && host !== "::" ? undefined : addresses.find(isIpv4);
+  const own = ipv4 ?? (domain === undefined || isIpv4(host) ? undefined : addresses.find(isNamed));
   const values = {
-    address: { host: host || (own?.includes(":") ? "::" : "0.0.0.0"), port },
+    address: { host: host || (own === ipv4 ? "0.0.0.0" : "::"), port },
     ...(domain === undefined ? {} : { domain }),
     ...(rate === undefined ? {} : { bytesPerSecond: bandwidth(rate, "--transfer-bandwidth") }),
   };
@@ -121,32 +122,28 @@ function transferPort(text: string, field: string): number {
   throw new UsageError(`${field} ${quote(text)}: must be a port`);
 }
 
+/** Parses an address to listen on. @returns an empty host for all addresses */
 function transferAddress(text: string, field: string): TransferFlagValues["address"] {
-  const [, host = "", port] = /^([\d.]*|\[[\da-f:]+\]):([1-9]\d{0,4})$/i.exec(text) ?? [];
-  const isHost = host === "" || isIpv4(host) || host.startsWith("[");
-  if (port !== undefined && isHost && Number(port) <= 65_535) {
-    return { host: host.replace(/^\[|\]$/g, ""), port: Number(port) };
-  }
+  const parsed = parseAgentAddress(text.startsWith(":") ? `0.0.0.0${text}` : text);
+  if (parsed !== undefined) return { host: text.startsWith(":") ? "" : parsed.ip, port: parsed.port };
   throw new UsageError(`${field} ${quote(text)}: must be IPV4:PORT, [IPV6]:PORT or :PORT`);
 }
 
 function advertisedAddresses(text: string, field: string): string[] {
   const addresses = text.split(",");
-  if (addresses.every((address) => isIpv4(address) || /^[\da-f.]*:[\da-f:.]+$/i.test(address))) return addresses;
+  if (addresses.every((address) => isIpv4(address) || isIpv6(address))) return addresses;
   throw new UsageError(`${field} ${quote(text)}: must be IP addresses, separated by commas`);
 }
 
-/** An IPv6 address of which a name is made: no label may begin or end with a hyphen. Those of one link are left out. */
-const NAMED_IPV6 = /^(?!fe80:)[\da-f][\da-f:]*:[\da-f:]*[\da-f]$/i;
+/** Reports whether an IP address is one by whose name a pod is reached. */
+function isNamed(address: string): boolean {
+  return isIpv6(address) && podName(address, "pod") !== undefined;
+}
 
 function transferDomain(text: string, field: string): string {
   const label = "[a-z\\d](?:[a-z\\d-]{0,61}[a-z\\d])?";
-  if (text.length <= 200 && new RegExp(`^${label}(?:\\.${label})*$`).test(text)) return text;
+  if (text.length <= 200 && new RegExp(`^${label}(?:\\.${label})+$`).test(text)) return text;
   throw new UsageError(`${field} ${quote(text)}: must be a domain, such as NAMESPACE.pod`);
-}
-
-function isIpv4(text: string): boolean {
-  return /^(?:\d{1,3}\.){3}\d{1,3}$/.test(text) && text.split(".").every((part) => Number(part) < 256);
 }
 
 function bandwidth(text: string, field: string): bigint {

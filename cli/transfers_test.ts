@@ -20,12 +20,16 @@ Deno.test("the first IPv4 address of a node counts, or with a domain of names th
   assertEquals([...both, "fd00::7"].map((text) => advertisedOf(text)), ["10.0.0.7", "10.0.0.7", undefined]);
   const domain = { "transfer-domain": "denolith-system.pod" };
   assertEquals(
-    [...both, "fe80::1,FD00::7", "::1,fd00::", "::ffff:10.0.0.7"].map((text) => advertisedOf(text, domain)),
+    [...both, "fe80::1,fd00::7", "::1,fd00::", "::ffff:10.0.0.7"].map((text) => advertisedOf(text, domain)),
     [
       ...["10.0.0.7", "10.0.0.7", "fd00::7"],
       ...[undefined, undefined], // no names can be made of these
     ],
   );
+  const at = (address: string) => advertisedOf("10.0.0.7,fd00::7", { ...domain, "transfer-address": address });
+  assertEquals(["[fd00::7]:1", "10.0.0.7:1", "[::]:1", "0.0.0.0:1"].map(at), ["fd00::7", ...Array(3).fill("10.0.0.7")]);
+  const ipv4Alone = { ...domain, "transfer-address": "0.0.0.0:1" };
+  assertEquals(advertisedOf("fd00::7", ipv4Alone), undefined, "nobody listens there");
   assertEquals(transferHosts({ "transfer-address": ":9810", "transfer-advertise": "fd00::7" }), []);
 });
 

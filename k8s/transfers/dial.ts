@@ -1,8 +1,7 @@
 /**
  * Connects to the agent of another node, by TLS on both sides.
  *
- * The only certificate that is accepted is the one in the LVMNode of that node: it is the only trusted one, and no authority,
- * so that nothing else can be signed by it. Bytes are read into a buffer of the caller: node:tls would allocate one for each
+ * The agent proves that it has the key of the certificate in the LVMNode of that node. Bytes are read into a buffer of the caller: node:tls would allocate one for each
  * read, which V8 collects late.
  *
  * @module
@@ -12,8 +11,10 @@ import type { Connection } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
 import type { Credentials } from "./certificate.ts";
+import { fingerprintOfPem } from "./fingerprint.ts";
 import { IdleLimit } from "./idle_limit.ts";
 import { IDLE_MS } from "./listener.ts";
+import { CHALLENGE_BYTES, isProof, PROOF_BYTES } from "./proof.ts";
 
 /** The agent of another node. */
 export interface RemoteAgent {
@@ -52,11 +53,7 @@ export async function dial(
   const where = `connection to the agent of node ${node} (${host}:${port})`;
   const connecting = connect({ node, host, port, certificate }, credentials);
   const connection = await withinDeadline(connecting, CONNECT_MS, { clock }).catch((error) => {
-    const { message } = error as Error;
-    const hint = message.includes("lookup address")
-      ? "; the cluster's DNS must have names of pods by their addresses, as CoreDNS has with `pods insecure`"
-      : "";
-    throw new StorageError("Unavailable", `${where}: ${message}${hint}`, { cause: error });
+    throw new StorageError("Unavailable", `${where}: ${withDnsHint(error)}`, { cause: error });
   });
   if (connection === undefined) {
     connecting.then((late) => late.close(), () => {});
@@ -105,14 +102,36 @@ async function connect(
 ): Promise<Deno.TlsConn> {
   const connection = await Deno.connectTls({
     ...{ hostname: host, port, cert, key, caCerts: [certificate] },
-    // the certificate itself is the name
+    // what counts is the proof: Deno trusts its usual authorities as well
     unsafelyDisableHostnameVerification: true,
   });
   try {
     await connection.handshake();
+    await requireProof(connection, certificate, cert);
     return connection;
   } catch (error) {
     connection.close();
     throw error;
   }
+}
+
+/** Returns the message of a failure to connect, with what to do where a name is missing. */
+export function withDnsHint({ message }: Error): string {
+  const hint = "; the cluster's DNS must have names of pods by their addresses, as CoreDNS has with `pods insecure`";
+  return message.includes("lookup address") ? message + hint : message;
+}
+
+/** Requires the proof that the other end has the key of a certificate. @param own the certificate of this end */
+async function requireProof(connection: Deno.TlsConn, certificate: string, own: string): Promise<void> {
+  const challenge = crypto.getRandomValues(new Uint8Array(CHALLENGE_BYTES));
+  for (let at = 0; at < challenge.length;) at += await connection.write(challenge.subarray(at));
+  const proof = new Uint8Array(PROOF_BYTES);
+  for (let at = 0; at < proof.length;) {
+    const count = await connection.read(proof.subarray(at));
+    if (count === null) throw new Error("it closed the connection before it proved who it is");
+    at += count;
+  }
+  const fingerprint = await fingerprintOfPem(own) ?? "";
+  if (await isProof(certificate, proof, { challenge, fingerprint })) return;
+  throw new Error("it does not have the key of the certificate in its LVMNode");
 }

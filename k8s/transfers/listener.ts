@@ -10,11 +10,12 @@
 import type { TlsOptions, TLSSocket } from "node:tls";
 import type { Socket } from "node:net";
 import type { Buffer } from "node:buffer";
-import type { Connection } from "../../lvm/transfers/connection.ts";
+import { type Connection, readAll } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
 import type { Credentials } from "./certificate.ts";
 import { fingerprintOf } from "./fingerprint.ts";
+import { CHALLENGE_BYTES, makeProof } from "./proof.ts";
 
 /** An address to listen on. */
 export interface TransferAddress {
@@ -48,7 +49,7 @@ export interface ListenerOptions {
   readonly address: TransferAddress;
   /** The certificate and the key. */
   readonly credentials: Credentials;
-  /** Called with each connection that is encrypted. */
+  /** Called with each connection that is encrypted. To a client with a certificate, this end has proved then who it is. */
   readonly onConnection: (connection: AcceptedConnection, peer: Peer) => void;
   /** The maximum number of connections, encrypted or not; others are closed. */
   readonly maxConnections?: number;
@@ -91,6 +92,15 @@ export async function listen(
     ...{ key: credentials.key, cert: credentials.certificate, minVersion: "TLSv1.3" },
     ...{ requestCert: true, rejectUnauthorized: false },
   };
+  /** Proves to a client that this is the agent. */
+  const isProved = async (connection: AcceptedConnection, fingerprint: string) => {
+    const prove = async () => {
+      const challenge = await readAll(connection, new Uint8Array(CHALLENGE_BYTES));
+      await connection.write(await makeProof(credentials.key, challenge, fingerprint));
+      return true;
+    };
+    return await withinDeadline(prove(), idleMs, { clock }).catch(() => false) ?? false;
+  };
   const server = createServer(options, async (socket: TLSSocket) => {
     const key = keyOf(socket);
     handshakes.get(key)?.(); // from now on, its reads and writes have time limits
@@ -102,6 +112,7 @@ export async function listen(
     const connection = socketConnection(socket, idleMs, clock); // before anything comes
     const address = String(socket.remoteAddress);
     const fingerprint = raw === undefined ? undefined : await fingerprintOf(new Uint8Array(raw));
+    if (fingerprint !== undefined && !await isProved(connection, fingerprint)) return connection.abort();
     onConnection(connection, { address, fingerprint, validUntil: Date.parse(validTo ?? "") });
   });
   server.on("connection", (socket: Socket) => {

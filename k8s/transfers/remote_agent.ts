@@ -7,6 +7,7 @@
 import { StorageError } from "../../lvm/error.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
+import { parseAgentAddress, podName } from "./address.ts";
 import type { RemoteAgent } from "./dial.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
 
@@ -39,14 +40,14 @@ export async function findRemoteAgent(
   if (object === undefined || object.spec.driverName !== driver || address === undefined) {
     throw unavailable(`LVMNode ${node} says nothing of transfers`);
   }
-  const [, ipv4, ipv6, port] =
-    /^(?:((?:\d{1,3}\.){3}\d{1,3})|\[([\da-f][\da-f:]*[\da-f])\]):(\d{1,5})$/.exec(address) ?? [];
-  if (ipv6 !== undefined && domain === undefined) {
-    throw unavailable(`it has an IPv6 address alone, ${ipv6}, which is reached with --transfer-domain`);
+  const { ip, port } = parseAgentAddress(address) ?? {};
+  const isNamed = ip?.includes(":");
+  if (isNamed && domain === undefined) {
+    throw unavailable(`it has an IPv6 address alone, ${ip}, which is reached with --transfer-domain`);
   }
-  const host = ipv4 ?? (ipv6 && `${ipv6.replaceAll(":", "-")}.${domain}`);
-  if (host === undefined || await fingerprintOfPem(certificate ?? "") === undefined) {
+  const host = isNamed ? podName(ip!, domain!) : ip;
+  if (host === undefined || port === undefined || await fingerprintOfPem(certificate ?? "") === undefined) {
     throw unavailable(`LVMNode ${node} has no address or no certificate that can be read`);
   }
-  return { node, host, port: Number(port), certificate: certificate! };
+  return { node, host, port, certificate: certificate! };
 }

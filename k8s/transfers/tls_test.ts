@@ -4,6 +4,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { dial } from "./dial.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
+import { CHALLENGE_BYTES } from "./proof.ts";
 import { listen, type ListenerOptions, type Peer } from "./listener.ts";
 
 const HOST = "127.0.0.1";
@@ -80,6 +81,27 @@ Deno.test("an agent with another certificate than its LVMNode has is not believe
     const error = await assertRejects(() => dial(remote, { credentials: b }), StorageError, "agent of node a");
     assertEquals([error.kind, server.peers], ["Unavailable", []]);
   }
+});
+
+Deno.test("a certificate that TLS trusts beside that of the LVMNode is not believed", async () => {
+  const [a, other, b] = await Promise.all(["a", "a", "b"].map((name) => makeCredentials(name, new Date())));
+  await using server = await echo(other!);
+  // as Deno trusts each certificate that a public authority signed
+  const certificate = `${a!.certificate}${other!.certificate}`;
+  const remote = { node: "a", host: HOST, port: server.port, certificate };
+  const error = await assertRejects(() => dial(remote, { credentials: b! }), StorageError, "does not have the key");
+  assertEquals(error.kind, "Unavailable");
+});
+
+Deno.test("a client with a certificate that chooses no bytes for the proof is closed after the time limit", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  await using server = await echo(a, { idleMs: 200 });
+  using client = await Deno.connectTls({
+    ...{ hostname: HOST, port: server.port, caCerts: [a.certificate], cert: b.certificate, key: b.key },
+    unsafelyDisableHostnameVerification: true,
+  });
+  await client.write(new Uint8Array(CHALLENGE_BYTES - 1));
+  assertEquals([await client.read(new Uint8Array(1)).catch(() => null), server.peers], [null, []]);
 });
 
 Deno.test("who shows no certificate is seen without one", async () => {

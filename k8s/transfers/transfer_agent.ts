@@ -22,7 +22,8 @@ import type { TransferEndpoint } from "../api/transfers.ts";
 import type { ApiClient } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
-import { dial } from "./dial.ts";
+import { type AgentAddress, formatAgentAddress, podName } from "./address.ts";
+import { dial, withDnsHint } from "./dial.ts";
 import { requireListAllowed } from "./list_access.ts";
 import {
   type AcceptedConnection,
@@ -120,15 +121,22 @@ export class TransferAgent implements RemoteSources {
   }
 
   async #listen(machine: MachineParts): Promise<Listener> {
-    const { nodeName, address, advertised, onChange } = this.#options;
+    const { nodeName, address, advertised, domain, onChange } = this.#options;
     const credentials = await makeCredentials(nodeName, this.#clock.date());
     const listener = await listen({
       ...{ address, credentials, clock: this.#clock },
       onConnection: (connection, peer) => void this.#serve(connection, peer, machine),
     });
+    const own = { ip: advertised, port: listener.port };
+    try {
+      await requireReachable(own, domain);
+    } catch (error) {
+      await listener.close();
+      throw error;
+    }
     this.#credentials = credentials;
     this.#endpoint = {
-      address: `${advertised.includes(":") ? `[${advertised}]` : advertised}:${listener.port}`,
+      address: formatAgentAddress(own),
       certificate: credentials.certificate,
       validUntil: timestamp(new Date(credentials.validUntil)),
     };
@@ -224,5 +232,17 @@ export class TransferAgent implements RemoteSources {
     } finally {
       for (const one of signals) one.removeEventListener("abort", close);
     }
+  }
+}
+
+/** Requires that the name exists by which an IPv6 address is reached. Otherwise volumes would wait for this agent in vain. */
+async function requireReachable({ ip, port }: AgentAddress, domain: string | undefined): Promise<void> {
+  if (!ip.includes(":")) return;
+  const hostname = podName(ip, domain ?? "");
+  if (domain === undefined || hostname === undefined) throw new Error(`${ip} has no name in the cluster's DNS`);
+  try {
+    (await Deno.connect({ hostname, port })).close();
+  } catch (error) {
+    throw new StorageError("Unavailable", `connecting to ${hostname}, as agents do: ${withDnsHint(error as Error)}`);
   }
 }

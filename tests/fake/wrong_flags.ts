@@ -44,9 +44,18 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   "log-level": [["loud", "must be debug, info, warning or error"]],
   "log-format": [["xml", "must be text or json"]],
   "http-address": [["banana", "must be HOST:PORT, :PORT or off"]],
-  "transfer-address": [["banana", "must be IPV4:PORT"], [":0", "must be IPV4:PORT"], ["1.2.3.256:1", "must be IPV4:"]],
-  "transfer-advertise": [["node-1", "must be IP addresses"], ["10.0.0.7,", "must be IP addresses"]],
-  "transfer-domain": [["*.pod", "must be a domain"], ["a..pod", "must be a domain"], ["-a", "must be a domain"]],
+  "transfer-address": [["banana", "must be IPV4:PORT"], [":0", "must be IPV4:PORT"], ["1.2.3.256:1", "must be IPV4:"], [
+    "[::::]:1",
+    "must be IPV4:",
+  ]],
+  "transfer-advertise": [["node-1", "must be IP addresses"], ["10.0.0.7,", "must be IP addresses"], [
+    "1:2:3",
+    "must be IP addresses",
+  ]],
+  "transfer-domain": [["*.pod", "must be a domain"], ["a..pod", "must be a domain"], ["pod", "must be a domain"], [
+    "-a",
+    "must be a domain",
+  ]],
   "transfer-bandwidth": [["1Ki", "must be a quantity of at least 1 MiB"], ["fast", "must be a quantity"]],
   "transfer-port": [["banana", "must be a port"], ["65536", "must be a port"]],
   "read-iops-per-gib": [["data", "must be GROUP=RATE"], [",", "must be GROUP=RATE"]],

@@ -1,0 +1,16 @@
+import { assertEquals } from "@std/assert";
+import { makeCredentials } from "./certificate.ts";
+import { CHALLENGE_BYTES, isProof, makeProof, PROOF_BYTES } from "./proof.ts";
+
+Deno.test("a proof is for one certificate, one client and one challenge", async () => {
+  const [a, other] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("a", new Date())]);
+  const [challenge, changed] = [new Uint8Array(CHALLENGE_BYTES).fill(7), new Uint8Array(CHALLENGE_BYTES).fill(8)];
+  const proof = await makeProof(a.key, challenge, "ab".repeat(32));
+  assertEquals(proof.length, PROOF_BYTES);
+  const asked = { challenge, fingerprint: "ab".repeat(32) };
+  assertEquals(await isProof(a.certificate, proof, asked), true);
+  assertEquals(await isProof(other.certificate, proof, asked), false);
+  assertEquals(await isProof(a.certificate, proof, { ...asked, challenge: changed }), false);
+  assertEquals(await isProof(a.certificate, proof, { ...asked, fingerprint: "cd".repeat(32) }), false);
+  assertEquals(await isProof(a.certificate, new Uint8Array(PROOF_BYTES), asked), false);
+});
