@@ -55,9 +55,14 @@ export function openCommand(
   return { program: "cryptsetup", args, mutates: true, input: passphrase.input() };
 }
 
-/** Returns the command that checks whether a passphrase opens a key slot, and prints which one ({@linkcode openedSlot}). */
-export function testCommand(device: string, passphrase: Passphrase): Command {
-  const args = ["open", "--test-passphrase", "--verbose", "--type", "luks2", ...FROM_INPUT, device];
+/**
+ * Returns the command that checks whether a passphrase opens a key slot, and prints which one ({@linkcode openedSlot}).
+ *
+ * @param slot the key slot that is tried; any of them by default
+ */
+export function testCommand(device: string, passphrase: Passphrase, slot?: number): Command {
+  const only = slot === undefined ? [] : ["--key-slot", `${slot}`];
+  const args = ["open", "--test-passphrase", "--verbose", "--type", "luks2", ...only, ...FROM_INPUT, device];
   return { program: "cryptsetup", args, mutates: false, deadlineMs: TEST_DEADLINE_MS, input: passphrase.input() };
 }
 
@@ -68,8 +73,13 @@ export function openedSlot({ code, stdout }: Output): number | undefined {
 }
 
 /** Reports whether a passphrase opens nothing on a device: none of the key slots, or there are none, or no header. */
-export function opensNothing({ code, stderr }: Output): boolean {
-  return code === NO_PERMISSION || /is not a valid LUKS device|No usable keyslot/.test(stderr);
+export function opensNothing(output: Output): boolean {
+  return output.code === NO_PERMISSION || isNoHeader(output) || /No usable keyslot/.test(output.stderr);
+}
+
+/** Reports whether a device has no LUKS header, or one of which both copies are damaged. */
+export function isNoHeader({ stderr }: Output): boolean {
+  return /is not a valid LUKS device/.test(stderr);
 }
 
 /**

@@ -6,10 +6,10 @@
  */
 
 import { flushDisks } from "../client/disk_cache.ts";
-import { type Exec, runOk } from "../exec.ts";
+import { commandError, type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures } from "../host/device.ts";
 import { LUKS_HEADER_BYTES } from "../spec/format.ts";
-import { dumpCommand } from "./cryptsetup.ts";
+import { dumpCommand, isNoHeader } from "./cryptsetup.ts";
 import { type HeaderKeys, parseHeaderKeys } from "./volume_key.ts";
 
 /**
@@ -32,6 +32,19 @@ export async function requireHeader(exec: Exec, device: string, uuid: string): P
 /** Reads what the LUKS header on a device says of its volume keys. @throws {StorageError} `CommandFailed` for a damaged header */
 export async function readHeaderKeys(exec: Exec, device: string): Promise<HeaderKeys> {
   return parseHeaderKeys(await runOk(exec, dumpCommand(device)));
+}
+
+/**
+ * Reads what the LUKS header on a device says of its volume keys; `undefined` when there is none, or it is damaged.
+ *
+ * @throws {StorageError} `CommandFailed` when that cannot be found out
+ */
+export async function findHeaderKeys(exec: Exec, device: string): Promise<HeaderKeys | undefined> {
+  const command = dumpCommand(device);
+  const output = await exec.run(command);
+  if (output.code === 0) return parseHeaderKeys(output.stdout);
+  if (isNoHeader(output)) return undefined;
+  throw commandError(command, output);
 }
 
 /**

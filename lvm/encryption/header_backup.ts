@@ -11,7 +11,13 @@ import { type Exec, runOk } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../ids.ts";
 import { lvchange, lvcreate } from "../model/commands.ts";
-import { findHeaderBackup, type HeaderBackup, headerBackupTag, headerBackupTags } from "./header_tags.ts";
+import {
+  type BackedUpSlots,
+  findHeaderBackup,
+  type HeaderBackup,
+  headerBackupTag,
+  headerBackupTags,
+} from "./header_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf } from "../model/tags.ts";
 import { LUKS_HEADER_BYTES } from "../spec/format.ts";
@@ -24,14 +30,18 @@ const BLOCK_BYTES = 1n << 20n;
 /**
  * Creates a backup of a volume's header, which is complete when this returns.
  *
- * @param slot the key slot of the previous passphrase
+ * @param slots the key slots of the header
  * @throws {StorageError} `NoSpace` when the group has too little free space
  */
-export async function createHeaderBackup(lvm: Lvm, volume: EncryptedVolume, slot: number): Promise<HeaderBackup> {
+export async function createHeaderBackup(
+  lvm: Lvm,
+  volume: EncryptedVolume,
+  slots: BackedUpSlots,
+): Promise<HeaderBackup> {
   const { id, group, lv } = volume;
   const name = uniqueLvName(headerBackupLvName(id), group.lvs.map(({ name }) => name));
   const size = LUKS_HEADER_BYTES;
-  const addtag = headerBackupTags(driverOf(volume), { id, slot });
+  const addtag = headerBackupTags(driverOf(volume), { id, slots });
   const command = lvcreate({ yes: true, wipesignatures: "y", zero: "y", name, size, addtag }, group.name);
   await lvm.allocate(group, size, command).catch((cause) => {
     if (!(cause instanceof StorageError && cause.kind === "NoSpace")) throw cause;

@@ -10,12 +10,20 @@ import { DELETED, ENCRYPTED, HEADER_BACKUP, OWNER, tagValue } from "../model/tag
 import { isOwned, ownersOf } from "../model/tags.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 
+/** What the tags of the backup of a LUKS header say of its key slots. */
+export interface BackedUpSlots {
+  /** The key slots of the previous passphrase. */
+  readonly previous: readonly number[];
+  /** All key slots that the header had; absent in a tag of an early version. */
+  readonly all?: readonly number[];
+}
+
 /** What the tags of the backup of a LUKS header say. */
 export interface HeaderBackupTags {
   /** The volume that the header is of. */
   readonly id: VolumeId;
-  /** The key slot of the previous passphrase. */
-  readonly slot: number;
+  /** Its key slots when the backup was made. */
+  readonly slots: BackedUpSlots;
 }
 
 /** The backup of a volume's header. */
@@ -47,18 +55,27 @@ export function headerBackupTags(driver: string, tags: HeaderBackupTags): string
 }
 
 /** Returns the tag that says what a backup is of. */
-export function headerBackupTag({ id, slot }: HeaderBackupTags): string {
-  return `${HEADER_BACKUP}${id}:${slot}`;
+export function headerBackupTag({ id, slots: { previous, all } }: HeaderBackupTags): string {
+  return HEADER_BACKUP +
+    [id, ...[previous, all].flatMap((slots) => slots === undefined ? [] : slots.join("."))].join(":");
 }
+
+/** The id of a volume, and two lists of numbers. The text of a number is that which it is written as, so that the tag is found. */
+const BACKUP = /^([^:]*):((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*)(?::((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*))?$/;
 
 /** Returns what the tags of the driver's LV say of a backup, or `undefined` when it is none. */
 export function headerBackupOf(driver: string, tags: readonly string[]): HeaderBackupTags | undefined {
-  const [, text = "", slot] = /^([^:]*):(\d{1,2})$/.exec(tagValue(tags, HEADER_BACKUP) ?? "") ?? [];
+  const [, text = "", previous = "", all] = BACKUP.exec(tagValue(tags, HEADER_BACKUP) ?? "") ?? [];
   const id = parseVolumeId(text);
-  return id === undefined || !isOwned(driver, tags) ? undefined : { id, slot: Number(slot) };
+  if (id === undefined || !isOwned(driver, tags)) return undefined;
+  return { id, slots: { previous: numbersOf(previous), ...(all !== undefined && { all: numbersOf(all) }) } };
 }
 
 /** Returns arguments of lvchange that mark a backup as deleted. */
 export function markHeaderBackupDeleted(tags: HeaderBackupTags): string[] {
   return ["--deltag", headerBackupTag(tags), "--addtag", DELETED + tags.id];
+}
+
+function numbersOf(text: string): number[] {
+  return text.split(".").map(Number);
 }

@@ -35,9 +35,23 @@ export class KeySlotFinder {
     return undefined;
   }
 
-  /** Returns the key slot that a passphrase opens; `undefined` when it opens none, or there is no header. */
-  async slotOf(id: VolumeId, device: string, passphrase: Passphrase): Promise<number | undefined> {
-    const command = testCommand(device, passphrase);
+  /** Returns which of some key slots on a device have the passphrase that is known to open one of them. */
+  async slotsLike(id: VolumeId, device: string, opened: OpenedSlot, slots: readonly number[]): Promise<number[]> {
+    const found = [opened.slot];
+    for (const slot of slots) {
+      if (slot === opened.slot) continue;
+      if (await this.slotOf(id, device, opened.key, slot) !== undefined) found.push(slot);
+    }
+    return found;
+  }
+
+  /**
+   * Returns the key slot that a passphrase opens; `undefined` when it opens none, or there is no header.
+   *
+   * @param only the key slot that is tried; any of them by default
+   */
+  async slotOf(id: VolumeId, device: string, passphrase: Passphrase, only?: number): Promise<number | undefined> {
+    const command = testCommand(device, passphrase, only);
     const output = await this.#derivation.run(command);
     const slot = openedSlot(output);
     if (slot === undefined && !opensNothing(output)) throw passphraseError(id, command, output);

@@ -14,18 +14,17 @@ import { type Exec, runOk, runThen } from "../exec.ts";
 import { lvPath } from "../model/report.ts";
 import {
   beginReencryptionCommand,
-  dumpCommand,
   passphraseError,
   reencryptCommand,
   setSubsystemCommand,
   wrongPassphraseError,
 } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
-import { readHeaderKeys } from "./header.ts";
+import { findHeaderKeys, readHeaderKeys } from "./header.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import type { Passphrase } from "./passphrase.ts";
-import { formatKeyName, type HeaderKeys, parseHeaderKeys, VOLUME_KEY_KEY } from "./volume_key.ts";
+import { formatKeyName, type HeaderKeys, VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** Encrypts volumes again. */
 export class Reencryption {
@@ -53,10 +52,9 @@ export class Reencryption {
    * @throws {StorageError} those of {@linkcode Reencryption.run}
    */
   async complete(volume: EncryptedVolume, passphrases: readonly Passphrase[]): Promise<void> {
-    const { stdout, code } = await this.#exec.run(dumpCommand(volume.lv.devicePath));
-    if (code !== 0) return; // a header that is damaged may be written back first
-    const keys = parseHeaderKeys(stdout);
-    if (keys.isReencrypting) await this.#continue(volume, keys, passphrases);
+    const keys = await findHeaderKeys(this.#exec, volume.lv.devicePath);
+    // a header that is damaged may be written back first
+    if (keys?.isReencrypting) await this.#continue(volume, keys, passphrases);
   }
 
   /**

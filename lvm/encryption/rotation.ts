@@ -3,7 +3,7 @@
  *
  * The volume opens at each moment by one of the two passphrases at least. The new one gets a key slot before that of the
  * previous one is destroyed, and a backup of the header exists meanwhile. It is there from before the first change until the
- * previous passphrase opens nothing, so it also tells that a change was interrupted, and which key slot is to be destroyed.
+ * previous passphrase opens nothing, so it also tells that a change was interrupted, and which key slots are to be destroyed.
  *
  * @module
  */
@@ -12,16 +12,16 @@ import type { Lvm } from "../client/client.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { flushDisks } from "../client/disk_cache.ts";
+import { lvPath } from "../model/report.ts";
 import { readSignatures } from "../host/device.ts";
 import { addKeyCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
-import { readHeaderKeys, requireHeader } from "./header.ts";
+import { findHeaderKeys, readHeaderKeys, requireHeader } from "./header.ts";
 import { activateHeaderBackup, copyHeader, createHeaderBackup, removeHeaderBackup } from "./header_backup.ts";
 import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import { eitherOf, type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
-import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** Changes the passphrases of volumes. */
 export class Rotation {
@@ -65,46 +65,74 @@ export class Rotation {
     if (opened === undefined) throw this.#refusal(volume, previous);
     if (backup !== undefined) await this.#destroyOtherSlots(volume, backup, opened);
     if (opened.key !== passphrase) {
-      await this.#requireOneVolumeKey(volume);
+      const all = await this.#requireOneVolumeKey(volume);
+      const former = await this.#slots.slotsLike(volume.id, devicePath, opened, all);
       // what is in an earlier backup may be incomplete
       if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
-      backup = await createHeaderBackup(this.#lvm, volume, opened.slot);
+      backup = await createHeaderBackup(this.#lvm, volume, { previous: former, all });
       await this.#addSlot(volume, opened.key, passphrase);
-      await this.#destroySlot(volume, opened.slot, passphrase);
+      for (const slot of former) await this.#destroySlot(volume, slot, passphrase);
     }
     if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
     if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
   }
 
-  /** Writes a header back that nothing opens any more. Whatever else is on the device stays. */
+  /**
+   * Writes a header back that nothing opens any more. Whatever else is on the device stays.
+   *
+   * @throws {StorageError} `FailedPrecondition` when the data has another volume key since: nobody could read it any more
+   */
   async #restoreHeader(volume: EncryptedVolume, uuid: string, backup: HeaderBackup): Promise<void> {
     const { lv: { devicePath } } = volume;
     const found = await readSignatures(this.#exec, devicePath);
     if (found.length > 0) await requireHeader(this.#exec, devicePath, uuid);
+    await this.#requireSameVolumeKey(volume, backup);
     await copyHeader(this.#exec, backup.lv.devicePath, devicePath);
+  }
+
+  /** Requires that the header on a device, if it can be read, is of the volume key that its backup is of. */
+  async #requireSameVolumeKey({ id, lv: { devicePath } }: EncryptedVolume, backup: HeaderBackup): Promise<void> {
+    const present = await findHeaderKeys(this.#exec, devicePath);
+    if (present === undefined) return;
+    const { salt } = await readHeaderKeys(this.#exec, backup.lv.devicePath);
+    if (salt !== undefined && present.salt === salt) return;
+    throw new StorageError(
+      "FailedPrecondition",
+      `opening volume ${id}: the secret has no passphrase that opens its LUKS header; one opens ${
+        lvPath(backup)
+      }, which an ` +
+        `interrupted change of the passphrase left. But its data ${
+          present.isReencrypting ? "is being" : "was"
+        } encrypted by ` +
+        "another volume key since, which only the header on the volume has; nothing was changed. Give the secret the passphrase " +
+        "with which the data was encrypted again",
+    );
   }
 
   /**
    * Destroys the key slots of an interrupted change, but for the one that is opened: cryptsetup would destroy the last one, too. They
-   * are that of the previous passphrase, and those that were added since the backup.
+   * are those of the previous passphrase, and those that were added since the backup.
    */
-  async #destroyOtherSlots(volume: EncryptedVolume, backup: HeaderBackup, opened: OpenedSlot): Promise<void> {
-    const { slots, isReencrypting } = await readHeaderKeys(this.#exec, volume.lv.devicePath);
-    // one that is incomplete was interrupted before a slot was added
-    const before = await readHeaderKeys(this.#exec, backup.lv.devicePath).catch(() => ({ slots }));
-    const added = isReencrypting ? [] : slots.filter((slot) => !before.slots.includes(slot));
-    for (const slot of new Set([backup.tags.slot, ...added])) {
-      if (slot !== opened.slot) await this.#destroySlot(volume, slot, opened.key);
-    }
+  async #destroyOtherSlots(volume: EncryptedVolume, { tags }: HeaderBackup, opened: OpenedSlot): Promise<void> {
+    const present = await this.#requireOneVolumeKey(volume);
+    const { previous, all = present } = tags.slots;
+    const added = present.filter((slot) => !all.includes(slot) && slot !== opened.slot);
+    const former = previous.includes(opened.slot) ? [] : previous;
+    for (const slot of new Set([...former, ...added])) await this.#destroySlot(volume, slot, opened.key);
   }
 
-  /** Requires that a key slot can be added: cryptsetup adds none while data is encrypted by two volume keys. */
-  async #requireOneVolumeKey({ id, lv: { devicePath } }: EncryptedVolume): Promise<void> {
-    if (!(await readHeaderKeys(this.#exec, devicePath)).isReencrypting) return;
+  /**
+   * Requires that key slots can be added and destroyed: cryptsetup does neither while data is encrypted by two volume keys.
+   *
+   * @returns the key slots
+   */
+  async #requireOneVolumeKey({ id, lv: { devicePath } }: EncryptedVolume): Promise<readonly number[]> {
+    const { isReencrypting, slots } = await readHeaderKeys(this.#exec, devicePath);
+    if (!isReencrypting) return slots;
     throw new StorageError(
       "FailedPrecondition",
-      `changing the passphrase of volume ${id}: its data is being encrypted by another volume key, which was interrupted; stop ` +
-        `its pods and start one with ${VOLUME_KEY_KEY} and both passphrases in the secret`,
+      `changing the passphrase of volume ${id}: its data is being encrypted by another volume key, or that was interrupted; ` +
+        "wait for its end, or stop its pods and start one with both passphrases in the secret, which completes it",
     );
   }
 
@@ -125,6 +153,7 @@ export class Rotation {
   /** Destroys the key slots that a passphrase opens, until it opens none. */
   async #destroySlotsOf(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
     for (let slot; (slot = await this.#slots.slotOf(volume.id, volume.lv.devicePath, previous)) !== undefined;) {
+      await this.#requireOneVolumeKey(volume);
       await this.#destroySlot(volume, slot, passphrase);
     }
   }

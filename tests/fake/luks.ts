@@ -71,15 +71,24 @@ function cryptsetup(machine: FakeMachine, args: readonly string[], passphrase: s
   if (args[0] === "reencrypt") return reencrypt(machine, args, passphrase);
   if (args[0] === "luksKillSlot") return luksKillSlot(machine, args, passphrase);
   if (args.includes("--test-passphrase")) {
-    expectArgs(args, /^open --test-passphrase --verbose --type luks2 --batch-mode --key-file - \/\S+$/);
-    const { luks, refusal } = unlock(machine, args.at(-1)!, passphrase);
-    return refusal ?? ok(`Key slot ${luks.passphrases.indexOf(passphrase)} unlocked.\nCommand successful.\n`);
+    return testPassphrase(machine, args, passphrase);
   }
   expectArgs(
     args,
     /^open --type luks2 --disable-keyring (?:--allow-discards )?--batch-mode --key-file - \/\S+ [^/ ]+$/,
   );
   return open(machine, args.at(-2)!, args.at(-1)!, passphrase);
+}
+
+function testPassphrase(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
+  expectArgs(
+    args,
+    /^open --test-passphrase --verbose --type luks2 (?:--key-slot \d+ )?--batch-mode --key-file - \/\S+$/,
+  );
+  const [, slot] = /--key-slot (\d+)/.exec(args.join(" ")) ?? [];
+  const { luks, refusal } = unlock(machine, args.at(-1)!, passphrase, slot === undefined ? undefined : Number(slot));
+  if (refusal !== undefined) return refusal;
+  return ok(`Key slot ${slot ?? luks.passphrases.indexOf(passphrase)} unlocked.\nCommand successful.\n`);
 }
 
 function luksFormat(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
@@ -179,8 +188,10 @@ function luksKillSlot(machine: FakeMachine, args: readonly string[], passphrase:
   const [path, slot] = [args.at(-2)!, Number(args.at(-1))];
   const found = findLuks(machine, path);
   if (found.refusal !== undefined) return found.refusal;
-  const { lv, luks: { passphrases } } = found;
+  const { lv, luks: { passphrases, isReencrypting } } = found;
   if (passphrases[slot] === undefined) return failure(1, `Keyslot ${slot} is not active.`);
+  // 2.6.1 has no passphrase that it accepts meanwhile
+  if (isReencrypting) return failure(2, "No key available with this passphrase.");
   // the passphrase must open another slot; if there is none, it must open this one, which is destroyed all the same
   const isLast = passphrases.every((other, index) => index === slot || other === undefined);
   if (!passphrases.some((other, index) => (index !== slot || isLast) && other === passphrase)) {
@@ -229,14 +240,16 @@ type Unlocked =
   | { readonly lv: FakeLv; readonly luks: FakeLuks; readonly refusal?: undefined }
   | { readonly lv?: undefined; readonly luks?: undefined; readonly refusal: Output };
 
-function unlock(machine: FakeMachine, path: string, passphrase: string): Unlocked {
+/** @param slot the key slot that is tried; any of them by default */
+function unlock(machine: FakeMachine, path: string, passphrase: string, slot?: number): Unlocked {
   const found = findLuks(machine, path);
   if (found.refusal !== undefined) return found;
   const { passphrases } = found.luks;
-  if (passphrases.every((each) => each === undefined)) {
+  const tried = slot === undefined ? passphrases : [passphrases[slot]];
+  if (tried.every((each) => each === undefined)) {
     return { refusal: failure(1, "No usable keyslot is available.") };
   }
-  return passphrases.includes(passphrase) ? found : { refusal: failure(2, "No key available with this passphrase.") };
+  return tried.includes(passphrase) ? found : { refusal: failure(2, "No key available with this passphrase.") };
 }
 
 function findLuks(machine: FakeMachine, path: string): Unlocked {

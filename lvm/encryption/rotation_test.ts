@@ -1,0 +1,122 @@
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { passphraseScene, REENCRYPTION, type Secret } from "../../tests/fake/passphrase_scene.ts";
+import { StorageError } from "../error.ts";
+
+Deno.test("a header whose data has another volume key since is not replaced by its backup, and opens by its own passphrase", async () => {
+  const s = await passphraseScene("OLD");
+  await s.interrupt("NEW");
+  for (const args of REENCRYPTION) await s.cryptsetup("NEW", ...args);
+  assertEquals([s.keys(), s.luks().volumeKey], [["NEW"], 1]);
+  const refusal = await assertRejects(() => s.use("OLD"), StorageError, "nothing was changed");
+  assertMatch(
+    refusal.message,
+    /opens data\/hdr-\w+.* its data was encrypted by another volume key since.* Give the secret/,
+  );
+  assertEquals([refusal.kind, s.keys(), s.luks().volumeKey], ["FailedPrecondition", ["NEW"], 1]);
+  await s.use("NEW");
+  assertEquals([s.keys(), s.luks().volumeKey, s.backups()], [["NEW"], 1, []]);
+});
+
+Deno.test("a header is not replaced by its backup while the data of a volume in use is being encrypted again", async () => {
+  const s = await passphraseScene("OLD");
+  await s.stage("OLD");
+  await s.interrupt("NEW");
+  s.luks().isReencrypting = true;
+  s.luks().passphrases = [undefined, "NEW"];
+  await s.publish("OTHER", "OLD");
+  assertMatch(`${s.errors}`, /its data is being encrypted by another volume key since/);
+  assertEquals([s.luks().isReencrypting, s.keys(), s.errors.length], [true, ["NEW"], 1]);
+});
+
+Deno.test("a header is not replaced by its backup when nothing tells what it is", async () => {
+  const s = await passphraseScene("OLD");
+  await s.interrupt("NEW");
+  s.luks().passphrases = ["OTHER"];
+  s.machine.fault = ({ args }) =>
+    args[0] === "luksDump" ? { code: 1, stdout: "", stderr: "Cannot lock memory." } : undefined;
+  await assertRejects(() => s.use("OLD"), StorageError, "Cannot lock memory");
+  s.machine.fault = undefined;
+  assertEquals(s.keys(), ["OTHER"]);
+});
+
+Deno.test("an interrupted change is completed also where its backup is damaged, or cannot be read for a moment", async () => {
+  for (const isDamaged of [false, true]) {
+    const s = await passphraseScene("OLD");
+    await s.interrupt("NEW");
+    if (isDamaged) s.backups()[0]!.content.signatures = [];
+    let failures = isDamaged ? 0 : 1;
+    s.machine.fault = ({ args }) => {
+      if (args[0] !== "luksDump" || failures-- <= 0) return;
+      throw new StorageError("Unavailable", "cryptsetup luksDump: no answer in 30 s");
+    };
+    if (!isDamaged) await assertRejects(() => s.use("OLD"), StorageError, "no answer");
+    await s.use("OLD");
+    assertEquals([s.keys(), s.backups()], [["OLD"], []]);
+  }
+});
+
+Deno.test("a backup names all key slots that the previous passphrase opens, so that the new one completes the change alone", async () => {
+  const s = await passphraseScene("OLD");
+  s.luks().passphrases.push("OTHER", "OLD");
+  let isDead = false;
+  s.machine.fault = ({ args }) => {
+    isDead ||= args[0] === "luksKillSlot";
+    if (isDead) throw new Error("the node died");
+  };
+  await assertRejects(() => s.use("NEW", "OLD"), Error, "died");
+  s.machine.fault = undefined;
+  assertEquals(s.keys(), ["OLD", "OTHER", "OLD", "NEW"]);
+  const [backup] = s.backups();
+  assertMatch([...backup!.tags].join(), /denolith\.header=v1-\w+:0\.2:0\.1\.2(?:,|$)/);
+  s.restart();
+  await s.use("NEW");
+  assertEquals([s.keys(), s.backups()], [["OTHER", "NEW"], []]);
+});
+
+Deno.test("a previous passphrase that is taken back keeps all key slots that it had", async () => {
+  const s = await passphraseScene("OLD");
+  s.luks().passphrases.push("OTHER", "OLD");
+  await s.interrupt("NEW", { previous: [0, 2], all: [0, 1, 2] });
+  await s.use("OLD");
+  assertEquals([s.keys(), s.backups()], [["OLD", "OTHER", "OLD"], []]);
+});
+
+Deno.test("by a backup of an early version, the key slot that it names is destroyed, and no other one", async () => {
+  const s = await passphraseScene("OLD");
+  await s.interrupt("NEW", { previous: [0] });
+  s.luks().passphrases.push("OTHER");
+  await s.use("NEW");
+  assertEquals([s.keys(), s.backups()], [["NEW", "OTHER"], []]);
+});
+
+Deno.test("a change in use waits while the data is being encrypted by another volume key, and is made afterwards", async () => {
+  const secrets: Secret[] = [["NEW", "OLD"], ["OLD", "NEW"]];
+  for (const secret of secrets) {
+    for (const isInterrupted of [true, false]) {
+      const s = await passphraseScene("OLD");
+      await s.stage("OLD");
+      if (isInterrupted) await s.interrupt("NEW");
+      else s.luks().passphrases.push("NEW");
+      s.luks().isReencrypting = true;
+      await s.publish(...secret);
+      assertMatch(
+        `${s.errors}`,
+        /another volume key.*wait for its end, or stop its pods and start one with both passphrases/,
+      );
+      delete s.luks().isReencrypting;
+      await s.publish(...secret);
+      assertEquals([s.keys(), s.backups(), s.errors.length], [[secret[0]], [], 1]);
+    }
+  }
+});
+
+Deno.test("what a refused change tells completes it: both passphrases, once its pods are stopped, also where the new one would do", async () => {
+  const secrets: Secret[] = [["NEW", "OLD"], ["NEW"]];
+  for (const secret of secrets) {
+    const s = await passphraseScene("OLD");
+    await s.interrupt("NEW");
+    await s.cryptsetup("NEW", ...REENCRYPTION[0]!);
+    await s.use(...secret);
+    assertEquals([s.keys(), s.luks().isReencrypting, s.luks().volumeKey, s.backups()], [["NEW"], undefined, 1, []]);
+  }
+});
