@@ -5,7 +5,7 @@
  */
 
 import { groupProblem, poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
-import type { KeyState } from "../../lvm/encryption/key_changes.ts";
+import type { KeyOutcome, KeyState } from "../../lvm/encryption/key_changes.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
@@ -121,8 +121,10 @@ function withKeys(object: LvmVolume, keys: KeyState | undefined): LvmVolume {
     const isOver = before?.status === "False" && (keys !== undefined || SHOWN_REASONS.includes(before.reason));
     return isOver ? withConditions(object, conditionsOf(object).filter((each) => each !== before)) : object;
   }
-  const state: ConditionState = keys === "Complete"
-    ? { status: "True", reason: "KeyChangeComplete", message: KEYS_COMPLETE }
+  // that the previous passphrase opens nothing stays true when it is not in the Secret any more
+  if (keys === "Complete" && before?.status === "True") return object;
+  const state: ConditionState = typeof keys === "string"
+    ? { status: "True", reason: "KeyChangeComplete", message: KEYS_COMPLETE[keys] }
     : { status: "False", ...keys };
   return withConditions(object, updatedConditions(object, { [KEYS_CONDITION]: state }));
 }
@@ -131,9 +133,12 @@ function withConditions(object: LvmVolume, conditions: Condition[]): LvmVolume {
   return { ...object, status: { ...object.status, conditions } };
 }
 
-/** The message of a volume that has the keys that its Secret requests. */
-const KEYS_COMPLETE =
-  "it has the passphrase and the volume key that its Secret requests, and the previous ones open nothing";
+/** The messages of volumes that have the keys that their Secrets request. */
+const KEYS_COMPLETE = {
+  Complete: "it has the passphrase and the volume key that its Secret requests",
+  PassphraseReplaced:
+    "it has the passphrase and the volume key that its Secret requests, and the previous passphrase opens nothing",
+} satisfies Record<KeyOutcome, string>;
 
 /** Returns the condition about redundancy; none for a volume without redundancy. */
 function redundancyHealth(lv: LogicalVolume, group: VolumeGroup): Readonly<Record<string, ConditionState>> {

@@ -127,5 +127,10 @@ Deno.test("readyStatus() reports whether a volume has the keys that its Secret r
   assertEquals(summary({ reason: "KeyChangeRunning", message: "it takes hours" }), "False KeyChangeRunning");
   assertEquals(summary(undefined), undefined, "the command ended, with no pod there");
   assertEquals(summary("Complete"), "True KeyChangeComplete");
+  const messages = (["Complete", "PassphraseReplaced", "Complete", failed, "Complete"] as const).map((keys) =>
+    next(keys)!.message.includes("previous passphrase opens nothing")
+  );
+  assertEquals(messages, [false, true, true, false, false], "until the next request that failed");
+  assertEquals(summary("PassphraseReplaced"), "True KeyChangeComplete");
   assertEquals([summary(undefined), summary("NotRequested")], ["True KeyChangeComplete", "True KeyChangeComplete"]);
 });

@@ -43,10 +43,17 @@ import {
 import { closeMapping, closeUnpublished, mappingName, mappingPath, readMapping, requireOwnMapping } from "./mapping.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { findHeaderBackup } from "./header_tags.ts";
-import { KeyChanges } from "./key_changes.ts";
+import { KeyChanges, type KeyOutcome } from "./key_changes.ts";
 import { requireHeader } from "./header.ts";
 import { KeyDerivation } from "./key_derivation.ts";
-import { eitherOf, type Passphrase, type Passphrases, previousOf, requirePassphrase } from "./passphrase.ts";
+import {
+  eitherOf,
+  isReplaced,
+  type Passphrase,
+  type Passphrases,
+  previousOf,
+  requirePassphrase,
+} from "./passphrase.ts";
 import { Reencryption } from "./reencryption.ts";
 import { Rotation } from "./rotation.ts";
 import { VOLUME_KEY_KEY, volumeKeyNameOf } from "./volume_key.ts";
@@ -65,6 +72,11 @@ interface Attempt {
   readonly failures: number;
   /** When they are tried again, by the clock's `now()`: never when the passphrase was changed, or refused as wrong. */
   readonly notBefore: number;
+}
+
+/** What a secret has that has a passphrase. */
+interface GivenPassphrases extends Passphrases {
+  readonly passphrase: Passphrase;
 }
 
 /** Options of {@linkcode Encryption.open}. */
@@ -135,8 +147,7 @@ export class Encryption {
     const { luks } = volume.tags.format;
     if (luks?.state === "formatted") {
       await options.recordUse();
-      await this.#changeKeys(volume, luks.uuid, { ...options, passphrase, keyName });
-      await this.#openFormatted(volume, luks.uuid, passphrase);
+      await this.#changeKeysAndOpen(volume, luks.uuid, { ...options, passphrase, keyName });
       return { volume, device: await this.#device(volume.id) };
     }
     const begun = await this.#beginHeader(volume, luks!, options);
@@ -159,8 +170,9 @@ export class Encryption {
   }
 
   /**
-   * Lets the passphrase open a volume that is in use, in place of the previous one. Does nothing without both of them, or when
-   * the last call with them ended. Requires the volume's lock.
+   * Lets the passphrase open a volume that is in use, in place of the previous one, and completes a change that was interrupted.
+   * Does nothing without a previous passphrase and a volume key, or when the last call with the same ones ended, or the stage with
+   * them. Requires the volume's lock.
    *
    * A failure is only reported, and the next call tries again: the volume is in use, and opens by one of the two. From the second
    * failure in a row on, calls do nothing for a while.
@@ -169,11 +181,10 @@ export class Encryption {
    * @throws {StorageError} while a command that outlasted its deadline still runs
    */
   async changePassphrase(id: VolumeId, passphrases: Passphrases, find: () => Promise<EncryptedVolume>): Promise<void> {
-    const { passphrase, previous, volumeKey } = passphrases;
+    const { passphrase, volumeKey } = passphrases;
     if (passphrase === undefined) return;
-    if (previous === undefined && volumeKey === undefined) return this.#changes.record(id, "NotRequested");
-    const digests = eitherOf(passphrase, previous).map((each) => each.digest(this.#digestKey));
-    const digest = [...await Promise.all(digests), `key ${volumeKey}`].join();
+    if (!isReplaced(passphrases) && volumeKey === undefined) return this.#changes.record(id, "NotRequested");
+    const digest = await this.#digestOf({ ...passphrases, passphrase });
     const last = this.#attempts.get(id);
     const failures = last?.digest === digest ? last.failures : 0;
     if (last?.digest === digest && this.#clock.now() < last.notBefore) return;
@@ -192,22 +203,27 @@ export class Encryption {
     }
   }
 
+  /** Returns a digest of what a secret requests. */
+  async #digestOf({ passphrase, previous, volumeKey }: GivenPassphrases): Promise<string> {
+    const digests = eitherOf(passphrase, previous).map((each) => each.digest(this.#digestKey));
+    return [...await Promise.all(digests), `key ${volumeKey}`].join();
+  }
+
   /** Forgets how the last change of a volume's passphrase ended: it is not in use any more. */
   forgetAttempt(id: VolumeId): void {
     this.#attempts.delete(id);
   }
 
-  /** @throws {StorageError} `InUse` when another volume key is requested */
-  async #changeInUse(
-    volume: EncryptedVolume,
-    passphrases: Passphrases & { readonly passphrase: Passphrase },
-  ): Promise<void> {
-    const { id, tags: { format: { luks } } } = volume;
+  /** @throws {StorageError} `InUse` when another volume key is requested; `Unauthenticated` when no passphrase opens the volume */
+  async #changeInUse(volume: EncryptedVolume, passphrases: GivenPassphrases): Promise<KeyOutcome> {
+    const { id, lv: { devicePath }, tags: { format: { luks } } } = volume;
     const previous = previousOf(id, passphrases);
     const keyName = volumeKeyNameOf(id, passphrases.volumeKey);
-    if (luks?.state !== "formatted") return;
-    if (previous !== undefined) await this.#rotation.run(volume, luks.uuid, { ...passphrases, previous });
+    if (luks?.state !== "formatted") return "Complete";
+    const outcome = await this.#rotation.run(volume, luks.uuid, { ...passphrases, previous });
     if (keyName !== undefined && await this.#reencryption.isNeeded(volume, keyName)) throw inUseError(id);
+    if (outcome === undefined) await this.#derive(id, testCommand(devicePath, passphrases.passphrase));
+    return outcome ?? "Complete";
   }
 
   /** Lets the mapping of a volume have all of its LV, which was extended. Needs no passphrase. */
@@ -228,32 +244,32 @@ export class Encryption {
     await (mounts === undefined ? closeUnpublished(this.#exec, id) : closeMapping(this.#exec, id, mounts));
   }
 
-  /** Changes the passphrase and the volume key of a volume, if that is requested. */
-  async #changeKeys(
+  /** Opens a volume, whose passphrase and volume key are changed before if that is requested. */
+  async #changeKeysAndOpen(
     volume: EncryptedVolume,
     uuid: string,
-    { passphrase, keyName, ...passphrases }: Passphrases & {
-      readonly passphrase: Passphrase;
-      readonly keyName?: string | undefined;
-    },
+    { keyName, ...passphrases }: GivenPassphrases & { readonly keyName: string | undefined },
   ): Promise<void> {
-    const previous = previousOf(volume.id, { passphrase, ...passphrases });
+    const { id } = volume;
+    const { passphrase } = passphrases;
+    const previous = previousOf(id, passphrases);
     if (keyName === undefined && previous === undefined && findHeaderBackup(volume) === undefined) {
-      return this.#changes.record(volume.id, "NotRequested");
+      this.#changes.record(id, "NotRequested");
+      return await this.#openFormatted(volume, uuid, passphrase);
     }
-    const isClosed = await readMapping(this.#exec, volume.id) === undefined;
-    if (isClosed) {
-      return await this.#changes.track(volume.id, async () => {
-        // cryptsetup adds no key slot while data is encrypted by two volume keys
-        await this.#reencryption.complete(volume, eitherOf(passphrase, previous));
-        await this.#rotation.run(volume, uuid, { passphrase, previous });
-        if (keyName !== undefined) await this.#reencryption.run(volume, keyName, passphrase);
-      });
-    }
-    await this.#changes.track(volume.id, () => this.#rotation.run(volume, uuid, { passphrase, previous }));
-    if (keyName === undefined || !await this.#reencryption.isNeeded(volume, keyName)) return;
-    const error = inUseError(volume.id);
-    this.#changes.record(volume.id, { reason: "KeyChangeFailed", message: error.message });
+    const isClosed = await readMapping(this.#exec, id) === undefined;
+    await this.#changes.track(id, async () => {
+      // cryptsetup adds no key slot while data is encrypted by two volume keys
+      if (isClosed) await this.#reencryption.complete(volume, eitherOf(passphrase, previous));
+      const outcome = await this.#rotation.run(volume, uuid, { passphrase, previous });
+      if (isClosed && keyName !== undefined) await this.#reencryption.run(volume, keyName, passphrase);
+      await this.#openFormatted(volume, uuid, passphrase); // no passphrase may have been tried before
+      return outcome ?? "Complete";
+    });
+    this.#attempts.set(id, { digest: await this.#digestOf(passphrases), failures: 0, notBefore: Infinity });
+    if (isClosed || keyName === undefined || !await this.#reencryption.isNeeded(volume, keyName)) return;
+    const error = inUseError(id);
+    this.#changes.record(id, { reason: "KeyChangeFailed", message: error.message });
     this.#onError(error);
   }
 

@@ -22,8 +22,14 @@ export interface KeyChangeProblem {
   readonly message: string;
 }
 
-/** What is known of the keys of a volume: the last change is complete, none is requested any more, or what keeps it. */
-export type KeyState = "Complete" | "NotRequested" | KeyChangeProblem;
+/**
+ * How a change ended: the volume has the keys that its secret requests, and of a passphrase that was replaced, it is known that it
+ * opens nothing any more.
+ */
+export type KeyOutcome = "Complete" | "PassphraseReplaced";
+
+/** What is known of the keys of a volume: how the last change ended, that none is requested any more, or what keeps it. */
+export type KeyState = KeyOutcome | "NotRequested" | KeyChangeProblem;
 
 /** What is known of a volume, and since when, in milliseconds since 1970. */
 interface KnownState {
@@ -35,7 +41,8 @@ interface KnownState {
 export class KeyChanges {
   readonly #onChange: (id: VolumeId) => void;
   readonly #known = new Map<VolumeId, KnownState>();
-  readonly #running = new Set<VolumeId>();
+  /** The changes that are being made, each with its begin, in milliseconds since 1970. */
+  readonly #running = new Map<VolumeId, number>();
 
   /** Creates an object that knows nothing yet. @param onChange called when the state of a volume has changed */
   constructor(onChange: (id: VolumeId) => void = () => {}) {
@@ -43,11 +50,10 @@ export class KeyChanges {
   }
 
   /** Makes a change, and records what comes of it. @throws {Error} that of the change */
-  async track(id: VolumeId, change: () => Promise<unknown>): Promise<void> {
-    this.#running.add(id);
+  async track(id: VolumeId, change: () => Promise<KeyOutcome>): Promise<void> {
+    this.#running.set(id, Date.now());
     try {
-      await change();
-      this.record(id, "Complete");
+      this.record(id, await change());
     } catch (error) {
       const completion = lateCompletion(error);
       const message = error instanceof Error ? error.message : String(error);
@@ -88,18 +94,22 @@ export class KeyChanges {
 
   /**
    * Returns what is known of the keys of a volume; `undefined` when nothing is, as of one that is not encrypted. While they are
-   * changed, it is what was known before.
+   * changed, it is what was known before, or what the backup of an earlier change shows.
    *
    * @param volume the volume as a report has it
    */
   stateOf(volume: EncryptedVolume): KeyState | undefined {
     if (volume.tags.format.luks === undefined) return undefined;
     const { state, since = 0 } = this.#known.get(volume.id) ?? {};
-    if (typeof state === "object" || this.#running.has(volume.id)) return state;
+    if (typeof state === "object") return state;
     const backup = findHeaderBackup(volume);
-    // a report from before the end of a change may still have it
-    const isLeft = backup !== undefined && !(state === "Complete" && backup.lv.createdAt * 1_000 <= since);
-    return isLeft ? { reason: "KeyChangeInterrupted", message: interruptionMessage(backup) } : state;
+    if (backup === undefined) return state;
+    const created = backup.lv.createdAt * 1_000;
+    const begin = this.#running.get(volume.id);
+    const isOfRunning = begin !== undefined && created + 1_000 > begin; // LVM has it to the second
+    // a report from before the end of a change may still have its backup
+    const isOfEnded = state !== undefined && state !== "NotRequested" && created <= since;
+    return isOfRunning || isOfEnded ? state : { reason: "KeyChangeInterrupted", message: interruptionMessage(backup) };
   }
 
   /** Returns why a volume does not have the keys that its secret requests, if that is known. */

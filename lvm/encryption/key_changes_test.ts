@@ -45,7 +45,7 @@ Deno.test("the outcome of a change of keys is known until the next one, and a li
   await fail("wrong");
   await changes.track(ID, () => {
     assertEquals(changes.problemOf(volume)?.message, "wrong", "while it is being changed");
-    return Promise.resolve();
+    return Promise.resolve("Complete");
   });
   assertEquals([changes.stateOf(volume), changes.problemOf(volume)], ["Complete", undefined]);
   changes.record(ID, "NotRequested");
@@ -80,7 +80,7 @@ Deno.test("the end of a command that changed keys leaves what became known meanw
   const command = Promise.withResolvers<void>();
   const still = new StorageError("StillRunning", "it still runs", { completion: command.promise });
   await assertRejects(() => changes.track(ID, () => Promise.reject(still)), StorageError);
-  await changes.track(ID, () => Promise.resolve());
+  await changes.track(ID, () => Promise.resolve("Complete"));
   command.resolve();
   await command.promise;
   await Promise.resolve();
@@ -95,8 +95,30 @@ Deno.test("the backup of a header tells that a change was interrupted, unless th
   assertMatch(problem!.message, /data\/hdr-[0-9a-f]+ has its LUKS header.*previousPassphrase/);
   changes.record(ID, "NotRequested");
   assertEquals(changes.problemOf(volume)?.reason, "KeyChangeInterrupted");
-  await changes.track(ID, () => Promise.resolve());
+  await changes.track(ID, () => Promise.resolve("Complete"));
   assertEquals(changes.stateOf(volume), "Complete");
+});
+
+Deno.test("while a change runs, an interruption before it is still known, and its own backup is none", async () => {
+  const volume = await reportedVolume({ hasBackup: true });
+  const { changes } = newChanges();
+  const begin = Date.now();
+  const during = async (createdAt: number) => {
+    const lvs = volume.group.lvs.map((lv) => ({ ...lv, createdAt }));
+    const seen: unknown[] = [];
+    await changes.track(ID, () => {
+      seen.push(changes.problemOf({ ...volume, group: { ...volume.group, lvs } })?.reason);
+      return Promise.resolve("Complete");
+    });
+    return seen;
+  };
+  const seconds = Math.floor(begin / 1_000);
+  assertEquals(await during(seconds - 60), ["KeyChangeInterrupted"]);
+  changes.forget(ID);
+  assertEquals(await during(seconds), [undefined], "it may be that of the change itself");
+  changes.record(ID, "NotRequested");
+  assertEquals(await during(seconds - 60), ["KeyChangeInterrupted"]);
+  assertEquals(await during(seconds - 60), [undefined], "the report is older than the end of the change before");
 });
 
 Deno.test("nothing is known of the keys of a volume that is not encrypted", async () => {

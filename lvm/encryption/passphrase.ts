@@ -94,13 +94,18 @@ export function passphrasesOf(secrets: Readonly<Record<string, string>>): Passph
   return { passphrase: valueOf(PASSPHRASE_KEY), previous: valueOf(PREVIOUS_KEY), volumeKey };
 }
 
+/** Reports whether another passphrase is to be replaced by that of the volume. */
+export function isReplaced({ passphrase, previous }: Passphrases): boolean {
+  return previous !== undefined && !passphrase?.equals(previous);
+}
+
 /**
  * Returns the passphrase that is to be replaced; `undefined` when there is none, or it is the new one.
  *
  * @throws {StorageError} `InvalidArgument` for one that no volume has
  */
 export function previousOf(id: VolumeId, { passphrase, previous }: Passphrases): Passphrase | undefined {
-  if (previous === undefined || passphrase?.equals(previous)) return undefined;
+  if (previous === undefined || !isReplaced({ passphrase, previous })) return undefined;
   if (previous.length > 0 && previous.length <= MAX_BYTES) return previous;
   throw new StorageError(
     "InvalidArgument",

@@ -19,6 +19,7 @@ import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { findHeaderKeys, readHeaderKeys, requireHeader } from "./header.ts";
 import { activateHeaderBackup, copyHeader, createHeaderBackup, removeHeaderBackup } from "./header_backup.ts";
 import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
+import type { KeyOutcome } from "./key_changes.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import { eitherOf, type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
@@ -44,17 +45,18 @@ export class Rotation {
    *
    * @param uuid the UUID of the header
    * @param previous the previous passphrase; absent if nothing is to be changed, other than what was interrupted
+   * @returns how it ended; `undefined` when nothing was to be changed, and no passphrase was tried
    * @throws {StorageError} `Unauthenticated` when neither of them opens the volume; `NoSpace` without space for the backup
    */
   async run(
     volume: EncryptedVolume,
     uuid: string,
     { passphrase, previous }: { readonly passphrase: Passphrase; readonly previous: Passphrase | undefined },
-  ): Promise<void> {
+  ): Promise<KeyOutcome | undefined> {
     const keys = eitherOf(passphrase, previous);
     const { lv: { devicePath } } = volume;
     const listed = findHeaderBackup(volume);
-    if (listed === undefined && previous === undefined) return;
+    if (listed === undefined && previous === undefined) return undefined;
     if (listed === undefined) await requireHeader(this.#exec, devicePath, uuid);
     let backup = listed && await activateHeaderBackup(this.#lvm, volume, listed);
     let opened = await this.#slots.openedBy(volume.id, devicePath, keys);
@@ -75,6 +77,9 @@ export class Rotation {
     }
     if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
     if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
+    // that of an early version may have left a second key slot
+    const isKnown = previous !== undefined || listed?.tags.slots.all !== undefined;
+    return isKnown ? "PassphraseReplaced" : "Complete";
   }
 
   /**

@@ -16,6 +16,7 @@ import { hostileContract } from "./hostile.ts";
 import { hostileSecretsContract } from "./hostile_secrets.ts";
 import type { Host } from "./host.ts";
 import { importsContract } from "./imports.ts";
+import { interruptedPassphraseContract } from "./interrupted_passphrases.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { locksContract } from "./locks.ts";
 import { passphraseContract } from "./passphrases.ts";
@@ -53,6 +54,7 @@ export function lifecycleContract(host: Host): void {
   stagingContract(host);
   encryptionContract(host);
   passphraseContract(host);
+  interruptedPassphraseContract(host);
   reencryptionContract(host);
   staleMountsContract(host);
   bindMountsContract(host);

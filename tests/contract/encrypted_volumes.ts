@@ -47,3 +47,25 @@ export async function useOnce(harness: Harness, volumeId: string, secrets: Recor
   await harness.stage(volumeId, mountCapability(), { secrets });
   await unstage(harness, volumeId);
 }
+
+/** Makes sure that one passphrase opens nothing on any LV, that the other opens one, and that there is no backup. */
+export async function assertChanged(harness: Harness, from: string, to: string): Promise<void> {
+  assertEquals([await opensAny(harness, from), await opensAny(harness, to)], [false, true]);
+  assertEquals((await harness.lvs()).filter(({ name }) => name.startsWith("hdr-")), []);
+}
+
+/** Returns what the health of a volume says of it. */
+export async function healthReasons({ csi }: Harness, volumeId: string): Promise<string[]> {
+  const { volumeHealth } = await csi.node.nodeGetVolumeHealth({ volumeId });
+  return volumeHealth!.healthStatuses.map(({ reason }) => reason);
+}
+
+/** Adds a key slot, as an administrator would. */
+export async function addKey(harness: Harness, device: string, passphrase: string, added: string): Promise<void> {
+  const length = (text: string) => `${new TextEncoder().encode(text).length}`;
+  const derivation = ["--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--pbkdf-force-iterations", "4"];
+  const input = ["--pbkdf-parallel", "1", "--batch-mode", "--key-file", "-", "--keyfile-size", length(passphrase)];
+  const args = ["luksAddKey", ...derivation, ...input, "--new-keyfile-size", length(added), device, "-"];
+  const { code, stderr } = await runCryptsetup(harness, passphrase + added, args);
+  assertEquals(code, 0, stderr);
+}

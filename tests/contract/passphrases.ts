@@ -6,9 +6,8 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { describeCommand } from "../../lvm/exec.ts";
-import { readSignatures } from "../../lvm/host/device.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
-import { opensAny, PARAMETERS, runCryptsetup, unpublish, unstage, useOnce } from "./encrypted_volumes.ts";
+import { addKey, assertChanged, healthReasons, opensAny, PARAMETERS, unpublish, unstage } from "./encrypted_volumes.ts";
 
 const MiB = 1n << 20n;
 
@@ -212,103 +211,6 @@ export function passphraseContract(host: Host): void {
     await harness.runAsAdmin("lvm", "lvremove", "--yes", `${volumeGroup}/filler`);
     await harness.csi.controller.deleteVolume({ volumeId });
   });
-
-  contractTest(
-    host,
-    "a new passphrase that is taken back after an interruption leaves the volume its own",
-    async (harness) => {
-      const [volumeGroup] = harness.groups;
-      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
-      const use = (secrets: Record<string, string>) => useOnce(harness, volumeId, secrets);
-      await use({ passphrase: OLD });
-      const { devicePath } = await harness.singleLv();
-      await backUp(harness, volumeId); // the new passphrase has no key slot yet
-      await use({ passphrase: OLD });
-      await use({ passphrase: OLD });
-      await backUp(harness, volumeId);
-      await use({ passphrase: OLD, previousPassphrase: NEW });
-      await use({ passphrase: OLD });
-      await backUp(harness, volumeId);
-      await addKey(harness, devicePath, OLD, NEW);
-      await use({ passphrase: OLD });
-      await assertChanged(harness, NEW, OLD);
-      await use({ passphrase: OLD, previousPassphrase: NEW });
-      await harness.csi.controller.deleteVolume({ volumeId });
-    },
-  );
-
-  contractTest(
-    host,
-    "a third passphrase after an interruption lets neither of the two before open anything",
-    async (harness) => {
-      const [volumeGroup] = harness.groups;
-      for (const previousPassphrase of [NEW, OLD]) {
-        const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
-        await useOnce(harness, volumeId, { passphrase: OLD });
-        const { devicePath } = await harness.singleLv();
-        await backUp(harness, volumeId);
-        await addKey(harness, devicePath, OLD, NEW);
-        await useOnce(harness, volumeId, { passphrase: OTHER, previousPassphrase });
-        await assertChanged(harness, OLD, OTHER);
-        await assertChanged(harness, NEW, OTHER);
-        await harness.csi.controller.deleteVolume({ volumeId });
-        await harness.waitUntilIdle();
-      }
-    },
-  );
-
-  contractTest(
-    host,
-    "an interrupted change is completed by the new passphrase alone, a lost header is written back, and a deletion erases the backup",
-    async (harness) => {
-      const [volumeGroup] = harness.groups;
-      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
-      const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
-      await stage({ passphrase: OLD });
-      await unstage(harness, volumeId);
-      const { devicePath } = await harness.singleLv();
-      await backUp(harness, volumeId);
-      assertEquals(await healthReasons(harness, volumeId), ["KeyChangeInterrupted"]);
-      await assertFails("UNAUTHENTICATED", stage({ passphrase: NEW }), "interrupted");
-      await addKey(harness, devicePath, OLD, NEW);
-      await stage({ passphrase: NEW });
-      await assertChanged(harness, OLD, NEW);
-      await unstage(harness, volumeId);
-
-      await backUp(harness, volumeId);
-      await harness.runAsAdmin("wipefs", "--all", devicePath);
-      assertEquals(await readSignatures(harness.exec, devicePath), []);
-      await stage({ passphrase: OTHER, previousPassphrase: NEW });
-      await assertChanged(harness, NEW, OTHER);
-      await unstage(harness, volumeId);
-
-      await backUp(harness, volumeId);
-      await harness.csi.controller.deleteVolume({ volumeId });
-      const commands = await harness.exec.recordCommands(() => harness.waitUntilIdle());
-      assertEquals(await harness.lvs(), [], commands.join("\n"));
-    },
-  );
-}
-
-/** Makes sure that one passphrase opens nothing on any LV, that the other opens one, and that there is no backup. */
-async function assertChanged(harness: Harness, from: string, to: string): Promise<void> {
-  assertEquals([await opensAny(harness, from), await opensAny(harness, to)], [false, true]);
-  assertEquals((await harness.lvs()).filter(({ name }) => name.startsWith("hdr-")), []);
-}
-
-async function healthReasons({ csi }: Harness, volumeId: string): Promise<string[]> {
-  const { volumeHealth } = await csi.node.nodeGetVolumeHealth({ volumeId });
-  return volumeHealth!.healthStatuses.map(({ reason }) => reason);
-}
-
-/** Adds a key slot, as an administrator would. */
-async function addKey(harness: Harness, device: string, passphrase: string, added: string): Promise<void> {
-  const length = (text: string) => `${new TextEncoder().encode(text).length}`;
-  const derivation = ["--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--pbkdf-force-iterations", "4"];
-  const input = ["--pbkdf-parallel", "1", "--batch-mode", "--key-file", "-", "--keyfile-size", length(passphrase)];
-  const args = ["luksAddKey", ...derivation, ...input, "--new-keyfile-size", length(added), device, "-"];
-  const { code, stderr } = await runCryptsetup(harness, passphrase + added, args);
-  assertEquals(code, 0, stderr);
 }
 
 function assertNoPassphrases(harness: Harness): void {
@@ -323,25 +225,4 @@ async function removePools(harness: Harness): Promise<void> {
       if (thinPool !== undefined) await harness.runAsAdmin("lvm", "lvremove", "--yes", `${group}/${name}`);
     }
   }
-}
-
-/** Makes a backup of the header of a volume whose key slot 0 is to be destroyed, as an interrupted change leaves it. */
-async function backUp(harness: Harness, volumeId: string): Promise<void> {
-  const [volumeGroup] = harness.groups;
-  const { devicePath, tags } = await harness.singleLv();
-  const owner = tags.find((tag) => /^denolith=/.test(tag))!;
-  const name = `hdr-${volumeId.slice("v1-".length)}`;
-  const addTags = [owner, `denolith.header=${volumeId}:0`, "denolith.luks"].flatMap((tag) => ["--addtag", tag]);
-  const options = ["--yes", "--zero", "y", "--wipesignatures", "y", "--size", `${16n * MiB}b`, "--name", name];
-  await harness.runAsAdmin("lvm", "lvcreate", ...options, ...addTags, volumeGroup);
-  const backup = (await harness.lvs()).find((lv) => lv.name === name)!;
-  const blocks = ["bs=1048576", "skip=0", "seek=0", "count=16", "iflag=direct,fullblock", "oflag=direct"];
-  await harness.runAsAdmin(
-    "dd",
-    `if=${devicePath}`,
-    `of=${backup.devicePath}`,
-    ...blocks,
-    "conv=fsync,nocreat,notrunc",
-    "status=none",
-  );
 }

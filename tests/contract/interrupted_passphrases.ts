@@ -1,0 +1,242 @@
+/**
+ * Contract: changes of the passphrase of an encrypted volume that were interrupted.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { parseHeaderKeys } from "../../lvm/encryption/volume_key.ts";
+import { readSignatures } from "../../lvm/host/device.ts";
+import {
+  addKey,
+  assertChanged,
+  healthReasons,
+  opensAny,
+  PARAMETERS,
+  runCryptsetup,
+  unpublish,
+  unstage,
+  useOnce,
+} from "./encrypted_volumes.ts";
+import { assertFails, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
+
+const MiB = 1n << 20n;
+
+/** Passphrases that nothing else contains. */
+const OLD = "old garden gate 4be2";
+const NEW = "new garden gate 70af";
+const OTHER = "another garden gate d519";
+
+/** Registers the tests. */
+export function interruptedPassphraseContract(host: Host): void {
+  contractTest(
+    host,
+    "a new passphrase that is taken back after an interruption leaves the volume its own",
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+      const use = (secrets: Record<string, string>) => useOnce(harness, volumeId, secrets);
+      await use({ passphrase: OLD });
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId, "0:0"); // the new passphrase has no key slot yet
+      await use({ passphrase: OLD });
+      await use({ passphrase: OLD });
+      await backUp(harness, volumeId, "0:0");
+      await use({ passphrase: OLD, previousPassphrase: NEW });
+      await use({ passphrase: OLD });
+      await backUp(harness, volumeId, "0:0");
+      await addKey(harness, devicePath, OLD, NEW);
+      await use({ passphrase: OLD });
+      await assertChanged(harness, NEW, OLD);
+      await use({ passphrase: OLD, previousPassphrase: NEW });
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "a third passphrase after an interruption lets neither of the two before open anything",
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      for (const previousPassphrase of [NEW, OLD]) {
+        const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+        await useOnce(harness, volumeId, { passphrase: OLD });
+        const { devicePath } = await harness.singleLv();
+        await backUp(harness, volumeId, "0:0");
+        await addKey(harness, devicePath, OLD, NEW);
+        await useOnce(harness, volumeId, { passphrase: OTHER, previousPassphrase });
+        await assertChanged(harness, OLD, OTHER);
+        await assertChanged(harness, NEW, OTHER);
+        await harness.csi.controller.deleteVolume({ volumeId });
+        await harness.waitUntilIdle();
+      }
+    },
+  );
+
+  contractTest(
+    host,
+    "an interrupted change is completed by the new passphrase alone, a lost header is written back, and a deletion erases the backup",
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+      const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
+      await stage({ passphrase: OLD });
+      await unstage(harness, volumeId);
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId, "0:0");
+      assertEquals(await healthReasons(harness, volumeId), ["KeyChangeInterrupted"]);
+      await assertFails("UNAUTHENTICATED", stage({ passphrase: NEW }), "interrupted");
+      await addKey(harness, devicePath, OLD, NEW);
+      await stage({ passphrase: NEW });
+      await assertChanged(harness, OLD, NEW);
+      await unstage(harness, volumeId);
+
+      await backUp(harness, volumeId, "0:0");
+      await harness.runAsAdmin("wipefs", "--all", devicePath);
+      assertEquals(await readSignatures(harness.exec, devicePath), []);
+      await stage({ passphrase: OTHER, previousPassphrase: NEW });
+      await assertChanged(harness, NEW, OTHER);
+      await unstage(harness, volumeId);
+
+      await backUp(harness, volumeId, "0:0");
+      await harness.csi.controller.deleteVolume({ volumeId });
+      const commands = await harness.exec.recordCommands(() => harness.waitUntilIdle());
+      assertEquals(await harness.lvs(), [], commands.join("\n"));
+    },
+  );
+
+  contractTest(
+    host,
+    "a backup of an early version, which names one key slot, completes an interrupted change as well",
+    async (harness) => {
+      const volumeId = await usedVolume(harness);
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId);
+      await addKey(harness, devicePath, OLD, NEW);
+      await useOnce(harness, volumeId, { passphrase: NEW });
+      await assertChanged(harness, OLD, NEW);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "an interrupted change of a passphrase with two key slots is completed by the new one alone, and other slots stay",
+    async (harness) => {
+      const volumeId = await usedVolume(harness);
+      const { devicePath } = await harness.singleLv();
+      await addKey(harness, devicePath, OLD, OTHER);
+      await addKey(harness, devicePath, OLD, OLD);
+      await backUp(harness, volumeId, "0.2:0.1.2");
+      await addKey(harness, devicePath, OLD, NEW);
+      await useOnce(harness, volumeId, { passphrase: NEW });
+      await assertChanged(harness, OLD, NEW);
+      assert(await opensAny(harness, OTHER));
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "a volume in use has an interrupted change completed when it is published with the name of its volume key",
+    async (harness) => {
+      const capability = mountCapability();
+      const volumeId = await usedVolume(harness, { passphrase: OLD, volumeKey: "k" });
+      const { devicePath } = await harness.singleLv();
+      await harness.stage(volumeId, capability, { secrets: { passphrase: OLD, volumeKey: "k" } });
+      await backUp(harness, volumeId, "0:0");
+      await addKey(harness, devicePath, OLD, NEW);
+      const publish = (secrets: Record<string, string>) =>
+        harness.publish(volumeId, "pod", { volumeCapability: capability, secrets });
+      await publish({ passphrase: OTHER, volumeKey: "k" });
+      assertEquals(await healthReasons(harness, volumeId), ["KeyChangeFailed"]);
+      await publish({ passphrase: NEW, volumeKey: "k" });
+      await assertChanged(harness, OLD, NEW);
+      assertEquals(await healthReasons(harness, volumeId), []);
+      const again = await harness.exec.recordCommands(() => publish({ passphrase: NEW, volumeKey: "k" }));
+      assertEquals(again.filter((command) => command.startsWith("cryptsetup")), []);
+      await publish({ passphrase: OTHER, volumeKey: "k" });
+      assertEquals(await healthReasons(harness, volumeId), ["KeyChangeFailed"]);
+      await unpublish(harness, volumeId, "pod");
+      await unstage(harness, volumeId);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "a header whose data has another volume key since is not replaced by its backup, and its own passphrase opens it",
+    async (harness) => {
+      const volumeId = await usedVolume(harness);
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId, "0:0");
+      await addKey(harness, devicePath, OLD, NEW);
+      await reencrypt(harness, devicePath, "--init-only");
+      await reencrypt(harness, devicePath, "--resume-only");
+      const stage = harness.stage(volumeId, mountCapability(), { secrets: { passphrase: OLD } });
+      await assertFails("FAILED_PRECONDITION", stage, "another volume key since");
+      await useOnce(harness, volumeId, { passphrase: NEW });
+      await assertChanged(harness, OLD, NEW);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "a volume whose change and encryption by another volume key were both interrupted has both completed when it is staged",
+    async (harness) => {
+      const volumeId = await usedVolume(harness);
+      const { devicePath } = await harness.singleLv();
+      await backUp(harness, volumeId, "0:0");
+      await addKey(harness, devicePath, OLD, NEW);
+      await reencrypt(harness, devicePath, "--init-only");
+      await useOnce(harness, volumeId, { passphrase: NEW, previousPassphrase: OLD });
+      await assertChanged(harness, OLD, NEW);
+      const { stdout } = await runCryptsetup(harness, "", ["luksDump", devicePath]);
+      assertEquals(parseHeaderKeys(stdout).isReencrypting, false);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+}
+
+/** Creates a volume, and uses it once. */
+async function usedVolume(harness: Harness, secrets: Record<string, string> = { passphrase: OLD }): Promise<string> {
+  const [volumeGroup] = harness.groups;
+  const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+  await useOnce(harness, volumeId, secrets);
+  return volumeId;
+}
+
+/** Encrypts data by another volume key, as an administrator would who has the new passphrase in the key slot 1. */
+async function reencrypt(harness: Harness, devicePath: string, step: "--init-only" | "--resume-only"): Promise<void> {
+  const derivation = ["--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--pbkdf-force-iterations", "4"];
+  const begin = step === "--init-only" ? ["--key-slot", "1", ...derivation, "--pbkdf-parallel", "1"] : [];
+  const args = ["reencrypt", step, ...begin, "--batch-mode", "--key-file", "-", devicePath];
+  const { code, stderr } = await runCryptsetup(harness, NEW, args);
+  assertEquals(code, 0, stderr);
+}
+
+/**
+ * Makes a backup of the header of a volume, as an interrupted change leaves it.
+ *
+ * @param slots the key slots of the previous passphrase, and all of them; those of an early version by default
+ */
+async function backUp(harness: Harness, volumeId: string, slots = "0"): Promise<void> {
+  const [volumeGroup] = harness.groups;
+  const { devicePath, tags } = await harness.singleLv();
+  const owner = tags.find((tag) => /^denolith=/.test(tag))!;
+  const name = `hdr-${volumeId.slice("v1-".length)}`;
+  const addTags = [owner, `denolith.header=${volumeId}:${slots}`, "denolith.luks"].flatMap((tag) => ["--addtag", tag]);
+  const options = ["--yes", "--zero", "y", "--wipesignatures", "y", "--size", `${16n * MiB}b`, "--name", name];
+  await harness.runAsAdmin("lvm", "lvcreate", ...options, ...addTags, volumeGroup);
+  const backup = (await harness.lvs()).find((lv) => lv.name === name)!;
+  const blocks = ["bs=1048576", "skip=0", "seek=0", "count=16", "iflag=direct,fullblock", "oflag=direct"];
+  await harness.runAsAdmin(
+    "dd",
+    `if=${devicePath}`,
+    `of=${backup.devicePath}`,
+    ...blocks,
+    "conv=fsync,nocreat,notrunc",
+    "status=none",
+  );
+}
