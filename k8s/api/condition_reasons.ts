@@ -112,8 +112,8 @@ export const VOLUME_CONDITIONS = {
     KeyChangeComplete: {
       status: "True",
       meaning:
-        "The [passphrase](../guides/passphrases.md) and the volume key are those that its Secret requests, and the " +
-        "previous ones open nothing.",
+        "The [passphrase](../guides/passphrases.md) and the volume key are those that its Secret requests. After a change " +
+        "of the passphrase, the message says that the previous one opens nothing.",
     },
     KeyChangeFailed: {
       status: "False",

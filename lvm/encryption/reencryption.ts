@@ -75,7 +75,7 @@ export class Reencryption {
   }
 
   async #begin(volume: EncryptedVolume, subsystem: string, passphrase: Passphrase): Promise<void> {
-    requireReencryptable(volume);
+    requireReencryptable(volume, "requested");
     const { id, lv: { devicePath } } = volume;
     const opened = await this.#requireSlot(volume, [passphrase]);
     await this.#setName(volume, subsystem);
@@ -85,7 +85,7 @@ export class Reencryption {
   }
 
   async #continue(volume: EncryptedVolume, { next }: HeaderKeys, passphrases: readonly Passphrase[]): Promise<void> {
-    requireReencryptable(volume);
+    requireReencryptable(volume, "begun");
     const { id, lv: { devicePath } } = volume;
     const { key } = await this.#requireSlot(volume, passphrases);
     const command = reencryptCommand(devicePath, key);
@@ -116,18 +116,22 @@ export class Reencryption {
  * Requires that all of a volume can be overwritten: that of a thin volume is allocated by it, and a COW snapshot gets all that
  * the volume had.
  */
-function requireReencryptable(volume: EncryptedVolume): void {
-  const { id, group, lv } = volume;
-  const refuse = (reason: string) =>
+function requireReencryptable({ id, group, lv }: EncryptedVolume, state: "requested" | "begun"): void {
+  const refuse = (reason: string, remedy: string) =>
     new StorageError(
       "FailedPrecondition",
-      `encrypting volume ${id} again, as the ${VOLUME_KEY_KEY} in its secret requests: ${reason}, or take the name back`,
+      state === "requested"
+        ? `encrypting volume ${id} again, as the ${VOLUME_KEY_KEY} in its secret requests: ${reason}; ${remedy}, or take the name back`
+        // only an administrator can have begun it on a thin volume
+        : `encrypting volume ${id} again, which was begun and interrupted: ${reason}; to complete it all the same, run cryptsetup ` +
+          `reencrypt --resume-only ${lv.devicePath}`,
     );
   if (lv.pool !== undefined) {
-    throw refuse("it is thin, and would allocate all of its virtual size; copy its files to a new volume");
+    throw refuse("it is thin, and would allocate all of its virtual size", "copy its files to a new volume");
   }
   const snapshots = group.lvs.filter(({ origin }) => origin === lv.name).map((each) => lvPath({ group, lv: each }));
   if (snapshots.length > 0) {
-    throw refuse(`it has the snapshots ${snapshots.join(", ")}, which would take as much space; delete them`);
+    const reason = `it has the snapshots ${snapshots.join(", ")}, which would take as much space`;
+    throw refuse(state === "begun" ? `${reason}: delete them` : reason, "delete them");
   }
 }

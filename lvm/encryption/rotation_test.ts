@@ -120,3 +120,17 @@ Deno.test("what a refused change tells completes it: both passphrases, once its 
     assertEquals([s.keys(), s.luks().isReencrypting, s.luks().volumeKey, s.backups()], [["NEW"], undefined, 1, []]);
   }
 });
+
+Deno.test("a thin volume whose encryption an administrator began is completed by the command that the refusal tells", async () => {
+  const s = await passphraseScene("OLD");
+  await s.interrupt("NEW");
+  await s.cryptsetup("NEW", ...REENCRYPTION[0]!);
+  const volume = await s.find();
+  const thin = { ...volume, lv: { ...volume.lv, pool: "pool" } };
+  const refusal = await assertRejects(() => s.stageVolume(thin, "NEW", "OLD"), StorageError, "it is thin");
+  const [, command] = /run cryptsetup (reencrypt --resume-only \/\S+)$/.exec(refusal.message) ?? [];
+  assertEquals(command, `reencrypt --resume-only ${volume.lv.devicePath}`);
+  await s.cryptsetup("NEW", ...REENCRYPTION[1]!);
+  await s.stageVolume(thin, "NEW", "OLD");
+  assertEquals([s.keys(), s.luks().volumeKey, s.backups()], [["NEW"], 1, []]);
+});

@@ -14,6 +14,7 @@ import { Lvm } from "../../lvm/client/client.ts";
 import { verifyDevice } from "../../lvm/host/device.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import type { Volume } from "../../lvm/inventory/volume.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { FakeMachine } from "./machine.ts";
 
@@ -52,8 +53,9 @@ export async function passphraseScene(...first: Secret) {
     backups: () => machine.groups[0]!.lvs.filter(({ name }) => name.startsWith("hdr-")),
     state: async () => changes.stateOf(await find()),
     /** Stages the volume, which is open then. */
-    stage: async (...secret: Secret) => {
-      const volume = await find();
+    stage: async (...secret: Secret) => await scene.stageVolume(await find(), ...secret),
+    /** Stages the volume as a report has it. */
+    stageVolume: async (volume: Volume, ...secret: Secret) => {
       return await encryption.open(volume, {
         ...{ device: await verifyDevice(machine, volume.lv), mounts: await readMounts(machine) },
         ...{ ...passphrasesOf(secret), recordUse: () => Promise.resolve() },
