@@ -114,6 +114,13 @@ Deno.test("a driver that dies at any moment while secrets change loses no volume
       const isKept = s.luks().volumeKey === 0 && !s.luks().isReencrypting;
       if (isKept) assertEquals(s.keys().includes(OTHER), more.includes(OTHER), "the key slot of an administrator");
     }
+    if (s.lv.mapping !== undefined) await s.close();
+    await s.use("last", readableKeys(s).find((key) => key !== OTHER)!);
+    assertEquals(
+      [s.keys().filter((key) => key !== OTHER), s.backups()],
+      [["last"], []],
+      "what opens it can be replaced",
+    );
   });
   await fc.assert(property, { numRuns: RUNS, endOnFailure: false });
   assert(counts.succeeded > RUNS / 2 && counts.changed > RUNS / 10 && counts.died > RUNS, JSON.stringify(counts));
