@@ -12,6 +12,13 @@ import { partSelector } from "./suites.ts";
 
 /** Prefixes of the titles of tests that run only with `--full`: other tests show nearly the same on real LVM. */
 export const SKIPPED_PREFIXES = [
+  // The drivers that are killed, and the power cuts, of several kinds of volumes.
+  "drivers that are killed with their child processes during group snapshots",
+  "a driver that is killed with its child processes during its calls continues after a restart: an encrypted",
+  "a driver that is killed with its child processes during its calls continues after a restart: block",
+  "the power may fail at any write: a group snapshot",
+  "the power may fail at any write: a thin volume",
+  "the power may fail at any write: an encrypted",
   // Each derives many keys, and differs little from its neighbours.
   "a volume from a group snapshot of encrypted",
   "a volume in use, a thin one and one with snapshots are not encrypted",
@@ -39,9 +46,6 @@ export const SKIPPED_PREFIXES = [
   "ext3: ",
   "ext4: a crash between mkfs",
   "btrfs: a crash between mkfs",
-  "a driver that is killed with its child processes during its calls continues after a restart: block",
-  "a driver that is killed with its child processes during its calls continues after a restart: an encrypted",
-  "the power may fail at any write: an encrypted",
   // The driver decides these before it asks LVM.
   "createVolume() answers the ",
   "createVolume() from a source refuses",
