@@ -122,6 +122,7 @@ export function findTag(tags: readonly string[], prefix: string): string {
 
 /** Returns the tag of the volume's LV that records its format. */
 export async function formatStateTag(context: DemoContext): Promise<string> {
-  const [volume] = await context.group.volumes(["lv_tags"]);
-  return findTag(volume?.lv_tags?.split(",") ?? [], "denolith.fs=");
+  // a deleted snapshot may be among the LVs until it is erased
+  const tags = (await context.group.volumes(["lv_tags"])).flatMap(({ lv_tags }) => lv_tags?.split(",") ?? []);
+  return findTag(tags, "denolith.fs=");
 }
