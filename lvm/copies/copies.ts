@@ -81,6 +81,8 @@ export class Copies {
   readonly #work = new AllWork();
   /** The step that runs in each group, by the group's name. */
   readonly #steps = new Map<string, Promise<void>>();
+  /** The number of steps that have ended in each group, by the group's name. */
+  readonly #endedSteps = new Map<string, number>();
   readonly #waiters = new Map<VolumeId, PromiseWithResolvers<void>>();
   /** The volumes whose thin clone is being created. */
   readonly #cloning = new Set<VolumeId>();
@@ -277,10 +279,13 @@ export class Copies {
 
   /** Starts a step in each group in which none is running. */
   async #pass(): Promise<void> {
-    this.#startSteps(await this.#lvm.report());
+    const ended = new Map(this.#endedSteps);
+    const groups = await this.#lvm.report();
+    // What a step changed meanwhile may be missing in the report. The end of the step has woken another pass.
+    this.#startSteps(groups, (name) => this.#endedSteps.get(name) === ended.get(name));
   }
 
-  #startSteps(groups: FreshReport): void {
+  #startSteps(groups: FreshReport, isCurrent: (group: string) => boolean): void {
     const { driver } = this.#options;
     const now = this.#clock.now();
     const tasks = [
@@ -296,13 +301,14 @@ export class Copies {
     this.#work.forgetRemoved(groups);
     const due = tasks.filter(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore <= now);
     for (const [name, ofGroup] of Map.groupBy(due, ({ located: { group } }) => group.name)) {
-      if (this.#steps.has(name) || this.#worker.stopped) continue;
+      if (this.#steps.has(name) || this.#worker.stopped || !isCurrent(name)) continue;
       const lastRun = ({ located: { lv } }: { located: LocatedLv }) => this.#work.of(lv.uuid).lastRun;
       const first = ofGroup.reduce((one, other) => lastRun(other) < lastRun(one) ? other : one);
       this.#steps.set(
         name,
         this.#attempt(first.located.lv.uuid, first.run).finally(() => {
           this.#steps.delete(name);
+          this.#endedSteps.set(name, (this.#endedSteps.get(name) ?? 0) + 1);
           this.wake();
         }),
       );

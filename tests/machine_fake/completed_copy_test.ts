@@ -1,0 +1,57 @@
+/**
+ * A copy that is completed while a report is read.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { openMachine } from "../../lvm/machine.ts";
+import { ANY_GROUP } from "../../lvm/model/groups.ts";
+import { FakeMachine } from "../fake/machine.ts";
+import { namedRequest } from "../fake/request.ts";
+
+const MiB = 1n << 20n;
+const copyId = volumeIdOf("copy");
+
+Deno.test("a copy that was completed while a report was read stays complete", async () => {
+  const fake = new FakeMachine();
+  const folder = await Deno.makeTempDir();
+  const [reported, completed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const tagsOfCopy = () => fake.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${copyId}`))?.lv.tags;
+  const isFormatting = () => [...tagsOfCopy() ?? []].some((tag) => tag.startsWith("denolith.fs=formatting"));
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const endSoon = () => timer ??= setTimeout(completed.resolve, 20);
+  const run = fake.run.bind(fake);
+  let isHeld = false;
+  fake.run = async (command) => {
+    if (!isHeld && isFormatting() && command.mutates) {
+      isHeld = true;
+      copies.wake(); // as any other work does
+      await reported.promise;
+    }
+    const output = await run(command);
+    if (isHeld && command.args.includes("fullreport")) {
+      reported.resolve();
+      await completed.promise; // what was read before is returned after the end of the copy
+    }
+    if (isHeld && !isFormatting()) endSoon();
+    return output;
+  };
+  const { copies, volumes, lvm, background } = openMachine({
+    ...{ exec: fake, driver: "test.denolith.dev", groups: ANY_GROUP, mountRoots: [folder], scratch: folder },
+  });
+  fake.addGroup("data", 1024n * MiB);
+  const format = { state: "unformatted", type: "ext4" } as const;
+  await volumes.create({ ...namedRequest("original", 32n * MiB), format });
+  const original = fake.allLvs()[0]!.lv;
+  original.content.signatures = [{ type: "ext4", uuid: crypto.randomUUID() }];
+  await copies.createNew(await lvm.report(), {
+    ...{ ...namedRequest("copy", 0n), range: { required: 0n }, format },
+    source: { kind: "volume", id: volumeIdOf("original") },
+  });
+  await background.idle();
+  assertEquals([isHeld, [...tagsOfCopy()!].filter((tag) => /copied|wanted|formatting/.test(tag))], [true, []]);
+  await background.stop();
+  await Deno.remove(folder);
+});
