@@ -53,12 +53,8 @@ export function logNoMountTable(error: unknown): void {
 
 /** Logs that a node takes no part in transfers, although it should. */
 export function logNoTransferAddress(advertised: string | undefined): void {
-  getLogger(["denolith", "transfer"]).warn(
-    "this node takes no part in transfers: it has no IPv4 address, or --transfer-domain is missing",
-    {
-      advertised,
-    },
-  );
+  const message = "this node takes no part in transfers: it has no IPv4 address, or --transfer-domain is missing";
+  getLogger(["denolith", "transfer"]).warn(message, { advertised });
 }
 
 const formatText: TextFormatter = ({ timestamp, level, category, rawMessage, properties }) => {

@@ -6,7 +6,7 @@
 
 import { type Flag, type Flags, UsageError } from "./command_line.ts";
 import { quote } from "../lvm/error.ts";
-import { isIpv4, isIpv6, parseAgentAddress, podName } from "../k8s/transfers/address.ts";
+import { formatAgentAddress, isIpv4, isIpv6, parseAgentAddress, podName } from "../k8s/transfers/address.ts";
 import { formatBytes, parseQuantity } from "../lvm/size.ts";
 
 /** The smallest bandwidth, in bytes per second: a block of 4 MiB passes long before a connection counts as stalled. */
@@ -98,7 +98,7 @@ export function transferHosts(flags: Flags): string[] {
   const options = transferOptions(flags);
   if (options === undefined) return [];
   const { address: { host, port }, domain } = options;
-  return [...hostsAt(port, domain), ...(host.includes(":") ? [`[${host}]:${port}`] : [])];
+  return [...hostsAt(port, domain), ...(host.includes(":") ? [formatAgentAddress({ ip: host, port })] : [])];
 }
 
 /** Returns the hosts that the controller needs to ask agents. */

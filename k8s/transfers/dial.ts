@@ -7,7 +7,7 @@
  * @module
  */
 
-import type { Connection } from "../../lvm/transfers/connection.ts";
+import { type Connection, readAll } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
 import type { Credentials } from "./certificate.ts";
@@ -125,12 +125,7 @@ export function withDnsHint({ message }: Error): string {
 async function requireProof(connection: Deno.TlsConn, certificate: string, own: string): Promise<void> {
   const challenge = crypto.getRandomValues(new Uint8Array(CHALLENGE_BYTES));
   for (let at = 0; at < challenge.length;) at += await connection.write(challenge.subarray(at));
-  const proof = new Uint8Array(PROOF_BYTES);
-  for (let at = 0; at < proof.length;) {
-    const count = await connection.read(proof.subarray(at));
-    if (count === null) throw new Error("it closed the connection before it proved who it is");
-    at += count;
-  }
+  const proof = await readAll(connection, new Uint8Array(PROOF_BYTES));
   const fingerprint = await fingerprintOfPem(own) ?? "";
   if (await isProof(certificate, proof, { challenge, fingerprint })) return;
   throw new Error("it does not have the key of the certificate in its LVMNode");

@@ -101,16 +101,12 @@ export class Rotation {
     if (present === undefined) return;
     const { salt } = await readHeaderKeys(this.#exec, backup.lv.devicePath);
     if (salt !== undefined && present.salt === salt) return;
+    const [path, when] = [lvPath(backup), present.isReencrypting ? "is being" : "was"];
     throw new StorageError(
       "FailedPrecondition",
-      `opening volume ${id}: the secret has no passphrase that opens its LUKS header; one opens ${
-        lvPath(backup)
-      }, which an ` +
-        `interrupted change of the passphrase left. But its data ${
-          present.isReencrypting ? "is being" : "was"
-        } encrypted by ` +
-        "another volume key since, which only the header on the volume has; nothing was changed. Give the secret the passphrase " +
-        "with which the data was encrypted again",
+      `opening volume ${id}: the secret has no passphrase that opens its LUKS header; one opens ${path}, which an interrupted ` +
+        `change of the passphrase left. But its data ${when} encrypted by another volume key since, which only the header on ` +
+        "the volume has; nothing was changed. Give the secret the passphrase with which the data was encrypted again",
     );
   }
 

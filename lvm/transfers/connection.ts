@@ -19,7 +19,7 @@ export interface Connection {
 }
 
 /** Fills a buffer. @throws {StorageError} `Unavailable` when the connection ends before */
-export async function readAll(connection: Connection, buffer: Bytes): Promise<Bytes> {
+export async function readAll(connection: Pick<Connection, "read">, buffer: Bytes): Promise<Bytes> {
   for (let at = 0; at < buffer.length;) {
     const count = await connection.read(buffer.subarray(at));
     if (count === null) throw new StorageError("Unavailable", "reading from another agent: the connection ended");

@@ -20,9 +20,23 @@ export async function runCryptsetup(harness: Harness, input: string, args: reado
   return await harness.exec.run({ program: "cryptsetup", args, mutates: true, input: parts() });
 }
 
+/** The arguments by which cryptsetup derives keys as the driver has it. */
+export const DERIVATION = [
+  ...["--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--pbkdf-force-iterations", "4", "--pbkdf-parallel", "1"],
+];
+
+/** The arguments by which cryptsetup reads the passphrase from its standard input. */
+export const FROM_INPUT = ["--batch-mode", "--key-file", "-"];
+
+/** Runs cryptsetup as {@linkcode runCryptsetup} does, and requires that it succeeds. */
+export async function requireCryptsetup(harness: Harness, input: string, args: readonly string[]): Promise<void> {
+  const { code, stderr } = await runCryptsetup(harness, input, args);
+  assertEquals(code, 0, stderr);
+}
+
 /** Reports whether a passphrase opens a LUKS header on any LV, also one that is no volume. */
 export async function opensAny(harness: Harness, passphrase: string): Promise<boolean> {
-  const options = ["open", "--test-passphrase", "--verbose", "--type", "luks2", "--batch-mode", "--key-file", "-"];
+  const options = ["open", "--test-passphrase", "--verbose", "--type", "luks2", ...FROM_INPUT];
   for (const { devicePath, active, thinPool } of await harness.lvs()) {
     if (!active || thinPool !== undefined) continue;
     if ((await runCryptsetup(harness, passphrase, [...options, devicePath])).code === 0) return true;
@@ -63,9 +77,7 @@ export async function healthReasons({ csi }: Harness, volumeId: string): Promise
 /** Adds a key slot, as an administrator would. */
 export async function addKey(harness: Harness, device: string, passphrase: string, added: string): Promise<void> {
   const length = (text: string) => `${new TextEncoder().encode(text).length}`;
-  const derivation = ["--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--pbkdf-force-iterations", "4"];
-  const input = ["--pbkdf-parallel", "1", "--batch-mode", "--key-file", "-", "--keyfile-size", length(passphrase)];
-  const args = ["luksAddKey", ...derivation, ...input, "--new-keyfile-size", length(added), device, "-"];
-  const { code, stderr } = await runCryptsetup(harness, passphrase + added, args);
-  assertEquals(code, 0, stderr);
+  const sizes = ["--keyfile-size", length(passphrase), "--new-keyfile-size", length(added)];
+  const args = ["luksAddKey", ...DERIVATION, ...FROM_INPUT, ...sizes, device, "-"];
+  await requireCryptsetup(harness, passphrase + added, args);
 }

@@ -10,9 +10,12 @@ import { readSignatures } from "../../lvm/host/device.ts";
 import {
   addKey,
   assertChanged,
+  DERIVATION,
+  FROM_INPUT,
   healthReasons,
   opensAny,
   PARAMETERS,
+  requireCryptsetup,
   runCryptsetup,
   unpublish,
   unstage,
@@ -33,10 +36,8 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "a new passphrase that is taken back after an interruption leaves the volume its own",
     async (harness) => {
-      const [volumeGroup] = harness.groups;
-      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+      const volumeId = await usedVolume(harness);
       const use = (secrets: Record<string, string>) => useOnce(harness, volumeId, secrets);
-      await use({ passphrase: OLD });
       const { devicePath } = await harness.singleLv();
       await backUp(harness, volumeId, "0:0"); // the new passphrase has no key slot yet
       await use({ passphrase: OLD });
@@ -57,13 +58,8 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "a third passphrase after an interruption lets neither of the two before open anything",
     async (harness) => {
-      const [volumeGroup] = harness.groups;
       for (const previousPassphrase of [NEW, OLD]) {
-        const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
-        await useOnce(harness, volumeId, { passphrase: OLD });
-        const { devicePath } = await harness.singleLv();
-        await backUp(harness, volumeId, "0:0");
-        await addKey(harness, devicePath, OLD, NEW);
+        const { volumeId } = await interruptedVolume(harness, "0:0");
         await useOnce(harness, volumeId, { passphrase: OTHER, previousPassphrase });
         await assertChanged(harness, OLD, OTHER);
         await assertChanged(harness, NEW, OTHER);
@@ -77,11 +73,8 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "an interrupted change is completed by the new passphrase alone, a lost header is written back, and a deletion erases the backup",
     async (harness) => {
-      const [volumeGroup] = harness.groups;
-      const volumeId = await harness.create({ parameters: { ...PARAMETERS, volumeGroup } });
+      const volumeId = await usedVolume(harness);
       const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
-      await stage({ passphrase: OLD });
-      await unstage(harness, volumeId);
       const { devicePath } = await harness.singleLv();
       await backUp(harness, volumeId, "0:0");
       assertEquals(await healthReasons(harness, volumeId), ["KeyChangeInterrupted"]);
@@ -109,10 +102,7 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "a backup of an early version, which names one key slot, completes an interrupted change as well",
     async (harness) => {
-      const volumeId = await usedVolume(harness);
-      const { devicePath } = await harness.singleLv();
-      await backUp(harness, volumeId);
-      await addKey(harness, devicePath, OLD, NEW);
+      const { volumeId } = await interruptedVolume(harness);
       await useOnce(harness, volumeId, { passphrase: NEW });
       await assertChanged(harness, OLD, NEW);
       await harness.csi.controller.deleteVolume({ volumeId });
@@ -167,10 +157,7 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "a header whose data has another volume key since is not replaced by its backup, and its own passphrase opens it",
     async (harness) => {
-      const volumeId = await usedVolume(harness);
-      const { devicePath } = await harness.singleLv();
-      await backUp(harness, volumeId, "0:0");
-      await addKey(harness, devicePath, OLD, NEW);
+      const { volumeId, devicePath } = await interruptedVolume(harness, "0:0");
       await reencrypt(harness, devicePath, "--init-only");
       await reencrypt(harness, devicePath, "--resume-only");
       const stage = harness.stage(volumeId, mountCapability(), { secrets: { passphrase: OLD } });
@@ -185,10 +172,7 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "a volume whose change and encryption by another volume key were both interrupted has both completed when it is staged",
     async (harness) => {
-      const volumeId = await usedVolume(harness);
-      const { devicePath } = await harness.singleLv();
-      await backUp(harness, volumeId, "0:0");
-      await addKey(harness, devicePath, OLD, NEW);
+      const { volumeId, devicePath } = await interruptedVolume(harness, "0:0");
       await reencrypt(harness, devicePath, "--init-only");
       await useOnce(harness, volumeId, { passphrase: NEW, previousPassphrase: OLD });
       await assertChanged(harness, OLD, NEW);
@@ -207,13 +191,19 @@ async function usedVolume(harness: Harness, secrets: Record<string, string> = { 
   return volumeId;
 }
 
+/** Leaves what a crash leaves before the key slot of the old passphrase is destroyed. @param slots those of {@linkcode backUp} */
+async function interruptedVolume(harness: Harness, slots?: string): Promise<{ volumeId: string; devicePath: string }> {
+  const volumeId = await usedVolume(harness);
+  const { devicePath } = await harness.singleLv();
+  await backUp(harness, volumeId, slots);
+  await addKey(harness, devicePath, OLD, NEW);
+  return { volumeId, devicePath };
+}
+
 /** Encrypts data by another volume key, as an administrator would who has the new passphrase in the key slot 1. */
 async function reencrypt(harness: Harness, devicePath: string, step: "--init-only" | "--resume-only"): Promise<void> {
-  const derivation = ["--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--pbkdf-force-iterations", "4"];
-  const begin = step === "--init-only" ? ["--key-slot", "1", ...derivation, "--pbkdf-parallel", "1"] : [];
-  const args = ["reencrypt", step, ...begin, "--batch-mode", "--key-file", "-", devicePath];
-  const { code, stderr } = await runCryptsetup(harness, NEW, args);
-  assertEquals(code, 0, stderr);
+  const begin = step === "--init-only" ? ["--key-slot", "1", ...DERIVATION] : [];
+  await requireCryptsetup(harness, NEW, ["reencrypt", step, ...begin, ...FROM_INPUT, devicePath]);
 }
 
 /**

@@ -8,7 +8,16 @@ import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert"
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { type HeaderKeys, parseHeaderKeys } from "../../lvm/encryption/volume_key.ts";
 import { createCopy } from "./copies.ts";
-import { opensAny, PARAMETERS, runCryptsetup, unpublish, unstage } from "./encrypted_volumes.ts";
+import {
+  DERIVATION,
+  FROM_INPUT,
+  opensAny,
+  PARAMETERS,
+  requireCryptsetup,
+  runCryptsetup,
+  unpublish,
+  unstage,
+} from "./encrypted_volumes.ts";
 import {
   assertFails,
   blockCapability,
@@ -24,18 +33,6 @@ const MiB = 1n << 20n;
 /** Passphrases that nothing else contains. */
 const OLD = "old paper clip 61f0";
 const NEW = "new paper clip 8c2d";
-
-const DERIVATION = [
-  "--pbkdf",
-  "argon2id",
-  "--pbkdf-memory",
-  "65536",
-  "--pbkdf-force-iterations",
-  "4",
-  "--pbkdf-parallel",
-  "1",
-];
-const FROM_INPUT = ["--batch-mode", "--key-file", "-"];
 
 /** Registers the tests. */
 export function reencryptionContract(host: Host): void {
@@ -138,7 +135,7 @@ export function reencryptionContract(host: Host): void {
       await unstage(harness, volumeId);
       const { devicePath } = await harness.singleLv();
       const { salt } = await headerKeys(harness);
-      const run = (...args: string[]) => succeed(harness, ...args, devicePath);
+      const run = (...args: string[]) => requireCryptsetup(harness, OLD, [...args, devicePath]);
       await beginEncryption(harness, devicePath, salt!);
       assertEquals((await headerKeys(harness)).isReencrypting, true);
       await assertFails("UNAUTHENTICATED", stage({ passphrase: NEW, volumeKey: "next" }), "key slots");
@@ -218,13 +215,9 @@ export function reencryptionContract(host: Host): void {
 
 /** Begins to encrypt a volume by another volume key, and ends before any data is. */
 async function beginEncryption(harness: Harness, devicePath: string, salt: string): Promise<void> {
-  await succeed(harness, "config", "--subsystem", `next+${salt}`, devicePath);
-  await succeed(harness, "reencrypt", "--init-only", "--key-slot", "0", ...DERIVATION, ...FROM_INPUT, devicePath);
-}
-
-async function succeed(harness: Harness, ...args: string[]): Promise<void> {
-  const { code, stderr } = await runCryptsetup(harness, OLD, args);
-  assertEquals(code, 0, stderr);
+  await requireCryptsetup(harness, OLD, ["config", "--subsystem", `next+${salt}`, devicePath]);
+  const begin = ["reencrypt", "--init-only", "--key-slot", "0", ...DERIVATION, ...FROM_INPUT, devicePath];
+  await requireCryptsetup(harness, OLD, begin);
 }
 
 async function headerKeys(harness: Harness): Promise<HeaderKeys> {
