@@ -16,6 +16,7 @@
  */
 
 import { type CopyContext, executeStep, removeCopySnapshot, scratchPath } from "./executor.ts";
+import { GroupSteps, type MayBegin, type StepEnd } from "./group_steps.ts";
 import { copyRange, groupsWithoutCopySnapshotSpace, requireSpaceForCopySnapshot, thinCloneSize } from "./rules.ts";
 import {
   copiesInProgress,
@@ -28,7 +29,7 @@ import {
 } from "../inventory/copying.ts";
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
-import { StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../error.ts";
 import { AllWork, recordBusy, recordFailure, recordGoal, recordSuccess, RETRY_MS } from "./work.ts";
 import type { CopyGoal } from "../model/remote_source.ts";
 import { progressOf } from "./progress.ts";
@@ -79,10 +80,7 @@ export class Copies {
   readonly #sources: CopySources;
   /** The state of each copy, by the UUID of its destination LV, or of the copy snapshot that has to be removed. */
   readonly #work = new AllWork();
-  /** The step that runs in each group, by the group's name. */
-  readonly #steps = new Map<string, Promise<void>>();
-  /** The number of steps that have ended in each group, by the group's name. */
-  readonly #endedSteps = new Map<string, number>();
+  readonly #steps = new GroupSteps(() => this.wake());
   readonly #waiters = new Map<VolumeId, PromiseWithResolvers<void>>();
   /** The volumes whose thin clone is being created. */
   readonly #cloning = new Set<VolumeId>();
@@ -245,7 +243,7 @@ export class Copies {
     const work = this.#work.of(lv.uuid);
     work.abandoned = true;
     work.cancel?.();
-    const step = Promise.resolve(this.#steps.get(group.name)).then(() => true);
+    const step = this.#steps.ended(group).then(() => true);
     if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS, { clock: this.#clock })) {
       throw new StorageError(
         "Busy",
@@ -262,10 +260,7 @@ export class Copies {
 
   /** Waits until no background work is running. */
   async idle(): Promise<void> {
-    while (this.#worker.running || this.#steps.size > 0) {
-      await this.#worker.idle();
-      await Promise.all(this.#steps.values());
-    }
+    do await this.#worker.idle(); while (await this.#steps.idle() || this.#worker.running);
   }
 
   /** Stops the background work after the commands that are running. Calls that wait for a copy end. */
@@ -279,13 +274,11 @@ export class Copies {
 
   /** Starts a step in each group in which none is running. */
   async #pass(): Promise<void> {
-    const ended = new Map(this.#endedSteps);
-    const groups = await this.#lvm.report();
-    // What a step changed meanwhile may be missing in the report. The end of the step has woken another pass.
-    this.#startSteps(groups, (name) => this.#endedSteps.get(name) === ended.get(name));
+    const mayBegin = this.#steps.beforeReport();
+    this.#startSteps(await this.#lvm.report(), mayBegin);
   }
 
-  #startSteps(groups: FreshReport, isCurrent: (group: string) => boolean): void {
+  #startSteps(groups: FreshReport, mayBegin: MayBegin): void {
     const { driver } = this.#options;
     const now = this.#clock.now();
     const tasks = [
@@ -300,34 +293,33 @@ export class Copies {
     });
     this.#work.forgetRemoved(groups);
     const due = tasks.filter(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore <= now);
-    for (const [name, ofGroup] of Map.groupBy(due, ({ located: { group } }) => group.name)) {
-      if (this.#steps.has(name) || this.#worker.stopped || !isCurrent(name)) continue;
+    for (const ofGroup of Map.groupBy(due, ({ located: { group } }) => group.uuid).values()) {
+      const { group } = ofGroup[0]!.located;
+      if (this.#worker.stopped || !mayBegin(group)) continue;
       const lastRun = ({ located: { lv } }: { located: LocatedLv }) => this.#work.of(lv.uuid).lastRun;
       const first = ofGroup.reduce((one, other) => lastRun(other) < lastRun(one) ? other : one);
-      this.#steps.set(
-        name,
-        this.#attempt(first.located.lv.uuid, first.run).finally(() => {
-          this.#steps.delete(name);
-          this.#endedSteps.set(name, (this.#endedSteps.get(name) ?? 0) + 1);
-          this.wake();
-        }),
-      );
+      this.#steps.begin(group, () => this.#attempt(first.located.lv.uuid, first.run));
     }
     const later = tasks.map(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore).filter((time) => time > now);
     if (later.length > 0) this.#worker.wakeAfter(Math.min(...later) - now);
   }
 
-  async #attempt(lvUuid: string, run: () => Promise<void>): Promise<void> {
+  async #attempt(lvUuid: string, run: () => Promise<void>): Promise<StepEnd> {
     const work = this.#work.of(lvUuid);
     work.lastRun = ++this.#runCount;
     try {
       await run();
       recordSuccess(work);
+      return {};
     } catch (error) {
-      if (error instanceof StorageError && error.kind === "Busy") return recordBusy(work, this.#clock.now());
+      if (error instanceof StorageError && error.kind === "Busy") {
+        recordBusy(work, this.#clock.now());
+        return {};
+      }
       const { retryMs = RETRY_MS, onError } = this.#options;
       onError(error);
       recordFailure(work, error, this.#clock.now(), retryMs);
+      return { late: lateCompletion(error) };
     }
   }
 

@@ -5,9 +5,11 @@
  */
 
 import { assertEquals } from "@std/assert";
+import { StorageError } from "../../lvm/error.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
+import { waitUntil } from "../fake/control_plane.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
@@ -52,6 +54,42 @@ Deno.test("a copy that was completed while a report was read stays complete", as
   });
   await background.idle();
   assertEquals([isHeld, [...tagsOfCopy()!].filter((tag) => /copied|wanted|formatting/.test(tag))], [true, []]);
+  await background.stop();
+  await Deno.remove(folder);
+});
+
+Deno.test("a copy whose last command outlasts its deadline is complete when the command has ended", async () => {
+  const fake = new FakeMachine();
+  const folder = await Deno.makeTempDir();
+  const tagsOfCopy = () => [...fake.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${copyId}`))!.lv.tags];
+  const run = fake.run.bind(fake);
+  let late: Promise<unknown> | undefined;
+  fake.run = async (command) => {
+    if (late !== undefined) {
+      if (command.mutates) await late; // LVM's lock of the group
+      return await run(command);
+    }
+    if (!/--deltag denolith\.copied/.test(command.args.join(" "))) return await run(command);
+    // longer than until the step is tried again
+    const completion = late = new Promise((resolve) => setTimeout(resolve, 1_500)).then(() => run(command));
+    throw new StorageError("StillRunning", "lvchange: it still runs", { completion });
+  };
+  const { copies, volumes, lvm, background } = openMachine({
+    ...{ exec: fake, driver: "test.denolith.dev", groups: ANY_GROUP, mountRoots: [folder], scratch: folder },
+  });
+  fake.addGroup("data", 1024n * MiB);
+  const format = { state: "unformatted", type: "ext4" } as const;
+  await volumes.create({ ...namedRequest("original", 32n * MiB), format });
+  fake.allLvs()[0]!.lv.content.signatures = [{ type: "ext4", uuid: crypto.randomUUID() }];
+  await copies.createNew(await lvm.report(), {
+    ...{ ...namedRequest("copy", 0n), range: { required: 0n }, format },
+    source: { kind: "volume", id: volumeIdOf("original") },
+  });
+  await waitUntil(() => late !== undefined, "the last command");
+  await late;
+  await background.idle();
+  const state = tagsOfCopy().filter((tag) => /copied|denolith\.fs/.test(tag)).map((tag) => tag.split(":")[0]);
+  assertEquals(state, ["denolith.fs=formatted"]);
   await background.stop();
   await Deno.remove(folder);
 });
