@@ -51,12 +51,18 @@ export async function dial(
   { credentials, idleMs = IDLE_MS, clock = systemClock }: DialOptions,
 ): Promise<Connection> {
   const where = `connection to the agent of node ${node} (${host}:${port})`;
-  const connecting = connect({ node, host, port, certificate }, credentials);
+  const attempt: { connection?: Deno.TlsConn; isOver?: true } = {};
+  const connecting = connect({ node, host, port, certificate }, credentials, (connection) => {
+    attempt.connection = connection;
+    if (attempt.isOver) connection.close();
+  });
   const connection = await withinDeadline(connecting, CONNECT_MS, { clock }).catch((error) => {
     throw new StorageError("Unavailable", `${where}: ${withDnsHint(error)}`, { cause: error });
   });
   if (connection === undefined) {
-    connecting.then((late) => late.close(), () => {});
+    attempt.isOver = true;
+    attempt.connection?.close(); // what it waits for may never come
+    connecting.catch(() => {});
     throw new StorageError("Unavailable", `${where}: no answer in ${CONNECT_MS / 1000} s`);
   }
   const fail = (why: string, cause?: unknown) => new StorageError("Unavailable", `${where}: ${why}`, { cause });
@@ -99,12 +105,14 @@ export async function dial(
 async function connect(
   { host, port, certificate }: RemoteAgent,
   { certificate: cert, key }: DialOptions["credentials"],
+  onOpen: (connection: Deno.TlsConn) => void,
 ): Promise<Deno.TlsConn> {
   const connection = await Deno.connectTls({
     ...{ hostname: host, port, cert, key, caCerts: [certificate] },
     // what counts is the proof: Deno trusts its usual authorities as well
     unsafelyDisableHostnameVerification: true,
   });
+  onOpen(connection);
   try {
     await connection.handshake();
     await requireProof(connection, certificate, cert);

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Connection } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../lvm/error.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { dial } from "./dial.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
@@ -91,6 +92,19 @@ Deno.test("a certificate that TLS trusts beside that of the LVMNode is not belie
   const remote = { node: "a", host: HOST, port: server.port, certificate };
   const error = await assertRejects(() => dial(remote, { credentials: b! }), StorageError, "does not have the key");
   assertEquals(error.kind, "Unavailable");
+});
+
+Deno.test("a connection to an end that proves nothing is closed after the time limit", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  using listener = Deno.listenTls({ hostname: HOST, port: 0, cert: a.certificate, key: a.key });
+  const clock = new FakeClock();
+  const remote = { node: "a", host: HOST, port: listener.addr.port, certificate: a.certificate };
+  const dialing = assertRejects(() => dial(remote, { credentials: b, clock }), StorageError, "no answer in 20 s");
+  using silent = await listener.accept();
+  assertEquals(await silent.read(new Uint8Array(64)), CHALLENGE_BYTES);
+  await clock.advance(20_000);
+  await dialing;
+  assertEquals(await silent.read(new Uint8Array(64)).catch(() => null), null, "it is closed");
 });
 
 Deno.test("a client with a certificate that chooses no bytes for the proof is closed after the time limit", async () => {
