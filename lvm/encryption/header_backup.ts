@@ -12,7 +12,7 @@ import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../ids.ts";
 import { lvchange, lvcreate } from "../model/commands.ts";
 import {
-  type BackedUpSlots,
+  type BackedUpKeys,
   findHeaderBackup,
   type HeaderBackup,
   headerBackupTag,
@@ -30,18 +30,18 @@ const BLOCK_BYTES = 1n << 20n;
 /**
  * Creates a backup of a volume's header, which is complete when this returns.
  *
- * @param slots the key slots of the header
+ * @param keys the keys of the header
  * @throws {StorageError} `NoSpace` when the group has too little free space
  */
 export async function createHeaderBackup(
   lvm: Lvm,
   volume: EncryptedVolume,
-  slots: BackedUpSlots,
+  keys: BackedUpKeys,
 ): Promise<HeaderBackup> {
   const { id, group, lv } = volume;
   const name = uniqueLvName(headerBackupLvName(id), group.lvs.map(({ name }) => name));
   const size = LUKS_HEADER_BYTES;
-  const addtag = headerBackupTags(driverOf(volume), { id, slots });
+  const addtag = headerBackupTags(driverOf(volume), { id, keys });
   const command = lvcreate({ yes: true, wipesignatures: "y", zero: "y", name, size, addtag }, group.name);
   await lvm.allocate(group, size, command).catch((cause) => {
     if (!(cause instanceof StorageError && cause.kind === "NoSpace")) throw cause;

@@ -10,20 +10,22 @@ import { DELETED, ENCRYPTED, HEADER_BACKUP, OWNER, tagValue } from "../model/tag
 import { isOwned, ownersOf } from "../model/tags.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 
-/** What the tags of the backup of a LUKS header say of its key slots. */
-export interface BackedUpSlots {
+/** What the tags of the backup of a LUKS header say of its keys. A backup may be incomplete or damaged; its tags are not. */
+export interface BackedUpKeys {
   /** The key slots of the previous passphrase. */
   readonly previous: readonly number[];
-  /** All key slots that the header had; absent in a tag of an early version. */
-  readonly all?: readonly number[];
+  /** All key slots that the header had. */
+  readonly all: readonly number[];
+  /** The start of the salt of the digest of its volume key. With another one, the numbers of key slots may be others, too. */
+  readonly salt: string;
 }
 
 /** What the tags of the backup of a LUKS header say. */
 export interface HeaderBackupTags {
   /** The volume that the header is of. */
   readonly id: VolumeId;
-  /** Its key slots when the backup was made. */
-  readonly slots: BackedUpSlots;
+  /** Its keys when the backup was made. */
+  readonly keys: BackedUpKeys;
 }
 
 /** The backup of a volume's header. */
@@ -55,20 +57,19 @@ export function headerBackupTags(driver: string, tags: HeaderBackupTags): string
 }
 
 /** Returns the tag that says what a backup is of. */
-export function headerBackupTag({ id, slots: { previous, all } }: HeaderBackupTags): string {
-  return HEADER_BACKUP +
-    [id, ...[previous, all].flatMap((slots) => slots === undefined ? [] : slots.join("."))].join(":");
+export function headerBackupTag({ id, keys: { previous, all, salt } }: HeaderBackupTags): string {
+  return HEADER_BACKUP + [id, previous.join("."), all.join("."), salt].join(":");
 }
 
-/** The id of a volume, and two lists of numbers. The text of a number is that which it is written as, so that the tag is found. */
-const BACKUP = /^([^:]*):((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*)(?::((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*))?$/;
+/** The id of a volume, two lists of numbers, and a salt. The text of a number is that which it is written as, so that the tag is found. */
+const BACKUP = /^([^:]*):((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*):((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*):([0-9a-f]{8})$/;
 
 /** Returns what the tags of the driver's LV say of a backup, or `undefined` when it is none. */
 export function headerBackupOf(driver: string, tags: readonly string[]): HeaderBackupTags | undefined {
-  const [, text = "", previous = "", all] = BACKUP.exec(tagValue(tags, HEADER_BACKUP) ?? "") ?? [];
+  const [, text = "", previous = "", all = "", salt = ""] = BACKUP.exec(tagValue(tags, HEADER_BACKUP) ?? "") ?? [];
   const id = parseVolumeId(text);
   if (id === undefined || !isOwned(driver, tags)) return undefined;
-  return { id, slots: { previous: numbersOf(previous), ...(all !== undefined && { all: numbersOf(all) }) } };
+  return { id, keys: { previous: numbersOf(previous), all: numbersOf(all), salt } };
 }
 
 /** Returns arguments of lvchange that mark a backup as deleted. */

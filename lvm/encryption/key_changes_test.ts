@@ -23,7 +23,9 @@ async function reportedVolume(
     });
   };
   await create(volumeLvName(ID), ["denolith=d", `denolith.volume=${ID}`, `denolith.fs=${format}`]);
-  if (hasBackup) await create(headerBackupLvName(ID), ["denolith=d", `denolith.header=${ID}:0`, "denolith.luks"]);
+  if (hasBackup) {
+    await create(headerBackupLvName(ID), ["denolith=d", `denolith.header=${ID}:0:0:0248ab34`, "denolith.luks"]);
+  }
   return new VolumeFinder({ driver: "d" }).require(await new Lvm(machine).report(), ID);
 }
 

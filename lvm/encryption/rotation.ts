@@ -23,6 +23,7 @@ import type { KeyOutcome } from "./key_changes.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import { eitherOf, type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
+import type { HeaderKeys } from "./volume_key.ts";
 
 /** Changes the passphrases of volumes. */
 export class Rotation {
@@ -65,71 +66,87 @@ export class Rotation {
       if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
     }
     if (opened === undefined) throw this.#refusal(volume, previous);
-    if (backup !== undefined) await this.#destroyOtherSlots(volume, backup, opened);
+    const isCompleted = backup !== undefined && await this.#destroyOtherSlots(volume, backup, opened);
     if (opened.key !== passphrase) {
-      const all = await this.#requireOneVolumeKey(volume);
+      const { slots, salt } = await this.#requireOneVolumeKey(volume);
+      const all = [...slots.keys()];
       const former = await this.#slots.slotsLike(volume.id, devicePath, opened, all);
       // what is in an earlier backup may be incomplete
       if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
-      backup = await createHeaderBackup(this.#lvm, volume, { previous: former, all });
+      backup = await createHeaderBackup(this.#lvm, volume, { previous: former, all, salt });
       await this.#addSlot(volume, opened.key, passphrase);
       for (const slot of former) await this.#destroySlot(volume, slot, passphrase);
     }
     if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
     if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
-    // that of an early version may have left a second key slot
-    const isKnown = previous !== undefined || listed?.tags.slots.all !== undefined;
-    return isKnown ? "PassphraseReplaced" : "Complete";
+    return previous !== undefined || isCompleted ? "PassphraseReplaced" : "Complete";
   }
 
   /**
-   * Writes a header back that nothing opens any more. Whatever else is on the device stays.
+   * Writes a header back of which the passphrase opens nothing, because it is gone or damaged. Whatever else is on the device stays.
    *
-   * @throws {StorageError} `FailedPrecondition` when the data has another volume key since: nobody could read it any more
+   * @throws {StorageError} `FailedPrecondition` when it is there, with another volume key or other key slots than the backup has
    */
   async #restoreHeader(volume: EncryptedVolume, uuid: string, backup: HeaderBackup): Promise<void> {
     const { lv: { devicePath } } = volume;
     const found = await readSignatures(this.#exec, devicePath);
     if (found.length > 0) await requireHeader(this.#exec, devicePath, uuid);
-    await this.#requireSameVolumeKey(volume, backup);
+    await this.#requireSameKeys(volume, backup);
     await copyHeader(this.#exec, backup.lv.devicePath, devicePath);
   }
 
-  /** Requires that the header on a device, if it can be read, is of the volume key that its backup is of. */
-  async #requireSameVolumeKey({ id, lv: { devicePath } }: EncryptedVolume, backup: HeaderBackup): Promise<void> {
+  /** Requires that the header on a device, if it can be read, has the volume key and all key slots that its backup has. */
+  async #requireSameKeys({ id, lv: { devicePath } }: EncryptedVolume, backup: HeaderBackup): Promise<void> {
     const present = await findHeaderKeys(this.#exec, devicePath);
     if (present === undefined) return;
-    const { salt } = await readHeaderKeys(this.#exec, backup.lv.devicePath);
-    if (salt !== undefined && present.salt === salt) return;
-    const [path, when] = [lvPath(backup), present.isReencrypting ? "is being" : "was"];
+    const former = await readHeaderKeys(this.#exec, backup.lv.devicePath);
+    const isSameVolumeKey = former.salt !== undefined && present.salt === former.salt;
+    // also when the slot of the passphrase is listed, it may be damaged: a key slot is overwritten before it is removed
+    if (isSameVolumeKey && [...former.slots].every(([slot, salt]) => present.slots.get(slot) === salt)) return;
+    const [change, remedy] = isSameVolumeKey
+      ? ["a key slot there was destroyed or replaced since", "the passphrase that replaced it"]
+      : [
+        `its data ${
+          present.isReencrypting ? "is being" : "was"
+        } encrypted by another volume key since, which only the header ` +
+        "on the volume has",
+        "the passphrase with which the data was encrypted again",
+      ];
     throw new StorageError(
       "FailedPrecondition",
-      `opening volume ${id}: the secret has no passphrase that opens its LUKS header; one opens ${path}, which an interrupted ` +
-        `change of the passphrase left. But its data ${when} encrypted by another volume key since, which only the header on ` +
-        "the volume has; nothing was changed. Give the secret the passphrase with which the data was encrypted again",
+      `opening volume ${id}: the secret has no passphrase that opens its LUKS header; one opens ${
+        lvPath(backup)
+      }, which an ` +
+        `interrupted change of the passphrase left. But ${change}; nothing was changed. Give the secret ${remedy}`,
     );
   }
 
   /**
    * Destroys the key slots of an interrupted change, but for the one that is opened: cryptsetup would destroy the last one, too. They
    * are those of the previous passphrase, and those that were added since the backup.
+   *
+   * @returns false when the data has another volume key since, and so other key slots: then all of them stay
    */
-  async #destroyOtherSlots(volume: EncryptedVolume, { tags }: HeaderBackup, opened: OpenedSlot): Promise<void> {
-    const present = await this.#requireOneVolumeKey(volume);
-    const { previous, all = present } = tags.slots;
-    const added = present.filter((slot) => !all.includes(slot) && slot !== opened.slot);
+  async #destroyOtherSlots(volume: EncryptedVolume, { tags }: HeaderBackup, opened: OpenedSlot): Promise<boolean> {
+    const { slots, salt } = await this.#requireOneVolumeKey(volume);
+    const { previous, all, salt: formerSalt } = tags.keys;
+    if (salt !== formerSalt) return false;
+    const added = [...slots.keys()].filter((slot) => !all.includes(slot) && slot !== opened.slot);
     const former = previous.includes(opened.slot) ? [] : previous;
     for (const slot of new Set([...former, ...added])) await this.#destroySlot(volume, slot, opened.key);
+    return true;
   }
 
   /**
    * Requires that key slots can be added and destroyed: cryptsetup does neither while data is encrypted by two volume keys.
    *
-   * @returns the key slots
+   * @returns what the header says of its keys
    */
-  async #requireOneVolumeKey({ id, lv: { devicePath } }: EncryptedVolume): Promise<readonly number[]> {
-    const { isReencrypting, slots } = await readHeaderKeys(this.#exec, devicePath);
-    if (!isReencrypting) return slots;
+  async #requireOneVolumeKey(
+    { id, lv: { devicePath } }: EncryptedVolume,
+  ): Promise<Required<Pick<HeaderKeys, "slots" | "salt">>> {
+    const { salt, slots } = await readHeaderKeys(this.#exec, devicePath);
+    if (salt !== undefined) return { salt, slots };
     throw new StorageError(
       "FailedPrecondition",
       `changing the passphrase of volume ${id}: its data is being encrypted by another volume key, or that was interrupted; ` +
@@ -151,9 +168,14 @@ export class Rotation {
     );
   }
 
-  /** Destroys the key slots that a passphrase opens, until it opens none. */
+  /** Destroys the key slots that a passphrase opens. */
   async #destroySlotsOf(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
-    for (let slot; (slot = await this.#slots.slotOf(volume.id, volume.lv.devicePath, previous)) !== undefined;) {
+    const { id, lv: { devicePath } } = volume;
+    const { isReencrypting, slots } = await readHeaderKeys(this.#exec, devicePath);
+    // a slot with the priority `ignore` is tried only by its number; while data is encrypted again, others are not those of the data
+    for (const only of isReencrypting ? [undefined] : slots.keys()) {
+      const slot = await this.#slots.slotOf(id, devicePath, previous, only);
+      if (slot === undefined) continue;
       await this.#requireOneVolumeKey(volume);
       await this.#destroySlot(volume, slot, passphrase);
     }

@@ -67,7 +67,7 @@ Deno.test("a backup names all key slots that the previous passphrase opens, so t
   s.machine.fault = undefined;
   assertEquals(s.keys(), ["OLD", "OTHER", "OLD", "NEW"]);
   const [backup] = s.backups();
-  assertMatch([...backup!.tags].join(), /denolith\.header=v1-\w+:0\.2:0\.1\.2(?:,|$)/);
+  assertMatch([...backup!.tags].join(), /denolith\.header=v1-\w+:0\.2:0\.1\.2:[0-9a-f]{8}(?:,|$)/);
   s.restart();
   await s.use("NEW");
   assertEquals([s.keys(), s.backups()], [["OTHER", "NEW"], []]);
@@ -81,12 +81,63 @@ Deno.test("a previous passphrase that is taken back keeps all key slots that it 
   assertEquals([s.keys(), s.backups()], [["OLD", "OTHER", "OLD"], []]);
 });
 
-Deno.test("by a backup of an early version, the key slot that it names is destroyed, and no other one", async () => {
+Deno.test("a header whose key slot was destroyed or replaced by hand is not replaced by its backup", async () => {
+  for (const left of [["ADMIN"], ["ADMIN", "NEW"], [undefined, "NEW"], [undefined, "ADMIN"], [undefined, undefined]]) {
+    const s = await passphraseScene("OLD");
+    await s.interrupt("NEW");
+    s.luks().passphrases = left;
+    const refusal = await assertRejects(() => s.use("OLD"), StorageError, "was destroyed or replaced since");
+    assertEquals([refusal.kind, s.luks().passphrases], ["FailedPrecondition", left]);
+    const [key] = s.keys();
+    if (key === undefined) continue;
+    await s.use(key);
+    assertEquals([s.keys(), s.backups()], [[key], []]);
+  }
+});
+
+Deno.test("a header with a damaged key slot is replaced by its backup, if it has all key slots of it", async () => {
   const s = await passphraseScene("OLD");
-  await s.interrupt("NEW", { previous: [0] });
-  s.luks().passphrases.push("OTHER");
-  await s.use("NEW");
-  assertEquals([s.keys(), s.backups()], [["NEW", "OTHER"], []]);
+  await s.interrupt("NEW");
+  const { lv: { devicePath } } = await s.find();
+  let isDamaged = true; // the key slot is overwritten and still listed
+  s.machine.fault = ({ program, args }) => {
+    if (program === "dd") isDamaged = false;
+    if (!isDamaged || !args.includes("--test-passphrase") || args.at(-1) !== devicePath) return;
+    return { code: 2, stdout: "", stderr: "No key available with this passphrase." };
+  };
+  await s.use("OLD");
+  assertEquals([isDamaged, s.keys(), s.backups()], [false, ["OLD"], []]);
+});
+
+Deno.test("no key slot is destroyed by its number where the data was encrypted by another volume key since", async () => {
+  const slots = { previous: [0], all: [0, 1] };
+  for (
+    const left of [[undefined, undefined, "OLD", "RECOVERY", "NEW"], ["RECOVERY", "NEW", "OLD"], [
+      "NEW",
+      "OLD",
+      "RECOVERY",
+    ]]
+  ) {
+    for (const previous of [undefined, "OLD"]) {
+      const s = await passphraseScene("OLD");
+      s.luks().passphrases.push("RECOVERY");
+      await s.interrupt("NEW", slots);
+      s.luks().volumeKey++;
+      s.luks().passphrases = [...left];
+      await s.use("NEW", previous);
+      const isLeft = (key?: string) => key !== undefined && key !== previous;
+      const outcome = previous === undefined ? "Complete" : "PassphraseReplaced";
+      assertEquals([s.keys(), s.backups(), await s.state()], [left.filter(isLeft), [], outcome]);
+    }
+  }
+});
+
+Deno.test("a previous passphrase opens nothing afterwards, also where its key slot has the priority ignore", async () => {
+  const s = await passphraseScene("OLD");
+  s.luks().passphrases.push("NEW", "OLD");
+  s.luks().ignored = [2];
+  await s.use("NEW", "OLD");
+  assertEquals([s.keys(), await s.state()], [["NEW"], "PassphraseReplaced"]);
 });
 
 Deno.test("a change in use waits while the data is being encrypted by another volume key, and is made afterwards", async () => {

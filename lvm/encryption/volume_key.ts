@@ -29,8 +29,8 @@ export interface HeaderKeys {
   readonly salt?: string;
   /** True while a part of the data is encrypted by the former key, and the rest by the next one. */
   readonly isReencrypting: boolean;
-  /** The numbers of its key slots. */
-  readonly slots: readonly number[];
+  /** The key slots that open the data, by their numbers, each with the start of its salt, which no other one has. */
+  readonly slots: ReadonlyMap<number, string>;
 }
 
 /** A name, and after a `+` what it replaces; both are in one field of 47 bytes. */
@@ -60,12 +60,23 @@ export function formatKeyName(name: string, replaces?: string): string {
 export function parseHeaderKeys(dump: string): HeaderKeys {
   const [, name, replaces] = SUBSYSTEM.exec(/^Subsystem:\s+(\S+)$/m.exec(dump)?.[1] ?? "") ?? [];
   const isReencrypting = /^Requirements:.*reencrypt/m.test(dump);
-  const salt = /^Digests:\n[^]*?^\s+Salt:\s+((?:[0-9a-f]{2} ){4})/m.exec(dump)?.[1]?.replaceAll(" ", "");
-  const slots = /^Keyslots:\n((?:\s.*\n)*)/m.exec(dump)?.[1]?.matchAll(/^ {2}(\d+): luks2/gm) ?? [];
+  const salt = saltOf(sectionOf(dump, "Digests"));
+  // one that is unbound has another key
+  const slots = sectionOf(dump, "Keyslots").matchAll(/^ {2}(\d+): luks2\n((?:\t.*\n)*)/gm);
   return {
     isReencrypting,
-    slots: Array.from(slots, ([, slot]) => Number(slot)),
+    slots: new Map(Array.from(slots, ([, slot, text = ""]) => [Number(slot), saltOf(text) ?? ""])),
     ...(name !== undefined && (replaces === undefined ? { name } : { next: { name, replaces } })),
     ...(salt !== undefined && !isReencrypting && { salt }),
   };
+}
+
+/** Returns the lines below a heading. */
+function sectionOf(dump: string, heading: string): string {
+  return new RegExp(`^${heading}:\\n((?:\\s.*\\n)*)`, "m").exec(dump)?.[1] ?? "";
+}
+
+/** Returns the start of the first salt in a text. */
+function saltOf(text: string): string | undefined {
+  return /^\s+Salt:\s+((?:[0-9a-f]{2} ){4})/m.exec(text)?.[1]?.replaceAll(" ", "");
 }

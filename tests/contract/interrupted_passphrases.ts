@@ -39,13 +39,13 @@ export function interruptedPassphraseContract(host: Host): void {
       const volumeId = await usedVolume(harness);
       const use = (secrets: Record<string, string>) => useOnce(harness, volumeId, secrets);
       const { devicePath } = await harness.singleLv();
-      await backUp(harness, volumeId, "0:0"); // the new passphrase has no key slot yet
+      await backUp(harness, volumeId); // the new passphrase has no key slot yet
       await use({ passphrase: OLD });
       await use({ passphrase: OLD });
-      await backUp(harness, volumeId, "0:0");
+      await backUp(harness, volumeId);
       await use({ passphrase: OLD, previousPassphrase: NEW });
       await use({ passphrase: OLD });
-      await backUp(harness, volumeId, "0:0");
+      await backUp(harness, volumeId);
       await addKey(harness, devicePath, OLD, NEW);
       await use({ passphrase: OLD });
       await assertChanged(harness, NEW, OLD);
@@ -59,7 +59,7 @@ export function interruptedPassphraseContract(host: Host): void {
     "a third passphrase after an interruption lets neither of the two before open anything",
     async (harness) => {
       for (const previousPassphrase of [NEW, OLD]) {
-        const { volumeId } = await interruptedVolume(harness, "0:0");
+        const { volumeId } = await interruptedVolume(harness);
         await useOnce(harness, volumeId, { passphrase: OTHER, previousPassphrase });
         await assertChanged(harness, OLD, OTHER);
         await assertChanged(harness, NEW, OTHER);
@@ -76,7 +76,7 @@ export function interruptedPassphraseContract(host: Host): void {
       const volumeId = await usedVolume(harness);
       const stage = (secrets: Record<string, string>) => harness.stage(volumeId, mountCapability(), { secrets });
       const { devicePath } = await harness.singleLv();
-      await backUp(harness, volumeId, "0:0");
+      await backUp(harness, volumeId);
       assertEquals(await healthReasons(harness, volumeId), ["KeyChangeInterrupted"]);
       await assertFails("UNAUTHENTICATED", stage({ passphrase: NEW }), "interrupted");
       await addKey(harness, devicePath, OLD, NEW);
@@ -84,14 +84,14 @@ export function interruptedPassphraseContract(host: Host): void {
       await assertChanged(harness, OLD, NEW);
       await unstage(harness, volumeId);
 
-      await backUp(harness, volumeId, "0:0");
+      await backUp(harness, volumeId);
       await harness.runAsAdmin("wipefs", "--all", devicePath);
       assertEquals(await readSignatures(harness.exec, devicePath), []);
       await stage({ passphrase: OTHER, previousPassphrase: NEW });
       await assertChanged(harness, NEW, OTHER);
       await unstage(harness, volumeId);
 
-      await backUp(harness, volumeId, "0:0");
+      await backUp(harness, volumeId);
       await harness.csi.controller.deleteVolume({ volumeId });
       const commands = await harness.exec.recordCommands(() => harness.waitUntilIdle());
       assertEquals(await harness.lvs(), [], commands.join("\n"));
@@ -100,11 +100,17 @@ export function interruptedPassphraseContract(host: Host): void {
 
   contractTest(
     host,
-    "a backup of an early version, which names one key slot, completes an interrupted change as well",
+    "a header whose passphrases were replaced by hand is not replaced by its backup, and opens by its own one",
     async (harness) => {
-      const { volumeId } = await interruptedVolume(harness);
-      await useOnce(harness, volumeId, { passphrase: NEW });
-      await assertChanged(harness, OLD, NEW);
+      const { volumeId, devicePath } = await interruptedVolume(harness);
+      await addKey(harness, devicePath, OLD, OTHER);
+      for (const slot of ["0", "1"]) {
+        await requireCryptsetup(harness, OTHER, ["luksKillSlot", ...FROM_INPUT, devicePath, slot]);
+      }
+      const stage = harness.stage(volumeId, mountCapability(), { secrets: { passphrase: OLD } });
+      await assertFails("FAILED_PRECONDITION", stage, "destroyed or replaced since");
+      await useOnce(harness, volumeId, { passphrase: OTHER });
+      await assertChanged(harness, OLD, OTHER);
       await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
@@ -134,7 +140,7 @@ export function interruptedPassphraseContract(host: Host): void {
       const volumeId = await usedVolume(harness, { passphrase: OLD, volumeKey: "k" });
       const { devicePath } = await harness.singleLv();
       await harness.stage(volumeId, capability, { secrets: { passphrase: OLD, volumeKey: "k" } });
-      await backUp(harness, volumeId, "0:0");
+      await backUp(harness, volumeId);
       await addKey(harness, devicePath, OLD, NEW);
       const publish = (secrets: Record<string, string>) =>
         harness.publish(volumeId, "pod", { volumeCapability: capability, secrets });
@@ -157,7 +163,7 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "a header whose data has another volume key since is not replaced by its backup, and its own passphrase opens it",
     async (harness) => {
-      const { volumeId, devicePath } = await interruptedVolume(harness, "0:0");
+      const { volumeId, devicePath } = await interruptedVolume(harness);
       await reencrypt(harness, devicePath, "--init-only");
       await reencrypt(harness, devicePath, "--resume-only");
       const stage = harness.stage(volumeId, mountCapability(), { secrets: { passphrase: OLD } });
@@ -172,7 +178,7 @@ export function interruptedPassphraseContract(host: Host): void {
     host,
     "a volume whose change and encryption by another volume key were both interrupted has both completed when it is staged",
     async (harness) => {
-      const { volumeId, devicePath } = await interruptedVolume(harness, "0:0");
+      const { volumeId, devicePath } = await interruptedVolume(harness);
       await reencrypt(harness, devicePath, "--init-only");
       await useOnce(harness, volumeId, { passphrase: NEW, previousPassphrase: OLD });
       await assertChanged(harness, OLD, NEW);
@@ -209,14 +215,16 @@ async function reencrypt(harness: Harness, devicePath: string, step: "--init-onl
 /**
  * Makes a backup of the header of a volume, as an interrupted change leaves it.
  *
- * @param slots the key slots of the previous passphrase, and all of them; those of an early version by default
+ * @param slots the key slots of the previous passphrase, and all of them
  */
-async function backUp(harness: Harness, volumeId: string, slots = "0"): Promise<void> {
+async function backUp(harness: Harness, volumeId: string, slots = "0:0"): Promise<void> {
   const [volumeGroup] = harness.groups;
   const { devicePath, tags } = await harness.singleLv();
   const owner = tags.find((tag) => /^denolith=/.test(tag))!;
   const name = `hdr-${volumeId.slice("v1-".length)}`;
-  const addTags = [owner, `denolith.header=${volumeId}:${slots}`, "denolith.luks"].flatMap((tag) => ["--addtag", tag]);
+  const { salt } = parseHeaderKeys((await runCryptsetup(harness, "", ["luksDump", devicePath])).stdout);
+  const header = `denolith.header=${volumeId}:${slots}:${salt}`;
+  const addTags = [owner, header, "denolith.luks"].flatMap((tag) => ["--addtag", tag]);
   const options = ["--yes", "--zero", "y", "--wipesignatures", "y", "--size", `${16n * MiB}b`, "--name", name];
   await harness.runAsAdmin("lvm", "lvcreate", ...options, ...addTags, volumeGroup);
   const backup = (await harness.lvs()).find((lv) => lv.name === name)!;

@@ -34,6 +34,8 @@ export interface FakeLuks {
   uuid: string;
   /** The passphrases of its key slots; `undefined` for a slot that was destroyed. */
   passphrases: (string | undefined)[];
+  /** The numbers of the key slots with the priority `ignore`, which are tried only by their number; none by default. */
+  ignored?: number[];
   /** Its subsystem; empty by default. */
   subsystem?: string;
   /** The number of its volume key. */

@@ -88,7 +88,9 @@ function testPassphrase(machine: FakeMachine, args: readonly string[], passphras
   const [, slot] = /--key-slot (\d+)/.exec(args.join(" ")) ?? [];
   const { luks, refusal } = unlock(machine, args.at(-1)!, passphrase, slot === undefined ? undefined : Number(slot));
   if (refusal !== undefined) return refusal;
-  return ok(`Key slot ${slot ?? luks.passphrases.indexOf(passphrase)} unlocked.\nCommand successful.\n`);
+  const isTried = (index: number) => slot !== undefined || !luks.ignored?.includes(index);
+  const opened = luks.passphrases.findIndex((each, index) => each === passphrase && isTried(index));
+  return ok(`Key slot ${slot ?? opened} unlocked.\nCommand successful.\n`);
 }
 
 function luksFormat(machine: FakeMachine, args: readonly string[], passphrase: string): Output {
@@ -118,12 +120,18 @@ function luksDump(machine: FakeMachine, args: readonly string[]): Output {
   if (refusal !== undefined) return refusal;
   const { subsystem = "(no subsystem)", isReencrypting, volumeKey } = luks;
   const requirements = isReencrypting ? "Requirements:\tonline-reencrypt-v2\n" : "";
-  const salt = `\tSalt:       ${volumeKey.toString(16).padStart(2, "0")} 48 34 e6 a5 36 ce 83 \n`;
   const slots = luks.passphrases.map((key, slot) =>
-    key === undefined ? "" : `  ${slot}: luks2\n\tKey:        512 bits\n`
+    key === undefined ? "" : `  ${slot}: luks2\n\tKey:        512 bits\n${saltLine([...key, `${volumeKey}`])}`
   );
-  const keys = `Keyslots:\n${slots.join("")}Tokens:\nDigests:\n  0: pbkdf2\n${salt}`;
+  const keys = `Keyslots:\n${slots.join("")}Tokens:\nDigests:\n  0: pbkdf2\n${saltLine([`${volumeKey}`])}`;
   return ok(`LUKS header information\nSubsystem:     \t${subsystem}\n${requirements}${keys}`);
+}
+
+/** Returns a line with a salt, which is random on a real machine. @param text what has its own salt */
+function saltLine(text: readonly string[]): string {
+  const number = text.reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)!) >>> 0, 7);
+  const bytes = number.toString(16).padStart(8, "0").replaceAll(/../g, "$& ");
+  return `\tSalt:       ${bytes}36 ce 83 0b \n`;
 }
 
 function config(machine: FakeMachine, args: readonly string[]): Output {
@@ -244,8 +252,8 @@ type Unlocked =
 function unlock(machine: FakeMachine, path: string, passphrase: string, slot?: number): Unlocked {
   const found = findLuks(machine, path);
   if (found.refusal !== undefined) return found;
-  const { passphrases } = found.luks;
-  const tried = slot === undefined ? passphrases : [passphrases[slot]];
+  const { passphrases, ignored = [] } = found.luks;
+  const tried = slot === undefined ? passphrases.filter((_, index) => !ignored.includes(index)) : [passphrases[slot]];
   if (tried.every((each) => each === undefined)) {
     return { refusal: failure(1, "No usable keyslot is available.") };
   }

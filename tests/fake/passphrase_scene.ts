@@ -7,7 +7,8 @@
 import { closeMapping } from "../../lvm/encryption/mapping.ts";
 import { Encryption } from "../../lvm/encryption/encryption.ts";
 import { createHeaderBackup } from "../../lvm/encryption/header_backup.ts";
-import type { BackedUpSlots } from "../../lvm/encryption/header_tags.ts";
+import type { BackedUpKeys } from "../../lvm/encryption/header_tags.ts";
+import { readHeaderKeys } from "../../lvm/encryption/header.ts";
 import { KeyChanges } from "../../lvm/encryption/key_changes.ts";
 import { Passphrase, type Passphrases } from "../../lvm/encryption/passphrase.ts";
 import { Lvm } from "../../lvm/client/client.ts";
@@ -70,8 +71,10 @@ export async function passphraseScene(...first: Secret) {
     /** Publishes a volume that is staged. A failure is among the errors. */
     publish: (...secret: Secret) => encryption.changePassphrase(ID, passphrasesOf(secret), find),
     /** Leaves what a crash leaves between the adding of a key slot and the end of the change. */
-    interrupt: async (added: string, slots: BackedUpSlots = { previous: [0], all: [0] }) => {
-      await createHeaderBackup(lvm, await find(), slots);
+    interrupt: async (added: string, slots: Pick<BackedUpKeys, "previous" | "all"> = { previous: [0], all: [0] }) => {
+      const volume = await find();
+      const { salt = "" } = await readHeaderKeys(machine, volume.lv.devicePath);
+      await createHeaderBackup(lvm, volume, { ...slots, salt });
       lv.content.luks!.passphrases.push(added);
     },
     /** Runs a command of cryptsetup on the device of the volume, as an administrator. */

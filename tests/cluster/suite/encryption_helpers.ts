@@ -6,6 +6,7 @@
 
 import type { Condition } from "../../../k8s/api/conditions.ts";
 import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
+import { parseHeaderKeys } from "../../../lvm/encryption/volume_key.ts";
 import type { Node } from "../../rig/node.ts";
 import { DRIVER } from "./objects.ts";
 import type { TestNamespace } from "./test_namespace.ts";
@@ -84,7 +85,9 @@ export async function interruptChange(
   },
 ): Promise<void> {
   const name = `hdr-${volume.slice("v1-".length)}`;
-  const tags = [`denolith=${DRIVER}`, `denolith.header=${volume}:0`, "denolith.luks"].map((tag) => `--addtag ${tag}`);
+  const { salt } = parseHeaderKeys(await ns.runOnNode(`cryptsetup luksDump ${device}`, node));
+  const header = `denolith.header=${volume}:0:0:${salt}`;
+  const tags = [`denolith=${DRIVER}`, header, "denolith.luks"].map((tag) => `--addtag ${tag}`);
   const backup = `/dev/mapper/${group}-${name.replaceAll("-", "--")}`;
   const derivation = "--pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1";
   const add = `cryptsetup luksAddKey --batch-mode ${derivation} --key-file - --keyfile-size ${old.length} ` +
