@@ -14,7 +14,8 @@ export interface AgentAddress {
 
 /** Reports whether a text is an IPv4 address. */
 export function isIpv4(text: string): boolean {
-  return /^(?:\d{1,3}\.){3}\d{1,3}$/.test(text) && text.split(".").every((part) => Number(part) < 256);
+  return /^(?:(?:0|[1-9]\d{0,2})\.){3}(?:0|[1-9]\d{0,2})$/.test(text) &&
+    text.split(".").every((part) => Number(part) < 256);
 }
 
 /** Reports whether a text is an IPv6 address, without a zone. */

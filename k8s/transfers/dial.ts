@@ -13,7 +13,7 @@ import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
 import type { Credentials } from "./certificate.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
 import { IdleLimit } from "./idle_limit.ts";
-import { IDLE_MS } from "./listener.ts";
+import { CONNECT_MS, IDLE_MS } from "./listener.ts";
 import { CHALLENGE_BYTES, isProof, PROOF_BYTES } from "./proof.ts";
 
 /** The agent of another node. */
@@ -27,9 +27,6 @@ export interface RemoteAgent {
   /** Its certificate, as PEM. */
   readonly certificate: string;
 }
-
-/** The time that a connection may take, in milliseconds. */
-const CONNECT_MS = 20_000;
 
 /** Options of {@linkcode dial}. */
 export interface DialOptions {

@@ -53,7 +53,7 @@ export interface ListenerOptions {
   readonly onConnection: (connection: AcceptedConnection, peer: Peer) => void;
   /** The maximum number of connections, encrypted or not; others are closed. */
   readonly maxConnections?: number;
-  /** The time that a connection may take to be encrypted, to continue to read or write, and to be closed, in milliseconds. */
+  /** The time that a connection may take to continue to read or write, and to be closed, in milliseconds. */
   readonly idleMs?: number;
   /** Time. */
   readonly clock?: Clock | undefined;
@@ -67,6 +67,9 @@ export interface Listener {
   close(): Promise<void>;
 }
 
+/** The time in which a connection is encrypted, and its end that was dialed has proved who it is, in milliseconds. */
+export const CONNECT_MS = 20_000;
+
 /** The time without progress after which a connection is closed, in milliseconds. */
 export const IDLE_MS = 60_000;
 
@@ -78,6 +81,7 @@ export async function listen(
   { address, credentials, onConnection, maxConnections = MAX_CONNECTIONS, idleMs = IDLE_MS, clock = systemClock }:
     ListenerOptions,
 ): Promise<Listener> {
+  const connectMs = Math.min(CONNECT_MS, idleMs);
   const { createServer } = await import("node:tls"); // needed only where transfers are on
   const connections = new Set<Socket>();
   /**
@@ -99,7 +103,7 @@ export async function listen(
       await connection.write(await makeProof(credentials.key, challenge, fingerprint));
       return true;
     };
-    return await withinDeadline(prove(), idleMs, { clock }).catch(() => false) ?? false;
+    return await withinDeadline(prove(), connectMs, { clock }).catch(() => false) ?? false;
   };
   const server = createServer(options, async (socket: TLSSocket) => {
     const key = keyOf(socket);
@@ -120,7 +124,7 @@ export async function listen(
     connections.add(socket);
     const key = keyOf(socket); // it has none when it is closed
     // node:tls reads the bytes of the socket: it has no event for them
-    const cancel = clock.after(idleMs, () => destroy(socket));
+    const cancel = clock.after(connectMs, () => destroy(socket));
     handshakes.set(key, cancel);
     socket.once("close", () => {
       cancel();

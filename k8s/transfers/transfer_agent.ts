@@ -27,6 +27,7 @@ import { dial, withDnsHint } from "./dial.ts";
 import { requireListAllowed } from "./list_access.ts";
 import {
   type AcceptedConnection,
+  CONNECT_MS,
   IDLE_MS,
   listen,
   type Listener,
@@ -107,7 +108,7 @@ export class TransferAgent implements RemoteSources {
     while (!end.aborted) {
       let listener: Listener | undefined;
       try {
-        listener = await this.#listen(machine);
+        listener = await this.#listen(machine, end);
         await sleep(this.#clock, RENEW_MS, end);
       } catch (error) {
         log.warn("other agents cannot read snapshots of this node", { error });
@@ -120,7 +121,7 @@ export class TransferAgent implements RemoteSources {
     this.#ended.abort();
   }
 
-  async #listen(machine: MachineParts): Promise<Listener> {
+  async #listen(machine: MachineParts, end: AbortSignal): Promise<Listener> {
     const { nodeName, address, advertised, domain, onChange } = this.#options;
     const credentials = await makeCredentials(nodeName, this.#clock.date());
     const listener = await listen({
@@ -129,7 +130,7 @@ export class TransferAgent implements RemoteSources {
     });
     const own = { ip: advertised, port: listener.port };
     try {
-      await requireReachable(own, domain);
+      await requireReachable(own, domain, { signal: end, clock: this.#clock });
     } catch (error) {
       await listener.close();
       throw error;
@@ -236,13 +237,21 @@ export class TransferAgent implements RemoteSources {
 }
 
 /** Requires that the name exists by which an IPv6 address is reached. Otherwise volumes would wait for this agent in vain. */
-async function requireReachable({ ip, port }: AgentAddress, domain: string | undefined): Promise<void> {
+async function requireReachable(
+  { ip, port }: AgentAddress,
+  domain: string | undefined,
+  options: { readonly signal: AbortSignal; readonly clock: Clock },
+): Promise<void> {
   if (!ip.includes(":")) return;
   const hostname = podName(ip, domain ?? "");
   if (domain === undefined || hostname === undefined) throw new Error(`${ip} has no name in the cluster's DNS`);
-  try {
-    (await Deno.connect({ hostname, port })).close();
-  } catch (error) {
-    throw new StorageError("Unavailable", `connecting to ${hostname}, as agents do: ${withDnsHint(error as Error)}`);
-  }
+  const fail = (why: string) => new StorageError("Unavailable", `connecting to ${hostname}, as agents do: ${why}`);
+  const connecting = Deno.connect({ hostname, port }).then((connection) => {
+    connection.close();
+    return true;
+  }, (error) => {
+    throw fail(withDnsHint(error));
+  });
+  if (await withinDeadline(connecting, CONNECT_MS, options)) return;
+  throw fail(options.signal.aborted ? "this process ends" : `no answer in ${CONNECT_MS / 1000} s`);
 }

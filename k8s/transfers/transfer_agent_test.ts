@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { stub } from "@std/testing/mock";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { openMachine } from "../../lvm/machine.ts";
@@ -93,10 +94,21 @@ Deno.test("an agent with an IPv6 address alone is reached by the name of its pod
 Deno.test("an agent with an IPv6 address alone takes part when its name can be looked up, and tries again", async () => {
   await using s = setUp(0, new FakeClock(), { host: "::1", advertised: "fd00::7", domain: "denolith.invalid" });
   for (let tries = 0; tries < 2; tries++) {
-    await waitUntil(() => s.clock.pendingTimers === 1, "the next try");
-    assertEquals([s.clock.msUntilNextTimer, s.agent.endpoint(), s.changes()], [10_000, undefined, 0]);
+    await waitUntil(() => s.clock.msUntilNextTimer === 10_000, "the next try");
+    assertEquals([s.agent.endpoint(), s.changes()], [undefined, 0]);
     await s.clock.advance(10_000);
   }
+});
+
+Deno.test("an agent whose name is not answered for tries again after 20 seconds, and ends at once", async () => {
+  using connect = stub(Deno, "connect", () => new Promise<never>(() => {}));
+  await using s = setUp(0, new FakeClock(), { host: "::1", advertised: "fd00::7" });
+  for (const pauseMs of [20_000, 10_000]) {
+    await waitUntil(() => s.clock.pendingTimers === 1, "the next try");
+    assertEquals([s.clock.msUntilNextTimer, s.agent.endpoint()], [pauseMs, undefined]);
+    await s.clock.advance(pauseMs);
+  }
+  await waitUntil(() => connect.calls.length === 2, "the second try");
 });
 
 /** Returns what a read returns, or "open" when the connection is not closed within two seconds. */
