@@ -134,6 +134,8 @@ function lvmTargets(machine: FakeMachine, [subcommand, ...args]: readonly string
   }
   // A driver that starts resumes devices by a refresh. It cannot wait for calls, which may wait for these devices.
   if (subcommand === "lvchange" && args.includes("--refresh")) return { changes: [], reads: [] };
+  // An activation changes nothing on an LV that became active meanwhile: a driver that starts looks at what a pool lacks.
+  if (subcommand === "lvchange" && args[0] === "--activate" && args[1] === "y") return { changes: [], reads: named };
   // More COW space changes nothing on the device of a snapshot.
   const isCow = machine.allLvs().some(({ lv }) => named.includes(lv.name) && lv.origin !== undefined && !lv.pool);
   if (subcommand === "lvextend" && isCow) return { changes: [], reads: named };
