@@ -85,7 +85,7 @@ export class Rotation {
   /**
    * Writes a header back of which the passphrase opens nothing, because it is gone or damaged. Whatever else is on the device stays.
    *
-   * @throws {StorageError} `FailedPrecondition` when it is there, with another volume key or other key slots than the backup has
+   * @throws {StorageError} `FailedPrecondition` when it is there, with keys that neither the backup has nor the change added
    */
   async #restoreHeader(volume: EncryptedVolume, uuid: string, backup: HeaderBackup): Promise<void> {
     const { lv: { devicePath } } = volume;
@@ -95,14 +95,13 @@ export class Rotation {
     await copyHeader(this.#exec, backup.lv.devicePath, devicePath);
   }
 
-  /** Requires that the header on a device, if it can be read, has the volume key and all key slots that its backup has. */
+  /** Requires that the header on a device, if it can be read, has the keys that its backup has, or what the change made of them. */
   async #requireSameKeys({ id, lv: { devicePath } }: EncryptedVolume, backup: HeaderBackup): Promise<void> {
     const present = await findHeaderKeys(this.#exec, devicePath);
     if (present === undefined) return;
     const former = await readHeaderKeys(this.#exec, backup.lv.devicePath);
     const isSameVolumeKey = former.salt !== undefined && present.salt === former.salt;
-    // also when the slot of the passphrase is listed, it may be damaged: a key slot is overwritten before it is removed
-    if (isSameVolumeKey && [...former.slots].every(([slot, salt]) => present.slots.get(slot) === salt)) return;
+    if (isSameVolumeKey && isOfChange(present.slots, former.slots, backup.tags.keys.previous)) return;
     const [change, remedy] = isSameVolumeKey
       ? ["a key slot there was destroyed or replaced since", "the passphrase that replaced it"]
       : [
@@ -198,4 +197,25 @@ export class Rotation {
           "key slots, or these are damaged; nothing was changed",
     );
   }
+}
+
+/**
+ * Reports whether an interrupted change left some key slots, and nobody else has changed them since: at most, it has added one in
+ * the first free slot, and has destroyed those of the previous passphrase then. Those that are there may be damaged: a key slot
+ * is overwritten before it is removed.
+ *
+ * @param former the key slots before the change
+ * @param previous the numbers of those of the previous passphrase
+ */
+function isOfChange(
+  present: HeaderKeys["slots"],
+  former: HeaderKeys["slots"],
+  previous: readonly number[],
+): boolean {
+  let added = 0;
+  while (former.has(added)) added++;
+  const isKept = [...former].every(([slot, salt]) =>
+    present.get(slot) === salt || (!present.has(slot) && previous.includes(slot) && present.has(added))
+  );
+  return isKept && [...present.keys()].every((slot) => slot === added || former.has(slot));
 }

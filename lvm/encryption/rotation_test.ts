@@ -82,17 +82,34 @@ Deno.test("a previous passphrase that is taken back keeps all key slots that it 
 });
 
 Deno.test("a header whose key slot was destroyed or replaced by hand is not replaced by its backup", async () => {
-  for (const left of [["ADMIN"], ["ADMIN", "NEW"], [undefined, "NEW"], [undefined, "ADMIN"], [undefined, undefined]]) {
+  const [none, numbers] = [undefined, { previous: [0], all: [0, 1] }];
+  for (
+    const left of [["ADMIN"], ["ADMIN", "B", "NEW"], [none, none, none, "ADMIN"], [none, "B"], [none, none], [
+      none,
+      "X",
+      "NEW",
+    ]]
+  ) {
     const s = await passphraseScene("OLD");
-    await s.interrupt("NEW");
+    s.luks().passphrases.push("B");
+    await s.interrupt("NEW", numbers);
     s.luks().passphrases = left;
     const refusal = await assertRejects(() => s.use("OLD"), StorageError, "was destroyed or replaced since");
     assertEquals([refusal.kind, s.luks().passphrases], ["FailedPrecondition", left]);
     const [key] = s.keys();
     if (key === undefined) continue;
-    await s.use(key);
-    assertEquals([s.keys(), s.backups()], [[key], []]);
+    await s.use(key, "NEW");
+    assertEquals([s.keys().includes("OLD"), s.keys().includes("NEW"), s.backups()], [false, false, []]);
   }
+});
+
+Deno.test("a previous passphrase is taken back also after its key slot was destroyed", async () => {
+  const s = await passphraseScene("OLD");
+  s.luks().passphrases.push("B");
+  await s.interrupt("NEW", { previous: [0], all: [0, 1] });
+  s.luks().passphrases = [undefined, "B", "NEW"];
+  await s.use("OLD");
+  assertEquals([s.keys(), s.backups()], [["OLD", "B"], []]);
 });
 
 Deno.test("a header with a damaged key slot is replaced by its backup, if it has all key slots of it", async () => {
