@@ -163,6 +163,13 @@ Deno.test("KubectlClient: a watch that ends well is no error, and leaves nothing
   assertEquals([seen.map(({ object }) => object.metadata.name), listeners, ended?.aborted], [["l"], 0, true]);
 });
 
+Deno.test("KubectlClient: a watch that nobody wants any more starts no kubectl, which would never end", async () => {
+  const client = clientWith({}); // it fails if it is asked for lines
+  const gone = AbortSignal.abort(new Error("gone"));
+  const watching = Array.fromAsync(client.watch(leases, { resourceVersion: "1", signal: gone }));
+  await assertRejects(() => watching, Error, "gone");
+});
+
 Deno.test("KubectlClient: runs six commands at once, and the others after them", async () => {
   let [running, most] = [0, 0];
   const release = Promise.withResolvers<void>();

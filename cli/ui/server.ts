@@ -33,7 +33,7 @@ export interface PageServerOptions {
 export interface PageServer {
   /** The address that opens the page, once. */
   readonly address: string;
-  /** Settles when it has ended, after its signal was aborted. */
+  /** Settles when it has ended, with all that it read, after its signal was aborted. */
   readonly finished: Promise<void>;
 }
 
@@ -55,10 +55,12 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
 
 /** Serves the page. @throws {StorageError} `FailedPrecondition` when the port is not free */
 export function servePage({ source, port, signal }: PageServerOptions): PageServer {
-  const handler = (request: Request): Response => secured(gate.answer(request) ?? respond(request, source, signal));
+  const streams = new Set<Promise<void>>();
+  const handler = (request: Request): Response =>
+    secured(gate.answer(request) ?? respond(request, source, { end: signal, streams }));
   const server = listen({ port, signal }, handler);
   const gate: Gate = new Gate(server.addr.port);
-  return { address: gate.address, finished: server.finished };
+  return { address: gate.address, finished: server.finished.then(async () => void await Promise.all(streams)) };
 }
 
 function listen(
@@ -80,7 +82,15 @@ function secured(response: Response): Response {
   return response;
 }
 
-function respond(request: Request, source: PageSource, end: AbortSignal): Response {
+/** What streams are part of. */
+interface StreamOptions {
+  /** Aborted to end them. */
+  readonly end: AbortSignal;
+  /** Those that read. One whose reader has left may still do. */
+  readonly streams: Set<Promise<void>>;
+}
+
+function respond(request: Request, source: PageSource, options: StreamOptions): Response {
   const { pathname } = new URL(request.url);
   const file = FILES[pathname];
   const [, id] = /^\/live\/volumes\/([\w.-]+)$/.exec(pathname) ?? [];
@@ -89,11 +99,11 @@ function respond(request: Request, source: PageSource, end: AbortSignal): Respon
   const [type, body] = file === undefined ? ["text/event-stream", follow!] : [file.type, file.text];
   const headers = { "content-type": `${type}; charset=utf-8` };
   if (request.method === "HEAD") return new Response(null, { headers });
-  return new Response(typeof body === "string" ? body : eventStream(body, end), { headers });
+  return new Response(typeof body === "string" ? body : eventStream(body, options), { headers });
 }
 
 /** Returns the messages as server-sent events (HTML Living Standard, 9.2), until the reader or the server ends. */
-function eventStream(follow: Follow, end: AbortSignal): ReadableStream<Uint8Array> {
+function eventStream(follow: Follow, { end, streams }: StreamOptions): ReadableStream<Uint8Array> {
   const left = new AbortController();
   const signal = AbortSignal.any([end, left.signal]);
   const encoder = new TextEncoder();
@@ -102,9 +112,13 @@ function eventStream(follow: Follow, end: AbortSignal): ReadableStream<Uint8Arra
       const send = (message: object) => {
         if (!signal.aborted) stream.enqueue(encoder.encode(`data: ${toJson(message)}\n\n`));
       };
-      follow(send, signal).catch((error) => signal.aborted || console.error(`denolith ui: ${error}`)).finally(() => {
+      const reading = follow(send, signal).catch((error) => {
+        if (!signal.aborted) console.error(`denolith ui: ${error}`);
+      }).finally(() => {
+        streams.delete(reading);
         if (!left.signal.aborted) stream.close();
       });
+      streams.add(reading);
     },
     cancel: () => left.abort(),
   });

@@ -101,6 +101,22 @@ Deno.test("servePage(): a stream ends with the server", async () => {
   await text;
 });
 
+Deno.test("servePage() has ended only with what a stream still reads, also one whose reader has left", async () => {
+  const { promise: read, resolve: endRead } = Promise.withResolvers<void>();
+  await using s = await setUp(async (send) => {
+    send({});
+    await read;
+  });
+  await (await s.get("/live/cluster")).body!.cancel();
+  s.end.abort();
+  let isFinished = false;
+  const finished = s.server.finished.then(() => isFinished = true);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assertEquals(isFinished, false);
+  endRead();
+  await finished;
+});
+
 Deno.test("servePage(): HEAD starts no stream, and a path that is none of a volume leads nowhere", async () => {
   await using s = await setUp(() => {
     throw new Error("started");
