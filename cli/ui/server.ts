@@ -4,6 +4,7 @@
  * @module
  */
 
+import { withinDeadline } from "../../lvm/clock.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { FILES } from "./files.ts";
 import { toJson } from "./cluster_page.ts";
@@ -33,7 +34,7 @@ export interface PageServerOptions {
 export interface PageServer {
   /** The address that opens the page, once. */
   readonly address: string;
-  /** Settles when it has ended, with all that it read, after its signal was aborted. */
+  /** Settles when it has ended, after its signal was aborted: with what it was reading, unless that takes long. */
   readonly finished: Promise<void>;
 }
 
@@ -53,6 +54,9 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   "cache-control": "no-store",
 };
 
+/** How long what is being read may take after the end, in milliseconds. */
+const END_MS = 2_000;
+
 /** Serves the page. @throws {StorageError} `FailedPrecondition` when the port is not free */
 export function servePage({ source, port, signal }: PageServerOptions): PageServer {
   const streams = new Set<Promise<void>>();
@@ -60,7 +64,9 @@ export function servePage({ source, port, signal }: PageServerOptions): PageServ
     secured(gate.answer(request) ?? respond(request, source, { end: signal, streams }));
   const server = listen({ port, signal }, handler);
   const gate: Gate = new Gate(server.addr.port);
-  return { address: gate.address, finished: server.finished.then(async () => void await Promise.all(streams)) };
+  // kubectl may wait for a server, or for somebody to log in
+  const finished = server.finished.then(async () => void await withinDeadline(Promise.all(streams), END_MS));
+  return { address: gate.address, finished };
 }
 
 function listen(

@@ -111,7 +111,7 @@ export class TransferAgent implements RemoteSources {
         listener = await this.#listen(machine, end);
         await sleep(this.#clock, RENEW_MS, end);
       } catch (error) {
-        log.warn("other agents cannot read snapshots of this node", { error });
+        if (!end.aborted) log.warn("other agents cannot read snapshots of this node", { error });
         await sleep(this.#clock, RETRY_MS, end);
       } finally {
         this.#endpoint = undefined;

@@ -59,7 +59,7 @@ Deno.test("Repair leaves a pool alone that was incomplete in its report, and is 
 
 Deno.test("Repair marks the backup of a header whose volume is gone, and no other LV that has its name by now", async () => {
   const { machine, lvm, repair } = scene("data");
-  const header = `denolith.header=${volumeIdOf("one")}:0:0:0248ab34`;
+  const header = `denolith.header=${volumeIdOf("one")}:0:0=0000000a:0248ab34`;
   const [name, kept] = ["hdr-one", [`denolith=test`, header, "denolith.luks"]];
   const addTags = kept.flatMap((tag) => ["--addtag", tag]);
   const args = ["lvcreate", "--yes", "--zero", "y", "--wipesignatures", "y", "--size", "16777216b", "--name", name];

@@ -10,13 +10,14 @@ import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../ids.ts";
-import { lvchange, lvcreate } from "../model/commands.ts";
+import { lvchange, lvchangeTags, lvcreate } from "../model/commands.ts";
 import {
   type BackedUpKeys,
   findHeaderBackup,
   type HeaderBackup,
   headerBackupTag,
   headerBackupTags,
+  markSlotAdded,
 } from "./header_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf } from "../model/tags.ts";
@@ -58,6 +59,27 @@ export async function createHeaderBackup(
   return created;
 }
 
+/**
+ * Records the key slot of the new passphrase in the tag of a backup, before any other one is destroyed.
+ *
+ * @returns the backup as it is then
+ */
+export async function recordAddedSlot(
+  lvm: Lvm,
+  volume: EncryptedVolume,
+  backup: HeaderBackup,
+  added: readonly [slot: number, salt: string],
+): Promise<HeaderBackup> {
+  const { group, lv, tags } = backup;
+  await lvm.change(group, lvchangeTags(markSlotAdded(tags, added), lvPath(backup), { uuid: lv.uuid }));
+  const marked = await requireBackup(lvm, volume);
+  if (marked.lv.uuid === lv.uuid && marked.tags.keys.added?.[0] === added[0]) return marked;
+  throw new StorageError(
+    "CommandFailed",
+    `changing the passphrase of volume ${volume.id}: LVM did not tag ${lvPath(backup)}`,
+  );
+}
+
 /** Returns a backup with its device active and verified. */
 export async function activateHeaderBackup(
   lvm: Lvm,
@@ -79,6 +101,17 @@ export async function copyHeader(exec: Exec, from: string, to: string): Promise<
     args: [`if=${from}`, `of=${to}`, `bs=${BLOCK_BYTES}`, ...blocks, ...flags],
     mutates: true,
   });
+}
+
+/**
+ * Requires that all of a LUKS header can be read, if it is there: cryptsetup and wipefs find none where the disk fails.
+ *
+ * @throws {StorageError} `CommandFailed`
+ */
+export async function requireReadableHeader(exec: Exec, device: string): Promise<void> {
+  const blocks = [`bs=${BLOCK_BYTES}`, "skip=0", `count=${LUKS_HEADER_BYTES / BLOCK_BYTES}`];
+  const args = [`if=${device}`, "of=/dev/null", ...blocks, "iflag=direct,fullblock", "status=none"];
+  await runOk(exec, { program: "dd", args, mutates: false });
 }
 
 /** Overwrites a backup, and removes it. */

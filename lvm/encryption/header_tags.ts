@@ -14,10 +14,12 @@ import type { EncryptedVolume } from "./encrypted_volume.ts";
 export interface BackedUpKeys {
   /** The key slots of the previous passphrase. */
   readonly previous: readonly number[];
-  /** All key slots that the header had. */
-  readonly all: readonly number[];
-  /** The start of the salt of the digest of its volume key. With another one, the numbers of key slots may be others, too. */
+  /** All key slots that the header had, each with the start of its salt. */
+  readonly all: ReadonlyMap<number, string>;
+  /** The start of the salt of the digest of its volume key. With another one, all key slots are others. */
   readonly salt: string;
+  /** The key slot of the new passphrase, with the start of its salt; absent until it was added. */
+  readonly added?: readonly [slot: number, salt: string];
 }
 
 /** What the tags of the backup of a LUKS header say. */
@@ -57,19 +59,38 @@ export function headerBackupTags(driver: string, tags: HeaderBackupTags): string
 }
 
 /** Returns the tag that says what a backup is of. */
-export function headerBackupTag({ id, keys: { previous, all, salt } }: HeaderBackupTags): string {
-  return HEADER_BACKUP + [id, previous.join("."), all.join("."), salt].join(":");
+export function headerBackupTag({ id, keys: { previous, all, salt, added } }: HeaderBackupTags): string {
+  const slots = [...all].map(formatSlot).join(".");
+  return HEADER_BACKUP + [id, previous.join("."), slots, salt, ...(added ? [formatSlot(added)] : [])].join(":");
 }
 
-/** The id of a volume, two lists of numbers, and a salt. The text of a number is that which it is written as, so that the tag is found. */
-const BACKUP = /^([^:]*):((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*):((?:0|[1-9]\d?)(?:\.(?:0|[1-9]\d?))*):([0-9a-f]{8})$/;
+function formatSlot([slot, salt]: readonly [number, string]): string {
+  return `${slot}=${salt}`;
+}
+
+/** The text of a number is that which it is written as, so that the tag is found. */
+const NUMBER = "(?:0|[1-9]\\d?)";
+const SLOT = `${NUMBER}=[0-9a-f]{8}`;
+
+/** The id of a volume, a list of numbers, one of key slots with their salts, a salt, and a key slot. */
+const BACKUP = new RegExp(
+  `^([^:]*):(${NUMBER}(?:\\.${NUMBER})*):(${SLOT}(?:\\.${SLOT})*):([0-9a-f]{8})(?::(${SLOT}))?$`,
+);
 
 /** Returns what the tags of the driver's LV say of a backup, or `undefined` when it is none. */
 export function headerBackupOf(driver: string, tags: readonly string[]): HeaderBackupTags | undefined {
-  const [, text = "", previous = "", all = "", salt = ""] = BACKUP.exec(tagValue(tags, HEADER_BACKUP) ?? "") ?? [];
+  const [, text = "", previous = "", all = "", salt = "", added] = BACKUP.exec(tagValue(tags, HEADER_BACKUP) ?? "") ??
+    [];
   const id = parseVolumeId(text);
   if (id === undefined || !isOwned(driver, tags)) return undefined;
-  return { id, keys: { previous: numbersOf(previous), all: numbersOf(all), salt } };
+  const keys = { previous: previous.split(".").map(Number), all: new Map(slotsOf(all)), salt };
+  return { id, keys: { ...keys, ...(added !== undefined && { added: slotsOf(added)[0]! }) } };
+}
+
+/** Returns arguments of lvchange that record the key slot of the new passphrase. */
+export function markSlotAdded(from: HeaderBackupTags, added: readonly [slot: number, salt: string]): string[] {
+  const to = { ...from, keys: { ...from.keys, added } };
+  return ["--deltag", headerBackupTag(from), "--addtag", headerBackupTag(to)];
 }
 
 /** Returns arguments of lvchange that mark a backup as deleted. */
@@ -77,6 +98,6 @@ export function markHeaderBackupDeleted(tags: HeaderBackupTags): string[] {
   return ["--deltag", headerBackupTag(tags), "--addtag", DELETED + tags.id];
 }
 
-function numbersOf(text: string): number[] {
-  return text.split(".").map(Number);
+function slotsOf(text: string): [slot: number, salt: string][] {
+  return text.split(".").map((slot) => [parseInt(slot, 10), slot.split("=")[1]!]);
 }

@@ -24,7 +24,11 @@ async function reportedVolume(
   };
   await create(volumeLvName(ID), ["denolith=d", `denolith.volume=${ID}`, `denolith.fs=${format}`]);
   if (hasBackup) {
-    await create(headerBackupLvName(ID), ["denolith=d", `denolith.header=${ID}:0:0:0248ab34`, "denolith.luks"]);
+    await create(headerBackupLvName(ID), [
+      "denolith=d",
+      `denolith.header=${ID}:0:0=0000000a:0248ab34`,
+      "denolith.luks",
+    ]);
   }
   return new VolumeFinder({ driver: "d" }).require(await new Lvm(machine).report(), ID);
 }

@@ -17,8 +17,15 @@ import { readSignatures } from "../host/device.ts";
 import { addKeyCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { findHeaderKeys, readHeaderKeys, requireHeader } from "./header.ts";
-import { activateHeaderBackup, copyHeader, createHeaderBackup, removeHeaderBackup } from "./header_backup.ts";
-import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
+import {
+  activateHeaderBackup,
+  copyHeader,
+  createHeaderBackup,
+  recordAddedSlot,
+  removeHeaderBackup,
+  requireReadableHeader,
+} from "./header_backup.ts";
+import { type BackedUpKeys, findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import type { KeyOutcome } from "./key_changes.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
@@ -59,22 +66,25 @@ export class Rotation {
     const listed = findHeaderBackup(volume);
     if (listed === undefined && previous === undefined) return undefined;
     if (listed === undefined) await requireHeader(this.#exec, devicePath, uuid);
-    let backup = listed && await activateHeaderBackup(this.#lvm, volume, listed);
+    let backup = listed;
     let opened = await this.#slots.openedBy(volume.id, devicePath, keys);
-    if (opened === undefined && backup !== undefined) {
+    if (opened !== undefined) {
+      await requireHeader(this.#exec, devicePath, uuid);
+    } else if (backup !== undefined) {
+      backup = await activateHeaderBackup(this.#lvm, volume, backup);
       opened = await this.#slots.openedBy(volume.id, backup.lv.devicePath, keys);
       if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
     }
     if (opened === undefined) throw this.#refusal(volume, previous);
     const isCompleted = backup !== undefined && await this.#destroyOtherSlots(volume, backup, opened);
     if (opened.key !== passphrase) {
-      const { slots, salt } = await this.#requireOneVolumeKey(volume);
-      const all = [...slots.keys()];
-      const former = await this.#slots.slotsLike(volume.id, devicePath, opened, all);
+      const { slots: all, salt } = await this.#requireOneVolumeKey(volume);
+      const former = await this.#slots.slotsLike(volume.id, devicePath, opened, [...all.keys()]);
       // what is in an earlier backup may be incomplete
       if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
       backup = await createHeaderBackup(this.#lvm, volume, { previous: former, all, salt });
-      await this.#addSlot(volume, opened.key, passphrase);
+      const added = await this.#addSlot(volume, opened.key, passphrase);
+      backup = await recordAddedSlot(this.#lvm, volume, backup, added);
       for (const slot of former) await this.#destroySlot(volume, slot, passphrase);
     }
     if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
@@ -89,6 +99,7 @@ export class Rotation {
    */
   async #restoreHeader(volume: EncryptedVolume, uuid: string, backup: HeaderBackup): Promise<void> {
     const { lv: { devicePath } } = volume;
+    await requireReadableHeader(this.#exec, devicePath);
     const found = await readSignatures(this.#exec, devicePath);
     if (found.length > 0) await requireHeader(this.#exec, devicePath, uuid);
     await this.#requireSameKeys(volume, backup);
@@ -98,10 +109,9 @@ export class Rotation {
   /** Requires that the header on a device, if it can be read, has the keys that its backup has, or what the change made of them. */
   async #requireSameKeys({ id, lv: { devicePath } }: EncryptedVolume, backup: HeaderBackup): Promise<void> {
     const present = await findHeaderKeys(this.#exec, devicePath);
-    if (present === undefined) return;
-    const former = await readHeaderKeys(this.#exec, backup.lv.devicePath);
-    const isSameVolumeKey = former.salt !== undefined && present.salt === former.salt;
-    if (isSameVolumeKey && isOfChange(present.slots, former.slots, backup.tags.keys.previous)) return;
+    if (present === undefined) return await requireReadableHeader(this.#exec, devicePath); // the disk may have failed just then
+    const isSameVolumeKey = present.salt === backup.tags.keys.salt;
+    if (isSameVolumeKey && isOfChange(present.slots, backup.tags.keys)) return;
     const [change, remedy] = isSameVolumeKey
       ? ["a key slot there was destroyed or replaced since", "the passphrase that replaced it"]
       : [
@@ -130,9 +140,12 @@ export class Rotation {
     const { slots, salt } = await this.#requireOneVolumeKey(volume);
     const { previous, all, salt: formerSalt } = tags.keys;
     if (salt !== formerSalt) return false;
-    const added = [...slots.keys()].filter((slot) => !all.includes(slot) && slot !== opened.slot);
-    const former = previous.includes(opened.slot) ? [] : previous;
-    for (const slot of new Set([...former, ...added])) await this.#destroySlot(volume, slot, opened.key);
+    const isFormer = (slot: number) => all.get(slot) === slots.get(slot);
+    const isPrevious = (slot: number) => previous.includes(slot) && isFormer(slot);
+    const others = [...slots.keys()].filter((slot) =>
+      slot !== opened.slot && (isPrevious(slot) ? !isPrevious(opened.slot) : !isFormer(slot))
+    );
+    for (const slot of others) await this.#destroySlot(volume, slot, opened.key);
     return true;
   }
 
@@ -153,14 +166,22 @@ export class Rotation {
     );
   }
 
-  /** Adds a key slot, and tries it. */
-  async #addSlot(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
+  /** Adds a key slot, and tries it. @returns its number, and the start of its salt */
+  async #addSlot(
+    volume: EncryptedVolume,
+    previous: Passphrase,
+    passphrase: Passphrase,
+  ): Promise<readonly [slot: number, salt: string]> {
     const { id, lv: { devicePath } } = volume;
     const command = addKeyCommand(devicePath, previous, passphrase);
     const output = await this.#derivation.run(command);
     if (output.code !== 0) throw passphraseError(id, command, output);
     const slot = await this.#slots.slotOf(id, devicePath, passphrase);
-    if (slot !== undefined) return await flushDisks(this.#exec, [devicePath]);
+    const salt = slot === undefined ? undefined : (await this.#requireOneVolumeKey(volume)).slots.get(slot);
+    if (slot !== undefined && salt !== undefined) {
+      await flushDisks(this.#exec, [devicePath]);
+      return [slot, salt];
+    }
     throw new StorageError(
       "CommandFailed",
       `changing the passphrase of volume ${id}: the new one does not open the key slot that was added for it`,
@@ -170,13 +191,10 @@ export class Rotation {
   /** Destroys the key slots that a passphrase opens. */
   async #destroySlotsOf(volume: EncryptedVolume, previous: Passphrase, passphrase: Passphrase): Promise<void> {
     const { id, lv: { devicePath } } = volume;
-    const { isReencrypting, slots } = await readHeaderKeys(this.#exec, devicePath);
-    // a slot with the priority `ignore` is tried only by its number; while data is encrypted again, others are not those of the data
-    for (const only of isReencrypting ? [undefined] : slots.keys()) {
+    const { slots } = await this.#requireOneVolumeKey(volume);
+    for (const only of slots.keys()) { // a slot with the priority `ignore` is tried only by its number
       const slot = await this.#slots.slotOf(id, devicePath, previous, only);
-      if (slot === undefined) continue;
-      await this.#requireOneVolumeKey(volume);
-      await this.#destroySlot(volume, slot, passphrase);
+      if (slot !== undefined) await this.#destroySlot(volume, slot, passphrase);
     }
   }
 
@@ -200,22 +218,13 @@ export class Rotation {
 }
 
 /**
- * Reports whether an interrupted change left some key slots, and nobody else has changed them since: at most, it has added one in
- * the first free slot, and has destroyed those of the previous passphrase then. Those that are there may be damaged: a key slot
- * is overwritten before it is removed.
- *
- * @param former the key slots before the change
- * @param previous the numbers of those of the previous passphrase
+ * Reports whether a change left some key slots when it was interrupted, and nobody else has changed them since: those from before,
+ * and after the new one was recorded, also without those of the previous passphrase. Those that are there may be damaged: a key
+ * slot is overwritten before it is removed.
  */
-function isOfChange(
-  present: HeaderKeys["slots"],
-  former: HeaderKeys["slots"],
-  previous: readonly number[],
-): boolean {
-  let added = 0;
-  while (former.has(added)) added++;
-  const isKept = [...former].every(([slot, salt]) =>
-    present.get(slot) === salt || (!present.has(slot) && previous.includes(slot) && present.has(added))
-  );
-  return isKept && [...present.keys()].every((slot) => slot === added || former.has(slot));
+function isOfChange(present: HeaderKeys["slots"], { previous, all, added }: BackedUpKeys): boolean {
+  const isAdded = (slot: number) => slot === added?.[0] && present.get(slot) === added[1];
+  const mayBeDestroyed = added !== undefined && isAdded(added[0]);
+  return [...present].every(([slot, salt]) => all.get(slot) === salt || isAdded(slot)) &&
+    [...all.keys()].every((slot) => present.has(slot) || (mayBeDestroyed && previous.includes(slot)));
 }

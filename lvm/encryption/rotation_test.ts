@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { passphraseScene, REENCRYPTION, type Secret } from "../../tests/fake/passphrase_scene.ts";
+import { headersOf } from "../../tests/fake/luks.ts";
 import { StorageError } from "../error.ts";
 
 Deno.test("a header whose data has another volume key since is not replaced by its backup, and opens by its own passphrase", async () => {
@@ -67,7 +68,7 @@ Deno.test("a backup names all key slots that the previous passphrase opens, so t
   s.machine.fault = undefined;
   assertEquals(s.keys(), ["OLD", "OTHER", "OLD", "NEW"]);
   const [backup] = s.backups();
-  assertMatch([...backup!.tags].join(), /denolith\.header=v1-\w+:0\.2:0\.1\.2:[0-9a-f]{8}(?:,|$)/);
+  assertMatch([...backup!.tags].join(), /denolith\.header=v1-\w+:0\.2:0=\w{8}\.1=\w{8}\.2=\w{8}:\w{8}:3=\w{8}(?:,|$)/);
   s.restart();
   await s.use("NEW");
   assertEquals([s.keys(), s.backups()], [["OTHER", "NEW"], []]);
@@ -76,23 +77,28 @@ Deno.test("a backup names all key slots that the previous passphrase opens, so t
 Deno.test("a previous passphrase that is taken back keeps all key slots that it had", async () => {
   const s = await passphraseScene("OLD");
   s.luks().passphrases.push("OTHER", "OLD");
-  await s.interrupt("NEW", { previous: [0, 2], all: [0, 1, 2] });
+  await s.interrupt("NEW", [0, 2]);
   await s.use("OLD");
   assertEquals([s.keys(), s.backups()], [["OLD", "OTHER", "OLD"], []]);
 });
 
-Deno.test("a header whose key slot was destroyed or replaced by hand is not replaced by its backup", async () => {
-  const [none, numbers] = [undefined, { previous: [0], all: [0, 1] }];
-  for (
-    const left of [["ADMIN"], ["ADMIN", "B", "NEW"], [none, none, none, "ADMIN"], [none, "B"], [none, none], [
-      none,
-      "X",
-      "NEW",
-    ]]
-  ) {
+/** The key slots, each with its passphrase, that an administrator leaves after a change from OLD to NEW was interrupted. */
+const REPLACED: (string | undefined)[][] = [
+  ["ADMIN"],
+  ["ADMIN", "B", "NEW"],
+  [undefined, "B", "ADMIN"], // in the slot of the new one
+  [undefined, undefined, undefined, "ADMIN"],
+  [undefined, "B"],
+  [undefined, undefined],
+  [undefined, "X", "NEW"],
+  [undefined, "B", "NEW", "ADMIN"],
+];
+
+Deno.test("a header whose key slots were destroyed or replaced by hand is not replaced by its backup", async () => {
+  for (const left of REPLACED) {
     const s = await passphraseScene("OLD");
     s.luks().passphrases.push("B");
-    await s.interrupt("NEW", numbers);
+    await s.interrupt("NEW");
     s.luks().passphrases = left;
     const refusal = await assertRejects(() => s.use("OLD"), StorageError, "was destroyed or replaced since");
     assertEquals([refusal.kind, s.luks().passphrases], ["FailedPrecondition", left]);
@@ -103,13 +109,70 @@ Deno.test("a header whose key slot was destroyed or replaced by hand is not repl
   }
 });
 
+Deno.test("a header whose key slots were replaced by hand before the new one was added is not replaced by its backup", async () => {
+  const s = await passphraseScene("OLD");
+  s.machine.fault = ({ args }) => {
+    if (args[0] === "luksAddKey") throw new Error("the node died");
+  };
+  await assertRejects(() => s.use("NEW", "OLD"), Error, "died");
+  s.machine.fault = undefined;
+  s.luks().passphrases = [undefined, "ADMIN"];
+  await assertRejects(() => s.use("NEW", "OLD"), StorageError, "was destroyed or replaced since");
+  assertEquals(s.keys(), ["ADMIN"]);
+});
+
 Deno.test("a previous passphrase is taken back also after its key slot was destroyed", async () => {
   const s = await passphraseScene("OLD");
   s.luks().passphrases.push("B");
-  await s.interrupt("NEW", { previous: [0], all: [0, 1] });
+  await s.interrupt("NEW");
   s.luks().passphrases = [undefined, "B", "NEW"];
   await s.use("OLD");
   assertEquals([s.keys(), s.backups()], [["OLD", "B"], []]);
+});
+
+Deno.test("a header is not replaced by its backup where the disk fails, and so nobody finds one", async () => {
+  for (const failing of [1, 2]) {
+    const s = await passphraseScene("OLD");
+    await s.interrupt("NEW");
+    s.luks().passphrases = ["ADMIN"];
+    let reads = 0; // of the whole header
+    s.lv.content.unreadable = true;
+    s.machine.fault = ({ args }) => {
+      if (args.includes("of=/dev/null")) s.lv.content.unreadable = ++reads === failing;
+      if (args[0] === "luksDump") s.lv.content.unreadable = true;
+      return undefined;
+    };
+    await assertRejects(() => s.use("NEW", "OLD"), StorageError, "Input/output error");
+    assertEquals([s.keys(), reads], [["ADMIN"], failing]);
+  }
+});
+
+Deno.test("another header than the recorded one is neither changed nor used to complete a change, and the backup stays", async () => {
+  const secrets: Secret[] = [["NEW", "OLD"], ["NEW"], ["OLD"]];
+  for (const secret of secrets) {
+    const s = await passphraseScene("OLD");
+    await s.interrupt("NEW");
+    const uuid = "11111111-2222-4333-8444-555555555555";
+    Object.assign(s.luks(), { uuid, passphrases: ["OLD", "NEW", "ADMIN"] });
+    s.lv.content.signatures = headersOf(uuid);
+    await assertRejects(() => s.use(...secret), StorageError, "it should hold a LUKS header with the UUID");
+    assertEquals([s.keys(), s.backups().length], [["OLD", "NEW", "ADMIN"], 1]);
+    assertEquals(s.backups()[0]!.content.luks?.passphrases, ["OLD"]);
+  }
+});
+
+Deno.test("a damaged backup does not keep a volume from being opened by its own header", async () => {
+  const s = await passphraseScene("OLD");
+  await s.interrupt("NEW");
+  s.backups()[0]!.active = false;
+  let isActivated = false;
+  s.machine.fault = ({ args }) => {
+    if (args[0] === "lvchange" && args.includes("--activate")) isActivated = true;
+    if (args.includes("--test-passphrase") && isActivated) throw new Error("activated before it is needed");
+    return undefined;
+  };
+  await s.use("NEW");
+  assertEquals([s.keys(), s.backups()], [["NEW"], []]);
 });
 
 Deno.test("a header with a damaged key slot is replaced by its backup, if it has all key slots of it", async () => {
@@ -118,7 +181,7 @@ Deno.test("a header with a damaged key slot is replaced by its backup, if it has
   const { lv: { devicePath } } = await s.find();
   let isDamaged = true; // the key slot is overwritten and still listed
   s.machine.fault = ({ program, args }) => {
-    if (program === "dd") isDamaged = false;
+    if (program === "dd" && args.includes(`of=${devicePath}`)) isDamaged = false;
     if (!isDamaged || !args.includes("--test-passphrase") || args.at(-1) !== devicePath) return;
     return { code: 2, stdout: "", stderr: "No key available with this passphrase." };
   };
@@ -127,18 +190,16 @@ Deno.test("a header with a damaged key slot is replaced by its backup, if it has
 });
 
 Deno.test("no key slot is destroyed by its number where the data was encrypted by another volume key since", async () => {
-  const slots = { previous: [0], all: [0, 1] };
-  for (
-    const left of [[undefined, undefined, "OLD", "RECOVERY", "NEW"], ["RECOVERY", "NEW", "OLD"], [
-      "NEW",
-      "OLD",
-      "RECOVERY",
-    ]]
-  ) {
+  const slots: (string | undefined)[][] = [
+    [undefined, undefined, "OLD", "RECOVERY", "NEW"],
+    ["RECOVERY", "NEW", "OLD"],
+    ["NEW", "OLD", "RECOVERY"],
+  ];
+  for (const left of slots) {
     for (const previous of [undefined, "OLD"]) {
       const s = await passphraseScene("OLD");
       s.luks().passphrases.push("RECOVERY");
-      await s.interrupt("NEW", slots);
+      await s.interrupt("NEW");
       s.luks().volumeKey++;
       s.luks().passphrases = [...left];
       await s.use("NEW", previous);
@@ -146,6 +207,19 @@ Deno.test("no key slot is destroyed by its number where the data was encrypted b
       const outcome = previous === undefined ? "Complete" : "PassphraseReplaced";
       assertEquals([s.keys(), s.backups(), await s.state()], [left.filter(isLeft), [], outcome]);
     }
+  }
+});
+
+Deno.test("a key slot that was replaced by hand after a change was interrupted is destroyed, as each that was added since", async () => {
+  const cases = [[["NEW", "OLD"], "NEW"], [["OLD", "NEW"], "OLD"], [["ADMIN", "B", "NEW"], "NEW"]] as const;
+  for (const [left, passphrase] of cases) {
+    const s = await passphraseScene("OLD");
+    s.luks().passphrases.push("B");
+    await s.interrupt("NEW");
+    s.luks().passphrases = [...left];
+    await s.use(passphrase);
+    const kept = left.filter((key) => key === passphrase || key === "B");
+    assertEquals([s.keys(), await s.state()], [kept, "PassphraseReplaced"]);
   }
 });
 

@@ -60,23 +60,35 @@ export function formatKeyName(name: string, replaces?: string): string {
 export function parseHeaderKeys(dump: string): HeaderKeys {
   const [, name, replaces] = SUBSYSTEM.exec(/^Subsystem:\s+(\S+)$/m.exec(dump)?.[1] ?? "") ?? [];
   const isReencrypting = /^Requirements:.*reencrypt/m.test(dump);
-  const salt = saltOf(sectionOf(dump, "Digests"));
-  // one that is unbound has another key
-  const slots = sectionOf(dump, "Keyslots").matchAll(/^ {2}(\d+): luks2\n((?:\t.*\n)*)/gm);
+  // a slot that is unbound has another key
+  const slots = entriesOf(dump, "Keyslots").filter(({ type }) => type === "luks2");
+  const digests = entriesOf(dump, "Digests");
+  const ids = new Set(slots.map(({ text }) => /^\tDigest ID: +(\d+)$/m.exec(text)?.[1]));
+  const ofVolume = digests.filter(({ number }) => ids.size === 0 || ids.has(`${number}`));
+  const salt = ofVolume.length === 1 ? ofVolume[0]!.salt : undefined;
   return {
     isReencrypting,
-    slots: new Map(Array.from(slots, ([, slot, text = ""]) => [Number(slot), saltOf(text) ?? ""])),
+    slots: new Map(slots.flatMap(({ number, salt }) => salt === undefined ? [] : [[number, salt]])),
     ...(name !== undefined && (replaces === undefined ? { name } : { next: { name, replaces } })),
     ...(salt !== undefined && !isReencrypting && { salt }),
   };
 }
 
-/** Returns the lines below a heading. */
-function sectionOf(dump: string, heading: string): string {
-  return new RegExp(`^${heading}:\\n((?:\\s.*\\n)*)`, "m").exec(dump)?.[1] ?? "";
+/** A key slot, or a digest. */
+interface DumpEntry {
+  readonly number: number;
+  readonly type: string;
+  /** The lines about it. */
+  readonly text: string;
+  /** The start of its salt. */
+  readonly salt: string | undefined;
 }
 
-/** Returns the start of the first salt in a text. */
-function saltOf(text: string): string | undefined {
-  return /^\s+Salt:\s+((?:[0-9a-f]{2} ){4})/m.exec(text)?.[1]?.replaceAll(" ", "");
+/** Returns the entries below a heading. */
+function entriesOf(dump: string, heading: string): DumpEntry[] {
+  const section = new RegExp(`^${heading}:\\n((?:\\s.*\\n)*)`, "m").exec(dump)?.[1] ?? "";
+  return Array.from(section.matchAll(/^ {2}(\d+): (.*)\n((?:\t.*\n)*)/gm), ([, number, type = "", text = ""]) => ({
+    ...{ number: Number(number), type, text },
+    salt: /^\tSalt: +((?:[0-9a-f]{2} ){4})/m.exec(text)?.[1]?.replaceAll(" ", ""),
+  }));
 }

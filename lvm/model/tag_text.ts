@@ -49,7 +49,7 @@ export const ERASED = "denolith.erased=";
 export const COPIED = "denolith.copied=";
 /** The volume that is copied from this temporary snapshot. */
 export const COPY_SNAPSHOT = "denolith.cut=";
-/** The volume whose LUKS header an LV is a backup of, and the key slot that is to be destroyed. */
+/** The volume whose LUKS header an LV is a backup of, and its keys. */
 export const HEADER_BACKUP = "denolith.header=";
 /**
  * The group snapshot that a snapshot belongs to, and the number of its snapshots; with `:new` until all of them were

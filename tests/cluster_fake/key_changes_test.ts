@@ -115,7 +115,7 @@ Deno.test("a change of the passphrase that was interrupted is seen by everybody,
     ...lv,
     ...{ name: headerBackupLvName(s.id), uuid: newUuid(), minor: s.machine.nextMinor(), content: blankContent() },
     ...{ mapping: undefined, size: 16n * MiB, createdAt: Math.floor(Date.now() / 1000) },
-    tags: new Set([`denolith=${DRIVER}`, `denolith.header=${s.id}:0:0:0248ab34`, "denolith.luks"]),
+    tags: new Set([`denolith=${DRIVER}`, `denolith.header=${s.id}:0:0=0000000a:0248ab34`, "denolith.luks"]),
   });
   s.cluster.startAgent(NODE, s.machine, { mountRoots: [s.folder] });
   const agent = s.cluster.agent(NODE);

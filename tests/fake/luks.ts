@@ -121,7 +121,9 @@ function luksDump(machine: FakeMachine, args: readonly string[]): Output {
   const { subsystem = "(no subsystem)", isReencrypting, volumeKey } = luks;
   const requirements = isReencrypting ? "Requirements:\tonline-reencrypt-v2\n" : "";
   const slots = luks.passphrases.map((key, slot) =>
-    key === undefined ? "" : `  ${slot}: luks2\n\tKey:        512 bits\n${saltLine([...key, `${volumeKey}`])}`
+    key === undefined
+      ? ""
+      : `  ${slot}: luks2\n\tKey:        512 bits\n${saltLine([...key, `${volumeKey}`])}\tDigest ID:  0\n`
   );
   const keys = `Keyslots:\n${slots.join("")}Tokens:\nDigests:\n  0: pbkdf2\n${saltLine([`${volumeKey}`])}`;
   return ok(`LUKS header information\nSubsystem:     \t${subsystem}\n${requirements}${keys}`);
@@ -131,7 +133,7 @@ function luksDump(machine: FakeMachine, args: readonly string[]): Output {
 function saltLine(text: readonly string[]): string {
   const number = text.reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)!) >>> 0, 7);
   const bytes = number.toString(16).padStart(8, "0").replaceAll(/../g, "$& ");
-  return `\tSalt:       ${bytes}36 ce 83 0b \n`;
+  return `\tSalt:       ${bytes}36 ce 83 0b \n\t            5e 0a 11 d2 36 ce 83 0b \n`;
 }
 
 function config(machine: FakeMachine, args: readonly string[]): Output {
@@ -263,8 +265,9 @@ function unlock(machine: FakeMachine, path: string, passphrase: string, slot?: n
 function findLuks(machine: FakeMachine, path: string): Unlocked {
   const lv = machine.lvAt(path);
   if (lv === undefined) return { refusal: failure(4, `Device ${path} does not exist or access denied.`) };
-  const { luks, signatures } = lv.content;
-  if (luks !== undefined && signatures.some(({ uuid }) => uuid === luks.uuid)) return { lv, luks };
+  const { luks, signatures, unreadable } = lv.content;
+  // it says the same of a disk that fails
+  if (!unreadable && luks !== undefined && signatures.some(({ uuid }) => uuid === luks.uuid)) return { lv, luks };
   return { refusal: failure(1, `Device ${path} is not a valid LUKS device.`) };
 }
 

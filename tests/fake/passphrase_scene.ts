@@ -6,8 +6,7 @@
 
 import { closeMapping } from "../../lvm/encryption/mapping.ts";
 import { Encryption } from "../../lvm/encryption/encryption.ts";
-import { createHeaderBackup } from "../../lvm/encryption/header_backup.ts";
-import type { BackedUpKeys } from "../../lvm/encryption/header_tags.ts";
+import { createHeaderBackup, recordAddedSlot } from "../../lvm/encryption/header_backup.ts";
 import { readHeaderKeys } from "../../lvm/encryption/header.ts";
 import { KeyChanges } from "../../lvm/encryption/key_changes.ts";
 import { Passphrase, type Passphrases } from "../../lvm/encryption/passphrase.ts";
@@ -70,12 +69,18 @@ export async function passphraseScene(...first: Secret) {
     },
     /** Publishes a volume that is staged. A failure is among the errors. */
     publish: (...secret: Secret) => encryption.changePassphrase(ID, passphrasesOf(secret), find),
-    /** Leaves what a crash leaves between the adding of a key slot and the end of the change. */
-    interrupt: async (added: string, slots: Pick<BackedUpKeys, "previous" | "all"> = { previous: [0], all: [0] }) => {
+    /**
+     * Leaves what a crash leaves between the adding of a key slot and the end of the change.
+     *
+     * @param previous the key slots of the former passphrase
+     */
+    interrupt: async (passphrase: string, previous: readonly number[] = [0]) => {
       const volume = await find();
-      const { salt = "" } = await readHeaderKeys(machine, volume.lv.devicePath);
-      await createHeaderBackup(lvm, volume, { ...slots, salt });
-      lv.content.luks!.passphrases.push(added);
+      const { salt = "", slots: all } = await readHeaderKeys(machine, volume.lv.devicePath);
+      const backup = await createHeaderBackup(lvm, volume, { previous, all, salt });
+      lv.content.luks!.passphrases.push(passphrase);
+      const { slots } = await readHeaderKeys(machine, volume.lv.devicePath);
+      await recordAddedSlot(lvm, volume, backup, [...slots].at(-1)!);
     },
     /** Runs a command of cryptsetup on the device of the volume, as an administrator. */
     cryptsetup: async (input: string, ...args: readonly string[]) => {

@@ -90,8 +90,10 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
     lv.content.signatures = []; // it wipes magic strings alone: a LUKS header that is written back has its key slots
     return ok();
   }
+  // it says nothing of a disk that fails
+  const signatures = lv.content.unreadable ? [] : lv.content.signatures;
   return ok(JSON.stringify({
-    signatures: lv.content.signatures.map((signature) => ({ device: "x", offset: "0x438", ...signature, label: null })),
+    signatures: signatures.map((signature) => ({ device: "x", offset: "0x438", ...signature, label: null })),
   }));
 }
 

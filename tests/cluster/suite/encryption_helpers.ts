@@ -85,8 +85,8 @@ export async function interruptChange(
   },
 ): Promise<void> {
   const name = `hdr-${volume.slice("v1-".length)}`;
-  const { salt } = parseHeaderKeys(await ns.runOnNode(`cryptsetup luksDump ${device}`, node));
-  const header = `denolith.header=${volume}:0:0:${salt}`;
+  const { salt, slots } = parseHeaderKeys(await ns.runOnNode(`cryptsetup luksDump ${device}`, node));
+  const header = `denolith.header=${volume}:0:0=${slots.get(0)}:${salt}`;
   const tags = [`denolith=${DRIVER}`, header, "denolith.luks"].map((tag) => `--addtag ${tag}`);
   const backup = `/dev/mapper/${group}-${name.replaceAll("-", "--")}`;
   const derivation = "--pbkdf argon2id --pbkdf-memory 65536 --pbkdf-force-iterations 4 --pbkdf-parallel 1";

@@ -176,7 +176,7 @@ export const MOUNTS: Chapter = {
         await useOnce(stage);
         const name = stage.lv.name.replace("vol-", "hdr-");
         const owner = [...stage.lv.tags].find((tag) => tag.startsWith("denolith="))!;
-        const tags = [owner, `denolith.header=${stage.lv.name.replace("vol-", "v1-")}:0:0:0248ab34`];
+        const tags = [owner, `denolith.header=${stage.lv.name.replace("vol-", "v1-")}:0:0=0000000a:0248ab34`];
         const options = ["--yes", "--wipesignatures", "y", "--zero", "y", "--name", name, "--size", "16777216b"];
         const addTags = tags.flatMap((tag) => ["--addtag", tag]);
         const args = ["lvcreate", ...options, ...addTags, "data"];
