@@ -70,7 +70,7 @@ export async function recordAddedSlot(
   backup: HeaderBackup,
   added: readonly [slot: number, salt: string],
 ): Promise<HeaderBackup> {
-  const { group, lv, tags } = backup;
+  const { group, lv, tags } = await activateHeaderBackup(lvm, volume, backup);
   await lvm.change(group, lvchangeTags(markSlotAdded(tags, added), lvPath(backup), { uuid: lv.uuid }));
   const marked = await requireBackup(lvm, volume);
   if (marked.lv.uuid === lv.uuid && marked.tags.keys.added?.[0] === added[0]) return marked;

@@ -16,7 +16,7 @@ import { lvPath } from "../model/report.ts";
 import { readSignatures } from "../host/device.ts";
 import { addKeyCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
-import { findHeaderKeys, readHeaderKeys, requireHeader } from "./header.ts";
+import { readHeaderKeys, requireHeader } from "./header.ts";
 import {
   activateHeaderBackup,
   copyHeader,
@@ -76,7 +76,8 @@ export class Rotation {
       if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
     }
     if (opened === undefined) throw this.#refusal(volume, previous);
-    const isCompleted = backup !== undefined && await this.#destroyOtherSlots(volume, backup, opened);
+    const completed = backup && await this.#destroyOtherSlots(volume, backup, opened);
+    backup = completed ?? backup;
     if (opened.key !== passphrase) {
       const { slots: all, salt } = await this.#requireOneVolumeKey(volume);
       const former = await this.#slots.slotsLike(volume.id, devicePath, opened, [...all.keys()]);
@@ -89,27 +90,44 @@ export class Rotation {
     }
     if (previous !== undefined) await this.#destroySlotsOf(volume, previous, passphrase);
     if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
-    return previous !== undefined || isCompleted ? "PassphraseReplaced" : "Complete";
+    return previous !== undefined || completed !== undefined ? "PassphraseReplaced" : "Complete";
   }
 
   /**
-   * Writes a header back of which the passphrase opens nothing, because it is gone or damaged. Whatever else is on the device stays.
+   * Writes a header back of which the passphrase opens nothing, because it is gone, or a key slot is damaged. Whatever else is on
+   * the device stays.
    *
-   * @throws {StorageError} `FailedPrecondition` when it is there, with keys that neither the backup has nor the change added
+   * @throws {StorageError} `FailedPrecondition` when it is there, with keys that neither the backup has nor the change added;
+   * `CommandFailed` when it is there, and nothing can be read of it
    */
   async #restoreHeader(volume: EncryptedVolume, uuid: string, backup: HeaderBackup): Promise<void> {
     const { lv: { devicePath } } = volume;
-    await requireReadableHeader(this.#exec, devicePath);
-    const found = await readSignatures(this.#exec, devicePath);
-    if (found.length > 0) await requireHeader(this.#exec, devicePath, uuid);
-    await this.#requireSameKeys(volume, backup);
+    const isThere = async () => (await readSignatures(this.#exec, devicePath)).length > 0;
+    if (await isThere()) {
+      await requireHeader(this.#exec, devicePath, uuid);
+      await this.#requireSameKeys(volume, backup);
+    } else {
+      await requireReadableHeader(this.#exec, devicePath);
+      if (await isThere()) {
+        throw new StorageError("Unavailable", `reading ${devicePath}: it failed for a moment; try again`);
+      }
+    }
     await copyHeader(this.#exec, backup.lv.devicePath, devicePath);
   }
 
-  /** Requires that the header on a device, if it can be read, has the keys that its backup has, or what the change made of them. */
+  /** Requires that the header on a device has the keys that its backup has, or what the change made of them. */
   async #requireSameKeys({ id, lv: { devicePath } }: EncryptedVolume, backup: HeaderBackup): Promise<void> {
-    const present = await findHeaderKeys(this.#exec, devicePath);
-    if (present === undefined) return await requireReadableHeader(this.#exec, devicePath); // the disk may have failed just then
+    // cryptsetup prints the same for a damaged header and where it fails itself
+    const present = await readHeaderKeys(this.#exec, devicePath).catch((cause) => {
+      throw new StorageError(
+        "CommandFailed",
+        `opening volume ${id}: its LUKS header is damaged, or cannot be read; nothing was changed. If it stays so, write it back: ` +
+          `dd if=${backup.lv.devicePath} of=${devicePath} bs=1M count=16 conv=fsync,nocreat,notrunc. ${
+            (cause as Error).message
+          }`,
+        { cause },
+      );
+    });
     const isSameVolumeKey = present.salt === backup.tags.keys.salt;
     if (isSameVolumeKey && isOfChange(present.slots, backup.tags.keys)) return;
     const [change, remedy] = isSameVolumeKey
@@ -134,19 +152,28 @@ export class Rotation {
    * Destroys the key slots of an interrupted change, but for the one that is opened: cryptsetup would destroy the last one, too. They
    * are those of the previous passphrase, and those that were added since the backup.
    *
-   * @returns false when the data has another volume key since, and so other key slots: then all of them stay
+   * @returns the backup as it is then; `undefined` when the data has another volume key since, and so other key slots: all stay
    */
-  async #destroyOtherSlots(volume: EncryptedVolume, { tags }: HeaderBackup, opened: OpenedSlot): Promise<boolean> {
+  async #destroyOtherSlots(
+    volume: EncryptedVolume,
+    backup: HeaderBackup,
+    opened: OpenedSlot,
+  ): Promise<HeaderBackup | undefined> {
     const { slots, salt } = await this.#requireOneVolumeKey(volume);
-    const { previous, all, salt: formerSalt } = tags.keys;
-    if (salt !== formerSalt) return false;
+    const { previous, all, salt: formerSalt, added } = backup.tags.keys;
+    if (salt !== formerSalt) return undefined;
     const isFormer = (slot: number) => all.get(slot) === slots.get(slot);
     const isPrevious = (slot: number) => previous.includes(slot) && isFormer(slot);
     const others = [...slots.keys()].filter((slot) =>
       slot !== opened.slot && (isPrevious(slot) ? !isPrevious(opened.slot) : !isFormer(slot))
     );
+    const openedSalt = slots.get(opened.slot)!;
+    const isRecorded = isFormer(opened.slot) || (added?.[0] === opened.slot && added[1] === openedSalt);
+    const recorded = isRecorded || others.length === 0
+      ? backup
+      : await recordAddedSlot(this.#lvm, volume, backup, [opened.slot, openedSalt]);
     for (const slot of others) await this.#destroySlot(volume, slot, opened.key);
-    return true;
+    return recorded;
   }
 
   /**

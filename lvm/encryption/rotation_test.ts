@@ -131,19 +131,55 @@ Deno.test("a previous passphrase is taken back also after its key slot was destr
 });
 
 Deno.test("a header is not replaced by its backup where the disk fails, and so nobody finds one", async () => {
-  for (const failing of [1, 2]) {
+  for (const failures of ["wipefs", "wipefs dd"]) {
     const s = await passphraseScene("OLD");
     await s.interrupt("NEW");
     s.luks().passphrases = ["ADMIN"];
-    let reads = 0; // of the whole header
-    s.lv.content.unreadable = true;
-    s.machine.fault = ({ args }) => {
-      if (args.includes("of=/dev/null")) s.lv.content.unreadable = ++reads === failing;
-      if (args[0] === "luksDump") s.lv.content.unreadable = true;
+    let [isFailing, calls] = [true, 0];
+    s.machine.fault = ({ program, args }) => {
+      if (program !== "wipefs" && !args.includes("of=/dev/null")) return;
+      isFailing &&= failures.split(" ").includes(program) && calls++ < 2;
+      s.lv.content.unreadable = isFailing;
       return undefined;
     };
-    await assertRejects(() => s.use("NEW", "OLD"), StorageError, "Input/output error");
-    assertEquals([s.keys(), reads], [["ADMIN"], failing]);
+    const error = await assertRejects(() => s.use("NEW", "OLD"), StorageError);
+    assertMatch(error.message, failures === "wipefs" ? /it failed for a moment/ : /Input\/output error/);
+    assertEquals(s.keys(), ["ADMIN"]);
+  }
+});
+
+Deno.test("a header that is there is not replaced by its backup where cryptsetup fails, which prints that there is none", async () => {
+  for (const secret of [["NEW", "OLD"], ["OLD"]] as Secret[]) {
+    const s = await passphraseScene("OLD");
+    await s.interrupt("NEW");
+    Object.assign(s.luks(), { volumeKey: 1, passphrases: [undefined, "ADMIN"] });
+    s.machine.fault = ({ args }) =>
+      args[0] === "luksDump"
+        ? { code: 1, stdout: "", stderr: `Device ${args[1]} is not a valid LUKS device.` }
+        : undefined;
+    const refusal = await assertRejects(() => s.use(...secret), StorageError, "nothing was changed");
+    assertMatch(refusal.message, /write it back: dd if=\S+hdr-\S+ of=\S+vol-.*is not a valid LUKS device/);
+    assertEquals([s.keys(), s.luks().volumeKey], [["ADMIN"], 1]);
+  }
+});
+
+Deno.test("a former passphrase is taken back after two crashes: one before the new key slot was recorded, one before the end", async () => {
+  for (const [second, third] of [[["NEW", "OLD"], ["OLD"]], [["NEW"], ["THIRD", "OLD"]]] as [Secret, Secret][]) {
+    const s = await passphraseScene("OLD");
+    const dieAt = async (secret: Secret, ...words: string[]) => {
+      s.machine.fault = ({ program, args }) => {
+        if (words.every((word) => program === word || args.includes(word))) throw new Error("the node died");
+      };
+      await assertRejects(() => s.use(...secret), Error, "the node died");
+      s.machine.fault = undefined;
+      s.restart();
+    };
+    await dieAt(["NEW", "OLD"], "lvchange", "--deltag");
+    assertEquals(s.keys(), ["OLD", "NEW"]);
+    await dieAt(second, "blkdiscard");
+    assertEquals(s.keys(), ["NEW"]);
+    await s.use(...third);
+    assertEquals([s.keys(), s.backups()], [[third[0]], []]);
   }
 });
 
