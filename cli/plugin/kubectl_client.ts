@@ -103,7 +103,7 @@ export class KubectlClient implements ApiClient {
   ): AsyncGenerator<WatchEvent<T>> {
     const query = selectionQuery(options);
     const { resourceVersion, signal } = options;
-    signal?.throwIfAborted(); // it tells nobody any more
+    signal?.throwIfAborted(); // nobody reads it any more
     for (const [key, value] of Object.entries({ watch: "true", allowWatchBookmarks: "true", resourceVersion })) {
       query.set(key, value);
     }

@@ -68,7 +68,7 @@ export class Rotation {
     if (listed === undefined) await requireHeader(this.#exec, devicePath, uuid);
     let backup = listed;
     let opened = await this.#slots.openedBy(volume.id, devicePath, keys);
-    if (opened !== undefined) {
+    if (backup !== undefined && opened !== undefined) {
       await requireHeader(this.#exec, devicePath, uuid);
     } else if (backup !== undefined) {
       backup = await activateHeaderBackup(this.#lvm, volume, backup);
@@ -118,32 +118,27 @@ export class Rotation {
   /** Requires that the header on a device has the keys that its backup has, or what the change made of them. */
   async #requireSameKeys({ id, lv: { devicePath } }: EncryptedVolume, backup: HeaderBackup): Promise<void> {
     // cryptsetup prints the same for a damaged header and where it fails itself
-    const present = await readHeaderKeys(this.#exec, devicePath).catch((cause) => {
+    const present = await readHeaderKeys(this.#exec, devicePath).catch((cause: Error) => {
+      const command = `dd if=${backup.lv.devicePath} of=${devicePath} bs=1M count=16 conv=fsync,nocreat,notrunc`;
       throw new StorageError(
         "CommandFailed",
-        `opening volume ${id}: its LUKS header is damaged, or cannot be read; nothing was changed. If it stays so, write it back: ` +
-          `dd if=${backup.lv.devicePath} of=${devicePath} bs=1M count=16 conv=fsync,nocreat,notrunc. ${
-            (cause as Error).message
-          }`,
+        `opening volume ${id}: its LUKS header is damaged, or cannot be read; nothing was changed. If it stays so, write it ` +
+          `back: ${command}. ${cause.message}`,
         { cause },
       );
     });
     const isSameVolumeKey = present.salt === backup.tags.keys.salt;
     if (isSameVolumeKey && isOfChange(present.slots, backup.tags.keys)) return;
+    const [path, when] = [lvPath(backup), present.isReencrypting ? "is being" : "was"];
     const [change, remedy] = isSameVolumeKey
       ? ["a key slot there was destroyed or replaced since", "the passphrase that replaced it"]
       : [
-        `its data ${
-          present.isReencrypting ? "is being" : "was"
-        } encrypted by another volume key since, which only the header ` +
-        "on the volume has",
+        `its data ${when} encrypted by another volume key since, which only the header on the volume has`,
         "the passphrase with which the data was encrypted again",
       ];
     throw new StorageError(
       "FailedPrecondition",
-      `opening volume ${id}: the secret has no passphrase that opens its LUKS header; one opens ${
-        lvPath(backup)
-      }, which an ` +
+      `opening volume ${id}: the secret has no passphrase that opens its LUKS header; one opens ${path}, which an ` +
         `interrupted change of the passphrase left. But ${change}; nothing was changed. Give the secret ${remedy}`,
     );
   }
