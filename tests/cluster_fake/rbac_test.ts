@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
-import { type AuthorizedRequest, missingPermission, type ProcessRole } from "../fake/rbac.ts";
+import { type AuthorizedRequest, missingPermission, type ProcessRole, roleInUserAgent } from "../fake/rbac.ts";
 
 const claims = { group: "", resource: "persistentvolumeclaims", isWatch: false, namespace: "team", name: "data" };
 const leases = { group: "coordination.k8s.io", resource: "leases", isWatch: false };
@@ -30,6 +30,13 @@ Deno.test.each<[ProcessRole, AuthorizedRequest, string | undefined]>([
 ])("missingPermission() for %s: %j", (role, request, expected) => {
   assertEquals(missingPermission(role, request), expected);
 });
+
+Deno.test.each<[string, ProcessRole | undefined]>([
+  ["denolith/1.2.3 (node)", "node"],
+  ["denolith/test (controller) mover", "controller"],
+  ["denolith/test (administrator)", undefined],
+  ["binder", undefined],
+])("roleInUserAgent() for %s is %j", (userAgent, role) => assertEquals(roleInUserAgent(userAgent), role));
 
 Deno.test("a fake API server fails at its end when a process asked for what its role does not grant", async () => {
   const api = FakeApiServer.start();

@@ -129,7 +129,10 @@ function describePermission(verb: string, group: string, resource: string): stri
   return `${verb} ${group === "" ? "" : `${group}/`}${resource}`;
 }
 
-/** Returns the process in a user agent such as `denolith/1.2.3 (node)`; `undefined` for that of another client. */
+/**
+ * Returns the process in a user agent such as `denolith/1.2.3 (node)` or `denolith/test (controller) mover`; `undefined`
+ * for that of another client.
+ */
 export function roleInUserAgent(userAgent: string): ProcessRole | undefined {
-  return /^denolith\/.* \((node|controller|viewer|operator)\)$/.exec(userAgent)?.[1] as ProcessRole | undefined;
+  return /^denolith\/.* \((node|controller|viewer|operator)\)(?: |$)/.exec(userAgent)?.[1] as ProcessRole | undefined;
 }
