@@ -53,7 +53,7 @@ export function knownObjects({ volumes, snapshots }: ManagedObjects, { driver, n
     volumes: new Map(volumes.filter(isOwn).map((object) => [object.metadata.name, recordedLvOf(object)])),
     snapshots: new Set(snapshots.filter(isOwn).map(({ metadata: { name } }) => name)),
     removeCommand: (lvUuid) =>
-      `kubectl annotate lvmnode ${nodeName} --overwrite ${REMOVE_ORPHANS_ANNOTATION}=${lvUuid}`,
+      `kubectl annotate lvmnodes.lvm.denolith.dev ${nodeName} --overwrite ${REMOVE_ORPHANS_ANNOTATION}=${lvUuid}`,
   };
 }
 

@@ -9,8 +9,16 @@ import { controllerLeaseName, sidecarLeaseName } from "../../k8s/runtime/leader.
 import { subcommandFlags } from "../process/driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
 import { inlineCode, sourceText, unknownMessages } from "./messages.ts";
+import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
+
+/**
+ * A resource in a command that kubectl also finds in the group local.openebs.io, which it prefers to ours: its plural, singular
+ * or short names, without a group.
+ */
+const AMBIGUOUS_KIND =
+  /(?<![\w.$-])lvm(?:(?:volume|node|snapshot)s?|vol|snap)(?![\w-])(?!\.lvm\.denolith\.dev|\.local\.openebs\.io)/;
 
 /** Size in bytes above which a page is split. */
 const MAX_PAGE = 25 * 1024;
@@ -94,6 +102,24 @@ Deno.test("every page of docs/ can be reached by links from README.md", () => {
     for (const { pathname } of links(page)) if (pathname.endsWith(".md")) reached.add(pathname.slice(ROOT.length));
   }
   assertEquals(markdownFiles("docs").filter((page) => !reached.has(page)), []);
+});
+
+Deno.test("commands for kubectl mean the driver's kinds also beside those of the same names that OpenEBS has", async () => {
+  const texts = [
+    ...["README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/chart/README.md", "deploy/chart/templates/NOTES.txt"],
+    ...["deploy/chart/values.yaml", "deploy/chart/files/alerts.yaml"],
+    ...[...markdownFiles("docs"), ...markdownFiles("deploy/examples")].filter((page) => !page.startsWith("docs/adr/")),
+    ...["cli", "csi", "k8s", "lvm"].flatMap(sourceFiles).map((path) => path.slice(ROOT.length)),
+  ];
+  const ambiguous: string[] = [];
+  for (const path of texts) {
+    const text = (await Deno.readTextFile(`${ROOT}${path}`)).replace(/\\\n\s*/g, " ");
+    const commands = [...text.matchAll(/kubectl (?!denolith)[^\n`|;#]*/g)].map(([command]) => command);
+    ambiguous.push(
+      ...commands.filter((command) => AMBIGUOUS_KIND.test(command)).map((command) => `${path}: ${command}`),
+    );
+  }
+  assertEquals(ambiguous, []);
 });
 
 /** Returns the links of a document to files of the repository, with the path and the heading that each leads to. */

@@ -55,7 +55,7 @@ Deno.test("a full group: the commands show how full it is and who waits, and wit
   );
 
   const runbook = new PlayedDocument(ns, runbookChapter("Volume group full"), { GROUP: group, "/dev/sdX": spare });
-  const waiting = await runbook.runBlock("get lvmnodes");
+  const waiting = await runbook.runBlock("get dnode");
   assertStringIncludes(waiting, `  ${group}: `);
   assertStringIncludes(waiting, "persistentvolumeclaim/waits");
   assertStringIncludes(await runbook.runBlock("--sort-by .status.size"), volume!);
@@ -149,7 +149,7 @@ Deno.test("a thin pool that fills: the commands show it, and with a disk more it
     "/dev/sdX": spare,
   });
   assertMatch(
-    await runbook.runBlock("get lvmnodes"),
+    await runbook.runBlock("get dnode"),
     new RegExp(`  ${name}: data \\d+ %, metadata \\d+ %, available `),
   );
   assertStringIncludes(await runbook.runBlock("lv_health_status"), "denolith.pool=made");
