@@ -50,7 +50,10 @@ Deno.test("knownObjects() returns the volumes and snapshots of its driver and no
     [volumeIdOf("made"), { lvUuid: "uuid", groupName: "data" }],
   ]);
   assertEquals([...snapshots], [snapshotIdOf("cut")]);
-  assertEquals(removeCommand("a-b"), "kubectl annotate lvmnodes.lvm.denolith.dev n1 --overwrite lvm.denolith.dev/remove-orphans=a-b");
+  assertEquals(
+    removeCommand("a-b"),
+    "kubectl annotate lvmnodes.lvm.denolith.dev n1 --overwrite lvm.denolith.dev/remove-orphans=a-b",
+  );
 });
 
 Deno.test("removalRequestOf() reads UUIDs, and the confirmation that the cluster has no objects", () => {

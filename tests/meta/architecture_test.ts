@@ -63,8 +63,8 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "k8s/import": 15,
 };
 
-/** The number of lines that a hand-written file may have. */
-const MAX_LINES = 400;
+/** The number of lines that a hand-written file may have. Most have less than 200: a file is split where its subject is. */
+const MAX_LINES = 600;
 
 /** Yields the files of the product, without tests and generated files. */
 function* sources(folder: string): Generator<string> {

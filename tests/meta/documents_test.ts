@@ -20,8 +20,8 @@ const ROOT = new URL("../../", import.meta.url).pathname;
 const AMBIGUOUS_KIND =
   /(?<![\w.$-])lvm(?:(?:volume|node|snapshot)s?|vol|snap)(?![\w-])(?!\.lvm\.denolith\.dev|\.local\.openebs\.io)/;
 
-/** Size in bytes above which a page is split. */
-const MAX_PAGE = 25 * 1024;
+/** Size in bytes above which a page is split; those of the reference are tables, which nobody reads to the end. */
+const MAX_PAGE = { reference: 32 * 1024, others: 25 * 1024 };
 
 /** Reads a page of the reference documentation. */
 function reference(name: string): Promise<string> {
@@ -60,9 +60,12 @@ Deno.test("error messages in the documents are those of the driver, with … for
   assertEquals(unknownMessages(messages, sourceText()), []);
 });
 
-Deno.test("no page of docs/ is larger than 25 KiB", async () => {
+Deno.test("no page of docs/ is too large", async () => {
   const large: string[] = [];
-  for (const page of markdownFiles("docs")) if ((await Deno.stat(`${ROOT}${page}`)).size > MAX_PAGE) large.push(page);
+  for (const page of markdownFiles("docs")) {
+    const max = MAX_PAGE[page.startsWith("docs/reference/") ? "reference" : "others"];
+    if ((await Deno.stat(`${ROOT}${page}`)).size > max) large.push(page);
+  }
   assertEquals(large, []);
 });
 
