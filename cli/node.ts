@@ -29,6 +29,7 @@ import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
 import { Controller } from "../k8s/runtime/controller.ts";
 import {
+  CLAIM_ANNOTATION,
   type LvmNode,
   lvmNodes,
   type LvmSnapshot,
@@ -341,7 +342,8 @@ function registerMetrics(
     & { readonly orphans: OrphanReconciler },
 ): void {
   const isLost = ({ spec, status }: LvmVolume) => spec.driverName === driver && status?.state === "Lost";
-  metrics.registerGroups(() => state.survey ?? [], driver);
+  const claimOf = (volumeId: string) => volumeObjects.get(volumeId)?.metadata.annotations?.[CLAIM_ANNOTATION];
+  metrics.registerGroups(() => state.survey ?? [], driver, claimOf);
   metrics.registerPools(() => state.survey ?? [], thin.overcommit);
   metrics.registerInconsistencies({
     orphans: () => orphans.orphans.length,

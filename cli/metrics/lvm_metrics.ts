@@ -8,6 +8,7 @@
  */
 
 import { defined } from "../../lvm/defined.ts";
+import { erasingOf } from "../../lvm/inventory/leftovers.ts";
 import { isRaid, redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import type { SurveyedGroup, SurveyedPv } from "../../lvm/model/survey.ts";
@@ -18,6 +19,9 @@ import type { ReadAtScrape, Sample } from "./sample.ts";
 /** Returns the last report; none before the first. */
 export type LastSurvey = () => readonly SurveyedGroup[];
 
+/** Returns the claim of a volume as `namespace/name`; `undefined` where none is known. */
+export type ClaimOf = (volumeId: string) => string | undefined;
+
 /** A gauge of a kind of thing: its name after the common prefix, its help, and its value; `undefined` for no sample. */
 type Row<Parts extends readonly unknown[]> = readonly [
   name: string,
@@ -26,7 +30,7 @@ type Row<Parts extends readonly unknown[]> = readonly [
 ];
 
 /** The gauges of each volume group. */
-const GROUP_ROWS: readonly Row<[group: SurveyedGroup]>[] = [
+const GROUP_ROWS: readonly Row<[group: SurveyedGroup, driver: string]>[] = [
   ["size_bytes", "Size of the volume group", ({ size }) => size],
   ["free_bytes", "Space of the volume group that LVM would allocate, without its spare space", ({ free }) => free],
   ["spare_bytes", "Spare space of the volume group, which volumes never get", ({ spare = 0n }) => spare],
@@ -41,6 +45,16 @@ const GROUP_ROWS: readonly Row<[group: SurveyedGroup]>[] = [
   ["logical_volumes", "Logical volumes of the volume group", ({ lvs }) => lvs.length],
   ["logical_volumes_limit", "Maximum number of logical volumes; 0 for no limit", ({ lvsLimit }) => lvsLimit],
   ["snapshots", "COW snapshots of the volume group", ({ lvs }) => lvs.filter(isCowSnapshot).length],
+  [
+    "erasing_volumes",
+    "Deleted logical volumes of the volume group that are still to be erased and removed",
+    (group, driver) => erasingOf(driver, group).volumes,
+  ],
+  [
+    "erasing_bytes",
+    "Bytes of its deleted logical volumes that are not recorded as erased yet",
+    (group, driver) => erasingOf(driver, group).remaining,
+  ],
 ];
 
 /** The gauges of each physical volume. */
@@ -97,8 +111,9 @@ const RAID_ROWS: readonly Row<[lv: LogicalVolume, group: SurveyedGroup]>[] = [
  *
  * @param lastSurvey called on each scrape
  * @param driver the name of the driver whose volumes and snapshots are named
+ * @param claimOf called on each scrape
  */
-export function lvmGauges(lastSurvey: LastSurvey, driver: string): ReadAtScrape[] {
+export function lvmGauges(lastSurvey: LastSurvey, driver: string, claimOf: ClaimOf): ReadAtScrape[] {
   const pvs = () => lastSurvey().flatMap((group) => group.pvs.map((pv) => ({ group, pv })));
   const lvs = () => lastSurvey().flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
   const raids = () => lvs().filter(({ lv }) => isRaid(lv));
@@ -106,7 +121,7 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string): ReadAtScrape[
   return [
     ...GROUP_ROWS.map(([name, help, value]) => ({
       ...{ name: `denolith_volume_group_${name}`, help, labels: ["group"] },
-      samples: () => lastSurvey().flatMap((group) => sample({ group: group.name }, value(group))),
+      samples: () => lastSurvey().flatMap((group) => sample({ group: group.name }, value(group, driver))),
     })),
     {
       name: "denolith_volume_group_info",
@@ -124,9 +139,13 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string): ReadAtScrape[
     })),
     {
       name: "denolith_logical_volume_info",
-      help: "1 for each logical volume, with its segment type, pool, device, and volume or snapshot",
-      labels: ["group", "lv", "type", "pool", "device", "volume", "snapshot"],
-      samples: () => lvs().flatMap((at) => sample({ ...lvLabels(at), ...infoLabels(driver, at.lv) }, 1)),
+      help:
+        "1 for each logical volume, with its segment type, pool, device, volume or snapshot, and the volume's claim",
+      labels: [
+        ...["group", "lv", "type", "pool", "device", "volume", "snapshot"],
+        ...["persistentvolumeclaim", "claim_namespace"],
+      ],
+      samples: () => lvs().flatMap((at) => sample({ ...lvLabels(at), ...infoLabels(driver, at.lv, claimOf) }, 1)),
     },
     {
       name: "denolith_logical_volume_health_status",
@@ -208,15 +227,24 @@ function sample(labels: Sample["labels"], value: number | bigint | boolean | und
 }
 
 /** Returns the labels that say what a logical volume is. Those that it does not have are left out. */
-function infoLabels(driver: string, { tags, segment, pool, deviceNumber }: LogicalVolume): Sample["labels"] {
+function infoLabels(
+  driver: string,
+  { tags, segment, pool, deviceNumber }: LogicalVolume,
+  claimOf: ClaimOf,
+): Sample["labels"] {
   const minor = deviceNumber?.split(":")[1];
+  const volume = ownedVolumeId(driver, tags);
+  const [claim_namespace, persistentvolumeclaim] = (volume === undefined ? undefined : claimOf(volume))?.split("/") ??
+    [];
   return {
     type: segment.type,
     ...defined({
       pool,
       device: minor === undefined ? undefined : `dm-${minor}`,
-      volume: ownedVolumeId(driver, tags),
+      volume,
       snapshot: ownedSnapshotId(driver, tags),
+      persistentvolumeclaim,
+      claim_namespace,
     }),
   };
 }

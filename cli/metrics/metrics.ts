@@ -11,7 +11,7 @@ import type { LimitedVolume } from "../../lvm/staging/io_limiter.ts";
 import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { defined } from "../../lvm/defined.ts";
-import { type LastSurvey, lvmGauges, poolGauges } from "./lvm_metrics.ts";
+import { type ClaimOf, type LastSurvey, lvmGauges, poolGauges } from "./lvm_metrics.ts";
 import type { ReadAtScrape } from "./sample.ts";
 import manifest from "../../deno.json" with { type: "json" };
 
@@ -116,9 +116,10 @@ export class Metrics {
    *
    * @param lastSurvey called on each scrape
    * @param driver the name of the driver whose volumes and snapshots are named
+   * @param claimOf called on each scrape
    */
-  registerGroups(lastSurvey: LastSurvey, driver: string): void {
-    for (const gauge of lvmGauges(lastSurvey, driver)) this.#readAtScrape(gauge);
+  registerGroups(lastSurvey: LastSurvey, driver: string, claimOf: ClaimOf = () => undefined): void {
+    for (const gauge of lvmGauges(lastSurvey, driver, claimOf)) this.#readAtScrape(gauge);
   }
 
   /** Registers the extensions of the COW space of snapshots. @returns a function that counts an extension */

@@ -63,6 +63,8 @@ Deno.test("Metrics: queues and groups are read at each scrape, and removed ones 
   groups = groups.filter(({ name }) => name === "data");
   assertEquals((await lines(metrics, "denolith_volume_group")).length, before.length / 2);
   assertEquals(await lines(metrics, "denolith_volume_group"), [
+    'denolith_volume_group_erasing_bytes{group="data"} 0',
+    'denolith_volume_group_erasing_volumes{group="data"} 0',
     'denolith_volume_group_free_bytes{group="data"} 1006632960',
     `denolith_volume_group_info{group="data",uuid="${groups[0]!.uuid}",allocation_policy="normal"} 1`,
     'denolith_volume_group_logical_volumes_limit{group="data"} 0',
@@ -147,15 +149,23 @@ Deno.test("Metrics: a logical volume says what it is, and whether it is active, 
     lv("snap-1", { tags: tags("snapshot", snapshot), readOnly: true, health: "refresh needed", origin: "vol-1" }),
     lv("vol-3", { pool: "pool", thinPercent: 12.5, segment: { type: "thin" } as Segment }),
     lv("vol-4", { pool: "pool", origin: "vol-3" }),
+    lv("del-5", { tags: [...tags("deleted", volume), "denolith.erased=1024"], size: 4096n }),
   ];
   const metrics = new Metrics();
-  metrics.registerGroups(() => [{ ...group!, lvs }], DRIVER);
+  const claimOf = (id: string) => id === volume ? "shop/orders" : undefined;
+  metrics.registerGroups(() => [{ ...group!, lvs }], DRIVER, claimOf);
+  const claim = 'persistentvolumeclaim="orders",claim_namespace="shop"';
   assertEquals(await lines(metrics, "denolith_logical_volume_info"), [
+    'denolith_logical_volume_info{group="data",lv="del-5",type="linear"} 1',
     `denolith_logical_volume_info{group="data",lv="snap-1",type="linear",snapshot="${snapshot}"} 1`,
-    `denolith_logical_volume_info{group="data",lv="vol-1",type="raid1",device="dm-7",volume="${volume}"} 1`,
+    `denolith_logical_volume_info{group="data",lv="vol-1",type="raid1",device="dm-7",volume="${volume}",${claim}} 1`,
     'denolith_logical_volume_info{group="data",lv="vol-2",type="linear"} 1',
     'denolith_logical_volume_info{group="data",lv="vol-3",type="thin",pool="pool"} 1',
     'denolith_logical_volume_info{group="data",lv="vol-4",type="linear",pool="pool"} 1',
+  ]);
+  assertEquals(await lines(metrics, "denolith_volume_group_erasing"), [
+    'denolith_volume_group_erasing_bytes{group="data"} 3072',
+    'denolith_volume_group_erasing_volumes{group="data"} 1',
   ]);
   const of = (prefix: string, lv: string) =>
     lines(metrics, prefix).then((all) => all.filter((line) => line.includes(`lv="${lv}"`)));

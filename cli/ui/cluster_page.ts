@@ -246,14 +246,15 @@ function groupPage({ pools: poolViews, ...group }: GroupView, contents: Contents
   return { ...group, pools, segments: [...used, ...restOf(group, used)] };
 }
 
-/** Returns the space of a group that its segments do not have: that of other LVs and of metadata, spare, and what is free. */
+/** Returns the space of a group that its segments do not have: that of other LVs and of metadata, deleted, spare and free. */
 function restOf(
-  { size, free, spare = 0n }: Pick<GroupView, "size" | "free" | "spare">,
+  { size, free, spare = 0n, erasing = 0n }: Pick<GroupView, "size" | "free" | "spare" | "erasing">,
   used: readonly Segment[],
 ): Segment[] {
-  const other = size - free - spare - used.reduce((sum, { bytes }) => sum + bytes, 0n);
+  const other = size - free - spare - erasing - used.reduce((sum, { bytes }) => sum + bytes, 0n);
   return [
     ...(other > 0n ? [{ kind: "other" as const, name: "other logical volumes and metadata", bytes: other }] : []),
+    ...(erasing > 0n ? [{ kind: "other" as const, name: "deleted volumes, being erased", bytes: erasing }] : []),
     ...(spare > 0n ? [{ kind: "other" as const, name: "spare space", bytes: spare }] : []),
     ...(free > 0n ? [{ kind: "free" as const, name: "free", bytes: free }] : []),
   ];

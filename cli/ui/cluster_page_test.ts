@@ -84,10 +84,12 @@ Deno.test("clusterPage(): the segments of a group are its volumes with all RAID 
   assertEquals([page.size, page.free, page.volumes.length], [100n * GiB, 40n * GiB, 3]);
 });
 
-Deno.test("clusterPage(): the spare space of a group is a segment of its own", () => {
-  const page = pageOf("n1", state({ lvmNodes: [node("n1", { ...group("data"), spare: "10Gi" })] }));
+Deno.test("clusterPage(): spare space, and that of deleted volumes, are segments of their own", () => {
+  const more = { spare: "10Gi", erasing: { volumes: 2, space: "20Gi" } };
+  const page = pageOf("n1", state({ lvmNodes: [node("n1", { ...group("data"), ...more })] }));
   assertEquals(short(page.groups[0]!.segments), [
-    ...["other other logical volumes and metadata 50", "other spare space 10", "free free 40"],
+    ...["other other logical volumes and metadata 30", "other deleted volumes, being erased 20"],
+    ...["other spare space 10", "free free 40"],
   ]);
 });
 

@@ -8,6 +8,7 @@
 import { getLogger } from "@logtape/logtape";
 import { defined } from "../../lvm/defined.ts";
 import type { Exec } from "../../lvm/exec.ts";
+import { erasingOf } from "../../lvm/inventory/leftovers.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
@@ -261,6 +262,7 @@ export class NodeReconciler {
 /** The fields of groups and pools that a report lacks when they have none, or LVM does not know it. */
 const OPTIONAL_FIELDS = [
   "spare",
+  "erasing",
   "thinPools",
   "dataPercent",
   "metadataPercent",
@@ -316,6 +318,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     metadataSize,
     metadataFree,
   } = group;
+  const erasing = erasingOf(driver, group);
   const pools = poolsOf(group).map((pool) => thinPoolStatus(group, pool, { driver, overcommit }));
   return {
     name,
@@ -323,6 +326,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     size: formatQuantity(size),
     free: formatQuantity(free),
     ...(spare === undefined ? {} : { spare: formatQuantity(spare) }),
+    ...(erasing.volumes === 0 ? {} : { erasing: { volumes: erasing.volumes, space: formatQuantity(erasing.bytes) } }),
     extentSize: formatQuantity(extentSize),
     lvCount: lvs.length,
     pvCount: pvs.length,

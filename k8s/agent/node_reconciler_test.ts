@@ -105,7 +105,7 @@ Deno.test("lvmNodeStatus() rounds up how full a thin pool is, and leaves it out 
   assertEquals(known, [{ dataPercent: 41, metadataPercent: 0 }, { dataPercent: 100, metadataPercent: 100 }, {}]);
 });
 
-Deno.test("lvmNodeStatus() lists the driver's volumes in each group, and neither other LVs nor deleted ones", async () => {
+Deno.test("lvmNodeStatus() lists the driver's volumes in each group without other LVs, and the space of deleted ones", async () => {
   const fake = machine();
   const format = { state: "raw" } as const;
   const tagged = (driver: string, name: string) =>
@@ -119,9 +119,9 @@ Deno.test("lvmNodeStatus() lists the driver's volumes in each group, and neither
   const args = ["lvchange", ...markVolumeDeleted(volumeIdOf("gone"), format), "data/gone"];
   assertEquals((await fake.run({ program: "lvm", args, mutates: true })).code, 0);
   const { volumeGroups } = lvmNodeStatus((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
-  assertEquals(volumeGroups?.map(({ free, volumes }) => [free, volumes]), [
-    ["6Gi", [{ name: volumeIdOf("mine"), size: "1Gi" }]],
-    ["2Gi", []],
+  assertEquals(volumeGroups?.map(({ free, volumes, erasing }) => [free, volumes, erasing]), [
+    ["6Gi", [{ name: volumeIdOf("mine"), size: "1Gi" }], { volumes: 1, space: "1Gi" }],
+    ["2Gi", [], undefined],
   ]);
 });
 

@@ -238,6 +238,8 @@ export interface NodeVolumeGroup {
   free: string;
   /** Its space that LVM would allocate now, and that volumes never get; absent for none. */
   spare?: string;
+  /** The deleted volumes and snapshots that are to be erased and removed, and the space that this frees; absent for none. */
+  erasing?: { volumes: number; space: string };
   extentSize: string;
   lvCount: number;
   pvCount: number;

@@ -6,7 +6,7 @@
 
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import { agentLeaseName, agentLeaseSelector } from "../api/agent_leases.ts";
-import { CLAIM_ANNOTATION, lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { CLAIM_ANNOTATION, type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
   csiStorageCapacities,
   type CsiStorageCapacity,
@@ -71,6 +71,8 @@ export interface ClaimState extends NodeEvidence {
   readonly nodeName?: string | undefined;
   /** What the scheduler reads of the class, for each node. */
   readonly capacities: readonly CsiStorageCapacity[];
+  /** The LVMNodes of the driver, while the claim waits for its volume. */
+  readonly lvmNodes: readonly LvmNode[];
   /** The Lease of the provisioner. */
   readonly provisionerLease?: Lease | undefined;
   /** The Lease of the resizer. */
@@ -136,6 +138,7 @@ export async function readClaimState(
     persistentVolume,
     storageClass,
     capacities,
+    allNodes,
     moves,
     imports,
     provisionerLease,
@@ -146,6 +149,7 @@ export async function readClaimState(
     findPersistentVolume(reader, claim, { namespace, name, driver }),
     className ? reader.get(storageClasses, { name: className }) : undefined,
     isWaiting ? reader.list(csiStorageCapacities) : [],
+    isWaiting ? reader.list(lvmNodes) : [],
     reader.list(lvmMoves),
     reader.list(lvmImports),
     reader.leaseOf("csi-provisioner", driver),
@@ -167,6 +171,7 @@ export async function readClaimState(
     ...{ persistentVolume, volume, volumeEvents: [...persistentVolumeEvents, ...lvmVolumeEvents] },
     ...{ ...nodeEvidence, provisionerLease, resizerLease },
     capacities: capacities.filter(({ storageClassName }) => storageClassName === className),
+    lvmNodes: allNodes.filter(({ spec }) => spec.driverName === driver),
     unread: [...new Set(reader.unread)].sort(),
   };
 }

@@ -46,6 +46,8 @@ export interface GroupView {
   readonly free: bigint;
   /** The size that is free, and that volumes never get; absent for none. */
   readonly spare?: bigint;
+  /** Its space that becomes free when the data of deleted volumes is erased; absent for none. */
+  readonly erasing?: bigint;
   /** The size that volumes may not get, in percent. */
   readonly usedPercent: number;
   /** The number of its physical volumes. */
@@ -138,9 +140,11 @@ function groupView(group: NodeVolumeGroup): GroupView {
   const { pvCount = 0, missingPVCount = 0, writeable = true } = group; // the CRD does not require them
   const [size, free] = [quantityToBytes(group.size) ?? 0n, quantityToBytes(group.free) ?? 0n];
   const spare = quantityToBytes(group.spare) ?? 0n;
+  const erasing = quantityToBytes(group.erasing?.space) ?? 0n;
   return {
     ...{ name: group.name, size, free, usedPercent: usedPercent(size, free) },
     ...(spare > 0n && { spare }),
+    ...(erasing > 0n && { erasing }),
     ...{ physicalVolumes: pvCount, missing: missingPVCount, writeable },
     volumes: group.volumes?.length ?? 0,
     pools: (group.thinPools ?? []).map(poolView).sort((a, b) => compareText(a.name, b.name)),
@@ -253,7 +257,10 @@ function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): 
       problems.push({
         ...{ severity: "warning", reason: "VolumeGroupFull", object },
         message: `volume group ${group.name} has no free space` +
-          (group.spare === undefined ? "" : ` but ${formatBytes(group.spare)} of spare space`),
+          (group.spare === undefined ? "" : ` but ${formatBytes(group.spare)} of spare space`) +
+          (group.erasing === undefined
+            ? ""
+            : `; ${formatBytes(group.erasing)} become free when deleted volumes are erased`),
         ...{ remedy: fullRemedy(name, disks.find((disk) => disk.proposed && disk.volumeGroup === group.name)) },
         runbook: "storage.md#volume-group-full",
       });

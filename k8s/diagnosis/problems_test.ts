@@ -31,7 +31,7 @@ function volume(...conditions: object[]): LvmVolume {
 function stateOf(more: object): ClaimState {
   return {
     ...{ driver: "d", now: NOW, key: "ns/data", claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
-    ...{ agentLeases: [], capacities: [], unread: [], ...more },
+    ...{ agentLeases: [], capacities: [], lvmNodes: [], unread: [], ...more },
   };
 }
 

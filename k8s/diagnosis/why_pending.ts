@@ -21,6 +21,7 @@ import {
   timeOfEvent,
   waitProblems,
 } from "./evidence.ts";
+import { quantityToBytes } from "../api/quantity.ts";
 import { isUnread, listText, type Problem } from "./problem.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 
@@ -167,7 +168,7 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
       ...{ severity: "error", reason: "NoCapacity", ...problem },
       message: `the scheduler finds no node with ${
         formatBytes(requestedBytes(claim))
-      } free for the class: ${message}; ${known}`,
+      } free for the class: ${message}; ${known}${erasingText(state)}`,
       remedy:
         "Free space, accept a disk that kubectl denolith disks proposes, or correct the class, if it names the wrong volume group. " +
         "The pod is then scheduled by itself.",
@@ -194,6 +195,18 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
     message: "the scheduler has not said anything of the pod yet",
     remedy: "Wait. If it takes minutes, see whether the scheduler runs.",
   };
+}
+
+/** Returns the space that becomes free by itself, since the data of deleted volumes is being erased; nothing for none. */
+function erasingText({ lvmNodes }: Pick<ClaimState, "lvmNodes">): string {
+  const texts = lvmNodes.flatMap(({ metadata, status }) =>
+    (status?.volumeGroups ?? []).flatMap(({ name, erasing }) => {
+      const bytes = quantityToBytes(erasing?.space) ?? 0n;
+      return bytes === 0n ? [] : [`${formatBytes(bytes)} in ${name} on ${metadata.name}`];
+    })
+  );
+  const text = listText(texts, MAX_CAPACITIES, " volume groups");
+  return text === undefined ? "" : `; space that becomes free when deleted volumes are erased: ${text}`;
 }
 
 /** Returns what the agent says of the volume that is being created. @param known what an event says already */

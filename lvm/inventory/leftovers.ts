@@ -34,6 +34,28 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
   );
 }
 
+/** The deleted volumes and snapshots of a volume group that are to be erased and removed; sizes in bytes. */
+export interface Erasing {
+  /** Their number. */
+  readonly volumes: number;
+  /** The space of the volume group that their removal frees. A thin LV frees space of its pool instead. */
+  readonly bytes: bigint;
+  /** The part of it that is not recorded as erased yet. */
+  readonly remaining: bigint;
+}
+
+/** Returns what is left of the driver's deleted volumes and snapshots in a volume group. */
+export function erasingOf(driver: string, group: VolumeGroup): Erasing {
+  const deleted = deletedLvs(driver, [group]);
+  const thick = deleted.filter(({ lv: { pool } }) => pool === undefined);
+  const sum = (bytesOf: (deleted: DeletedLv) => bigint) => thick.reduce((all, one) => all + bytesOf(one), 0n);
+  return {
+    volumes: deleted.length,
+    bytes: sum(({ lv: { size } }) => size),
+    remaining: sum(({ lv: { size }, tags: { erased } }) => size - erased),
+  };
+}
+
 /** Returns the backups of LUKS headers whose volumes are deleted: nobody changes their passphrases any more. */
 export function staleHeaderBackups(driver: string, groups: readonly VolumeGroup[]): HeaderBackup[] {
   return groups.flatMap((group) => {

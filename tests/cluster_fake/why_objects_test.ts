@@ -6,7 +6,13 @@
  */
 
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { CLAIM_ANNOTATION, lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  CLAIM_ANNOTATION,
+  lvmNodes,
+  type LvmNodeStatus,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../k8s/api/lvm_objects.ts";
 import {
   csiStorageCapacities,
   events,
@@ -316,6 +322,21 @@ Deno.test("why: of many nodes without capacity, some are named", async () => {
   const { problems } = await scene.why();
   assertEquals(problems.map(({ reason }) => reason), ["NoCapacity"]);
   assertMatch(problems[0]!.message, /worker-0 1 GiB, .*, and 45 more nodes$/);
+});
+
+Deno.test("why: a pod without capacity is answered with the space that the erasure of deleted volumes frees", async () => {
+  await using scene = new ClaimScene(WAITS);
+  scene.addClaim();
+  scene.addPod();
+  scene.addEvent("FailedScheduling", "0/1 nodes: 1 node(s) did not have enough free storage.", "Pod", "web");
+  const group = { name: "data", erasing: { volumes: 2, space: "10Gi" } };
+  for (const name of ["n2", "n3"]) {
+    const status = { volumeGroups: [name === "n2" ? group : { name: "data" }] } as LvmNodeStatus;
+    scene.api.put(lvmNodes, { metadata: { name }, spec: { driverName: DRIVER }, status });
+  }
+  const { problems } = await scene.why();
+  assertEquals(problems.map(({ reason }) => reason), ["NoCapacity"]);
+  assertMatch(problems[0]!.message, /; space that becomes free when deleted volumes are erased: 10 GiB in data on n2$/);
 });
 
 Deno.test("why: a volume that is other than requested, without a source, is not blamed on a source", async () => {

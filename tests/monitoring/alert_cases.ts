@@ -28,8 +28,13 @@ function growEvery(period: number, minutes: number, from = 0): string {
 
 const GROUP = { group: "data" };
 const LV = { group: "data", lv: "vol-1" };
+const CLAIMED_LV = { group: "data", lv: "vol-2" };
+const CLAIM = { persistentvolumeclaim: "orders", claim_namespace: "shop" };
 const SNAPSHOT = { group: "data", lv: "snap-1" };
 const POOL = { group: "data", pool: "pool" };
+
+/** One of two volumes has a claim that the agent knows. */
+const CLAIMED: Series = { [series("logical_volume_info", { ...CLAIMED_LV, ...CLAIM, type: "linear" })]: hold(1, 120) };
 
 /** The group `data` has a volume of the driver. */
 const WITH_VOLUME: Series = { [series("logical_volume_size_bytes", LV)]: hold(1, 120) };
@@ -69,11 +74,16 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     series: {
       [series("raid_redundant", LV)]: `${hold(1, 40)} ${hold(0, 60)} ${hold(1, 20)}`,
       [series("raid_sync_ratio", LV)]: `${hold(1, 40)} ${hold(0.5, 60)} ${hold(1, 20)}`,
+      [series("raid_redundant", CLAIMED_LV)]: `${hold(1, 40)} ${hold(0, 60)} ${hold(1, 20)}`,
+      ...CLAIMED,
     },
     doesNotFire: [1, 39, 40, 69],
     fires: Object.fromEntries([70, 99].map((at) => [at, [{
       labels: { ...TARGET, ...LV },
       summary: "RAID volume data/vol-1 on node n1 has no redundancy",
+    }, {
+      labels: { ...TARGET, ...CLAIMED_LV, ...CLAIM },
+      summary: "RAID volume data/vol-2 on node n1 has no redundancy: claim shop/orders",
     }]])),
     clears: [100, 119],
     neverFires: {
@@ -190,10 +200,42 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     ...{ labels: POOL, for: 1 },
     summary: "The metadata of thin pool data/pool on node n1 is damaged",
   }),
-  DenolithFilesystemReadOnly: flag("filesystem_readonly", {
-    ...{ labels: LV, for: 0 },
-    summary: "The filesystem of data/vol-1 on node n1 is read-only",
-  }),
+  DenolithFilesystemReadOnly: {
+    series: {
+      [series("filesystem_readonly", LV)]: `${hold(0, 20)} ${hold(1, 20)} ${hold(0, 20)}`,
+      [series("filesystem_readonly", CLAIMED_LV)]: `${hold(0, 20)} ${hold(1, 20)} ${hold(0, 20)}`,
+      ...CLAIMED,
+    },
+    doesNotFire: [1, 19],
+    fires: Object.fromEntries([20, 39].map((at) => [at, [{
+      labels: { ...TARGET, ...LV },
+      summary: "The filesystem of data/vol-1 on node n1 is read-only",
+    }, {
+      labels: { ...TARGET, ...CLAIMED_LV, ...CLAIM },
+      summary: "The filesystem of data/vol-2 on node n1 is read-only: claim shop/orders",
+    }]])),
+    clears: [40, 59],
+  },
+  DenolithErasureStuck: {
+    series: {
+      [series("volume_group_erasing_volumes", GROUP)]: `${hold(0, 20)} ${hold(1, 160)} ${hold(0, 20)}`,
+      [series("volume_group_erasing_bytes", GROUP)]: `${hold(0, 20)} ${hold(100, 160)} ${hold(0, 20)}`,
+    },
+    doesNotFire: [1, 19, 20, 79],
+    fires: Object.fromEntries([80, 179].map((at) => [at, [{
+      labels: { ...TARGET, ...GROUP },
+      summary: "1 deleted volumes of volume group data on node n1 are not erased",
+    }]])),
+    clears: [180, 199],
+    neverFires: {
+      "large volumes are erased, and others are deleted meanwhile": {
+        [series("volume_group_erasing_volumes", GROUP)]: hold(2, 200),
+        [series("volume_group_erasing_bytes", GROUP)]: `${hold(200, 50)} ${hold(150, 50)} ${hold(300, 5)} ${
+          hold(250, 50)
+        } ${hold(200, 45)}`,
+      },
+    },
+  },
   DenolithIOLimitsNotApplied: flag("io_limits_unapplied_volumes", {
     for: 10,
     summary: "The IO limits of 1 volumes in use on node n1 are not applied",
