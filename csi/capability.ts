@@ -5,13 +5,8 @@
  */
 
 import { quote, StorageError } from "../lvm/error.ts";
-import {
-  checkMountFlags,
-  effectiveMountFlags,
-  FILESYSTEM_TYPES,
-  type FilesystemType,
-  parseFilesystemType,
-} from "../lvm/spec/filesystem.ts";
+import { FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../lvm/spec/filesystem.ts";
+import { checkMountFlags, effectiveMountFlags } from "../lvm/spec/mount_flags.ts";
 import type { Access } from "../lvm/staging/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
 import { invalidArgument } from "./request.ts";

@@ -8,7 +8,8 @@
 import { StorageError } from "../../lvm/error.ts";
 import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { formatQuantity, parseQuantity } from "../../lvm/size.ts";
-import { checkMountFlags, parseFilesystemType } from "../../lvm/spec/filesystem.ts";
+import { parseFilesystemType } from "../../lvm/spec/filesystem.ts";
+import { checkMountFlags } from "../../lvm/spec/mount_flags.ts";
 import { IO_LIMIT_PARAMETERS } from "../../lvm/spec/io_limits.ts";
 import { SETTINGS } from "../../lvm/spec/settings.ts";
 import { defined } from "../../lvm/defined.ts";

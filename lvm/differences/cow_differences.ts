@@ -17,7 +17,8 @@ import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";
 import { isSameBytes } from "./bytes.ts";
 import { type ChunkRange, ChunkSet } from "./chunk_set.ts";
 import { type CowHeader, ExceptionScanner, HEADER_BYTES, parseCowHeader } from "./cow_store.ts";
-import { readBytes, readDevice, requireHiddenDevice } from "./devices.ts";
+import { readBytes, readDevice } from "../host/device_bytes.ts";
+import { requireHiddenDevice } from "./devices.ts";
 
 /** The most bytes of COW space that one command reads. */
 const MAX_PIECE_BYTES = 64 << 20;

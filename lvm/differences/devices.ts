@@ -1,72 +1,14 @@
 /**
- * Reads devices past the page cache: the kernel writes the tables of snapshots past it, too.
+ * The hidden devices of LVs.
  *
  * @module
  */
 
 import { StorageError } from "../error.ts";
-import { type Exec, runOk } from "../exec.ts";
+import type { Exec } from "../exec.ts";
 import { readBlockDevices, restoreDeviceNode } from "../host/device.ts";
 import { readMappedDevice } from "../host/device_mapper.ts";
 import type { LocatedLv } from "../model/report.ts";
-
-/** The block size of dd, in bytes. */
-const BLOCK_BYTES = 1 << 20;
-
-/** The time in which one read ends, in milliseconds. None is longer than some tens of MiB. */
-const READ_MS = 5 * 60 * 1000;
-
-/** A part of a device, in bytes. Both numbers are multiples of the disk's blocks. */
-export interface DeviceRange {
-  /** Where it begins. */
-  readonly offset: number;
-  /** Its length. */
-  readonly length: number;
-}
-
-/**
- * Reads a part of a device in pieces.
- *
- * @param onBytes receives the pieces, in order
- * @throws {StorageError} `CommandFailed` when it cannot be read, as a snapshot that has overflowed
- */
-export async function readDevice(
-  exec: Exec,
-  path: string,
-  { offset, length }: DeviceRange,
-  onBytes: (bytes: Uint8Array) => void,
-): Promise<void> {
-  await runOk(exec, {
-    program: "dd",
-    args: [
-      `if=${path}`,
-      `bs=${BLOCK_BYTES}`,
-      `skip=${offset}`,
-      `count=${length}`,
-      "iflag=direct,fullblock,skip_bytes,count_bytes",
-      "status=none",
-    ],
-    mutates: false,
-    deadlineMs: READ_MS,
-    onOutput: (bytes) => Promise.resolve(onBytes(bytes)),
-  });
-}
-
-/**
- * Reads a part of a device as a whole.
- *
- * @throws {StorageError} `CommandFailed` also when the device ends before it
- */
-export async function readBytes(exec: Exec, path: string, range: DeviceRange): Promise<Uint8Array> {
-  const bytes = new Uint8Array(range.length);
-  let at = 0;
-  await readDevice(exec, path, range, (piece) => {
-    bytes.set(piece.subarray(0, range.length - at), at);
-    at += piece.length;
-  });
-  if (at === range.length) return bytes;
-  throw new StorageError("CommandFailed", `reading ${range.length} bytes of ${path} at ${range.offset}: got ${at}`);
-}
 
 /**
  * Makes sure that a hidden device of an LV is what its node leads to: the kernel knows it under its name, in the LV's group,

@@ -38,6 +38,7 @@ import {
 } from "./finding.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { createFinders, groupsInUse, takeInventory } from "../inventory/inventory.ts";
+import { readKernelRelease } from "../host/kernel.ts";
 import { type Mount, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import {
@@ -116,6 +117,7 @@ interface MachineReadings {
   readonly configuration: Reading<Configuration>;
   readonly targets: Reading<ReadonlyMap<string, string>>;
   readonly modules: Reading<ReadonlySet<string>>;
+  readonly release: Reading<string>;
   readonly devices: Reading<readonly MappedDevice[]>;
   readonly disks: Reading<readonly Disk[]>;
   readonly mounts: Reading<readonly Mount[]>;
@@ -197,12 +199,13 @@ async function readLvm(exec: Exec): Promise<{ survey: Reading<Survey>; lockStuck
   return "value" in unlocked ? { survey: unlocked, lockStuck: true } : { survey, lockStuck: false };
 }
 
-async function readKernel(
-  exec: Exec,
-): Promise<{ targets: Reading<ReadonlyMap<string, string>>; modules: Reading<ReadonlySet<string>> }> {
-  const targets = await tryRead(() => readDmTargets(exec));
+async function readKernel(exec: Exec): Promise<Pick<MachineReadings, "targets" | "modules" | "release">> {
+  const [targets, release] = await Promise.all([
+    tryRead(() => readDmTargets(exec)),
+    tryRead(() => readKernelRelease(exec)),
+  ]);
   const wanted = "value" in targets ? modulesToProbe(targets.value) : [];
-  return { targets, modules: await tryRead(() => readModules(exec, wanted)) };
+  return { targets, release, modules: await tryRead(() => readModules(exec, wanted)) };
 }
 
 /**

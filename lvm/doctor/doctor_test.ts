@@ -27,7 +27,7 @@ Deno.test("examine() finds nothing wrong on a healthy machine, reads everything 
   assertEquals([level, findings], ["ok", []]);
   assertEquals(checks.map(({ check }) => check), [...CHECKS]);
   assertEquals(commands.filter(({ mutates }) => mutates), []);
-  assert(commands.length <= 11, commands.map(describeCommand).join("\n"));
+  assert(commands.length <= 12, commands.map(describeCommand).join("\n"));
   assert(commands.every(({ deadlineMs }) => deadlineMs !== undefined && deadlineMs <= 20_000));
 });
 

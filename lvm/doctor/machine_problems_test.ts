@@ -79,6 +79,10 @@ const MACHINE_PROBLEMS: Problems = {
     ({ machine }) => [machine.host.targets.delete("snapshot"), machine.host.modules.clear()],
     ["kernel", "warning", "dm-snapshot", /modules cannot be listed here/, /modprobe dm-snapshot/],
   ],
+  "the kernel is older than features of xfs": [
+    ({ machine }) => machine.host.kernel = "5.4.0-150-generic",
+    ["kernel", "info", "xfs", /kernel 5.4.0-150-generic does not know bigtime, inobtcount, nrext64/],
+  ],
   "a stuck command holds a lock": [
     ({ machine }) =>
       machine.fault = ({ args }) =>

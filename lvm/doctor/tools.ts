@@ -5,6 +5,7 @@
  */
 
 import type { LvmVersion } from "../host/device_mapper.ts";
+import { missingXfsFeatures } from "../spec/mkfs_defaults.ts";
 import { isNotInstalled, type Program, PROGRAMS } from "../exec.ts";
 import { type CheckResult, failureSummary, type Finding, findingsOf, type Reading } from "./finding.ts";
 
@@ -177,12 +178,14 @@ export interface KernelReadings {
   readonly modules: Reading<ReadonlySet<string>>;
   /** LVM's version, with that of the kernel's device-mapper. */
   readonly version: Reading<LvmVersion>;
+  /** The release of the kernel. */
+  readonly release: Reading<string>;
   /** True if the commands run as root. */
   readonly root: boolean;
 }
 
 /** Checks whether the kernel has device-mapper, and its targets for volumes and snapshots. */
-export function checkKernel({ targets, modules, version, root }: KernelReadings): CheckResult {
+export function checkKernel({ targets, modules, version, release, root }: KernelReadings): CheckResult {
   const { info, warning, error } = findingsOf("kernel");
   const driver = "value" in version ? version.value.dmDriver : undefined;
   const summary = `device-mapper ${driver ?? "of unknown version"}`;
@@ -218,6 +221,11 @@ export function checkKernel({ targets, modules, version, root }: KernelReadings)
     }
     return error(module, `the kernel has neither ${names} nor this module: ${use} are not available`, install);
   });
+  const unknown = "value" in release ? missingXfsFeatures(release.value) : [];
+  if ("value" in release && unknown.length > 0) {
+    const missing = `kernel ${release.value} does not know ${unknown.join(", ")}`;
+    findings.push(info("xfs", `${missing}: new volumes are made without, and one that has them is not mounted here`));
+  }
   const optionalTargets = OPTIONAL_TARGETS.filter((name) => targets.value.has(name));
   const listed = TARGETS.filter(({ name, unlisted }) => !unlisted && targets.value.has(name));
   const names = [...listed.map(({ name }) => name), ...optionalTargets];

@@ -12,6 +12,7 @@ function kernel(targets: readonly string[], more: Partial<KernelReadings> = {}) 
     targets: { value: new Map(targets.map((name) => [name, "1.0.0"])) },
     modules: { value: new Set(["dm-mod"]) },
     version: { value: { lvm: "2.03.16", dmDriver: "4.48.0" } },
+    release: { value: "6.1.0" },
     root: true,
     ...more,
   });

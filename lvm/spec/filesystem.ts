@@ -10,7 +10,7 @@
 import { quote, StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 import { createdExtType } from "./ext_features.ts";
-import { CONTEXT_FLAG } from "./selinux.ts";
+import { extDefaults, xfsDefaults } from "./mkfs_defaults.ts";
 
 /** The supported filesystems. */
 export const FILESYSTEM_TYPES = ["ext4", "ext3", "ext2", "xfs", "btrfs"] as const;
@@ -38,8 +38,6 @@ interface Filesystem {
    * changes the type.
    */
   createdType?(options: readonly string[]): FilesystemType;
-  /** Patterns of mount options beyond the common ones. */
-  readonly mountFlags: readonly RegExp[];
   /** True if the filesystem can discard freed blocks, at once (mount option `discard`) and by fstrim(8). */
   readonly supportsDiscard: boolean;
   /** Returns the command that creates the filesystem with the UUID. */
@@ -138,55 +136,15 @@ const BTRFS_MKFS_FLAGS = {
   "--checksum": /^(?:crc32c|xxhash|sha256|blake2)$/,
 };
 
-const EXT_MOUNT_FLAGS = [
-  /^(?:acl|noacl|user_xattr|nouser_xattr|bsddf|minixdf|barrier|nobarrier|delalloc|nodelalloc|discard|nodiscard)$/,
-  /^(?:auto_da_alloc|noauto_da_alloc|block_validity|noblock_validity|dioread_lock|dioread_nolock|i_version)$/,
-  /^(?:journal_checksum|journal_async_commit|init_itable|noinit_itable|noload|norecovery|prjquota|usrquota|grpquota)$/,
-  /^barrier=[01]$/,
-  /^(?:commit|stripe|inode_readahead_blks|max_batch_time|min_batch_time|init_itable|journal_ioprio|resuid|resgid)=\d{1,9}$/,
-  /^data=(?:journal|ordered|writeback)$/,
-  /^errors=(?:continue|remount-ro)$/,
-];
-
-const XFS_MOUNT_FLAGS = [
-  /^(?:attr2|noattr2|discard|nodiscard|filestreams|grpid|bsdgroups|nogrpid|sysvgroups|ikeep|noikeep|inode32|inode64)$/,
-  /^(?:largeio|nolargeio|noalign|norecovery|nouuid|swalloc|wsync)$/,
-  /^(?:quota|noquota|uquota|usrquota|uqnoenforce|gquota|grpquota|gqnoenforce|pquota|prjquota|pqnoenforce)$/,
-  /^(?:allocsize|logbsize)=\d{1,9}[kKmM]?$/,
-  /^(?:logbufs|sunit|swidth)=\d{1,9}$/,
-];
-
-const BTRFS_MOUNT_FLAGS = [
-  /^(?:acl|noacl|autodefrag|noautodefrag|barrier|nobarrier|datacow|nodatacow|datasum|nodatasum|discard|nodiscard)$/,
-  /^(?:flushoncommit|noflushoncommit|ssd|nossd|ssd_spread|nossd_spread|treelog|notreelog|norecovery|nologreplay)$/,
-  /^discard=(?:sync|async)$/,
-  /^(?:compress|compress-force)(?:=(?:no|none|lzo|zlib(?::[1-9])?|zstd(?::1?[0-9])?))?$/,
-  /^(?:commit|max_inline|metadata_ratio|thread_pool)=\d{1,9}[kKmM]?$/,
-  /^space_cache(?:=v[12])?$/,
-  /^(?:fatal_errors=bug|rescue=(?:usebackuproot|nologreplay|ibadroots|ignorebadroots))$/,
-];
-
-/** Options of every filesystem (mount(8), "filesystem-independent mount options"), except those that reduce safety. */
-const COMMON_MOUNT_FLAGS = [
-  /^(?:ro|rw|defaults|sync|async|dirsync|lazytime|nolazytime|iversion|noiversion|silent|loud)$/,
-  /^(?:atime|noatime|diratime|nodiratime|relatime|norelatime|strictatime|nostrictatime)$/,
-  /^(?:dev|nodev|exec|noexec|suid|nosuid|nosymfollow)$/,
-  CONTEXT_FLAG,
-];
-
-/** The common options of a mount, not of its filesystem: each bind mount can have its own. */
-const PER_MOUNT_FLAG = /^(?:ro|noatime|nodiratime|relatime|strictatime|nodev|noexec|nosuid|nosymfollow)$/;
-
 function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
   return {
     minimumBytes: 8n << 20n,
     mkfsFlags: EXT_MKFS_FLAGS,
     createdType: (options) => createdExtType(type, options),
-    mountFlags: EXT_MOUNT_FLAGS,
     supportsDiscard: type !== "ext2", // the kernel's own ext2 driver supports neither
     mkfs: (device, uuid, options) => ({
       program: "mke2fs",
-      args: ["-q", "-t", type, "-U", uuid, ...options, device],
+      args: ["-q", "-t", type, "-U", uuid, ...extDefaults(options), ...options, device],
       mutates: true,
     }),
     // preen: replay the journal, and repair what is safe to repair without questions (e2fsck(8))
@@ -206,12 +164,11 @@ const FILESYSTEMS: Readonly<Record<FilesystemType, Filesystem>> = {
   xfs: {
     minimumBytes: 300n << 20n,
     mkfsFlags: XFS_MKFS_FLAGS,
-    mountFlags: XFS_MOUNT_FLAGS,
     supportsDiscard: true,
     mkfs: (device, uuid, options) => ({
       program: "mkfs.xfs",
       // the request's own -m follows: mkfs.xfs merges repeated -m, so both apply
-      args: ["-q", "-m", `uuid=${uuid}`, ...options, device],
+      args: ["-q", "-m", `uuid=${uuid}`, ...xfsDefaults(options), ...options, device],
       mutates: true,
     }),
     // only the kernel can replay the log; without nouuid it refuses a second filesystem with the same UUID
@@ -223,7 +180,6 @@ const FILESYSTEMS: Readonly<Record<FilesystemType, Filesystem>> = {
     // mkfs accepts less, but the kernel refuses to resize to less (btrfs_ioctl_resize), even to the same size.
     minimumBytes: 256n << 20n,
     mkfsFlags: BTRFS_MKFS_FLAGS,
-    mountFlags: BTRFS_MOUNT_FLAGS,
     supportsDiscard: true,
     mkfs: (device, uuid, options) => ({
       program: "mkfs.btrfs",
@@ -295,55 +251,6 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
     );
   }
   return words;
-}
-
-/**
- * Checks mount flags against those that the filesystem allows.
- *
- * @param type the filesystem; `undefined` when it is not known yet: then the flags of all filesystems are allowed
- * @throws {StorageError} `InvalidArgument` for a flag that is not allowed
- */
-export function checkMountFlags(type: FilesystemType | undefined, flags: readonly string[]): void {
-  const types = type === undefined ? FILESYSTEM_TYPES : [type];
-  const allowed = [...COMMON_MOUNT_FLAGS, ...types.flatMap((type) => FILESYSTEMS[type].mountFlags)];
-  for (const flag of flags) {
-    if (!allowed.some((form) => form.test(flag))) {
-      throw new StorageError(
-        "InvalidArgument",
-        `mount flag ${quote(flag)}: not allowed for ${type ?? "any filesystem"}`,
-      );
-    }
-  }
-}
-
-/**
- * Returns mount flags without those that a later one revokes: of `ro` and `rw`, and of `exec` and `noexec`, the last one
- * applies (mount(8)).
- */
-export function effectiveMountFlags(flags: readonly string[]): string[] {
-  const lastIndex = new Map(flags.map((flag, index) => [flag, index]));
-  return flags.filter((flag, index) => index > (lastIndex.get(oppositeMountFlag(flag)) ?? -1));
-}
-
-function oppositeMountFlag(flag: string): string {
-  if (flag === "ro" || flag === "rw") return flag === "ro" ? "rw" : "ro";
-  return flag.startsWith("no") ? flag.slice("no".length) : `no${flag}`;
-}
-
-/** Returns those of the flags that apply to a bind mount. */
-export function bindMountFlags(flags: readonly string[]): string[] {
-  return flags.filter((flag) => PER_MOUNT_FLAG.test(flag));
-}
-
-/**
- * Returns those flags of a bind mount that the mount does not have. How access times are updated does not count: the
- * mount table does not show each of these flags, and of several the last one applies.
- *
- * @param requested the flags that it should have
- * @param actual the flags in the mount table
- */
-export function missingMountFlags(requested: readonly string[], actual: readonly string[]): string[] {
-  return requested.filter((flag) => !/atime$/.test(flag) && !actual.includes(flag));
 }
 
 /** Returns the command that creates the filesystem with the UUID on a blank device. */

@@ -24,9 +24,11 @@ import {
 import { defined } from "../defined.ts";
 import { changeUuid } from "./filesystem_uuid.ts";
 import { lateCompletion, StorageError } from "../error.ts";
-import { type Command, commandError, type Exec, runThen } from "../exec.ts";
+import { type Command, commandError, type Exec, runOk, runThen } from "../exec.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
+import { missingXfsFeatures, xfsKernelOptions } from "../spec/mkfs_defaults.ts";
+import { readKernelRelease } from "../host/kernel.ts";
 import type { Lvm } from "../client/client.ts";
 import { formatStateTag, markFormatState } from "../model/tags.ts";
 import type { FormatState } from "../spec/format.ts";
@@ -165,7 +167,8 @@ async function allDone(steps: readonly Promise<void>[]): Promise<void> {
 export async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {
   const { type, uuid } = formatting;
   const path = contentDevice(volume.lv).devicePath;
-  const options = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
+  const requested = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
+  const options = [...await kernelOptions(lvm.exec, type, requested), ...requested];
   const command = mkfsCommand(type, path, uuid, options);
   // the record must follow also when nobody waits any more, or each attempt would format again
   await runThen(lvm.exec, command, async (output) => {
@@ -174,6 +177,15 @@ export async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: Recor
     if (!isFilesystem(formatting, created)) throw creationError(command, formatting, created);
     await recordFormatState(lvm, volume, formatting, { ...formatting, state: "formatted" });
   });
+}
+
+/** Returns the options of mkfs without which the kernel of this node would not mount the filesystem. */
+async function kernelOptions(exec: Exec, type: FilesystemType, requested: readonly string[]): Promise<string[]> {
+  if (type !== "xfs") return [];
+  const kernel = await readKernelRelease(exec);
+  if (missingXfsFeatures(kernel).length === 0) return [];
+  const mkfs = await runOk(exec, { program: "mkfs.xfs", args: ["-V"], mutates: false });
+  return xfsKernelOptions({ kernel, mkfs }, requested);
 }
 
 async function recordFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {

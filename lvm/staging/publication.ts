@@ -6,7 +6,8 @@
 
 import type { BlockDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { checkMountFlags, type FilesystemType } from "../spec/filesystem.ts";
+import type { FilesystemType } from "../spec/filesystem.ts";
+import { checkMountFlags } from "../spec/mount_flags.ts";
 import { isSameContext, requestedContext } from "../spec/selinux.ts";
 import type { VolumeId } from "../ids.ts";
 import type { Passphrases } from "../encryption/passphrase.ts";

@@ -4,6 +4,7 @@ import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { Lvm } from "../client/client.ts";
 import { volumeIdOf } from "../ids.ts";
+import type { FilesystemType } from "../spec/filesystem.ts";
 import { Reaper } from "../deletion/reaper.ts";
 import { StorageError } from "../error.ts";
 import { StagedVolumes } from "./staged_volumes.ts";
@@ -15,7 +16,10 @@ import { Volumes } from "../volumes/volumes.ts";
 const id = volumeIdOf("one");
 
 /** Creates a machine with a volume for a filesystem. */
-async function setUpVolume(root = "/nowhere", { bytes = 32n << 20n, extentSize = 4n << 20n } = {}) {
+async function setUpVolume(
+  root = "/nowhere",
+  { bytes = 32n << 20n, extentSize = 4n << 20n, type = "ext4" as FilesystemType } = {},
+) {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n, extentSize);
   const lvm = new Lvm(machine);
@@ -23,7 +27,7 @@ async function setUpVolume(root = "/nowhere", { bytes = 32n << 20n, extentSize =
   const reaper = new Reaper({ lvm, driver: "test", reservation, onError: () => {} });
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper });
-  await volumes.create(namedRequest("one", bytes));
+  await volumes.create(namedRequest("one", bytes, { format: { state: "unformatted", type } }));
   const paused: string[] = [];
   const pause = (id: string) => {
     paused.push(id);
@@ -62,6 +66,14 @@ for (
     assertEquals([error.kind, changes], ["FailedPrecondition", []]);
   });
 }
+
+Deno.test("stage() makes an xfs that an old kernel mounts", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root, { bytes: 300n << 20n, type: "xfs" });
+  machine.host.kernel = "4.18.0-553.el8_10.x86_64";
+  await staging.stage(id, `${folder.root}/staged`, { kind: "mount", flags: [] });
+  assertEquals(machine.mounts.at(-1)!.fsType, "xfs");
+});
 
 Deno.test("stage() that cannot resize the filesystem leaves no mount, and can be repeated", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import type { BlockMetadata } from "../../csi/proto/csi_pb.ts";
-import { readBytes } from "../../lvm/differences/devices.ts";
+import { readBytes } from "../../lvm/host/device_bytes.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { lvOf } from "./copies.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host } from "./host.ts";

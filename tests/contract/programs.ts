@@ -85,7 +85,8 @@ export function programsContract(host: Host): void {
       const stage = () => harness.stage(volumeId, capability);
       const unstage = () =>
         harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
-      const format = `cmp dd lvchange lvchange mkfs.${type} vgchange wipefs wipefs`;
+      const kernel = type === "xfs" ? "dd " : "";
+      const format = `cmp dd ${kernel}lvchange lvchange mkfs.${type} vgchange wipefs wipefs`;
       await assertPrograms(harness, `${format} lsblk mount report`, stage);
       await unstage();
       const resize = type === "xfs" ? "xfs_growfs" : "btrfs";

@@ -6,6 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/proto/csi_pb.ts";
+import { readMaximumSectorBytes } from "../../lvm/host/device_bytes.ts";
 import { type Mount, readMounts } from "../../lvm/host/mounts.ts";
 import {
   assertFails,
@@ -48,6 +49,23 @@ export function stagingContract(host: Host): void {
       await tearDown(harness, volumeId, "pod");
     });
   }
+
+  contractTest(
+    host,
+    "a new filesystem can be copied to a disk with larger sectors, unless mkfsOptions decide otherwise",
+    async (harness) => {
+      for (const [type, mkfsOptions, bytes] of SECTOR_BYTES) {
+        const capability = mountCapability(type);
+        const parameters = mkfsOptions === "" ? {} : { mkfsOptions };
+        const request = { volumeCapabilities: [capability], capacityRange: { requiredBytes: 300n * MiB }, parameters };
+        const volumeId = await harness.create(request);
+        await harness.stage(volumeId, capability);
+        const { devicePath } = await harness.singleLv();
+        assertEquals(await readMaximumSectorBytes(harness.exec, devicePath, type), bytes, `${type} ${mkfsOptions}`);
+        await tearDown(harness, volumeId);
+      }
+    },
+  );
 
   contractTest(
     host,
@@ -339,6 +357,19 @@ export function stagingContract(host: Host): void {
     },
   );
 }
+
+/** Filesystems with options of mkfs, and the largest sectors of a disk for them. */
+const SECTOR_BYTES = [
+  ["ext4", "", 4096],
+  ["ext3", "", 4096],
+  ["ext2", "", 4096],
+  ["xfs", "", 4096],
+  ["btrfs", "", 4096],
+  ["ext4", "-b 1024", 1024],
+  ["ext4", "-J size=1", 1024],
+  ["xfs", "-s size=512", 512],
+  ["xfs", "-b size=1k", 512],
+] as const;
 
 /** Returns the mounts under the test's folder. */
 export async function mountsOf(harness: Harness): Promise<Mount[]> {

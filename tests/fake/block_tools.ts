@@ -139,7 +139,25 @@ const ZEROS = "\0".repeat(CHUNK_BYTES);
 
 function contentOf({ content }: FakeLv, chunk: number): string {
   const write = content.writes.get(chunk) ?? 0;
-  return write <= 0 ? ZEROS : littleEndian([write], 4).repeat(CHUNK_BYTES / 4);
+  const bytes = write <= 0 ? ZEROS : littleEndian([write], 4).repeat(CHUNK_BYTES / 4);
+  return superblockPieces(content).filter(([at]) => Math.floor(at / CHUNK_BYTES) === chunk).reduce(
+    (all, [at, piece]) => all.slice(0, at % CHUNK_BYTES) + piece + all.slice(at % CHUNK_BYTES + piece.length),
+    bytes,
+  );
+}
+
+/** Returns what is known of the superblock of a filesystem: its magic number, and its size of blocks or sectors. */
+function superblockPieces({ signatures, blockBytes }: FakeLv["content"]): [at: number, piece: string][] {
+  const bytes = Number(blockBytes);
+  return signatures.flatMap(({ type }): [number, string][] =>
+    type === "xfs"
+      ? [[0, "XFSB"], [102, String.fromCharCode(bytes >> 8, bytes & 255)]]
+      : type === "btrfs"
+      ? [[0x10040, "_BHRfS_M"], [0x10090, littleEndian([4096], 4)]]
+      : type.startsWith("ext")
+      ? [[1024 + 0x38, "\x53\xef"], [1024 + 0x18, littleEndian([Math.log2(bytes / 1024)], 4)]]
+      : []
+  );
 }
 
 /** Returns a chunk of COW space. What was copied into it is not shown. */

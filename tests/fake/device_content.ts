@@ -12,8 +12,10 @@ export interface DeviceContent {
   signatures: { type: string; uuid: string }[];
   /** The size of the filesystem in bytes. */
   filesystemBytes: bigint;
-  /** The size of the filesystem's blocks in bytes. */
+  /** The size of the blocks of an ext2, ext3 or ext4, or of the sectors of an xfs, in bytes. */
   blockBytes: bigint;
+  /** True if kernels before 5.10 do not mount the filesystem. */
+  needsNewKernel?: boolean;
   /** True if reading fails. */
   unreadable: boolean;
   /** The exit status of the next filesystem check. */

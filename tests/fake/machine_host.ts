@@ -15,6 +15,8 @@ export interface FakeHost {
   root: boolean;
   /** The Debian whose tools it has. They differ in words, and in what they refuse. */
   debian: 12 | 13;
+  /** The release of the kernel. */
+  kernel: string;
   /** The version of LVM. */
   lvmVersion: string;
   /** The settings, as lvmconfig prints them after the names. */
@@ -69,6 +71,7 @@ export function healthyHost(): FakeHost {
   return {
     root: true,
     debian: 12,
+    kernel: "6.1.0-44-amd64",
     lvmVersion: "2.03.16",
     settings: new Map([
       ["locking_type", "1"],

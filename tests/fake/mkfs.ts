@@ -14,12 +14,32 @@ const EXT3_FEATURES =
 /** Creates a btrfs. */
 export const mkfsBtrfs: Tool = newFilesystem("btrfs", 114294784n, (args) => optionValue(args, "-U"));
 
-/** Creates an xfs. */
-export const mkfsXfs: Tool = newFilesystem(
-  "xfs",
-  300n << 20n,
-  (args) => optionValue(args, "-m").replace(/^uuid=/, ""),
-);
+/** Features of xfs that mkfs.xfs switches on, and that kernels before 5.10 do not know. */
+const XFS_FEATURES = ["bigtime", "inobtcount"];
+
+/** Creates an xfs, which old kernels may not mount. */
+export function mkfsXfs(machine: FakeMachine, args: readonly string[]): ReturnType<Tool> {
+  if (args[0] === "-V") return ok("mkfs.xfs version 6.1.0\n");
+  const given = (flag: string) => args.flatMap((arg, at) => arg === flag ? args[at + 1]!.split(",") : []);
+  for (const flag of ["-m", "-s", "-i", "-b"]) {
+    const names = given(flag).map((option) => option.split("=")[0]!);
+    const twice = names.find((name, at) => names.indexOf(name) !== at);
+    if (twice !== undefined) return failure(1, `${flag} ${twice} option respecified\nUsage: mkfs.xfs`);
+  }
+  const bytesOf = (flag: string, otherwise: number) => {
+    const text = given(flag).find((option) => option.startsWith("size="))?.slice("size=".length);
+    return text === undefined ? otherwise : parseInt(text) * (text.endsWith("k") ? 1024 : 1);
+  };
+  const [sector, block] = [bytesOf("-s", 512), bytesOf("-b", 4096)];
+  if (block < sector) return failure(1, `block size ${block} cannot be smaller than sector size ${sector}`);
+  const uuidOf = () => optionValue(args, "-m").replace(/^uuid=/, "");
+  const output = newFilesystem("xfs", 300n << 20n, uuidOf)(machine, args);
+  const lv = machine.lvAt(args.at(-1)!);
+  if (output.code !== 0 || lv === undefined) return output;
+  lv.content.blockBytes = BigInt(sector);
+  lv.content.needsNewKernel = XFS_FEATURES.some((name) => !given("-m").includes(`${name}=0`));
+  return output;
+}
 
 /** Creates an ext2, ext3 or ext4, by its features. Without a terminal mke2fs overwrites without asking. */
 export function mke2fs(machine: FakeMachine, args: readonly string[]): ReturnType<Tool> {
@@ -32,8 +52,23 @@ export function mke2fs(machine: FakeMachine, args: readonly string[]): ReturnTyp
   if (lv !== undefined && isReadOnly(lv)) {
     return failure(1, `${path}: Operation not permitted while setting up superblock`);
   }
+  const block = args.includes("-b")
+    ? Number(args[args.lastIndexOf("-b") + 1])
+    : (lv?.size ?? 0n) < 512n << 20n
+    ? 1024
+    : 4096;
+  const journal = /^size=(\d+)$/.exec(args[args.indexOf("-J") + 1] ?? "")?.[1];
+  if (journal !== undefined && Number(journal) * 1024 < block) {
+    return failure(
+      1,
+      `The total requested journal size is ${Number(journal) * 2 ** 20 / block} blocks; it must be\n` +
+        "between 1024 and 10240000 blocks.  Aborting.",
+    );
+  }
   if (lv !== undefined) lv.content.signatures = [];
-  return make(machine, args);
+  const output = make(machine, args);
+  if (output.code === 0 && lv !== undefined) lv.content.blockBytes = BigInt(block);
+  return output;
 }
 
 /** Returns the type that libblkid finds of what mke2fs creates. */

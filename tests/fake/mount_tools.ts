@@ -70,7 +70,8 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   const type = optionValue(args, "-t");
   const lv = machine.lvAt(source);
   if (lv === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
-  if (lv.content.signatures.length !== 1 || lv.content.signatures[0]!.type !== type) {
+  const isOfKernel = !lv.content.needsNewKernel || !/^(?:[0-4]|5\.\d\.)/.test(machine.host.kernel);
+  if (lv.content.signatures.length !== 1 || lv.content.signatures[0]!.type !== type || !isOfKernel) {
     return failure(
       32,
       `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage or helper program, or other error.`,

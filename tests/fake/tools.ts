@@ -118,6 +118,7 @@ function cmp(machine: FakeMachine, args: readonly string[]): Output {
 function dd(machine: FakeMachine, args: readonly string[]): Output {
   const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
   if (values.get("if") === `${CGROUP_ROOT}/cgroup.controllers`) return controllers(machine);
+  if (values.get("if") === "/proc/sys/kernel/osrelease") return ok(`${machine.host.kernel}\n`);
   if (values.get("iflag")?.endsWith("count_bytes")) return readBlocks(machine, values);
   const target = values.get("of")!;
   if (values.get("conv")?.startsWith("fsync,nocreat,notrunc")) return copyChunk(machine, values);

@@ -20,14 +20,9 @@ import { decode, encode } from "../../lvm/model/tag_text.ts";
 import { parseOvercommit } from "../../lvm/pools/pool.ts";
 import { formatQuantity, MAX_BYTES, parseQuantity } from "../../lvm/size.ts";
 import { parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
-import {
-  checkMountFlags,
-  FILESYSTEM_TYPES,
-  type FilesystemType,
-  mkfsCommand,
-  parseMkfsOptions,
-} from "../../lvm/spec/filesystem.ts";
+import { FILESYSTEM_TYPES, type FilesystemType, mkfsCommand, parseMkfsOptions } from "../../lvm/spec/filesystem.ts";
 import { formatIoLimitTag, parseIoLimitTag } from "../../lvm/spec/io_limits.ts";
+import { checkMountFlags } from "../../lvm/spec/mount_flags.ts";
 import { formatTrim, parseInterval, parseTrim } from "../../lvm/spec/trim.ts";
 import { parseRates } from "../../lvm/staging/cgroups.ts";
 import { parsed, within } from "./expect.ts";

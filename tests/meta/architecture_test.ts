@@ -57,6 +57,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   csi: 22,
   lvm: 16,
   "lvm/model": 15,
+  "lvm/spec": 15,
   "k8s/agent": 17,
   "k8s/api": 17,
   "k8s/diagnosis": 16,

@@ -8,7 +8,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { runController } from "../../../cli/controller.ts";
 import { runNode } from "../../../cli/node.ts";
-import { readBytes } from "../../../lvm/differences/devices.ts";
+import { readBytes } from "../../../lvm/host/device_bytes.ts";
 import { connect } from "../../contract/csi_client.ts";
 import { blockCapability } from "../../contract/host.ts";
 import { flagsOf } from "../../fake/subcommand.ts";
