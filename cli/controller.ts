@@ -375,7 +375,7 @@ function createControllers(
   const resizerAndModifier = {
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
-  const agentLeases = new AgentLeases({ ...shared, ...lvmInformers, namespace });
+  const agentLeases = new AgentLeases({ ...shared, ...lvmInformers, agents, namespace });
   const grants = new TransferGrants({ ...shared, ...lvmInformers, deleted: () => services.snapshots });
   const moveOptions = {
     ...{ ...shared, volumes: services.volumes, persistentVolumes: claimOptions.volumes },

@@ -355,6 +355,8 @@ export interface LvmNodeStatus {
   thinPoolOvercommit?: string;
   conditions?: Condition[];
   lastUpdateTime?: string;
+  /** Whether its agent lives, as the controller sees it, and the last sign of life of a silent one (RFC 3339). */
+  agent?: { state: "Alive" | "Silent"; lastSeen?: string };
   /** The answer to a request for a diagnosis. */
   doctor?: NodeDiagnosis;
   /** The disks that the rules of its agent name; absent without rules. */

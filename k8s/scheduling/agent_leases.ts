@@ -1,16 +1,18 @@
 /**
  * Creates the Leases by which agents show that they are alive. An agent without one writes its LVMNode instead, which
  * every version of the controller takes for a sign of life. So the Leases exist only where a controller reads them.
+ * Whether the agent is alive is written into the LVMNode, where people look for it.
  *
  * @module
  */
 
 import { defined } from "../../lvm/defined.ts";
 import { agentLeaseFor, agentLeaseName, DRIVER_NAME_LABEL, nodeOfAgentLease } from "../api/agent_leases.ts";
-import type { LvmNode } from "../api/lvm_objects.ts";
+import { type LvmNode, lvmNodes, type LvmNodeStatus } from "../api/lvm_objects.ts";
 import { keyOfName, type Lease, leases } from "../api/objects.ts";
 import { isAlreadyExists, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
+import type { AgentLiveness } from "./agent_liveness.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 
 /** Options of {@linkcode AgentLeases}. The informers are started, and shared, by whoever supplies them. */
@@ -21,6 +23,25 @@ export interface AgentLeasesOptions extends SidecarOptions {
   readonly nodes: Informer<LvmNode>;
   /** The Leases of the agents. */
   readonly agentLeases: Informer<Lease>;
+  /** Which agents are silent. */
+  readonly agents: Pick<AgentLiveness, "isSilent" | "subscribe">;
+}
+
+/**
+ * Returns the state of an agent to be written into its LVMNode; `undefined` when it has that already, or nothing was heard of
+ * the agent yet. A controller that has just started knows no silent agent: one that was silent is alive only after another
+ * sign of life.
+ */
+export function nextAgentState(
+  { status }: LvmNode,
+  { spec }: Lease,
+  isSilent: boolean,
+): LvmNodeStatus["agent"] {
+  const lastSeen = spec?.renewTime ?? status?.lastUpdateTime;
+  const { agent } = status ?? {};
+  if (lastSeen === undefined || (agent?.state === "Silent" && agent.lastSeen === lastSeen)) return undefined;
+  if (isSilent) return { state: "Silent", lastSeen };
+  return agent?.state === "Alive" ? undefined : { state: "Alive" };
 }
 
 /** The number of Leases that are created at the same time. */
@@ -29,7 +50,7 @@ const MAX_CONCURRENT_WRITES = 10;
 /** The time limit for the cache to show a new Lease, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
 
-/** Creates the Leases of agents. Two of them at the same time create each Lease once. */
+/** Creates the Leases of agents, and reports their state. Two of them at the same time create each Lease once. */
 export class AgentLeases {
   readonly #options: AgentLeasesOptions;
 
@@ -40,19 +61,28 @@ export class AgentLeases {
 
   /** Runs until the signal is aborted. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { nodes, agentLeases } = this.#options;
+    const { nodes, agentLeases, agents } = this.#options;
     const options = { parallel: MAX_CONCURRENT_WRITES, ...this.#options, waitsForNodes: false };
-    await sidecarController("agentlease", options, (name) => this.#reconcile(name, signal))
+    const controller = sidecarController("agentlease", options, (name) => this.#reconcile(name, signal))
       .watch(nodes)
-      .watch(agentLeases, (lease) => [nodeOfAgentLease(lease) ?? []].flat(), { replay: false })
-      .run(signal);
+      .watch(agentLeases, (lease) => [nodeOfAgentLease(lease) ?? []].flat(), { replay: false });
+    agents.subscribe((name) => controller.add(name), signal);
+    await controller.run(signal);
   }
 
   async #reconcile(nodeName: string, signal: AbortSignal): Promise<void> {
-    const { client, driverName, namespace, nodes, agentLeases } = this.#options;
+    const { client, driverName, namespace, nodes, agentLeases, agents } = this.#options;
     const node = nodes.get(nodeName);
     const key = keyOfName({ name: agentLeaseName(nodeName), namespace });
-    if (node?.spec.driverName !== driverName || agentLeases.get(key) !== undefined) return;
+    if (node?.spec.driverName !== driverName) return;
+    const existing = agentLeases.get(key);
+    if (existing !== undefined) {
+      const agent = nextAgentState(node, existing, agents.isSilent(nodeName));
+      if (agent === undefined) return;
+      const merge = { status: { agent: { lastSeen: null, ...agent } } };
+      await client.patch(lvmNodes, { name: nodeName }, { merge, subresource: "status", signal });
+      return;
+    }
     const lease = agentLeaseFor(node, namespace);
     try {
       await client.create(leases, lease, { signal });

@@ -3,11 +3,11 @@ import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { agentLeaseSelector, DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
 import { defined } from "../../lvm/defined.ts";
-import { lvmNodes } from "../api/lvm_objects.ts";
-import { leases } from "../api/objects.ts";
+import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
+import { type Lease, leases } from "../api/objects.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
-import { AgentLeases } from "./agent_leases.ts";
+import { AgentLeases, nextAgentState } from "./agent_leases.ts";
 
 const [DRIVER, NAMESPACE] = ["lvm.denolith.dev", "driver"];
 
@@ -21,7 +21,13 @@ function scene() {
     ...{ namespace: NAMESPACE, labelSelector: agentLeaseSelector(DRIVER) },
   });
   const stop = new AbortController();
-  const options = { client, driverName: DRIVER, namespace: NAMESPACE, nodes, agentLeases };
+  const silent = new Set<string>();
+  const listeners: ((name: string) => void)[] = [];
+  const agents = {
+    isSilent: (name: string) => silent.has(name),
+    subscribe: (listener: (name: string) => void) => void listeners.push(listener),
+  };
+  const options = { client, driverName: DRIVER, namespace: NAMESPACE, nodes, agentLeases, agents };
   const backoff = { startMs: 5, capMs: 20 };
   const running = [
     ...[nodes, agentLeases].map((informer) => informer.start(stop.signal)),
@@ -29,6 +35,11 @@ function scene() {
   ];
   return {
     ...{ api, administrator },
+    setSilent: (name: string, isSilent: boolean) => {
+      if (isSilent) silent.add(name);
+      else silent.delete(name);
+      for (const listener of listeners) listener(name);
+    },
     addNode: (name: string, driverName = DRIVER) => api.put(lvmNodes, { metadata: { name }, spec: { driverName } }),
     names: () => api.objects(leases).map(({ metadata: { name, namespace } }) => `${namespace}/${name}`).sort(),
     [Symbol.asyncDispose]: async () => {
@@ -87,4 +98,42 @@ Deno.test("AgentLeases makes a Lease that it does not see one of the driver, wha
     assertEquals([metadata.ownerReferences?.[0]?.uid, metadata.ownerReferences?.length], [uid, 1]);
     assertEquals([metadata.labels?.["more"], lease()?.spec], [labels?.more, spec]);
   }
+});
+
+Deno.test("AgentLeases writes into the LVMNode whether its agent is silent", async () => {
+  await using s = scene();
+  s.addNode("a");
+  await waitUntil(() => s.names().length === 1, "the Lease");
+  const renew = (renewTime: string) =>
+    s.administrator.patch(leases, { name: "agent.a", namespace: NAMESPACE }, { merge: { spec: { renewTime } } });
+  const isState = (state: string, lastSeen?: string) =>
+    waitUntil(() => {
+      const { agent } = s.api.objects(lvmNodes)[0]?.status ?? {};
+      return agent?.state === state && agent.lastSeen === lastSeen;
+    }, `${state} since ${lastSeen}`);
+  const [first, second] = ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:09:00.000000Z"];
+  await renew(first);
+  await isState("Alive");
+  s.setSilent("a", true);
+  await isState("Silent", first);
+  s.setSilent("a", false); // as after a restart of the controller
+  await renew(second);
+  await isState("Alive");
+});
+
+Deno.test("nextAgentState() takes an agent that was silent for alive only after another sign of life", () => {
+  const node = (agent?: { state: "Alive" | "Silent"; lastSeen?: string }) => ({ status: { agent } }) as LvmNode;
+  const lease = (renewTime?: string) => ({ spec: { renewTime } }) as Lease;
+  const [early, late] = ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:09:00.000000Z"];
+  assertEquals(nextAgentState(node(), lease(), false), undefined);
+  assertEquals(nextAgentState(node(), lease(early), false), { state: "Alive" });
+  assertEquals(nextAgentState(node({ state: "Alive" }), lease(late), false), undefined);
+  assertEquals(nextAgentState(node({ state: "Alive" }), lease(late), true), {
+    state: "Silent",
+    lastSeen: late,
+  });
+  assertEquals(nextAgentState(node({ state: "Silent", lastSeen: late }), lease(late), false), undefined);
+  assertEquals(nextAgentState(node({ state: "Silent", lastSeen: early }), lease(late), false), {
+    state: "Alive",
+  });
 });

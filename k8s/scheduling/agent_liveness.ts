@@ -47,7 +47,7 @@ export class AgentLiveness {
   readonly #signs = new Map<string, LastSign>();
   readonly #silent = new Set<string>();
   #isStopped = false;
-  readonly #listeners: ((nodeName: string) => void)[] = [];
+  readonly #listeners = new Set<(nodeName: string) => void>();
 
   /** Subscribes to the LVMNodes and the Leases. */
   constructor({ nodes, agentLeases, silentAfterMs = SILENT_AFTER_MS, clock = systemClock }: AgentLivenessOptions) {
@@ -72,9 +72,10 @@ export class AgentLiveness {
     return this.#silent.has(nodeName);
   }
 
-  /** Calls the listener with the node's name when its agent becomes silent, and when it gives a sign of life again. */
-  subscribe(listener: (nodeName: string) => void): void {
-    this.#listeners.push(listener);
+  /** Calls the listener with the node's name when its agent becomes silent, and when it gives a sign of life again. Ends with the signal. */
+  subscribe(listener: (nodeName: string) => void, signal?: AbortSignal): void {
+    this.#listeners.add(listener);
+    signal?.addEventListener("abort", () => this.#listeners.delete(listener), { once: true });
   }
 
   /** Stops observing. */

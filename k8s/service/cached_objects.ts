@@ -135,6 +135,7 @@ export class CachedObjects {
         volumeGroups: status.volumeGroups?.map(group),
         thinPoolOvercommit: status.thinPoolOvercommit,
         lastUpdateTime: status.lastUpdateTime,
+        agent: status.agent,
         transfer: status.transfer && { validUntil: status.transfer.validUntil },
       },
     );
