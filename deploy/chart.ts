@@ -6,7 +6,7 @@
 
 import { join } from "@std/path";
 import { parse } from "@std/yaml";
-import { renderTemplate } from "./template.ts";
+import { namedTemplates, renderTemplate } from "./template.ts";
 
 /** Path of the chart. */
 export const CHART = join(import.meta.dirname!, "chart");
@@ -20,6 +20,8 @@ export interface RenderOptions {
   readonly values?: Values;
   /** Namespace of the release; by default {@linkcode NAMESPACE}. */
   readonly namespace?: string;
+  /** What installs it; by default Helm. */
+  readonly service?: string;
   /** API versions of the cluster in addition to Kubernetes' own (`--api-versions`); none by default. */
   readonly apiVersions?: readonly string[];
 }
@@ -45,21 +47,21 @@ export function chartTemplates(): Map<string, string> {
  * @returns the rendered texts by file name, without those that are empty
  * @throws {Error} when a template contains an action that template.ts does not support
  */
-export function renderChart({ values = {}, namespace = NAMESPACE, apiVersions = [] }: RenderOptions = {}): Map<
-  string,
-  string
-> {
+export function renderChart(
+  { values = {}, namespace = NAMESPACE, apiVersions = [], service = "Helm" }: RenderOptions = {},
+): Map<string, string> {
   const { name, version, appVersion } = parse(Deno.readTextFileSync(join(CHART, "Chart.yaml"))) as Values;
   const data = {
     Values: mergeValues(chartValues(), values),
     Chart: { Name: name, Version: version, AppVersion: appVersion },
-    Release: { Namespace: namespace },
+    Release: { Namespace: namespace, Name: name, Service: service },
     Capabilities: { APIVersions: { Has: (version: string) => apiVersions.includes(version) } },
     Files: { Get: (path: string) => Deno.readTextFileSync(join(CHART, path)) },
   };
+  const named = namedTemplates(Deno.readTextFileSync(join(CHART, "templates/_helpers.tpl")));
   const rendered = [...chartTemplates()].map(([file, template]) => {
     try {
-      return [file, renderTemplate(template, data)] as const;
+      return [file, renderTemplate(template, data, named)] as const;
     } catch (cause) {
       throw new Error(`render ${file}: ${(cause as Error).message}`, { cause });
     }

@@ -88,13 +88,16 @@ function violations(value: unknown, by: Schema, path = ""): string[] {
   ];
 }
 
+/** The templates that others include. */
+const HELPERS = Deno.readTextFileSync(join(CHART, "templates/_helpers.tpl"));
+
 /** Yields the paths of the values that a user can set: leaves, and objects whose fields Kubernetes defines. */
 function* settings(by: Schema, path = ""): Generator<string> {
   const { properties, items } = resolveRef(by);
   const parts = properties ?? (items && resolveRef(items).properties);
   if (parts === undefined) return yield path;
   for (const [name, part] of Object.entries(parts)) {
-    if (`${path}.${name}` !== ".global") yield* settings(part, `${path}.${name}`); // Helm's own, for charts in charts
+    yield* settings(part, `${path}.${name}`);
   }
 }
 
@@ -187,7 +190,7 @@ Deno.test.each([
 });
 
 Deno.test("each value is read by a template, and templates read none that there is not", () => {
-  const text = [...chartTemplates().values()].join("\n");
+  const text = [...chartTemplates().values(), HELPERS].join("\n");
   const read = [...text.matchAll(/\.Values((?:\.\w+)+)/g)].map(([, path]) => path!);
   assertEquals(read.filter((path) => valueAt(chartValues(), path) === undefined), []);
   const unread = [...settings(schema)].filter((path) => {
@@ -343,9 +346,9 @@ Deno.test("another driver name and another namespace replace the default ones ev
 
 Deno.test("a class of which only the name is given is one like the chart's own", () => {
   const [own] = objectsOf({}).filter(({ kind }) => kind === "StorageClass");
-  const { parameters: _, ...rest } = own!;
+  const { parameters: _, metadata: { labels }, ...rest } = own!;
   const plain = object({ values: { storageClasses: [{ name: "plain" }] } }, "StorageClass", "plain");
-  assertEquals(plain, { ...rest, metadata: { name: "plain" } } as unknown as KubernetesObject);
+  assertEquals(plain, { ...rest, metadata: { name: "plain", labels } } as unknown as KubernetesObject);
 });
 
 for (

@@ -23,8 +23,10 @@ const MONITORING: Values = {
 
 /** Returns the generated files: their text, by path from the root. */
 export function generatedFiles(): Map<string, string> {
-  const byDefault = renderChart();
-  const monitoring = [...renderChart({ values: MONITORING })].filter(([file]) => !byDefault.has(file));
+  const byDefault = renderChart({ service: "kubectl" });
+  const monitoring = [...renderChart({ values: MONITORING, service: "kubectl" })].filter(([file]) =>
+    !byDefault.has(file)
+  );
   const definitions = [...Deno.readDirSync(join(CHART, "crds"))].map(({ name }) =>
     [name, Deno.readTextFileSync(join(CHART, "crds", name))] as const
   );

@@ -16,9 +16,12 @@ export type TemplateData = Readonly<Record<string, unknown>>;
 type Part =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "value"; readonly pipeline: Pipeline }
+  | { readonly kind: "define"; readonly name: string; readonly body: readonly Part[] }
   | { readonly kind: Block; readonly pipeline: Pipeline; readonly body: readonly Part[] };
 
 type Block = "if" | "with" | "range";
+
+const INCLUDE = "include";
 
 /** Commands. Each gets the value of the previous one as its last argument. */
 type Pipeline = readonly Command[];
@@ -32,19 +35,25 @@ type Term =
   | { readonly kind: "function"; readonly name: string }
   | { readonly kind: "pipeline"; readonly pipeline: Pipeline };
 
-/** Scope of an action: the values of `.` and `$`. */
+/** Scope of an action: the values of `.` and `$`, and the templates that `include` renders, by their names. */
 interface Scope {
   readonly dot: unknown;
   readonly root: unknown;
+  readonly named: NamedTemplates;
 }
 
-/** Functions that the chart uses, with their arguments in Helm's order. */
+/** Templates that `define` names. */
+export type NamedTemplates = ReadonlyMap<string, readonly Part[]>;
+
+/** Functions that the chart uses, with their arguments in Helm's order. The function include is not one of values alone. */
 const FUNCTIONS: Readonly<Record<string, (...args: readonly unknown[]) => unknown>> = {
   and: (...values) => values.slice(0, -1).every(isTrue) ? values.at(-1) : false,
   default: (fallback, value) => isTrue(value) ? value : fallback,
   dig: (key, fallback, map) => (map as Record<string, unknown>)[String(key)] ?? fallback,
   join: (separator, list) => (list as readonly unknown[]).map(formatValue).join(String(separator)),
+  or: (...values) => values.find(isTrue) ?? values.at(-1),
   nindent: (spaces, text) => `\n${text}`.replaceAll("\n", `\n${" ".repeat(Number(spaces))}`),
+  quote: (value) => JSON.stringify(formatValue(value)),
   replace: (from, to, text) => String(text).replaceAll(String(from), String(to)),
   toYaml: (value) => stringify(value, { lineWidth: -1, quoteStyle: '"' }).trimEnd(),
   trim: (text) => String(text).trim(),
@@ -55,11 +64,20 @@ const FUNCTIONS: Readonly<Record<string, (...args: readonly unknown[]) => unknow
  *
  * @throws {Error} when the template has an unsupported action, or reads a field of a missing value
  */
-export function renderTemplate(template: string, data: TemplateData): string {
+export function renderTemplate(template: string, data: TemplateData, named: NamedTemplates = new Map()): string {
+  return render(parse(template), { dot: data, root: data, named });
+}
+
+/** Returns the templates that a text defines. What is outside of them is ignored, as Helm does in files that begin with `_`. */
+export function namedTemplates(text: string): NamedTemplates {
+  return new Map(parse(text).flatMap((part) => part.kind === "define" ? [[part.name, part.body]] : []));
+}
+
+function parse(template: string): readonly Part[] {
   const tokens = tokensOf(template);
   const parts = readParts(tokens);
   if (tokens.length > 0) throw new Error(`{{ ${tokens[0]!.text} }}: no block was opened before it`);
-  return render(parts, { dot: data, root: data });
+  return parts;
 }
 
 /** Text between actions, or the content of an action. */
@@ -68,17 +86,19 @@ interface Token {
   readonly text: string;
 }
 
-/** Splits a template into text and actions. `{{-` removes the blanks and line ends before it. */
+/** Splits a template into text and actions. `{{-` removes the blanks and line ends before it, `-}}` those after it. */
 function tokensOf(template: string): Token[] {
   const tokens: Token[] = [];
-  let end = 0;
-  for (const { 0: whole, 1: trims, 2: action, index } of template.matchAll(/\{\{(-\s)?([^]*?)\}\}/g)) {
-    const text = template.slice(end, index);
+  let rest = template;
+  for (let found; (found = /\{\{(-\s)?([^]*?)(\s-)?\}\}/.exec(rest)) !== null;) {
+    const { 0: whole, 1: trims, 2: action, 3: trimsAfter, index } = found;
+    const text = rest.slice(0, index);
     tokens.push({ action: false, text: trims === undefined ? text : text.trimEnd() });
-    tokens.push({ action: true, text: action!.trim() });
-    end = index + whole.length;
+    if (!action!.trim().startsWith("/*")) tokens.push({ action: true, text: action!.trim() });
+    rest = rest.slice(index + whole.length);
+    if (trimsAfter !== undefined) rest = rest.trimStart();
   }
-  return [...tokens, { action: false, text: template.slice(end) }];
+  return [...tokens, { action: false, text: rest }];
 }
 
 /** Removes parts from the tokens, up to the `end` of their block. */
@@ -93,10 +113,11 @@ function readParts(tokens: Token[]): Part[] {
 }
 
 function readAction(text: string, tokens: Token[]): Part {
-  const [, block, rest] = /^(if|with|range)\s+([^]*)$/.exec(text) ?? [];
+  const [, block, rest] = /^(if|with|range|define)\s+([^]*)$/.exec(text) ?? [];
   if (block === undefined) return { kind: "value", pipeline: readPipeline(text) };
   const body = readParts(tokens);
   if (tokens.shift() === undefined) throw new Error(`{{ ${text} }}: it has no end`);
+  if (block === "define") return { kind: block, name: JSON.parse(rest!), body };
   return { kind: block as Block, pipeline: readPipeline(rest!), body };
 }
 
@@ -125,17 +146,18 @@ function termOf(word: string): Term {
   if (word.startsWith('"')) return { kind: "literal", value: JSON.parse(word) };
   if (/^\d+$/.test(word)) return { kind: "literal", value: Number(word) };
   if (word === "true" || word === "false") return { kind: "literal", value: word === "true" };
-  const [, dollar, fields] = /^(\$?)\.((?:\w+(?:\.\w+)*)?)$/.exec(word) ?? [];
+  const [, dollar, fields] = /^(\$?)\.((?:\w+(?:\.\w+)*)?)$/.exec(word === "$" ? "$." : word) ?? [];
   if (fields !== undefined) {
     return { kind: "field", root: dollar === "$", path: fields === "" ? [] : fields.split(".") };
   }
-  if (Object.hasOwn(FUNCTIONS, word)) return { kind: "function", name: word };
+  if (Object.hasOwn(FUNCTIONS, word) || word === INCLUDE) return { kind: "function", name: word };
   throw new Error(`${word}: not known here; see deploy/template.ts`);
 }
 
 function render(parts: readonly Part[], scope: Scope): string {
   return parts.map((part) => {
     if (part.kind === "text") return part.text;
+    if (part.kind === "define") return "";
     const value = evaluatePipeline(part.pipeline, scope);
     if (part.kind === "value") return formatValue(value);
     const { body } = part;
@@ -151,11 +173,21 @@ function evaluatePipeline(pipeline: Pipeline, scope: Scope): unknown {
   for (const [index, [first, ...rest]] of pipeline.entries()) {
     if (first === undefined) throw new Error("a pipeline has an empty part");
     const args = [...rest.map((term) => evaluateTerm(term, scope)), ...(index === 0 ? [] : [value])];
-    const called = first.kind === "function" ? FUNCTIONS[first.name]! : evaluateTerm(first, scope);
+    const called = first.kind === "function" ? functionOf(first.name, scope) : evaluateTerm(first, scope);
     if (typeof called !== "function" && args.length > 0) throw new Error("a value is followed by arguments");
     value = typeof called === "function" ? called(...args) : called;
   }
   return value;
+}
+
+/** Returns a function. What `include` renders has its argument as `.` and `$`. */
+function functionOf(name: string, { named }: Scope): (...args: readonly unknown[]) => unknown {
+  if (name !== INCLUDE) return FUNCTIONS[name]!;
+  return (template, dot) => {
+    const parts = named.get(String(template));
+    if (parts === undefined) throw new Error(`include ${template}: there is no such template`);
+    return render(parts, { dot, root: dot, named });
+  };
 }
 
 function evaluateTerm(term: Term, scope: Scope): unknown {

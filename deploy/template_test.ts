@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { renderTemplate } from "./template.ts";
+import { namedTemplates, renderTemplate } from "./template.ts";
 
 const DATA = {
   Values: { name: "denolith", empty: "", no: false, list: ["a", "b"], none: [], map: { b: 1, a: ["x", { z: "1" }] } },
@@ -12,6 +12,11 @@ Deno.test.each([
   ["[{{ .Values.absent }}]", "[]"],
   ["{{ .Values.no }}", "false"],
   ["a \n {{- .Values.name }}\nb", "adenolith\nb"],
+  ["a\n{{ .Values.name -}}\n b", "a\ndenolithb"],
+  ["a{{/* not shown */}}b", "ab"],
+  ["{{ .Values.name | quote }}", '"denolith"'],
+  ["{{ if or .Values.no .Values.list }}yes{{ end }}", "yes"],
+  ["{{ if or .Values.no .Values.none }}yes{{ end }}", ""],
   ["{{ .Values.empty | default .Values.name }}", "denolith"],
   ['{{ .Values.name | default "other" | replace "o" "0" }}', "den0lith"],
   ['{{ join "," .Values.list }}', "a,b"],
@@ -33,11 +38,21 @@ Deno.test.each([
   assertEquals(renderTemplate(template, DATA), text);
 });
 
+Deno.test("renderTemplate() includes named templates, with their argument as their data", () => {
+  const named = namedTemplates(
+    'a comment\n{{- define "x" -}}\nname: {{ .Values.name }}{{ $.Values.empty }}\n{{- end }}\n',
+  );
+  assertEquals([...named.keys()], ["x"]);
+  assertEquals(
+    renderTemplate('{{ with .Values.map }}{{ include "x" $ | nindent 2 }}{{ end }}', DATA, named),
+    "\n  name: denolith",
+  );
+});
+
 Deno.test.each([
-  ['{{ include "x" . }}', "include: not known here"],
+  ['{{ include "x" . }}', "there is no such template"],
   ["{{ $x := 1 }}", "not known here"],
   ["{{ if .Values.name }}yes{{ else }}no{{ end }}", "else: not known here"],
-  ["{{ .Values.name -}}", "-: not known here"],
   ["{{ .Values.absent.name }}", "nothing that could have a field name"],
   ["{{ .Values.map }}", "use toYaml"],
   ["{{ if .Values.name }}", "it has no end"],

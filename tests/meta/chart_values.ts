@@ -8,6 +8,8 @@ import type { RenderOptions, Values } from "../../deploy/chart.ts";
 
 /** Another value for each that the chart has. */
 export const OTHER_VALUES: Values = {
+  global: { imageRegistry: "registry.example" },
+  commonLabels: { "example.com/team": "storage" },
   driverName: "storage.example",
   kubeletDir: "/var/lib/k0s/kubelet",
   volumeGroups: ["data", "/fast-.*/"],
@@ -59,6 +61,9 @@ export const OTHER_VALUES: Values = {
     updateStrategy: { type: "OnDelete", rollingUpdate: null },
     disableRegistration: true,
     extraArgs: ["--lvm-shell"],
+    podLabels: { "example.com/zone": "a" },
+    podAnnotations: { "prometheus.io/scrape": "false", "example.com/owner": "storage" },
+    serviceAccountAnnotations: { "example.com/role": "node" },
   },
   controller: {
     replicas: 2,
@@ -72,6 +77,10 @@ export const OTHER_VALUES: Values = {
     disableControllers: ["provisioner", "resizer", "snapshotter", "capacity"],
     importRights: false,
     extraArgs: ["--disable-process-metrics"],
+    podLabels: { "example.com/zone": "b" },
+    podAnnotations: { "prometheus.io/scrape": "false", "example.com/owner": "storage" },
+    serviceAccountAnnotations: { "example.com/role": "controller" },
+    topologySpreadConstraints: [{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "ScheduleAnyway" }],
     extraContainers: [{
       name: "csi-provisioner",
       image: "csi-provisioner",
@@ -84,6 +93,8 @@ export const OTHER_VALUES: Values = {
     {
       name: "fast",
       default: true,
+      labels: { "example.com/tier": "gold" },
+      annotations: { "resize.example.com/enabled": "true" },
       volumeBindingMode: "Immediate",
       reclaimPolicy: "Retain",
       allowVolumeExpansion: false,
@@ -97,6 +108,8 @@ export const OTHER_VALUES: Values = {
     create: true,
     name: "kept",
     default: true,
+    labels: { "velero.io/csi-volumesnapshot-class": "true" },
+    annotations: { "k10.kasten.io/is-snapshot-class": "true" },
     deletionPolicy: "Retain",
     parameters: { snapSize: "20%" },
   },
@@ -104,6 +117,8 @@ export const OTHER_VALUES: Values = {
     create: true,
     name: "kept",
     default: true,
+    labels: { "velero.io/csi-volumesnapshot-class": "true" },
+    annotations: { "k10.kasten.io/is-snapshot-class": "true" },
     deletionPolicy: "Retain",
     parameters: { snapSize: "30%" },
   },
@@ -111,7 +126,12 @@ export const OTHER_VALUES: Values = {
   encryption: { republish: true },
   securityContextConstraints: { create: true },
   metrics: {
-    podMonitor: { create: true, labels: { release: "prometheus" }, interval: "45s" },
+    podMonitor: {
+      create: true,
+      labels: { release: "prometheus" },
+      interval: "45s",
+      relabelings: [{ regex: "a", action: "labeldrop" }],
+    },
     prometheusRule: { create: true, labels: { release: "prometheus" }, runbookUrl: "https://example.com/runbooks" },
     dashboard: { create: true, labels: { grafana_dashboard: "yes" } },
   },
