@@ -304,6 +304,11 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     VOLUME_GROUP_UNRESPONSIVE,
     VOLUME_GROUP_UNREADABLE,
     {
+      reason: "VolumeUnreadable",
+      quotes: ["LVM's report of … cannot be read (…)"],
+      remedy: "Compare with lvs on the node, and file an issue with the message. Nothing of the volume is changed.",
+    },
+    {
       reason: "WrongMkfsOptions",
       quotes: ["… created …, but … was requested, and it would not be mounted as that again; …"],
       remedy: "Correct mke2fs.conf of the node, or mkfsOptions of the class. The volume has no data yet.",

@@ -19,7 +19,7 @@ import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
 import type { LvremoveOptions } from "../model/commands.ts";
 import { classifyRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
-import type { VolumeGroup } from "../model/report.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
 import { withinDeadline } from "../clock.ts";
 
@@ -297,6 +297,11 @@ export class Lvm {
       readonly devices?: readonly string[];
     } = {},
   ): Promise<void> {
+    for (const lv of group.lvs) {
+      if (lv.unreadable !== undefined && args.includes(lvPath({ group, lv }))) {
+        requireReadable(`running lvm ${args[0]}`, { group, lv });
+      }
+    }
     const isChanged = ({ stdout }: Output) => [!args.includes("--select") || CHANGED.test(stdout)];
     const { parts = { args: [args], areChanged: isChanged } } = options;
     // again after each wait: the next body may begin before this continues
@@ -352,6 +357,21 @@ export function requireResponsive(operation: string, group: VolumeGroup): void {
     group.readError === undefined
       ? `${operation}: volume group ${group.name} does not respond; look for a disk among ${disks} that hangs (dmesg)`
       : `${operation}: volume group ${group.name} cannot be read: ${group.readError}; look at its disks ${disks} (dmesg)`,
+  );
+}
+
+/**
+ * Checks that LVM's report of an LV could be read.
+ *
+ * @param operation beginning of the error message
+ * @throws {StorageError} `ForeignData` when it could not: nothing is done with the LV
+ */
+export function requireReadable(operation: string, { group, lv }: LocatedLv): void {
+  if (lv.unreadable === undefined) return;
+  throw new StorageError(
+    "ForeignData",
+    `${operation}: LVM's report of ${lvPath({ group, lv })} cannot be read (${lv.unreadable}); nothing is ` +
+      "done with it meanwhile",
   );
 }
 

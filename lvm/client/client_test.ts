@@ -5,7 +5,9 @@ import { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
 Deno.test("interruptedChanges() counts the changes of a group that were killed or failed, also late, and no refusals", async () => {
-  const [group, other] = ["data", "other"].map((uuid) => ({ name: uuid, uuid, pvPaths: [] }) as unknown as VolumeGroup);
+  const [group, other] = ["data", "other"].map((uuid) =>
+    ({ name: uuid, uuid, pvPaths: [], lvs: [] }) as unknown as VolumeGroup
+  );
   const late = Promise.withResolvers<Output>();
   const outputOf = (code: number, stderr = ""): Output => ({ code, stdout: "", stderr });
   const outputs: Record<string, () => Promise<Output>> = {
@@ -60,7 +62,7 @@ Deno.test("callers that changed something concurrently share one report, which s
     return runs.at(-1)!.answer.promise;
   };
   const lvm = new Lvm({ run, idle: () => Promise.resolve() });
-  const group = { name: "vg", pvPaths: [] } as unknown as VolumeGroup;
+  const group = { name: "vg", pvPaths: [], lvs: [] } as unknown as VolumeGroup;
   const made = [1, 2, 3].map(async () => {
     await lvm.change(group, ["lvcreate"]);
     return await lvm.reportAfterChanges();
@@ -79,7 +81,7 @@ Deno.test("callers that changed something concurrently share one report, which s
 });
 
 Deno.test("change() ends when the change is in the disks, not only in their caches, also after its deadline", async () => {
-  const group = { name: "data", pvPaths: ["/dev/sda", "/dev/sdb"] } as unknown as VolumeGroup;
+  const group = { name: "data", pvPaths: ["/dev/sda", "/dev/sdb"], lvs: [] } as unknown as VolumeGroup;
   const late = Promise.withResolvers<Output>();
   const commands: string[] = [];
   const run = (command: Command): Promise<Output> => {
@@ -97,7 +99,7 @@ Deno.test("change() ends when the change is in the disks, not only in their cach
 });
 
 Deno.test("a report that was read while a change outlasted its deadline is not current, not even after its end", async () => {
-  const group = { name: "data", pvPaths: [] } as unknown as VolumeGroup;
+  const group = { name: "data", pvPaths: [], lvs: [] } as unknown as VolumeGroup;
   const late = Promise.withResolvers<Output>();
   const ok = { code: 0, stdout: '{"report": []}', stderr: "" };
   const run = ({ args }: Command): Promise<Output> =>
@@ -115,7 +117,7 @@ Deno.test("a report that was read while a change outlasted its deadline is not c
 });
 
 Deno.test("a change is still running while the caches of its disks are flushed, and a flush is never killed", async () => {
-  const group = { name: "data", pvPaths: ["/dev/sda"] } as unknown as VolumeGroup;
+  const group = { name: "data", pvPaths: ["/dev/sda"], lvs: [] } as unknown as VolumeGroup;
   const flushed = Promise.withResolvers<Output>();
   const late = Promise.withResolvers<Output>();
   const run = (command: Command): Promise<Output> => {
@@ -142,7 +144,7 @@ Deno.test("a change is still running while the caches of its disks are flushed, 
 });
 
 Deno.test("a change fails when no disk of its group could be flushed; one disk is enough for LVM's metadata", async () => {
-  const group = { name: "data", pvPaths: ["/dev/sda", "/dev/sdb"] } as unknown as VolumeGroup;
+  const group = { name: "data", pvPaths: ["/dev/sda", "/dev/sdb"], lvs: [] } as unknown as VolumeGroup;
   const broken = new Set(["/dev/sdb"]);
   const run = ({ program, args }: Command): Promise<Output> => {
     const failed = program === "sync" ? args.filter((path) => broken.has(path)) : [];
@@ -161,7 +163,7 @@ Deno.test("a change fails when no disk of its group could be flushed; one disk i
 });
 
 Deno.test("a change of a group waits while a body changes the group alone", async () => {
-  const group = { name: "data", uuid: "g", pvPaths: [] } as unknown as VolumeGroup;
+  const group = { name: "data", uuid: "g", pvPaths: [], lvs: [] } as unknown as VolumeGroup;
   const commands: string[] = [];
   const run = ({ args }: Command): Promise<Output> => {
     commands.push(args[0]!);
@@ -179,7 +181,7 @@ Deno.test("a change of a group waits while a body changes the group alone", asyn
 });
 
 Deno.test("changeSelected() returns whether LVM says that it changed something, and flushes the disks whatever it says", async () => {
-  const group = { name: "data", pvPaths: ["/dev/sda"] } as unknown as VolumeGroup;
+  const group = { name: "data", pvPaths: ["/dev/sda"], lvs: [] } as unknown as VolumeGroup;
   const selected = async (output: Partial<Output>, options?: { isLast: boolean }) => {
     const programs: string[] = [];
     const run = ({ program }: Command): Promise<Output> => {
@@ -209,7 +211,7 @@ Deno.test("changeSelected() returns whether LVM says that it changed something, 
 });
 
 Deno.test("a change that waited for one body does not run during the next one", async () => {
-  const group = { name: "data", uuid: "u", pvPaths: [] } as unknown as VolumeGroup;
+  const group = { name: "data", uuid: "u", pvPaths: [], lvs: [] } as unknown as VolumeGroup;
   let running = 0;
   const run = async () => {
     running++;
@@ -236,7 +238,13 @@ Deno.test("a change that waited for one body does not run during the next one", 
 });
 
 Deno.test("runAlone() lets LVM read the disks of the changed group alone, if devices on others may not answer", async () => {
-  const group = { name: "data", uuid: "data", pvs: [], pvPaths: ["/dev/a", "/dev/b"] } as unknown as VolumeGroup;
+  const group = {
+    name: "data",
+    uuid: "data",
+    pvs: [],
+    pvPaths: ["/dev/a", "/dev/b"],
+    lvs: [],
+  } as unknown as VolumeGroup;
   const commands: string[] = [];
   const run = (command: Command) => {
     if (command.program === "lvm") commands.push(describeCommand(command));

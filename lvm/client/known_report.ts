@@ -101,7 +101,7 @@ export class KnownGroups {
   #youngerThan(ageMs: number, mark: string): KnownReport | undefined {
     if (this.#last === undefined || this.#clock.now() - this.#last.startedAt > ageMs) return undefined;
     let { groups } = this.#last;
-    if (groups.some(({ responsive }) => !responsive)) return undefined;
+    if (groups.some(({ responsive, showsLvs }) => !responsive && !showsLvs)) return undefined;
     for (const change of this.#changes) {
       if (change.changed === false) continue;
       const changedGroups = change.changed ? applyChange(groups, change) : undefined;

@@ -289,7 +289,7 @@ export class Copies {
       ...this.#copies(groups).map((copy) => ({ located: copy.destination, run: () => this.#step(groups, copy) })),
     ].filter(({ located: { lv, group } }) => {
       const { abandoned, failure } = this.#work.of(lv.uuid);
-      return group.responsive && !abandoned && failure === undefined;
+      return group.responsive && lv.unreadable === undefined && !abandoned && failure === undefined;
     });
     this.#work.forgetRemoved(groups);
     const due = tasks.filter(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore <= now);

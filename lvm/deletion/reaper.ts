@@ -11,7 +11,7 @@
  */
 
 import { type Clock, systemClock } from "../clock.ts";
-import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
+import { derivedReport, type FreshReport, type Lvm, requireReadable } from "../client/client.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -175,6 +175,7 @@ export class Reaper {
       if (this.#worker.stopped) return;
       if (erased.length === MAX_TOGETHER || each.lv.size > LARGE_BYTES) await removeErased();
       await attempt(async () => {
+        requireReadable("erasing", each);
         const isFresh = reportedAt !== undefined && this.#clock.now() - reportedAt <= FRESH_MS;
         const removable = await this.#removal.erase(each, isFresh);
         if (removable !== undefined) erased.push(removable);

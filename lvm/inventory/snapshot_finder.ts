@@ -7,7 +7,7 @@
 import { StorageError } from "../error.ts";
 import { defined } from "../defined.ts";
 import type { GroupSnapshotId, SnapshotId, VolumeId } from "../ids.ts";
-import { requireResponsive } from "../client/client.ts";
+import { requireReadable, requireResponsive } from "../client/client.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { parseMembership } from "../model/group_tags.ts";
 import { type Erasure, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts";
@@ -146,10 +146,12 @@ export class SnapshotFinder {
       );
     }
     const [only] = found;
-    for (const group of only === undefined ? within : [only.group]) {
-      requireResponsive(`looking for snapshot ${id}`, group);
+    const operation = `looking for snapshot ${id}`;
+    for (const group of only === undefined ? within.filter(({ showsLvs }) => !showsLvs) : [only.group]) {
+      requireResponsive(operation, group);
     }
     if (only === undefined) return undefined;
+    requireReadable(operation, only);
     const { lv } = only;
     const { source, erase } = parseSnapshotTags(this.driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;

@@ -9,7 +9,7 @@
 
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
-import { requireResponsive } from "../client/client.ts";
+import { requireReadable, requireResponsive } from "../client/client.ts";
 import { ANY_GROUP, type GroupMatcher } from "../model/groups.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeSource, parseVolumeTags } from "../model/tags.ts";
@@ -93,13 +93,18 @@ export class VolumeFinder {
     const [other] = records.filter(({ lvUuid }) => lvUuid !== only?.lv.uuid);
     const used = records.some(({ lvUuid, usedTag }) => usedTag !== undefined && lvUuid === only?.lv.uuid);
     const operation = `looking for volume ${id}`;
-    if (only !== undefined) requireResponsive(operation, only.group);
+    if (only !== undefined) {
+      requireResponsive(operation, only.group);
+      requireReadable(operation, only);
+    }
     if (other !== undefined && !records.some(({ lvUuid }) => lvUuid === only?.lv.uuid)) {
       if (other.group !== undefined) requireResponsive(operation, other.group);
       return lostVolumeState(id, other, only?.lv);
     }
     if (only === undefined) {
-      for (const group of groups.filter(({ name }) => within.matches(name))) requireResponsive(operation, group);
+      for (const group of groups.filter(({ name, showsLvs }) => !showsLvs && within.matches(name))) {
+        requireResponsive(operation, group);
+      }
       return { state: "absent" };
     }
     const tags = parseVolumeTags(this.driver, only.lv.tags)!;

@@ -123,8 +123,10 @@ export interface LogicalVolume {
   readonly thinPercent?: number;
   /** For a thin pool, its state. The LV's size is that of the pool's data. */
   readonly thinPool?: ThinPoolState;
-  /** The time of its creation, in seconds since 1970. */
+  /** The time of its creation, in seconds since 1970; 0 where LVM does not know it. */
   readonly createdAt: number;
+  /** What of its report cannot be read, and has defaults here; absent for nothing. The driver changes no such LV. */
+  readonly unreadable?: string;
 }
 
 /** The state of a thin pool, according to LVM (lvs(8), lvmthin(7)). */
@@ -178,6 +180,10 @@ export interface VolumeGroup {
   readonly responsive: boolean;
   /** Why LVM could not read it; absent when its physical volumes do not respond. */
   readonly readError?: string;
+  /** True if a report that could not be read otherwise shows all its LVs and its tags: what it does not show is not there. */
+  readonly showsLvs?: true;
+  /** What of its report cannot be read, a text for each row; absent for nothing. */
+  readonly unreadable?: readonly string[];
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
 }

@@ -19,6 +19,8 @@ const VG_FIELDS = [
   "vg_exported",
   "vg_permissions",
   "vg_tags",
+  "vg_mda_free",
+  "max_lv",
 ];
 
 const LV_FIELDS = [
@@ -57,6 +59,30 @@ const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size", "transaction
 /** The fields of the segments of physical volumes. Only here does LVM name the hidden LVs, in brackets. */
 const PVSEG_FIELDS = ["pv_uuid", "pvseg_size", "lv_name"];
 
+/** The settings of lvm.conf(5) on which the form of a report depends, with the values that {@linkcode parseReport} needs. */
+export const REPORT_SETTINGS: Readonly<Record<string, string>> = {
+  "report/time_format": "%s",
+  "report/compact_output": "0", // would leave out fields that are empty everywhere
+  "report/list_item_separator": ",",
+  "report/prefixes": "0",
+  "report/mark_hidden_devices": "1",
+  "report/two_word_unknown_device": "0",
+};
+
+/** The settings that put other texts on standard output, with values that prevent it. */
+const SILENT_SETTINGS: Readonly<Record<string, string>> = {
+  "log/silent": "1",
+  "log/command_names": "0",
+  "log/prefix": "  ",
+  "log/report_command_log": "0",
+  "backup/backup": "0", // a report that finds no backup would make one, and archives with advice about them
+  "backup/archive": "0",
+};
+
+/** The settings of a report as `--config` takes them. */
+export const REPORT_CONFIG = Object.entries({ ...REPORT_SETTINGS, ...SILENT_SETTINGS })
+  .map(([name, value]) => `${name}=${/^\d$/.test(value) ? value : `"${value}"`}`).join(" ");
+
 /** The options and fields of a report in addition to those of {@linkcode REPORT_COMMAND}. */
 export interface ReportExtras {
   /** Options of the report itself. */
@@ -86,7 +112,7 @@ export function reportCommand(extras: ReportExtras): Command {
       "--nosuffix",
       "--binary",
       "--config",
-      'report/time_format="%s"',
+      REPORT_CONFIG,
       "--configreport",
       "vg",
       "--options",

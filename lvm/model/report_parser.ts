@@ -17,6 +17,7 @@ import {
   parseJson,
 } from "../json.ts";
 import { defined } from "../defined.ts";
+import { StorageError } from "../error.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 import { spaceForVolumes } from "../spec/spare_space.ts";
 import { CACHE_PV } from "./tag_text.ts";
@@ -32,14 +33,13 @@ export function parseUnreadable(stderr: string): string[] {
 /**
  * Reads the output of `REPORT_COMMAND` (report_command.ts).
  *
- * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or invalid
+ * A row that is not as LVM writes it costs that row: an LV is marked as unreadable, and so is a group; a physical volume has no
+ * free space. It never hides the others.
+ *
+ * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes
  */
 export function parseReport(stdout: string): VolumeGroup[] {
-  const groups = vgEntries(stdout).map((entry) => {
-    const row = asObject(asArray(entry.vg)[0]);
-    const pvs = parsePvs(entry, asPositiveInteger(row.vg_extent_size));
-    return parseGroup(row, pvs, parseLvs(entry, asPositiveInteger(row.vg_extent_size)));
-  });
+  const groups = vgEntries(stdout).map(parseGroup);
   const byName = Map.groupBy(groups, ({ name }) => name);
   return groups.map((group) => byName.get(group.name)!.length > 1 ? { ...group, ambiguous: true } : group);
 }
@@ -47,73 +47,160 @@ export function parseReport(stdout: string): VolumeGroup[] {
 /** The path that LVM reports for a physical volume that it cannot find. */
 const MISSING_PV_PATH = "[unknown]";
 
-/** Returns the physical volumes of an entry of a report. */
-export function parsePvs(entry: ReportRow, extentSize: bigint): PhysicalVolume[] {
-  return asArray(entry.pv).map(asObject).map((pv) => {
-    const missing = parseFlag(pv.pv_missing);
-    const extents = asUnsignedInteger(pv.pv_pe_count);
-    const isUsable = !missing && parseFlag(pv.pv_allocatable);
-    const free = isUsable ? (extents - asUnsignedInteger(pv.pv_pe_alloc_count)) * extentSize : 0n;
-    return {
-      path: asString(pv.pv_name),
-      uuid: asString(pv.pv_uuid),
-      missing,
-      size: extents * extentSize,
-      ...(parseList(pv.pv_tags ?? "").includes(CACHE_PV) ? { free: 0n, cacheFree: free } : { free }),
-    };
+/** A row of a report, with what of it cannot be read. */
+export class Row {
+  /** The names of the fields that cannot be read, with what LVM wrote there. */
+  readonly problems: string[] = [];
+  readonly #fields: ReportRow;
+
+  /** Creates the reader of a row. */
+  constructor(fields: ReportRow) {
+    this.#fields = fields;
+  }
+
+  /** Reads a field. In place of what is not as LVM writes it, it returns the default, and notes the problem. */
+  read<T>(name: string, parse: (value: unknown) => T, otherwise: T): T {
+    try {
+      return parse(this.#fields[name]);
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+      this.problems.push(`${name}: ${error.message.replace(/^reading the output of a program: /, "")}`);
+      return otherwise;
+    }
+  }
+
+  /** Reads a field as text. */
+  text(name: string): string {
+    return this.read(name, asString, "");
+  }
+
+  /** Reads a field as a number of 0 or more. */
+  size(name: string): bigint {
+    return this.read(name, asUnsignedInteger, 0n);
+  }
+
+  /** Reads a field as a number of 0 or more, if it has a value. */
+  optionalSize(name: string): bigint | undefined {
+    return this.#fields[name] ? this.size(name) : undefined;
+  }
+
+  /** Reads a field as text, if it is there: reports have it since a later version of the driver. */
+  optionalText(name: string): string {
+    return this.#fields[name] === undefined ? "" : this.text(name);
+  }
+
+  /** Reads a field as a percentage, if it has a value. */
+  percent(name: string): number | undefined {
+    return this.#fields[name] === "" ? undefined : this.read<number | undefined>(name, asPercent, undefined);
+  }
+
+  /** Reads a flag. */
+  flag(name: string): boolean {
+    return this.read(name, parseFlag, false);
+  }
+
+  /** Reads a list. */
+  list(name: string): string[] {
+    return this.read<string[]>(name, parseList, []);
+  }
+}
+
+/** Returns the rows of a part of an entry, and notes a part that is no list. */
+export function rowsOf(entry: ReportRow, part: string, problems: string[] = []): Row[] {
+  const parts = new Row(entry);
+  const rows = parts.read(part, asArray, []).map((row) => new Row(isRow(row) ? row : {}));
+  problems.push(...parts.problems);
+  return rows;
+}
+
+/**
+ * Returns the physical volumes of an entry of a report.
+ *
+ * @param problems gets a text for each that cannot be read
+ */
+export function parsePvs(entry: ReportRow, extentSize: bigint, problems: string[] = []): PhysicalVolume[] {
+  return rowsOf(entry, "pv", problems).map((row) => {
+    const missing = row.flag("pv_missing");
+    const extents = row.size("pv_pe_count");
+    const [path, allocated, isUsable] = [
+      row.text("pv_name"),
+      row.size("pv_pe_alloc_count"),
+      row.flag("pv_allocatable"),
+    ];
+    const pv = { path, uuid: row.text("pv_uuid"), missing, size: extents * extentSize };
+    const isForCaches = parseList(row.optionalText("pv_tags")).includes(CACHE_PV);
+    if (row.problems.length > 0) problems.push(`physical volume ${path}: ${row.problems.join(", ")}`);
+    const free = !missing && isUsable && row.problems.length === 0 ? (extents - allocated) * extentSize : 0n;
+    return { ...pv, ...(isForCaches ? { free: 0n, cacheFree: free } : { free }) };
   });
 }
 
-/** Returns the LVs of a group, without the sub LVs that are visible because their LV is incomplete. */
-function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
-  const segments = new Map(
-    asArray(entry.seg).map(asObject).reverse().map((row) => [asString(row.lv_name), parseSegment(row)]),
-  );
-  const pvSegments = Map.groupBy(
-    asArray(entry.pvseg).map(asObject),
-    ({ lv_name }) => splitSubLvName(asString(lv_name)).lvName,
-  );
-  // the report has no other fields of hidden LVs
-  const sizeOf = (hidden: string) =>
-    asArray(entry.pvseg).map(asObject).filter(({ lv_name }) => lv_name === hidden)
-      .reduce((sum, { pvseg_size }) => sum + asUnsignedInteger(pvseg_size) * extentSize, 0n);
-  const cacheOf = (poolLv: unknown) => {
-    const [hidden, name] = CACHE_LV_NAME.exec(asString(poolLv ?? "")) ?? [];
-    return hidden === undefined ? undefined : { name: name!, size: sizeOf(hidden) };
+/**
+ * Returns the LVs of a group, without the sub LVs that are visible because their LV is incomplete.
+ *
+ * @param problems gets a text for each row that is not known to be of one LV
+ */
+function parseLvs(entry: ReportRow, extentSize: bigint, problems: string[]): LogicalVolume[] {
+  const nameOf = (row: Row) => row.text("lv_name");
+  const segmentRows = rowsOf(entry, "seg", problems);
+  const firstSegments = new Map(segmentRows.reverse().map((row) => [nameOf(row), row]));
+  const pvSegmentRows = rowsOf(entry, "pvseg", problems);
+  const pvSegments = Map.groupBy(pvSegmentRows, (row) => splitSubLvName(nameOf(row)).lvName);
+  const sizeOfSegment = (row: Row) => row.size("pvseg_size") * extentSize;
+  const cacheOf = (poolLv: string) => {
+    const [hidden, name] = CACHE_LV_NAME.exec(poolLv) ?? [];
+    if (hidden === undefined) return undefined;
+    // the report has no other fields of hidden LVs
+    const size = pvSegmentRows.filter((row) => nameOf(row) === hidden).reduce(
+      (sum, row) => sum + sizeOfSegment(row),
+      0n,
+    );
+    return { name: name!, size };
   };
-  const rows = asArray(entry.lv).map(asObject);
-  const visibleNames = rows.map(({ lv_name }) => asString(lv_name)).filter((name) => !name.startsWith("["));
+  const rows = rowsOf(entry, "lv", problems).map((row) => ({ row, name: nameOf(row), uuid: row.text("lv_uuid") }));
+  const visibleNames = rows.map(({ name }) => name).filter((name) => !name.startsWith("["));
   const incompleteNames = new Set(
     visibleNames.map(splitSubLvName).filter(({ subLv }) => subLv !== "").map(({ lvName }) => lvName),
   );
   const looseChecksums = Map.groupBy(
-    rows.map((row) => ({ name: asString(row.lv_name), uuid: asString(row.lv_uuid) }))
+    rows.map(({ name, uuid }) => ({ name, uuid }))
       .filter(({ name }) => !HIDDEN_LV_NAME.test(name) && splitSubLvName(name).subLv.endsWith("_imeta")),
     ({ name }) => splitSubLvName(name).lvName,
   );
-  return rows.filter(({ lv_name }) => isTopLevelLv(asString(lv_name))).map((row) => {
-    const name = asString(row.lv_name);
-    return parseLv(row, {
-      segment: segments.get(name) ?? { type: "", stripes: 0, stripeSize: 0n },
-      pvSegments: (pvSegments.get(name) ?? []).map((pvseg) => ({
-        subLv: splitSubLvName(asString(pvseg.lv_name)).subLv,
-        pvUuid: asString(pvseg.pv_uuid),
-        size: asUnsignedInteger(pvseg.pvseg_size) * extentSize,
+  const lvs = rows.filter(({ name }) => isTopLevelLv(name)).map(({ row, name, uuid }) => {
+    const tags = row.list("lv_tags");
+    // whose it is cannot be read
+    if (row.problems.length > 0) problems.push(`logical volume ${name}: ${row.problems.join(", ")}`);
+    const segment = firstSegments.get(name);
+    const ofPvs = pvSegments.get(name) ?? [];
+    const lv = {
+      ...parseLv(row, { name, uuid, tags }),
+      segment: segment === undefined ? { type: "", stripes: 0, stripeSize: 0n } : parseSegment(segment),
+      pvSegments: ofPvs.map((pvseg) => ({
+        subLv: splitSubLvName(nameOf(pvseg)).subLv,
+        pvUuid: pvseg.text("pv_uuid"),
+        size: sizeOfSegment(pvseg),
       })),
       incomplete: incompleteNames.has(name),
-      ...defined({ looseChecksums: looseChecksums.get(name), cache: cacheOf(row.pool_lv) }),
-    });
+      ...defined({ looseChecksums: looseChecksums.get(name), cache: cacheOf(row.optionalText("pool_lv")) }),
+    };
+    const unreadable = [row, ...(segment === undefined ? [] : [segment]), ...ofPvs].flatMap(({ problems }) => problems);
+    return unreadable.length === 0 ? lv : { ...lv, unreadable: [...new Set(unreadable)].join(", ") };
   });
+  const nameless = [...segmentRows, ...pvSegmentRows].filter((row) => nameOf(row) === "" && row.problems.length > 0);
+  problems.push(...new Set(nameless.map(({ problems: [first] }) => `segments: ${first}`)));
+  return lvs;
 }
 
-function parseSegment(row: ReportRow): Segment {
-  const type = asString(row.segtype);
+function parseSegment(row: Row): Segment {
+  const type = row.text("segtype");
+  const thinId = row.optionalSize("thin_id");
   return {
     type,
-    stripes: Number(asUnsignedInteger(row.stripes)),
-    stripeSize: asUnsignedInteger(row.stripe_size),
-    ...(type.startsWith("thin") ? { transactionId: asUnsignedInteger(row.transaction_id) } : {}),
-    ...(row.thin_id ? { thinId: asUnsignedInteger(row.thin_id) } : {}),
+    stripes: Number(row.size("stripes")),
+    stripeSize: row.size("stripe_size"),
+    ...(type.startsWith("thin") ? { transactionId: row.size("transaction_id") } : {}),
+    ...(thinId === undefined ? {} : { thinId }),
   };
 }
 
@@ -150,99 +237,125 @@ export function unassignedPvEntry(stdout: string): ReportRow | undefined {
   return reportEntries(stdout).find(isUnassignedPvEntry);
 }
 
-/** What LVM prints within a report, on the same stream, when it reads metadata again that it could not read. */
-const RETRY_MESSAGE = /^ *Retrying metadata scan\.\n/gm;
+/**
+ * What LVM prints within a report, on the same stream: each line that does not begin as one of its JSON. It reads metadata again
+ * that it could not read, or has advice for administrators.
+ */
+const MESSAGE_LINE = /^[^\S\n]*[^\s{}[\],"].*\n?/gm;
 
 function reportEntries(stdout: string): ReportRow[] {
-  return asArray(asObject(parseJson("lvm fullreport", stdout.replace(RETRY_MESSAGE, ""))).report).map(asObject);
+  const report = asObject(parseJson("lvm fullreport", stdout.replace(MESSAGE_LINE, ""))).report;
+  return asArray(report).map((entry) => isRow(entry) ? entry : {});
+}
+
+function isRow(value: unknown): value is ReportRow {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function isUnassignedPvEntry(entry: ReportRow): boolean {
   return entry.vg === undefined && entry.lv === undefined && entry.pv !== undefined;
 }
 
-function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[]): VolumeGroup {
-  const space = {
-    size: asUnsignedInteger(row.vg_size),
-    extentSize: asPositiveInteger(row.vg_extent_size),
-    tags: parseList(row.vg_tags),
-  };
-  return {
-    name: asString(row.vg_name),
-    uuid: asString(row.vg_uuid),
+function parseGroup(entry: ReportRow): VolumeGroup {
+  const problems: string[] = [];
+  const lvProblems: string[] = [];
+  const pvProblems: string[] = [];
+  const [row = new Row({})] = rowsOf(entry, "vg", problems);
+  const extentSize = row.read("vg_extent_size", asPositiveInteger, 1n);
+  const pvs = parsePvs(entry, extentSize, pvProblems);
+  const lvs = parseLvs(entry, extentSize, lvProblems);
+  const space = { size: row.size("vg_size"), extentSize, tags: row.list("vg_tags") };
+  const isWriteable = row.text("vg_permissions") === "writeable" && !row.flag("vg_exported");
+  const group = {
+    name: row.text("vg_name"),
+    uuid: row.text("vg_uuid"),
     ...space,
     ...spaceForVolumes(space, pvs.reduce((sum, { free }) => sum + free, 0n)),
-    missingPvs: Number(asUnsignedInteger(row.vg_missing_pv_count)),
-    writeable: asString(row.vg_permissions) === "writeable" && !parseFlag(row.vg_exported),
-    pvPaths: pvs.map(({ path }) => path).filter((path) => path !== MISSING_PV_PATH),
+    missingPvs: Number(row.size("vg_missing_pv_count")),
+    writeable: isWriteable,
+    pvPaths: pvs.map(({ path }) => path).filter((path) => path !== MISSING_PV_PATH && path !== ""),
     pvs,
     responsive: true,
     lvs,
   };
+  problems.push(...row.problems, ...lvProblems);
+  const hidesLvs = lvProblems.length > 0 || row.problems.some((problem) => problem.startsWith("vg_tags:"));
+  const unreadable = [
+    ...problems,
+    ...pvProblems,
+    ...lvs.flatMap((lv) => lv.unreadable === undefined ? [] : [`logical volume ${lv.name}: ${lv.unreadable}`]),
+  ];
+  return {
+    ...group,
+    ...(unreadable.length === 0 ? {} : { unreadable: [...new Set(unreadable)] }),
+    ...(problems.length === 0 ? {} : {
+      ...{ responsive: false, writeable: false, readError: `LVM's report: ${problems.join(", ")}` },
+      ...(hidesLvs ? {} : { showsLvs: true as const }),
+    }),
+  };
 }
 
 function parseLv(
-  row: ReportRow,
-  layoutFields: Pick<LogicalVolume, "segment" | "pvSegments" | "incomplete" | "looseChecksums" | "cache">,
-): LogicalVolume {
-  const major = asInteger(row.lv_kernel_major);
-  const percent = asString(row.snap_percent);
+  row: Row,
+  known: Pick<LogicalVolume, "name" | "uuid" | "tags">,
+): Omit<LogicalVolume, "segment" | "pvSegments" | "incomplete"> {
+  const major = row.read("lv_kernel_major", asInteger, -1n);
   // a cached LV is reported as the origin of its cache's hidden LV
-  const origin = asString(row.origin).replace(HIDDEN_LV_NAME, "");
-  const layout = parseList(row.lv_layout);
+  const origin = row.text("origin").replace(HIDDEN_LV_NAME, "");
+  const layout = row.list("lv_layout");
+  const attributes = row.optionalText("lv_attr");
+  // a thin snapshot has none: it is as large as its origin was
+  const originSize = origin === "" ? undefined : row.optionalSize("origin_size");
+  const snapshotPercent = row.percent("snap_percent");
   return {
-    name: asString(row.lv_name),
-    uuid: asString(row.lv_uuid),
-    size: asUnsignedInteger(row.lv_size),
-    tags: parseList(row.lv_tags),
-    devicePath: asString(row.lv_dm_path),
-    ...(major >= 0n ? { deviceNumber: `${major}:${asInteger(row.lv_kernel_minor)}` } : {}),
-    active: parseActive(row.lv_active) && !hasNoTable(row),
-    suspended: parseFlag(row.lv_suspended),
-    open: parseFlag(row.lv_device_open),
-    ...(asString(row.lv_attr ?? "")[1] === "r" ? { readOnly: true } : {}),
+    ...known,
+    size: row.size("lv_size"),
+    devicePath: row.text("lv_dm_path"),
+    ...(major >= 0n ? { deviceNumber: `${major}:${row.read("lv_kernel_minor", asInteger, -1n)}` } : {}),
+    active: row.read("lv_active", parseActive, false) && !hasNoTable(attributes),
+    suspended: row.flag("lv_suspended"),
+    open: row.flag("lv_device_open"),
+    ...(attributes[1] === "r" ? { readOnly: true as const } : {}),
     layout,
-    ...layoutFields,
-    health: asString(row.lv_health_status),
+    health: row.text("lv_health_status"),
     ...(origin === "" ? {} : { origin }),
-    // a thin snapshot has none: it is as large as its origin was
-    ...(origin === "" || row.origin_size === "" ? {} : { originSize: asUnsignedInteger(row.origin_size) }),
-    invalidSnapshot: parseFlag(row.lv_snapshot_invalid),
-    ...(percent === "" ? {} : { snapshotPercent: asPercent(percent) }),
-    createdAt: Number(asUnsignedInteger(row.lv_time)),
-    ...(layout.includes("thin") ? parseThin(row, layout) : {}),
+    ...defined({ originSize, snapshotPercent }),
+    invalidSnapshot: row.flag("lv_snapshot_invalid"),
+    // LVs of old versions of LVM have no time
+    createdAt: Number(row.optionalSize("lv_time") ?? 0n),
+    ...(layout.includes("thin") ? parseThin(row, layout, attributes) : {}),
     ...parseRaid(row),
   };
 }
 
 /** Returns the fields that only a thin LV or a thin pool has. */
 function parseThin(
-  row: ReportRow,
+  row: Row,
   layout: readonly string[],
+  attributes: string,
 ): Pick<LogicalVolume, "pool" | "thinPercent" | "thinPool"> {
-  const [data, metadata] = [asString(row.data_percent), asString(row.metadata_percent)];
+  const dataPercent = row.percent("data_percent");
   if (!layout.includes("pool")) {
-    return { pool: asString(row.pool_lv), ...(data === "" ? {} : { thinPercent: asPercent(data) }) };
+    return { pool: row.text("pool_lv"), ...defined({ thinPercent: dataPercent }) };
   }
-  const attributes = asString(row.lv_attr);
+  const whenFull = row.optionalText("lv_when_full");
   const thinPool = {
-    ...(data === "" ? {} : { dataPercent: asPercent(data) }),
-    metadataSize: asUnsignedInteger(row.lv_metadata_size),
-    ...(metadata === "" ? {} : { metadataPercent: asPercent(metadata) }),
-    health: asString(row.lv_health_status),
+    ...defined({ dataPercent, metadataPercent: row.percent("metadata_percent") }),
+    metadataSize: row.size("lv_metadata_size"),
+    health: row.text("lv_health_status"),
     needsCheck: /^.{4}[cC]/.test(attributes),
     zeroes: attributes[7] === "z",
-    ...(row.lv_when_full === undefined ? {} : { queuesWhenFull: row.lv_when_full === "queue" }),
+    ...(whenFull === "" ? {} : { queuesWhenFull: whenFull === "queue" }),
   };
   return { thinPool };
 }
 
 /** Returns the state of a RAID LV, if LVM reports it. Fields that LVM cannot report at the moment are empty. */
-function parseRaid(row: ReportRow): Pick<LogicalVolume, "raid"> {
-  const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(asString);
-  if (!action || !percent) return {};
-  const count = mismatches === "" ? 0n : asUnsignedInteger(mismatches);
-  return { raid: { action, syncPercent: asPercent(percent), mismatches: Number(count) } };
+function parseRaid(row: Row): Pick<LogicalVolume, "raid"> {
+  const action = row.text("raid_sync_action");
+  const syncPercent = row.percent("sync_percent");
+  if (action === "" || syncPercent === undefined) return {};
+  return { raid: { action, syncPercent, mismatches: Number(row.optionalSize("raid_mismatch_count") ?? 0n) } };
 }
 
 /** An object of a report, whose fields are not checked yet. */
@@ -263,8 +376,8 @@ function parseActive(value: unknown): boolean {
  * Reports whether the kernel has a device for an LV, but no table of it in use (the fifth character of lv_attr, lvs(8)), as
  * after the death of the command that activated it. LVM calls it active, and an activation puts the right table in use.
  */
-function hasNoTable(row: ReportRow): boolean {
-  return /^.{4}[di]/.test(asString(row.lv_attr ?? ""));
+function hasNoTable(attributes: string): boolean {
+  return /^.{4}[di]/.test(attributes);
 }
 
 function parseList(value: unknown): string[] {

@@ -137,37 +137,97 @@ Deno.test("parseReport() reads the cache of an LV from the parts that LVM 2.03.1
 
 Deno.test("parseReport() reads past disks that are in no group: a part without group and LVs", () => {
   assertEquals(parseReport(spare).map(({ name, lvs }) => [name, lvs.length]), [["fast", 0], ["data", 3]]);
-  assertThrows(() => parseReport(spare.replaceAll('"pv": [', '"odd": [')), StorageError, "expected a list");
 });
 
-Deno.test("parseReport() reads past the message of LVM 2.03.16 that it reads unreadable metadata again", () => {
+Deno.test("parseReport() reads past the messages that LVM prints between the lines of a report", () => {
   const expected = parseReport(captured);
-  for (const line of [2, 5]) {
-    const lines = captured.split("\n");
-    assertEquals(parseReport(lines.toSpliced(line, 0, "  Retrying metadata scan.").join("\n")), expected);
+  const messages = [
+    "  Retrying metadata scan.",
+    "  Consider pruning 8192 VG archive files with more than 128 MiB in /etc/lvm/archive (see archiving settings in lvm.conf).",
+    "fullreport: something else",
+  ];
+  for (const line of [0, 2, 5, captured.trimEnd().split("\n").length]) {
+    for (const message of messages) {
+      const lines = captured.trimEnd().split("\n");
+      assertEquals(parseReport(lines.toSpliced(line, 0, message).join("\n")), expected, `${message} in line ${line}`);
+    }
   }
-  assertThrows(() => parseReport(`Something else.\n${captured}`), StorageError, "not JSON");
 });
 
-Deno.test("parseReport() throws CommandFailed for anything that is not such a report", () => {
-  const odd = [
-    "",
-    captured.slice(0, captured.length / 2),
-    "null",
-    "{}",
-    '{"report": {}}',
-    '{"report": [{}]}',
-    '{"report": [{"vg": [], "lv": []}]}',
-    captured.replace('"vg_size":"', '"vg_size":"-'),
-    captured.replace(/"vg_size":"\d+"/, '"vg_size":"1.5g"'),
-    captured.replace(/"vg_extent_size":"\d+"/, '"vg_extent_size":"0"'),
-    captured.replace(/"lv_uuid":"[^"]*", /, ""),
-    captured.replace(/"lv_device_open":"1"/, '"lv_device_open":"open"'),
-    captured.replace(/"snap_percent":"\d+\.\d+"/, '"snap_percent":"nan"'),
-    layouts.replace('"sync_percent":"100.00"', '"sync_percent":"all"'),
-    layouts.replace('"raid_mismatch_count":"0"', '"raid_mismatch_count":"some"'),
+Deno.test("parseReport() throws CommandFailed for what is not the JSON of a report", () => {
+  for (const text of ["", captured.slice(0, captured.length / 2), "null", "{}", '{"report": {}}']) {
+    assertEquals(assertThrows(() => parseReport(text), StorageError).kind, "CommandFailed", text);
+  }
+});
+
+Deno.test("parseReport() marks an LV as unreadable for anything that LVM does not write there, and reads all else", () => {
+  const id = "vol-11111111111111111111111111111111";
+  const odd: [string, RegExp, string, string][] = [
+    ["size", /("lv_name":"vol-1[^}]*"lv_size":")\d+/, "$1-1", "lv_size: expected a number of 0 or more"],
+    ["flag", /("lv_name":"vol-1[^}]*"lv_device_open":")1/, "$1open", "lv_device_open: expected an integer"],
+    ["no path", /("lv_name":"vol-1[^}]*)"lv_dm_path":"[^"]*", /, "$1", "lv_dm_path: expected text, found nothing"],
+    ["percent", /("lv_name":"vol-1[^}]*"snap_percent":")/, "$1nan", "snap_percent: expected a percentage"],
+    ["segment", /("lv_name":"vol-1\d+", "segtype":"linear", "stripes":")1/, "$1-1", "stripes: expected"],
   ];
-  for (const text of odd) assertEquals(assertThrows(() => parseReport(text), StorageError).kind, "CommandFailed", text);
+  for (const [name, pattern, replacement, reason] of odd) {
+    const text = captured.replace(pattern, replacement);
+    assertNotEquals(text, captured, name);
+    const [group, ...others] = parseReport(text);
+    const [normal, ...normalOthers] = parseReport(captured);
+    const isThis = (lv: LogicalVolume) => lv.name === id;
+    assertEquals([group!.responsive, others], [true, normalOthers], name);
+    assertEquals(group!.lvs.filter((lv) => !isThis(lv)), normal!.lvs.filter((lv) => !isThis(lv)), name);
+    const [lv, before] = [group, normal].map((each) => each!.lvs.find(isThis)!);
+    assertEquals([lv!.uuid, lv!.tags], [before!.uuid, before!.tags], "whose it is, is known");
+    assertEquals(lv!.unreadable?.startsWith(reason), true, lv!.unreadable);
+    assertEquals(group!.unreadable, [`logical volume ${id}: ${lv!.unreadable}`]);
+  }
+});
+
+Deno.test("parseReport() reads an LV without a time of its creation, as old versions of LVM made them", () => {
+  const [group] = parseReport(captured.replaceAll(/"lv_time":"\d+"/g, '"lv_time":""'));
+  assertEquals(group!.lvs.map(({ createdAt, unreadable }) => [createdAt, unreadable]), [
+    [0, undefined],
+    [0, undefined],
+    [
+      0,
+      undefined,
+    ],
+  ]);
+});
+
+Deno.test("parseReport() marks a group as unreadable, and says whether it still shows all LVs", () => {
+  const odd: [string, (text: string) => string, boolean][] = [
+    ["size", (text) => text.replace('"vg_size":"', '"vg_size":"-'), true],
+    ["unit", (text) => text.replace(/"vg_size":"\d+"/, '"vg_size":"1.5g"'), true],
+    ["extents", (text) => text.replace(/"vg_extent_size":"\d+"/, '"vg_extent_size":"0"'), true],
+    ["tags, which have records of volumes", (text) => text.replace(/"vg_tags":"[^"]*"/, '"vg_tags":null'), false],
+    ["an LV of nobody", (text) => text.replace(/"lv_tags":"[^"]*"/, '"lv_tags":null'), false],
+    ["an LV without UUID", (text) => text.replace(/"lv_uuid":"[^"]*", /, ""), false],
+    ["no list of LVs", (text) => text.replace('"lv": [', '"vl": ['), false],
+    ["no group", (text) => text.replace(/"vg": \[\s*\{[^}]*\}/, '"vg": ['), false],
+  ];
+  for (const [name, change, showsLvs] of odd) {
+    const [group, ...others] = parseReport(change(captured));
+    assertEquals(others, parseReport(captured).slice(1), name);
+    const { responsive, writeable, readError, showsLvs: shows = false } = group!;
+    assertEquals([responsive, writeable, readError?.startsWith("LVM's report: "), shows], [
+      false,
+      false,
+      true,
+      showsLvs,
+    ], name);
+  }
+});
+
+Deno.test("parseReport() takes nothing of a physical volume that cannot be read", () => {
+  for (const field of ["pv_pe_count", "pv_pe_alloc_count", "pv_allocatable"]) {
+    const [group] = parseReport(layouts.replace(new RegExp(`("pv_name":"/dev/loop0"[^}]*"${field}":")\\d+`), "$1some"));
+    const [before] = parseReport(layouts);
+    assertEquals([group!.responsive, group!.pvs[0]!.free, group!.pvPaths], [true, 0n, before!.pvPaths]);
+    assertEquals(group!.free, before!.free - before!.pvs[0]!.free);
+    assertEquals(group!.unreadable, [`physical volume /dev/loop0: ${field}: expected an integer, found "some"`]);
+  }
 });
 
 Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, which have no origin_size", () => {

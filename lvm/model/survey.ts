@@ -9,16 +9,8 @@
 
 import { StorageError, truncate } from "../error.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
-import { asArray, asInteger, asObject, asString, asUnsignedInteger } from "../json.ts";
 import type { PhysicalVolume, VolumeGroup } from "./report.ts";
-import {
-  parsePvs,
-  parseReport,
-  parseUnreadable,
-  type ReportRow,
-  unassignedPvEntry,
-  vgEntries,
-} from "./report_parser.ts";
+import { parsePvs, parseReport, parseUnreadable, Row, rowsOf, unassignedPvEntry, vgEntries } from "./report_parser.ts";
 import { reportCommand } from "./report_command.ts";
 
 /** A physical volume with more of its properties; sizes in bytes. */
@@ -74,10 +66,8 @@ export interface Survey {
 const SURVEY_FIELDS = {
   vg: [
     "vg_mda_size",
-    "vg_mda_free",
     "vg_mda_count",
     "vg_mda_used_count",
-    "max_lv",
     "max_pv",
     "vg_systemid",
     "vg_lock_type",
@@ -118,11 +108,15 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
   const { code, stdout, stderr } = output;
   const unreadable = code === 0 ? [] : parseUnreadable(stderr);
   if (code !== 0 && (unreadable.length === 0 || stdout.trim() === "")) throw commandError(command, output);
+  const groups = parseSurvey(stdout).filter(({ name }) => !unreadable.includes(name));
   return {
-    groups: parseSurvey(stdout).filter(({ name }) => !unreadable.includes(name)),
+    groups,
     unassignedPvs: parseUnassignedPvs(stdout),
     warnings: [
       ...parseWarnings(stderr),
+      ...groups.flatMap(({ name, unreadable = [] }) =>
+        unreadable.map((text) => `the report of volume group ${name} cannot be read: ${text}`)
+      ),
       ...unreadable.map((name) =>
         `volume group ${name} cannot be read: ${truncate(stderr.trim(), MAX_REFUSAL_LENGTH)}`
       ),
@@ -131,51 +125,49 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
 }
 
 /**
- * Parses the groups in the output of {@linkcode SURVEY_COMMAND}.
+ * Parses the groups in the output of {@linkcode SURVEY_COMMAND}. What cannot be read has the default of its kind, as in
+ * {@linkcode parseReport}.
  *
- * @throws {StorageError} `CommandFailed` when a field is missing or invalid
+ * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes
  */
 export function parseSurvey(stdout: string): SurveyedGroup[] {
   const groups = parseReport(stdout);
   return vgEntries(stdout).map((entry, index) => {
-    const vg = asObject(asArray(entry.vg)[0]);
+    const [vg = new Row({})] = rowsOf(entry, "vg");
     const group = groups[index]!;
-    const pvRows = asArray(entry.pv).map(asObject);
+    const pvRows = rowsOf(entry, "pv");
+    const lockType = vg.optionalText("vg_lock_type");
     return {
       ...group,
       pvs: group.pvs.map((pv, index) => surveyedPv(pv, pvRows[index]!, group.extentSize)),
-      exported: asInteger(vg.vg_exported) === 1n,
-      metadataSize: asUnsignedInteger(vg.vg_mda_size),
-      metadataFree: asUnsignedInteger(vg.vg_mda_free),
-      metadataAreas: Number(asUnsignedInteger(vg.vg_mda_count ?? "0")),
-      metadataAreasUsed: Number(asUnsignedInteger(vg.vg_mda_used_count ?? "0")),
-      lvsLimit: Number(asUnsignedInteger(vg.max_lv ?? "0")),
-      pvsLimit: Number(asUnsignedInteger(vg.max_pv ?? "0")),
-      allocationPolicy: asString(vg.vg_allocation_policy ?? ""),
-      systemId: asString(vg.vg_systemid),
-      lockType: asInteger(vg.vg_clustered) === 1n ? "clvm" : asString(vg.vg_lock_type).replace(/^none$/, ""),
+      exported: vg.flag("vg_exported"),
+      metadataSize: vg.optionalSize("vg_mda_size") ?? 0n,
+      metadataFree: vg.optionalSize("vg_mda_free") ?? 0n,
+      metadataAreas: Number(vg.optionalSize("vg_mda_count") ?? 0n),
+      metadataAreasUsed: Number(vg.optionalSize("vg_mda_used_count") ?? 0n),
+      lvsLimit: Number(vg.optionalSize("max_lv") ?? 0n),
+      pvsLimit: Number(vg.optionalSize("max_pv") ?? 0n),
+      allocationPolicy: vg.optionalText("vg_allocation_policy"),
+      systemId: vg.optionalText("vg_systemid"),
+      lockType: vg.flag("vg_clustered") ? "clvm" : lockType === "none" ? "" : lockType,
     };
   });
 }
 
 /** Returns a physical volume with what its row of the report says beyond {@linkcode PhysicalVolume}. */
-function surveyedPv(pv: PhysicalVolume, row: ReportRow, extentSize: bigint): SurveyedPv {
-  const deviceSize = asUnsignedInteger(row.dev_size ?? "0");
+function surveyedPv(pv: PhysicalVolume, row: Row, extentSize: bigint): SurveyedPv {
+  const deviceSize = row.optionalSize("dev_size") ?? 0n;
   return {
     ...pv,
-    used: asUnsignedInteger(row.pv_pe_alloc_count) * extentSize,
-    allocatable: asInteger(row.pv_allocatable) === 1n,
+    used: row.size("pv_pe_alloc_count") * extentSize,
+    allocatable: row.flag("pv_allocatable"),
     ...(deviceSize === 0n ? {} : { deviceSize }),
-    metadataSize: asUnsignedInteger(row.pv_mda_size ?? "0"),
-    metadataFree: asUnsignedInteger(row.pv_mda_free ?? "0"),
+    metadataSize: row.optionalSize("pv_mda_size") ?? 0n,
+    metadataFree: row.optionalSize("pv_mda_free") ?? 0n,
   };
 }
 
-/**
- * Parses the physical volumes that are in no group.
- *
- * @throws {StorageError} `CommandFailed` when a field is missing or invalid
- */
+/** Parses the physical volumes that are in no group. */
 export function parseUnassignedPvs(stdout: string): PhysicalVolume[] {
   const entry = unassignedPvEntry(stdout);
   return entry === undefined ? [] : parsePvs(entry, 0n); // without a group there are no extents

@@ -17,6 +17,8 @@
  * @module
  */
 
+import { REPORT_CONFIG } from "../model/report_command.ts";
+
 /** A line for the shell. */
 export interface ShellLine {
   /** The line, with its newline. */
@@ -33,9 +35,6 @@ export interface ShellLine {
  * LVM's locks as a reader (`lockd_vg_default_sh`).
  */
 export type ShellName = "reports" | "changes";
-
-/** The setting that each report needs. The profile of the shell has it already ({@linkcode PROFILE_SETTINGS}). */
-const TIME_FORMAT = 'report/time_format="%s"';
 
 /** The order of the words after the name of a command. */
 type Order =
@@ -112,7 +111,8 @@ export function shellLine([name = "", ...args]: readonly string[], lvmConfig?: s
   const { operands, options } = parsed;
   const yes = options.some(([option]) => option === "--yes") ? ["--yes"] : [];
   const config = [...options.filter(([option]) => option === "--config").map(([, value]) => value!), lvmConfig ?? ""]
-    .flatMap((settings) => settings === "" || settings === TIME_FORMAT ? [] : [settings]);
+    // the profile of the shell has it already
+    .flatMap((settings) => settings === "" || settings === REPORT_CONFIG ? [] : [settings]);
   const others = options.filter(([option]) => !["--yes", "--config", "--reportformat"].includes(option));
   const rank = ([option]: Option) => NEEDED_LAST.indexOf(option);
   const sorted = order === "operands first" ? others.toSorted((a, b) => rank(a) - rank(b)) : others;

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { productCommands } from "../../tests/fake/product_commands.ts";
+import { REPORT_CONFIG } from "../model/report_command.ts";
 import { shellLine } from "./line.ts";
 
 /** Splits a line as LVM does (`lvm_split`), at the first end of a line. */
@@ -37,7 +38,7 @@ function meaning(args: readonly string[], isLine: boolean): string[] {
     if (index >= 0) words.splice(index, 2);
   };
   if (!isLine) drop("--reportformat", "json");
-  if (!isLine) drop("--config", 'report/time_format="%s"');
+  if (!isLine) drop("--config", REPORT_CONFIG);
   return words.toSorted();
 }
 
@@ -69,7 +70,7 @@ Deno.test("shellLine(): settings of the driver are words of the line, with those
   assertEquals(words(["lvextend", "--size", "1b", "--config", "a/b=0", "data/v"]), [
     ...["lvextend", "data/v", "--config", `a/b=0 ${config}`, "--size", "1b"],
   ]);
-  assertEquals(words(["fullreport", "--config", 'report/time_format="%s"', "--units", "b"]), [
+  assertEquals(words(["fullreport", "--config", REPORT_CONFIG, "--units", "b"]), [
     ...["fullreport", "--config", config, "--units", "b"],
   ]);
   assertEquals(split(shellLine(["fullreport", "--units", "b", "data"])!.text), ["fullreport", "--units", "b", "data"]);

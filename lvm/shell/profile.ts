@@ -8,6 +8,7 @@
 import { type Command, commandError, type Exec } from "../exec.ts";
 import { StorageError } from "../error.ts";
 import { parseSettings } from "../model/configuration.ts";
+import { REPORT_SETTINGS } from "../model/report_command.ts";
 import { SHELL_PROFILE } from "./shell_process.ts";
 
 /** The settings of the profile that the answers depend on. */
@@ -15,8 +16,7 @@ export const PROFILE_SETTINGS: Readonly<Record<string, string>> = {
   "log/report_command_log": "1",
   "log/command_log_selection": "log_context=shell",
   "report/output_format": "json",
-  "report/time_format": "%s",
-  "report/compact_output": "0",
+  ...REPORT_SETTINGS,
 };
 
 /** The columns of the log that are read. */

@@ -4,11 +4,11 @@ import { FakeClock } from "../../tests/fake/clock.ts";
 import { nextTurn } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import type { Command, Exec, Output } from "../exec.ts";
+import { PROFILE_SETTINGS } from "./profile.ts";
 import { ShellExec, type ShellExecOptions } from "./shell_exec.ts";
 
 const PROFILE = [
-  ...["report_command_log=1", `command_log_selection="log_context=shell"`, `output_format="json"`, `time_format="%s"`],
-  "compact_output=0",
+  ...Object.entries(PROFILE_SETTINGS).map(([name, value]) => `${name.split("/")[1]}="${value}"`),
   `command_log_cols="log_seq_num,log_type,log_context,log_object_type,log_object_name,log_message,log_errno,log_ret_code"`,
 ].join("\n");
 

@@ -8,10 +8,21 @@ import {
   fakeHost,
   fakeHostWithFindmnt,
   fakeMultiPvHost,
+  fakeOddReports,
   fakeSeLinux,
   fakeSeLinuxWithFindmnt,
 } from "./fake_host.ts";
 import { faultsContract } from "./faults.ts";
+import { copiesContract } from "./copies.ts";
+import { groupSnapshotsContract } from "./group_snapshots.ts";
+import { healthContract } from "./health.ts";
+import { importsContract } from "./imports.ts";
+import { passphraseContract } from "./passphrases.ts";
+import { programsContract } from "./programs.ts";
+import { safetyContract } from "./safety.ts";
+import { snapshotsContract } from "./snapshots.ts";
+import { thinContract } from "./thin.ts";
+import { volumesContract } from "./volumes.ts";
 import { cachesContract } from "./caches.ts";
 import { layoutSpaceContract } from "./layout_space.ts";
 import { encryptedLayoutsContract } from "./encrypted_layouts.ts";
@@ -31,5 +42,13 @@ encryptedLayoutsContract(fakeMultiPvHost);
 layoutSpaceContract(fakeMultiPvHost);
 cachesContract(fakeMultiPvHost);
 faultsContract(fakeFaultyDisks());
+for (
+  const contract of [
+    ...[volumesContract, programsContract, snapshotsContract, thinContract, groupSnapshotsContract, copiesContract],
+    ...[stagingContract, safetyContract, importsContract, healthContract, passphraseContract],
+  ]
+) {
+  contract(fakeOddReports);
+}
 for (const host of [fakeSeLinux, fakeSeLinuxWithFindmnt]) seLinuxContract(host);
 hiddenSeLinuxContract(fakeHost);

@@ -7,8 +7,9 @@
 import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../fake/cgroups.ts";
 import { type FakeLv, FakeMachine, type FakePool } from "../fake/machine.ts";
 import { DEBIAN_13 } from "../fake/machine_host.ts";
+import { withOddRows } from "../fake/odd_reports.ts";
 import type { FaultyDisks } from "./faults.ts";
-import type { Host, HostMachine } from "./host.ts";
+import { Harness, type Host, type HostMachine } from "./host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
 
@@ -41,6 +42,13 @@ export const fakeDebian13: Host = {
     Object.assign((machine.exec as FakeMachine).host, DEBIAN_13);
     return machine;
   },
+};
+
+/** The same where each report also has rows and texts that cannot be read. */
+export const fakeOddReports: Host = {
+  ...fakeHost,
+  name: "fake, odd reports",
+  serve: (exec, ...others) => Harness.serve(withOddRows(exec), ...others),
 };
 
 /** The same machine with SELinux. */

@@ -65,6 +65,40 @@ Deno.test("LVM of an agent uses the host's devices file, unless the host's setti
   assertEquals(await groupsSeenBy(await openAgentExec({ devicesFile: "denolith.devices" })), ["listed"]);
 });
 
+Deno.test("a report is read whatever the host's settings of logs and reports are, in a process and in a shell", async () => {
+  await lvm(
+    "make an LV with tags",
+    "lvcreate",
+    "-y",
+    "-n",
+    "tagged",
+    "-L",
+    "4m",
+    "--addtag",
+    "a",
+    "--addtag",
+    "b",
+    "listed",
+  );
+  try {
+    const before = await new Lvm(await openAgentExec()).report();
+    const settings = [
+      ...["log/report_command_log = 1", 'log { command_names = 1\n prefix = "## " }', "log/verbose = 1"],
+      ...["report/compact_output = 1", "report/prefixes = 1", 'report/list_item_separator = " "'],
+      ...["report/mark_hidden_devices = 0", "report/two_word_unknown_device = 1", 'report/time_format = "%Y"'],
+      "backup { archive = 1\n retain_min = 1 }",
+    ];
+    for (const setting of settings) {
+      await using _settings = await addSettings(setting);
+      for (const shell of [false, true]) {
+        assertEquals(await new Lvm(await openAgentExec({ shell })).report(), before, `${setting}, shell: ${shell}`);
+      }
+    }
+  } finally {
+    await lvm("remove the LV", "lvremove", "-y", "listed/tagged");
+  }
+});
+
 Deno.test("the doctor names a disk that is not in the devices file, and the command that adds it", async () => {
   await using _file = await makeDevicesFile("system.devices");
   const exec = await openAgentExec({ devicesFile: "auto" });

@@ -189,11 +189,11 @@ const BROKEN_REPORTS = [
   ["nothing", () => ok("")],
   ["a failure", () => failure(5, "  Internal error: /dev/vdb: something odd")],
   ["a failure with a report", (answer: string) => ({ ...ok(answer), code: 5 })],
-  ["a report without a field", (answer: string) => ok(answer.replaceAll("lv_uuid", "lv_guid"))],
+  ["a report without the UUIDs of LVs", (answer: string) => ok(answer.replaceAll("lv_uuid", "lv_guid")), "UNAVAILABLE"],
 ] as const;
 
-for (const [what, answer] of BROKEN_REPORTS) {
-  Deno.test(`a report that is ${what} is INTERNAL, and changes nothing`, async () => {
+for (const [what, answer, code = "INTERNAL"] of BROKEN_REPORTS) {
+  Deno.test(`a report that is ${what} is ${code}, and changes nothing`, async () => {
     await using fixture = await createHarness();
     const { harness: driver, machine } = fixture;
     const volumeId = await driver.create();
@@ -208,7 +208,7 @@ for (const [what, answer] of BROKEN_REPORTS) {
       () => driver.csi.controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }),
     ];
     for (const call of calls) {
-      const commands = await driver.exec.recordCommands(() => assertFails("INTERNAL", call()));
+      const commands = await driver.exec.recordCommands(() => assertFails(code, call()));
       assertEquals(commands.filter((command) => !/^lvm fullreport /.test(command)), []);
     }
     machine.fault = undefined;

@@ -219,6 +219,11 @@ export const MOUNTS: Chapter = {
             : undefined;
       }),
     ),
+    "LVM's report of … cannot be read (…)": says(
+      "VolumeUnreadable",
+      "LVM's report of … cannot be read (…)",
+      mounting((stage) => stage.lv.createdAt = -1),
+    ),
     "… created …, but … was requested, and it would not be mounted as that again; …": says(
       "WrongMkfsOptions",
       "… created …, but … was requested, and it would not be mounted as that again; …",
