@@ -180,20 +180,18 @@ export type Request =
 /**
  * Parses a command line.
  *
- * @param args the arguments, beginning with the subcommand
+ * @param given the arguments: the subcommand, with its flags behind it or, as kubectl takes them, before it
  * @returns the request; that for the version is the subcommand `version`
  * @throws {UsageError} for an unknown subcommand or flag, a missing value, or an unexpected argument
  */
-export function parseCommandLine(program: Program, args: readonly string[]): Request {
-  const [name, ...rest] = args;
+export function parseCommandLine(program: Program, given: readonly string[]): Request {
+  const [name, ...rest] = subcommandFirst(program, given);
   if (name === undefined) return { kind: "help", isRequested: false };
   if (HELP.includes(name)) return parseHelp(program, rest);
   if (name === "--version" || name === "-V") return parseCommandLine(program, ["version", ...rest]);
   if (name.startsWith("-")) {
     throw new UsageError(
-      `unknown flag ${
-        quote(name)
-      } in the place of a command; its flags stand behind it: ${program.name} COMMAND [flags]`,
+      `unknown flag ${quote(name)} in the place of a command: ${program.name} COMMAND [flags]`,
     );
   }
   const { commands } = program;
@@ -201,6 +199,23 @@ export function parseCommandLine(program: Program, args: readonly string[]): Req
   const flags = parseFlags(program, name, rest);
   if (flags === "help") return { kind: "help", topic: name, isRequested: true };
   return flags === "version" ? { kind: "run", name: "version", flags: {} } : { kind: "run", name, flags };
+}
+
+/** Returns the arguments with the flags that stand before the subcommand behind it, if subcommands have such flags. */
+function subcommandFirst({ commands }: Program, args: readonly string[]): readonly string[] {
+  const flags = Object.values(commands).flatMap(({ flags }) => Object.entries<Flag>(flags));
+  let count = 0;
+  while (args[count]?.startsWith("-")) {
+    const word = args[count]!;
+    const flag = flags.find(([name, { short }]) => word === `--${name}` || word === `-${short}`)?.[1];
+    const hasItsValue = flags.some(([name, { short, value }]) =>
+      value !== undefined && (word.startsWith(`--${name}=`) || (short !== undefined && word.startsWith(`-${short}`)))
+    );
+    if (flag === undefined && !hasItsValue) return args;
+    count += flag?.value === undefined ? 1 : 2;
+  }
+  const name = args[count];
+  return name === undefined ? args : [name, ...args.slice(0, count), ...args.slice(count + 1)];
 }
 
 /** The words that ask for help, alone or followed by a subcommand or a topic. */

@@ -54,6 +54,16 @@ Deno.test("parseCommandLine(): an argument has to be named, once, before flags o
   assertEquals(parse("--help"), { kind: "help", topic: "look", isRequested: true });
 });
 
+Deno.test("parseCommandLine(): takes flags before the subcommand, as kubectl does", () => {
+  const after = parseCommandLine(X, ["serve", "--config", "here", "--quiet"]);
+  for (const before of [["--config", "here", "--quiet"], ["--quiet", "--config=here"]]) {
+    assertEquals(parseCommandLine(X, [...before, "serve"]), after);
+  }
+  assertEquals(parseCommandLine(X, ["--long", "look", "here"]), parseCommandLine(X, ["look", "here", "--long"]));
+  assertThrows(() => parseCommandLine(X, ["--long", "serve"]), UsageError, 'serve: unknown flag "--long"');
+  assertThrows(() => parseCommandLine(X, ["--config"]), UsageError, "in the place of a command");
+});
+
 Deno.test("parseCommandLine(): refuses unknown commands and flags, and suggests the nearest one", () => {
   const cases: [string[], string][] = [
     [["--config"], "serve: --config needs a value"],
@@ -78,9 +88,9 @@ Deno.test("parseCommandLine(): refuses unknown commands and flags, and suggests 
     assertThrows(() => parseCommandLine(X, [word!]), UsageError, `unknown command ${JSON.stringify(word)}; ${words}`);
   }
   assertThrows(
-    () => parseCommandLine(X, ["--quiet", "serve"]),
+    () => parseCommandLine(X, ["--silent", "serve"]),
     UsageError,
-    'unknown flag "--quiet" in the place of a command',
+    'unknown flag "--silent" in the place of a command',
   );
 });
 

@@ -18,6 +18,7 @@ import {
   groupName,
   LIST_FLAGS,
   NAMESPACE,
+  NAMESPACED_LIST_FLAGS,
   NODE,
   OUTPUT,
   poolName,
@@ -51,6 +52,9 @@ function waitFlag(what: string) {
   };
 }
 
+/** What `why` explains beside claims. */
+const WHY_FORMS = "pod/NAME, pv/NAME, volume/NAME, volumesnapshot/NAME and volumegroupsnapshot/NAME";
+
 /** The subcommands by name, in the order of the help. */
 export const PLUGIN_COMMANDS = {
   status: {
@@ -72,7 +76,11 @@ export const PLUGIN_COMMANDS = {
     summary: "List the volumes",
     about: "Lists the volumes with their claims, nodes, sizes and states.",
     exit: READS,
-    flags: { node: NODE, namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" }, ...LIST_FLAGS },
+    flags: {
+      node: NODE,
+      namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" },
+      ...NAMESPACED_LIST_FLAGS,
+    },
     example: "kubectl denolith volumes --node worker-1",
   },
   snapshots: {
@@ -82,7 +90,7 @@ export const PLUGIN_COMMANDS = {
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace" },
-      ...LIST_FLAGS,
+      ...NAMESPACED_LIST_FLAGS,
     },
     example: "kubectl denolith snapshots --output wide",
   },
@@ -115,12 +123,13 @@ export const PLUGIN_COMMANDS = {
   },
   why: {
     summary: "Explain why a claim is Pending, does not grow, or is Lost",
-    about: "Reads a claim with everything that has a part in it: its class, pods, events, volume, node, and the " +
+    about:
+      "Reads a claim, or those of a pod or a volume, with everything that has a part in it: its class, pods, events, volume, node, and the " +
       "capacities that the scheduler reads. It says in one answer what is wrong, since when, and what to do.",
     exit: READS,
     argument: {
       name: "CLAIM",
-      help: "Name of the claim; of snapshots volumesnapshot/NAME or volumegroupsnapshot/NAME",
+      help: `Name of the claim, or one of ${WHY_FORMS}`,
       check: requireTarget,
       candidates: { resource: "persistentvolumeclaims" },
     },
@@ -349,7 +358,7 @@ export const PLUGIN: Program = {
       summary: "How flags select what is shown",
       about: "Without these flags, a command shows what the driver has in the cluster of the current context.",
       rows: [
-        ["--context, --kubeconfig, --as", "The cluster and the user. kubectl gets them as they are."],
+        ["--context, --kubeconfig, --as, --as-group", "The cluster and the user. kubectl gets them as they are."],
         ["--driver-name", "The driver, where a cluster has several."],
         ["--node", "Volumes and snapshots on this node."],
         ["-n, --namespace", "Volumes of claims, and snapshots of VolumeSnapshots, in this namespace."],
@@ -363,13 +372,16 @@ export type PluginCommand = keyof typeof PLUGIN_COMMANDS;
 
 /** What `why` explains: its kind, and its name. */
 export interface Target {
-  readonly kind: "claim" | "volumesnapshot" | "volumegroupsnapshot";
+  readonly kind: "claim" | "pod" | "persistentvolume" | "volume" | "volumesnapshot" | "volumegroupsnapshot";
   readonly name: string;
 }
 
 /** The words for the kinds that `why` explains, as kubectl has them. */
 const KINDS: Readonly<Record<string, Target["kind"]>> = {
   ...{ pvc: "claim", claim: "claim", persistentvolumeclaim: "claim", persistentvolumeclaims: "claim" },
+  ...{ po: "pod", pod: "pod", pods: "pod" },
+  ...{ pv: "persistentvolume", persistentvolume: "persistentvolume", persistentvolumes: "persistentvolume" },
+  ...{ dvol: "volume", volume: "volume", lvmvolume: "volume", lvmvolumes: "volume" },
   ...{ vs: "volumesnapshot", volumesnapshot: "volumesnapshot", volumesnapshots: "volumesnapshot" },
   ...{ volumegroupsnapshot: "volumegroupsnapshot", volumegroupsnapshots: "volumegroupsnapshot" },
 };
@@ -381,7 +393,7 @@ export function requireTarget(text: string, field: string): Target {
   const kind = KINDS[kindName];
   if (kind !== undefined && name !== "") return { kind, name };
   throw new UsageError(
-    `${field} ${quote(text)}: must be the name of a claim, pvc/NAME, volumesnapshot/NAME or volumegroupsnapshot/NAME`,
+    `${field} ${quote(text)}: must be the name of a claim, or one of ${WHY_FORMS}`,
   );
 }
 

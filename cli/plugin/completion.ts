@@ -8,7 +8,7 @@ import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { type KubeObject, persistentVolumeClaims, type Resource } from "../../k8s/api/objects.ts";
 import type { Flags, SubcommandHelp } from "../command_line.ts";
 import type { NameSource } from "../help/completion.ts";
-import type { Kubectl, KubectlOptions } from "./kubectl.ts";
+import { type Kubectl, type KubectlOptions, kubectlOptions } from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
 import { contextOf, DEFAULT_NAMESPACE } from "./session.ts";
 import { PLUGIN_COMMANDS } from "./commands.ts";
@@ -31,8 +31,7 @@ const RESOURCES: Readonly<Record<string, Resource<KubeObject>>> = {
  */
 export function clusterNames(kubectl: (options: KubectlOptions) => Kubectl, deadlineMs = DEADLINE_MS): NameSource {
   const open = (flags: Flags) => {
-    const { context, kubeconfig, as } = validFlags(flags);
-    return { runner: kubectl({ context, kubeconfig, as }), signal: AbortSignal.timeout(deadlineMs) };
+    return { runner: kubectl(kubectlOptions(validFlags(flags))), signal: AbortSignal.timeout(deadlineMs) };
   };
   return {
     async names(plural, flags) {

@@ -72,6 +72,18 @@ export interface KubectlOptions {
   readonly context?: string | undefined;
   /** User to impersonate. */
   readonly as?: string | undefined;
+  /** Group to impersonate. */
+  readonly "as-group"?: string | undefined;
+  /** Time limit of each request, as kubectl takes it. */
+  readonly "request-timeout"?: string | undefined;
+}
+
+/** The flags that kubectl gets as they are. */
+export const KUBECTL_FLAGS = ["kubeconfig", "context", "as", "as-group", "request-timeout"] as const;
+
+/** Returns what the flags of a command line select. */
+export function kubectlOptions(flags: Readonly<Record<string, string | undefined>>): KubectlOptions {
+  return Object.fromEntries(KUBECTL_FLAGS.map((name) => [name, flags[name]]));
 }
 
 /** The program. Deno finds it in PATH when the plugin starts, and permits no other one. */
@@ -79,7 +91,7 @@ const PROGRAM = "kubectl";
 
 /** Returns the arguments of kubectl for a command. They are passed as they are, never through a shell. */
 export function kubectlArguments(command: KubectlCommand, options: KubectlOptions = {}): string[] {
-  const global = (["kubeconfig", "context", "as"] as const).flatMap((name) => {
+  const global = KUBECTL_FLAGS.flatMap((name) => {
     const value = options[name];
     return value === undefined ? [] : [`--${name}=${value}`];
   });

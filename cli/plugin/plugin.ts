@@ -21,7 +21,7 @@ import { disks } from "./disks.ts";
 import { diagnoseNode } from "./doctor.ts";
 import { drainNode } from "./drain.ts";
 import { forgetNode } from "./forget_node.ts";
-import { HostKubectl, type Kubectl, type KubectlOptions } from "./kubectl.ts";
+import { HostKubectl, type Kubectl, type KubectlOptions, kubectlOptions } from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
 import { importClaim } from "./import.ts";
 import { moveClaim } from "./move.ts";
@@ -113,8 +113,7 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
       terminal.print(name === "version" ? versionText(flags) : completionScript(PLUGIN, shell));
       return EXIT.success;
     }
-    const { kubeconfig, context, as } = flags;
-    const runner = kubectl({ kubeconfig, context, as });
+    const runner = kubectl(kubectlOptions(flags));
     const session = await Session.open({
       ...{ flags, terminal, now, dropNetwork, kubectl: runner, client: new KubectlClient(runner) },
       signal: options.signal ?? new AbortController().signal,

@@ -28,6 +28,8 @@ export const CLUSTER_FLAGS = {
     candidates: "files",
   },
   as: { value: "USER", help: "User to impersonate", check: word },
+  "as-group": { value: "GROUP", help: "Group to impersonate", check: word, needs: "as" },
+  "request-timeout": { value: "TIME", help: "Time limit of each request, such as 30s", check: word },
   "driver-name": {
     value: "NAME",
     help: "Name of the driver",
@@ -45,6 +47,9 @@ export const NAMESPACE: Flag = {
   candidates: { resource: "namespaces" },
 };
 
+/** All namespaces, which lists show anyway. */
+const ALL_NAMESPACES: Flag = { short: "A", help: "Those of all namespaces, as without it", excludes: "namespace" };
+
 /** The format of the output. */
 export const OUTPUT: Flag = {
   value: "FORMAT",
@@ -61,6 +66,9 @@ export const YES: Flag = { help: "Do not ask before anything is changed" };
 
 /** Flags of the subcommands that show a list. */
 export const LIST_FLAGS = { output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
+
+/** Flags of the subcommands that show a list of objects of namespaces. */
+export const NAMESPACED_LIST_FLAGS = { "all-namespaces": ALL_NAMESPACES, ...LIST_FLAGS };
 
 /** A filter by node. */
 export const NODE: Flag = {

@@ -410,3 +410,19 @@ Deno.test("why: what the writer of a claim writes into annotations forges no lin
   assertMatch(output, /^Class +x ERROR Forged claim\/other$/m);
   assert(!output.includes("reboot"), output);
 });
+
+Deno.test("why pod/NAME, pv/NAME and volume/NAME explain the claims of a pod or a volume", async () => {
+  await using scene = new ClaimScene();
+  scene.addBound();
+  scene.addPod();
+  const run = pluginOver(scene.api, { role: "viewer" });
+  const { problems, facts } = JSON.parse((await run(["why", "data", "-o", "json"])).output);
+  const { name: volume } = scene.api.objects(lvmVolumes)[0]!.metadata;
+  const { name: pv } = scene.api.objects(persistentVolumes)[0]!.metadata;
+  for (const target of ["pod/web", `pv/${pv}`, `volume/${volume}`, `dvol/${volume}`]) {
+    const { claims } = JSON.parse((await run(["why", target, "-o", "json"])).output);
+    assertEquals(claims.map((claim: WhyAnswer) => [claim.problems, claim.facts]), [[problems, facts]], target);
+  }
+  const refusals = [["pod/absent", "there is no pod absent"], ["pv/absent", "not found"], ["secret/x", "pod/NAME"]];
+  for (const [target, words] of refusals) assertMatch((await run(["why", target!])).errors, new RegExp(words!));
+});
