@@ -114,7 +114,7 @@ function referenceTo({ apiVersion, kind, metadata }: KubeObject): ObjectReferenc
   return { name, ...Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) };
 }
 
-/** Names of objects may have 253 characters, and so may those of events. */
+/** Names of objects may have 253 characters, and so may those of events. No part of them ends in a hyphen. */
 function eventName({ metadata }: KubeObject): string {
-  return `${metadata.name.slice(0, 230)}.${crypto.randomUUID().replaceAll("-", "").slice(0, 16)}`;
+  return `${metadata.name.slice(0, 230).replace(/[-.]+$/, "")}.${crypto.randomUUID().replaceAll("-", "").slice(0, 16)}`;
 }

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { EventCorrelator, remember } from "./event_correlator.ts";
 
@@ -17,6 +17,15 @@ Deno.test("EventCorrelator combines messages for as long as they come within ten
   assertEquals(isCombined("failure 3"), false, "a message that has an event of its own");
   await clock.advance(600_001);
   assertEquals(isCombined("failure 13"), false);
+});
+
+Deno.test("EventCorrelator names events as the API requires, also for long names with hyphens and dots", () => {
+  const correlator = new EventCorrelator(new FakeClock());
+  for (const end of ["-b", ".b", "-.-b", "bb"]) {
+    const name = `${"a".repeat(230 - end.length + 1)}${end}`;
+    const event = correlator.count({ kind: "Pod", metadata: { name, uid: end } }, "Normal", "Made", "made");
+    assertMatch(event.name, /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/);
+  }
 });
 
 Deno.test("remember() forgets the value that was stored first when there are more than 4,096", () => {
