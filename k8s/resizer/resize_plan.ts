@@ -61,10 +61,15 @@ export function capacityOf({ spec }: PersistentVolume): bigint {
   return quantityToBytes(spec?.capacity?.["storage"]) ?? 0n;
 }
 
-/** Reports whether a claim asks for more than it has. */
-export function needsExpansion(claim: PersistentVolumeClaim): boolean {
-  const { requested, actual } = sizesOf(claim);
-  return claim.status?.phase === "Bound" && !!claim.spec?.volumeName && requested > actual;
+/**
+ * Reports whether a claim asks for more than it has, or has less than its volume got: kubelet may have ended an expansion at
+ * the size that was asked for.
+ */
+export function needsExpansion(claim: PersistentVolumeClaim, volume?: PersistentVolume): boolean {
+  const { requested, actual, allocated, state } = sizesOf(claim);
+  const capacity = volume === undefined ? 0n : capacityOf(volume);
+  const isBehind = state === undefined && allocated !== undefined && allocated < capacity && actual < capacity;
+  return claim.status?.phase === "Bound" && !!claim.spec?.volumeName && (requested > actual || isBehind);
 }
 
 /**
@@ -81,7 +86,7 @@ export function nextSize(
   const { requested, allocated = requested, state } = sizesOf(claim);
   const capacity = capacityOf(volume);
   const onNode = state === "NodeResizePending" || state === "NodeResizeInProgress";
-  if (state === "ControllerResizeInfeasible") return requested;
+  if (state === "ControllerResizeInfeasible") return requested < capacity ? capacity : requested;
   if (state === "ControllerResizeInProgress") return hasFinalError ? requested : allocated;
   // The node failed; it only retries after another call by the controller.
   if (state === "NodeResizeInfeasible") return allocated;
@@ -111,12 +116,18 @@ export function startedPatch(claim: PersistentVolumeClaim, bytes: bigint, now: s
   };
 }
 
-/** Returns the patch of a claim whose volume is expanded, and whose filesystem the node has to expand. */
-export function nodeResizePendingPatch(claim: PersistentVolumeClaim, now: string): StatusPatch {
+/**
+ * Returns the patch of a claim whose volume is expanded, and whose filesystem the node has to expand.
+ *
+ * @param bytes what the volume got, which may be more than the claim asks for: kubelet takes `allocatedResources` as the new
+ * size, and expands the filesystem again and again while the PersistentVolume is larger
+ */
+export function nodeResizePendingPatch(claim: PersistentVolumeClaim, bytes: bigint, now: string): StatusPatch {
   const message = "The node expands the filesystem when a pod uses the volume.";
   return {
     ...nodeExpansionPatch(claim, null),
     status: {
+      allocatedResources: { storage: formatQuantity(bytes) },
       allocatedResourceStatuses: { storage: "NodeResizePending" },
       conditions: withResizeCondition(claim, { type: "FileSystemResizePending", now, message, keep: ["Resizing"] }),
     },
@@ -129,6 +140,7 @@ export function finishedPatch(claim: PersistentVolumeClaim, bytes: bigint): Stat
     ...nodeExpansionPatch(claim, "true"),
     status: {
       capacity: { storage: formatQuantity(bytes) },
+      allocatedResources: { storage: formatQuantity(bytes) },
       allocatedResourceStatuses: { storage: null },
       conditions: conditionsOf(claim).filter(({ type }) => !RESIZE_CONDITIONS.includes(type)),
     },

@@ -77,7 +77,7 @@ Deno.test("nextSize() completes a resize that began, and accepts a smaller reque
       { requested: 3, allocated: 9, state: "ControllerResizeInfeasible" },
       5,
       false,
-      3,
+      5,
     ],
     [
       "the volume has grown, but nothing says so",

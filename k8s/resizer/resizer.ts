@@ -141,7 +141,7 @@ export class Resizer {
     if (key === undefined) return [];
     const claim = this.#options.claims.get(key);
     const due = volume.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION] !== undefined ||
-      claim !== undefined && needsExpansion(claim);
+      claim !== undefined && needsExpansion(claim, volume);
     return due ? [key] : [];
   }
 
@@ -151,7 +151,7 @@ export class Resizer {
     const volume = volumes.get(claim?.spec?.volumeName ?? "");
     if (claim === undefined || volume === undefined || !isBoundToClaim(claim, volume, driverName)) return;
     if (hasStalePreResizeCapacity(claim, volume)) await this.#clearPreResizeCapacity(volume, signal);
-    const bytes = needsExpansion(claim)
+    const bytes = needsExpansion(claim, volume)
       ? nextSize(claim, volume, { hasFinalError: this.#finalErrors.has(key) })
       : undefined;
     if (bytes === undefined) return;
@@ -214,7 +214,9 @@ export class Resizer {
     const merge = expandedPatch(volume, capacityBytes, { preResizeCapacity });
     if (merge !== undefined) await client.patch(persistentVolumes, { name }, { merge, signal });
     const patched = await this.#patchClaim(claim, (now) => {
-      return nodeExpansionRequired ? nodeResizePendingPatch(now, this.#now()) : finishedPatch(now, capacityBytes);
+      return nodeExpansionRequired
+        ? nodeResizePendingPatch(now, capacityBytes, this.#now())
+        : finishedPatch(now, capacityBytes);
     }, signal);
     if (nodeExpansionRequired) {
       events.record(claim, "Normal", "FileSystemResizeRequired", "the node has to expand the filesystem");

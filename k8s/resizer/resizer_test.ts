@@ -86,6 +86,34 @@ Deno.test("a claim that requests more gets a larger volume, and waits for the no
   );
 });
 
+Deno.test("allocatedResources is what the volume got, with and without a filesystem", async () => {
+  for (const nodeExpansionRequired of [true, false]) {
+    await using s = await scene();
+    Object.assign(s.driver, { nodeExpansionRequired, extentBytes: 4n << 20n });
+    await s.ask("1500M");
+    await s.cluster.waitForEvent(nodeExpansionRequired ? "FileSystemResizeRequired" : "VolumeResizeSuccessful");
+    const { status } = s.cluster.storedClaim()!;
+    assertEquals(status?.allocatedResources, s.cluster.storedVolumes[0]!.spec!.capacity as never);
+    assertEquals(status?.allocatedResources, { storage: "1432Mi" });
+  }
+});
+
+Deno.test("an expansion that ended below the size of the PersistentVolume is completed", async () => {
+  await using s = await scene();
+  s.driver.volumes.get("v1")!.bytes = 1432n << 20n;
+  const storage = "1500M"; // as kubelet left it, which took allocatedResources for the new size
+  await s.ask(storage);
+  await s.setStatus({ capacity: { storage }, allocatedResources: { storage } });
+  const merge = { spec: { capacity: { storage: "1432Mi" } } };
+  await s.cluster.client.patch(persistentVolumes, { name: "v" }, { merge });
+  await s.state("NodeResizePending");
+  assertEquals(s.cluster.storedClaim()!.status?.allocatedResources, { storage: "1432Mi" });
+  await s.nodeFinishes("1432Mi");
+  await s.cluster.client.patch(persistentVolumes, { name: "v" }, { merge: { metadata: { labels: { a: "b" } } } });
+  await waitUntil(() => s.turns.length > 2, "another turn");
+  assertEquals(s.cluster.storedClaim()!.status?.allocatedResourceStatuses, {});
+});
+
 Deno.test("an expansion costs four requests, and none are sent while it waits for the node", async () => {
   await using s = await scene();
   await s.ask("3Gi");

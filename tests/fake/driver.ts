@@ -20,6 +20,7 @@ import type {
 import { CallError, Code, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
 import type { Intent, Intents } from "../../k8s/provisioner/intents.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { roundUp } from "../../lvm/size.ts";
 
 /** The calls of a driver. */
 export type Call = keyof CsiClient;
@@ -68,6 +69,8 @@ export class FakeDriver implements CsiClient, Intents {
   readonly calls: { call: Call; request: Request }[] = [];
   /** The largest size of a volume, in bytes. */
   maxVolumeBytes = 1n << 50n;
+  /** The bytes that the sizes of expanded volumes are multiples of. */
+  extentBytes = 1n;
   /** True if a node must resize the filesystem after an expansion. */
   nodeExpansionRequired = true;
   /** True if snapshots can be used as soon as they are created. */
@@ -137,7 +140,7 @@ export class FakeDriver implements CsiClient, Intents {
         const volume = this.volumes.get(request.volumeId);
         if (volume === undefined) throw new CallError(Code.NotFound, "no such volume");
         if (request.requiredBytes > this.maxVolumeBytes) throw new CallError(Code.OutOfRange, "no space to grow");
-        if (volume.bytes < request.requiredBytes) volume.bytes = request.requiredBytes;
+        if (volume.bytes < request.requiredBytes) volume.bytes = roundUp(request.requiredBytes, this.extentBytes);
         return { capacityBytes: volume.bytes, nodeExpansionRequired: this.nodeExpansionRequired };
       },
     });
