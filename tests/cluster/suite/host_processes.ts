@@ -24,7 +24,7 @@ const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
     ...["--feature-gates=Topology=true", "--strict-topology", "--extra-create-metadata", "--volume-name-prefix=pvc"],
     "--timeout=90s",
   ],
-  "csi-resizer": ["--timeout=90s"],
+  "csi-resizer": ["--timeout=90s", "--handle-volume-inuse-error=false"],
   "csi-snapshotter": ["--timeout=90s", GROUP_SNAPSHOTS],
 };
 
