@@ -297,7 +297,7 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
   return {
     id: volumeIdOf(name),
     name,
-    range: source !== undefined ? range : withMinimum(range, smallestVolume(type, parameters.encryption)),
+    range: range.required === 0n ? range : withMinimum(range, smallestVolume(type, parameters.encryption)),
     groups: parameters.groups,
     preference: parameters.preference,
     format: {

@@ -215,12 +215,15 @@ export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undef
 }
 
 /**
- * Parses the parameters of a VolumeSnapshotClass.
+ * Parses the parameters of a VolumeSnapshotClass or a VolumeGroupSnapshotClass. `deletionPolicy` has no effect: the field of
+ * the class with that name decides, and Kubernetes' own tests give both.
  *
  * @returns the size of the COW space
  * @throws {StorageError} `InvalidArgument` with the invalid parameter
  */
-export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): SizeOrPercent {
+export function parseSnapshotParameters(
+  { deletionPolicy: _, ...parameters }: Readonly<Record<string, string>>,
+): SizeOrPercent {
   const value = normalizeParameters(parameters, SNAPSHOT_SETTING_NAMES, SNAPSHOT_ALIASES).get("snapSize");
   if (value === undefined) return FULL_COW;
   const cowSize = parseSizeOrPercent(value);

@@ -66,6 +66,7 @@ Deno.test("parseSnapshotParameters() takes a percentage or a quantity", () => {
   assertEquals(parseSnapshotParameters({}), { percent: 100n });
   assertEquals(parseSnapshotParameters({ snapSize: "20%" }), { percent: 20n });
   assertEquals(parseSnapshotParameters({ snapsize: "1Gi" }), { bytes: 1n << 30n });
+  assertEquals(parseSnapshotParameters({ snapSize: "20%", deletionPolicy: "Retain" }), { percent: 20n });
   for (const snapSize of ["0%", "101%", "0", "-1", "20 %", "lots", ""]) {
     assertThrows(() => parseSnapshotParameters({ snapSize }), StorageError, "snapSize");
   }

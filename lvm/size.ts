@@ -85,11 +85,11 @@ export function fitToExtents({ required, limit = MAX_BYTES }: SizeRange, extentS
 export function roundToExtents(range: SizeRange, extentSize: bigint): bigint {
   const bytes = fitToExtents(range, extentSize);
   if (bytes !== undefined) return bytes;
+  const { required, limit } = range;
   throw new StorageError(
     "OutOfRange",
-    `size ${range.required}: rounded up to extents of ${extentSize} bytes it is ${
-      roundUp(range.required, extentSize)
-    }, above the limit of ${range.limit ?? MAX_BYTES}`,
+    `size ${required}: rounded up to extents of ${extentSize} bytes it is ${roundUp(required, extentSize)}, above ` +
+      (limit === undefined ? `the largest size of a volume, ${MAX_BYTES} (8Ei)` : `the limit of ${limit}`),
   );
 }
 

@@ -46,8 +46,12 @@ Deno.test("roundUp() returns the next multiple", () => {
 Deno.test("roundToExtents() stays within the range or throws OutOfRange", () => {
   assertEquals(roundToExtents({ required: 1n }, 4n), 4n);
   assertEquals(roundToExtents({ required: 5n, limit: 8n }, 4n), 8n);
-  for (const range of [{ required: 5n, limit: 7n }, { required: MAX_BYTES }]) {
-    assertEquals(assertThrows(() => roundToExtents(range, 4n), StorageError).kind, "OutOfRange");
+  const refused = [
+    [{ required: 5n, limit: 7n }, "above the limit of 7"],
+    [{ required: MAX_BYTES }, "above the largest size of a volume, 9223372036854775807 (8Ei)"],
+  ] as const;
+  for (const [range, words] of refused) {
+    assertEquals(assertThrows(() => roundToExtents(range, 4n), StorageError, words).kind, "OutOfRange");
   }
 });
 

@@ -5,14 +5,17 @@
  */
 
 import { copyRange, type SourceProperties } from "../../lvm/copies/rules.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { defined } from "../../lvm/defined.ts";
+import { ignoreStorageError, StorageError } from "../../lvm/error.ts";
+import { LINEAR, sizeStep } from "../../lvm/model/layout.ts";
+import { parseQuantity } from "../../lvm/size.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { NodeChoice, StoredVolume } from "../../lvm/volume_service.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
-import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import type { AgentManaged, LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { listNodeNames } from "../api/node_names.ts";
 import { snapshotOf } from "../api/snapshot_mapping.ts";
-import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
+import { actualSize, desiredSizeRange, layoutOf, type NamedVolumeRequest } from "../api/volume_mapping.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { isDeleting } from "./remote_objects.ts";
 import { contentOf } from "./stored_volume.ts";
@@ -26,6 +29,8 @@ export interface SourcePlacementOptions {
   readonly volumes: Informer<LvmVolume>;
   /** All LVMSnapshots. */
   readonly snapshots: Informer<LvmSnapshot>;
+  /** All LVMNodes. */
+  readonly nodes: Informer<LvmNode>;
   /** Transfers between nodes; absent where there are none. */
   readonly transfers?: ClusterTransfers | undefined;
   /** Returns a volume. @throws {StorageError} */
@@ -72,11 +77,13 @@ export async function placeNearSource(
 /** Returns the node and the properties of a source. @throws {StorageError} */
 async function sourceFacts(
   { kind, id }: ContentSource,
-  { get, driver, snapshots, volumes }: SourcePlacementOptions,
+  options: SourcePlacementOptions,
 ): Promise<SourceProperties & { nodeName: string }> {
+  const { get, driver, snapshots, volumes } = options;
   if (kind === "volume") {
     const { size, content, nodeId } = await get(id);
-    return { size, content, nodeName: nodeId };
+    const object = volumes.get(id);
+    return { size, content, nodeName: nodeId, ...sizeFacts({ size, object, volume: object }, options) };
   }
   const object = snapshots.get(id);
   const snapshot = object === undefined || isDeleting(object) ? undefined : snapshotOf(object);
@@ -89,7 +96,28 @@ async function sourceFacts(
       `using snapshot ${id}: its content is lost; it is ${object.status?.state}`,
     );
   }
+  const { size } = snapshot;
   const volume = volumes.get(snapshot.source);
   const content = volume === undefined ? {} : { content: contentOf(volume) };
-  return { size: snapshot.size, nodeName: object.spec.nodeName, ...content };
+  return { size, nodeName: object.spec.nodeName, ...content, ...sizeFacts({ size, object, volume }, options) };
+}
+
+/** Returns how the size of a source came about, as far as it is known. */
+function sizeFacts(
+  { size, object, volume }: {
+    readonly size: bigint;
+    /** The source. */
+    readonly object: AgentManaged | undefined;
+    /** The source, or the volume that it was taken of. */
+    readonly volume: LvmVolume | undefined;
+  },
+  { nodes }: SourcePlacementOptions,
+): Pick<SourceProperties, "step" | "requested"> {
+  const { volumeGroups = [] } = nodes.get(object?.spec.nodeName ?? "")?.status ?? {};
+  const group = volumeGroups.find(({ uuid }) => uuid === object?.status?.volumeGroupUUID);
+  const extentSize = parseQuantity(group?.extentSize ?? "") || 1n;
+  const layout = volume && ignoreStorageError(() => layoutOf(volume));
+  const isSame = volume !== undefined && actualSize(volume) === size; // it may have been expanded since
+  const requested = isSame ? ignoreStorageError(() => desiredSizeRange(volume).required) : undefined;
+  return { step: sizeStep(layout ?? LINEAR, extentSize), ...defined({ requested }) };
 }

@@ -10,7 +10,7 @@ import { isUsable } from "../model/groups.ts";
 import type { VolumeId } from "../ids.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
-import { fitToExtents, formatBytes, type SizeRange } from "../size.ts";
+import { fitToExtents, formatBytes, formatQuantity, roundUp, type SizeRange } from "../size.ts";
 import { describeFree } from "../spec/spare_space.ts";
 import { cowBytes, FULL_COW } from "../spec/cow_size.ts";
 import { type ContentSource, describeSource } from "../model/tags.ts";
@@ -22,6 +22,10 @@ import type { VolumeRequest } from "../inventory/volume.ts";
 export interface SourceProperties {
   /** Its size in bytes. */
   readonly size: bigint;
+  /** The bytes that the sizes of volumes with its layout are multiples of, in its group. */
+  readonly step: bigint;
+  /** The size that was asked for it, in bytes, where that is known. */
+  readonly requested?: bigint;
   /** Its format; `undefined` where it is not known any more. */
   readonly content?: FilesystemType | "raw";
   /** True if it is encrypted. */
@@ -41,23 +45,21 @@ export interface CopyRequest {
 }
 
 /**
- * Returns the size range of a copy, which is at least as large as its source.
+ * Returns the size range of a copy, which is at least as large as its source. An equal request is enough for a copy: what was
+ * asked for the source, or what would be made as large. Less is refused, because a quota counts what is asked for.
  *
  * @returns the range, in bytes
- * @throws {StorageError} `OutOfRange` when the requested size is less than the size of the source (CSI spec,
+ * @throws {StorageError} `OutOfRange` when less is requested, or the limit is below the size of the source (CSI spec,
  * CreateVolume); `InvalidArgument` when another filesystem is requested than the source has.
  */
 export function copyRange({ id, range, format, source }: CopyRequest, properties: SourceProperties): SizeRange {
   const making = `creating volume ${id} from ${describeSource(source)}`;
   const { required, limit } = range;
-  const minSize = required === 0n ? properties.size : required;
-  if (minSize < properties.size || (limit !== undefined && limit < properties.size)) {
-    throw new StorageError(
-      "OutOfRange",
-      `${making}: the source has ${formatBytes(properties.size)} (requested: only ${
-        formatBytes(minSize < properties.size ? minSize : limit!)
-      })`,
-    );
+  const { size, step, requested = size } = properties;
+  const isLess = required !== 0n && required < requested && roundUp(required, step) < size;
+  if (isLess || (limit !== undefined && limit < size)) {
+    const asked = isLess ? `requested: only ${formatQuantity(required)}` : `limit: ${formatQuantity(limit!)}`;
+    throw new StorageError("OutOfRange", `${making}: the source has ${formatQuantity(size)} (${asked})`);
   }
   const isEncrypted = format.luks !== undefined;
   // what was decrypted for a copy would stay readable
@@ -75,7 +77,7 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
       `${making}: the source is ${properties.content} (requested: ${type}); request the same`,
     );
   }
-  return { ...range, required: minSize };
+  return { ...range, required: required < size ? size : required };
 }
 
 /**

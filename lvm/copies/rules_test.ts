@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { copyRange, thinCloneSize } from "./rules.ts";
+import { copyRange, type SourceProperties, thinCloneSize } from "./rules.ts";
+import { defined } from "../defined.ts";
 import { StorageError } from "../error.ts";
 import { ANY_GROUP, exactMatcher } from "../model/groups.ts";
 import { volumeIdOf } from "../ids.ts";
@@ -68,11 +69,12 @@ Deno.test("copyRange() returns the source's size by default, and refuses a small
     format: { state: "unformatted", type: "ext4" },
     source,
   } as const;
-  assertEquals(copyRange(request, { size: GiB }), { required: GiB });
+  const step = 4n * MiB;
+  assertEquals(copyRange(request, { size: GiB, step }), { required: GiB });
   const larger = { required: 2n * GiB, limit: 3n * GiB };
-  assertEquals(copyRange({ ...request, range: larger }, { size: GiB, content: "ext4" }), larger);
+  assertEquals(copyRange({ ...request, range: larger }, { size: GiB, step, content: "ext4" }), larger);
   assertEquals(
-    copyRange(request, { size: GiB, content: "raw" }),
+    copyRange(request, { size: GiB, step, content: "raw" }),
     { required: GiB },
     "the signatures on the copy decide",
   );
@@ -82,7 +84,33 @@ Deno.test("copyRange() returns the source's size by default, and refuses a small
     ["InvalidArgument", {}, { content: "xfs" }],
   ] as const;
   for (const [kind, asked, properties] of refusals) {
-    const error = assertThrows(() => copyRange({ ...request, ...asked }, { size: GiB, ...properties }), StorageError);
+    const error = assertThrows(
+      () => copyRange({ ...request, ...asked }, { size: GiB, step, ...properties }),
+      StorageError,
+    );
     assertEquals(error.kind, kind);
   }
+});
+
+Deno.test("copyRange() accepts what was asked for the source, and what a volume of that size has", () => {
+  const source = { kind: "volume", id: volumeIdOf("original") } as const;
+  const made = { id: volumeIdOf("copy"), format: { state: "raw" }, source } as const;
+  const range = (required: bigint, properties: Partial<SourceProperties> = {}, limit?: bigint) =>
+    copyRange({ ...made, range: { required, ...defined({ limit }) } }, {
+      size: 1032n * MiB,
+      step: 12n * MiB,
+      ...properties,
+    });
+  assertEquals(range(GiB), { required: 1032n * MiB }, "three stripes of 4 MiB");
+  assertEquals(range(GiB, {}, 1032n * MiB), { required: 1032n * MiB, limit: 1032n * MiB });
+  assertEquals(range(MiB, { requested: MiB }), { required: 1032n * MiB }, "made larger by hand");
+  const refused: [string, () => unknown][] = [
+    ["the source has 1032Mi (requested: only 1020Mi)", () => range(1020n * MiB)],
+    [
+      "the source has 1032Mi (requested: only 1069547519)",
+      () => range(1020n * MiB - 1n, { requested: 1020n * MiB }),
+    ],
+    ["the source has 1032Mi (limit: 1Gi)", () => range(MiB, { requested: MiB }, GiB)],
+  ];
+  for (const [words, call] of refused) assertThrows(call, StorageError, words);
 });

@@ -10,6 +10,7 @@ import type { CopyState } from "./plan.ts";
 import { isWithoutDifference } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
 import { StorageError } from "../error.ts";
+import { layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { type ContentSource, copySnapshotOf, describeSource } from "../model/tags.ts";
@@ -115,19 +116,30 @@ export class CopySources {
       const { lv, group, tags: { format }, size } = found.volume;
       return {
         original: { lv, group },
-        properties: { size, content: contentOf(format), encrypted: format.luks !== undefined },
+        properties: {
+          size,
+          step: stepOf({ lv, group }),
+          content: contentOf(format),
+          encrypted: format.luks !== undefined,
+        },
       };
     }
     const found = snapshotFinder.locate(groups, source.id);
     if (found === undefined || found.incomplete) return undefined;
     const { lv, group, snapshot } = found;
     const volume = volumeFinder.locate(groups, snapshot.source);
-    const content = volume.state === "present" ? { content: contentOf(volume.volume.tags.format) } : {};
+    const ofVolume = volume.state === "present" ? { content: contentOf(volume.volume.tags.format) } : {};
+    const step = volume.state === "present" ? stepOf(volume.volume) : group.extentSize;
     return {
       original: { lv, group },
-      properties: { size: snapshot.size, encrypted: lv.tags.includes(ENCRYPTED), ...content },
+      properties: { size: snapshot.size, step, encrypted: lv.tags.includes(ENCRYPTED), ...ofVolume },
     };
   }
+}
+
+/** Returns the bytes that the size of an LV is a multiple of, by its layout. */
+function stepOf({ lv, group }: LocatedLv): bigint {
+  return sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize);
 }
 
 function contentOf(content: FormatState): SourceProperties["content"] & string {

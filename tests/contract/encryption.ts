@@ -384,7 +384,7 @@ async function unstage(harness: Harness, volumeId: string): Promise<void> {
   assertEquals((await readMounts(harness.exec)).filter(({ target }) => target === stagingTargetPath), []);
 }
 
-async function removePools(harness: Harness): Promise<void> {
+export async function removePools(harness: Harness): Promise<void> {
   for (const { name: group, lvs } of await harness.report()) {
     for (const { name, thinPool } of lvs) {
       if (thinPool !== undefined) await harness.runAsAdmin("lvm", "lvremove", "--yes", `${group}/${name}`);

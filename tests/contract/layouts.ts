@@ -13,6 +13,7 @@ import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 import { createCopy, createFilledVolume, haveSameData, lvOf } from "./copies.ts";
 import { importedLayoutsContract } from "./imports.ts";
+import { sizesContract } from "./sizes.ts";
 import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
@@ -82,6 +83,7 @@ const REPORTED_LAYOUTS: Readonly<Record<Exclude<Layout["type"], "linear" | Cache
 /** Registers the tests. */
 export function layoutsContract(host: Host): void {
   importedLayoutsContract(host);
+  sizesContract(host);
   contractTest(
     host,
     "createVolume() lays a volume out as asked, on disks of its own, with one report and one change",
