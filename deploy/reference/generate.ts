@@ -27,6 +27,7 @@ import {
   snapshotParametersTable,
   volumeParametersTable,
 } from "./parameters.ts";
+import { situationSections } from "./situations.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
 
@@ -54,6 +55,7 @@ const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
     openEbsTable,
     snapshotParametersTable,
   ],
+  "docs/reference/situations.md": [situationSections],
 };
 
 /**

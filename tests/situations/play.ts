@@ -1,0 +1,31 @@
+/**
+ * Stages for situations: a driver over a fake machine.
+ *
+ * @module
+ */
+
+import { fakeHost } from "../contract/fake_host.ts";
+import { Harness, type HostMachine } from "../contract/host.ts";
+import { type FakeLv, FakeMachine } from "../fake/machine.ts";
+
+/** What a situation is played on. */
+export interface Stage {
+  /** A driver, and a client of it. */
+  readonly harness: Harness;
+  /** The machine. */
+  readonly machine: FakeMachine;
+  /** What tests do to any machine. */
+  readonly host: HostMachine;
+  /** Returns the LV of the only volume. */
+  lv(): FakeLv;
+}
+
+/** Returns what plays a situation with a driver over a fake machine that has two volume groups, of 1 GiB and of 2 GiB. */
+export function onMachine(body: (stage: Stage) => Promise<void>): () => Promise<void> {
+  return async () => {
+    await using host = await fakeHost.setUp();
+    await using harness = await Harness.start(host.exec, fakeHost.groups, fakeHost.serve);
+    const machine = host.exec as FakeMachine;
+    await body({ harness, host, machine, lv: () => machine.allLvs()[0]!.lv });
+  };
+}
