@@ -1,0 +1,31 @@
+/**
+ * Situations of encrypted volumes.
+ *
+ * @module
+ */
+
+import { by, type Situation } from "./situation.ts";
+
+/** The situations. */
+export const ENCRYPTION: readonly Situation[] = [
+  {
+    seen: ["ceph-csi#3781", "otaru#2785"],
+    happened: "The derivation of keys takes half of the memory each, and a node that starts many pods runs out of it.",
+    here: "Each derivation takes 64 MiB, and one runs at a time.",
+    shown: [
+      by("lvm/encryption/encryption_test.ts", "one key is derived at a time, since each derivation takes much memory"),
+    ],
+  },
+  {
+    seen: ["talos#10473", "ceph-csi#5306", "community.crypto#844"],
+    happened: "A passphrase is cut at a newline, or shown in the list of processes.",
+    here: "Each byte of a passphrase counts, and it is shown nowhere.",
+    shown: [
+      by(
+        "lvm/encryption/passphrase_test.ts",
+        "a passphrase is given to a program each time byte for byte, and shown nowhere",
+      ),
+      by("tests/contract/hostile_secrets.ts", "passphrases are the bytes that they are"),
+    ],
+  },
+];
