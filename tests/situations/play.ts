@@ -6,7 +6,7 @@
 
 import { fakeHost } from "../contract/fake_host.ts";
 import { Harness, type HostMachine } from "../contract/host.ts";
-import { type FakeLv, FakeMachine } from "../fake/machine.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 
 /** What a situation is played on. */
 export interface Stage {
