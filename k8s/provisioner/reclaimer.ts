@@ -10,7 +10,7 @@ import { orAbsent } from "../client/client.ts";
 import { type CsiClient, errorMessage, isOperationPending, isRefused } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
-import { readSecret } from "../sidecars/secrets.ts";
+import { readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
 import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
 
@@ -120,9 +120,7 @@ export class Reclaimer {
 
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {
     const { client, csi } = this.#options;
-    const secret = deletionSecretOf(volume);
-    // The secret may have been deleted before the volume.
-    const secrets = await orAbsent(readSecret(client, secret, { signal })) ?? {};
+    const secrets = await readSecretIfAllowed(client, deletionSecretOf(volume), { signal });
     await csi.deleteVolume({ volumeId: volume.spec!.csi!.volumeHandle, secrets }, { signal });
   }
 

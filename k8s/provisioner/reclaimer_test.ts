@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { DRIVER, FakeControlPlane, PROVISIONER_ANNOTATION, waitUntil } from "../../tests/fake/control_plane.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
+import { secrets } from "../sidecars/secrets.ts";
 import { type PersistentVolume, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
 import { nextReclaimStep, VOLUME_FINALIZER } from "./persistent_volume.ts";
@@ -56,6 +57,30 @@ Deno.test("a volume that cannot be removed yet keeps its PersistentVolume, which
   await waitUntil(() => s.cluster.storedVolumes.length === 0, "the end");
   assertEquals(s.driver.callCount("deleteVolume"), 4);
 });
+
+for (const status of [403, 404]) {
+  Deno.test(`a volume is deleted without its secret, which cannot be read any more: ${status}`, async () => {
+    await using cluster = await FakeControlPlane.start();
+    const key = { name: "key", namespace: "default" };
+    cluster.api.put(secrets, { metadata: key });
+    const provisioner = new Provisioner(cluster.controllerOptions());
+    cluster.run((signal) => provisioner.run(signal));
+    cluster.addStorageClass("locked", {
+      volumeBindingMode: "Immediate",
+      parameters: {
+        "csi.storage.k8s.io/provisioner-secret-name": key.name,
+        "csi.storage.k8s.io/provisioner-secret-namespace": key.namespace,
+      },
+    });
+    cluster.addClaim("data", { storageClassName: "locked" });
+    await cluster.waitForBound();
+    if (status === 403) cluster.api.faults.forbidden.add("secrets");
+    else await cluster.remove(secrets, key);
+    await cluster.remove(persistentVolumeClaims, CLAIM);
+    await waitUntil(() => cluster.storedVolumes.length === 0, "the end");
+    assertEquals(cluster.eventReasons().includes("VolumeFailedDelete"), false);
+  });
+}
 
 Deno.test("a volume with the policy Retain is kept, with its PersistentVolume, which nothing holds", async () => {
   await using s = await scene("Retain");
@@ -240,4 +265,23 @@ Deno.test("a deletion that was refused is woken for each PersistentVolume of the
   await waitUntil(() => cluster.driver.callCount("deleteVolume") === 2, "the refusals");
   provisioner.requeueDeletion("v");
   await waitUntil(() => cluster.storedVolumes.length === 0, "the end of both");
+});
+
+Deno.test("a deletion that may succeed while its refusal is on the way is tried again", async () => {
+  await using cluster = await FakeControlPlane.start({ withBinder: false });
+  const provisioner = new Provisioner({ ...cluster.controllerOptions(), notifiesDeletions: true });
+  cluster.run((signal) => provisioner.run(signal));
+  const answer = Promise.withResolvers<void>();
+  const error = new CallError(Code.FailedPrecondition, "it is in use");
+  cluster.driver.injectFault("deleteVolume", { error, waitFor: answer.promise });
+  const called = cluster.driver.waitForCall("deleteVolume");
+  cluster.api.put(persistentVolumes, {
+    metadata: { name: "one" },
+    spec: { persistentVolumeReclaimPolicy: "Delete", csi: { driver: DRIVER, volumeHandle: "v" } },
+    status: { phase: "Released" },
+  });
+  await called;
+  provisioner.requeueDeletion("v");
+  answer.resolve();
+  await waitUntil(() => cluster.storedVolumes.length === 0, "the end");
 });

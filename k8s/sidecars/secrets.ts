@@ -5,7 +5,8 @@
  * @module
  */
 
-import { type ApiClient, ApiError } from "../client/client.ts";
+import { getLogger } from "@logtape/logtape";
+import { type ApiClient, ApiError, isTransient } from "../client/client.ts";
 import type { SecretReference } from "./class_parameters.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 
@@ -43,6 +44,24 @@ export async function readSecret(
   return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, decodeBase64(value)]));
 }
 
+/**
+ * Reads the values of a secret for a deletion; none when the server refuses them. With the namespace of a claim, the
+ * secret and the right to read it may be deleted before the volume, and the driver deletes it without.
+ *
+ * @throws {ApiError} when the server does not answer
+ */
+export async function readSecretIfAllowed(
+  client: ApiClient,
+  reference: SecretReference | undefined,
+  options: { signal: AbortSignal },
+): Promise<Record<string, string>> {
+  return await readSecret(client, reference, options).catch((error) => {
+    if (!(error instanceof ApiError) || isTransient(error)) throw error;
+    getLogger(["denolith", "secrets"]).info("deleting without a secret, which cannot be read", { ...reference, error });
+    return {};
+  });
+}
+
 function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiError {
   const { status, reason, message } = cause;
   const remedy = status === 403
@@ -53,6 +72,7 @@ function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiE
     : undefined;
   if (remedy === undefined) return cause;
   const text =
-    `${message}. A class names this secret, but ${remedy} remove it from the class, since the driver uses none`;
+    `${message}. A class names this secret, but ${remedy} remove it from the class, since the driver uses none. ` +
+    "A PersistentVolume keeps the secrets that its class named when it was created";
   return new ApiError(text, { status, reason, cause });
 }

@@ -14,7 +14,7 @@ import type { Controller } from "../runtime/controller.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { errorMessage, isMaybeInProgress, isOperationPending, isResourceExhausted } from "../sidecars/csi_client.ts";
-import { readSecret } from "../sidecars/secrets.ts";
+import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
@@ -351,11 +351,11 @@ export class ContentController<C extends Content, Created extends { readonly rea
     return true;
   }
 
-  /** Reads the secrets for taking and deleting a snapshot; those of a deleted one may have been deleted before it. */
+  /** Reads the secrets for taking and deleting a snapshot. */
   async #secrets(content: C, signal: AbortSignal): Promise<Secrets> {
     const { rules } = this.#kind;
-    const secret = readSecret(this.#options.client, rules.secretOf(content), { signal });
-    return rules.shouldDelete(content) ? await orAbsent(secret) ?? {} : await secret;
+    const read = rules.shouldDelete(content) ? readSecretIfAllowed : readSecret;
+    return await read(this.#options.client, rules.secretOf(content), { signal });
   }
 
   /** Records a failure, unless it is temporary. */

@@ -167,6 +167,12 @@ Deno.test("a secret that cannot be read is reported, and one that is deleted bef
   await s.releaseContent("other");
   await s.waitUntilDeleted("other");
   assertEquals(s.driver.snapshots.size, 0);
+  s.addContent("third");
+  await s.waitUntilReady("third");
+  await s.patch("third", { metadata: { annotations } });
+  s.controlPlane.api.faults.forbidden.add("secrets"); // the right to read it went with its namespace
+  await s.releaseContent("third");
+  await s.waitUntilDeleted("third");
 });
 
 Deno.test("an API server that is away for a while costs no second snapshot", async () => {
