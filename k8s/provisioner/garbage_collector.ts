@@ -1,12 +1,12 @@
 /**
- * Deletes volumes whose claims were deleted before their PersistentVolumes were created, if the provisioner that
- * requested them was stopped meanwhile.
+ * Deletes volumes whose claims were deleted, or bound to another PersistentVolume, before their own were created, if the
+ * provisioner that requested them was stopped meanwhile.
  *
  * It never deletes a volume that somebody needs:
  *
  * - It considers only pending intents: the provisioner requested the volume, and no PersistentVolume was ever seen for
  *   it. So no reclaim policy can have retained it, and it has no data.
- * - It looks for the claim by uid, which is never used again, among all claims.
+ * - It looks for the claim by uid, which is never used again, among all claims that are not bound to another volume.
  * - It reads claims and PersistentVolumes from the API server, twice, with a grace period in between.
  * - If the official provisioner is still creating the volume for the deleted claim, its PersistentVolume is released at
  *   once, and it deletes the volume itself. Then it does no harm that the volume is deleted already.
@@ -15,11 +15,11 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { claimUidOf } from "./claim.ts";
+import { claimUidOf, volumeNameOf } from "./claim.ts";
 import { orAbsent } from "../client/client.ts";
 import { sleep, systemClock, waitForAbort } from "../../lvm/clock.ts";
 import type { PendingIntent } from "./intents.ts";
-import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
+import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 
 /** Returns the names of the requests that the provisioner itself works on. */
@@ -63,7 +63,7 @@ export class GarbageCollector {
     }
   }
 
-  /** Finds the pending intents that have neither a claim nor a PersistentVolume. */
+  /** Finds the pending intents that have neither a PersistentVolume nor a claim that may need one. */
   async #findOrphans(signal: AbortSignal): Promise<PendingIntent[]> {
     const { intents, volumes, claims, client } = this.#options;
     const inProgress = this.#requestsInProgress();
@@ -74,11 +74,12 @@ export class GarbageCollector {
     for (const { requestName } of pending.filter(hasVolume)) await this.#clearPending(requestName, signal);
     const withoutVolume = pending.filter((intent) => !hasVolume(intent));
     if (withoutVolume.length === 0) return [];
-    const uids = new Set(claims.list().map(({ metadata }) => metadata.uid));
+    const uids = new Set(claims.list().filter(mayNeedVolume).map(({ metadata }) => metadata.uid));
     const hasNoClaim = ({ requestName }: PendingIntent) => !uids.has(claimUidOf(requestName)!);
     const candidates = withoutVolume.filter(hasNoClaim);
     if (candidates.length === 0) return [];
-    for (const { metadata } of (await client.list(persistentVolumeClaims, { signal })).items) uids.add(metadata.uid);
+    const { items } = await client.list(persistentVolumeClaims, { signal });
+    for (const { metadata } of items.filter(mayNeedVolume)) uids.add(metadata.uid);
     const confirmed: PendingIntent[] = [];
     for (const intent of candidates.filter(hasNoClaim)) {
       if (!await this.#hasPersistentVolume(intent, signal)) confirmed.push(intent);
@@ -110,4 +111,9 @@ export class GarbageCollector {
       this.#log.warn("a volume without a claim could not be deleted", { volume: volumeId, error });
     }
   }
+}
+
+/** Reports whether a claim may get the volume that was requested for it: it is bound to no other one. */
+function mayNeedVolume({ metadata: { uid }, spec }: PersistentVolumeClaim): boolean {
+  return !spec?.volumeName || spec.volumeName === volumeNameOf(uid!);
 }

@@ -66,6 +66,22 @@ Deno.test("garbage collection keeps the volume of a claim, even of one that the 
   assertEquals(s.driver.volumes.size, 0);
 });
 
+Deno.test("garbage collection removes a pending volume whose claim was bound to another PersistentVolume", async () => {
+  await using s = await scene();
+  const [own, other] = ["own", "other"].map((name) => s.cluster.addClaim(name).metadata.uid!);
+  for (const uid of [own, other]) await s.begin(`pvc-${uid}`);
+  const bind = async (name: string, volumeName: string) => {
+    await s.cluster.client.patch(persistentVolumeClaims, { namespace: "default", name }, {
+      merge: { spec: { volumeName } },
+    });
+    await s.options.claims.waitFor(`default/${name}`, (now) => now?.spec?.volumeName === volumeName);
+  };
+  await bind("own", `pvc-${own}`);
+  await bind("other", "by-hand");
+  await s.collectTwice();
+  assertEquals([...s.driver.intents.keys()], [`pvc-${own}`]);
+});
+
 Deno.test("garbage collection clears the pending mark of a volume with a PersistentVolume, and then keeps the volume", async () => {
   await using s = await scene();
   const name = orphan();
