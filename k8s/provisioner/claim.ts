@@ -62,7 +62,7 @@ export function dataSourceOf({ spec = {} }: PersistentVolumeClaim): DataSource {
   const source = spec.dataSource ?? spec.dataSourceRef;
   if (source === undefined) return { kind: "nothing" };
   const { apiGroup, kind, name } = source;
-  const namespace = spec.dataSourceRef?.namespace;
+  const namespace = spec.dataSourceRef?.namespace || undefined;
   if (apiGroup === "snapshot.storage.k8s.io" && kind === "VolumeSnapshot") return { kind: "snapshot", name, namespace };
   if (!apiGroup && kind === "PersistentVolumeClaim") return { kind: "claim", name, namespace };
   return { kind: "populator", description: `${kind} of ${apiGroup || "v1"}` };

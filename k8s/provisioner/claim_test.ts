@@ -52,4 +52,8 @@ Deno.test("dataSourceOf() distinguishes content sources of the driver from those
     kindOf({ dataSourceRef: { apiGroup: "other.example", kind: "VolumeSnapshot", name: "s" } }),
     "populator",
   );
+  const source = (namespace: string) =>
+    dataSourceOf(claim({}, { dataSourceRef: { kind: "PersistentVolumeClaim", name: "c", namespace } }));
+  assertEquals(source("team"), { kind: "claim", name: "c", namespace: "team" });
+  assertEquals(source(""), { kind: "claim", name: "c", namespace: undefined }); // its own
 });
