@@ -25,7 +25,7 @@ import { announceLater, type Attempt, keyOfClaim, MAX_REFUSALS, requestNameOf } 
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
-import { hasDriver, WrongNodeError } from "../sidecars/claim_topology.ts";
+import { hasDriver, TopologyError, topologyLabels, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
 import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { findContentSource } from "./content_source.ts";
@@ -38,13 +38,7 @@ import {
 } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
-import {
-  type CsiNode,
-  type Node,
-  type PersistentVolumeClaim,
-  persistentVolumeClaims,
-  persistentVolumes,
-} from "../api/objects.ts";
+import { type CsiNode, type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { readSecret } from "../sidecars/secrets.ts";
@@ -71,9 +65,9 @@ export class ClaimProvisioner {
   readonly #options: ProvisionerOptions;
   readonly #log = getLogger(["denolith", "provisioner"]);
   readonly #attempts = new Map<string, Attempt>();
-  /** The keys of claims whose last attempt failed and left nothing. */
-  readonly #failures = new Set<string>();
-  /** Those of them for which there was no space. */
+  /** The errors of claims whose last attempt failed and left nothing, by their keys. */
+  readonly #failures = new Map<string, unknown>();
+  /** Those keys for which there was no space. */
   readonly #spaceWaiters = new SpaceWaiters();
   /** Those of claims whose volumes are being created, by the names of their requests. */
   readonly #waiting = new WaitingKeys();
@@ -107,7 +101,7 @@ export class ClaimProvisioner {
 
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { driverName, claims, volumes, classes, nodes, csiNodes } = this.#options;
+    const { driverName, topologyKey, claims, volumes, classes, nodes, csiNodes } = this.#options;
     // State of an earlier term of leadership is stale; the intents last.
     this.#attempts.clear();
     this.#failures.clear();
@@ -120,7 +114,6 @@ export class ClaimProvisioner {
       (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
     );
     [this.#controller, this.#stopSignal] = [controller, signal];
-    const requeueFailures = () => this.#failures.forEach((key) => controller.add(key));
     controller.watch(claims, (claim) => this.#isRelevant(claim) ? [keyOfClaim(claim)] : [])
       .subscribe(claims, (_, now, before) => {
         if (now?.status?.phase !== "Bound" || before?.status?.phase === "Bound") return;
@@ -129,11 +122,14 @@ export class ClaimProvisioner {
       .watch(volumes, ({ spec }) => this.#unprovisionedClaimKeys(spec?.claimRef))
       .watch(classes, ({ metadata }) => this.#failedKeys((claim) => classNameOf(claim) === metadata.name))
       .subscribe(nodes, (_, now, before) => {
-        if (before !== undefined && labelsOf(now) !== labelsOf(before)) requeueFailures();
+        const isChanged = (label: string) => now?.metadata.labels?.[label] !== before?.metadata.labels?.[label];
+        this.#requeueTopology((claim) => {
+          return topologyLabels(topologyKey, classes.get(classNameOf(claim))?.allowedTopologies).some(isChanged);
+        });
       })
       .subscribe(csiNodes, (_, now, before) => {
         const isRegistered = (node: CsiNode | undefined) => node !== undefined && hasDriver(node, driverName);
-        if (isRegistered(now) && !isRegistered(before)) requeueFailures();
+        if (isRegistered(now) && !isRegistered(before)) this.#requeueTopology(() => true);
       });
     const watching = this.#awaited.run(controller, signal);
     await controller.run(signal);
@@ -161,9 +157,18 @@ export class ClaimProvisioner {
     return shouldProvision(claim, this.#options.driverName) ? [keyOfClaim(claim)] : [];
   }
 
+  /** Requeues the claims that failed for want of a node or of space, and are selected: other nodes may help now. */
+  #requeueTopology(select: (claim: PersistentVolumeClaim) => boolean): void {
+    for (const key of this.#failedKeys(select)) {
+      if (this.#failures.get(key) instanceof TopologyError) this.#controller?.add(key);
+      const delayMs = this.#spaceWaiters.wakeKey(key);
+      if (delayMs !== undefined) this.#controller?.addAfter(key, delayMs);
+    }
+  }
+
   /** Returns the keys of the claims that failed and are selected. */
   #failedKeys(select: (claim: PersistentVolumeClaim) => boolean): string[] {
-    return [...this.#failures].filter((key) => {
+    return [...this.#failures.keys()].filter((key) => {
       const claim = this.#claim(key);
       return claim !== undefined && select(claim);
     });
@@ -189,16 +194,17 @@ export class ClaimProvisioner {
     const claim = this.#claim(key);
     const name = requestNameOf(key);
     if (this.#options.volumes.get(name) !== undefined) return this.#forget(key);
-    const existing = this.#attempts.get(key);
-    if (existing === undefined && (claim === undefined || !shouldProvision(claim, this.#options.driverName))) {
+    let attempt = this.#attempts.get(key);
+    if (attempt === undefined && (claim === undefined || !shouldProvision(claim, this.#options.driverName))) {
       return this.#forget(key);
     }
     try {
-      const attempt = existing ?? await this.#prepareAttempt(key, claim!, signal);
+      attempt ??= await this.#prepareAttempt(key, claim!, signal);
       if (attempt !== undefined) await this.#execute(key, attempt, signal);
     } catch (error) {
       if (signal.aborted) throw error;
-      await this.#handleFailure(key, error, existing?.claim ?? claim!, signal);
+      const node = attempt === undefined ? selectedNodeOf(claim!) : this.#selectedNodeOf(attempt);
+      await this.#handleFailure(key, error, node, signal);
     }
   }
 
@@ -323,13 +329,22 @@ export class ClaimProvisioner {
     this.#options.events.record(claim, "Normal", "Provisioning", message);
   }
 
-  /** Records an event for a failure, and has the scheduler choose again if another node may help. */
-  async #handleFailure(
-    key: string,
-    error: unknown,
-    attemptedClaim: PersistentVolumeClaim,
-    signal: AbortSignal,
-  ): Promise<void> {
+  /**
+   * Returns the node of an attempt, if the scheduler selected it and may select another: a copy is made on the node of
+   * its source alone. The request of an earlier process may be for another node than the one that the claim has now.
+   */
+  #selectedNodeOf({ claim, request: { source, topology } }: Attempt): string | undefined {
+    const node = topology.requisite[0]?.[this.#options.topologyKey];
+    const isOnlyNode = source !== undefined && this.#options.nodeOfSource(source) === node;
+    return selectedNodeOf(claim) === undefined || isOnlyNode ? undefined : node;
+  }
+
+  /**
+   * Records an event for a failure, and has the scheduler choose again if another node may help.
+   *
+   * @param node the node that the scheduler selected, if it may select another
+   */
+  async #handleFailure(key: string, error: unknown, node: string | undefined, signal: AbortSignal): Promise<void> {
     const claim = this.#claim(key);
     if (claim === undefined) {
       if (this.#attempts.has(key)) throw error;
@@ -339,13 +354,12 @@ export class ClaimProvisioner {
       this.#options.events.record(claim, "Warning", "ProvisioningFailed", errorMessage(error));
     }
     const exhausted = isResourceExhausted(error);
-    const node = selectedNodeOf(attemptedClaim);
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {
-      if (exhausted) await this.#waitForCapacityUpdate(attemptedClaim, node);
+      if (exhausted) await this.#waitForCapacityUpdate(claim, node);
       const rightNode = error instanceof WrongNodeError ? error.rightNode : undefined;
       return await this.#rescheduleClaim(key, { node, rightNode }, signal);
     }
-    if (!this.#attempts.has(key)) this.#failures.add(key);
+    if (!this.#attempts.has(key)) this.#failures.set(key, error);
     throw error;
   }
 
@@ -363,8 +377,8 @@ export class ClaimProvisioner {
   }
 
   /**
-   * Removes the selected node from the claim, so that the scheduler chooses again, unless it already did. When only one
-   * node is right, that one is written in its place: the scheduler then considers no other (kube-scheduler, volume
+   * Removes the selected node from the claim, so that the scheduler chooses again. If it already did, the claim is tried
+   * again: the change of the claim may have been seen before this attempt began. When only one node is right, that one is written in its place: the scheduler then considers no other (kube-scheduler, volume
    * binding, `FindPodVolumes`).
    */
   async #rescheduleClaim(
@@ -374,16 +388,12 @@ export class ClaimProvisioner {
   ): Promise<void> {
     const claim = this.#claim(key);
     this.#forget(key);
-    if (claim === undefined || selectedNodeOf(claim) !== node) return;
+    if (claim === undefined) return;
+    if (selectedNodeOf(claim) !== node) return this.#controller?.add(key);
     const { namespace, name, resourceVersion } = claim.metadata;
     const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: rightNode } } };
     await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
     const isRescheduled = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
     await this.#options.claims.waitForCache(`${namespace}/${name}`, isRescheduled, this.#waitOptions);
   }
-}
-
-/** Returns the labels of a Node, as text. */
-function labelsOf(node: Node | undefined): string {
-  return JSON.stringify(node?.metadata.labels ?? {});
 }

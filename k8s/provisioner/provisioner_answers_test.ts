@@ -1,10 +1,11 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
 import { hangingClient } from "../../tests/fake/intercepted_client.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
-import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
+import { SELECTED_NODE_ANNOTATION, selectedNodeOf, volumeNameOf } from "./claim.ts";
 import { Provisioner } from "./provisioner.ts";
 
 /** Starts a cluster and a provisioner. */
@@ -100,6 +101,48 @@ Deno.test("a node that the scheduler has chosen meanwhile is kept when the one b
   refusal.resolve();
   await s.cluster.waitForBound();
   assertEquals([...selections], ["b"]);
+});
+
+Deno.test("a claim whose node was changed between two tries is created on the new one when the old one has no space", async () => {
+  await using s = await scene();
+  const refusal = Promise.withResolvers<void>();
+  s.driver.injectFault("createVolume", { error: new CallError(Code.Unavailable, "no answer") });
+  s.driver.injectFault("createVolume", {
+    error: new CallError(Code.Unavailable, "no answer"),
+    waitFor: refusal.promise,
+  });
+  s.driver.injectFault("createVolume", { error: new CallError(Code.Unavailable, "no answer") });
+  s.driver.injectFault("createVolume", { error: new CallError(Code.ResourceExhausted, "node a is silent") });
+  const asked = s.driver.waitForCall("createVolume").then(() => s.driver.waitForCall("createVolume"));
+  s.cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("a"));
+  await asked;
+  const at = { namespace: "default", name: "data" };
+  await s.cluster.client.patch(persistentVolumeClaims, at, { merge: { metadata: withSelectedNode("b") } });
+  await s.provisionerClaims.waitFor("default/data", (now) => now !== undefined && selectedNodeOf(now) === "b");
+  refusal.resolve();
+  await s.cluster.waitForBound();
+  assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [TOPOLOGY_KEY]: "b" }]);
+});
+
+Deno.test("after a restart, the node of the recorded request is the one without space, not the claim's", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const waits: unknown[] = [];
+  const { driver } = cluster;
+  driver.injectFault("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
+  const only = [{ [TOPOLOGY_KEY]: "a" }];
+  const claim = cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("b"));
+  const requestName = volumeNameOf(claim.metadata.uid!);
+  const spec = { topology: { requisite: only, preferred: only } };
+  driver.intents.set(requestName, { requestName, volumeId: volumeIdOf(requestName), pending: true, spec });
+  const provisioner = new Provisioner({
+    ...cluster.controllerOptions(),
+    waitForCapacityBelow: (key) => Promise.resolve(void waits.push(key.nodeName)),
+  });
+  cluster.run((signal) => provisioner.run(signal));
+  const selections = new Set<string | undefined>();
+  cluster.claims.subscribe((_, now) => selections.add(now && selectedNodeOf(now)));
+  await cluster.waitForBound();
+  assertEquals([waits, [...selections]], [["a"], ["b"]]);
 });
 
 Deno.test("a PersistentVolume without a spec holds nothing up", async () => {

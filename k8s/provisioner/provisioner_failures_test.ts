@@ -5,7 +5,8 @@ import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
 import { ApiError } from "../client/client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
-import { csiNodes, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
+import { csiNodes, nodes, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
+import type { ReconcileResult } from "../runtime/controller.ts";
 import { Provisioner } from "./provisioner.ts";
 import { secrets } from "../sidecars/secrets.ts";
 
@@ -304,20 +305,24 @@ Deno.test("a claim whose secret cannot be read has an event with the remedy, and
   ]);
 });
 
-/** A provisioner with a fake clock, and a claim that found no space on node `c`, the only one that its class allows. */
-async function sceneWithoutSpace() {
+/** A provisioner with a fake clock, and a claim that found no space on the nodes that its class allows, if there are any. */
+async function sceneWithoutSpace(zone = "c") {
   const cluster = await FakeControlPlane.start();
   cluster.addNode("c", { labels: { zone: "c" } });
   const clock = new FakeClock();
-  const options = { ...cluster.controllerOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
+  const options = {
+    ...{ ...cluster.controllerOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } },
+    onReconciled: ({ controller }: ReconcileResult) => void (controller === "provisioner" && reconciled++),
+  };
   await options.nodes.waitFor("c", (node) => node !== undefined);
   const provisioner = new Provisioner(options);
   cluster.run((signal) => provisioner.run(signal));
-  const allowedTopologies = [{ matchLabelExpressions: [{ key: "zone", values: ["c"] }] }];
+  const allowedTopologies = [{ matchLabelExpressions: [{ key: "zone", values: [zone] }] }];
+  let reconciled = 0;
   cluster.addStorageClass("c-only", { volumeBindingMode: "Immediate", allowedTopologies });
   cluster.driver.maxVolumeBytes = 1n;
   cluster.addClaim("data", { storageClassName: "c-only" });
-  const tries = () => cluster.driver.callCount("createVolume");
+  const tries = () => reconciled;
   while (tries() < 6) {
     await clock.advance(500);
     await new Promise((resolve) => setTimeout(resolve, 1));
@@ -351,14 +356,38 @@ Deno.test("a claim that was woken and found no space again waits longer after th
   await waitUntil(() => s.tries() === 8, "another attempt");
 });
 
-Deno.test("a claim that failed is not tried again when a CSINode changes that had the driver before", async () => {
-  await using s = await sceneWithoutSpace();
-  const delayMs = s.clock.msUntilNextTimer;
-  const merge = { metadata: { annotations: { seen: "now" } } };
-  const { metadata: { resourceVersion } } = await s.cluster.client.patch(csiNodes, { name: "a" }, { merge });
-  await s.options.csiNodes.waitFor("a", (node) => node?.metadata.resourceVersion === resourceVersion);
-  assertEquals(s.clock.msUntilNextTimer, delayMs);
-  s.cluster.addNode("d");
-  await s.options.csiNodes.waitFor("d", (node) => node !== undefined);
+for (const zone of ["c", "d"]) { // no space on the node of zone c, no node in zone d
+  Deno.test(`a claim that failed is tried again when a node may help, and not at other changes: zone ${zone}`, async () => {
+    await using s = await sceneWithoutSpace(zone);
+    const { client } = s.cluster;
+    const delayMs = s.clock.msUntilNextTimer;
+    const seen = { merge: { metadata: { annotations: { seen: "now" } } } };
+    const { metadata: { resourceVersion } } = await client.patch(csiNodes, { name: "a" }, seen);
+    await s.options.csiNodes.waitFor("a", (node) => node?.metadata.resourceVersion === resourceVersion);
+    assertEquals(s.clock.msUntilNextTimer, delayMs, "a CSINode that had the driver before");
+    const label = async (labels: Record<string, string>) => {
+      const { metadata } = await client.patch(nodes, { name: "a" }, { merge: { metadata: { labels } } });
+      await s.options.nodes.waitFor("a", (node) => node?.metadata.resourceVersion === metadata.resourceVersion);
+    };
+    await label({ "nvidia.com/gfd.timestamp": "1" });
+    assertEquals(s.clock.msUntilNextTimer, delayMs, "a label that decides nothing");
+    await label({ zone });
+    assertEquals(s.clock.msUntilNextTimer, 1_000, "a label in the allowedTopologies of the class");
+  });
+}
+
+Deno.test("a claim that failed is tried again when a node registers the driver", async () => {
+  await using s = await sceneWithoutSpace("c");
+  s.cluster.addNode("e");
+  await s.options.csiNodes.waitFor("e", (node) => node !== undefined);
   assertEquals(s.clock.msUntilNextTimer, 1_000);
+});
+
+Deno.test("a claim that the driver refuses is not tried again when nodes change", async () => {
+  await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
+  await waitUntil(() => s.clock.msUntilNextTimer > 10_000, "a long delay");
+  const delayMs = s.clock.msUntilNextTimer;
+  s.cluster.addNode("e");
+  await s.options.csiNodes.waitFor("e", (node) => node !== undefined);
+  assertEquals(s.clock.msUntilNextTimer, delayMs);
 });

@@ -5,11 +5,13 @@ import { CallError, Code } from "../sidecars/csi_client.ts";
 import { persistentVolumeClaims } from "../api/objects.ts";
 import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
 import { Provisioner } from "./provisioner.ts";
+import type { ProvisionerOptions } from "./provisioner_options.ts";
 
 /** Starts a cluster with a bound claim `source`, whose volume is on a node. */
-async function startWithSource(sourceNode: string) {
+async function startWithSource(sourceNode: string, options: Partial<ProvisionerOptions> = {}) {
   const cluster = await FakeControlPlane.start();
-  const provisioner = new Provisioner({ ...cluster.controllerOptions(), nodeOfSource: () => sourceNode });
+  const nodeOfSource = () => sourceNode;
+  const provisioner = new Provisioner({ ...cluster.controllerOptions(), nodeOfSource, ...options });
   const stop = cluster.run((signal) => provisioner.run(signal));
   cluster.addClaim("source");
   await cluster.waitForBound("source");
@@ -19,7 +21,7 @@ async function startWithSource(sourceNode: string) {
     if (key === "default/data" && selected !== selections.at(-1)) selections.push(selected);
   });
   return {
-    ...{ cluster, stop },
+    ...{ cluster, provisioner, stop },
     /** The nodes that were selected for the clone, in order. */
     selections,
     addClone: (selectedNode: string, storageClassName = "later") =>
@@ -51,6 +53,27 @@ Deno.test("a clone on the node of its source keeps its node", async () => {
   s.addClone("b");
   await s.cluster.waitForBound();
   assertEquals([s.selections, s.cluster.eventReasons().includes("ProvisioningFailed")], [["b"], false]);
+});
+
+Deno.test("a clone for which the node of its source has no space keeps that node, and waits for space there", async () => {
+  const clock = new FakeClock();
+  await using s = await startWithSource("b", { clock, backoff: { startMs: 1_000, capMs: 300_000 } });
+  const { driver } = s.cluster;
+  driver.maxVolumeBytes = 1n;
+  s.addClone("b");
+  while (driver.callCount("createVolume") < 8) {
+    await clock.advance(500);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await waitUntil(() => clock.msUntilNextTimer > 10_000, "a long delay");
+  assertEquals(s.selections, ["b"]);
+  driver.maxVolumeBytes = 1n << 40n;
+  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 40n });
+  await clock.advance(5_000);
+  assertEquals(driver.callCount("createVolume"), 8);
+  s.provisioner.requeueExhausted({ nodeName: "b", largestBytes: 1n << 40n });
+  await clock.advance(1_000);
+  await s.cluster.waitForBound();
 });
 
 Deno.test("a clone whose class does not allow the node of its source is refused with the name of that node", async () => {

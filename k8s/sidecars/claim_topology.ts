@@ -44,12 +44,25 @@ export class WrongNodeError extends Error {
   }
 }
 
+/** No node of the cluster, or not the only one that can have the volume, is as the claim needs it now. */
+export class TopologyError extends ClaimError {}
+
+/**
+ * Returns the labels of nodes that decide where a volume of a class may be.
+ *
+ * @param allowed the `allowedTopologies` of the class
+ */
+export function topologyLabels(topologyKey: string, allowed: AllowedTopologies = []): string[] {
+  const keys = allowed.flatMap(({ matchLabelExpressions = [] }) => matchLabelExpressions.map(({ key }) => key));
+  return [topologyKey, ...keys];
+}
+
 /**
  * Requires that the selected node is that of the content source.
  *
  * @param sourceNode the node of the content source, or `undefined` when it is not known
  * @throws {WrongNodeError} with the node of the source
- * @throws {ClaimError} when the volume cannot be on the node of the source
+ * @throws {TopologyError} when the volume cannot be on the node of the source
  */
 export function requireNodeOfSource(
   selected: string,
@@ -63,7 +76,7 @@ export function requireNodeOfSource(
   try {
     topologyOfNode(sourceNode, allowed, cluster);
   } catch (error) {
-    if (error instanceof WrongNodeError) throw new ClaimError(`${message}; ${error.message}`);
+    if (error instanceof WrongNodeError) throw new TopologyError(`${message}; ${error.message}`);
     throw error;
   }
   throw new WrongNodeError(message, { rightNode: sourceNode });
@@ -79,7 +92,7 @@ export function isRegistered(node: string, { csiNodes, driverName }: ClusterTopo
  * Returns the topology of the node that the scheduler selected.
  *
  * @throws {WrongNodeError} when the driver is not registered there, or the class does not allow the node
- * @throws {ClaimError} when kubelet has not labelled the node yet
+ * @throws {TopologyError} when kubelet has not labelled the node yet
  */
 export function topologyOfNode(
   name: string,
@@ -94,7 +107,7 @@ export function topologyOfNode(
   }
   if (!isAllowed(node, allowed)) throw new WrongNodeError(`node ${name}: not in the allowedTopologies of the class`);
   const value = node.metadata.labels?.[topologyKey];
-  if (value === undefined) throw new ClaimError(`node ${name}: it has no label ${topologyKey} yet`);
+  if (value === undefined) throw new TopologyError(`node ${name}: it has no label ${topologyKey} yet`);
   const only = [{ [topologyKey]: value }];
   return { requisite: only, preferred: only };
 }
@@ -105,7 +118,7 @@ export function topologyOfNode(
  * claims none is preferred: the driver chooses, since it knows the free space and which group the class prefers.
  *
  * @param claimName the name of the claim; none is preferred, when absent
- * @throws {ClaimError} when there is no such node
+ * @throws {TopologyError} when there is no such node
  */
 export function topologyOfAllNodes(
   allowed: AllowedTopologies,
@@ -120,7 +133,7 @@ export function topologyOfAllNodes(
   const requisite: Segments[] = [...new Set(values)].sort().map((value) => ({ [topologyKey]: value }));
   if (requisite.length === 0) {
     const where = allowed === undefined ? "no node" : "no node of the allowedTopologies of the class";
-    throw new ClaimError(`${driverName}: registered on ${where}`);
+    throw new TopologyError(`${driverName}: registered on ${where}`);
   }
   const replica = replicaOf(claimName);
   if (replica === undefined) return { requisite, preferred: [] };

@@ -69,17 +69,27 @@ export class SpaceWaiters {
     this.#waiters.clear();
   }
 
-  /**
-   * Wakes the objects that a node may have space for now. Each is woken once until it waits again. The delay doubles with
-   * each wake-up that did not help, because a node may refuse a volume although it has the space.
-   */
+  /** Wakes the objects that a node may have space for now. */
   wake({ nodeName, largestBytes }: FreeSpaceGrowth): WokenKey[] {
     const woken: WokenKey[] = [];
-    for (const [key, waiter] of this.#waiters) {
-      if (waiter.isWoken || waiter.bytes > largestBytes || !(waiter.nodeNames?.has(nodeName) ?? true)) continue;
-      waiter.isWoken = true;
-      woken.push({ key, delayMs: Math.min(MAX_DELAY_MS, START_DELAY_MS * 2 ** Math.min(waiter.failedWakes, 10)) });
+    for (const [key, { nodeNames, bytes }] of this.#waiters) {
+      if (bytes > largestBytes || !(nodeNames?.has(nodeName) ?? true)) continue;
+      const delayMs = this.wakeKey(key);
+      if (delayMs !== undefined) woken.push({ key, delayMs });
     }
     return woken;
+  }
+
+  /**
+   * Wakes an object, once until it waits again. The delay doubles with each wake-up that did not help, because a node may
+   * refuse a volume although it has the space.
+   *
+   * @returns milliseconds until the attempt, or `undefined` when the object does not wait or is woken already
+   */
+  wakeKey(key: string): number | undefined {
+    const waiter = this.#waiters.get(key);
+    if (waiter === undefined || waiter.isWoken) return undefined;
+    waiter.isWoken = true;
+    return Math.min(MAX_DELAY_MS, START_DELAY_MS * 2 ** Math.min(waiter.failedWakes, 10));
   }
 }
