@@ -301,6 +301,8 @@ function createAgent(options: AgentOptions) {
       machine.cowMonitor.observe(report);
       machine.trimmer.observe(report);
       await machine.filesystems.observe(report);
+    },
+    verify: async (report) => {
       if (volumeObjects.hasSynced) await volumes.verify(report);
       if (snapshotObjects.hasSynced) await snapshots.verify(report);
     },

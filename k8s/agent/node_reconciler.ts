@@ -25,7 +25,7 @@ import {
 import { agentLeaseName } from "../api/agent_leases.ts";
 import { conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
 import { type ApiClient, ApiError, isAlreadyExists, type MergePatch, orAbsent } from "../client/client.ts";
-import { type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
+import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import {
   LVM_GROUP,
   type LvmNode,
@@ -52,8 +52,13 @@ export interface NodeReconcilerOptions {
   readonly groups: GroupMatcher;
   /** The overcommit of thin pools without one of their own, in percent of their sizes; 100 by default. */
   readonly overcommit?: bigint;
-  /** Called with each report of the groups. */
+  /** Called with each report of the groups, before it is written. */
   readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
+  /**
+   * Verifies the objects of the node by such a report. It follows the LVMNode, because it may take minutes after many
+   * volumes were lost, and meanwhile their space would be offered.
+   */
+  readonly verify?: ((groups: readonly SurveyedGroup[]) => Promise<void>) | undefined;
   /** Returns the conditions of the node by such a report; none by default. */
   readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
   /** Returns where the agent sends snapshots to other agents; `undefined` while it does not. */
@@ -117,14 +122,19 @@ export class NodeReconciler {
   /** Keeps the object up to date until the signal is aborted; never fails. */
   async run(signal: AbortSignal): Promise<void> {
     const { refreshMs = REFRESH_MS, batchMs = BATCH_MS } = this.#options;
-    while (!signal.aborted) {
+    for (let failures = 0; !signal.aborted;) {
       this.#requeued = new AbortController();
       try {
         await this.refresh();
+        failures = 0;
         await sleep(this.#clock, refreshMs, signal, this.#requeued.signal);
       } catch (error) {
-        log.warn("writing the LVMNode failed", { error });
-        await sleep(this.#clock, batchMs * 5, signal);
+        log.warn("reporting the node failed", { failures: ++failures, error });
+        await sleep(
+          this.#clock,
+          backoffMs({ startMs: batchMs * 5, capMs: refreshMs }, failures, this.#clock),
+          signal,
+        );
       }
       await sleep(this.#clock, batchMs, signal);
     }
@@ -132,20 +142,25 @@ export class NodeReconciler {
 
   /** Reads a report of the volume groups, and writes it into the LVMNode unless it is there. */
   async refresh(): Promise<void> {
-    const { exec, driver, groups, overcommit, onReport, conditions, onReported } = this.#options;
-    const survey = await readSurvey(exec);
+    const { exec, onReport, verify } = this.#options;
+    const { groups } = await readSurvey(exec);
     try {
-      await onReport(survey.groups);
+      await onReport(groups);
     } finally {
-      const now = this.#clock.date();
-      const status = lvmNodeStatus(survey.groups.filter(({ name }) => groups.matches(name)), {
-        driver,
-        now,
-        overcommit,
-      });
-      const object = await this.#report(status, conditions?.(survey.groups) ?? [], now);
-      await onReported?.(object);
+      try {
+        await this.#writeReport(groups);
+      } finally {
+        await verify?.(groups);
+      }
     }
+  }
+
+  async #writeReport(reported: readonly SurveyedGroup[]): Promise<void> {
+    const { driver, groups, overcommit, conditions, onReported } = this.#options;
+    const now = this.#clock.date();
+    const status = lvmNodeStatus(reported.filter(({ name }) => groups.matches(name)), { driver, now, overcommit });
+    const object = await this.#report(status, conditions?.(reported) ?? [], now);
+    await onReported?.(object);
   }
 
   /** Reports again at once when the object was deleted, or when somebody asks for something, or accepts a disk. */

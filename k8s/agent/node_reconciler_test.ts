@@ -6,6 +6,8 @@ import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
 import { createPool } from "../../lvm/pools/pool_commands.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { failure } from "../../tests/fake/machine.ts";
 import { GiB, lvcreate, machine, scene } from "../../tests/fake/node_report.ts";
 import { ApiError } from "../client/client.ts";
@@ -267,4 +269,18 @@ Deno.test("NodeReconciler handles a burst of requeues in one refresh, and contin
   s.agent.requeue();
   await s.waitForObject((object) => object?.status?.total?.free === "10Gi");
   assert(s.reports.length - before <= 3, `${s.reports.length - before} refreshes for 51 requeues`);
+});
+
+Deno.test("NodeReconciler retries a report that fails with a growing delay, and once a minute in the end", async () => {
+  const [clock, fake] = [new FakeClock(), machine()];
+  let reports = 0;
+  fake.fault = ({ args }) => args[0] === "fullreport" && reports++ >= 0 ? failure(5, "  no report") : undefined;
+  await using s = await scene(fake, { clock, batchMs: 1_000 });
+  s.start();
+  for (let passedMs = 0; passedMs < 600_000;) {
+    await waitUntil(() => clock.msUntilNextTimer !== Infinity, "the next delay");
+    passedMs += clock.msUntilNextTimer;
+    await clock.advance(clock.msUntilNextTimer);
+  }
+  assert(reports <= 20, `${reports} reports in ten minutes`);
 });

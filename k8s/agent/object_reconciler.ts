@@ -185,6 +185,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   async verify(report: readonly VolumeGroup[]): Promise<void> {
     const { objects, driver, observe, lvm } = this.#options;
     let groups = report;
+    let known: ReadonlyMap<string, string | undefined> | undefined;
     await this.#requeueRemovable(report);
     for (const { metadata: { name } } of objects.list()) {
       const object = objects.get(name); // it may have changed while those before it were written
@@ -195,8 +196,14 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       try {
         let observed = observe(object, groups);
         if (observed?.state === "Lost" && status.state !== "Lost") {
-          groups = await lvm.report(); // the other report may have been started before the LV was created
-          observed = observe(object, groups);
+          if (known === undefined) {
+            // the report may have begun before the LV was created; one other decides about all objects
+            const before = new Map(objects.list().map(({ metadata, status }) => [metadata.name, status?.lvUUID]));
+            groups = await lvm.report();
+            known = before;
+            observed = observe(object, groups);
+          }
+          if (known.get(name) !== status.lvUUID) continue; // created after that report began: the next one shows it
         }
         if (observed === undefined) continue;
         await this.#writeObserved(object, observed);

@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { lvmNodes, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
-import { events } from "../../k8s/api/objects.ts";
+import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
+import { events, type KubeObject, type Resource } from "../../k8s/api/objects.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { interceptClient } from "../fake/intercepted_client.ts";
@@ -269,6 +269,24 @@ Deno.test("a report that is older than the volume does not make it Lost", async 
   await cluster.volumes.create(request("pvc-1"), ANYWHERE);
   await cluster.agent("node-1").volumes.verify(before);
   assertEquals(onlyObject(cluster).status?.state, "Ready");
+});
+
+Deno.test("many lost volumes cost one more report, after the LVMNode", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  for (const name of ["one", "two", "three"]) await cluster.volumes.create(request(name), ANYWHERE);
+  const { node } = cluster.agent("node-1");
+  await node.refresh();
+  machine.groups[0]!.lvs.length = 0;
+  const steps: string[] = [];
+  machine.fault = ({ args }) => void (args[0] === "fullreport" && steps.push("report"));
+  const follow = (resource: Resource, isMeant: (object: KubeObject) => boolean) =>
+    cluster.api.collection(resource).listeners.add(({ after }) => void (isMeant(after) && steps.push(resource.kind)));
+  follow(lvmNodes, (object) => (object as LvmNode).status?.volumeGroups?.[0]?.lvCount === 0);
+  follow(lvmVolumes, (object) => (object as LvmVolume).status?.state === "Lost");
+  await node.refresh();
+  assertEquals(steps.slice(0, 3), ["report", "LVMNode", "report"]);
+  assertEquals(steps.filter((step) => step !== "LVMNode").slice(2), Array(3).fill("LVMVolume"));
 });
 
 Deno.test("an agent that crashes between creating a volume and reporting it finds the volume, and creates it once", async () => {

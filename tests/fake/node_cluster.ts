@@ -155,6 +155,8 @@ export class FakeAgent implements AsyncDisposable {
         this.machine.cowMonitor.observe(report);
         this.machine.trimmer.observe(report);
         await this.machine.filesystems.observe(report);
+      },
+      verify: async (report) => {
         await this.volumes.verify(report);
         await this.snapshots.verify(report);
       },
