@@ -18,7 +18,14 @@ import { backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import type { ApiServer } from "./config.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../api/objects.ts";
 import { collectPages, readPages, selectionQuery } from "./lists.ts";
-import { errorFromResponse, parseEvent, parseObject, parsePage, unreachableError } from "./response.ts";
+import {
+  describeRequest,
+  errorFromResponse,
+  parseEvent,
+  parseObject,
+  parsePage,
+  unreachableError,
+} from "./response.ts";
 import { Transport, type TransportOptions } from "./transport.ts";
 import { readLines } from "./watch_lines.ts";
 
@@ -59,6 +66,12 @@ const JSON_TYPE = "application/json";
 const METADATA_ONLY = `${JSON_TYPE};g=meta.k8s.io;v=v1`;
 /** The default shortest time of a watch, in seconds; that of kube-apiserver (`--min-request-timeout`). */
 const WATCH_SECONDS = 1_800;
+/**
+ * The failure of a watch on which nothing came although the server answers. That is not status 0, after which a watch is
+ * resumed: after a restore of etcd, the server sends nothing for a revision that it does not have yet, and no error
+ * (kube-apiserver, cache_watcher.go), so only a list helps.
+ */
+const IDLE_WATCH = { status: 504, reason: "Timeout" } as const;
 /** The maximum number of attempts of a request. */
 const MAX_ATTEMPTS = 3;
 /** The longest that a server may ask to wait before it is told to the caller instead. */
@@ -136,7 +149,9 @@ export class HttpClient implements ApiClient, Disposable {
     using registration = this.#transport.registerWatch();
     using controller = linkedAbortController([registration.signal, signal]);
     // also while the answer does not begin
-    using idleTimeout = new IdleTimeout(this.#clock, this.#options.watchIdleTimeoutMs ?? 150_000, controller);
+    using idleTimeout = new IdleTimeout(this.#clock, this.#options.watchIdleTimeoutMs ?? 150_000, (ms) => {
+      controller.abort(new ApiError(`${describeRequest(call)}: nothing came for ${ms} ms`, IDLE_WATCH));
+    });
     const response = await this.#send(call, controller);
     if (!response.ok) throw await errorFromResponse(call, response);
     if (response.body === null) return;
@@ -286,24 +301,21 @@ function linkedAbortController(signals: readonly (AbortSignal | undefined)[]): A
   return Object.assign(controller, { [Symbol.dispose]: () => removeListeners.forEach((call) => call()) });
 }
 
-/** Aborts when nothing was heard for too long. */
+/** Calls a function when nothing was heard for too long. */
 class IdleTimeout implements Disposable {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
-  readonly #controller: AbortController;
+  readonly #onIdle: (timeoutMs: number) => void;
   #cancel: () => void = () => {};
 
-  constructor(clock: Clock, timeoutMs: number, controller: AbortController) {
-    [this.#clock, this.#timeoutMs, this.#controller] = [clock, timeoutMs, controller];
+  constructor(clock: Clock, timeoutMs: number, onIdle: (timeoutMs: number) => void) {
+    [this.#clock, this.#timeoutMs, this.#onIdle] = [clock, timeoutMs, onIdle];
     this.restart();
   }
 
   restart(): void {
     this.#cancel();
-    this.#cancel = this.#clock.after(
-      this.#timeoutMs,
-      () => this.#controller.abort(new Error(`nothing came for ${this.#timeoutMs} ms`)),
-    );
+    this.#cancel = this.#clock.after(this.#timeoutMs, () => this.#onIdle(this.#timeoutMs));
   }
 
   [Symbol.dispose](): void {

@@ -124,7 +124,8 @@ function unreadableError(request: ApiRequestInfo, body: string): ApiError {
   return new ApiError(message, { status: 502, reason: "Unreadable" });
 }
 
-function describeRequest({ verb, resource, name }: ApiRequestInfo): string {
+/** Returns a request in words, such as `get leases name`. */
+export function describeRequest({ verb, resource, name }: ApiRequestInfo): string {
   return [verb, resource.plural, name].filter((part) => part !== "").join(" ");
 }
 

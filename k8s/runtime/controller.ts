@@ -112,8 +112,8 @@ export class Controller {
   ): this {
     this.#sources.push(informer.synced);
     this.#unsubscribers.push(informer.subscribe(listener, { replay: false }));
-    // an informer that has not listed yet calls the listener for what it lists
-    if (replay && informer.hasSynced) this.#replays.push((signal) => informer.replay(listener, signal));
+    // the first pages of a list may be in the cache already, and those that come call the listener themselves
+    if (replay) this.#replays.push((signal) => informer.replay(listener, signal));
     return this;
   }
 

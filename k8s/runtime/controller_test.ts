@@ -1,8 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
-import { nextTurn } from "../../lvm/clock.ts";
+import { nextTurn, waitForAbort } from "../../lvm/clock.ts";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
+import type { ApiClient } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "./informer.ts";
 import { Controller, type ReconcileResult } from "./controller.ts";
@@ -159,4 +160,33 @@ Deno.test("Controller: reconciles what changes while a full cache is enqueued, a
   const { length } = log;
   informer.resync();
   assertEquals(log.length, length, "it is subscribed no more");
+});
+
+Deno.test("Controller: reconciles what an informer had before it subscribed, also from an incomplete list", async () => {
+  const pages = ["a", "b"].map((name) => ({ items: [{ metadata: { name } }], resourceVersion: "1" }));
+  const isRequested = Promise.withResolvers<void>();
+  const client = {
+    listPages: async function* () {
+      yield pages[0];
+      await isRequested.promise;
+      yield pages[1];
+    },
+    // deno-lint-ignore require-yield
+    watch: async function* (_: unknown, { signal }: { signal: AbortSignal }) {
+      await waitForAbort(signal);
+    },
+  } as Partial<ApiClient> as ApiClient;
+  const informer = new Informer(client, things);
+  const stop = new AbortController();
+  const watching = informer.start(stop.signal);
+  await flushPromises();
+  assertEquals([informer.get("a") !== undefined, informer.hasSynced], [true, false]);
+  const reconciled: string[] = [];
+  const controller = new Controller({ name: "test", reconcile: (key) => Promise.resolve(void reconciled.push(key)) });
+  const running = controller.watch(informer).run(stop.signal);
+  isRequested.resolve();
+  for (let turn = 0; turn < 5; turn++) await flushPromises();
+  stop.abort();
+  await Promise.all([running, watching]);
+  assertEquals(reconciled.sort(), ["a", "b"]);
 });

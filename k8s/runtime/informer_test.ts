@@ -135,6 +135,21 @@ Deno.test.each(["stalledWatches", "unansweredWatches"] as const)(
   },
 );
 
+Deno.test("Informer: lists again after a restore of etcd, whose server sends nothing for a later revision", async () => {
+  await using s = await scene({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
+  await s.waitForWatch();
+  const { revision } = s.fake;
+  for (let n = 0; n < 10; n++) await s.setSize("a", `${n + 2}`);
+  await s.waitForSize("a", "11");
+  s.fake.collection(things).delete({ name: "b", namespace: undefined });
+  await s.informer.waitFor("b", (thing) => thing === undefined);
+  s.fake.rewind(revision);
+  s.fake.put(things, { metadata: { name: "b" } });
+  await s.informer.waitFor("b", (thing) => thing !== undefined, { timeoutMs: 5_000 });
+  await s.setSize("a", "1");
+  await s.waitForSize("a", "1");
+});
+
 Deno.test("Informer: waitFor() ends with its time, its signal, or the predicate's failure", async () => {
   await using s = await scene();
   const never = () => false;

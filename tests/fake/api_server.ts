@@ -183,6 +183,13 @@ export class FakeApiServer implements AsyncDisposable {
     for (const collection of this.#collections.values()) collection.compact(this.#revision);
   }
 
+  /** Goes back to a lower revision and ends all watches, as when etcd is restored from a backup. */
+  rewind(revision: number): void {
+    this.#revision = revision;
+    for (const collection of this.#collections.values()) collection.history.length = 0;
+    this.endWatches();
+  }
+
   /** Returns the objects of a resource, for a test that takes the part of other clients without requests. */
   collection(resource: Resource): Collection {
     const collection = this.#collections.get(pathOf(resource));

@@ -32,6 +32,8 @@ export class Watch {
   readonly #matches: SelectorPredicate;
   readonly #options: WatchOptions;
   readonly #onChange = (change: Change) => this.#sendChange(change);
+  /** The revision that the client has: what is not newer is not sent (kube-apiserver, cache_watcher.go, `process`). */
+  #from = 0;
   #controller!: ReadableStreamDefaultController<Uint8Array>;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
@@ -48,19 +50,21 @@ export class Watch {
   /** Tells what happened since a revision, and what happens from now on; from 0, first all that is there. */
   start(from: number): void {
     const { objects, history, oldest, listeners } = this.collection;
+    this.#from = from;
     if (from !== 0 && from < oldest) {
       const expired = new StatusError(410, "Expired", `too old resource version: ${from} (${oldest})`);
       this.#send("ERROR", statusObject(expired));
       return this.end();
     }
     if (from === 0) { for (const object of objects.values()) if (this.#matches(object)) this.#send("ADDED", object); }
-    else for (const change of history) if (change.revision > from) this.#sendChange(change);
+    else for (const change of history) this.#sendChange(change);
     listeners.add(this.#onChange);
   }
 
   /** Says that a revision was reached. */
   bookmark(revision: number): void {
     const { kind } = this.collection;
+    if (revision <= this.#from) return;
     const metadata = { resourceVersion: `${revision}`, creationTimestamp: null };
     this.#send("BOOKMARK", { kind: kind.resource.kind, apiVersion: apiVersionOf(kind.resource), metadata });
   }
@@ -81,6 +85,7 @@ export class Watch {
    * Sends a change to a watch. An object that enters the selection is sent as added, and one that leaves it as deleted.
    */
   #sendChange({ before, after, deleted, revision }: Change): void {
+    if (revision <= this.#from) return;
     const wasSelected = before !== undefined && this.#matches(before);
     const isSelected = !deleted && this.#matches(after);
     if (isSelected) this.#send(wasSelected ? "MODIFIED" : "ADDED", after);
