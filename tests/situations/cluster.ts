@@ -46,4 +46,20 @@ export const CLUSTER: readonly Situation[] = [
     here: "Unpublishing fails while something is mounted, and the next try unmounts it.",
     shown: [by("tests/contract/stale_mounts.ts", "a volume that is mounted more than once at its places")],
   },
+  {
+    seen: ["openebs#2630", "pvmigrate#171"],
+    happened: "Claims have long names, and names derived from them are not valid.",
+    here: "Names of events are cut so that the API accepts them.",
+    shown: [
+      by("k8s/runtime/event_correlator_test.ts", "EventCorrelator names events as the API requires"),
+    ],
+  },
+  {
+    seen: ["openshift-docs#33930"],
+    happened: "etcd is restored from a backup, and watches are silent for ever.",
+    here: "A watch on which nothing comes is begun again with a list.",
+    shown: [
+      by("k8s/runtime/informer_test.ts", "Informer: lists again after a restore of etcd"),
+    ],
+  },
 ];

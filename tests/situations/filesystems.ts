@@ -145,4 +145,22 @@ export const FILESYSTEMS: readonly Situation[] = [
       assertEquals(capacityBytes, 64n * MiB);
     }),
   },
+  {
+    seen: ["fstransform#36", "mdadm#187", "QubesOS/qubes-issues#9293"],
+    happened:
+      "A filesystem made on disks with sectors of 512 bytes comes onto disks with sectors of 4096, and cannot be mounted.",
+    here: "New filesystems have sectors or blocks of 4 KiB, which any disk takes.",
+    shown: [
+      by("tests/contract/staging.ts", "a new filesystem can be copied to a disk with larger sectors"),
+      by("lvm/spec/mkfs_defaults_test.ts", "extDefaults() sets blocks of 4 KiB"),
+    ],
+  },
+  {
+    seen: ["vsphere-csi-driver#3168", "kubernetes/utils#322", "hetznercloud/csi-driver#747"],
+    happened: "mkfs.xfs is newer than the kernel of the node, which then cannot mount what it made.",
+    here: "What the kernel does not know is switched off.",
+    shown: [
+      by("lvm/staging/staging_test.ts", "stage() makes an xfs that an old kernel mounts"),
+    ],
+  },
 ];

@@ -98,4 +98,24 @@ export const NODES: readonly Situation[] = [
     here: "The chart sets the system id, and the doctor names the command.",
     shown: [by("tests/lvm/hosts.ts", "a group with a system id is used with that id alone")],
   },
+  {
+    seen: ["lvm2#137", "lvm2#130", "libstorage-ng#812"],
+    happened: "LVM prints other texts between the lines of its JSON, or its settings change the form of the report.",
+    here: "Reports ask for the settings that they rely on, and other texts are read past.",
+    shown: [
+      by(
+        "lvm/model/report_parser_test.ts",
+        "parseReport() reads past the messages that LVM prints between the lines of a report",
+      ),
+    ],
+  },
+  {
+    seen: ["drakvuf-sandbox#464"],
+    happened: "A logical volume has no time of its creation.",
+    here: "It is read without one; a row that cannot be read costs that row alone.",
+    shown: [
+      by("lvm/model/report_parser_test.ts", "parseReport() reads an LV without a time of its creation"),
+      by("lvm/model/report_parser_test.ts", "marks an LV as unreadable for anything that LVM does not write there"),
+    ],
+  },
 ];

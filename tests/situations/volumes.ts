@@ -120,4 +120,14 @@ export const VOLUMES: readonly Situation[] = [
       assert(volumeId.startsWith("v1-"));
     }),
   },
+  {
+    seen: ["kubernetes#132859", "external-resizer#607", "Kubernetes-Volume-Autoscaler#38"],
+    happened:
+      "A driver rounds a size up, and kubelet expands the filesystem again and again, since the claim shows what was asked for.",
+    here: "allocatedResources is what the volume got.",
+    shown: [
+      by("k8s/resizer/resizer_test.ts", "allocatedResources is what the volume got, with and without a filesystem"),
+      by("k8s/resizer/resizer_test.ts", "an expansion that ended below the size of the PersistentVolume is completed"),
+    ],
+  },
 ];
