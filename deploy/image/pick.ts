@@ -94,7 +94,7 @@ class Picker {
       return await this.pick(link.startsWith("/") ? link : join(dirname(from), link));
     }
     await Deno.copyFile(source, target);
-    await Deno.chmod(target, mode! & 0o7777);
+    await Deno.chmod(target, mode! & 0o777); // no setuid: only root runs it, and nobody may become root by it
     await this.#pickNeeds(from, await Deno.readFile(source));
   }
 

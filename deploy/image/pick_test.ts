@@ -50,6 +50,7 @@ Deno.test("pickSystem() takes files with links, loader and libraries, and what d
   try {
     const out = join(temp, "out");
     const debian = await unpacked(join(temp, "root"));
+    await Deno.chmod(join(debian.root, "usr/sbin/tool"), 0o4755); // as mount(8) in Debian
     const umask = Deno.umask(0o077);
     await pickSystem(debian, ["other", "absolute", "/etc/tool.conf"], { arch: "aarch64", out })
       .finally(() => Deno.umask(umask));
