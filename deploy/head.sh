@@ -6,7 +6,7 @@ set -uf
 app=denolith-@KEY@
 user=
 case ${0##*/}/${1:-} in
-kubectl-denolith/* | */ui | */move | */drain | */adopt) set=@PLUGIN_SET@ module=@PLUGIN_MODULE@ ;;
+kubectl-denolith/* | @PLUGIN_SUBCOMMANDS@) set=@PLUGIN_SET@ module=@PLUGIN_MODULE@ ;;
 *) set=@SET@ module=@MODULE@ ;;
 esac
 
@@ -33,6 +33,12 @@ case $cache in
 /*) ;;
 *) fail "unpack into $cache: the folder's path must begin with a slash" ;;
 esac
+
+# Whether the folder has all files, in their sizes: a cleaner of caches may have removed some, a crash cut them short.
+is_whole() {
+  [ -d "$cache/$app/deno_dir" ] &&
+    [ "$(cd -- "$cache/$app" && stat -L -c %s main.js worker.js @PLUGIN_MODULE@ deno.json deno 2>/dev/null)" = "@SIZES@" ]
+}
 
 # Fails unless root and this user are the only ones who can change these files, their folders, or put others in their place.
 refuse_strangers() {
@@ -78,25 +84,33 @@ unpack() {
     fail "$0 is damaged: what it carries is not what was put in; get it again"
   chmod 755 -- "$new" "$new/deno"
   # Deno's caches hold compiled code, so only this user may read and write them, whatever the umask.
-  mkdir -m 700 -- "$new/deno_dir"
+  mkdir -m 700 -- "$new/deno_dir" || fail "unpack into $cache: mkdir failed"
   sync -- "$new/main.js" "$new/worker.js" "$new/@PLUGIN_MODULE@" "$new/deno.json" "$new/deno" "$new" || fail "unpack into $cache: sync failed"
-  # fails where another start was quicker, with the same files
-  mv -T -- "$new" "$cache/$app" 2>/dev/null || [ -d "$cache/$app" ] || fail "unpack into $cache: mv failed"
-  # left by earlier versions, which unpack again if they are still started, and by starts that were killed
-  find "$cache" -mindepth 1 -maxdepth 1 -name 'denolith-*' ! -name "$app" -mmin +60 -exec rm -rf -- {} + || :
+  # Another start may have been quicker, with the same files. What is there otherwise is not whole, and makes way.
+  mv -T -- "$new" "$cache/$app" 2>/dev/null || is_whole || {
+    mv -T -- "$cache/$app" "$new/old" && mv -T -- "$new" "$cache/$app" && new=$cache/$app/old
+  } || fail "unpack into $cache: mv failed"
   rm -rf -- "$new"
+  # Left by earlier versions, which unpack again if they are still started, and by starts that were killed. A folder of
+  # such a name that has anything else is not the driver's.
+  hex='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]' hex=$hex$hex$hex$hex
+  find "$cache" -mindepth 1 -maxdepth 1 -type d -mmin +60 ! -name "$app" \
+    \( -name "denolith-$hex$hex" -o -name 'denolith-new.??????????' \) -exec sh -c '
+      others=$(find "$1" -mindepth 1 -maxdepth 1 ! -name main.js ! -name worker.js ! -name @PLUGIN_MODULE@ \
+        ! -name deno.json ! -name deno ! -name deno_dir ! -name old) && [ -z "$others" ] && rm -rf -- "$1"' sh {} \; || :
   trap - EXIT HUP INT TERM
   umask "$mask"
 }
 
 [ -d "$cache" ] || (umask 022 && mkdir -p -- "$cache") || fail "there is no folder $cache, and it cannot be made"
 cache=$(cd -P -- "$cache" && pwd) || fail "$cache cannot be entered"
-[ -d "$cache/$app" ] || {
+is_whole || {
   refuse_strangers
   unpack
 }
 refuse_strangers "$cache/$app/main.js" "$cache/$app/worker.js" "$cache/$app/@PLUGIN_MODULE@" "$cache/$app/deno.json" \
   "$cache/$app/deno" "$cache/$app/deno_dir" "$cache/$app"
+[ -x "$cache/$app/deno" ] || fail "start from $cache: the kernel allows no program there, as where it is mounted noexec: set DENOLITH_CACHE to another folder"
 export DENO_DIR="$cache/$app/deno_dir" @ENV@
 exec "$cache/$app/deno" @FLAGS@ "-P=$set" \
   --config "$cache/$app/deno.json" "$cache/$app/$module" "$@"

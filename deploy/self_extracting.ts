@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { PLUGIN_SUBCOMMANDS } from "../cli/commands.ts";
 import head from "./head.sh" with { type: "text" };
 import type { DriverModules } from "./bundle.ts";
 import {
@@ -73,9 +74,11 @@ export async function writeSelfExtracting(
     CONFIG_END: configEnd,
     BLOCK_BYTES,
     RUNTIME_BLOCK: runtimeBlock,
+    SIZES: [main.length, worker.length, plugin.length, config.length, (await Deno.stat(parts.runtime)).size].join("\n"),
     SUMS: sums,
     ENV: LAUNCH_ENV.join(" "),
     FLAGS: RUN_FLAGS.join(" "),
+    PLUGIN_SUBCOMMANDS: PLUGIN_SUBCOMMANDS.map((name) => `*/${name}`).join(" | "),
     ...{ SET: PERMISSION_SET, PLUGIN_SET: PLUGIN_PERMISSION_SET, MODULE, PLUGIN_MODULE },
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });

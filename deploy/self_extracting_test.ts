@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
+import { PLUGIN_SUBCOMMANDS } from "../cli/commands.ts";
 import { ARCHITECTURES } from "./runtime.ts";
 import { V8_FLAGS } from "./launch.ts";
 import { type SelfExtractingParts, writeSelfExtracting } from "./self_extracting.ts";
@@ -125,16 +126,13 @@ Deno.test("the artifact under the name kubectl-denolith is the plugin: its modul
   assertEquals(await Deno.readTextFile(join(fixture.app(), "kubectl_denolith.js")), "// the plugin\n");
 });
 
-Deno.test("the artifact with the subcommand ui is the plugin, too", async () => {
+Deno.test("the artifact is the plugin for each of the subcommands that the plugin has", async () => {
   await using fixture = await Fixture.create();
-  const { success, stdout } = await new Deno.Command(fixture.path("denolith"), {
-    args: ["ui", "--port", "8080"],
-    env: { DENOLITH_CACHE: fixture.cache },
-  }).output();
-  assert(success);
-  const args = new TextDecoder().decode(stdout).trimEnd().split("\n");
-  assert(args.includes("-P=kubectl-denolith") && !args.includes("-P=denolith"), `${args}`);
-  assertEquals(args.slice(args.indexOf(join(fixture.app(), "kubectl_denolith.js")) + 1), ["ui", "--port", "8080"]);
+  for (const name of PLUGIN_SUBCOMMANDS) {
+    const { args } = await fixture.start([name, "--port", "8080"]);
+    assert(args.includes("-P=kubectl-denolith") && !args.includes("-P=denolith"), `${args}`);
+    assertEquals(args.slice(args.indexOf(join(fixture.app(), "kubectl_denolith.js")) + 1), [name, "--port", "8080"]);
+  }
 });
 
 Deno.test("the artifact unpacks once: a later start needs no more of the file than its script", async () => {
@@ -249,16 +247,75 @@ Deno.test("the artifact takes the cache that it is given: its own variable, then
   assertStringIncludes(await fixture.startRefused([], { DENOLITH_CACHE: "here" }), "must begin with a slash");
 });
 
-Deno.test("the artifact removes what earlier versions unpacked, when it unpacks itself", async () => {
+Deno.test("the artifact unpacks again when its folder has lost a file, has a part of one, or has no cache of Deno", async () => {
   await using fixture = await Fixture.create();
-  const [old, recent, foreign] = ["denolith-old", "denolith-new.recent", "else"].map((name) =>
-    join(fixture.cache, name)
-  );
-  for (const folder of [old!, recent!, foreign!]) await Deno.mkdir(folder);
-  for (const folder of [old!, foreign!]) await Deno.utime(folder, 0, 0);
   await fixture.start();
-  const left = [...Deno.readDirSync(fixture.cache)].map(({ name }) => name);
-  assertEquals(left.filter((name) => !/^denolith-[0-9a-f]{32}$/.test(name)).sort(), ["denolith-new.recent", "else"]);
+  const app = fixture.app();
+  const [whole, old] = [namesIn(app), (await Deno.stat(join(app, "deno"))).ino];
+  const wrong: ((path: string) => Promise<void>)[] = [
+    (path) => Deno.remove(path, { recursive: true }),
+    (path) => Deno.truncate(path, 1),
+  ];
+  for (const name of whole) {
+    for (const damage of wrong.slice(0, name === "deno_dir" ? 1 : 2)) {
+      await damage(join(app, name));
+      await fixture.start();
+      assertEquals([fixture.app(), namesIn(app)], [app, whole], name);
+      assertEquals(await Deno.readTextFile(join(app, "main.js")), "// the driver\n");
+    }
+  }
+  assert((await Deno.stat(join(app, "deno"))).ino !== old);
+  await Deno.remove(app, { recursive: true });
+  await Deno.writeTextFile(app, "a file in its place");
+  await fixture.start();
+  assertEquals([fixture.app(), namesIn(app)], [app, whole]);
+});
+
+Deno.test("the artifact does not take a folder for whole that could not be made whole", async () => {
+  await using fixture = await Fixture.create();
+  const bin = fixture.path("bin");
+  await Deno.mkdir(bin);
+  await Deno.writeTextFile(join(bin, "mkdir"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  const env = { PATH: `${bin}:${Deno.env.get("PATH")}` };
+  assertStringIncludes(await fixture.startRefused([], env), `unpack into ${fixture.cache}: mkdir failed`);
+  assertEquals([...Deno.readDirSync(fixture.cache)], []);
+});
+
+Deno.test("the artifact says what to do where the kernel starts no program of its folder", async () => {
+  await using fixture = await Fixture.create();
+  await fixture.start();
+  await Deno.chmod(join(fixture.app(), "deno"), 0o644); // as on a filesystem that is mounted noexec
+  assertMatch(await fixture.startRefused(), /noexec: set DENOLITH_CACHE to another folder$/m);
+});
+
+/** Returns the names in a folder. */
+function namesIn(folder: string): string[] {
+  return [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+}
+
+Deno.test("the artifact removes what earlier versions unpacked, when it unpacks itself, and nothing else", async () => {
+  await using fixture = await Fixture.create();
+  const hex = "0123456789abcdef".repeat(2);
+  const removed = [`denolith-${hex}/deno_dir`, `denolith-${hex}/main.js`, "denolith-new.AbCd012345/worker.js"];
+  const kept = [
+    ...["else/deno", "denolith-backup/deno", "denolith-image.tar", "denolith-new.0123/deno"],
+    ...[`denolith-${hex.replace("0", "1")}/luks.img`, "denolith-new.backup2026/luks.img"],
+    ...[`denolith-${hex.toUpperCase()}/deno`, `denolith-${hex}0/deno`, `denolith-${hex.replace("0", "2")}`],
+  ];
+  for (const path of [...removed, ...kept]) {
+    const file = join(fixture.cache, path);
+    await Deno.mkdir(join(file, ".."), { recursive: true });
+    if (path.endsWith("deno_dir")) await Deno.mkdir(file);
+    else await Deno.writeTextFile(file, "");
+  }
+  await Deno.mkdir(join(fixture.cache, "denolith-new.recent0123"));
+  const before = namesIn(fixture.cache);
+  for (const name of before) {
+    if (!name.includes("recent")) await Deno.utime(join(fixture.cache, name), 0, 0);
+  }
+  await fixture.start();
+  const left = namesIn(fixture.cache).filter((name) => before.includes(name));
+  assertEquals(left, [...kept.map((path) => path.split("/")[0]!), "denolith-new.recent0123"].sort());
 });
 
 Deno.test("SIGTERM reaches the driver", async () => {
