@@ -48,6 +48,9 @@ const GRANT_MS = 60_000;
 /** The time in which an agent that is gone must be there again to continue a list, in milliseconds. */
 const RESTART_MS = 120_000;
 
+/** The number of connections in a row that may break before a range comes. */
+const MAX_BROKEN = 5;
+
 const log = getLogger(["denolith", "transfer"]);
 
 /** The lists of changed blocks of a cluster. */
@@ -70,7 +73,7 @@ export class ClusterLists {
   async list(request: ListRequest): Promise<ExtentList> {
     const node = await this.#nodeOf(request);
     const first = await this.#receive(node, request);
-    return { size: first.size, extents: this.#continued(node, request, first) };
+    return { ...first, extents: this.#continued(node, request, first) };
   }
 
   async #nodeOf({ base, target }: ListRequest): Promise<string> {
@@ -99,36 +102,33 @@ export class ClusterLists {
     request: ListRequest,
     first: ExtentList,
   ): AsyncGenerator<readonly Extent[], void> {
-    let from = request.from;
+    let [from, broken] = [request.from, 0];
     for (let current = first;;) {
       try {
         for await (const group of current.extents) {
+          broken = 0;
           yield group;
           const { offset, length } = group.at(-1)!;
           from = offset + length;
         }
         return;
       } catch (error) {
-        if (!isBroken(error) || request.signal?.aborted) throw error;
+        if (!isBroken(error) || request.signal?.aborted || ++broken === MAX_BROKEN) throw error;
         log.warn("a list of changed blocks is continued by another connection", { node, error });
       }
-      const next = await this.#receiveAgain(node, { ...request, from });
-      if (next.size !== first.size) {
-        throw new StorageError("FailedPrecondition", `listing snapshot ${request.target}: it has another size now`);
-      }
-      current = next;
+      current = await this.#receiveAgain(node, { ...request, from }, first);
     }
   }
 
   /** Continues a list, with the agent that answers now or is started next. */
-  async #receiveAgain(node: string, request: ListRequest): Promise<ExtentList> {
+  async #receiveAgain(node: string, request: ListRequest, first: ExtentList): Promise<ExtentList> {
     const { nodes } = this.#options;
     const { signal } = request;
     const end = this.#clock.now() + RESTART_MS;
     for (;;) {
       const before = nodes.get(node)?.metadata.resourceVersion;
       try {
-        return await this.#receive(node, request);
+        return await this.#receive(node, request, first);
       } catch (error) {
         if (!isBroken(error) || signal?.aborted) throw error;
         const isChanged = (object: LvmNode | undefined) =>
@@ -143,7 +143,8 @@ export class ClusterLists {
     return node?.spec.driverName === this.#options.driver && canTransfer(node, this.#clock.date().getTime());
   }
 
-  async #receive(node: string, { signal, ...request }: ListRequest): Promise<ExtentList> {
+  /** Begins a list. @param first that which it continues, which must be about the same snapshots */
+  async #receive(node: string, { signal, ...request }: ListRequest, first?: ExtentList): Promise<ExtentList> {
     const { nodes, driver } = this.#options;
     if (!this.#takesPart(nodes.get(node))) {
       throw new StorageError(
@@ -158,10 +159,16 @@ export class ClusterLists {
     try {
       const connection = await dial(remote, { credentials, clock: this.#clock });
       const release = closeOnAbort(connection, signal);
-      const list = await receiveList(connection, { driver, ...request }).catch((error) => {
+      const list = await receiveList(connection, { driver, ...request }, this.#clock).catch((error) => {
         release();
         throw error;
       });
+      if (first !== undefined && (list.size !== first.size || list.identity !== first.identity)) {
+        release();
+        connection.close();
+        const why = "it or its base is another one now; start again";
+        throw new StorageError("FailedPrecondition", `listing changed blocks of snapshot ${request.target}: ${why}`);
+      }
       return { ...list, extents: releasedAtEnd(list.extents, release) };
     } finally {
       await withdraw();

@@ -28,7 +28,6 @@ import { requireListAllowed } from "./list_access.ts";
 import {
   type AcceptedConnection,
   CONNECT_MS,
-  IDLE_MS,
   listen,
   type Listener,
   type Peer,
@@ -159,12 +158,10 @@ export class TransferAgent implements RemoteSources {
     }
   }
 
-  /** Reads a request within a time limit: who shows no certificate yet must not hold a connection with a byte now and then. */
+  /** Reads a request, or ends the connection at once. */
   async #readRequest(connection: AcceptedConnection): Promise<Uint8Array> {
     try {
-      const request = await withinDeadline(readJson(connection), IDLE_MS, { clock: this.#clock });
-      if (request !== undefined) return request;
-      throw new StorageError("Unavailable", `connection to another agent: no request in ${IDLE_MS / 1000} s`);
+      return await readJson(connection, this.#clock);
     } catch (error) {
       connection.abort();
       throw error;
@@ -229,7 +226,8 @@ export class TransferAgent implements RemoteSources {
     try {
       const request = { driver, node: nodeName, ...rest };
       const onReceived = (bytes: number) => onBytes("received", bytes);
-      return await receiveRange(connection, request, { exec, bandwidth: this.#bandwidth, destination, onReceived });
+      const options = { exec, bandwidth: this.#bandwidth, destination, onReceived, clock: this.#clock };
+      return await receiveRange(connection, request, options);
     } finally {
       for (const one of signals) one.removeEventListener("abort", close);
     }

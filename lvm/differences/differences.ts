@@ -42,6 +42,8 @@ export interface Extent {
 export interface ExtentList {
   /** The size of the snapshot in bytes. */
   readonly size: bigint;
+  /** What the snapshots are, whatever their ids: the UUIDs of their LVs. A list that is continued must have the same. */
+  readonly identity: string;
   /** The ranges in order, in groups; they do not overlap. */
   readonly extents: AsyncGenerator<readonly Extent[], void>;
 }
@@ -138,13 +140,14 @@ export class Differences {
     if (request.from > size) {
       throw new StorageError("OutOfRange", `starting_offset ${request.from}: the snapshot has ${size} bytes`);
     }
-    if (request.from === size) return { size, extents: listAll(request, size) };
     const found = [base, target].filter((each) => each !== undefined);
+    const identity = found.map(({ lv }) => lv.uuid).join(" ");
+    if (request.from === size) return { size, identity, extents: listAll(request, size) };
     const begun = { ...request, uuids: new Map(found.map(({ snapshot, lv }) => [snapshot.id, lv.uuid])) };
     if (base === undefined && (!isThin(target.lv) || hasExternalOrigin(target))) {
-      return { size, extents: listAll(request, size) };
+      return { size, identity, extents: listAll(request, size) };
     }
-    return { size, extents: isThin(target.lv) ? this.#listThin(begun, size) : this.#listCow(begun, size) };
+    return { size, identity, extents: isThin(target.lv) ? this.#listThin(begun, size) : this.#listCow(begun, size) };
   }
 
   async *#listThin(request: BegunRequest, size: bigint): AsyncGenerator<readonly Extent[], void> {

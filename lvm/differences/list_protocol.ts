@@ -23,7 +23,7 @@ import {
   requireVersion,
   VERSION,
 } from "../transfers/protocol.ts";
-import type { Extent, ListRequest } from "./differences.ts";
+import type { Extent, ExtentList, ListRequest } from "./differences.ts";
 
 /** The most ranges in a frame. */
 export const MAX_EXTENTS = 4096;
@@ -34,8 +34,11 @@ export const FRAME_HEADER_BYTES = 5;
 /** The length of a range in a frame, in bytes. */
 const EXTENT_BYTES = 16;
 
-/** The length of the size of a snapshot in a frame, in bytes. */
+/** The length of the size of a snapshot in a frame, in bytes. What identifies the snapshots follows. */
 const SIZE_BYTES = 8;
+
+/** The maximum length of what identifies the snapshots of a list, in bytes. */
+const MAX_IDENTITY_BYTES = 200;
 
 /** A number of a request: a count or an offset. */
 const NUMBER = /^(?:0|[1-9]\d{0,18})$/;
@@ -96,18 +99,18 @@ export function encodeListHead(): Bytes {
   return encodeJson({ version: VERSION });
 }
 
-/** Encodes the frame with the size of the snapshot, in bytes. */
-export function encodeSize(size: bigint): Bytes {
+/** Encodes the frame with the size of the snapshot, in bytes, and what identifies the snapshots of the list. */
+export function encodeSize({ size, identity }: Omit<ExtentList, "extents">): Bytes {
   const bytes = new Uint8Array(SIZE_BYTES);
   new DataView(bytes.buffer).setBigUint64(0, size);
-  return frame("size", bytes);
+  return frame("size", concatenate(bytes, new TextEncoder().encode(identity)));
 }
 
-/** Decodes the size of the snapshot. @throws {StorageError} `Unavailable` */
-export function decodeSize(bytes: Uint8Array): bigint {
+/** Decodes what {@linkcode encodeSize} encodes. @throws {StorageError} `Unavailable` */
+export function decodeSize(bytes: Uint8Array): Omit<ExtentList, "extents"> {
   const size = new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0);
-  if (size > 0n && size < MAX_BYTES) return size;
-  throw protocolError(`a snapshot of ${size} bytes`);
+  if (size <= 0n || size >= MAX_BYTES) throw protocolError(`a snapshot of ${size} bytes`);
+  return { size, identity: new TextDecoder().decode(bytes.subarray(SIZE_BYTES)) };
 }
 
 /** Encodes a frame of ranges, none of which says that the list is being made. */
@@ -161,7 +164,7 @@ export function decodeFrameHeader(bytes: Uint8Array): FrameHeader {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const [type, length] = [view.getUint8(0), view.getUint32(1)];
   const isAllowed: Record<FrameHeader["kind"], boolean> = {
-    size: length === SIZE_BYTES,
+    size: length >= SIZE_BYTES && length <= SIZE_BYTES + MAX_IDENTITY_BYTES,
     extents: length % EXTENT_BYTES === 0 && length <= EXTENT_BYTES * MAX_EXTENTS,
     end: length === 0,
     failure: length > 0 && length <= MAX_JSON_BYTES,

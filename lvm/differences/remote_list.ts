@@ -8,7 +8,7 @@
  */
 
 import { type Clock, systemClock } from "../clock.ts";
-import { asStorageError, type Connection, readAll, readJson, withPulse } from "../transfers/connection.ts";
+import { asStorageError, type Connection, PulseLimit, readAll, readJson, withPulse } from "../transfers/connection.ts";
 import { decodeFailure, decodeHeadJson, encodeRefusal, protocolError } from "../transfers/protocol.ts";
 import type { Differences, Extent, ExtentList } from "./differences.ts";
 import {
@@ -65,7 +65,7 @@ export async function serveList(
     encode = encodeListFailure;
     const list = await waitFor(differences.list({ ...request, signal: gone.signal }));
     extents = list.extents;
-    await connection.write(encodeSize(list.size));
+    await connection.write(encodeSize(list));
     for (;;) {
       const next = await waitFor(extents.next());
       if (next.done) break;
@@ -88,15 +88,19 @@ export async function serveList(
  *
  * @throws {StorageError} the reason of a refusal; `Unavailable` when the connection breaks. The extents fail likewise
  */
-export async function receiveList(connection: Connection, request: RemoteListRequest): Promise<ExtentList> {
+export async function receiveList(
+  connection: Connection,
+  request: RemoteListRequest,
+  clock?: Clock,
+): Promise<ExtentList> {
   try {
     await connection.write(encodeListRequest(request));
-    decodeHeadJson(await readJson(connection));
+    decodeHeadJson(await readJson(connection, clock));
     const frames = new FrameReader(connection);
     const first = await frames.next();
     if (first.kind !== "size") throw protocolError("a list without a size");
-    const size = decodeSize(first.bytes);
-    return { size, extents: readExtents(connection, frames, { after: 0n, size }) };
+    const list = decodeSize(first.bytes);
+    return { ...list, extents: readExtents(connection, frames, { after: 0n, size: list.size }) };
   } catch (error) {
     connection.close();
     throw asStorageError(error);
@@ -136,7 +140,7 @@ class FrameReader {
 
   /** Returns the next frame that says something, until the next call. @throws {StorageError} the failure of the sender */
   async next(): Promise<{ readonly kind: "size" | "extents" | "end"; readonly bytes: Uint8Array }> {
-    for (;;) {
+    for (const pulses = new PulseLimit();; pulses.add()) {
       const header = await readAll(this.#connection, this.#buffer.subarray(0, FRAME_HEADER_BYTES));
       const { kind, length } = decodeFrameHeader(header);
       const bytes = await readAll(this.#connection, this.#buffer.subarray(0, length));

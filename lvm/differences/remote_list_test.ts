@@ -31,7 +31,7 @@ function serve(make: Make, { allow = () => Promise.resolve(), clock = new FakeCl
   const requests: ListRequest[] = [];
   const list = (request: ListRequest) => {
     requests.push(request);
-    return Promise.resolve({ size: SIZE, extents: make(request) });
+    return Promise.resolve({ size: SIZE, identity: "a b", extents: make(request) });
   };
   const serving = readJson(writer).then((bytes) =>
     serveList({ ...writer, closed }, bytes, { allow, differences: { list }, clock })
@@ -71,7 +71,7 @@ Deno.test("any list arrives as it was made, in its groups, however the connectio
         const list = await receiveList(reader, request);
         const received: (readonly Extent[])[] = [];
         for await (const group of list.extents) received.push(group);
-        assertEquals([list.size, received, await serving], [SIZE, made, "complete"]);
+        assertEquals([list.size, list.identity, received, await serving], [SIZE, "a b", made, "complete"]);
         const { driver: _, ...asked } = request;
         assertEquals({ ...requests[0], driver: undefined, signal: undefined }, {
           ...asked,

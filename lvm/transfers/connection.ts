@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Clock, withinDeadline } from "../clock.ts";
+import { type Clock, systemClock, withinDeadline } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import { type Bytes, decodeLength, MAX_JSON_BYTES } from "./protocol.ts";
 
@@ -28,15 +28,42 @@ export async function readAll(connection: Pick<Connection, "read">, buffer: Byte
   return buffer;
 }
 
-/** Reads the JSON of a request or a head. @throws {StorageError} `Unavailable` when it ends before, or is too long */
-export async function readJson(connection: Connection): Promise<Bytes> {
-  const buffer = new Uint8Array(MAX_JSON_BYTES);
-  const length = decodeLength(await readAll(connection, buffer.subarray(0, 4)));
-  return await readAll(connection, buffer.subarray(0, length));
+/** The time in which a request or a head comes, in milliseconds. */
+const JSON_MS = 60_000;
+
+/**
+ * Reads the JSON of a request or a head.
+ *
+ * @throws {StorageError} `Unavailable` when it ends before, is too long, or takes too long: bytes may come one by one
+ */
+export async function readJson(connection: Pick<Connection, "read">, clock: Clock = systemClock): Promise<Bytes> {
+  const read = async () => {
+    const buffer = new Uint8Array(MAX_JSON_BYTES);
+    const length = decodeLength(await readAll(connection, buffer.subarray(0, 4)));
+    return await readAll(connection, buffer.subarray(0, length));
+  };
+  const json = await withinDeadline(read(), JSON_MS, { clock });
+  if (json !== undefined) return json;
+  throw new StorageError("Unavailable", `reading from another agent: no whole message in ${JSON_MS / 1000} s`);
 }
 
 /** The time after which a sender that has found nothing more says so, in milliseconds: less than connections may be idle. */
 const PULSE_MS = 15_000;
+
+/** The most times in a row that a sender says so: for an hour. */
+export const MAX_PULSES = 60 * 60_000 / PULSE_MS;
+
+/** Counts how often a sender says that it has found nothing more. */
+export class PulseLimit {
+  #count = 0;
+
+  /** Counts one more time. @throws {StorageError} `FailedPrecondition` when it is too often */
+  add(): void {
+    if (++this.#count <= MAX_PULSES) return;
+    const why = `its agent has said ${MAX_PULSES} times in a row that it still searches`;
+    throw new StorageError("FailedPrecondition", `comparing snapshots on another node: ${why}`);
+  }
+}
 
 /** Waits for a part of an answer, and informs the other end meanwhile that it comes. */
 export async function withPulse<T>(part: Promise<T>, send: () => Promise<void>, clock: Clock): Promise<T> {

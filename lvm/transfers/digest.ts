@@ -4,9 +4,9 @@
  * @module
  */
 
+import { Sha256 } from "../sha256.ts";
 import {
   type Bytes,
-  concatenate,
   encodeHead,
   encodeHeader,
   encodeRequest,
@@ -24,31 +24,33 @@ export async function digestOf(data: Bytes): Promise<Bytes> {
  * which bytes were requested, the data, its order, and where there are zeros, or what the reader has already.
  */
 export class RangeDigest {
-  readonly #parts: Uint8Array[];
+  readonly #hash = new Sha256();
 
   /** Begins with a request, and the head of the answer. */
   constructor(request: TransferRequest, head: TransferHead) {
-    this.#parts = [encodeRequest(request), encodeHead(head)];
+    this.#hash.add(encodeRequest(request));
+    this.#hash.add(encodeHead(head));
   }
 
   /** Adds a frame of data. */
   addData(length: number, digest: Uint8Array): void {
-    this.#parts.push(encodeHeader({ kind: "data", length }), digest);
+    this.#hash.add(encodeHeader({ kind: "data", length }));
+    this.#hash.add(digest);
   }
 
   /** Adds a frame of zeros. */
   addZeros(length: number): void {
-    this.#parts.push(encodeHeader({ kind: "zeros", length }));
+    this.#hash.add(encodeHeader({ kind: "zeros", length }));
   }
 
   /** Adds a frame about what is the same as in the base. */
   addSame(length: number): void {
-    this.#parts.push(encodeHeader({ kind: "same", length }));
+    this.#hash.add(encodeHeader({ kind: "same", length }));
   }
 
   /** Returns the digest. */
-  async end(): Promise<Bytes> {
-    return await digestOf(concatenate(...this.#parts));
+  end(): Bytes {
+    return this.#hash.end();
   }
 }
 

@@ -3,8 +3,9 @@
  *
  * The reader sends one request: a length in four bytes, and JSON. The answer begins with a head in the same form, with the
  * size of the snapshot, or with the reason of a refusal. Then come frames: data with its digest, the number of zeros that
- * are left out, the end with the digest of the range, or a failure. Numbers are big-endian. Each part has a limit, so that
- * the reader needs no more memory than for two frames, whatever it receives.
+ * are left out, the end with the digest of the range, or a failure. Numbers are big-endian. Each part has a limit, and a
+ * whole number of runs of 64 KiB up to the end of the range. So the reader needs no more memory than for two
+ * frames and the digests of what one command writes, whatever it receives.
  *
  * A reader that has the data of an older snapshot of the volume names it as the base. What is the same in both is left out
  * then, and the sender may end before the end of the range.

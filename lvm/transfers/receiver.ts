@@ -4,11 +4,12 @@
  * @module
  */
 
+import type { Clock } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import type { Bandwidth } from "./bandwidth.ts";
 import { isZeros, RUN_BYTES } from "./blocks.ts";
-import { type Connection, readAll, readJson } from "./connection.ts";
+import { type Connection, PulseLimit, readAll, readJson } from "./connection.ts";
 import { readRange, writeRange } from "./device_streams.ts";
 import { digestOf, isSameDigest, RangeDigest } from "./digest.ts";
 import {
@@ -49,6 +50,8 @@ export interface ReceiverOptions {
   readonly destination: DestinationDevice;
   /** Called after bytes of data were received. */
   readonly onReceived?: (bytes: number) => void;
+  /** Time. */
+  readonly clock?: Clock | undefined;
 }
 
 /** A run of bytes, and what they must be. */
@@ -94,7 +97,7 @@ export async function receiveRange(
   let check = Promise.resolve();
   try {
     await connection.write(encodeRequest(request));
-    const head = decodeHead(await readJson(connection));
+    const head = decodeHead(await readJson(connection, options.clock));
     if (head.size > size) {
       const sizes = `the source has ${head.size} bytes, the new volume only ${size}`;
       throw new StorageError("OutOfRange", `filling ${path}: ${sizes}`);
@@ -149,8 +152,6 @@ class ReceivedParts {
   readonly #header = new Uint8Array(HEADER_BYTES);
   /** Two buffers: the next data is received while the one before is written. */
   readonly #buffers = [new Uint8Array(MAX_DATA_BYTES), new Uint8Array(MAX_DATA_BYTES)] as [Bytes, Bytes];
-  /** The number of parts that may still come: each is remembered until it was read back. */
-  #partsLeft: number;
   /** Zeros that have come, and belong to what follows. */
   #zeros = 0;
   /** The header that was read, and not taken yet. */
@@ -178,7 +179,6 @@ class ReceivedParts {
     this.#options = options;
     this.#digest = new RangeDigest(request, head);
     this.left = this.#length = lengthOf(request, head);
-    this.#partsLeft = Math.ceil(this.left / RUN_BYTES);
   }
 
   /**
@@ -189,6 +189,7 @@ class ReceivedParts {
   async skip(): Promise<number> {
     if (this.#zeros > 0) return 0;
     let skipped = 0;
+    const pulses = new PulseLimit();
     for (;;) {
       const { kind, length = 0 } = { length: 0, ...await this.#peek() };
       if (kind === "end") break;
@@ -197,7 +198,8 @@ class ReceivedParts {
         throw protocolError("more than was requested");
       }
       this.#takeHeader();
-      this.#requireExpected(length);
+      if (length === 0) pulses.add();
+      else this.#requireExpected(length);
       this.#digest.addSame(length);
       this.left -= length;
       skipped += length;
@@ -258,14 +260,15 @@ class ReceivedParts {
     return { length, bytes, digest };
   }
 
+  /** Requires that a part is of the range, and has whole runs: each is remembered until it was read back. */
   #requireExpected(length: number): void {
     if (length > this.left) throw protocolError("more than was requested");
-    if (length > 0 && --this.#partsLeft < 0) throw protocolError("the range in too many parts");
+    if (length % RUN_BYTES !== 0 && length < this.left) throw protocolError(`a part of ${length} bytes within a range`);
   }
 
   async #end(): Promise<void> {
     this.#takeHeader();
-    if (!isSameDigest(await this.#readDigest(), await this.#digest.end())) throw this.#digestError("the range");
+    if (!isSameDigest(await this.#readDigest(), this.#digest.end())) throw this.#digestError("the range");
     this.isOver = true;
   }
 

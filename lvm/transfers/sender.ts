@@ -73,7 +73,7 @@ export async function serveTransfer(
 ): Promise<void> {
   let encode = encodeRefusal;
   try {
-    const request = decodeRequest(received ?? await readJson(connection));
+    const request = decodeRequest(received ?? await readJson(connection, options.clock));
     const device = await options.open(request);
     await connection.write(encodeHead(device));
     encode = encodeFailure;
@@ -146,7 +146,7 @@ class FrameSender {
   /** Sends the end. */
   async sendEnd(): Promise<void> {
     await this.#connection.write(encodeHeader({ kind: "end" }));
-    await this.#connection.write(await this.#digest.end());
+    await this.#connection.write(this.#digest.end());
   }
 
   async #sendBlock(block: Bytes): Promise<void> {

@@ -7,7 +7,7 @@ import { nextTurn } from "../clock.ts";
 import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Bandwidth } from "./bandwidth.ts";
-import { isZeros, RUN_BYTES } from "./blocks.ts";
+import { isZeros } from "./blocks.ts";
 import { readJson } from "./connection.ts";
 import { RangeDigest } from "./digest.ts";
 import { encodeHead, encodeHeader, MAX_DATA_BYTES, type TransferRequest } from "./protocol.ts";
@@ -119,23 +119,6 @@ Deno.test("whatever byte of the answer is changed, and wherever it is cut off, t
     }),
     { numRuns: 60 },
   );
-});
-
-Deno.test("a range in more parts than it has runs is refused, before the memory for what they must be grows", async () => {
-  const devices = devicesWith(new Uint8Array(UNIT), new Uint8Array(UNIT));
-  const [reader, writer] = connectionPair();
-  const request = requestFor(0, 1);
-  let parts = 0;
-  const sending = (async () => {
-    await readJson(writer);
-    await writer.write(encodeHead({ size: BigInt(UNIT) }));
-    for (; parts < UNIT / 512; parts++) await writer.write(encodeHeader({ kind: "zeros", length: 512 }));
-  })().catch(() => {});
-  const destination = { path: DESTINATION, size: BigInt(UNIT), skipsZeros: false };
-  const options = { exec: devices, bandwidth: new Bandwidth(), destination };
-  const error = await assertRejects(() => receiveRange(reader, request, options), StorageError, "in too many parts");
-  await sending;
-  assertEquals([error.kind, parts <= UNIT / RUN_BYTES + 2], ["Unavailable", true]);
 });
 
 Deno.test("what is received or read while the part before is written or sent does not overwrite it", async () => {

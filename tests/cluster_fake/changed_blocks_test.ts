@@ -91,6 +91,20 @@ Deno.test("a list is continued by another connection when the agent is replaced 
   assertEquals([received.map(({ offset }) => offset), await rest], [[CHUNK], CHANGED.slice(1)]);
 });
 
+Deno.test("a list that breaks again and again, before anything comes, fails with what the agent said", async () => {
+  await using s = await start();
+  let tries = 0;
+  s.machine.fault = ({ program }: Command) => {
+    if (program !== "dd") return undefined;
+    tries++;
+    throw new StorageError("Unavailable", "running dd: not found");
+  };
+  const { extents } = await s.list();
+  await assertFailsWith("Unavailable", chunksOf({ extents }), "running dd: not found");
+  s.machine.fault = undefined;
+  assertEquals(tries, 5);
+});
+
 Deno.test("without a way to the agent, the answer says which value has to be set", async () => {
   await using s = await start({ transfers: false });
   await assertFailsWith("Unavailable", s.list(), "transfer.enabled");
