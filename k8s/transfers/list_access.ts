@@ -41,7 +41,6 @@ export async function requireListAllowed(
     throw new StorageError("Unavailable", `listing changed blocks of snapshot ${target}: ${why}`);
   };
   const now = options.clock.date().getTime();
-  if (fingerprint === undefined) return refuse("the controller has shown no certificate");
   if (!(validUntil > now)) refuse("the certificate of the controller is no longer valid");
   if (driver !== options.driver) refuse("it is of another driver");
   const grantOf = (object: LvmSnapshot | undefined) => {

@@ -29,8 +29,8 @@ export interface TransferAddress {
 export interface Peer {
   /** Its address, for messages. */
   readonly address: string;
-  /** The fingerprint of its certificate; `undefined` when it has shown none. */
-  readonly fingerprint: string | undefined;
+  /** The fingerprint of its certificate. */
+  readonly fingerprint: string;
   /** The time until which the certificate is valid, in milliseconds since 1970. */
   readonly validUntil: number;
 }
@@ -49,10 +49,10 @@ export interface ListenerOptions {
   readonly address: TransferAddress;
   /** The certificate and the key. */
   readonly credentials: Credentials;
-  /** Called with each connection that is encrypted. To a client with a certificate, this end has proved then who it is. */
+  /** Called with each connection of a client that has shown a certificate, and to which this end has proved who it is. */
   readonly onConnection: (connection: AcceptedConnection, peer: Peer) => void;
-  /** The maximum number of connections, encrypted or not; others are closed. */
-  readonly maxConnections?: number;
+  /** The maximum number of connections, encrypted or not, in all and of one address; others are closed. */
+  readonly maxConnections?: { readonly total: number; readonly ofAddress: number };
   /** The time that a connection may take to continue to read or write, and to be closed, in milliseconds. */
   readonly idleMs?: number;
   /** Time. */
@@ -73,8 +73,8 @@ export const CONNECT_MS = 20_000;
 /** The time without progress after which a connection is closed, in milliseconds. */
 export const IDLE_MS = 60_000;
 
-/** The maximum number of connections: each needs two blocks of memory, and reads a disk. */
-const MAX_CONNECTIONS = 8;
+/** The maximum number of connections: a stranger, who is refused only by its request, must not keep out others. */
+const MAX_CONNECTIONS = { total: 32, ofAddress: 8 };
 
 /** Begins to listen. @throws {Error} when the address is in use */
 export async function listen(
@@ -115,12 +115,14 @@ export async function listen(
     const { raw, valid_to: validTo } = socket.getPeerCertificate() as { raw?: Buffer; valid_to?: string };
     const connection = socketConnection(socket, idleMs, clock); // before anything comes
     const address = String(socket.remoteAddress);
-    const fingerprint = raw === undefined ? undefined : await fingerprintOf(new Uint8Array(raw));
-    if (fingerprint !== undefined && !await isProved(connection, fingerprint)) return connection.abort();
+    if (raw === undefined) return connection.abort();
+    const fingerprint = await fingerprintOf(new Uint8Array(raw));
+    if (!await isProved(connection, fingerprint)) return connection.abort();
     onConnection(connection, { address, fingerprint, validUntil: Date.parse(validTo ?? "") });
   });
   server.on("connection", (socket: Socket) => {
-    if (connections.size >= maxConnections) return void socket.destroy();
+    const ofAddress = [...connections].filter(({ remoteAddress }) => remoteAddress === socket.remoteAddress).length;
+    if (connections.size >= maxConnections.total || ofAddress >= maxConnections.ofAddress) return void socket.destroy();
     connections.add(socket);
     const key = keyOf(socket); // it has none when it is closed
     // node:tls reads the bytes of the socket: it has no event for them

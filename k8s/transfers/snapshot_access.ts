@@ -100,7 +100,6 @@ async function requireAllowed(
     throw new StorageError("Unavailable", `reading snapshot ${snapshot} for volume ${volume}: ${why}`);
   };
   const now = () => options.clock.date().getTime();
-  if (fingerprint === undefined) refuse("the agent has shown no certificate");
   if (!(validUntil > now())) refuse("the certificate of the agent is no longer valid");
   if (driver !== options.driver) refuse("it is of another driver");
   const grantOf = (object: LvmSnapshot | undefined) => {

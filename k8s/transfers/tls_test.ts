@@ -1,11 +1,13 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { connect } from "node:net";
 import type { Connection } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { dial } from "./dial.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
-import { CHALLENGE_BYTES } from "./proof.ts";
+import { CHALLENGE_BYTES, PROOF_BYTES } from "./proof.ts";
 import { listen, type ListenerOptions, type Peer } from "./listener.ts";
 
 const HOST = "127.0.0.1";
@@ -118,21 +120,34 @@ Deno.test("a client with a certificate that chooses no bytes for the proof is cl
   assertEquals([await client.read(new Uint8Array(1)).catch(() => null), server.peers], [null, []]);
 });
 
-Deno.test("who shows no certificate is seen without one", async () => {
+Deno.test("who shows no certificate is closed at once", async () => {
   const a = await makeCredentials("a", new Date());
-  await using server = await echo(a);
-  const anonymous = await Deno.connectTls({
+  await using server = await echo(a, { clock: new FakeClock() });
+  using anonymous = await Deno.connectTls({
     ...{ hostname: HOST, port: server.port, caCerts: [a.certificate], unsafelyDisableHostnameVerification: true },
   });
-  await anonymous.write(new Uint8Array(1));
-  await anonymous.read(new Uint8Array(1));
-  anonymous.close();
-  assertEquals(server.peers.map(({ fingerprint }) => fingerprint), [undefined]);
+  assertEquals(await anonymous.read(new Uint8Array(1)).catch(() => null), null);
+  assertEquals(server.peers, []);
+});
+
+Deno.test("who opens connections from one address leaves some for others", async () => {
+  const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
+  await using server = await echo(a, { clock: new FakeClock(), maxConnections: { total: 4, ofAddress: 3 } });
+  const open = () => connect({ host: HOST, port: server.port, localAddress: "127.0.0.9" }).on("error", () => {});
+  const strangers = Array.from({ length: 5 }, open);
+  const closed = new Set<unknown>();
+  for (const stranger of strangers) stranger.on("close", () => closed.add(stranger));
+  await waitUntil(() => closed.size === 2, "two to be closed");
+  const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
+  const connection = await dial(remote, { credentials: b });
+  connection.close();
+  for (const stranger of strangers) stranger.destroy();
+  await waitUntil(() => closed.size === strangers.length, "the others to be closed");
 });
 
 Deno.test("what is no TLS, comes too often, or stops is closed, and the next one is served", async () => {
   const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
-  await using server = await echo(a, { maxConnections: 2, idleMs: 200 });
+  await using server = await echo(a, { maxConnections: { total: 2, ofAddress: 2 }, idleMs: 200 });
   const silent = await Promise.all([1, 2, 3].map(() => Deno.connect({ hostname: HOST, port: server.port })));
   const ended = await Promise.all(silent.map((one) => one.read(new Uint8Array(1)).catch(() => null)));
   assertEquals(ended, [null, null, null], "one at once, as too many; two for their silence");
@@ -189,10 +204,16 @@ Deno.test("a connection with progress lasts longer than the time limit of one wi
 
 Deno.test("an end that does not close is closed after the time limit", async () => {
   const [a, b] = await Promise.all([makeCredentials("a", new Date()), makeCredentials("b", new Date())]);
-  await using server = await echo(a, { ...{ maxConnections: 1, idleMs: 300 }, onConnection: (one) => one.close() });
-  const stubborn = await Deno.connectTls({
-    ...{ hostname: HOST, port: server.port, caCerts: [a.certificate], unsafelyDisableHostnameVerification: true },
+  await using server = await echo(a, {
+    ...{ maxConnections: { total: 1, ofAddress: 1 }, idleMs: 300 },
+    onConnection: (one) => one.close(),
   });
+  const stubborn = await Deno.connectTls({
+    ...{ hostname: HOST, port: server.port, caCerts: [a.certificate], cert: b.certificate, key: b.key },
+    unsafelyDisableHostnameVerification: true,
+  });
+  await stubborn.write(new Uint8Array(CHALLENGE_BYTES));
+  assertEquals(await stubborn.read(new Uint8Array(PROOF_BYTES)), PROOF_BYTES);
   assertEquals(await stubborn.read(new Uint8Array(1)).catch(() => null), null, "it sees the end");
   const remote = { node: "a", host: HOST, port: server.port, certificate: a.certificate };
   await assertRejects(() => dial(remote, { credentials: b }), StorageError);

@@ -70,7 +70,10 @@ const RENEW_MS = VALIDITY_MS / 2;
 /** The time until listening is tried again, in milliseconds. */
 const RETRY_MS = 10_000;
 
-/** The maximum number of lists of changed blocks at a time: transfers need connections, too. */
+/** The maximum number of transfers at a time: each needs two blocks of memory, and reads a disk. */
+const MAX_TRANSFERS = 8;
+
+/** The maximum number of lists of changed blocks at a time. */
 const MAX_LISTS = 4;
 
 /** What connections need of the machine. */
@@ -85,8 +88,8 @@ export class TransferAgent implements RemoteSources {
   readonly #bandwidth: Bandwidth;
   #credentials: Credentials | undefined;
   #endpoint: TransferEndpoint | undefined;
-  /** The number of lists of changed blocks that are made. */
-  #lists = 0;
+  /** The numbers of requests that are being answered. */
+  readonly #answers = { transfers: 0, lists: 0 };
   /** Aborted when it does not run any more. */
   readonly #ended = new AbortController();
 
@@ -176,12 +179,42 @@ export class TransferAgent implements RemoteSources {
   ): Promise<void> {
     const { exec, onBytes = () => {} } = this.#options;
     const access = { ...this.#options, lvm, snapshotFinder, differences, clock: this.#clock };
-    const options: SenderOptions = {
-      ...{ exec, bandwidth: this.#bandwidth, clock: this.#clock },
-      open: (request) => openSnapshot(request, peer, access),
-      onSent: (bytes) => onBytes("sent", bytes),
-    };
-    await serveTransfer(connection, options, request);
+    await this.#counted("transfers", MAX_TRANSFERS, async (begin) => {
+      const options: SenderOptions = {
+        ...{ exec, bandwidth: this.#bandwidth, clock: this.#clock },
+        open: async (request) => {
+          const device = await openSnapshot(request, peer, access);
+          begin(`reading snapshot ${request.snapshot}: ${MAX_TRANSFERS} transfers run`);
+          return device;
+        },
+        onSent: (bytes) => onBytes("sent", bytes),
+      };
+      await serveTransfer(connection, options, request);
+    });
+  }
+
+  /**
+   * Runs a body that answers a request.
+   *
+   * @param body which calls `begin` when the request is allowed, with what it says if there are too many such answers
+   */
+  async #counted(
+    kind: "transfers" | "lists",
+    most: number,
+    body: (begin: (refusal: string) => void) => Promise<void>,
+  ): Promise<void> {
+    let isCounted = false;
+    try {
+      await body((refusal) => {
+        if (this.#answers[kind] === most) {
+          throw new StorageError("Unavailable", `${refusal} on node ${this.#options.nodeName}; try again`);
+        }
+        this.#answers[kind]++;
+        isCounted = true;
+      });
+    } finally {
+      if (isCounted) this.#answers[kind]--;
+    }
   }
 
   async #serveList(
@@ -190,23 +223,14 @@ export class TransferAgent implements RemoteSources {
     peer: Peer,
     { differences }: MachineParts,
   ): Promise<void> {
-    let isCounted = false;
-    try {
+    await this.#counted("lists", MAX_LISTS, async (begin) =>
       await serveList(connection, request, {
         ...{ differences, clock: this.#clock },
         allow: async (request) => {
           await requireListAllowed(request, peer, { ...this.#options, clock: this.#clock });
-          if (this.#lists === MAX_LISTS) {
-            const most = `${MAX_LISTS} lists of changed blocks are being made on node ${this.#options.nodeName}`;
-            throw new StorageError("Unavailable", `listing changed blocks of snapshot ${request.target}: ${most}`);
-          }
-          this.#lists++;
-          isCounted = true;
+          begin(`listing changed blocks of snapshot ${request.target}: ${MAX_LISTS} lists of changed blocks are made`);
         },
-      });
-    } finally {
-      if (isCounted) this.#lists--;
-    }
+      }));
   }
 
   /** Fetches a range; see {@linkcode RemoteSources.fetch}. */

@@ -11,6 +11,7 @@ import { FakeMachine } from "../../tests/fake/machine.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { makeCredentials } from "./certificate.ts";
+import { CHALLENGE_BYTES, PROOF_BYTES } from "./proof.ts";
 import { findRemoteAgent } from "./remote_agent.ts";
 import { TransferAgent } from "./transfer_agent.ts";
 
@@ -128,16 +129,19 @@ Deno.test("a client that sends its request byte by byte is closed after the time
   await using s = setUp(0, clock);
   await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
   const { address, certificate } = s.agent.endpoint()!;
-  using anonymous = await Deno.connectTls({
-    ...{ hostname: HOST, port: Number(address.split(":").at(-1)), caCerts: [certificate] },
+  const { certificate: cert, key } = await makeCredentials("b", new Date());
+  using stranger = await Deno.connectTls({
+    ...{ hostname: HOST, port: Number(address.split(":").at(-1)), caCerts: [certificate], cert, key },
     unsafelyDisableHostnameVerification: true,
   });
+  await stranger.write(new Uint8Array(CHALLENGE_BYTES));
+  assertEquals(await stranger.read(new Uint8Array(PROOF_BYTES)), PROOF_BYTES);
   const [head, ...parts] = [new Uint8Array([0, 0, 1, 0]), ...Array.from({ length: 3 }, () => new Uint8Array(1))];
-  await anonymous.write(head!);
+  await stranger.write(head!);
   for (const part of parts) {
     await new Promise((resolve) => setTimeout(resolve, 50)); // the byte before has come
     await clock.advance(25_000);
-    await anonymous.write(part).catch(() => {});
+    await stranger.write(part).catch(() => {});
   }
-  assertEquals(await readOrOpen(anonymous), null);
+  assertEquals(await readOrOpen(stranger), null);
 });

@@ -94,7 +94,7 @@ for (let done = 0; !isEnough(done); done += PER_ROUND) {
   const listener = await listen({
     address: { host: HOST, port: 0 },
     credentials: ours!,
-    maxConnections: random() < .8 ? PER_ROUND : 4,
+    maxConnections: { total: PER_ROUND, ofAddress: random() < .8 ? PER_ROUND : 4 },
     idleMs: 300,
     onConnection: (connection) => void write(connection).catch(() => {}).finally(connection.close),
   });
