@@ -160,7 +160,7 @@ const GROUP_PROBLEMS: Problems = {
       machine.host.orphanDevices.set("somebody-elses", "CRYPT-1");
       machine.host.suspended.add(device).add("somebody-elses");
     },
-    ["leftovers", "error", /^data-vol--/, /suspended/, /^dmsetup resume data-vol--/],
+    ["leftovers", "error", /^data-vol--/, /suspended/, /^dmsetup clear data-vol--\w+ && dmsetup resume data-vol--\w+$/],
   ],
   "a disk was pulled and came back": [
     ({ machine, lv }) => machine.host.onPulledDisk.add(lv),

@@ -10,7 +10,7 @@ import { contentDevice, isMappingName } from "../encryption/mapping.ts";
 import { PREVIOUS_KEY } from "../encryption/passphrase.ts";
 import { VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
 import type { BlockDevice } from "../host/device.ts";
-import type { MappedDevice } from "../host/device_mapper.ts";
+import { type MappedDevice, resumeRemedy } from "../host/device_mapper.ts";
 import type { Disk } from "../host/disks.ts";
 import {
   type CheckResult,
@@ -168,7 +168,7 @@ function count(number: number, noun: string): string {
 function suspendedDevices(devices: readonly MappedDevice[]): Finding[] {
   const { error } = findingsOf("leftovers");
   return devices.filter((device) => device.suspended && isDriverDeviceName(device.name)).map(({ name }) =>
-    error(name, "it is suspended, as after a crash: every program that uses it waits", `dmsetup resume ${name}`)
+    error(name, "it is suspended, as after a crash: every program that uses it waits", resumeRemedy(name))
   );
 }
 

@@ -87,6 +87,14 @@ export async function readMappedDevice(exec: Exec, name: string): Promise<Mapped
   return code === 0 ? parseDevices(stdout)[0] : undefined;
 }
 
+/**
+ * Returns the commands by which a person resumes a device that a crash left suspended. A killed command of LVM may have loaded a
+ * table that must not be put in use (resumption.ts).
+ */
+export function resumeRemedy(name: string): string {
+  return `dmsetup clear ${name} && dmsetup resume ${name}`;
+}
+
 /** Reports whether a device is that of an LV, not a hidden layer of it, nor another LV under its name. */
 export function isDeviceOf(
   device: Pick<MappedDevice, "uuid">,

@@ -9,6 +9,7 @@
 
 import { StorageError } from "../error.ts";
 import { describeSignatures, readSignatures, verifyDevice } from "../host/device.ts";
+import { resumeRemedy } from "../host/device_mapper.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts } from "../host/mounts.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { type Lvm, requirePvs, requireResponsive } from "../client/client.ts";
@@ -227,7 +228,7 @@ export class ImportedVolumes {
     }
     if (lv.incomplete || lv.health === "partial") return "it is not complete: see lvs";
     if (!lv.active) return `it is not active: lvchange --activate y ${group.name}/${lv.name}`;
-    if (lv.suspended) return `it is suspended: dmsetup resume ${lv.devicePath}`;
+    if (lv.suspended) return `it is suspended: ${resumeRemedy(lv.devicePath)}`;
     const found = differences({
       size: lv.size,
       format: request.format,
