@@ -19,8 +19,8 @@ export interface DeviceUse {
   readonly path: string;
   /** Where lsblk(8) says that it is mounted; `[SWAP]` for swap space. */
   readonly mountPoint?: string;
-  /** The paths of the devices that are on it. */
-  readonly holders: readonly string[];
+  /** The devices that are on it. */
+  readonly holders: readonly DeviceUse[];
 }
 
 /**
@@ -32,11 +32,16 @@ export interface DeviceUse {
 export async function readDeviceUses(exec: Exec, paths: readonly string[]): Promise<DeviceUse[]> {
   const args = ["--json", "--paths", "--output", "NAME,MOUNTPOINT", ...paths];
   const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }));
-  return asArray(asObject(answer).blockdevices).map(asObject).map((device) => ({
-    path: asString(device.name),
-    ...(typeof device.mountpoint === "string" ? { mountPoint: device.mountpoint } : {}),
-    holders: asArray(device.children ?? []).map((child) => asString(asObject(child).name)),
-  }));
+  return asArray(asObject(answer).blockdevices).map(parseUse);
+}
+
+function parseUse(value: unknown): DeviceUse {
+  const { name, mountpoint, children = [] } = asObject(value);
+  return {
+    path: asString(name),
+    ...(typeof mountpoint === "string" ? { mountPoint: mountpoint } : {}),
+    holders: asArray(children).map(parseUse),
+  };
 }
 
 /**
@@ -56,9 +61,11 @@ export function requireSuspendable(
   const { lv, tags } = volume;
   const refuse = (reason: string) =>
     new StorageError("FailedPrecondition", `suspending volume ${volume.id} (${lvPath(volume)}): ${reason}`);
-  if (use?.mountPoint === "[SWAP]") throw refuse("it is swap space of this machine");
-  const [holder] = (use?.holders ?? []).filter((path) => path !== contentDevice(lv).devicePath);
-  if (holder !== undefined) throw refuse(`${holder} is on it, and would have to wait for it, too`);
+  const mapping = use?.holders.find(({ path }) => path === contentDevice(lv).devicePath);
+  const own = [use, mapping].filter((each) => each !== undefined);
+  if (own.some(({ mountPoint }) => mountPoint === "[SWAP]")) throw refuse("it is swap space of this machine");
+  const holder = own.flatMap(({ holders }) => holders).find((each) => each !== mapping);
+  if (holder !== undefined) throw refuse(`${holder.path} is on it, and would have to wait for it, too`);
   const targets = filesystemMounts(mounts, contentDevice(lv)).map(({ target }) => target);
   const outside = targets.find((target) => !isBelow(target, mountRoots));
   if (outside !== undefined) {
