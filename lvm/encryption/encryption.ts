@@ -128,7 +128,7 @@ export class Encryption {
     this.#clock = clock;
     this.#lvm = lvm;
     this.#exec = lvm.exec;
-    this.#derivation = new KeyDerivation(lvm.exec);
+    this.#derivation = new KeyDerivation(lvm.exec, clock);
     this.#rotation = new Rotation(lvm, this.#derivation);
     this.#reencryption = new Reencryption(lvm, this.#derivation);
   }

@@ -72,6 +72,42 @@ Deno.test("a derivation that fails does not keep the next one from being made", 
   assertEquals([wrong!.status, other!.status], ["rejected", "fulfilled"]);
 });
 
+Deno.test("a derivation whose disk hangs keeps the volumes on other disks closed for a while only", async () => {
+  const parts = await machineWithVolumes();
+  const clock = new FakeClock();
+  const encryption = new Encryption(parts.lvm, undefined, undefined, clock);
+  parts.machine.fault = ({ program, args }) => {
+    if (program !== "cryptsetup" || args[0] !== "luksFormat") return undefined;
+    parts.machine.fault = undefined;
+    throw new StorageError("StillRunning", "cryptsetup hangs", { completion: new Promise(() => {}) });
+  };
+  await assertRejects(() => open({ ...parts, encryption }), StorageError, "cryptsetup hangs");
+  let isOpen = false;
+  const opening = open({ ...parts, encryption }, IDS[1]).then(() => isOpen = true);
+  await clock.advance(99_000);
+  assertEquals(isOpen, false, "a derivation may still take its memory");
+  await clock.advance(1_000);
+  await opening;
+});
+
+Deno.test("changePassphrase() fails while cryptsetup still changes the header, so that nobody else begins to", async () => {
+  const parts = await machineWithVolumes();
+  await open(parts, IDS[0], "old");
+  for (const command of ["luksAddKey", "luksKillSlot"]) {
+    const completion = Promise.withResolvers<void>();
+    parts.machine.fault = ({ program, args }) => {
+      if (program !== "cryptsetup" || args[0] !== command) return undefined;
+      throw new StorageError("StillRunning", `${command} hangs`, { completion: completion.promise });
+    };
+    const passphrases = { passphrase: new Passphrase("new"), previous: new Passphrase("old") };
+    const find = async () => parts.finder.require(await parts.lvm.report(), IDS[0]);
+    const change = () => parts.encryption.changePassphrase(IDS[0], passphrases, find);
+    const error = await assertRejects(change, StorageError, `${command} hangs`);
+    assertEquals(error.completion, completion.promise);
+    completion.resolve();
+  }
+});
+
 Deno.test("a mapping on another device under the volume's name is neither used nor closed", async () => {
   const parts = await machineWithVolumes();
   const { machine } = parts;
