@@ -18,6 +18,7 @@ import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
 import { type ApiClient, ApiError, isTransient, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { mergePatchTo } from "../client/merge_patch.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
@@ -109,14 +110,14 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
    * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
    * retried.
    */
-  async reconcile(name: string): Promise<void> {
+  async reconcile(name: string): Promise<ReconcileOutcome> {
     const { objects, driver, reconcileObject } = this.#options;
     const object = objects.get(name);
     if (object?.metadata.deletionTimestamp === undefined) this.#waitingDeletions.delete(name);
     if (object === undefined || object.spec.driverName !== driver) return;
-    await withRequestId(requestIdOf(object), async () => {
+    return await withRequestId(requestIdOf(object), async () => {
       if (object.metadata.deletionTimestamp !== undefined) return await this.#reconcileDeletion(object);
-      if (isReconciled(object)) return;
+      if (isReconciled(object)) return undefined;
       try {
         await reconcileObject(object);
       } catch (error) {
@@ -157,11 +158,15 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
    * Removes what is being deleted. A deletion that waits for something that is reported is not retried before; any other
    * failure is retried with a growing delay.
    */
-  async #reconcileDeletion(object: T): Promise<void> {
+  async #reconcileDeletion(object: T): Promise<ReconcileOutcome> {
     const { name, finalizers = [] } = object.metadata;
-    if (this.#waitingDeletions.has(name) || !finalizers.includes(this.#options.finalizer)) return;
-    // its annotation enqueues the object
-    if (!isRemovalRequested(object)) return await this.#refuseDeletion(object);
+    if (!finalizers.includes(this.#options.finalizer)) return;
+    const waiting = { waitsFor: "the end of what the status names" };
+    if (this.#waitingDeletions.has(name)) return waiting;
+    if (!isRemovalRequested(object)) {
+      await this.#refuseDeletion(object);
+      return { waitsFor: `the annotation ${REMOVE_ANNOTATION}` };
+    }
     this.#waitingDeletions.add(name); // before the attempt, so that a change during it requeues the object
     let isWaiting = false;
     try {
@@ -173,6 +178,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       }
       isWaiting = error instanceof StorageError && error.retryOnChange;
       if (!isWaiting) throw error;
+      return waiting;
     } finally {
       if (!isWaiting) this.#waitingDeletions.delete(name);
     }

@@ -19,6 +19,7 @@ import { removePendingSnapshot } from "../../lvm/deletion/missing_thin.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { failedStatus, reportedError } from "../api/object_status.ts";
 import { groupRequestOf, snapshotRequestOf } from "../api/snapshot_mapping.ts";
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { lostSnapshotStatus, takenStatus } from "./snapshot_status.ts";
 
@@ -76,7 +77,7 @@ export class SnapshotReconciler {
    * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
    * retried.
    */
-  reconcile(name: string): Promise<void> {
+  reconcile(name: string): Promise<ReconcileOutcome> {
     return this.#reconciler.reconcile(name);
   }
 

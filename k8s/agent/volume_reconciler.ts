@@ -28,6 +28,7 @@ import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { VolumeHolds } from "./volume_holds.ts";
 import { foreignLvOf, VolumeImports } from "./volume_imports.ts";
@@ -132,7 +133,7 @@ export class VolumeReconciler {
    * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
    * retried.
    */
-  async reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
+  async reconcile(name: string): Promise<ReconcileOutcome> {
     const { objects, volumeFinder } = this.#options;
     const object = objects.get(name);
     if (object?.spec.driverName === volumeFinder.driver) {
@@ -143,8 +144,8 @@ export class VolumeReconciler {
     }
     const inspected = object?.spec.driverName === volumeFinder.driver ? inspectedReturn(object) : undefined;
     if (inspected && await this.#imports.reportReturned(object!, inspected)) return;
-    await this.#reconciler.reconcile(name);
-    return inspected && await this.#imports.inspectReturn(object!, inspected);
+    const outcome = await this.#reconciler.reconcile(name);
+    return inspected ? await this.#imports.inspectReturn(object!, inspected) : outcome;
   }
 
   /** Requeues a volume that is being deleted or is held, when a mount of it is gone. */

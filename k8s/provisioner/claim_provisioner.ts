@@ -37,7 +37,7 @@ import {
   isResourceExhausted,
 } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { type CsiNode, type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { quantityToBytes } from "../api/quantity.ts";
@@ -190,7 +190,7 @@ export class ClaimProvisioner {
     this.#announced.delete(key);
   }
 
-  async #reconcile(key: string, signal: AbortSignal): Promise<void> {
+  async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const claim = this.#claim(key);
     const name = requestNameOf(key);
     if (this.#options.volumes.get(name) !== undefined) return this.#forget(key);
@@ -199,8 +199,10 @@ export class ClaimProvisioner {
       return this.#forget(key);
     }
     try {
-      attempt ??= await this.#prepareAttempt(key, claim!, signal);
-      if (attempt !== undefined) await this.#execute(key, attempt, signal);
+      const prepared = attempt ?? await this.#prepareAttempt(key, claim!, signal);
+      if ("waitsFor" in prepared) return prepared;
+      attempt = prepared;
+      await this.#execute(key, attempt, signal);
     } catch (error) {
       if (signal.aborted) throw error;
       const node = attempt === undefined ? selectedNodeOf(claim!) : this.#selectedNodeOf(attempt);
@@ -211,21 +213,24 @@ export class ClaimProvisioner {
   /**
    * Prepares an attempt for a claim.
    *
-   * @returns the attempt, or `undefined` when the driver has nothing to do for the claim now
+   * @returns the attempt, or what the claim waits for when the driver has nothing to do for it now
    */
-  async #prepareAttempt(key: string, claim: PersistentVolumeClaim, signal: AbortSignal): Promise<Attempt | undefined> {
+  async #prepareAttempt(
+    key: string,
+    claim: PersistentVolumeClaim,
+    signal: AbortSignal,
+  ): Promise<Attempt | { waitsFor: string }> {
     const { driverName, client, classes, intents } = this.#options;
     const foundClass = classes.get(classNameOf(claim));
-    if (foundClass !== undefined && (foundClass.provisioner !== driverName || waitsForConsumer(claim, foundClass))) {
-      return undefined;
+    if (foundClass !== undefined && foundClass.provisioner !== driverName) {
+      return { waitsFor: `the provisioner ${foundClass.provisioner} of its class` };
     }
+    if (foundClass !== undefined && waitsForConsumer(claim, foundClass)) return { waitsFor: "the scheduler" };
     const source = dataSourceOf(claim);
     if (source.kind === "populator") {
-      return void this.#announce(
-        key,
-        claim,
-        `${source.description}: waiting for the program that populates volumes from it`,
-      );
+      const waitsFor = "the program that populates volumes from it";
+      this.#announce(key, claim, `${source.description}: waiting for ${waitsFor}`);
+      return { waitsFor };
     }
     const storageClass = requireProvisionable(claim, foundClass);
     const volumeName = volumeNameOf(claim.metadata.uid!);

@@ -7,6 +7,7 @@
 
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { dataSourceOf } from "./claim.ts";
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { CLONING_FINALIZER } from "./content_source.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims } from "../api/objects.ts";
@@ -39,11 +40,11 @@ export class CloningProtection {
     await controller.run(signal);
   }
 
-  async #reconcile(key: string, signal: AbortSignal): Promise<void> {
+  async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const { claims, client } = this.#options;
     const claim = claims.get(key);
     if (claim === undefined || !isHeldByFinalizer(claim)) return;
-    if (claims.list().some((other) => isPendingCloneOf(other, claim))) return;
+    if (claims.list().some((other) => isPendingCloneOf(other, claim))) return { waitsFor: "its clones" };
     const { namespace, name, finalizers = [], resourceVersion } = claim.metadata;
     const merge = { metadata: { finalizers: finalizers.filter((one) => one !== CLONING_FINALIZER) } };
     // A change enqueues the claim again.

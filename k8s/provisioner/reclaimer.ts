@@ -5,7 +5,7 @@
  */
 
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { orAbsent } from "../client/client.ts";
 import { type CsiClient, errorMessage, isOperationPending, isRefused } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
@@ -67,7 +67,7 @@ export class Reclaimer {
     return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
-  async #reconcile(name: string, signal: AbortSignal): Promise<void> {
+  async #reconcile(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const volume = this.#options.volumes.get(name);
     if (volume === undefined || !isManagedBy(volume, this.#options.driverName)) return;
     switch (nextReclaimStep(volume)) {
@@ -81,7 +81,7 @@ export class Reclaimer {
     }
   }
 
-  async #deleteVolumeAndObject(name: string, signal: AbortSignal): Promise<void> {
+  async #deleteVolumeAndObject(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const { client, events, notifiesDeletions = false } = this.#options;
     // The cache may be stale, and the policy may just have become Retain: the API server decides.
     const volume = await orAbsent(client.get(persistentVolumes, { name }, { signal }));
@@ -98,7 +98,7 @@ export class Reclaimer {
       if (!signal.aborted && !isOperationPending(error)) {
         events.record(volume, "Warning", "VolumeFailedDelete", errorMessage(error));
       }
-      if (notifiesDeletions && isRefused(error)) return;
+      if (notifiesDeletions && isRefused(error)) return { waitsFor: "the end of what the refusal names" };
       throw error;
     }
     this.#forgetDeletion(handle, name);

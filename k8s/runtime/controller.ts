@@ -22,6 +22,12 @@ export interface ReconcileResult {
   readonly error?: unknown;
 }
 
+/**
+ * The outcome of a reconcile attempt that did not fail. Without one, the object is as it should be, or another program's
+ * task. Otherwise it says what has the key reconciled again: a time, or a named change that somebody reports.
+ */
+export type ReconcileOutcome = void | { readonly requeueAfterMs: number } | { readonly waitsFor: string };
+
 /** Options of a {@linkcode Controller}. */
 export interface ControllerOptions extends Omit<QueueOptions, "onDepth"> {
   /** Its name, in the log and in figures. */
@@ -29,9 +35,10 @@ export interface ControllerOptions extends Omit<QueueOptions, "onDepth"> {
   /**
    * Compares the actual state with the desired one, and takes the next step. It is level-triggered, so it may be called
    * at any time, for any key. When it throws, the key is retried with a growing delay; `requeueAfterMs` enqueues the
-   * key again after some milliseconds. The signal is aborted when the controller has to stop.
+   * key again after some milliseconds; `waitsFor` names the change for which somebody enqueues it. The signal is aborted
+   * when the controller has to stop.
    */
-  reconcile: (key: string, signal: AbortSignal) => Promise<void | { requeueAfterMs: number }>;
+  reconcile: (key: string, signal: AbortSignal) => Promise<ReconcileOutcome>;
   /** Called after every reconcile attempt. */
   onReconciled?: ((result: ReconcileResult) => void) | undefined;
   /** Called whenever the number of keys that wait for a worker changes. */
@@ -47,6 +54,8 @@ export class Controller {
   readonly #options: ControllerOptions;
   readonly #clock: Clock;
   readonly #queue: WorkQueue;
+  /** What the last attempts of keys wait for. */
+  readonly #waits = new Map<string, string>();
   readonly #stopping = new AbortController();
   readonly #sources: Promise<void>[] = [];
   readonly #unsubscribers: (() => void)[] = [];
@@ -79,6 +88,11 @@ export class Controller {
   /** Enqueues a key after some milliseconds; an earlier time that was set before is kept. */
   addAfter(key: string, ms: number): void {
     this.#queue.addAfter(key, ms);
+  }
+
+  /** Returns what has a key reconciled again: its turn, a delay, or what it waits for; `undefined` when nothing does. */
+  nextAttempt(key: string): string | undefined {
+    return this.#queue.stateOf(key) ?? this.#waits.get(key);
   }
 
   /**
@@ -145,8 +159,9 @@ export class Controller {
     const notify = (outcome: { error?: unknown }) =>
       onReconciled?.({ controller: this.name, key, ms: this.#clock.now() - startedAt, ...outcome });
     try {
-      const result = await reconcile(key, this.#stopping.signal);
-      if (result !== undefined) this.#queue.addAfter(key, result.requeueAfterMs);
+      this.#waits.delete(key);
+      const outcome = await reconcile(key, this.#stopping.signal);
+      if (outcome !== undefined) this.#schedule(key, outcome);
       notify({});
     } catch (error) {
       const failures = this.#queue.failures(key) + 1;
@@ -154,5 +169,11 @@ export class Controller {
       notify({ error });
       throw error;
     }
+  }
+
+  #schedule(key: string, outcome: Exclude<ReconcileOutcome, void>): void {
+    if ("requeueAfterMs" in outcome) return this.#queue.addAfter(key, outcome.requeueAfterMs);
+    this.#waits.set(key, outcome.waitsFor);
+    getLogger(["denolith", this.name]).debug("waiting", { key, for: outcome.waitsFor });
   }
 }

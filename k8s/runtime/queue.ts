@@ -85,6 +85,12 @@ export class WorkQueue {
     return this.#urgent.size + this.#ready.size;
   }
 
+  /** Returns whether a key is processed or waits for a worker ("turn"), or for a time ("delay"); `undefined` for others. */
+  stateOf(key: string): "turn" | "delay" | undefined {
+    if (this.#isProcessed(key) || this.#ready.has(key) || this.#urgent.has(key)) return "turn";
+    return this.#delayed.has(key) ? "delay" : undefined;
+  }
+
   /** Returns the number of consecutive failures of a key. */
   failures(key: string): number {
     return this.#failures.get(key) ?? 0;

@@ -129,6 +129,11 @@ export class FakeApiServer implements AsyncDisposable {
     return [...this.collection(resource).objects.values()].map((object) => structuredClone(object) as unknown as T);
   }
 
+  /** Reports whether the cluster has a kind. */
+  hasResource(resource: Resource): boolean {
+    return this.#collections.has(pathOf(resource));
+  }
+
   /** Brings a kind into the cluster. */
   addResource(one: Resource | ResourceKind): void {
     const kind = "resource" in one ? one : {

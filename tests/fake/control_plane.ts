@@ -30,6 +30,7 @@ import { FakeApiServer } from "./api_server.ts";
 import { strictCachedObjects } from "./strict_cache.ts";
 import { bindVolumes } from "./volume_binder.ts";
 import { FakeDriver } from "./driver.ts";
+import { requireWakeUps } from "./wake_ups.ts";
 
 /** The driver's name. */
 export const DRIVER = "lvm.denolith.dev";
@@ -78,8 +79,13 @@ export class FakeControlPlane implements AsyncDisposable {
     return cluster;
   }
 
-  /** Stops everything. */
+  /** Stops everything. @throws {Error} when an object waits in silence */
   async [Symbol.asyncDispose](): Promise<void> {
+    await using _ = { [Symbol.asyncDispose]: () => this.#end() };
+    await requireWakeUps(this.api);
+  }
+
+  async #end(): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#tasks);
     for (const one of this.#clients) one[Symbol.dispose]();

@@ -49,6 +49,7 @@ import type { Exec } from "../../lvm/exec.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { FakeClock } from "./clock.ts";
+import { requireWakeUps } from "./wake_ups.ts";
 
 /** The driver's name in tests. */
 export const DRIVER = "lvm.denolith.dev";
@@ -101,6 +102,8 @@ export class FakeAgent implements AsyncDisposable {
   readonly nodeService;
   /** What sends and fetches snapshots. */
   readonly transfers: TransferAgent | undefined;
+  /** Its controllers. */
+  readonly controllers: readonly Controller[];
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
@@ -206,6 +209,7 @@ export class FakeAgent implements AsyncDisposable {
       mountRoots,
       onUnmounted: (id) => this.volumes.requeueUnmounted(id),
     });
+    this.controllers = [volumeController, snapshotController];
     this.machine.background.start();
     this.#running = [
       volumeObjects.start(signal),
@@ -393,7 +397,17 @@ export class FakeCluster implements AsyncDisposable {
     this.#agents.delete(name);
   }
 
+  /** Requires that nothing waits in silence while controllers and agents run. */
+  async requireWakeUps(): Promise<void> {
+    await requireWakeUps(this.api, { agentOf: (nodeName) => this.#agents.get(nodeName)?.controllers });
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
+    await using _ = { [Symbol.asyncDispose]: () => this.#stop() };
+    await this.requireWakeUps();
+  }
+
+  async #stop(): Promise<void> {
     for (const name of [...this.#agents.keys()]) await this.stopAgent(name);
     await this.#controller[Symbol.asyncDispose]();
     this.client[Symbol.dispose]();

@@ -158,7 +158,13 @@ export class WholeCluster implements AsyncDisposable {
     );
   }
 
+  /** Ends it. @throws {Error} when an object waits in silence */
   async [Symbol.asyncDispose](): Promise<void> {
+    await using _ = { [Symbol.asyncDispose]: () => this.#stop() };
+    await this.agents.requireWakeUps();
+  }
+
+  async #stop(): Promise<void> {
     this.#end.abort();
     await this.#disposables.disposeAsync();
     await this.agents[Symbol.asyncDispose]();
