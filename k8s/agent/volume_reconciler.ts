@@ -27,7 +27,13 @@ import { type ImportedVolumes, isGivenBack } from "../../lvm/volumes/imported_vo
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
-import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
+import {
+  LVM_VOLUME_FINALIZER,
+  type LvmVolume,
+  lvmVolumes,
+  type LvmVolumeStatus,
+  PENDING_ANNOTATION,
+} from "../api/lvm_objects.ts";
 import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { VolumeHolds } from "./volume_holds.ts";
@@ -86,6 +92,8 @@ export class VolumeReconciler {
   readonly #holds: VolumeHolds;
   readonly #imports: VolumeImports;
   readonly #reconciler: ObjectReconciler<LvmVolume, LvmVolumeStatus>;
+  /** The names of volumes in use for which no PersistentVolume was recorded. */
+  readonly #usedPending = new Set<string>();
 
   /** Creates the reconciler. */
   constructor(options: VolumeReconcilerOptions) {
@@ -106,6 +114,7 @@ export class VolumeReconciler {
         // The status has the LV's UUID, so the content is complete, also that of a copy.
         if (found.state === "present") {
           this.#holds.observe(object, found.volume);
+          if (found.volume.used && isPending(object)) this.#usedPending.add(object.metadata.name);
           return this.#observedStatus(object, found.volume);
         }
         if (found.state === "absent" || this.#isTaken(object)) return undefined;
@@ -167,8 +176,22 @@ export class VolumeReconciler {
   }
 
   /** Updates the status of the volumes that were created, by a report ({@linkcode ObjectReconciler.verify}). */
-  verify(groups: readonly VolumeGroup[]): Promise<void> {
-    return this.#reconciler.verify(groups);
+  async verify(groups: readonly VolumeGroup[]): Promise<void> {
+    await this.#reconciler.verify(groups);
+    for (const name of this.#usedPending) await this.#clearPending(name);
+    this.#usedPending.clear();
+  }
+
+  /**
+   * Removes the mark that no PersistentVolume was seen for a volume: it is in use, so there was one, and the garbage
+   * collector must not delete the volume. Usually the controller removes the mark.
+   */
+  async #clearPending(name: string): Promise<void> {
+    const { objects, client } = this.#options;
+    const object = objects.get(name);
+    const change = (now: LvmVolume) =>
+      isPending(now) ? { metadata: { annotations: { [PENDING_ANNOTATION]: null } } } : undefined;
+    if (object !== undefined) await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, object, change, {}));
   }
 
   /** Records that trimming failed several times in a row. */
@@ -395,4 +418,9 @@ function copyStatus(
 
 function idOf({ metadata: { name } }: LvmVolume): VolumeId {
   return name as VolumeId; // the API server accepts no other name
+}
+
+/** Reports whether no PersistentVolume was recorded for a volume of a claim. */
+function isPending({ metadata: { annotations } }: LvmVolume): boolean {
+  return annotations?.[PENDING_ANNOTATION] !== undefined;
 }

@@ -4,8 +4,8 @@
  *
  * It never deletes a volume that somebody needs:
  *
- * - It considers only pending intents: the provisioner requested the volume, and no PersistentVolume was ever seen for
- *   it. So no reclaim policy can have retained it, and it has no data.
+ * - It considers only pending intents: the provisioner requested the volume, no PersistentVolume was ever seen for it,
+ *   and its agent has not seen it in use. So no reclaim policy can have retained it, and it has no data.
  * - It looks for the claim by uid, which is never used again, among all claims that are not bound to another volume.
  * - It reads claims and PersistentVolumes from the API server, twice, with a grace period in between.
  * - If the official provisioner is still creating the volume for the deleted claim, its PersistentVolume is released at

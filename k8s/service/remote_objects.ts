@@ -138,8 +138,11 @@ export class RemoteObjects<T extends AgentManaged> {
   async delete(object: T, options: { readonly onlyIf?: (now: T) => boolean } = {}): Promise<void> {
     const { onlyIf } = options;
     const condition = onlyIf && { holds: onlyIf, otherwise: "it changed meanwhile" };
+    // the refusal of a deletion by somebody else is no answer to this one
+    const isRefused = isDeleting(object) && !isRemovalRequested(object);
+    const staleMessage = isRefused ? object.status?.error?.message : undefined;
     const remaining = await this.#deleteAndWait("deleting", object, {
-      refuses: refusesDeletion,
+      refuses: (now) => refusesDeletion(now) && now.status!.error!.message !== staleMessage,
       ...defined({ condition }),
     });
     if (isDeleted(remaining, object)) return;
@@ -246,21 +249,31 @@ export class RemoteObjects<T extends AgentManaged> {
     return this.#objects.get(name)?.metadata.uid === uid;
   }
 
-  /** Waits until the predicate holds. Until the cache has shown the object, its absence means nothing. */
+  /**
+   * Waits until the predicate holds, or the LVMNode of the object is deleted. Until the cache has shown the object, its
+   * absence means nothing.
+   */
   async #waitFor(
     operation: string,
     object: T,
     predicate: (now: T | undefined) => boolean,
     { cached = this.#isCached(object), timeoutMs = this.#waitMs(object) } = {},
   ): Promise<T | undefined> {
-    const { name, uid } = object.metadata;
+    const { metadata: { name, uid }, spec: { nodeName } } = object;
+    const [ended, removed] = [new AbortController(), new AbortController()];
+    if (this.hasAgent(nodeName)) {
+      const isGone = (node?: LvmNode) => node === undefined;
+      void this.#options.nodes.waitFor(nodeName, isGone, ended).then(() => removed.abort(), () => {});
+    }
     try {
       return await this.#objects.waitFor(name, (now) => {
         cached ||= now?.metadata.uid === uid;
         return cached && predicate(now);
-      }, { timeoutMs });
+      }, { timeoutMs, signal: removed.signal });
     } catch (cause) {
       throw this.unresponsiveError(operation, object, { cause });
+    } finally {
+      ended.abort();
     }
   }
 

@@ -5,12 +5,20 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmVolume,
+  lvmVolumes,
+  PENDING_ANNOTATION,
+  REMOVE_ANNOTATION,
+} from "../../k8s/api/lvm_objects.ts";
 import { events, type KubeObject, type Resource } from "../../k8s/api/objects.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { interceptClient } from "../fake/intercepted_client.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
+import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { usedTag } from "../../lvm/model/tags.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { failure, FakeMachine } from "../fake/machine.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
@@ -308,6 +316,45 @@ Deno.test("an agent that crashes between creating a volume and reporting it find
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
+Deno.test("a volume in use is not marked as pending any more, so that it is not collected as garbage", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const claim = (name: string) => ({ claim: { namespace: "default", name, uid: crypto.randomUUID() } });
+  const [used, unused] = ["used", "unused"].map((name) => cluster.volumes.create(request(name), ANYWHERE, claim(name)));
+  const { id } = await used!;
+  await unused;
+  const { lvUUID } = cluster.objects.get(id)!.status!;
+  machine.groups[0]!.tags.add(usedTag(DRIVER, id, lvUUID!));
+  await cluster.agent("node-1").node.refresh();
+  const isPending = (name: string) =>
+    cluster.api.objects(lvmVolumes).find(({ spec }) => spec.requestName === name)!.metadata.annotations
+      ?.[PENDING_ANNOTATION] !==
+      undefined;
+  assertEquals([isPending("used"), isPending("unused")], [false, true]);
+});
+
+Deno.test("a volume whose LVMVolume was deleted by hand is deleted without the refusal of that", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.client.delete(lvmVolumes, { name: id });
+  await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
+  await cluster.volumes.delete(id);
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("a request for a node that is removed meanwhile ends at once", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) }, { waitMs: 30_000 });
+  await cluster.stopAgent("node-1");
+  const startedAt = Date.now();
+  const creation = cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] });
+  const refusal = assertFailsWith("Unavailable", creation);
+  await waitUntil(() => cluster.objects.list().length > 0, "the LVMVolume");
+  await cluster.client.delete(lvmNodes, { name: "node-1" });
+  await refusal;
+  assert(Date.now() - startedAt < 10_000, "it did not wait for the node");
+});
+
 Deno.test("a node that is gone delays no other requests", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }), "node-2": machine }, {
@@ -315,12 +362,15 @@ Deno.test("a node that is gone delays no other requests", async () => {
   });
   const made = await cluster.volumes.create(request("made"), { allowed: ["node-1"], preferred: [] });
   await cluster.stopAgent("node-1");
-  const pendingCreation = cluster.volumes.create(request("pending"), { preferred: ["node-1"] });
+  const pendingCreation = assertFailsWith(
+    "Unavailable",
+    cluster.volumes.create(request("pending"), { preferred: ["node-1"] }),
+  );
   await cluster.objects.waitFor(volumeIdOf("pending"), (object) => object !== undefined);
   await cluster.client.delete(lvmNodes, { name: "node-1" });
   await cluster.nodes.waitFor("node-1", (node) => node === undefined);
   await assertFailsWith("Unavailable", cluster.volumes.delete(made.id));
-  await assertFailsWith("Unavailable", pendingCreation);
+  await pendingCreation;
   assertEquals((await cluster.volumes.create(request("pending"), { preferred: ["node-1"] })).nodeId, "node-2");
 });
 
