@@ -104,10 +104,12 @@ export class Modifier {
   }
 
   #onClaimChanged(key: string, now?: PersistentVolumeClaim, before?: PersistentVolumeClaim): void {
-    if (now === undefined) {
-      this.#finalErrors.delete(key);
+    if (now?.metadata.uid !== before?.metadata.uid) {
+      this.#finalErrors.delete(key); // those of an earlier claim of the name
       this.#slowSet.delete(key);
-    } else if (before === undefined ? isDue(now) : reconcileInputs(now) !== reconcileInputs(before)) {
+    }
+    if (now === undefined) return;
+    if (before === undefined ? isDue(now) : reconcileInputs(now) !== reconcileInputs(before)) {
       this.#controller?.add(key);
     }
   }

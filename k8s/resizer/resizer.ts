@@ -95,11 +95,11 @@ export class Resizer {
     );
     [this.#controller, this.#stopSignal] = [controller, signal];
     controller.watch(volumes, (volume) => this.#dueClaimKeys(volume)).subscribe(claims, (key, now, before) => {
+      if (now?.metadata.uid !== before?.metadata.uid) {
+        for (const entries of this.#entriesOfKeys) entries.delete(key); // those of an earlier claim of the name
+      }
       if (now !== undefined && (before === undefined || reconcileInputs(now) !== reconcileInputs(before))) {
         if (needsExpansion(now) || before !== undefined) controller.add(key);
-      }
-      if (now === undefined) {
-        for (const entries of this.#entriesOfKeys) entries.delete(key);
       }
     });
     await controller.run(signal);
