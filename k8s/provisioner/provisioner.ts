@@ -10,6 +10,7 @@ import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
 import { ClaimProvisioner } from "./claim_provisioner.ts";
 import { Reclaimer } from "./reclaimer.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
+import { SnapshotProtection } from "./snapshot_protection.ts";
 
 export type { ProvisionerOptions } from "./provisioner_options.ts";
 
@@ -19,18 +20,21 @@ export class Provisioner {
   readonly #reclaimer: Reclaimer;
   readonly #garbageCollector: GarbageCollector;
   readonly #cloningProtection: CloningProtection;
+  readonly #snapshotProtection: SnapshotProtection;
 
   /** Creates it; nothing runs before {@linkcode Provisioner.run}. */
   constructor(options: ProvisionerOptions) {
     this.#claimProvisioner = new ClaimProvisioner(options);
     this.#reclaimer = new Reclaimer(options);
     this.#cloningProtection = new CloningProtection(options);
+    this.#snapshotProtection = new SnapshotProtection(options);
     this.#garbageCollector = new GarbageCollector(options, () => this.#claimProvisioner.requestsInProgress());
   }
 
   /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const controllers = [this.#claimProvisioner, this.#reclaimer, this.#garbageCollector, this.#cloningProtection];
+    const protections = [this.#cloningProtection, this.#snapshotProtection];
+    const controllers = [this.#claimProvisioner, this.#reclaimer, this.#garbageCollector, ...protections];
     await Promise.all(controllers.map((controller) => controller.run(signal)));
   }
 
