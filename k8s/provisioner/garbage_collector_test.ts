@@ -14,7 +14,8 @@ async function scene() {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const clock = new FakeClock();
   const options = { ...cluster.controllerOptions(), clock };
-  const collector = new GarbageCollector(options, () => new Set());
+  const inProgress = new Set<string>();
+  const collector = new GarbageCollector(options, () => inProgress);
   await Promise.all([options.claims.synced, options.volumes.synced]);
   const { signal } = new AbortController();
   const begin = (name: string) => {
@@ -26,6 +27,8 @@ async function scene() {
     driver: cluster.driver,
     options,
     begin,
+    /** The requests that the provisioner works on. */
+    inProgress,
     /** Collects garbage, and again after the grace period. */
     collectTwice: async () => {
       await collector.collect(signal);
@@ -51,6 +54,23 @@ Deno.test("the garbage collector removes a pending volume of a deleted claim in 
   await s.clock.advance(1 * MINUTE);
   await s.collect();
   assertEquals([s.driver.volumes.size, s.driver.intents.size], [0, 0]);
+});
+
+Deno.test("the garbage collector waits again for a volume that the provisioner worked on meanwhile", async () => {
+  await using s = await scene();
+  const name = orphan();
+  await s.begin(name);
+  await s.collect();
+  await s.clock.advance(1.5 * MINUTE);
+  s.inProgress.add(name);
+  await s.collect();
+  s.inProgress.clear();
+  await s.clock.advance(1.5 * MINUTE);
+  await s.collect();
+  assertEquals(s.driver.volumes.size, 1);
+  await s.clock.advance(3 * MINUTE);
+  await s.collect();
+  assertEquals(s.driver.volumes.size, 0);
 });
 
 Deno.test("garbage collection keeps the volume of a claim, even of one that the cache does not have", async () => {
@@ -178,7 +198,8 @@ Deno.test("the garbage collector collects until it is stopped, and goes on after
     if (passes++ === 1) throw new Error("a failed pass");
     return listPending.call(s.driver);
   };
-  const collector = new GarbageCollector(options, () => new Set());
+  const inProgress = new Set<string>();
+  const collector = new GarbageCollector(options, () => inProgress);
   const stop = s.cluster.run((signal) => collector.run(signal));
   await waitUntil(() => s.driver.volumes.size === 0, "the removal");
   await stop();

@@ -42,3 +42,8 @@ Deno.test("a permission is renewed while a copy is filled, and over without it",
     ...["renew", "keep", "withdraw"],
   ]);
 });
+
+Deno.test("a permission of a node that the copy is not on any more is withdrawn, and not renewed", () => {
+  const moved = copy();
+  assertEquals(decide(snapshot(2), { ...moved, spec: { ...moved.spec, nodeName: "c" } }, 1), "withdraw");
+});
