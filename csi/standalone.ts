@@ -162,6 +162,10 @@ export function loggingListener(next: MachineListener = {}): MachineListener {
       machineLog.warn("discard is not supported by the device", { volume: volume.id });
       next.onTrimUnsupported?.(volume);
     },
+    onStagingWarning: (volume, { reason, message }) => {
+      machineLog.warn("staging warning", { volume, reason, message });
+      next.onStagingWarning?.(volume, { reason, message });
+    },
     onFailure: (action, error) => {
       machineLog.warn("background work failed", { action, error });
       next.onFailure?.(action, error);

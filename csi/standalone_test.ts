@@ -32,5 +32,6 @@ Deno.test("loggingListener() needs no further listener", () => {
   listener.onTrimmed!(volume, 4096);
   listener.onTrimFailed!(volume, "no answer", 1);
   listener.onTrimUnsupported!(volume);
+  listener.onStagingWarning!(volume.id, { reason: "FurtherSignatures", message: "beside" });
   listener.onFailure!("reaper", new Error("no answer"));
 });

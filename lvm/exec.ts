@@ -369,10 +369,19 @@ export function commandError(
   const lines = (output.stderr.trim() || output.stdout.trim() || "(no output)").split(/\s*\n\s*/);
   const isWarning = (line: string) => line.startsWith("WARNING:"); // lvm prints many warnings, and the reason after them
   const message = [...lines.filter((line) => !isWarning(line)), ...lines.filter(isWarning)].join("; ");
+  const code = output.code === 137 ? "137 (SIGKILL, as when memory runs out)" : output.code;
   return new StorageError(
     kind,
-    `${describeCommand(command)}: exit ${output.code}: ${truncate(message, MAX_OUTPUT_LENGTH)}`,
+    `${describeCommand(command)}: exit ${code}: ${truncate(message, MAX_OUTPUT_LENGTH)}`,
   );
+}
+
+/**
+ * Returns the kind of error for a program that refuses to change something, and says why. One that was killed has refused nothing:
+ * its exit status is above 128 (bash(1), EXIT STATUS).
+ */
+export function refusalKind({ code }: Output): "FailedPrecondition" | "CommandFailed" {
+  return code > 128 ? "CommandFailed" : "FailedPrecondition";
 }
 
 /** Reports whether an error means that a program is missing, not that it did not respond in time. */

@@ -28,6 +28,7 @@ import { isOwned } from "./model/tags.ts";
 import { SnapshotFinder } from "./inventory/snapshot_finder.ts";
 import { VolumeFinder } from "./inventory/volume_finder.ts";
 import { Snapshots } from "./snapshots/snapshots.ts";
+import type { StagingWarning } from "./staging/formatting.ts";
 import { StagedVolumes } from "./staging/staged_volumes.ts";
 import { Staging } from "./staging/staging.ts";
 import {
@@ -80,6 +81,8 @@ export interface MachineListener extends Partial<CowListener>, Partial<TrimListe
   onProgress?(id: VolumeId): void;
   /** Called for a volume when the state of its keys has changed. */
   onKeyChange?(id: VolumeId): void;
+  /** Called when a volume is staged although something is wrong with its filesystem. */
+  onStagingWarning?(id: VolumeId, warning: StagingWarning): void;
   /** Called when background work failed; the machine tries it again later. `action` names the work. */
   onFailure?(action: string, error: unknown): void;
 }
@@ -254,6 +257,7 @@ export function openMachine(options: MachineOptions): Machine {
   const staging = new Staging({
     ...{ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer, scratch: options.scratch },
     encryption: new Encryption(lvm, onErrorOf("changing the keys of a volume"), keyChanges),
+    onWarning: (id, warning) => listener.onStagingWarning?.(id, warning),
   });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder, keyChanges });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));

@@ -7,6 +7,7 @@
 import type { VolumeId } from "../../lvm/ids.ts";
 import type { MachineListener } from "../../lvm/machine.ts";
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
+import type { StagingWarning } from "../../lvm/staging/formatting.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import type { NodeReconciler } from "./node_reconciler.ts";
@@ -33,7 +34,7 @@ export interface MachineEventReceivers {
   /** Reconciler of LVMVolumes. */
   readonly volumes: Pick<
     VolumeReconciler,
-    "recordTrimFailed" | "recordTrimUnsupported" | "reportLimits"
+    "recordWarning" | "recordTrimFailed" | "recordTrimUnsupported" | "reportLimits"
   >;
   /** Reconciler of LVMSnapshots. */
   readonly snapshots: Pick<SnapshotReconciler, "recordCowExtended" | "recordCowCannotExtend">;
@@ -90,6 +91,10 @@ export class MachineEvents implements MachineListener {
 
   /** Called when the state of the keys of a volume has changed. */
   readonly onKeyChange = (): void => this.onChange();
+
+  /** Called when a volume is staged although something is wrong with its filesystem. */
+  readonly onStagingWarning = (id: VolumeId, warning: StagingWarning): void =>
+    this.receivers.volumes.recordWarning(id, warning);
 
   /** Called after a successful fstrim. @param bytes the bytes that it discarded */
   readonly onTrimmed = (_: TrimmedVolume, bytes: number): void => this.receivers.counters.onTrimmed(bytes);

@@ -13,6 +13,7 @@ Deno.test("MachineEvents: passes each event on to the reconcilers, and counts it
     node: { requeue: record("requeue") },
     pools: { onExtended: record("pool") },
     volumes: {
+      recordWarning: (id, { reason, message }) => record("warning")(id, reason, message),
       recordTrimFailed: record("trim failed"),
       recordTrimUnsupported: record("trim unsupported"),
       reportLimits: () => Promise.resolve(),
@@ -38,6 +39,7 @@ Deno.test("MachineEvents: passes each event on to the reconcilers, and counts it
   others.onTrimmed(volume, 4);
   others.onTrimFailed(volume, "busy", 2);
   others.onTrimUnsupported(volume);
+  others.onStagingWarning("v1-x" as VolumeId, { reason: "FurtherSignatures", message: "beside" });
   assertEquals(calls, [
     "requeue",
     "pool from 1 GiB to 2 GiB",
@@ -51,5 +53,6 @@ Deno.test("MachineEvents: passes each event on to the reconcilers, and counts it
     "count failure",
     "trim failed volume busy 2",
     "trim unsupported volume",
+    "warning v1-x FurtherSignatures beside",
   ]);
 });

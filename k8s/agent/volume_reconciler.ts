@@ -38,6 +38,7 @@ import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { VolumeHolds } from "./volume_holds.ts";
 import { foreignLvOf, VolumeImports } from "./volume_imports.ts";
+import type { EventReason } from "../api/event_reasons.ts";
 import { inspectedReturn, isForeign, pendingImport } from "../api/imported.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, goalOf, volumeRequestOf } from "../api/volume_mapping.ts";
@@ -194,23 +195,24 @@ export class VolumeReconciler {
     if (object !== undefined) await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, object, change, {}));
   }
 
+  /** Records a warning about a volume. */
+  recordWarning(id: VolumeId, { reason, message }: { readonly reason: EventReason; readonly message: string }): void {
+    const object = this.#options.objects.get(id);
+    if (object !== undefined) this.#options.events.record(object, "Warning", reason, message);
+  }
+
   /** Records that trimming failed several times in a row. */
   recordTrimFailed({ id }: TrimmedVolume, why: string, failures: number): void {
-    const { objects, events } = this.#options;
-    const object = objects.get(id);
-    if (object === undefined || failures < FAILURES_BEFORE_EVENT) return;
-    events.record(object, "Warning", "TrimFailed", `trimming failed ${failures} times in a row: ${why}`);
+    if (failures < FAILURES_BEFORE_EVENT) return;
+    this.recordWarning(id, { reason: "TrimFailed", message: `trimming failed ${failures} times in a row: ${why}` });
   }
 
   /** Records that the device of a volume does not support discards. */
   recordTrimUnsupported({ id, group, lv }: TrimmedVolume): void {
-    const { objects, events } = this.#options;
-    const object = objects.get(id);
-    if (object === undefined) return;
     const message =
       `fstrim has no effect: the device of ${group.name}/${lv.name} does not support discards, because of its disks or its ` +
       `layout; remove fstrim from the class`;
-    events.record(object, "Warning", "TrimUnsupported", message);
+    this.recordWarning(id, { reason: "TrimUnsupported", message });
   }
 
   async #reconcileVolume(object: LvmVolume, id: VolumeId): Promise<void> {

@@ -203,6 +203,21 @@ export const EVENTS = {
       type: "Normal",
       meaning: "Its data is being encrypted by another [volume key](../guides/volume-keys.md).",
     },
+    FurtherSignatures: {
+      type: "Warning",
+      meaning:
+        `Its device holds more than its filesystem, and it is mounted: [runbook](${RUNBOOKS}/storage.md#volume-mounted-with-a-warning).`,
+    },
+    FilesystemNotChecked: {
+      type: "Warning",
+      meaning:
+        `Its filesystem is mounted without a check, because it is mounted elsewhere on the node, too: [runbook](${RUNBOOKS}/storage.md#volume-mounted-with-a-warning).`,
+    },
+    FilesystemNotResized: {
+      type: "Warning",
+      meaning:
+        `Its filesystem is mounted, and cannot be resized to the volume now: [runbook](${RUNBOOKS}/storage.md#volume-mounted-with-a-warning).`,
+    },
     TrimFailed: {
       type: "Warning",
       meaning: "[fstrim](../guides/discard.md) failed at least three times in a row. The message quotes it. The " +

@@ -31,7 +31,7 @@ export async function renewHeader(
   const device = await verifyDevice(exec, lv);
   const signatures = await readSignatures(exec, lv.devicePath);
   if (signatures.length === 0) return void await requireBlank(exec, device, lv.devicePath);
-  if (!signatures.every(({ type }) => type === "crypto_LUKS")) {
+  if (!signatures.some(({ type }) => type === "crypto_LUKS")) {
     throw foreignDataError(
       lv.devicePath,
       `the copy of an encrypted volume should hold crypto_LUKS, but holds ${describeSignatures(signatures)}`,

@@ -349,7 +349,7 @@ async function complete(
     return await changeTags(context, destination, markComplete);
   }
   const { type } = format;
-  if (found.length > 1 || found[0]!.type !== type) {
+  if (!found.some((signature) => signature.type === type)) {
     throw new StorageError(
       "FailedPrecondition",
       `creating volume ${id} from ${describeSource(source)}: the source holds ${

@@ -21,8 +21,8 @@ import { type HeaderKeys, parseHeaderKeys } from "./volume_key.ts";
  */
 export async function requireHeader(exec: Exec, device: string, uuid: string): Promise<void> {
   const signatures = await readSignatures(exec, device);
-  const isOwn = signatures.every(({ type, uuid: found }) => type === "crypto_LUKS" && found === uuid);
-  if (isOwn && signatures.length > 0) return;
+  // where an LV was extended, or beyond the end of a copy, there may be another one that is nobody's
+  if (signatures.some(({ type, uuid: found }) => type === "crypto_LUKS" && found === uuid)) return;
   throw foreignDataError(
     device,
     `it should hold a LUKS header with the UUID ${uuid}, but holds ${describeSignatures(signatures)}`,

@@ -125,7 +125,7 @@ export async function readSignatures(exec: Exec, device: string): Promise<Signat
   );
   return asArray(asObject(answer).signatures).map(asObject).map((signature) => ({
     type: asString(signature.type),
-    ...(typeof signature.uuid === "string" ? { uuid: signature.uuid } : {}),
+    ...(typeof signature.uuid === "string" && signature.uuid !== "" ? { uuid: signature.uuid } : {}),
   }));
 }
 

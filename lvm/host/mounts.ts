@@ -250,7 +250,8 @@ async function realPath(path: string): Promise<string | undefined> {
 }
 
 /**
- * Mounts a device.
+ * Mounts a device. A mount(8) that fails may have mounted it: when it is killed, or fails in a step after that. After an error
+ * kubelet does not unstage, so the mount is undone.
  *
  * @throws {StorageError} `FailedPrecondition` when mount(8) left an SELinux context out
  */
@@ -262,20 +263,26 @@ export async function mountDevice(
 ): Promise<void> {
   const flags = options.flags.length === 0 ? [] : ["-o", options.flags.join(",")];
   const context = requestedContext(options.flags);
-  await runOk(exec, { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true });
-  if (context !== undefined) await requireContext(exec, path, context);
+  try {
+    await runOk(exec, { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true });
+    if (context !== undefined) await requireContext(exec, path, context);
+  } catch (error) {
+    if (lateCompletion(error) !== undefined) throw error;
+    const there = (await readMounts(exec)).findLast(({ target }) => target === path);
+    const isMounted = there !== undefined && filesystemMounts([there], { devicePath: device }).length > 0;
+    throw isMounted ? await undoMount(exec, path, error) : error;
+  }
 }
 
 /** Makes sure that a new mount has an SELinux context: mount(8) leaves it out where it does not see /sys/fs/selinux. */
 async function requireContext(exec: Exec, path: string, context: string): Promise<void> {
   const mount = (await readMounts(exec)).findLast(({ target }) => target === path);
   if (isSameContext(mount?.seLinuxContext, context)) return;
-  const error = new StorageError(
+  throw new StorageError(
     "FailedPrecondition",
     `mounting ${path} with the SELinux context ${context}: mount(8) left it out, because it does not see that SELinux is ` +
       "enabled; an agent needs the host's /sys/fs/selinux and /etc/selinux (seLinux.mount of the chart)",
   );
-  throw await undoMount(exec, path, error);
 }
 
 /**

@@ -40,8 +40,7 @@ export async function changeUuid(exec: Exec, filesystem: CopiedFilesystem): Prom
   await replayJournal(exec, filesystem);
   await runOk(exec, withCheckDeadline(changeUuidCommand(type, device, uuid)), () => "FailedPrecondition");
   const found = await readSignatures(exec, device); // xfs_db exits with 0 also when it refused the change.
-  const [only, ...more] = found;
-  if (only?.type === type && only.uuid?.toLowerCase() === uuid && more.length === 0) return;
+  if (found.some((each) => each.type === type && each.uuid?.toLowerCase() === uuid)) return;
   throw new StorageError(
     "FailedPrecondition",
     `giving ${device} the UUID ${uuid}: it holds ${

@@ -4,7 +4,8 @@
  * The recorded format state is `unformatted`, then `formatting` with a UUID that the driver chose, then `formatted`.
  * Each state is recorded before the step that it names, and `formatted` before the first mount. So a filesystem with
  * the recorded UUID is the driver's own unfinished work, without any data, while the state is `formatting`. Only such a
- * filesystem may be created again. Anything else that is found unexpectedly is an error that names it.
+ * filesystem may be created again. Anything else that is found unexpectedly is an error that names it. Only beside a filesystem
+ * that is `formatted` or `copied`, further signatures are no error: a file in it may lie where libblkid looks for others.
  *
  * What mkfs created is read before `formatted` is recorded: options and a host's mke2fs.conf(5) can turn an ext2 into
  * an ext3, which would be refused at the next use.
@@ -24,7 +25,7 @@ import {
 import { defined } from "../defined.ts";
 import { changeUuid } from "./filesystem_uuid.ts";
 import { lateCompletion, StorageError } from "../error.ts";
-import { type Command, commandError, type Exec, runOk, runThen } from "../exec.ts";
+import { type Command, commandError, type Exec, refusalKind, runOk, runThen } from "../exec.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
 import { missingXfsFeatures, xfsKernelOptions } from "../spec/mkfs_defaults.ts";
@@ -38,6 +39,14 @@ import { lvchangeTags } from "../model/commands.ts";
 /** A filesystem that is recorded: as created, or as one that is being created. */
 export type RecordedFilesystem = Extract<FormatState, { readonly state: "formatting" | "formatted" | "renewing" }>;
 
+/** What is wrong with the filesystem of a volume that is staged nevertheless, because the kernel can mount it. */
+export interface StagingWarning {
+  /** The reason, in one word. */
+  readonly reason: "FurtherSignatures" | "FilesystemNotChecked" | "FilesystemNotResized";
+  /** What was found, and what to do, in a sentence. */
+  readonly message: string;
+}
+
 /** Options of {@linkcode prepareFilesystem}. */
 export interface PrepareOptions {
   /** The device for the filesystem: that of the LV, or the mapping of an encrypted volume. */
@@ -46,6 +55,8 @@ export interface PrepareOptions {
   readonly isKnown: boolean;
   /** Records that the volume is in use, which is done before anything else is recorded. */
   readonly recordUse: () => Promise<void>;
+  /** Receives what is wrong, but does not prevent a mount. */
+  readonly warn: (warning: StagingWarning) => void;
 }
 
 /**
@@ -58,15 +69,16 @@ export interface PrepareOptions {
 export async function prepareFilesystem(
   lvm: Lvm,
   volume: Volume,
-  { device, isKnown, recordUse }: PrepareOptions,
+  options: PrepareOptions,
 ): Promise<RecordedFilesystem> {
+  const { recordUse, warn } = options;
   const { exec } = lvm;
   const { format } = volume.tags;
   const path = contentDevice(volume.lv).devicePath;
   switch (format.state) {
     case "formatted":
       await recordUse();
-      requireRecordedFilesystem(format, await readSignatures(exec, path), path);
+      requireRecordedFilesystem(format, await readSignatures(exec, path), { path, warn });
       return format;
     case "formatting": {
       await recordUse();
@@ -80,8 +92,8 @@ export async function prepareFilesystem(
     case "copied": {
       await recordUse();
       const signatures = await readSignatures(exec, path);
-      if (signatures.length === 0) return await beginFormatting(lvm, volume, { device, isKnown, recordUse }); // of an original that was never formatted
-      if (signatures.length > 1 || signatures[0]!.type !== format.type) {
+      if (signatures.length === 0) return await beginFormatting(lvm, volume, options); // of an original that was never formatted
+      if (!signatures.some(({ type }) => type === format.type)) {
         throw foreignDataError(path, `it should hold ${format.type}, but holds ${describeSignatures(signatures)}`);
       }
       const renewing = { ...format, state: "renewing", uuid: crypto.randomUUID() } as const;
@@ -92,7 +104,7 @@ export async function prepareFilesystem(
       await recordUse();
       return format;
     case "unformatted":
-      return await beginFormatting(lvm, volume, { device, isKnown, recordUse });
+      return await beginFormatting(lvm, volume, options);
     case "raw":
       throw new StorageError(
         "FailedPrecondition",
@@ -136,17 +148,28 @@ export async function renewFilesystem(
 }
 
 /**
- * Checks a filesystem before it is mounted, and repairs what is safe to repair.
+ * Checks a filesystem before it is mounted, and repairs what is safe to repair. One that another mount namespace has mounted
+ * cannot be checked; the kernel mounts the same one again.
  *
  * @returns what the check printed; nothing where the mount itself does it
- * @throws {StorageError} `FailedPrecondition` when it needs more than that
+ * @throws {StorageError} `FailedPrecondition` when it needs more than that; `CommandFailed` when the check was killed
  */
-export async function checkFilesystem(exec: Exec, type: FilesystemType, path: string): Promise<string> {
+export async function checkFilesystem(
+  exec: Exec,
+  type: FilesystemType,
+  { path, warn }: { readonly path: string; readonly warn: PrepareOptions["warn"] },
+): Promise<string> {
   const check = fsckCommand(type, path);
   if (check === undefined) return "";
   const output = await exec.run(check.command);
-  if (!check.isSuccess(output.code)) throw commandError(check.command, output, "FailedPrecondition");
-  return output.stdout;
+  if (check.isSuccess(output.code)) return output.stdout;
+  const [inUse] = /.*is (?:in use|mounted)\.$/m.exec(output.stdout + output.stderr) ?? [];
+  if (inUse === undefined) throw commandError(check.command, output, refusalKind(output));
+  const message =
+    `its filesystem is mounted without a check (${inUse}): another mount namespace has it, or a program. ` +
+    `grep ${path.replace(/^.*\//, "")} /proc/[0-9]*/mountinfo shows the processes of that namespace`;
+  warn({ reason: "FilesystemNotChecked", message });
+  return "";
 }
 
 /**
@@ -200,8 +223,18 @@ async function recordKnownFormatState(lvm: Lvm, volume: Volume, from: FormatStat
   await lvm.changeKnown(group, lvchangeTags(markFormatState(from, to), `${group.name}/${lv.name}`, selection));
 }
 
-function requireRecordedFilesystem(recorded: RecordedFilesystem, found: readonly Signature[], path: string): void {
-  if (!isFilesystem(recorded, found)) throw unexpectedDataError(recorded, found, path);
+function requireRecordedFilesystem(
+  recorded: RecordedFilesystem,
+  found: readonly Signature[],
+  { path, warn }: { readonly path: string; readonly warn: PrepareOptions["warn"] },
+): void {
+  const others = found.filter((signature) => !isOf(recorded, signature));
+  if (others.length === found.length) throw unexpectedDataError(recorded, found, path);
+  if (others.length === 0) return;
+  const message =
+    `${path} holds ${describeSignatures(others)} beside its filesystem, which is mounted as ${recorded.type}: a ` +
+    "file may lie there, as an image of a disk, or another program has written to the device";
+  warn({ reason: "FurtherSignatures", message });
 }
 
 /** Checks that signatures are of an unfinished filesystem. Its type can differ, since options and the host decide it. */
@@ -212,8 +245,11 @@ function requireOwnWork(formatting: RecordedFilesystem, found: readonly Signatur
 }
 
 function isFilesystem(recorded: RecordedFilesystem, found: readonly Signature[]): boolean {
-  return found.length > 0 &&
-    found.every(({ type, uuid }) => type === recorded.type && uuid?.toLowerCase() === recorded.uuid);
+  return found.length > 0 && found.every((signature) => isOf(recorded, signature));
+}
+
+function isOf(recorded: RecordedFilesystem, { type, uuid }: Signature): boolean {
+  return type === recorded.type && uuid?.toLowerCase() === recorded.uuid;
 }
 
 function unexpectedDataError(recorded: RecordedFilesystem, found: readonly Signature[], path: string): StorageError {

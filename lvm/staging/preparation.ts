@@ -22,7 +22,7 @@ import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Lvm } from "../client/client.ts";
 import { addUsedTag } from "../client/used_tags.ts";
-import { prepareFilesystem, type RecordedFilesystem } from "./formatting.ts";
+import { prepareFilesystem, type RecordedFilesystem, type StagingWarning } from "./formatting.ts";
 import {
   type Access,
   type EncryptedAccess,
@@ -47,6 +47,8 @@ export interface StageRequest extends EncryptedAccess {
   readonly access: Access;
   /** Opens encrypted volumes. */
   readonly encryption: Encryption;
+  /** Receives what is wrong, but does not prevent a mount. */
+  readonly warn: (warning: StagingWarning) => void;
 }
 
 /** A volume that may be mounted. */
@@ -69,7 +71,7 @@ export interface PreparedVolume {
  * another way; `ForeignData` by what is on its device. For a known volume, any error may mean that it is so no longer
  */
 export async function prepare(request: StageRequest, volume: Volume, known?: BlockDevice): Promise<PreparedVolume> {
-  const { lvm, driver, mounts, path, access, encryption, passphrase, previous, volumeKey } = request;
+  const { lvm, driver, mounts, path, access, encryption, passphrase, previous, volumeKey, warn } = request;
   const type = resolveFilesystemType(volume, access);
   requireEncrypted(volume, request);
   if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
@@ -92,7 +94,7 @@ export async function prepare(request: StageRequest, volume: Volume, known?: Blo
     return { volume: opened.volume, ...(type !== undefined && { type }) };
   }
   if (opened.device.readOnly) await allowWrites(lvm.exec, contentDevice(volume.lv).devicePath);
-  const format = await prepareFilesystem(lvm, opened.volume, { device: opened.device, isKnown, recordUse });
+  const format = await prepareFilesystem(lvm, opened.volume, { device: opened.device, isKnown, recordUse, warn });
   return { volume: opened.volume, type, format };
 }
 

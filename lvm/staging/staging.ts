@@ -8,14 +8,13 @@
  */
 
 import { activationArguments, isMissingInPool, missingInPoolError } from "../pools/activation.ts";
-import { checkFilesystem, makeFilesystem, renewFilesystem } from "./formatting.ts";
-import { type BlockDevice, readBlockDevice, restoreDeviceNode, verifyDevice } from "../host/device.ts";
+import { checkFilesystem, makeFilesystem, renewFilesystem, type StagingWarning } from "./formatting.ts";
+import { type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { Encryption } from "../encryption/encryption.ts";
 import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
 import { ignoreStorageError, StorageError } from "../error.ts";
-import { commandError, type Exec } from "../exec.ts";
+import type { Exec } from "../exec.ts";
 import { setReadOnly } from "./read_only_device.ts";
-import { resizeCommand } from "../spec/filesystem.ts";
 import { bindMountFlags, missingMountFlags } from "../spec/mount_flags.ts";
 import type { VolumeId } from "../ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
@@ -51,6 +50,7 @@ import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
 import { resumeSuspended } from "../host/resumption.ts";
 import { withDiscardFlag } from "../spec/trim.ts";
 import { prepare, prepareKnown } from "./preparation.ts";
+import { resizeFilesystem, resizeStaged } from "./resizing.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
 import { VolumeMounts } from "./volume_mounts.ts";
@@ -78,6 +78,8 @@ export interface StagingOptions {
   readonly encryption?: Encryption;
   /** Trims filesystems regularly, and pauses for a volume that is to be unmounted; absent for no trimming. */
   readonly trimmer?: Pick<Trimmer, "pause">;
+  /** Called when a volume is staged although something is wrong with its filesystem; by default, nobody is told. */
+  readonly onWarning?: (id: VolumeId, warning: StagingWarning) => void;
 }
 
 /** Stages and publishes the volumes of this machine. */
@@ -91,6 +93,7 @@ export class Staging {
   readonly #limiter: StagingOptions["limiter"];
   readonly #volumeMounts: VolumeMounts;
   readonly #encryption: Encryption;
+  readonly #onWarning: NonNullable<StagingOptions["onWarning"]>;
 
   /** Creates the service. */
   constructor(options: StagingOptions) {
@@ -101,13 +104,15 @@ export class Staging {
     this.#scratch = options.scratch;
     this.#staged = options.staged;
     this.#limiter = options.limiter;
+    this.#onWarning = options.onWarning ?? (() => {});
     this.#volumeMounts = new VolumeMounts(options);
     this.#encryption = options.encryption ?? new Encryption(options.lvm);
   }
 
   /**
    * Stages a volume: activates it, verifies its device, and records that it is in use. The mapping of an encrypted volume is
-   * opened. A filesystem is also formatted once, checked, mounted at the path, and resized to its device.
+   * opened. A filesystem is also formatted once, checked, mounted at the path, and resized to its device. One that cannot be
+   * checked or resized now, but mounted, is mounted.
    *
    * @throws {StorageError} `NotFound`, `Lost` and `ForeignData` by the state of the volume; `FailedPrecondition` when
    * it cannot be used as requested; `AlreadyExists` when it is staged there in another way; `InvalidArgument` and
@@ -117,7 +122,8 @@ export class Staging {
     const path = await canonicalizePath(stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
     const [lvm, encryption] = [this.#lvm, this.#encryption];
-    const use = { lvm, driver: this.#volumes.driver, mounts, path, access, encryption, ...encrypted };
+    const warn = (warning: StagingWarning) => this.#onWarning(id, warning);
+    const use = { lvm, driver: this.#volumes.driver, mounts, path, access, encryption, warn, ...encrypted };
     const { volume, type, format, isStaged } = await prepareKnown(use, this.#volumes, id) ??
       await prepare(use, await this.#activate(await this.#require(id)));
     if (access.kind === "block" || type === undefined) return;
@@ -125,8 +131,7 @@ export class Staging {
     const device = contentDevice(volume.lv);
     if (isStaged) {
       // an earlier attempt may have ended between the mount and the resize
-      const isOnly = filesystemMounts(mounts, device).length === 1;
-      if (isWritable) await this.#resizeStaged(volume, { type, path, unmounts: isOnly });
+      if (isWritable) await resizeStaged(volume, { type, path, exec: this.#exec, staged: this.#staged, warn });
       return this.#staged.setStaged(volume, path);
     }
 
@@ -139,14 +144,19 @@ export class Staging {
       this.#staged.setCreated(volume);
       isFilled = true;
     } else if (format !== undefined) {
-      isFilled = this.#staged.isFilled(volume, await checkFilesystem(this.#exec, type, device.devicePath));
+      isFilled = this.#staged.isFilled(
+        volume,
+        await checkFilesystem(this.#exec, type, { path: device.devicePath, warn }),
+      );
     }
     await Deno.mkdir(path, { recursive: true });
     await mountDevice(this.#exec, device.devicePath, path, {
       type,
       flags: withDiscardFlag(volume.tags.trim, access.flags),
     });
-    if (isWritable && !isFilled) await this.#resizeStaged(volume, { type, path, unmounts: true });
+    if (isWritable && !isFilled) {
+      await resizeStaged(volume, { type, path, exec: this.#exec, staged: this.#staged, warn });
+    }
     this.#staged.setStaged(volume, path);
   }
 
@@ -265,7 +275,8 @@ export class Staging {
   }
 
   /**
-   * Resizes the filesystem of the volume at a path to its LV. A block volume needs no resize.
+   * Resizes the filesystem of the volume at a path to its LV. A block volume needs no resize. A filesystem that cannot be resized
+   * now is `FailedPrecondition`, after which kubelet mounts it.
    *
    * @param required minimum size of the LV, in bytes
    * @returns the size of the LV in bytes
@@ -302,7 +313,8 @@ export class Staging {
       );
     }
     await this.#resume(volume);
-    await this.#resizeFilesystem(writable.fsType, volume, writable.target);
+    const mounted = { type: writable.fsType, path: writable.target };
+    await resizeFilesystem(volume, { ...mounted, exec: this.#exec, staged: this.#staged });
     return lv.size;
   }
 
@@ -365,28 +377,6 @@ export class Staging {
   async #blockDevice(volume: Volume): Promise<BlockDevice | undefined> {
     if (volume.tags.format.luks !== undefined) return await this.#encryption.find(volume);
     return await verifyDevice(this.#exec, volume.lv);
-  }
-
-  /** Resizes a filesystem that is being staged. @param unmounts whether it is unmounted if that fails */
-  async #resizeStaged(
-    volume: Volume,
-    { type, path, unmounts }: { readonly type: string; readonly path: string; readonly unmounts: boolean },
-  ): Promise<void> {
-    try {
-      await this.#resizeFilesystem(type, volume, path);
-    } catch (error) {
-      // after a final error kubelet does not unstage: a mount that stays would prevent the volume's deletion
-      throw unmounts ? await undoMount(this.#exec, path, error) : error;
-    }
-  }
-
-  async #resizeFilesystem(type: string, volume: Volume, path: string): Promise<void> {
-    const device = contentDevice(volume.lv);
-    const command = resizeCommand(type, { device: device.devicePath, path });
-    let output = await this.#exec.run(command);
-    if (output.code !== 0 && await restoreDeviceNode(this.#exec, device)) output = await this.#exec.run(command);
-    if (output.code !== 0) throw commandError(command, output);
-    this.#staged.setResized(volume, output.stdout + output.stderr);
   }
 }
 

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
@@ -8,6 +8,7 @@ import type { FilesystemType } from "../spec/filesystem.ts";
 import { Reaper } from "../deletion/reaper.ts";
 import { StorageError } from "../error.ts";
 import { StagedVolumes } from "./staged_volumes.ts";
+import type { StagingWarning } from "./formatting.ts";
 import { Staging } from "./staging.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
@@ -28,7 +29,7 @@ async function setUpVolume(
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper });
   await volumes.create(namedRequest("one", bytes, { format: { state: "unformatted", type } }));
-  const paused: string[] = [];
+  const [paused, warnings]: [string[], string[]] = [[], []];
   const pause = (id: string) => {
     paused.push(id);
     return Promise.resolve({ [Symbol.dispose]: () => void paused.pop() });
@@ -40,8 +41,9 @@ async function setUpVolume(
     mountRoots: [root],
     staged: new StagedVolumes(),
     trimmer: { pause },
+    onWarning: (_: string, { reason, message }: StagingWarning) => void warnings.push(`${reason}: ${message}`),
   };
-  return { machine, volumes, paused, staging: new Staging(options) };
+  return { machine, volumes, paused, warnings, staging: new Staging(options) };
 }
 
 /** Creates a mount root, which is removed when the test ends. */
@@ -75,50 +77,89 @@ Deno.test("stage() makes an xfs that an old kernel mounts", async () => {
   assertEquals(machine.mounts.at(-1)!.fsType, "xfs");
 });
 
-Deno.test("stage() that cannot resize the filesystem leaves no mount, and can be repeated", async () => {
-  const root = await Deno.realPath(await Deno.makeTempDir());
-  try {
-    const { machine, volumes, staging } = await setUpVolume(root);
-    const stage = () => staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
+/** What does not prevent that a filesystem is mounted, and the warning about it. */
+const TROUBLES: Record<
+  string,
+  { type?: FilesystemType; make: (machine: FakeMachine, lv: FakeLv) => unknown; warning: RegExp }
+> = {
+  "a further signature": {
+    make: (_, { content }) => content.signatures.push({ type: "gpt", uuid: "" }),
+    warning: /^FurtherSignatures: \/dev\/mapper\/data-vol\S+ holds gpt beside its filesystem, which is mounted as ext4/,
+  },
+  "a further signature before its own": {
+    make: (_, { content }) => content.signatures.unshift({ type: "iso9660", uuid: "2020-01-01" }),
+    warning: /^FurtherSignatures: .* holds iso9660 with the UUID 2020-01-01 beside/,
+  },
+  "another mount namespace": {
+    make: ({ host }, lv) => host.mountedElsewhere.add(lv),
+    warning:
+      /^FilesystemNotChecked: .*\/dev\/mapper\/data-vol\S+ is in use\.\).* grep data-vol\S+ \/proc\/\[0-9\]\*\/mountinfo/,
+  },
+  "a filesystem that refuses to be resized": {
+    make: (machine) =>
+      machine.fault = ({ program }) => program === "resize2fs" ? failure(1, "resize2fs: no") : undefined,
+    warning: /^FilesystemNotResized: .*resize2fs \S+: exit 1: resize2fs: no/,
+  },
+  "a program of resizing that is killed": {
+    make: (machine) => machine.fault = ({ program }) => program === "resize2fs" ? failure(137, "") : undefined,
+    warning: /^FilesystemNotResized: .*exit 137 \(SIGKILL, as when memory runs out\)/,
+  },
+  "a balance that was interrupted": {
+    type: "btrfs",
+    make: ({ host }, lv) => host.balancing.add(lv),
+    warning: /^FilesystemNotResized: .*another exclusive operation 'balance' in progress/,
+  },
+};
+
+for (const [trouble, { type = "ext4", make, warning }] of Object.entries(TROUBLES)) {
+  Deno.test(`stage() mounts a volume with ${trouble}, and reports it each time`, async () => {
+    await using folder = await createRoot();
+    const { machine, volumes, staging, warnings } = await setUpVolume(folder.root, { bytes: 256n << 20n, type });
+    const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+    const access = { kind: "mount", flags: [] } as const;
+    const stage = () => staging.stage(id, stagingPath, access);
+    const mounted = () => machine.mounts.filter(({ target }) => target.startsWith(folder.root)).length;
     await stage();
-    await staging.unstage(id, `${root}/staged`);
-    await volumes.expand(id, { required: 64n << 20n });
-    machine.fault = ({ program }) => program === "resize2fs" ? failure(1, "resize2fs: no") : undefined;
-    await assertRejects(stage, StorageError, "resize2fs: no");
-    const mounted = () => machine.mounts.filter(({ target }) => target.startsWith(root)).length;
-    assertEquals(mounted(), 0);
-    machine.fault = undefined;
-    await stage();
-    assertEquals(mounted(), 1);
-  } finally {
-    await Deno.remove(root, { recursive: true });
+    await staging.unstage(id, stagingPath);
+    await volumes.expand(id, { required: 264n << 20n });
+    make(machine, machine.groups[0]!.lvs[0]!);
+    for (const count of [1, 2]) {
+      await stage();
+      assertEquals([mounted(), warnings.length], [1, count], warnings.join("\n"));
+      assertMatch(warnings.at(-1)!, warning);
+      await staging.publish(id, { stagingPath, target, access, readOnly: false, exclusive: false });
+      await staging.unpublish(id, target);
+      await staging.unstage(id, stagingPath);
+    }
+  });
+}
+
+Deno.test("expand() of a filesystem that refuses is FailedPrecondition, and of a program that is killed is not", async () => {
+  await using folder = await createRoot();
+  const { machine, volumes, staging } = await setUpVolume(folder.root);
+  const path = `${folder.root}/staged`;
+  await staging.stage(id, path, { kind: "mount", flags: [] });
+  await volumes.expand(id, { required: 64n << 20n });
+  for (const [code, kind] of [[1, "FailedPrecondition"], [137, "CommandFailed"]] as const) {
+    machine.fault = ({ program }) => program === "resize2fs" ? failure(code, "resize2fs: no") : undefined;
+    const error = await assertRejects(() => staging.expand(id, path, 64n << 20n), StorageError, "resize2fs: no");
+    assertEquals(error.kind, kind);
   }
 });
 
-Deno.test("stage() of a mount that an earlier attempt left unmounts it when it cannot be resized, unless a pod uses it", async () => {
+Deno.test("stage() waits for a resize that outlasts its call, and leaves the mount to it", async () => {
   await using folder = await createRoot();
-  const { machine, volumes, staging } = await setUpVolume(folder.root);
-  const access = { kind: "mount", flags: [] } as const;
-  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
-  await staging.stage(id, stagingPath, access);
-  await staging.unstage(id, stagingPath);
-  await volumes.expand(id, { required: 64n << 20n });
-  const failsFor = (...programs: string[]) =>
-    machine.fault = ({ program }) => programs.includes(program) ? failure(1, `${program}: target is busy`) : undefined;
-  const targets = () => machine.mounts.map(({ target }) => target).filter((path) => path.startsWith(folder.root));
-  const stage = () => staging.stage(id, stagingPath, access);
-  failsFor("resize2fs", "umount");
-  await assertRejects(stage, StorageError, "resize2fs");
-  assertEquals(targets(), [stagingPath]);
-  failsFor("resize2fs");
-  await assertRejects(stage, StorageError, "resize2fs");
-  assertEquals(targets(), []);
-  machine.fault = undefined;
+  const { machine, volumes, staging, warnings } = await setUpVolume(folder.root);
+  const stage = () => staging.stage(id, `${folder.root}/staged`, { kind: "mount", flags: [] });
   await stage();
-  await staging.publish(id, { stagingPath, target, access, readOnly: false, exclusive: false });
-  failsFor("resize2fs");
-  await assertRejects(stage, StorageError, "resize2fs");
-  assertEquals(targets(), [stagingPath, target]);
+  await staging.unstage(id, `${folder.root}/staged`);
+  await volumes.expand(id, { required: 64n << 20n });
+  machine.fault = ({ program }) => {
+    if (program !== "resize2fs") return undefined;
+    throw new StorageError("StillRunning", "resize2fs: still running", { completion: Promise.resolve() });
+  };
+  assertEquals((await assertRejects(stage, StorageError)).kind, "StillRunning");
+  assertEquals([machine.mounts.at(-1)!.target, warnings], [`${folder.root}/staged`, []]);
 });
 
 Deno.test("publish() leaves no mount when mount(8) binds, but cannot set the flags", async () => {
@@ -254,7 +295,7 @@ Deno.test("stage() says that the pool of a thin volume lacks it", async () => {
   assertStringIncludes(message, "thin pool data/data_thinpool does not contain it");
 });
 
-Deno.test("stage() refuses a device with the recorded filesystem and another signature", async () => {
+Deno.test("stage() refuses a device that has other signatures, and not the recorded filesystem", async () => {
   await using folder = await createRoot();
   const { machine, staging } = await setUpVolume(folder.root);
   const path = `${folder.root}/staged`;
@@ -262,14 +303,12 @@ Deno.test("stage() refuses a device with the recorded filesystem and another sig
   await stage();
   await staging.unstage(id, path);
   const { content } = machine.groups[0]!.lvs[0]!;
-  const [recorded] = content.signatures;
-  const other = { type: "gpt", uuid: "" };
-  for (const signatures of [[recorded!, other], [other, recorded!], [other]]) {
+  const { uuid } = content.signatures[0]!;
+  const other = { type: "ext4", uuid: "00000000-0000-4000-8000-000000000000" };
+  for (const signatures of [[], [other], [{ type: "gpt", uuid: "" }, other], [{ type: "ext3", uuid }]]) {
     content.signatures = signatures;
     assertEquals((await assertRejects(stage, StorageError, "but holds")).kind, "ForeignData");
   }
-  content.signatures = [recorded!];
-  await stage();
 });
 
 Deno.test("unstage() and unpublish() take nothing off when another filesystem is mounted on top", async () => {

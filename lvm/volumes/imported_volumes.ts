@@ -247,10 +247,8 @@ export class ImportedVolumes {
     await verifyDevice(exec, lv);
     const signatures = await readSignatures(exec, lv.devicePath);
     if (signatures.length === 0) return format; // its first use checks that it is blank, and formats it
-    const [{ uuid }] = signatures as [typeof signatures[number]];
-    if (uuid !== undefined && signatures.every((each) => each.type === format.type && each.uuid === uuid)) {
-      return { state: "formatted", type: format.type, uuid: uuid.toLowerCase() };
-    }
+    const { uuid } = signatures.find(({ type }) => type === format.type) ?? {};
+    if (uuid !== undefined) return { state: "formatted", type: format.type, uuid: uuid.toLowerCase() };
     throw new StorageError(
       "ForeignData",
       `taking over ${lvPath(located)}: ${format.type} is expected, but it holds ${describeSignatures(signatures)}`,

@@ -5,6 +5,7 @@
  */
 
 import { bindMountsContract } from "./bind_mounts.ts";
+import { cautionContract } from "./caution.ts";
 import { copiesContract } from "./copies.ts";
 import { thinCopiesContract } from "./copies_thin.ts";
 import { cowSnapshotsContract } from "./cow_snapshots.ts";
@@ -52,6 +53,7 @@ export function lifecycleContract(host: Host): void {
   thinCopiesContract(host);
   cowSnapshotsContract(host);
   stagingContract(host);
+  cautionContract(host);
   encryptionContract(host);
   passphraseContract(host);
   interruptedPassphraseContract(host);

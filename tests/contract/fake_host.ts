@@ -91,6 +91,13 @@ function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
     exec: machine,
     lockGroup: (group, mode) => machine.lockGroup(group, mode),
     openDevice: (path) => Promise.resolve(machine.openDevice(path)),
+    copyMountNamespace: () => {
+      const mounted = machine.mounts.flatMap(({ lv, root }) => lv === undefined || root !== "/" ? [] : [lv]);
+      machine.host.mountedElsewhere = new Set(mounted);
+      return Promise.resolve({
+        [Symbol.asyncDispose]: () => Promise.resolve(machine.host.mountedElsewhere.clear()),
+      });
+    },
     makePending: (path) => {
       deactivateGroupOf(path).lv.pending = true;
       return Promise.resolve();

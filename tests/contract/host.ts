@@ -65,6 +65,8 @@ export interface HostMachine {
    * @param path the LV, with its group
    */
   interruptTransaction(path: string): Promise<void>;
+  /** Copies the mount namespace, with all mounts, as a container may have it. @returns what ends the copy */
+  copyMountNamespace(): Promise<AsyncDisposable>;
   /**
    * Takes the first disk of a group away, which no active LV uses, and brings it back when it is disposed of. Only a
    * machine with several disks in a group has it.

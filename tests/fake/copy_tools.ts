@@ -79,7 +79,7 @@ export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
       "\nThis operation requires a freshly checked filesystem.\n\nPlease run e2fsck -f on the filesystem.",
     );
   }
-  return setUuid(lv, args[1]!);
+  return setUuid(lv, /^ext/, args[1]!);
 }
 
 /** Runs xfs_db: only the command for the UUID. It prints its refusals, and exits with 0. */
@@ -90,7 +90,7 @@ export function xfsDb(machine: FakeMachine, args: readonly string[]): Output {
   if (!lv.content.isClean) {
     return ok("ERROR: The filesystem has valuable metadata changes in a log which needs to\nbe replayed.\n");
   }
-  setUuid(lv, args[2]!.split(" ")[1]!);
+  setUuid(lv, /^xfs$/, args[2]!.split(" ")[1]!);
   return ok("Clearing log and setting UUID\nwriting all SBs\n");
 }
 
@@ -98,19 +98,19 @@ export function xfsDb(machine: FakeMachine, args: readonly string[]): Output {
 export function btrfstune(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^-M [0-9a-f-]{36} \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^btrfs$/);
-  return lv === undefined ? failure(1, "ERROR: open ctree failed") : setUuid(lv, args[1]!);
+  return lv === undefined ? failure(1, "ERROR: open ctree failed") : setUuid(lv, /^btrfs$/, args[1]!);
 }
 
 function filesystemAt(machine: FakeMachine, path: string, type: RegExp): FakeLv | undefined {
   const lv = machine.lvAt(path);
-  if (lv === undefined || !type.test(lv.content.signatures[0]?.type ?? "")) return undefined;
+  if (lv === undefined || !lv.content.signatures.some((signature) => type.test(signature.type))) return undefined;
   if (lv.content.isInconsistent || machine.mounts.some((mount) => mount.lv === lv)) {
     throw new Error(`changing ${path}, which is mounted, or which a program left half-changed`);
   }
   return lv;
 }
 
-function setUuid(lv: FakeLv, uuid: string): Output {
-  lv.content.signatures[0]!.uuid = uuid;
+function setUuid(lv: FakeLv, type: RegExp, uuid: string): Output {
+  lv.content.signatures.find((signature) => type.test(signature.type))!.uuid = uuid;
   return ok();
 }

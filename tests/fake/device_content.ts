@@ -14,6 +14,8 @@ export interface DeviceContent {
   filesystemBytes: bigint;
   /** The size of the blocks of an ext2, ext3 or ext4, or of the sectors of an xfs, in bytes. */
   blockBytes: bigint;
+  /** The features that mke2fs was asked for. */
+  features?: string[];
   /** True if kernels before 5.10 do not mount the filesystem. */
   needsNewKernel?: boolean;
   /** True if reading fails. */

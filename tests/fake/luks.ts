@@ -230,7 +230,8 @@ function open(machine: FakeMachine, path: string, name: string, passphrase: stri
   const { lv, luks, refusal } = unlock(machine, path, passphrase);
   if (refusal !== undefined) return refusal;
   if (lv.mapping !== undefined || isMounted(machine, lv)) return inUse(path);
-  lv.content.signatures = headersOf(luks.uuid); // it repairs a header by the other one
+  const others = lv.content.signatures.filter(({ type }) => type !== "crypto_LUKS");
+  lv.content.signatures = [...headersOf(luks.uuid), ...others]; // it repairs a header by the other one
   lv.mapping = {
     ...{ name, uuid: `CRYPT-LUKS2-${luks.uuid.replaceAll("-", "")}-${name}`, size: lv.size - HEADER_BYTES },
     ...{

@@ -39,6 +39,10 @@ export interface FakeHost {
   orphanDevicesOn: string;
   /** LVs that are active on a disk that was pulled since. */
   onPulledDisk: Set<FakeLv>;
+  /** LVs whose filesystems another mount namespace has mounted. */
+  mountedElsewhere: Set<FakeLv>;
+  /** LVs with a btrfs in which a balance runs while it is mounted. */
+  balancing: Set<FakeLv>;
   /** LVs whose device node is not there. */
   missingDeviceNodes: Set<FakeLv>;
   /** Disks that LVM does not see, with the UUIDs on their labels. */
@@ -117,6 +121,8 @@ export function healthyHost(): FakeHost {
     orphanDevices: new Map(),
     orphanDevicesOn: "",
     onPulledDisk: new Set(),
+    mountedElsewhere: new Set(),
+    balancing: new Set(),
     missingDeviceNodes: new Set(),
     hiddenPvs: [],
     unusedPvs: [],

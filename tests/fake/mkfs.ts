@@ -67,7 +67,12 @@ export function mke2fs(machine: FakeMachine, args: readonly string[]): ReturnTyp
   }
   if (lv !== undefined) lv.content.signatures = [];
   const output = make(machine, args);
-  if (output.code === 0 && lv !== undefined) lv.content.blockBytes = BigInt(block);
+  if (output.code === 0 && lv !== undefined) {
+    Object.assign(lv.content, {
+      blockBytes: BigInt(block),
+      features: args.includes("-O") ? optionValue(args, "-O").split(",") : [],
+    });
+  }
   return output;
 }
 

@@ -71,7 +71,8 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   const lv = machine.lvAt(source);
   if (lv === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
   const isOfKernel = !lv.content.needsNewKernel || !/^(?:[0-4]|5\.\d\.)/.test(machine.host.kernel);
-  if (lv.content.signatures.length !== 1 || lv.content.signatures[0]!.type !== type || !isOfKernel) {
+  const filesystem = lv.content.signatures.find((signature) => signature.type === type);
+  if (filesystem === undefined || !isOfKernel) {
     return failure(
       32,
       `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage or helper program, or other error.`,
@@ -79,7 +80,7 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   }
   const duplicate = machine.mounts.find((mount) =>
     mount.lv !== undefined && mount.lv !== lv && mount.root === "/" &&
-    mount.lv.content.signatures[0]?.uuid === lv.content.signatures[0]!.uuid
+    mount.lv.content.signatures.some(({ uuid }) => uuid === filesystem.uuid)
   );
   if (lv.content.isInconsistent || (duplicate !== undefined && type === "btrfs")) {
     throw new Error(`mounting ${source}, which is torn, or has the UUID of ${duplicate?.source}`);

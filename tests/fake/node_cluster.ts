@@ -136,10 +136,10 @@ export class FakeAgent implements AsyncDisposable {
       },
       scratch: mountRoots[0]!,
       listener: {
-        ...{ onRemoved: onChange, onKeyChange: onChange },
+        ...{ onRemoved: onChange, onKeyChange: onChange, onProgress: (id) => volumeController.add(id) },
         onSnapshotExtended: (cowLv, size) => this.snapshots.recordCowExtended(cowLv, size),
         onSnapshotCannotExtend: (cowLv, why) => this.snapshots.recordCowCannotExtend(cowLv, why),
-        onProgress: (id) => volumeController.add(id),
+        onStagingWarning: (id, warning) => this.volumes.recordWarning(id, warning),
         onTrimFailed: (volume, why, failures) => this.volumes.recordTrimFailed(volume, why, failures),
         onTrimUnsupported: (volume) => this.volumes.recordTrimUnsupported(volume),
       },

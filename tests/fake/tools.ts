@@ -24,7 +24,8 @@ import {
   ok,
   type Tools,
 } from "./machine.ts";
-import { blankContent } from "./device_content.ts";
+import { blankContent, type DeviceContent } from "./device_content.ts";
+import { FOREIGN_SIGNATURES } from "./foreign_signatures.ts";
 import { ownerOf } from "./luks.ts";
 import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
 import { allocateChunks, deviceBytes, discardOverwrittenData, freeChunks, isCowSnapshotOf } from "./thin.ts";
@@ -133,13 +134,21 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
       return failure(1, `dd: error writing '${target}': No space left on device`);
     }
     if (from === 0) Object.assign(lv.content, { signatures: [], luks: undefined });
-    lv.content.zeroHead = false;
+    if (from < 4096) lv.content.zeroHead = false;
+    lv.content.signatures.push(...writtenSignatures(values.get("if")!));
     lv.content.data.add(values.get("if")!);
     noteWrites(lv, from, to, values.get("if")!);
     lv.zeroedTo = 0n;
     copyToCow(machine, lv, values);
   }
   return ok();
+}
+
+/** Returns the signatures in a file that dd writes; of other sources, nothing is known. */
+function writtenSignatures(source: string): DeviceContent["signatures"] {
+  if (source.startsWith("/dev/")) return [];
+  const text = [...Deno.readFileSync(source)].join();
+  return FOREIGN_SIGNATURES.filter(({ bytes }) => bytes.join() === text).map(({ type }) => ({ type, uuid: "" }));
 }
 
 function controllers({ host }: FakeMachine): Output {
@@ -260,11 +269,14 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^(?:-f )?-p \/\S+$/);
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
-  if (lv === undefined || !/^ext/.test(lv.content.signatures[0]?.type ?? "")) {
+  if (lv === undefined || !lv.content.signatures.some(({ type }) => type.startsWith("ext"))) {
     return failure(8, `e2fsck: Bad magic number in super-block while trying to open ${path}`);
   }
   if (isMounted(machine, lv)) {
     return failure(8, `${path} is mounted.\ne2fsck: Cannot continue, aborting.`);
+  }
+  if (machine.host.mountedElsewhere.has(lv)) {
+    return { code: 8, stdout: `${path} is in use.\n`, stderr: "e2fsck: Cannot continue, aborting.\n\n\n" };
   }
   if (isReadOnly(lv)) {
     return failure(
@@ -298,6 +310,9 @@ function resizeMounted(machine: FakeMachine, args: readonly string[], type: stri
     return failure(1, `${args.at(-1)} is not a mounted ${type} filesystem`);
   }
   if (mount.readOnly) return failure(1, `${type}: Read-only file system`);
+  if (machine.host.balancing.has(mount.lv)) {
+    return failure(1, `ERROR: unable to start resize, another exclusive operation 'balance' in progress`);
+  }
   mount.lv.content.filesystemBytes = mount.lv.size;
   return ok();
 }
@@ -308,7 +323,7 @@ function resize2fs(machine: FakeMachine, args: readonly string[]): Output {
   const lv = machine.lvAt(path);
   if (lv === undefined) return deviceNotFound("resize2fs", path);
   const { content } = lv;
-  if (!/^ext[234]$/.test(content.signatures[0]?.type ?? "")) {
+  if (!content.signatures.some(({ type }) => /^ext[234]$/.test(type))) {
     return failure(1, "resize2fs: Bad magic number in super-block");
   }
   const mounts = machine.mounts.filter((mount) => mount.lv === lv && mount.root === "/");
@@ -320,6 +335,9 @@ function resize2fs(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (mounts.length > 0 && mounts.every(({ readOnly }) => readOnly)) {
     return failure(1, "resize2fs: Read-only file system");
+  }
+  if (mounts.length > 0 && content.features?.includes("sparse_super2")) {
+    return failure(1, "resize2fs: Operation not supported While checking for on-line resizing support");
   }
   content.filesystemBytes = lv.size;
   return ok(`The filesystem on ${path} is now ${length}\n`);

@@ -15,7 +15,14 @@ import { encryptedLayoutsContract } from "../contract/encrypted_layouts.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
-import { interruptTransaction, keepMessage, lockGroup, makePending, realCgroups } from "./real_host.ts";
+import {
+  copyMountNamespace,
+  interruptTransaction,
+  keepMessage,
+  lockGroup,
+  makePending,
+  realCgroups,
+} from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
 
@@ -78,6 +85,7 @@ const host: Host = {
       exec,
       lockGroup,
       openDevice: Deno.open,
+      copyMountNamespace,
       makePending,
       keepMessage,
       interruptTransaction,

@@ -44,6 +44,7 @@ export async function realHost(name: string): Promise<Host> {
         exec,
         lockGroup,
         openDevice: Deno.open,
+        copyMountNamespace,
         makePending,
         keepMessage,
         interruptTransaction,
@@ -67,6 +68,24 @@ export async function lockGroup(group: string, mode: "shared" | "exclusive"): Pr
     if (there?.ino === (await file.stat()).ino) return file;
     file.close();
   }
+}
+
+/** Copies the mount namespace to a process that sleeps. */
+export async function copyMountNamespace(): Promise<AsyncDisposable> {
+  const sleeper = new Deno.Command("unshare", {
+    args: ["--mount", "--propagation", "private", "sh", "-c", "echo there; exec sleep 600"],
+    stdout: "piped",
+  }).spawn();
+  const reader = sleeper.stdout.getReader();
+  await reader.read(); // it is in its own namespace
+  reader.releaseLock();
+  return {
+    [Symbol.asyncDispose]: async () => {
+      sleeper.kill("SIGKILL");
+      await sleeper.stdout.cancel();
+      await sleeper.status;
+    },
+  };
 }
 
 /** Mounts the machine's own hierarchy once more. The tests' pods have the paths of kubelet's pods; there is no kubelet. */

@@ -3,6 +3,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { connect } from "../contract/csi_client.ts";
 import { failure, FakeMachine, ok } from "../fake/machine.ts";
+import { mount } from "../fake/mount_tools.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../contract/host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
@@ -303,20 +304,22 @@ Deno.test("a busy mount is FAILED_PRECONDITION, and is unmounted when it is no l
   await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
 });
 
-Deno.test("a volume stays locked while the unmount after a failed resize is running", async () => {
+Deno.test("a volume stays locked while the unmount after a failed mount is running", async () => {
   await using fixture = await createHarness();
   const { harness, machine } = fixture;
   const volumeId = await harness.create();
   const stagingTargetPath = await harness.stage(volumeId);
   await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-  await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n << 20n } });
   const ended = Promise.withResolvers<void>();
-  machine.fault = ({ program }) => {
-    if (program === "resize2fs") return failure(1, "resize2fs: Input/output error");
-    if (program !== "umount") return undefined;
+  machine.fault = (command) => {
+    if (command.program === "mount") {
+      mount(machine, command.args);
+      return failure(32, "mount: filesystem was mounted, but any subsequent operation failed");
+    }
+    if (command.program !== "umount") return undefined;
     throw new StorageError("StillRunning", "umount: still running", { completion: ended.promise });
   };
-  await assertFails("ABORTED", harness.stage(volumeId), "Input/output error");
+  await assertFails("ABORTED", harness.stage(volumeId), "filesystem was mounted");
   machine.fault = undefined;
   await assertFails("ABORTED", harness.stage(volumeId), "staging of it is running");
   machine.mounts.pop();
