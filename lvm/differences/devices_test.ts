@@ -20,7 +20,8 @@ function execWith(mapped: [uuid: string, number: string] | undefined, node: stri
       return ok(JSON.stringify({ blockdevices: [device] }));
     }
     if (args[0] === "mknodes") return ok("");
-    return mapped === undefined ? none : ok(`data-snap-cow|${mapped[0]}|${mapped[1]}|Active||Live\n`);
+    if (mapped === undefined) return { ...none, stderr: "Device data-snap-cow not found\nCommand failed.\n" };
+    return ok(`data-snap-cow|${mapped[0]}|${mapped[1]}|Active||Live\n`);
   };
   return { run: (command) => Promise.resolve(run(command)), idle: () => Promise.resolve() };
 }

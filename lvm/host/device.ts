@@ -5,7 +5,7 @@
  */
 
 import { StorageError } from "../error.ts";
-import { type Command, commandError, type Exec, runOk } from "../exec.ts";
+import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
@@ -35,10 +35,11 @@ const TAIL_BYTES = 64n * 1024n;
 /**
  * Reads the block device whose node is at the path.
  *
- * @throws {StorageError} `FailedPrecondition` when there is none
+ * @throws {StorageError} `FailedPrecondition` when there is none (lsblk(8), EXIT STATUS: 32)
  */
 export async function readBlockDevice(exec: Exec, path: string): Promise<BlockDevice> {
-  const [device] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), () => "FailedPrecondition"));
+  const classify = ({ code }: Output) => code === 32 ? "FailedPrecondition" : "CommandFailed";
+  const [device] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), classify));
   if (device === undefined) {
     throw new StorageError("FailedPrecondition", `reading ${path}: lsblk names no block device`);
   }

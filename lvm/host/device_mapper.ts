@@ -81,10 +81,18 @@ export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
   return parseDevices(await runOk(exec, listDevices([])));
 }
 
-/** Reads the device-mapper device of a name; `undefined` when the kernel has none. */
+/**
+ * Reads the device-mapper device of a name.
+ *
+ * @returns `undefined` when the kernel has none
+ * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
+ */
 export async function readMappedDevice(exec: Exec, name: string): Promise<MappedDevice | undefined> {
-  const { code, stdout } = await exec.run(listDevices([name]));
-  return code === 0 ? parseDevices(stdout)[0] : undefined;
+  const command = listDevices([name]);
+  const output = await exec.run(command);
+  if (output.code === 0) return parseDevices(output.stdout)[0];
+  if (/not found|does not exist/i.test(output.stderr)) return undefined;
+  throw commandError(command, output);
 }
 
 /**
