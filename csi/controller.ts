@@ -8,6 +8,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { smallestVolume } from "../lvm/spec/format.ts";
+import { requireMountable } from "../lvm/spec/mount_flags.ts";
 import { type Locks, snapshotCreationLocks, snapshotLock, volumeCreationLocks, volumeLock } from "../lvm/locks.ts";
 import type { ContentSource } from "../lvm/model/tags.ts";
 import type { CreateOptions, VolumeRequest } from "../lvm/inventory/volume.ts";
@@ -284,6 +285,10 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
   // these take precedence (CSI spec, mutable_parameters)
   const mutableLimits = parseMutableParameters(request.mutableParameters);
   const type = capability.kind === "mount" ? capability.type ?? parameters.type : undefined;
+  const mkfsOptions = requireMkfsOptions(parameters, type);
+  for (const { accessType: { case: kind, value } } of request.volumeCapabilities) {
+    if (kind === "mount" && type !== undefined) requireMountable(type, value.mountFlags, mkfsOptions);
+  }
   const trim = trimFor(parameters, type);
   const source = parseContentSource(request.volumeContentSource);
   if (source !== undefined && parameters.layout.type === "writecache") {
@@ -304,7 +309,7 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
       ...(type === undefined ? { state: "raw" } as const : { state: "unformatted", type } as const),
       ...(parameters.encryption === "luks2" && { luks: { state: "wanted" } as const }),
     },
-    mkfsOptions: requireMkfsOptions(parameters, type),
+    mkfsOptions,
     shared: parameters.shared,
     erase: parameters.erase,
     layout: parameters.layout,

@@ -297,6 +297,11 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
       remedy: "Delete the snapshots of the volume, or take volumeKey back from the Secret. A thin volume cannot.",
     },
     {
+      reason: "CheckKilled",
+      quotes: ["e2fsck …: exit 137 (SIGKILL, as when memory runs out)"],
+      remedy: "The check of the filesystem needs more memory: free some, or raise node.resources of the chart.",
+    },
+    {
       reason: "FilesystemDamaged",
       quotes: ["e2fsck …: exit …"],
       remedy: "Run e2fsck -f on the node while no pod uses the volume. The pod then starts by itself.",
@@ -323,7 +328,7 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     {
       reason: "InUse",
       quotes: ["deleting volume …: … is in use; unpublish and unstage it first"],
-      remedy: "It is deleted as soon as it is unmounted. findmnt and lsof on the node show who uses it.",
+      remedy: "It is deleted as soon as it is unmounted. findmnt, lsof and lsblk on the node show who uses it.",
     },
     {
       reason: "HasSnapshots",

@@ -74,7 +74,8 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
   ) {
     throw new StorageError(
       "InvalidArgument",
-      `${making}: the source is ${properties.content} (requested: ${type}); request the same`,
+      `${making}: the source is ${properties.content}, and ${type} is requested, or the default; set fsType to ` +
+        properties.content,
     );
   }
   return { ...range, required: required < size ? size : required };

@@ -187,7 +187,7 @@ export function mountProblem(lv: LogicalVolume, mounts: readonly Mount[]): Probl
   return {
     reason: "FilesystemReadOnly",
     message: `its filesystem at ${stopped.target} no longer accepts writes, as after an error of its disk (dmesg): ` +
-      "stop the workloads that use it, so that it is unmounted; it is checked when it is mounted again",
+      "scale the workloads that use it to 0, so that it is unmounted; it is checked when it is mounted again",
   };
 }
 

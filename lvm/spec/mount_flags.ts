@@ -66,12 +66,47 @@ export function checkMountFlags(type: FilesystemType | undefined, flags: readonl
   const types = type === undefined ? FILESYSTEM_TYPES : [type];
   const allowed = [...COMMON_MOUNT_FLAGS, ...types.flatMap((type) => MOUNT_FLAGS[type])];
   for (const flag of flags) {
-    if (!allowed.some((form) => form.test(flag))) {
-      throw new StorageError(
-        "InvalidArgument",
-        `mount flag ${quote(flag)}: not allowed for ${type ?? "any filesystem"}`,
-      );
-    }
+    if (allowed.some((form) => form.test(flag))) continue;
+    const why = flag.split(",").length > 1 && flag.split(",").every((one) => allowed.some((form) => form.test(one)))
+      ? "each flag is an entry of its own"
+      : `not allowed for ${type ?? "any filesystem"}`;
+    throw new StorageError("InvalidArgument", `mount flag ${quote(flag)}: ${why}`);
+  }
+}
+
+/** Flags with which the kernel mounts no new filesystem alone, and what they need: other flags, or a feature of mke2fs. */
+const NEEDS: readonly {
+  readonly types: readonly FilesystemType[];
+  readonly flag: string;
+  readonly flags?: readonly string[];
+  readonly feature?: string;
+}[] = [
+  { types: ["ext4", "ext3", "ext2"], flag: "prjquota", feature: "project" },
+  { types: ["ext4", "ext3", "ext2"], flag: "journal_async_commit", flags: ["data=writeback", "data=journal"] },
+  { types: ["xfs", "btrfs"], flag: "norecovery", flags: ["ro"] },
+  { types: ["btrfs"], flag: "nologreplay", flags: ["ro"] },
+];
+
+/**
+ * Requires that the kernel can mount a new filesystem with the flags.
+ *
+ * @param mkfsOptions the options of mkfs with which it is created
+ * @throws {StorageError} `InvalidArgument` for a flag that needs another one, or a feature
+ */
+export function requireMountable(
+  type: FilesystemType,
+  flags: readonly string[],
+  mkfsOptions: readonly string[],
+): void {
+  const features = mkfsOptions.flatMap((option, index) => mkfsOptions[index - 1] === "-O" ? option.split(",") : []);
+  for (const { types, flag, flags: others = [], feature } of NEEDS) {
+    if (!types.includes(type) || !flags.includes(flag)) continue;
+    if (feature === undefined ? others.some((other) => flags.includes(other)) : features.includes(feature)) continue;
+    const needed = feature === undefined ? others.join(" or ") : `mkfsOptions with -O ${feature}`;
+    throw new StorageError(
+      "InvalidArgument",
+      `mount flag ${quote(flag)}: ${type} is mounted with it only with ${needed}`,
+    );
   }
 }
 

@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../error.ts";
 import { FILESYSTEM_TYPES } from "./filesystem.ts";
-import { bindMountFlags, checkMountFlags } from "./mount_flags.ts";
+import { bindMountFlags, checkMountFlags, requireMountable } from "./mount_flags.ts";
 
 Deno.test("checkMountFlags() allows each filesystem's flags, and those of all when the type is not known", () => {
   checkMountFlags("ext4", ["noatime", "data=ordered", "errors=remount-ro"]);
@@ -43,4 +43,31 @@ Deno.test("checkMountFlags() allows each filesystem's flags, and those of all wh
 
 Deno.test("bindMountFlags() keeps the options of a mount", () => {
   assertEquals(bindMountFlags(["noatime", "data=ordered", "nosuid", "discard", "ro"]), ["noatime", "nosuid", "ro"]);
+});
+
+Deno.test("checkMountFlags() says that several flags are no entry", () => {
+  const refusal = (flag: string) => assertThrows(() => checkMountFlags("xfs", [flag]), StorageError).message;
+  assertEquals(refusal("noatime,nodiratime"), 'mount flag "noatime,nodiratime": each flag is an entry of its own');
+  assertEquals(refusal("noatime,_netdev"), 'mount flag "noatime,_netdev": not allowed for xfs');
+});
+
+Deno.test("requireMountable() refuses flags with which the kernel mounts no new filesystem", () => {
+  const rows = [
+    ["ext4", "prjquota", "", "-O project"],
+    ["ext4", "prjquota", "-O quota", "-O project"],
+    ["ext4", "prjquota", "-O project,quota", undefined],
+    ["ext4", "usrquota grpquota", "", undefined],
+    ["ext4", "journal_async_commit", "", "data=writeback or data=journal"],
+    ["ext4", "journal_async_commit data=writeback", "", undefined],
+    ["xfs", "prjquota", "", undefined],
+    ["xfs", "norecovery", "", "ro"],
+    ["xfs", "norecovery ro", "", undefined],
+    ["btrfs", "nologreplay", "", "ro"],
+    ["ext4", "norecovery", "", undefined],
+  ] as const;
+  for (const [type, flags, mkfsOptions, needed] of rows) {
+    const check = () => requireMountable(type, flags.split(" "), mkfsOptions.split(" "));
+    if (needed === undefined) check();
+    else assertEquals(assertThrows(check, StorageError, needed).kind, "InvalidArgument");
+  }
 });

@@ -286,6 +286,7 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (lv.content.isInconsistent) throw new Error(`e2fsck of ${path}, which a program left half-changed`);
   const code = lv.content.checkStatus;
+  if (code > 128) return { code, stdout: "", stderr: "" };
   if (code <= 1 && args[0] === "-f") lv.content.isClean = true;
   return code === 0
     ? ok(`${path}: clean, 11/8192 files, 1024/${lv.content.filesystemBytes / lv.content.blockBytes} blocks\n`)

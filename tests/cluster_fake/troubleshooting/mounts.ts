@@ -195,6 +195,14 @@ export const MOUNTS: Chapter = {
         stage.secrets = { passphrase: "the first one", volumeKey: "next" };
       }),
     ),
+    "e2fsck …: exit 137 (SIGKILL, as when memory runs out)": says(
+      "CheckKilled",
+      "e2fsck …: exit 137 (SIGKILL, as when memory runs out)",
+      mounting(async (stage) => {
+        await useOnce(stage);
+        stage.lv.content.checkStatus = 137;
+      }),
+    ),
     "e2fsck …: exit …": says(
       "FilesystemDamaged",
       "e2fsck …: exit …",
