@@ -44,3 +44,11 @@ export function agentLeaseFor({ metadata: { name, uid }, spec }: LvmNode, namesp
     spec: { leaseDurationSeconds: SILENT_AFTER_MS / 1_000 },
   };
 }
+
+/** Returns the time of the last sign of life of an agent, in milliseconds; `undefined` before the first one. */
+export function lastSignOfLife({ metadata: { name }, status }: LvmNode, leases: readonly Lease[]): number | undefined {
+  const renewals = leases.filter((lease) => nodeOfAgentLease(lease) === name).map(({ spec }) => spec?.renewTime);
+  const times = [status?.lastUpdateTime, ...renewals].map((time) => Date.parse(time ?? ""));
+  const known = times.filter((ms) => !Number.isNaN(ms));
+  return known.length === 0 ? undefined : Math.max(...known);
+}

@@ -15,6 +15,7 @@ import type {
   V1PersistentVolume,
   V1PersistentVolumeClaim,
   V1Pod,
+  V1StatefulSet,
   V1StorageClass,
   V1VolumeAttachment,
   V1VolumeAttributesClass,
@@ -95,6 +96,8 @@ export type VolumeAttributesClass = Builtin<V1VolumeAttributesClass>;
 export type Node = Builtin<V1Node>;
 /** A Pod. */
 export type Pod = Builtin<V1Pod>;
+/** A StatefulSet. */
+export type StatefulSet = Builtin<V1StatefulSet>;
 /** A Lease. */
 export type Lease = Builtin<V1Lease>;
 /** A core/v1 Event. */
@@ -146,6 +149,10 @@ export const persistentVolumeClaims: Resource<PersistentVolumeClaim> = coreResou
 export const nodes: Resource<Node> = coreResource("nodes", "Node", false);
 /** Pods. */
 export const pods: Resource<Pod> = coreResource("pods", "Pod", true);
+/** StatefulSets. */
+export const statefulSets: Resource<StatefulSet> = {
+  ...{ group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true },
+};
 /** Events of core/v1. */
 export const events: Resource<Event> = coreResource("events", "Event", true);
 /** StorageClasses. */

@@ -4,9 +4,11 @@
  * @module
  */
 
+import { lastSignOfLife } from "../api/agent_leases.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 import type { Event, Lease, Node, Pod } from "../api/objects.ts";
-import { type AgentEvidence, agentStateOf, isReady, lastSignOfLife } from "./nodes.ts";
+import { isNodeReady } from "../api/pods.ts";
+import { type AgentEvidence, agentStateOf } from "./nodes.ts";
 import { isUnread, type Problem, type Severity } from "./problem.ts";
 import { SYMPTOM_CHAPTERS, type SymptomChapter, symptomOf } from "./symptoms.ts";
 
@@ -181,7 +183,7 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
   }
   if (agentStateOf(lvmNode, { agentLeases, now, unread }) !== "Silent") return [];
   const seenMs = lastSignOfLife(lvmNode, agentLeases)!;
-  const isDown = node !== undefined && !isReady(node);
+  const isDown = node !== undefined && !isNodeReady(node);
   return [{
     ...{ severity: "error", reason: isDown ? "NodeDown" : "AgentSilent", object },
     message: isDown

@@ -5,11 +5,12 @@
  */
 
 import { type NamedOrphan, ORPHANS_CONDITION, orphansInMessage } from "../agent/orphans.ts";
-import { nodeOfAgentLease, SILENT_AFTER_MS } from "../api/agent_leases.ts";
+import { lastSignOfLife, nodeOfAgentLease, SILENT_AFTER_MS } from "../api/agent_leases.ts";
 import { NODE_CONDITIONS } from "../api/condition_reasons.ts";
 import { conditionsOf } from "../api/conditions.ts";
 import type { LvmNode, NodeDisk, NodeThinPool, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import type { Lease, Node } from "../api/objects.ts";
+import { isNodeReady } from "../api/pods.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import type { ClusterState } from "./cluster_state.ts";
@@ -97,25 +98,12 @@ function nodeView(
   const seenMs = lastSignOfLife(lvmNode, about.agentLeases);
   return {
     name,
-    ...(node && { ready: isReady(node) }),
+    ...(node && { ready: isNodeReady(node) }),
     agent: agentStateOf(lvmNode, about),
     ...(seenMs !== undefined && { seen: new Date(seenMs).toISOString() }),
     groups: (lvmNode.status?.volumeGroups ?? []).map(groupView).sort((a, b) => compareText(a.name, b.name)),
     orphans: orphanCount(lvmNode),
   };
-}
-
-/** Reports whether a Node is Ready. */
-export function isReady(node: Node): boolean {
-  return node.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
-}
-
-/** Returns the time of the last sign of life of an agent, in milliseconds; `undefined` before the first one. */
-export function lastSignOfLife({ metadata: { name }, status }: LvmNode, leases: readonly Lease[]): number | undefined {
-  const renewals = leases.filter((lease) => nodeOfAgentLease(lease) === name).map(({ spec }) => spec?.renewTime);
-  const times = [status?.lastUpdateTime, ...renewals].map((time) => Date.parse(time ?? ""));
-  const known = times.filter((ms) => !Number.isNaN(ms));
-  return known.length === 0 ? undefined : Math.max(...known);
 }
 
 /** What is known of an agent beside its LVMNode. */

@@ -8,43 +8,39 @@ import { defined } from "../../lvm/defined.ts";
 import { compare } from "../../lvm/model/groups.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
+import { type LvmNode, type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
-  type LvmNode,
-  lvmNodes,
-  type LvmSnapshot,
-  lvmSnapshots,
-  type LvmVolume,
-  lvmVolumes,
-} from "../api/lvm_objects.ts";
-import {
-  type Node,
-  nodes,
   type PersistentVolume,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
+  type Pod,
+  pods,
+  type StatefulSet,
+  statefulSets,
   type StorageClass,
   storageClasses,
 } from "../api/objects.ts";
+import { claimNamesOf, hasEnded, isNodeReady, podOfClaim, toleratesTaints } from "../api/pods.ts";
 import { actualSize, lvmVolumeFor } from "../api/volume_mapping.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { blockingSnapshots, copyRequestOf, objectsRefusal, surroundingsRefusal } from "./checks.ts";
 import { isFinished, type LvmMove, lvmMoves, type MoveObjects } from "./objects.ts";
-import { csiNodesOf, namedObjects, type PreviewOptions } from "./preview.ts";
+import { type NodesState, type PreviewOptions, readNodes, surroundingsOf } from "./preview.ts";
 
 /** What decides where the volumes of a node can go. */
-export interface DrainState {
+export interface DrainState extends NodesState {
   /** The driver's name. */
   readonly driver: string;
   /** The node. */
   readonly nodeName: string;
-  readonly nodes: readonly Node[];
-  readonly lvmNodes: readonly LvmNode[];
   readonly volumes: readonly LvmVolume[];
   readonly snapshots: readonly LvmSnapshot[];
   readonly persistentVolumes: readonly PersistentVolume[];
   readonly claims: readonly PersistentVolumeClaim[];
   readonly moves: readonly LvmMove[];
+  readonly pods: readonly Pod[];
+  readonly statefulSets: readonly StatefulSet[];
   readonly classes: ReadonlyMap<string, StorageClass>;
 }
 
@@ -64,57 +60,157 @@ export interface DrainedVolume {
 
 /** Reads what decides where the volumes of a node can go. @throws {ApiError} */
 export async function readDrainState(client: ApiClient, driver: string, nodeName: string): Promise<DrainState> {
-  const [allNodes, allLvmNodes, volumes, snapshots, allVolumes, claims, moves] = await Promise.all([
-    client.list(nodes),
-    client.list(lvmNodes),
+  const [nodesState, volumes, snapshots, allVolumes, claims, moves, allPods, sets] = await Promise.all([
+    readNodes(client, driver),
     client.list(lvmVolumes),
     client.list(lvmSnapshots),
     client.list(persistentVolumes),
     client.list(persistentVolumeClaims),
     client.list(lvmMoves),
+    client.list(pods),
+    client.list(statefulSets),
   ]);
   const names = new Set(claims.items.map(classNameOf));
   const found = await Promise.all([...names].map((name) => orAbsent(client.get(storageClasses, { name }))));
   return {
-    ...{ driver, nodeName, nodes: allNodes.items, volumes: volumes.items, snapshots: snapshots.items },
-    ...{ lvmNodes: allLvmNodes.items.filter(({ spec }) => spec.driverName === driver) },
+    ...{ ...nodesState, driver, nodeName, volumes: volumes.items, snapshots: snapshots.items },
+    ...{ pods: allPods.items.filter((pod) => !hasEnded(pod)), statefulSets: sets.items },
     ...{ persistentVolumes: allVolumes.items, claims: claims.items, moves: moves.items },
     classes: new Map(found.flatMap((one) => one === undefined ? [] : [[one.metadata.name, one] as const])),
   };
 }
 
-/** Returns where each volume of a node can go, in the order of their claims. Later ones find the space that earlier ones leave. */
+/**
+ * Returns where each volume of a node can go, in the order of their claims; those that pods use together, to one node. Later ones
+ * find the space that earlier ones leave.
+ */
 export function planDrain(state: DrainState, options: PreviewOptions): DrainedVolume[] {
-  const { driver, nodeName, volumes } = state;
   const assumed: LvmVolume[] = [];
-  const own = volumes.filter(({ metadata, spec }) =>
-    spec.driverName === driver && spec.nodeName === nodeName && metadata.deletionTimestamp === undefined
-  );
-  const described = own.map((volume) => ({ volume, claim: claimOf(volume, state) }))
-    .sort((a, b) => (a.claim?.name ?? a.volume.metadata.name) < (b.claim?.name ?? b.volume.metadata.name) ? -1 : 1);
-  return described.map(({ volume, claim }) => {
-    const base = {
+  return unitsOf(state).flatMap((unit) => {
+    const { targetNode, refusals = new Map() } = placeUnit(unit, state, assumed, options);
+    return unit.members.map(({ volume, claim }): DrainedVolume => ({
       volume: volume.metadata.name,
       size: actualSize(volume) ?? 0n,
-      ...defined({ claim: claim && `${claim.namespace}/${claim.name}` }),
-    };
-    if (claim === undefined) return { ...base, refusal: "no claim is bound to it" };
-    let refusal: string | undefined;
-    for (const targetNode of candidatesOf(state)) {
-      const objects = objectsOf({ volume, claim, targetNode }, state, options);
-      const why = runningRefusal(objects.move, state) ?? refusalOf(objects, state, assumed, options);
-      if (why === undefined) {
-        const copy = lvmVolumeFor(copyRequestOf(objects.move, volume, options.parseGroups), {
-          driver,
-          nodeName: targetNode,
-        });
-        assumed.push({ ...copy, metadata: { ...copy.metadata, name: volume.metadata.name } });
-        return { ...base, targetNode };
-      }
-      refusal ??= why;
-    }
-    return { ...base, refusal: refusal ?? "no other node has an agent of the driver and takes new pods" };
+      ...defined({ claim: claim && claimText(claim), refusal: refusals.get(volume) }),
+      ...defined({ targetNode: refusals.has(volume) ? undefined : targetNode }),
+    }));
   });
+}
+
+/** A volume of the node, with its claim. */
+interface Member {
+  readonly volume: LvmVolume;
+  readonly claim: BoundClaim | undefined;
+}
+
+/** Volumes of the node that pods use together. */
+interface Unit {
+  readonly members: readonly Member[];
+  /** The pods that use them. */
+  readonly pods: readonly Pod[];
+  /** The other nodes on which these pods have volumes, or to which these are being moved. */
+  readonly otherNodes: readonly string[];
+}
+
+/** Where the volumes of a unit go, or why each of them stays. */
+interface Placement {
+  readonly targetNode?: string;
+  readonly refusals?: ReadonlyMap<LvmVolume, string>;
+}
+
+/** Finds a node for all volumes of a unit. */
+function placeUnit(unit: Unit, state: DrainState, assumed: LvmVolume[], options: PreviewOptions): Placement {
+  const { members, otherNodes } = unit;
+  const refusals = new Map<LvmVolume, string>();
+  for (const { volume, claim } of members) {
+    const why = claim === undefined ? "no claim is bound to it" : runningRefusal(volume, state);
+    if (why !== undefined) refusals.set(volume, why);
+  }
+  const candidates = candidatesOf(unit, state).filter((name) => otherNodes.every((other) => other === name));
+  let refusal = otherNodes.length === 0
+    ? "no other node has an agent of the driver and takes its pods"
+    : `its pods have volumes on node ${otherNodes.join(" and ")}, too, where it cannot go`;
+  let isFirst = true;
+  for (const targetNode of candidates) {
+    const copies: LvmVolume[] = [];
+    const failed = members.filter(({ volume }) => !refusals.has(volume)).find(({ volume, claim }) => {
+      const objects = objectsOf({ volume, claim: claim!, targetNode }, state, options);
+      const why = refusalOf(objects, state, [...assumed, ...copies], options);
+      if (why === undefined) {
+        const request = copyRequestOf(objects.move, volume, options.parseGroups);
+        const copy = lvmVolumeFor(request, { driver: state.driver, nodeName: targetNode });
+        copies.push({ ...copy, metadata: { ...copy.metadata, name: volume.metadata.name } });
+        return false;
+      }
+      if (isFirst) {
+        refusal = members.length === 1
+          ? why
+          : `its pods use several volumes, and no node can have all of them: ${claimText(claim!)}: ${why}`;
+      }
+      isFirst = false;
+      return true;
+    });
+    if (failed !== undefined) continue;
+    assumed.push(...copies);
+    return { targetNode, refusals };
+  }
+  for (const { volume } of members) if (!refusals.has(volume)) refusals.set(volume, refusal);
+  return { refusals };
+}
+
+/** Returns the volumes of the node in the order of their claims; each comes with the others that its pods use. */
+function unitsOf(state: DrainState): Unit[] {
+  const { driver, nodeName, volumes, moves } = state;
+  const isLocal = ({ spec }: LvmVolume) => spec.nodeName === nodeName;
+  const members = volumes.filter(({ metadata, spec }) =>
+    spec.driverName === driver && metadata.deletionTimestamp === undefined
+  ).map((volume) => ({ volume, claim: claimOf(volume, state) }));
+  const nameOf = ({ volume, claim }: Member) => claim?.name ?? volume.metadata.name;
+  const own = members.filter(({ volume }) => isLocal(volume)).sort((a, b) => nameOf(a) < nameOf(b) ? -1 : 1);
+  const together = claimsOfPods(state);
+  const seen = new Set<Member>();
+  return own.flatMap((first) => {
+    if (seen.has(first)) return [];
+    const claims = (first.claim && together.get(claimText(first.claim))) ?? new Set<string>();
+    const isOfUnit = (one: Member) => one === first || (one.claim !== undefined && claims.has(claimText(one.claim)));
+    const ofUnit = own.filter(isOfUnit);
+    for (const one of ofUnit) seen.add(one);
+    const targets = moves.filter((move) => !isFinished(move) && claims.has(claimText(move.spec.claim)));
+    const otherNodes = [
+      ...members.filter((one) => isOfUnit(one) && !isLocal(one.volume)).map(({ volume }) => volume.spec.nodeName),
+      ...targets.map(({ spec }) => spec.targetNode),
+    ].filter((name) => name !== nodeName);
+    return [{
+      members: ofUnit,
+      pods: state.pods.filter((pod) => podClaims(pod).some((claim) => claims.has(claim))),
+      otherNodes: [...new Set(otherNodes)],
+    }];
+  });
+}
+
+/** Returns the claims that have to be on one node, by each of them: those of a pod, also of one that a StatefulSet would create. */
+function claimsOfPods({ pods, statefulSets, claims }: DrainState): ReadonlyMap<string, ReadonlySet<string>> {
+  const planned = statefulSets.flatMap((set) => {
+    const { namespace } = set.metadata;
+    const own = claims.filter(({ metadata }) => metadata.namespace === namespace);
+    const byPod = Map.groupBy(own, ({ metadata: { name } }) => podOfClaim(name, set));
+    byPod.delete(undefined);
+    return [...byPod.values()].map((all) => all.map(({ metadata }) => claimText(metadata)));
+  });
+  const together = new Map<string, Set<string>>();
+  for (const names of [...pods.map(podClaims), ...planned]) {
+    const all = new Set(names.flatMap((name) => [...together.get(name) ?? [name]]));
+    for (const name of all) together.set(name, all);
+  }
+  return together;
+}
+
+function podClaims(pod: Pod): string[] {
+  return claimNamesOf(pod).map((name) => claimText({ namespace: pod.metadata.namespace, name }));
+}
+
+function claimText({ namespace, name }: { readonly namespace?: string | undefined; readonly name: string }): string {
+  return `${namespace}/${name}`;
 }
 
 /** The claim of a volume, and the PersistentVolume through which it has it. */
@@ -134,12 +230,16 @@ function claimOf({ metadata: { name } }: LvmVolume, { driver, persistentVolumes 
   return { namespace: claimRef.namespace, name: claimRef.name, uid: claimRef.uid ?? "", persistentVolume: found };
 }
 
-/** Returns the names of the nodes that volumes may go to, those with the most free space first. */
-function candidatesOf({ nodeName, nodes, lvmNodes }: DrainState): string[] {
-  const isCordoned = (name: string) =>
-    nodes.find(({ metadata }) => metadata.name === name)?.spec?.unschedulable ?? false;
+/** Returns the names of the nodes that a volume and its pods may go to, those with the most free space first. */
+function candidatesOf({ pods }: Unit, { nodeName, nodes, lvmNodes }: DrainState): string[] {
+  const users: readonly Pick<Pod, "spec">[] = pods.length === 0 ? [{}] : pods;
+  const takesPods = (name: string) =>
+    nodes.some((node) =>
+      node.metadata.name === name && !node.spec?.unschedulable && isNodeReady(node) &&
+      users.every((pod) => toleratesTaints(pod, node))
+    );
   const freeOf = ({ status }: LvmNode) => parseQuantity(status?.total?.free ?? "") ?? 0n;
-  return lvmNodes.filter(({ metadata: { name } }) => name !== nodeName && !isCordoned(name))
+  return lvmNodes.filter(({ metadata: { name } }) => name !== nodeName && takesPods(name))
     .sort((a, b) => compare(freeOf(b), freeOf(a))).map(({ metadata: { name } }) => name);
 }
 
@@ -167,7 +267,7 @@ function objectsOf(
   };
 }
 
-function runningRefusal({ metadata: { name } }: LvmMove, { moves }: DrainState): string | undefined {
+function runningRefusal({ metadata: { name } }: LvmVolume, { moves }: DrainState): string | undefined {
   const running = moves.find((move) => move.metadata.name === name && !isFinished(move));
   return running && `it is being moved to node ${running.spec.targetNode} already`;
 }
@@ -178,18 +278,13 @@ function refusalOf(
   assumed: readonly LvmVolume[],
   options: PreviewOptions,
 ): string | undefined {
-  const { driver, lvmNodes, classes } = state;
+  const { driver, classes } = state;
   const { sourceNode, targetNode } = objects.move.spec;
-  const lvmNode = (name: string) => lvmNodes.find(({ metadata }) => metadata.name === name);
-  return objectsRefusal(objects, driver) ?? surroundingsRefusal(objects, {
-    ...options,
-    lvmNodes: { source: lvmNode(sourceNode), target: lvmNode(targetNode) },
-    isSilent: () => false, // the controller knows it, and refuses
-    targetVolumes: [...state.volumes, ...assumed].filter(({ spec }) => spec.nodeName === targetNode),
-    storageClass: classes.get(classNameOf(objects.claim!)),
-    cluster: {
-      ...{ driverName: driver, topologyKey: options.topologyKey },
-      ...{ nodes: namedObjects(state.nodes), csiNodes: csiNodesOf(driver, lvmNodes) },
-    },
-  });
+  const storageClass = classes.get(classNameOf(objects.claim!));
+  const volumes = [...state.volumes, ...assumed];
+  return objectsRefusal(objects, driver) ??
+    surroundingsRefusal(
+      objects,
+      surroundingsOf(state, { driver, sourceNode, targetNode, volumes, storageClass }, options),
+    );
 }

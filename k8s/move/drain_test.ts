@@ -11,6 +11,10 @@ import {
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
+  type Pod,
+  pods as podResource,
+  type StatefulSet,
+  statefulSets,
   type StorageClass,
   storageClasses,
 } from "../api/objects.ts";
@@ -53,9 +57,11 @@ function bound(digit: string, claim: string, { phase = "Bound", driver = MOVE_DR
   return { persistentVolume, claim: object };
 }
 
+const READY = { conditions: [{ type: "Ready", status: "True" }] };
 const node = (name: string, unschedulable = false): Node => ({
   metadata: { name, labels: { [KEY]: name } },
   spec: { unschedulable },
+  status: READY,
 });
 
 /** Returns the state of three nodes, of which `a` has a volume of a claim. */
@@ -66,6 +72,7 @@ function state(more: Partial<DrainState> = {}): DrainState {
     lvmNodes: [lvmNodeOf("a"), lvmNodeOf("b", { free: "512Mi" }), lvmNodeOf("c", { free: "768Mi" })],
     ...{ volumes: [volume("1")], snapshots: [], persistentVolumes: [persistentVolume], claims: [claim], moves: [] },
     classes: new Map([["local", { metadata: { name: "local" }, provisioner: MOVE_DRIVER } as StorageClass]]),
+    ...{ pods: [], statefulSets: [], agentLeases: [] },
     ...more,
   };
 }
@@ -102,7 +109,7 @@ Deno.test("planDrain() goes on to the next node when one cannot have it, and say
   assertEquals(why, "the agent of node c takes no part in transfers: set transfer.enabled of the chart");
   assertEquals(
     refusal({ lvmNodes: [lvmNodeOf("a")] }),
-    "no other node has an agent of the driver and takes new pods",
+    "no other node has an agent of the driver and takes its pods",
   );
 });
 
@@ -124,6 +131,108 @@ Deno.test("planDrain() counts what volumes take that are there, and those that m
   const pending = { ...volume("4", { nodeName: "c", size: "700Mi" }), status: {} } as LvmVolume;
   assertEquals(plan({ volumes: [volume("1"), pending] })[0]?.targetNode, "c");
   assertEquals(plan({ volumes: [volume("1", { size: "100Mi" }), pending] })[0]?.targetNode, "b");
+});
+
+/** Returns the state of claims, each of a volume on node `a` of a size. */
+function claims(sizes: Readonly<Record<string, string>>): Partial<DrainState> {
+  const all = Object.entries(sizes).map(([name, size], index) => ({
+    size,
+    digit: `${index + 1}`,
+    ...bound(`${index + 1}`, name),
+  }));
+  return {
+    volumes: all.map(({ digit, size }) => volume(digit, { size })),
+    persistentVolumes: all.map(({ persistentVolume }) => persistentVolume),
+    claims: all.map(({ claim }) => claim),
+  };
+}
+
+/** Returns a pod that uses claims. */
+const podOf = (name: string, claims: readonly string[], tolerations: object[] = []): Pod =>
+  ({
+    metadata: { namespace: "n", name },
+    spec: {
+      containers: [],
+      tolerations,
+      volumes: claims.map((claimName) => ({ name: claimName, persistentVolumeClaim: { claimName } })),
+    },
+  }) as Pod;
+
+const targets = (plans: readonly DrainedVolume[]) => plans.map(({ claim, targetNode }) => [claim, targetNode]);
+
+Deno.test("planDrain() sends all volumes of a pod to one node", () => {
+  const sizes = { "data-db-0": "400Mi", "data-db-1": "400Mi", "wal-db-0": "300Mi", "wal-db-1": "100Mi" };
+  const all = claims(sizes);
+  const expected = [["n/data-db-0", "c"], ["n/wal-db-0", "c"], ["n/data-db-1", "b"], ["n/wal-db-1", "b"]];
+  const pods = ["0", "1"].map((ordinal) => podOf(`db-${ordinal}`, [`data-db-${ordinal}`, `wal-db-${ordinal}`]));
+  assertEquals(targets(plan({ ...all, pods })), expected);
+  const templates = ["data", "wal"].map((name) => ({ metadata: { name } }));
+  const set = { metadata: { namespace: "n", name: "db" }, spec: { volumeClaimTemplates: templates } } as StatefulSet;
+  assertEquals(targets(plan({ ...all, statefulSets: [set] })), expected); // it has no pods now
+  const elsewhere = { ...set, metadata: { namespace: "other", name: "db" } };
+  assertEquals(targets(plan({ ...all, statefulSets: [elsewhere] }))[1], ["n/data-db-1", "b"]);
+  // each pod shares a volume with the next one
+  const chained = [podOf("x", ["data-db-0", "wal-db-1"]), podOf("y", ["wal-db-1", "wal-db-0"])];
+  assertEquals(targets(plan({ ...all, pods: chained })), [
+    ["n/data-db-0", undefined],
+    ["n/wal-db-0", undefined],
+    ["n/wal-db-1", undefined],
+    ["n/data-db-1", "c"],
+  ]);
+});
+
+Deno.test("planDrain() lets no volume of a pod go where another one cannot, and says so", () => {
+  const all = claims({ data: "32Mi", wal: "800Mi" });
+  const pods = [podOf("db-0", ["data", "wal"])];
+  const why = "its pods use several volumes, and no node can have all of them: n/wal: node c: ";
+  for (const { targetNode, refusal } of plan({ ...all, pods })) {
+    assertEquals([targetNode, refusal?.startsWith(why)], [undefined, true], refusal);
+  }
+  const small = claims({ data: "32Mi", wal: "32Mi" });
+  const moving = { metadata: { name: idOf("2") }, spec: { claim: { namespace: "n", name: "wal" }, targetNode: "b" } };
+  const moved = { ...small, pods, moves: [moving as LvmMove] };
+  assertEquals(targets(plan(moved)), [["n/data", "b"], ["n/wal", undefined]]);
+  assertEquals(plan(moved)[1]?.refusal, "it is being moved to node b already");
+  const volumes = [volume("1"), volume("2", { nodeName: "b" })];
+  assertEquals(targets(plan({ ...small, pods, volumes })), [["n/data", "b"]]);
+  assertEquals(
+    refusal({ ...small, pods, volumes, nodes: [node("a"), node("b", true), node("c")] }),
+    "its pods have volumes on node b, too, where it cannot go",
+  );
+});
+
+Deno.test("planDrain() sends no volume to a node that takes no pods of it, or whose agent is silent", () => {
+  const to = (more: Partial<DrainState>) => plan(more)[0]?.targetNode;
+  const withC = (more: object) => ({ nodes: [node("a"), node("b"), { ...node("c"), ...more } as Node] });
+  const tainted = (effect: string) => withC({ spec: { taints: [{ key: "control", value: "x", effect }] } });
+  assertEquals(["NoSchedule", "NoExecute", "PreferNoSchedule"].map((effect) => to(tainted(effect))), ["b", "b", "c"]);
+  const tolerating = (...tolerations: object[]) =>
+    to({ ...tainted("NoSchedule"), pods: [podOf("p", ["c"], tolerations)] });
+  assertEquals(tolerating({ key: "control", operator: "Exists" }), "c");
+  assertEquals(tolerating({ operator: "Exists" }), "c");
+  assertEquals(tolerating({ key: "control", value: "x", effect: "NoSchedule" }), "c");
+  assertEquals(tolerating({ key: "control", value: "y" }), "b");
+  assertEquals(
+    tolerating({ key: "other", operator: "Exists" }, { key: "control", value: "x", effect: "NoExecute" }),
+    "b",
+  );
+  assertEquals(to(withC({ status: { conditions: [{ type: "Ready", status: "Unknown" }] } })), "b");
+  assertEquals(to({ nodes: [node("a"), node("b")] }), "b");
+  const renewed = (minutes: number) => {
+    const renewTime = new Date(OPTIONS.now - minutes * 60_000).toISOString();
+    return { agentLeases: [{ metadata: { name: "agent.c" }, spec: { renewTime } }] };
+  };
+  assertEquals([to(renewed(5)), to(renewed(4))], ["b", "c"]);
+});
+
+Deno.test("planDrain() says that the volume of a pod goes with it", () => {
+  const { persistentVolume, claim } = bound("1", "c");
+  const ownerReferences = [{ apiVersion: "v1", kind: "Pod", name: "p", uid: "x", controller: true }];
+  const owned = { ...claim, metadata: { ...claim.metadata, ownerReferences } };
+  assertEquals(
+    refusal({ persistentVolumes: [persistentVolume], claims: [owned] }),
+    "claim n/c is of a generic ephemeral volume, and is deleted with its pod p",
+  );
 });
 
 Deno.test("planDrain() is about the volumes of the driver on the node that nobody deletes", () => {
@@ -225,6 +334,8 @@ Deno.test("readDrainState() reads the objects of the driver, and the classes of 
     })),
   );
   put(lvmMoves, kept.moves);
+  put(podResource, [podOf("p", ["c"]), { ...podOf("ended", ["c"]), status: { phase: "Succeeded" } }]);
+  put(statefulSets, [{ metadata: { namespace: "n", name: "set" } }]);
   put(storageClasses, [...kept.classes.values(), { metadata: { name: "unused" } }]);
   const read = await readDrainState(client, MOVE_DRIVER, "a");
   const names = (objects: readonly { metadata: { name: string } }[]) => objects.map(({ metadata }) => metadata.name);
@@ -232,5 +343,6 @@ Deno.test("readDrainState() reads the objects of the driver, and the classes of 
   assertEquals([names(read.nodes), names(read.lvmNodes)], [["a", "b", "c"], ["a", "b", "c"]]);
   assertEquals([names(read.volumes), names(read.snapshots)], [[idOf("1")], ["s"]]);
   assertEquals([names(read.persistentVolumes), names(read.claims)], [["pv-1"], ["c", "classless"]]);
+  assertEquals([names(read.pods), names(read.statefulSets)], [["p"], ["set"]]);
   assertEquals([names(read.moves), planDrain(read, OPTIONS)[0]?.targetNode], [[idOf("1")], "c"]);
 });

@@ -7,17 +7,23 @@
 import { defined } from "../../lvm/defined.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { type ApiClient, type NewObject, orAbsent } from "../client/client.ts";
+import { agentLeaseSelector, lastSignOfLife, SILENT_AFTER_MS } from "../api/agent_leases.ts";
 import { LVM_GROUP, type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
   type CsiNode,
+  type Lease,
+  leases,
+  type Node,
   nodes,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
   type Pod,
   pods,
+  type StorageClass,
   storageClasses,
 } from "../api/objects.ts";
+import { claimNamesOf, hasEnded } from "../api/pods.ts";
 import { actualSize } from "../api/volume_mapping.ts";
 import type { ObjectsByName } from "../sidecars/claim_topology.ts";
 import { classNameOf } from "../provisioner/claim.ts";
@@ -59,6 +65,8 @@ export interface MovePlan {
   readonly targetNode: string;
   /** The pods that use the claim. */
   readonly pods: readonly string[];
+  /** The other claims of these pods on the first node: the pods start only where all of their volumes are. */
+  readonly companions: readonly string[];
   /** How it would be copied. */
   readonly way: MoveWay;
   /** Why it would be copied offline. */
@@ -91,7 +99,10 @@ export async function previewMove(
     podsUsing(client, claim),
     readSurroundings(client, { claim, driver, sourceNode, targetNode }, options),
   ]);
-  const existing = await orAbsent(client.get(lvmMoves, { name: volume.metadata.name }));
+  const [existing, companions] = await Promise.all([
+    orAbsent(client.get(lvmMoves, { name: volume.metadata.name })),
+    companionsOn(client, { claim, driver, sourceNode, using }),
+  ]);
   const refusal = (existing === undefined || isFinished(existing) ? undefined : runningRefusal(existing)) ??
     objectsRefusal(objects, driver) ?? surroundingsRefusal(objects, surroundings);
   const { way, reason } = chooseWay(volume, surroundings.lvmNodes.source, objects.move.spec);
@@ -103,6 +114,7 @@ export async function previewMove(
     thin: thinProvision,
     ...{ erase, sourceNode, targetNode },
     pods: using.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`),
+    companions,
     ...{ way, ...defined({ offlineReason: reason, refusal }) },
   };
   return { plan, move: objects.move };
@@ -111,12 +123,31 @@ export async function previewMove(
 /** Returns the pods of a claim that have not ended. @throws {ApiError} */
 export async function podsUsing(client: ApiClient, { metadata }: PersistentVolumeClaim): Promise<Pod[]> {
   const { items } = await client.list(pods, { namespace: metadata.namespace });
-  return items.filter(({ metadata: { name }, spec, status }) => {
-    const claims = spec?.volumes?.map((volume) =>
-      volume.ephemeral === undefined ? volume.persistentVolumeClaim?.claimName : `${name}-${volume.name}`
-    );
-    return !["Succeeded", "Failed"].includes(status?.phase ?? "") && (claims?.includes(metadata.name) ?? false);
-  });
+  return items.filter((pod) => !hasEnded(pod) && claimNamesOf(pod).includes(metadata.name));
+}
+
+/** Returns the other claims of pods whose volumes are on a node, too, as `namespace/name`. @throws {ApiError} */
+async function companionsOn(
+  client: ApiClient,
+  { claim: { metadata }, driver, sourceNode, using }: {
+    readonly claim: PersistentVolumeClaim;
+    readonly driver: string;
+    readonly sourceNode: string;
+    readonly using: readonly Pod[];
+  },
+): Promise<string[]> {
+  const names = new Set(using.flatMap(claimNamesOf));
+  names.delete(metadata.name);
+  if (names.size === 0) return [];
+  const [volumes, local] = await Promise.all([
+    client.list(persistentVolumes),
+    client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${sourceNode}` }),
+  ]);
+  const handles = new Set(local.items.map(({ metadata: { name } }) => name));
+  return volumes.items.filter(({ spec }) =>
+    spec?.csi?.driver === driver && handles.has(spec.csi.volumeHandle) &&
+    spec.claimRef?.namespace === metadata.namespace && names.has(spec.claimRef?.name ?? "")
+  ).map(({ spec }) => `${metadata.namespace}/${spec!.claimRef!.name}`).sort();
 }
 
 function runningRefusal({ spec: { targetNode }, status }: LvmMove): string {
@@ -166,25 +197,59 @@ async function readSurroundings(
     readonly sourceNode: string;
     readonly targetNode: string;
   },
-  { topologyKey, parseGroups, now }: PreviewOptions,
+  options: PreviewOptions,
 ): Promise<MoveSurroundings> {
-  const [allLvmNodes, allNodes, targetVolumes, storageClass] = await Promise.all([
-    client.list(lvmNodes),
-    client.list(nodes),
+  const [nodesState, volumes, storageClass] = await Promise.all([
+    readNodes(client, driver),
     client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${targetNode}` }),
     orAbsent(client.get(storageClasses, { name: classNameOf(claim) })),
   ]);
-  const ours = allLvmNodes.items.filter(({ spec }) => spec.driverName === driver);
-  const lvmNode = (name: string) => ours.find(({ metadata }) => metadata.name === name);
+  return surroundingsOf(nodesState, { driver, sourceNode, targetNode, volumes: volumes.items, storageClass }, options);
+}
+
+/** The nodes and their agents. */
+export interface NodesState {
+  /** The nodes. */
+  readonly nodes: readonly Node[];
+  /** The LVMNodes of the driver. */
+  readonly lvmNodes: readonly LvmNode[];
+  /** The Leases of its agents. */
+  readonly agentLeases: readonly Lease[];
+}
+
+/** Reads the nodes and their agents. @throws {ApiError} */
+export async function readNodes(client: ApiClient, driver: string): Promise<NodesState> {
+  const [allNodes, allLvmNodes, agentLeases] = await Promise.all([
+    client.list(nodes),
+    client.list(lvmNodes),
+    client.list(leases, { labelSelector: agentLeaseSelector(driver) }),
+  ]);
+  const own = allLvmNodes.items.filter(({ spec }) => spec.driverName === driver);
+  return { nodes: allNodes.items, lvmNodes: own, agentLeases: agentLeases.items };
+}
+
+/** Returns what decides whether a volume can be moved, of what was read of the cluster. */
+export function surroundingsOf(
+  { nodes, lvmNodes, agentLeases }: NodesState,
+  { driver, sourceNode, targetNode, volumes, storageClass }: {
+    readonly driver: string;
+    readonly sourceNode: string;
+    readonly targetNode: string;
+    readonly volumes: readonly LvmVolume[];
+    readonly storageClass: StorageClass | undefined;
+  },
+  { topologyKey, parseGroups, now }: PreviewOptions,
+): MoveSurroundings {
+  const lvmNode = (name: string) => lvmNodes.find(({ metadata }) => metadata.name === name);
   return {
     lvmNodes: { source: lvmNode(sourceNode), target: lvmNode(targetNode) },
-    isSilent: () => false, // the controller knows it, and refuses
-    targetVolumes: targetVolumes.items,
+    isSilent: (name) => now - (lastSignOfLife(lvmNode(name)!, agentLeases) ?? now) >= SILENT_AFTER_MS,
+    targetVolumes: volumes.filter(({ spec }) => spec.nodeName === targetNode),
     storageClass,
     cluster: {
       ...{ driverName: driver, topologyKey },
-      nodes: namedObjects(allNodes.items),
-      csiNodes: csiNodesOf(driver, ours),
+      nodes: namedObjects(nodes),
+      csiNodes: csiNodesOf(driver, lvmNodes),
     },
     ...{ parseGroups, now },
   };

@@ -1,10 +1,11 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { KEY, NAME } from "../../tests/fake/move_objects.ts";
 import { lvmNodeOf, movableVolume, MOVE_DRIVER, MoverScene } from "../../tests/fake/mover_scene.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { nodes, persistentVolumeClaims, persistentVolumes, type Pod, pods, storageClasses } from "../api/objects.ts";
+import { movePlanText } from "./text.ts";
 import { csiNodesOf, type MoveRequest, namedObjects, podsUsing, previewMove } from "./preview.ts";
 
 const OPTIONS = { topologyKey: KEY, parseGroups: parseGroupList, now: Date.parse("2026-01-01T00:00:00Z") };
@@ -33,7 +34,7 @@ Deno.test("previewMove() returns the plan, and the LVMMove that asks for it", as
   const { plan, move } = await preview((s) => s.restore(pods, pod("db-0", [uses("c")])));
   assertEquals(plan, {
     ...{ claim: "n/c", persistentVolume: "pv", volume: NAME, size: 32n << 20n, thin: false, erase: "none" },
-    ...{ sourceNode: "a", targetNode: "b", pods: ["n/db-0"], way: "Online" },
+    ...{ sourceNode: "a", targetNode: "b", pods: ["n/db-0"], companions: [], way: "Online" },
   });
   assertEquals(move, {
     apiVersion: "lvm.denolith.dev/v1alpha1",
@@ -44,6 +45,31 @@ Deno.test("previewMove() returns the plan, and the LVMMove that asks for it", as
       ...{ sourceNode: "a", targetNode: "b" },
     },
   });
+});
+
+Deno.test("previewMove() names the other claims of its pods on the node", async () => {
+  const { plan } = await preview((s) => {
+    s.restore(pods, pod("db-0", [uses("c"), uses("wal"), uses("away"), uses("network")]));
+    const add = (name: string, nodeName: string, driver = MOVE_DRIVER) => {
+      const id = `v1-${name}`;
+      s.restore(lvmVolumes, {
+        ...movableVolume(),
+        metadata: { name: id },
+        spec: { ...movableVolume().spec, nodeName },
+      });
+      const claimRef = { namespace: "n", name };
+      s.restore(persistentVolumes, { metadata: { name }, spec: { claimRef, csi: { driver, volumeHandle: id } } });
+    };
+    add("wal", "a");
+    add("away", "b");
+    add("network", "a", "other");
+    add("unused", "a");
+  });
+  assertEquals(plan.companions, ["n/wal"]);
+  assertStringIncludes(
+    movePlanText(plan),
+    "Its pods also use the claims n/wal on node a. They start only where all of",
+  );
 });
 
 Deno.test("previewMove() says that a move is offline, and why", async () => {

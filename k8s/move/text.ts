@@ -10,7 +10,7 @@ import type { MovePlan } from "./preview.ts";
 
 /** Returns the plan of a move for people. */
 export function movePlanText(plan: MovePlan): string {
-  const { claim, persistentVolume, volume, size, thin, erase, sourceNode, targetNode, refusal } = plan;
+  const { claim, persistentVolume, volume, size, thin, erase, sourceNode, targetNode, companions, refusal } = plan;
   const head = `Claim ${claim} (${thin ? "thin" : "thick"} volume ${volume}, ${formatBytes(size)})`;
   if (refusal !== undefined) return `${head} cannot be moved from node ${sourceNode} to node ${targetNode}: ${refusal}`;
   const erasure = erase === "none" ? "not erased" : erase === "zero" ? "overwritten with zeros" : "discarded";
@@ -28,6 +28,11 @@ export function movePlanText(plan: MovePlan): string {
     ...steps.flatMap((lines, index) => lines.map((line, at) => `${at === 0 ? `  ${index + 1}. ` : "     "}${line}`)),
     "",
     `Until step ${steps.length}, --cancel undoes it.`,
+    ...(companions.length === 0 ? [] : [
+      "",
+      `Its pods also use the claims ${companions.join(", ")} on node ${sourceNode}. They start only where all of their`,
+      "volumes are: move these, too.",
+    ]),
   ].join("\n");
 }
 

@@ -5,7 +5,7 @@ import { downtimeSeconds, movePlanText, moveProgressText, outcomeText, sentText,
 
 const PLAN: MovePlan = {
   ...{ claim: "n/c", persistentVolume: "pv", volume: "v", size: 1n << 20n, thin: false, erase: "zero" },
-  ...{ sourceNode: "a", targetNode: "b", pods: ["n/p", "n/q"], way: "Online" },
+  ...{ sourceNode: "a", targetNode: "b", pods: ["n/p", "n/q"], companions: [], way: "Online" },
 };
 const HEAD = "Claim n/c (thick volume v, 1 MiB) moves from node a to node b:";
 const TAIL = [
