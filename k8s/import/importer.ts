@@ -8,10 +8,12 @@ import { getLogger } from "@logtape/logtape";
 import { truncate } from "../../lvm/error.ts";
 import { ApiError, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { lvmVolumes } from "../api/lvm_objects.ts";
+import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";
 import { namesOfBlocking } from "../api/snapshot_mapping.ts";
 import { persistentVolumeClaims, persistentVolumes, storageClasses } from "../api/objects.ts";
 import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import { agentAbsence } from "../move/checks.ts";
+import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { carryOut, type ImportActionsOptions } from "./actions.ts";
 import { refusalOf } from "./checks.ts";
 import { isFinished, type LvmImport, lvmImports, type LvmImportStatus } from "./objects.ts";
@@ -23,6 +25,10 @@ export interface ImporterOptions
   extends SidecarOptions, BoundVolumeInformers, Pick<ImportActionsOptions, "topologyKey"> {
   /** All LVMImports. */
   readonly imports: Informer<LvmImport>;
+  /** All LVMNodes. */
+  readonly lvmNodes: Informer<LvmNode>;
+  /** The agents that are silent. */
+  readonly agents?: SilentAgents | undefined;
 }
 
 /** The longest message of a status, in characters. */
@@ -85,13 +91,23 @@ export class Importer {
     // for a finished one, only its own finalizer is left to remove: the rights for imports may be gone by then
     const objects = isFinished(self) ? { ...NO_OBJECTS, import: self } : await this.#read(self);
     const refusal = isUndone(self) ? undefined : refusalOf(objects);
-    const step: ImportStep = refusal === undefined ? nextStep(objects) : { do: "fail", message: refusal };
+    const step: ImportStep = refusal === undefined
+      ? this.#nameAbsence(self, nextStep(objects))
+      : { do: "fail", message: refusal };
     if (step.do === "nothing") return;
     const described = await this.#describe(self, step);
     if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
     await carryOut(step, { ...objects, import: described }, this.#options);
     this.#log.info("step", { import: self.metadata.name, step: step.do });
     return { requeueAfterMs: 0 };
+  }
+
+  /** Returns a step as it is, or, while the agent that it waits for is away, a wait that says that, too. */
+  #nameAbsence({ spec: { volume: { nodeName } } }: LvmImport, step: ImportStep): ImportStep {
+    if (step.do !== "wait" || !step.isForAgent) return step;
+    const { lvmNodes, agents } = this.#options;
+    const absence = agentAbsence(nodeName, lvmNodes.get(nodeName), (name) => agents?.isSilent(name) ?? false);
+    return absence === undefined ? step : { ...step, message: `${step.message}: ${absence}` };
   }
 
   /** Writes which right is missing. What is to be done stays the same, and is tried again. */

@@ -69,8 +69,8 @@ export type ImportStep =
   }
   /** Record why the import cannot go on. */
   | { readonly do: "fail"; readonly message: string }
-  /** Write the state, and wait for a change of the objects. */
-  | { readonly do: "wait"; readonly message: string }
+  /** Write the state, and wait for a change of the objects, which the agent has to bring about, or somebody else. */
+  | { readonly do: "wait"; readonly message: string; readonly isForAgent: boolean }
   /** The end. */
   | { readonly do: "finish"; readonly state: Extract<ImportState, "Complete" | "Failed"> };
 
@@ -110,12 +110,18 @@ function nextForwardStep(objects: ImportObjects): ImportStep {
   if (volume === undefined) return { do: "create volume" };
   const condition = importedCondition(volume);
   if (condition?.reason === "Refused") return { do: "fail", message: condition.message };
-  if (condition === undefined) return { do: "wait", message: `waits for the agent of node ${spec.volume.nodeName}` };
+  if (condition === undefined) {
+    return { do: "wait", message: `waits for the agent of node ${spec.volume.nodeName}`, isForAgent: true };
+  }
   if (volume.status?.layout !== undefined && volume.spec.layout === undefined) return { do: "set layout" };
   if (status?.persistentVolume === undefined) {
     const { storageClass: replaced } = spec;
     return replaced !== undefined && objects.storageClass === undefined && objects.isClassShared
-      ? { do: "wait", message: `waits until StorageClass ${replaced.name} is made anew for another claim` }
+      ? {
+        do: "wait",
+        message: `waits until StorageClass ${replaced.name} is made anew for another claim`,
+        isForAgent: false,
+      }
       : { do: "record" };
   }
   return nextClassStep(objects) ?? nextSwitchStep(objects, volume);
@@ -135,9 +141,15 @@ function nextSwitchStep(objects: ImportObjects, volume: LvmVolume): ImportStep {
   const condition = importedCondition(volume);
   if (condition?.status !== "True") {
     if (volume.spec.imports?.action !== "Take") return { do: "take" };
-    return { do: "wait", message: condition?.message ?? `waits for the agent of node ${self.spec.volume.nodeName}` };
+    return {
+      do: "wait",
+      message: condition?.message ?? `waits for the agent of node ${self.spec.volume.nodeName}`,
+      isForAgent: true,
+    };
   }
-  if (volume.status?.lvUUID === undefined) return { do: "wait", message: "waits for the state of the volume" };
+  if (volume.status?.lvUUID === undefined) {
+    return { do: "wait", message: "waits for the state of the volume", isForAgent: true };
+  }
   if (persistentVolume === undefined) return { do: "create persistent volume" };
   if (persistentVolume.metadata.deletionTimestamp !== undefined) return deletionStep(persistentVolume);
   return bindingStep(objects) ?? { do: "begin use" };
@@ -148,7 +160,7 @@ function nextImportedStep(objects: ImportObjects): ImportStep {
   const restore = policyStep(objects);
   if (restore !== undefined) return restore;
   if (objects.import.spec.finish) return { do: "begin finishing" };
-  return { do: "wait", message: "it can be given back, or finished" };
+  return { do: "wait", message: "it can be given back, or finished", isForAgent: false };
 }
 
 /** Returns the next step after which nothing is left of the other driver. */
@@ -161,17 +173,21 @@ function nextFinishingStep({ import: { spec }, object }: ImportObjects): ImportS
 function nextUndoStep(objects: ImportObjects): ImportStep {
   const { import: { metadata, spec, status }, volume } = objects;
   if (status?.imported && volume !== undefined && volume.spec.nodeName !== spec.volume.nodeName) {
-    return { do: "wait", message: `the volume was moved to node ${volume.spec.nodeName}; move it back, or finish` };
+    return {
+      do: "wait",
+      message: `the volume was moved to node ${volume.spec.nodeName}; move it back, or finish`,
+      isForAgent: false,
+    };
   }
   if (status?.imported && isMoving(objects)) {
     if (spec.finish) return { do: "begin finishing" };
-    return { do: "wait", message: "waits until the volume is not moved any more" };
+    return { do: "wait", message: "waits until the volume is not moved any more", isForAgent: false };
   }
   // of a volume that was deleted with its claim meanwhile, nothing is made again
   const isGone = status?.imported && volume === undefined;
   if (isGone && isStillOurs(objects)) {
     if (spec.finish) return { do: "begin finishing" };
-    return { do: "wait", message: "its LVMVolume is gone, or being moved to another node" };
+    return { do: "wait", message: "its LVMVolume is gone, or being moved to another node", isForAgent: false };
   }
   if (!isGone && status?.persistentVolume !== undefined) {
     const step = nextReturnStep(objects);
@@ -217,7 +233,7 @@ function returnStep(objects: ImportObjects, volume: LvmVolume): ImportStep | und
   if (condition?.reason === "Returned") return undefined;
   if (imports.action === "Return") {
     if (condition?.reason === "Refused") return { do: "inspect return" };
-    return { do: "wait", message: condition?.message ?? `waits for the agent of node ${nodeName}` };
+    return { do: "wait", message: condition?.message ?? `waits for the agent of node ${nodeName}`, isForAgent: true };
   }
   // what the agent has not taken over yet, it may take over until it knows of the return
   if (imports.action === "Take" && condition?.status !== "True") return { do: "return" };
@@ -234,7 +250,7 @@ function inspectionStep(objects: ImportObjects, volume: LvmVolume): ImportStep |
   if (imports?.action !== "InspectReturn") return { do: "inspect return" };
   if (condition?.reason === "Returnable" || condition?.reason === "Returned") return undefined;
   if (condition?.reason === "NotReturnable") return keepStep(objects, condition.message);
-  return { do: "wait", message: `waits for the agent of node ${nodeName}` };
+  return { do: "wait", message: `waits for the agent of node ${nodeName}`, isForAgent: true };
 }
 
 /** Returns what of the objects is in the way of a return; `undefined` when nothing is. */
@@ -256,7 +272,9 @@ function keepStep(objects: ImportObjects, obstacle: string): ImportStep {
   if (persistentVolume === undefined) return { do: "create persistent volume" };
   const step = bindingStep(objects) ?? (status?.imported ? policyStep(objects) : { do: "begin use" as const });
   if (step !== undefined) return step;
-  return spec.finish ? { do: "begin finishing" } : { do: "wait", message: `it cannot be given back: ${obstacle}` };
+  return spec.finish
+    ? { do: "begin finishing" }
+    : { do: "wait", message: `it cannot be given back: ${obstacle}`, isForAgent: true };
 }
 
 /** Returns the next step of the deletion of a PersistentVolume. Until it is made again, the claim is Lost, and no pod starts. */
@@ -267,6 +285,7 @@ function deletionStep(persistentVolume: PersistentVolume): ImportStep {
   if (deletionTimestamp === undefined || foreign === "") return { do: "delete persistent volume" };
   return {
     do: "wait",
+    isForAgent: false,
     message: `waits for others to remove the finalizers ${foreign} of the PersistentVolume`,
   };
 }
@@ -276,7 +295,7 @@ function bindingStep({ import: { spec }, persistentVolume, claim }: ImportObject
   const { namespace, name, uid } = spec.claim;
   if (claim?.metadata.uid !== uid) return undefined;
   if (claim.status?.phase === "Bound" && persistentVolume?.status?.phase === "Bound") return undefined;
-  return { do: "wait", message: `waits until claim ${namespace}/${name} is Bound again` };
+  return { do: "wait", message: `waits until claim ${namespace}/${name} is Bound again`, isForAgent: false };
 }
 
 /**

@@ -4,7 +4,15 @@ import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { heldConditions } from "../api/held.ts";
-import { LVM_VOLUME_FINALIZER, type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import {
+  FORGOTTEN_ANNOTATION,
+  LVM_VOLUME_FINALIZER,
+  type LvmSnapshot,
+  type LvmVolume,
+  MOVE_ANNOTATION,
+  PENDING_ANNOTATION,
+  REMOVE_ANNOTATION,
+} from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import { carryOut } from "./actions.ts";
 import {
@@ -37,7 +45,10 @@ const VOLUME = {
   metadata: {
     name: NAME,
     ...{ uid: "v", resourceVersion: "2", generation: 7, labels: { tier: "gold" } },
-    annotations: { [MOVE_ANNOTATION]: "m", note: "kept" },
+    annotations: {
+      ...{ [MOVE_ANNOTATION]: "m", [REMOVE_ANNOTATION]: "true", [FORGOTTEN_ANNOTATION]: "dead" },
+      ...{ [PENDING_ANNOTATION]: "true", note: "kept" },
+    },
   },
   spec: {
     ...{ driverName: "d", requestName: "pv", nodeName: "a", size: "32Mi", volumeGroupPreference: "mostFree" },

@@ -24,7 +24,7 @@ import { chooseNode } from "../scheduling/placement.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { type ClusterTopology, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { isCopied, isGone } from "./copy_plan.ts";
-import { copyIdOf, copyRequestName, type LvmMove, movedVolumeOf, type MoveObjects } from "./objects.ts";
+import { copyIdOf, copyRequestName, type LvmMove, movedVolumeOf, type MoveObjects, type MoveStep } from "./objects.ts";
 import { nodeOfVolume } from "./persistent_volume.ts";
 
 /** The cluster, as far as it decides whether a volume can be moved. */
@@ -55,6 +55,10 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
   if (spec.sourceNode === spec.targetNode) return `the volume is on node ${spec.targetNode} already`;
   if (claim === undefined || claim.metadata.uid !== spec.claim.uid) return `${claimText} does not exist any more`;
   if (claim.metadata.deletionTimestamp !== undefined) return `${claimText} is being deleted`;
+  const pod = claim.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Pod" && controller);
+  if (pod !== undefined) {
+    return `${claimText} is of a generic ephemeral volume, and is deleted with its pod ${pod.name}`;
+  }
   if (volume === undefined || volume.spec.driverName !== driver || volume.metadata.deletionTimestamp !== undefined) {
     return `LVMVolume ${volumeId} does not exist, or is being deleted`;
   }
@@ -118,6 +122,17 @@ export function agentAbsence(
 ): string | undefined {
   if (node === undefined) return `node ${name} has no agent of the driver`;
   return isSilent(name) ? `the agent of node ${name} has not reported for minutes` : undefined;
+}
+
+/** Returns a wait as it is, or, while an agent that it waits for is away, a wait that says that, too. */
+export function nameAbsence(
+  wait: Extract<MoveStep, { do: "wait" }>,
+  { spec: { sourceNode, targetNode } }: LvmMove,
+  { lvmNodes, isSilent }: Pick<MoveSurroundings, "lvmNodes" | "isSilent">,
+): MoveStep {
+  const names = { source: sourceNode, target: targetNode };
+  const [absence] = wait.agents.flatMap((which) => agentAbsence(names[which], lvmNodes[which], isSilent) ?? []);
+  return absence === undefined ? wait : { ...wait, message: `${wait.message}: ${absence}`, isBlocked: true };
 }
 
 /** Returns why the agents cannot copy a volume now; `undefined` when they can. */

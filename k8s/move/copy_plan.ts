@@ -25,6 +25,9 @@ const MAX_ROUNDS = 4;
 /** What is sent before a volume is held does not get smaller than this on purpose, in bytes: it takes a second or so. */
 const SMALL_BYTES = 32n << 20n;
 
+/** The agents that a copy needs. The source's comes first: without its data, there is nothing to do on the other node. */
+const COPYING = ["source", "target"] as const;
+
 /** Returns the next step after which the volume is held and copied; `undefined` when it is. */
 export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep | undefined {
   const { move, copy } = objects;
@@ -52,7 +55,12 @@ function holdStep({ snapshots }: MoveObjects): MoveStep {
 }
 
 function waitForDeletion(snapshots: readonly string[]): MoveStep {
-  return { do: "wait", message: `waits until snapshots ${snapshots.join(", ")} are deleted`, isBlocked: true };
+  return {
+    do: "wait",
+    message: `waits until snapshots ${snapshots.join(", ")} are deleted`,
+    agents: ["source"],
+    isBlocked: true,
+  };
 }
 
 /** Returns the next step while the volume may be used. */
@@ -85,7 +93,8 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
       { do: "difference", goal: nextGoal(move, goal, generation) };
   }
   if (!isReady(copy)) {
-    return nextWait(objects, copy, last!) ?? { do: "wait", message: "completes the copy", state: "Copying" };
+    return nextWait(objects, copy, last!) ??
+      { do: "wait", message: "completes the copy", agents: COPYING, state: "Copying" };
   }
   if (temporary.length > 0) return { do: "discard snapshots" };
   return snapshots.length > 0 ? waitForDeletion(snapshots) : undefined;
@@ -95,8 +104,8 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
 export function waitForUse(volume: LvmVolume): MoveStep | undefined {
   const held = heldCondition(volume);
   if (held?.status === "True" || isGone(volume)) return undefined;
-  if (held !== undefined) return { do: "wait", message: held.message, isBlocked: true };
-  return { do: "wait", message: `waits for the agent of node ${volume.spec.nodeName}` };
+  if (held !== undefined) return { do: "wait", message: held.message, agents: ["source"], isBlocked: true };
+  return { do: "wait", message: `waits for the agent of node ${volume.spec.nodeName}`, agents: ["source"] };
 }
 
 /** Returns the step until the copy has the snapshot that it should have; `undefined` when it has. */
@@ -113,7 +122,7 @@ function nextWait({ temporary }: MoveObjects, copy: LvmVolume, goal: NamedGoal):
     : goal.last
     ? "copies what changed since"
     : "copies what changed meanwhile";
-  return { do: "wait", message: what, state: "Copying" };
+  return { do: "wait", message: what, agents: COPYING, state: "Copying" };
 }
 
 /** Returns the goal after another one, which the copy has. */
@@ -142,15 +151,15 @@ export function isCopied(objects: Pick<MoveObjects, "move" | "copy">, volume: Lv
 
 /** Reports whether the copy has the last snapshot of a volume, which has been held for the move since that was taken. */
 export function hasLastOf({ move, copy }: Pick<MoveObjects, "move" | "copy">, volume: LvmVolume): boolean {
-  if (!isComplete(copy) || !isHeldFor(move, volume)) return false;
+  if (!hasLastGoal(copy) || !isReady(copy) || !isHeldFor(move, volume)) return false;
   const goal = goalOf(copy)!;
   const { generation = 0 } = volume.metadata;
   return goal.snapshot === namedGoal(move, { ...goal, generation }).snapshot;
 }
 
-/** Reports whether a copy may be all that is left of a volume. */
-export function isAllThatIsLeft(copy: LvmVolume | undefined, volume: LvmVolume): boolean {
-  return isGone(volume) && isComplete(copy);
+/** Reports whether a copy may be all that is left of a volume; also one whose own LV may come back with its disks. */
+export function isAllThatIsLeft(copy: LvmVolume | undefined, volume: LvmVolume | undefined): boolean {
+  return (volume === undefined || isGone(volume)) && hasLastGoal(copy) && (isReady(copy) || isGone(copy));
 }
 
 /** Reports whether the LV of a volume is gone, as far as anybody knows: it may come back with its disks. */
@@ -158,10 +167,9 @@ export function isGone(volume: LvmVolume): boolean {
   return volume.status?.state === "Lost" || isForgotten(volume);
 }
 
-/** Reports whether a copy has the last snapshot that it should have, and nobody deletes it. */
-function isComplete(copy: LvmVolume | undefined): copy is LvmVolume {
-  return copy !== undefined && isReady(copy) && copy.spec.copy?.last === true &&
-    copy.metadata.deletionTimestamp === undefined;
+/** Reports whether a copy should get, or has, the last snapshot of a volume, and nobody deletes it. */
+function hasLastGoal(copy: LvmVolume | undefined): copy is LvmVolume {
+  return copy?.spec.copy?.last === true && copy.metadata.deletionTimestamp === undefined;
 }
 
 /** Reports whether the LV of a volume exists and is complete. */

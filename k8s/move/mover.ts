@@ -19,7 +19,14 @@ import { type BoundVolumeInformers, sidecarController, type SidecarOptions } fro
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { carryOut, type MoveActionsOptions, writeStatus } from "./actions.ts";
-import { agentAbsence, agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./checks.ts";
+import {
+  agentAbsence,
+  agentsRefusal,
+  blockingSnapshots,
+  nameAbsence,
+  objectsRefusal,
+  surroundingsRefusal,
+} from "./checks.ts";
 import { copyIdOf, isFinished, isHeldFor, type LvmMove, lvmMoves, type MoveObjects, type MoveStep } from "./objects.ts";
 import { isUndone, nextStep } from "./plan.ts";
 import { eventAfter, eventsOf, MAX_MESSAGE_LENGTH, type MoveEvent, statusBefore } from "./progress.ts";
@@ -197,7 +204,8 @@ export class Mover {
       : step.do === "record" || step.do === "begin removing" || isRemoval
       ? agentAbsence(targetNode, agents.lvmNodes.target, agents.isSilent)
       : undefined;
-    return message === undefined ? step : { do: "wait", message, isBlocked: true };
+    if (message !== undefined) return { do: "wait", message, agents: [], isBlocked: true };
+    return step.do === "wait" ? nameAbsence(step, move, agents) : step;
   }
 
   #agentsOf({ spec: { sourceNode, targetNode } }: LvmMove) {

@@ -185,6 +185,23 @@ for (const [what, { change, move: object, isDone }] of Object.entries(GUARDED)) 
   });
 }
 
+for (const [what, name] of [["source", "a"], ["target", "b"]] as const) {
+  Deno.test(`a Mover says that the agent of the ${what} is away while it copies a volume, and that nobody can use it`, async () => {
+    await using s = await MoverScene.start((s) => s.restore(lvmVolumes, heldVolume()));
+    s.addMove({}, begun());
+    await s.waitForMessage("copies it");
+    s.silent.add(name);
+    s.restore(lvmNodes, lvmNodeOf("b", { free: "512Mi" }));
+    const away = `the agent of node ${name} has not reported for minutes`;
+    const { status } = await s.waitForMessage(`copies it: ${away}`);
+    assertEquals([status?.state, status?.heldTime !== undefined], ["Copying", true]);
+    assertStringIncludes(await s.waitForEvent("MoveWaiting"), away);
+    s.silent.clear();
+    s.restore(lvmNodes, lvmNodeOf("b"));
+    await s.waitUntil(() => s.move?.status?.message === "copies it", "the copy");
+  });
+}
+
 Deno.test("a Mover finishes the removal of a volume whose deletion has begun, although an agent is away", async () => {
   await using s = await MoverScene.start((s) => {
     complete(s);

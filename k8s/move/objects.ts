@@ -180,8 +180,17 @@ export type MoveStep =
   | { readonly do: "go offline"; readonly reason: string }
   /** Record why the move fails; also one whose volume was to be removed, and is still there. */
   | { readonly do: "fail" | "stop removing"; readonly error: StatusError }
-  /** Write the state, and wait for a change of the objects; `isBlocked` if others have to bring that about. */
-  | { readonly do: "wait"; readonly message: string; readonly state?: MoveState; readonly isBlocked?: true }
+  /**
+   * Write the state, and wait for a change of the objects, which agents have to bring about, or, if `isBlocked`, somebody else. What
+   * it waits for is named: a wait for an agent that is away, too, says so.
+   */
+  | {
+    readonly do: "wait";
+    readonly message: string;
+    readonly agents: readonly ("source" | "target")[];
+    readonly state?: MoveState;
+    readonly isBlocked?: true;
+  }
   /** The end; `message` says why it is another one than the LVMMove has recorded. */
   | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed">; readonly message?: string };
 

@@ -21,18 +21,23 @@ import { foreignFinalizers, nodeOfVolume } from "./persistent_volume.ts";
 
 /** Returns the next step of a move. */
 export function nextStep(objects: MoveObjects): MoveStep {
-  const { copy, volume } = objects;
   const step = nextStepOf(objects);
-  const isKept = step.do === "delete copy" && volume !== undefined && isAllThatIsLeft(copy, volume);
-  return isKept ? keepCopy(objects) : step;
+  return step.do === "delete copy" && isCopyKept(objects) ? keepCopy(objects) : step;
 }
 
-function keepCopy({ move: { spec: { sourceNode, targetNode } }, copy }: MoveObjects): MoveStep {
-  const name = `LVMVolume ${copy!.metadata.name}`;
+/** Reports whether the copy may be all that is left of a volume. One that nobody claims any more was deleted on purpose. */
+function isCopyKept({ move: { spec }, copy, volume, claim }: MoveObjects): boolean {
+  return isAllThatIsLeft(copy, volume) && (volume !== undefined || claim?.metadata.uid === spec.claim.uid);
+}
+
+function keepCopy({ move: { metadata, spec: { sourceNode, targetNode } }, copy, volume }: MoveObjects): MoveStep {
+  const why = volume === undefined
+    ? `LVMVolume ${metadata.name} was deleted, and its claim was not. Save the data`
+    : `the volume on node ${sourceNode} is Lost. Bring the disks of node ${sourceNode} back, or save the data`;
   const message =
-    `keeps ${name} on node ${targetNode}, which may be all that is left, because the volume on node ${sourceNode} is Lost. ` +
-    `Bring the disks of node ${sourceNode} back, or save the data and delete that LVMVolume`;
-  return { do: "wait", message, isBlocked: true };
+    `keeps LVMVolume ${copy!.metadata.name} on node ${targetNode}, which may be all that is left, because ` +
+    `${why} and delete that LVMVolume`;
+  return { do: "wait", message, agents: [], isBlocked: true };
 }
 
 function nextStepOf(objects: MoveObjects): MoveStep {
@@ -70,7 +75,7 @@ export function stateOf(next: MoveStep, move: LvmMove): MoveState {
 
 function nextForwardStep(objects: MoveObjects): MoveStep {
   const { move: { spec }, volume } = objects;
-  if (volume === undefined) return { do: "wait", message: "its LVMVolume is gone" };
+  if (volume === undefined) return { do: "wait", message: "its LVMVolume is gone", agents: [] };
   return (spec.adopt ? undefined : nextCopyStep(objects, volume)) ?? nextSwitch(objects);
 }
 
@@ -88,7 +93,7 @@ function nextSwitch(objects: MoveObjects): MoveStep {
     (claim.status?.phase === "Bound" && persistentVolume?.status?.phase === "Bound");
   return isBound
     ? { do: "begin removing" }
-    : { do: "wait", message: `waits until claim ${claimName(spec)} is Bound again` };
+    : { do: "wait", message: `waits until claim ${claimName(spec)} is Bound again`, agents: [] };
 }
 
 /** Returns the next step after which the PersistentVolume is on a node; `undefined` when it is. */
@@ -106,6 +111,7 @@ function nextSwitchStep(
   if (isDeleting && foreign.length > 0) {
     return {
       do: "wait",
+      agents: [],
       message: `waits for others to remove the finalizers ${foreign.join(", ")} of the PersistentVolume`,
       isBlocked: true,
     };
@@ -133,7 +139,9 @@ function nextRemovalStep(objects: MoveObjects): MoveStep {
     const message = `node ${spec.targetNode} was forgotten, and the volume with it`;
     return restore ?? { do: "finish", state: "Failed", message };
   }
-  if (!isReady(volume)) return { do: "wait", message: `waits for the agent of node ${spec.targetNode}` };
+  if (!isReady(volume)) {
+    return { do: "wait", message: `waits for the agent of node ${spec.targetNode}`, agents: ["target"] };
+  }
   if (copy !== undefined) return { do: "forget copy" };
   return restore ?? { do: "finish", state: "Complete" };
 }

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import {
   adoption,
+  claim,
   COPIED,
   copy,
   deleted,
@@ -8,6 +9,7 @@ import {
   goneWith,
   lost,
   move,
+  NAME,
   persistentVolume,
   RECORD,
   REMOVING,
@@ -174,9 +176,30 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "delete copy",
   ],
   [
-    "a deletion of what is copied, of a volume that was deleted",
-    { ...COPIED, move: move({}, deleted), volume: undefined },
+    "a deletion of what is copied, of a volume that was deleted with its claim",
+    { ...COPIED, move: move({}, deleted), volume: undefined, claim: undefined },
     "delete copy",
+  ],
+  [
+    "a deletion of what is copied, of a volume that was deleted, and whose claim is another one",
+    { ...COPIED, move: move({}, deleted), volume: undefined, claim: claim("Bound", "another") },
+    "delete copy",
+  ],
+  [
+    "a failure of what is copied, of a volume that was deleted without its claim",
+    { ...COPIED, move: move(failure), volume: undefined, persistentVolume: undefined, claim: claim("Lost") },
+    `wait: keeps LVMVolume ${
+      copyIdOf(move())
+    } on node b, which may be all that is left, because LVMVolume ${NAME} was ` +
+    "deleted, and its claim was not. Save the data and delete that LVMVolume",
+  ],
+  [
+    "a deletion of a copy whose node is forgotten, too, of a volume whose node is forgotten",
+    {
+      ...{ move: move({}, deleted), volume: goneWith("Lost") },
+      copy: { ...copy(), status: { ...copy().status, state: "Lost" } },
+    },
+    kept,
   ],
   [
     "a copy of a volume that is Lost, and was released since it was recorded",

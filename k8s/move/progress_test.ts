@@ -8,7 +8,7 @@ import { eventAfter, eventsOf, finalStatus, MAX_MESSAGE_LENGTH, statusBefore } f
 const NOW = new Date("2026-01-02T03:04:05Z");
 const NAME = `v1-${"a".repeat(32)}`;
 const SNAPSHOT = `v1-${"b".repeat(32)}`;
-const WAIT = { do: "wait", message: "copies it", state: "Copying" } as const;
+const WAIT = { do: "wait", message: "copies it", agents: [], state: "Copying" } as const;
 
 function move(
   status?: LvmMoveStatus,
@@ -157,7 +157,7 @@ Deno.test("eventsOf() reports the beginning of a move, whom it waits for, and th
   ]);
   assertEquals(reasons(move(), { state: "Undoing" }), []);
   assertEquals(reasons(move(online), online), []);
-  const blocked = { do: "wait", message: "a pod uses it", isBlocked: true } as const;
+  const blocked = { do: "wait", message: "a pod uses it", agents: [], isBlocked: true } as const;
   const holding = { state: "Holding", message: "a pod uses it" } as const;
   assertEquals(reasons(move(online), holding, blocked), ["Normal MoveWaiting: a pod uses it"]);
   assertEquals(reasons(move(holding), holding, blocked), []);

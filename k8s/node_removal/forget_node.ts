@@ -117,8 +117,9 @@ export async function forget(client: ApiClient, nodeObjects: NodeObjects, option
   }
   for (const object of now.volumes) {
     const persistentVolume = now.persistentVolumes.get(object.metadata.name);
-    if (persistentVolume === undefined) await deleteObject(client, VOLUMES, object);
-    else if (await markLost(client, VOLUMES, object, options) && persistentVolume.status?.phase === "Bound") {
+    if (persistentVolume === undefined && !now.needs.has(object.metadata.name)) {
+      await deleteObject(client, VOLUMES, object);
+    } else if (await markLost(client, VOLUMES, object, options) && persistentVolume?.status?.phase === "Bound") {
       options.events.record(claimOf(persistentVolume), "Warning", "VolumeLost", lostMessage(VOLUMES, object, options));
     }
   }

@@ -3,6 +3,9 @@ import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { move } from "../../tests/fake/move_objects.ts";
+import { type LvmImport, lvmImports } from "../import/objects.ts";
+import { copyIdOf, type LvmMove, lvmMoves } from "../move/objects.ts";
 import { ApiError } from "../client/client.ts";
 import { forget } from "./forget_node.ts";
 import { forgetPlanJson, forgetPlanText } from "./text.ts";
@@ -285,4 +288,31 @@ Deno.test("forgetPlanText() and forgetPlanJson() name the outcome of each object
     },
     outcome: "lost",
   });
+});
+
+Deno.test("readNodeObjects() finds what unfinished moves and imports need, and a copy only when its volume is gone", async () => {
+  await using s = scene();
+  const name = volumeIdOf("dead-spare");
+  const put = (status: LvmMove["status"]) =>
+    s.api.restore(lvmMoves, {
+      metadata: { name, uid: "m" },
+      spec: { ...move().spec, driverName: DRIVER },
+      ...(status && { status }),
+    });
+  const copy = copyIdOf({ ...move(), metadata: { name, uid: "m" } });
+  const needs = async () => Object.fromEntries((await readNodeObjects(s.client, DEAD)).needs);
+  put({ state: "Copying" });
+  assertEquals(await needs(), { [name]: `LVMMove ${name}` });
+  const object = s.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === name)!;
+  s.api.restore(lvmVolumes, { ...object, status: { ...object.status, state: "Lost" } as never });
+  assertEquals(await needs(), { [name]: `LVMMove ${name}`, [copy]: `LVMMove ${name}` });
+  put({ state: "Removing", removing: true });
+  assertEquals(await needs(), { [name]: `LVMMove ${name}` });
+  put({ state: "Failed" });
+  assertEquals(await needs(), {});
+  const imported = { metadata: { name }, spec: { driverName: DRIVER } } as unknown as LvmImport;
+  s.api.restore(lvmImports, imported);
+  assertEquals(await needs(), { [name]: `LVMImport ${name}` });
+  s.api.restore(lvmImports, { ...imported, status: { state: "Complete" } });
+  assertEquals(await needs(), {});
 });

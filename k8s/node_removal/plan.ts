@@ -18,6 +18,10 @@ import {
 } from "../api/lvm_objects.ts";
 import { agentLeaseName, agentLeaseSelector, SILENT_AFTER_MS } from "../api/agent_leases.ts";
 import { type Lease, leases, type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
+import { isFinished as isImportFinished, lvmImports } from "../import/objects.ts";
+import { isGone } from "../move/copy_plan.ts";
+import { copyIdOf, isFinished, type LvmMove, lvmMoves } from "../move/objects.ts";
+import { isNodeReady } from "../api/pods.ts";
 import { snapshotHandleOf, type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";
 
@@ -33,6 +37,8 @@ export interface NodeObjects extends NodeDriver {
   readonly volumes: readonly LvmVolume[];
   /** The driver's PersistentVolumes, by the handles of their volumes. */
   readonly persistentVolumes: ReadonlyMap<string, PersistentVolume>;
+  /** The objects that need volumes without a PersistentVolume, as `LVMMove NAME`, by the names of the volumes. */
+  readonly needs: ReadonlyMap<string, string>;
   /** Its LVMSnapshots. */
   readonly snapshots: readonly LvmSnapshot[];
   /** The driver's VolumeSnapshotContents, by the handles of their snapshots. */
@@ -41,7 +47,7 @@ export interface NodeObjects extends NodeDriver {
 
 /**
  * The outcome for a volume or a snapshot: `removed`, since no PersistentVolume or VolumeSnapshotContent needs it;
- * `lost`, since one does, and its policy decides about it.
+ * `lost`, since one does, and its policy decides about it, or since a move or an import makes its PersistentVolume again.
  */
 export type Outcome = "removed" | "lost";
 
@@ -67,6 +73,8 @@ export interface ForgottenVolume extends ForgottenObject {
   readonly claim?: string;
   /** The PersistentVolume that needs it. */
   readonly persistentVolume?: { readonly name: string; readonly phase: string; readonly reclaimPolicy: string };
+  /** The move or import that needs it although it has no PersistentVolume, as `LVMMove NAME`. */
+  readonly neededBy?: string;
 }
 
 /** A snapshot of the node. */
@@ -101,6 +109,7 @@ export const LIVENESS_TIMEOUT_MS = SILENT_AFTER_MS;
 /** Reads the objects of a node. @throws {ApiError} */
 export async function readNodeObjects(client: ApiClient, { driver, nodeName }: NodeDriver): Promise<NodeObjects> {
   const fieldSelector = `spec.nodeName=${nodeName}`;
+  const needs = await readNeeds(client); // first: what ends meanwhile has made its PersistentVolume before
   const ownLease = {
     labelSelector: agentLeaseSelector(driver),
     fieldSelector: `metadata.name=${agentLeaseName(nodeName)}`,
@@ -125,9 +134,38 @@ export async function readNodeObjects(client: ApiClient, { driver, nodeName }: N
     agentLeases: agentLeases.items,
     volumes: volumes.items.filter(isOwn),
     persistentVolumes: new Map(ownPersistentVolumes.map((volume) => [volume.spec!.csi!.volumeHandle, volume])),
+    needs,
     snapshots: snapshots.items.filter(isOwn),
     contents: new Map(ownContents.map((content) => [snapshotHandleOf(content) ?? "", content])),
   };
+}
+
+/**
+ * Reads which volumes are needed although they may have no PersistentVolume: those of moves and imports, which delete it and
+ * make it again, and the copies of volumes that are gone.
+ */
+async function readNeeds(client: ApiClient): Promise<Map<string, string>> {
+  const [moves, imports] = await Promise.all([
+    orAbsent(client.list(lvmMoves)), // a cluster may lack the kinds
+    orAbsent(client.list(lvmImports)),
+  ]);
+  const needs = new Map<string, string>();
+  for (const { metadata: { name } } of (imports?.items ?? []).filter((one) => !isImportFinished(one))) {
+    needs.set(name, `LVMImport ${name}`);
+  }
+  for (const move of (moves?.items ?? []).filter((one) => !isFinished(one))) {
+    const { name } = move.metadata;
+    needs.set(name, `LVMMove ${name}`);
+    if (await isCopyNeeded(client, move)) needs.set(copyIdOf(move), `LVMMove ${name}`);
+  }
+  return needs;
+}
+
+/** Reports whether the copy of a move may be all that is left. When its volume is being removed, that takes the LV itself. */
+async function isCopyNeeded(client: ApiClient, { metadata: { name }, status }: LvmMove): Promise<boolean> {
+  if (status?.removing) return false;
+  const volume = await orAbsent(client.get(lvmVolumes, { name }));
+  return volume === undefined || isGone(volume);
 }
 
 /** Returns the plan for the removal of a node. */
@@ -150,7 +188,7 @@ const OUT_OF_SERVICE = "node.kubernetes.io/out-of-service";
  * then the node counts as alive. What the agent of a node reported before that is out of service is no evidence.
  */
 export function livenessEvidence({ nodeName, node, lvmNode, agentLeases }: NodeObjects, now: Date): string[] {
-  const isReady = node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
+  const isReady = node !== undefined && isNodeReady(node);
   const isOutOfService = !isReady && (node?.spec?.taints?.some(({ key }) => key === OUT_OF_SERVICE) ?? false);
   const times = [lvmNode?.status?.lastUpdateTime, ...agentLeases.map(({ spec }) => spec?.renewTime)];
   const reportedAtMs = Math.max(...times.map((time) => Date.parse(time ?? "")).filter((ms) => !Number.isNaN(ms)));
@@ -163,9 +201,10 @@ export function livenessEvidence({ nodeName, node, lvmNode, agentLeases }: NodeO
   ];
 }
 
-function planVolume(object: LvmVolume, { persistentVolumes }: NodeObjects): ForgottenVolume {
+function planVolume(object: LvmVolume, { persistentVolumes, needs }: NodeObjects): ForgottenVolume {
   const { metadata: { name: id, annotations }, spec, status: { state, volumeGroup, size = spec.size } = {} } = object;
   const persistentVolume = persistentVolumes.get(id);
+  const neededBy = persistentVolume === undefined ? needs.get(id) : undefined;
   const { namespace, name } = persistentVolume?.spec?.claimRef ?? {};
   const claim = namespace && name ? `${namespace}/${name}` : annotations?.[CLAIM_ANNOTATION];
   return {
@@ -181,7 +220,8 @@ function planVolume(object: LvmVolume, { persistentVolumes }: NodeObjects): Forg
         reclaimPolicy: persistentVolume.spec?.persistentVolumeReclaimPolicy ?? "Retain",
       },
     }),
-    outcome: persistentVolume === undefined ? "removed" : "lost",
+    ...(neededBy && { neededBy }),
+    outcome: (persistentVolume ?? neededBy) === undefined ? "removed" : "lost",
   };
 }
 

@@ -8,7 +8,7 @@ const NOW = new Date("2026-02-03T04:05:06Z");
 const NODE: NodeObjects = {
   agentLeases: [],
   ...{ driver: "lvm.denolith.dev", nodeName: "dead", node: undefined, lvmNode: undefined },
-  ...{ volumes: [], snapshots: [], persistentVolumes: new Map(), contents: new Map() },
+  ...{ volumes: [], snapshots: [], persistentVolumes: new Map(), needs: new Map(), contents: new Map() },
 };
 
 Deno.test("livenessEvidence() finds the condition Ready among the others of a Node", () => {
@@ -52,4 +52,13 @@ Deno.test("planForget() names the claim that a volume is bound to, or else the o
   }
   assertEquals(planned({}).persistentVolume, { name: "pv", phase: "Pending", reclaimPolicy: "Retain" });
   assertEquals(planned(undefined).persistentVolume?.reclaimPolicy, "Retain");
+});
+
+Deno.test("planForget() keeps a volume without a PersistentVolume that a move or an import needs", () => {
+  const volumes = ["v1-a", "v1-b"].map((name) => ({ metadata: { name }, spec: { size: "1Gi" } })) as LvmVolume[];
+  const needs = new Map([["v1-a", "LVMMove v1-a"]]);
+  const outcomes = planForget({ ...NODE, volumes, needs }, NOW).volumes.map((
+    { outcome, neededBy },
+  ) => [outcome, neededBy]);
+  assertEquals(outcomes, [["lost", "LVMMove v1-a"], ["removed", undefined]]);
 });

@@ -32,7 +32,7 @@ export function forgetPlanText(plan: ForgetPlan, done: boolean, command?: string
     ...(lvmNode ? [`  its LVMNode ${done ? "is removed" : "would be removed"}`] : []),
     ...livenessEvidence.map((evidence) => `  it seems to be alive: ${evidence}`),
     ...section(`Volumes that no PersistentVolume needs: ${would}removed`, "removed", volumes, volumeNotes),
-    ...section(`Volumes of PersistentVolumes: ${would}marked as Lost`, "lost", volumes, volumeNotes),
+    ...section(`Volumes of PersistentVolumes, moves and imports: ${would}marked as Lost`, "lost", volumes, volumeNotes),
     ...section(`Snapshots that no VolumeSnapshotContent needs: ${would}removed`, "removed", snapshots, snapshotNotes),
     ...section(`Snapshots of VolumeSnapshotContents: ${would}marked as Lost`, "lost", snapshots, snapshotNotes),
     ...(done ? [] : ["", ...wrapText("", nextCommand(plan, command))]),
@@ -60,7 +60,8 @@ function section<T extends ForgottenVolume | ForgottenSnapshot>(
   ];
 }
 
-function volumeNotes({ claim, persistentVolume }: ForgottenVolume): string[] {
+function volumeNotes({ claim, persistentVolume, neededBy }: ForgottenVolume): string[] {
+  if (neededBy !== undefined) return [`${neededBy} is under way, and needs it`];
   if (persistentVolume === undefined) return claim === undefined ? [] : [`made for claim ${claim}`];
   const { name, phase, reclaimPolicy } = persistentVolume;
   return [`PersistentVolume ${name} (${phase}, ${reclaimPolicy}): ${remedy(phase, reclaimPolicy, claim)}`];

@@ -19,6 +19,7 @@ const PLAN: ForgetPlan = {
       ...{ id: "v1-c", size: 1n << 30n, outcome: "lost", claim: "default/c", state: "Ready" },
       persistentVolume: { name: "pv-c", phase: "Bound", reclaimPolicy: "Delete" },
     },
+    { id: "v1-d", size: 1n << 30n, outcome: "lost", claim: "default/d", state: "Ready", neededBy: "LVMMove v1-d" },
   ],
   snapshots: [],
 };
@@ -33,11 +34,13 @@ Deno.test("forgetPlanText() shows each volume in the section of its outcome, wit
     "  v1-b  data   1 GiB  Pending",
     "      made for claim default/b",
     "",
-    "Volumes of PersistentVolumes: would be marked as Lost",
+    "Volumes of PersistentVolumes, moves and imports: would be marked as Lost",
     "  ID    GROUP   SIZE  STATE",
     "  v1-c         1 GiB  Ready",
     "      PersistentVolume pv-c (Bound, Delete): delete claim default/c and its pods to have a new",
     "      volume",
+    "  v1-d         1 GiB  Ready",
+    "      LVMMove v1-d is under way, and needs it",
     "",
     "Nothing was changed. To do it: denolith forget-node dead --yes",
   ]);

@@ -102,6 +102,16 @@ async function agentDiesBefore(index: number): Promise<void> {
   assertEquals(deaths, 1);
 }
 
+/** Forgets the first node once more before a write. */
+async function forgetBefore(index: number): Promise<void> {
+  const carried = await startCarried();
+  await using s = carried.s;
+  await adopt(carried, async (now, send) => {
+    if (now === index) await s.forgetNode("node-1");
+    return await send();
+  });
+}
+
 /** Deletes the LVMMove before a write: the volume follows, or stays as it was, and can follow then. */
 async function undoBefore(index: number): Promise<void> {
   const carried = await startCarried();
@@ -137,6 +147,11 @@ for (const mutableAffinity of [false, true]) {
       `an adoption survives the death of the agent before write ${index}`,
       UNSANITIZED,
       () => agentDiesBefore(index),
+    );
+    Deno.test(
+      `an adoption goes on when its first node is forgotten once more before write ${index}`,
+      UNSANITIZED,
+      () => forgetBefore(index),
     );
     Deno.test(
       `an adoption that is deleted before write ${index} is undone or completed`,

@@ -114,6 +114,26 @@ async function stall(index: number): Promise<void> {
   assertEquals([s.import?.status?.state, broken], ["Complete", []]);
 }
 
+/** Forgets the node before a write of the controller; then its agent comes back. */
+async function forgetBefore(index: number, isUndone: boolean): Promise<void> {
+  await using s = await ImportCluster.start();
+  const { broken } = watchInvariants(s);
+  s.startImporter(async (now, send) => {
+    if (now === index) {
+      s.exec.die();
+      s.cluster.crashAgent("node1");
+      await s.cluster.forgetNode("node1");
+      s.cluster.startAgent("node1", s.machine, { mountRoots: [s.root] });
+    }
+    return await send();
+  });
+  await s.addImport({ finish: !isUndone });
+  if (isUndone) await undo(s);
+  else await s.waitForState("Complete");
+  await assertSettled(s, isUndone ? "theirs" : "ours");
+  assertEquals(broken, []);
+}
+
 /** Deletes the LVMImport before a write of its controller. */
 async function undoBefore(index: number): Promise<void> {
   await using s = await ImportCluster.start();
@@ -172,6 +192,11 @@ for (let index = 0; index < forward; index++) {
     () => dieAfter(index, false),
   );
   Deno.test(
+    `an import goes on when its node is forgotten before write ${index}, and comes back`,
+    UNSANITIZED,
+    () => forgetBefore(index, false),
+  );
+  Deno.test(
     `an import survives a controller that stalls before its write ${index}, and sends it late`,
     UNSANITIZED,
     () => stall(index),
@@ -192,6 +217,11 @@ for (let index = 0, all = await countWrites(true); index < all; index++) {
     `an undone import survives the death of its controller after write ${index}`,
     UNSANITIZED,
     () => dieAfter(index, true),
+  );
+  Deno.test(
+    `an undone import goes on when its node is forgotten before write ${index}, and comes back`,
+    UNSANITIZED,
+    () => forgetBefore(index, true),
   );
 }
 

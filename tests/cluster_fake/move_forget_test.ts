@@ -17,15 +17,6 @@ import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 /** What is dead leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
-/** Has a node die, and forgets it. */
-async function loseNode(s: MoveCluster, index: 0 | 1): Promise<void> {
-  const name = index === 0 ? "node-1" : "node-2";
-  s.execs[index]!.die();
-  s.cluster.agent(name).crash();
-  await s.forgetNode(name);
-  s.machines[index].groups.splice(0); // its disks are gone
-}
-
 /** Starts a move, which loses a node before the first write at which a condition holds. */
 async function startLosing(s: MoveCluster, condition: () => boolean, index: 0 | 1 = 1): Promise<void> {
   const lost = Promise.withResolvers<void>();
@@ -33,7 +24,7 @@ async function startLosing(s: MoveCluster, condition: () => boolean, index: 0 | 
   s.startMover(async (_now, send) => {
     if (!isLost && condition()) {
       isLost = true;
-      await loseNode(s, index);
+      await s.loseNode(index);
       lost.resolve();
     }
     return await send();
@@ -95,7 +86,7 @@ Deno.test(
     s.startMover(onWrite);
     s.addMove();
     await stalled;
-    await loseNode(s, 1);
+    await s.loseNode(1);
     s.startMover();
     await s.waitForState("Failed");
     await resume();

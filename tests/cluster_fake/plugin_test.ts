@@ -209,7 +209,10 @@ Deno.test("kubectl denolith forget-node: shows the plan, asks, and refuses a nod
   const later = new Date(Date.now() + 400_000);
   const no = await s.plugin(["forget-node", "n1"], { answer: false, now: later });
   assertEquals([no.status, no.questions], [1, ["Give up node n1 of context fake?"]]);
-  assertMatch(no.output, /Volumes of PersistentVolumes: would be marked as Lost\n(.*\n)*Nothing was changed\.$/);
+  assertMatch(
+    no.output,
+    /Volumes of PersistentVolumes, moves and imports: would be marked as Lost\n(.*\n)*Nothing was changed\.$/,
+  );
   assertEquals(s.api.objects(lvmNodes).length, 2);
 
   const plan = await s.plugin(["forget-node", "n1", "-o", "json"], { now: later });

@@ -48,6 +48,8 @@ export interface Faults {
   unansweredWatches: boolean;
   /** The names of pods whose budgets do not allow an eviction. */
   readonly undisrupted: Set<string>;
+  /** The statuses with which evictions fail otherwise, by the names of the pods. */
+  readonly evictions: Map<string, number>;
 }
 
 /** Options of {@linkcode FakeApiServer.start}. */
@@ -70,6 +72,7 @@ export class FakeApiServer implements AsyncDisposable {
   readonly faults: Faults = {
     ...{ refuse: { status: 0, times: 0 }, forbidden: new Set<string>(), conflicts: 0 },
     ...{ stalledWatches: false, unansweredWatches: false, undisrupted: new Set<string>() },
+    evictions: new Map<string, number>(),
   };
   /** All requests so far. */
   readonly requests: LoggedRequest[] = [];
@@ -270,6 +273,8 @@ export class FakeApiServer implements AsyncDisposable {
           "Cannot evict pod as it would violate the pod's disruption budget.",
         );
       }
+      const status = this.faults.evictions.get(name);
+      if (status !== undefined) throw new StatusError(status, status === 403 ? "Forbidden" : "InternalError", `the eviction of ${name} failed`);
       return this.#json(collection.delete({ name, namespace }), 201);
     }
     if (name === undefined) {

@@ -23,6 +23,8 @@ import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
+import { lvmImports } from "../../k8s/import/objects.ts";
+import { lvmMoves } from "../../k8s/move/objects.ts";
 import { forget } from "../../k8s/node_removal/forget_node.ts";
 import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
 import { FakeApiServer } from "./api_server.ts";
@@ -46,7 +48,9 @@ const MADE: LvmVolume["status"] = {
 
 /** Starts an API server with a dead and a live node, which both have volumes of all kinds. */
 export function scene() {
-  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, volumeSnapshotContents] });
+  const api = FakeApiServer.start({
+    resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, lvmImports, volumeSnapshotContents],
+  });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
   const recorder = new EventRecorder(client, { component: DRIVER, instance: "test" });
   for (const name of ["dead", "alive"]) {

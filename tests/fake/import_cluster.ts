@@ -192,6 +192,7 @@ export class ImportCluster implements AsyncDisposable {
       new Importer({
         ...{ client, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
         ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
+        lvmNodes: this.cluster.nodes,
         claims: inform(persistentVolumeClaims),
         persistentVolumes: inform(persistentVolumes),
         classes: inform(storageClasses),

@@ -8,7 +8,6 @@
 import { parseGroupList } from "../../csi/group_list.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
-import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   csiNodes,
@@ -28,8 +27,6 @@ import { Mover } from "../../k8s/move/mover.ts";
 import { affinityTo } from "../../k8s/move/persistent_volume.ts";
 import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
 import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
-import { forget } from "../../k8s/node_removal/forget_node.ts";
-import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
 import { addForeignLv } from "./foreign_lv.ts";
@@ -100,6 +97,8 @@ export class MoveCluster implements AsyncDisposable {
         await cluster.nodes.waitFor(name, (node) => node?.status?.transfer !== undefined, { timeoutMs: 5_000 });
       }
       await cluster.client.patch(nodes, { name }, { merge: { metadata: { labels: { [TOPOLOGY_KEY]: name } } } });
+      const conditions = [{ type: "Ready", status: "True" }] as never;
+      await cluster.client.patch(nodes, { name }, { merge: { status: { conditions } }, subresource: "status" });
       const drivers = [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }];
       api.put(csiNodes, { metadata: { name }, spec: { drivers } });
     }
@@ -144,6 +143,7 @@ export class MoveCluster implements AsyncDisposable {
       new Importer({
         ...{ client, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
         ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
+        lvmNodes: this.cluster.nodes,
         claims: inform(persistentVolumeClaims),
         persistentVolumes: inform(persistentVolumes),
         classes: inform(storageClasses),
@@ -272,13 +272,18 @@ export class MoveCluster implements AsyncDisposable {
     };
   }
 
+  /** Has a node die with its disks, and forgets it. */
+  async loseNode(index: 0 | 1): Promise<void> {
+    const name = index === 0 ? "node-1" : "node-2";
+    this.execs[index]!.die();
+    this.cluster.crashAgent(name);
+    await this.forgetNode(name);
+    this.machines[index].groups.splice(0);
+  }
+
   /** Forgets a node whose agent does not run. */
-  async forgetNode(nodeName: "node-1" | "node-2"): Promise<void> {
-    const { client } = this.cluster;
-    const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
-    const objects = await readNodeObjects(client, { driver: DRIVER, nodeName });
-    await forget(client, objects, { events, reason: "it is dead", now: new Date() });
-    await events.stop(1_000);
+  forgetNode(nodeName: "node-1" | "node-2"): Promise<void> {
+    return this.cluster.forgetNode(nodeName);
   }
 
   /** Asks for the move to the second node. */

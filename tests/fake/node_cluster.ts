@@ -14,6 +14,8 @@ import type { ApiClient } from "../../k8s/client/client.ts";
 import { lvmImports } from "../../k8s/import/objects.ts";
 import { openEbsVolumes, topoLvmVolumes } from "../../k8s/import/origins.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
+import { forget } from "../../k8s/node_removal/forget_node.ts";
+import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
 import { ClusterGroupSnapshots } from "../../k8s/service/cluster_group_snapshots.ts";
 import { ClusterSnapshots } from "../../k8s/service/cluster_snapshots.ts";
@@ -170,7 +172,7 @@ export class FakeAgent implements AsyncDisposable {
         await this.orphans.reconcile(object);
       },
       batchMs: 1,
-      transfer: () => this.transfers?.endpoint(),
+      transfer: () => this.transfers === undefined ? null : this.transfers.endpoint(),
     });
     const { signal } = this.#stop;
     const sharedOptions = { client, events: this.events, driver: DRIVER, ...this.machine, onChange, end: signal };
@@ -384,6 +386,20 @@ export class FakeCluster implements AsyncDisposable {
     const agent = new FakeAgent(this.api, name, exec, options);
     this.#agents.set(name, agent);
     return agent;
+  }
+
+  /** Has the agent of a node die for good. */
+  crashAgent(name: string): void {
+    this.agent(name).crash();
+    this.#agents.delete(name); // nobody waits for what it does
+  }
+
+  /** Forgets a node whose agent does not run. */
+  async forgetNode(nodeName: string): Promise<void> {
+    const events = new EventRecorder(this.client, { component: DRIVER, instance: "test" });
+    const objects = await readNodeObjects(this.client, { driver: DRIVER, nodeName });
+    await forget(this.client, objects, { events, reason: "it is dead", now: new Date() });
+    await events.stop(1_000);
   }
 
   /** Returns the agent of a node. */

@@ -1,0 +1,62 @@
+/**
+ * Moves of which a node dies, and is forgotten, before any of their writes: what the other node has whole is never removed.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { isForgotten, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmMoves } from "../../k8s/move/objects.ts";
+import { waitUntil } from "../fake/control_plane.ts";
+import { assertOnOneNode, countWrites } from "../fake/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+
+/** What is dead leaves its timers. */
+const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+/** Reports whether nobody deletes the volume on the first node. */
+function isLeft(s: MoveCluster): boolean {
+  return s.cluster.api.objects(lvmVolumes).some(({ metadata: { name, deletionTimestamp }, spec }) =>
+    name === MOVED && spec.nodeName === "node-1" && deletionTimestamp === undefined
+  );
+}
+
+/** Forgets a node before a write of the controller. */
+async function forgetBefore(index: number, lost: 0 | 1): Promise<void> {
+  await using s = await MoveCluster.start();
+  let [isLost, isWhole] = [false, false];
+  s.startMover(async (now, send) => {
+    if (now === index) {
+      await s.loseNode(lost);
+      isWhole = lost === 0 ? s.lvmVolumes.some((text) => text.endsWith("node-2 Ready")) : isLeft(s);
+      isLost = true;
+    }
+    return await send();
+  });
+  s.addMove();
+  const isBlocked = () => isLost && s.move?.status?.message?.includes(`node node-${lost + 1}`) === true;
+  const isOver = () => ["Complete", "Failed"].includes(s.move?.status?.state ?? "");
+  await waitUntil(() => isOver() || isBlocked(), () => `the end: ${JSON.stringify(s.move?.status)}`);
+  // what waits for a node that does not come back is ended by who knows that
+  if (s.move?.status?.removing) await s.forgetNode(`node-${lost === 0 ? 1 : 2}`);
+  else if (!isOver()) await s.cluster.client.delete(lvmMoves, { name: MOVED });
+  await waitUntil(() => s.move === undefined || isOver(), () => `the end: ${JSON.stringify(s.move?.status)}`);
+  if (!isLost) return; // the move took fewer writes
+  if (isWhole) return await assertOnOneNode(s, lost === 0 ? "node-2" : "node-1");
+  const left = () => s.cluster.api.objects(lvmVolumes).map(({ metadata: { name } }) => name);
+  await waitUntil(() => left().join() === MOVED, () => s.lvmVolumes.join());
+  assertEquals(isForgotten(s.cluster.api.objects(lvmVolumes)[0]!), true);
+  assertEquals(s.claim?.spec?.volumeName, s.persistentVolume?.metadata.name);
+}
+
+const writes = await countWrites();
+assert(writes >= 12, `${writes} writes`);
+for (let index = 0; index < writes; index++) {
+  for (const lost of [0, 1] as const) {
+    Deno.test(
+      `a move keeps what is whole when its ${lost === 0 ? "source" : "target"} is forgotten before write ${index}`,
+      UNSANITIZED,
+      () => forgetBefore(index, lost),
+    );
+  }
+}
