@@ -7,7 +7,7 @@
 import { TOPOLOGY_KEY } from "../../csi/topology.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { formatTable } from "../../lvm/text_table.ts";
-import { orAbsent } from "../../k8s/client/client.ts";
+import { ApiError, orAbsent } from "../../k8s/client/client.ts";
 import { isForgotten, type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumes } from "../../k8s/api/objects.ts";
 import { isFinished, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
@@ -114,7 +114,8 @@ async function adoptOne(session: Session, one: AdoptedVolume, move: NewMove): Pr
     );
     return { ...one, state: status?.state ?? "Pending", ...(status?.error && { refusal: status.error.message }) };
   } catch (error) {
-    if (!(error instanceof StorageError) || session.signal.aborted) throw error;
+    const isOfOne = error instanceof StorageError || error instanceof ApiError;
+    if (!isOfOne || session.signal.aborted) throw error;
     return { ...one, refusal: error.message };
   }
 }

@@ -24,6 +24,7 @@ import {
   poolName,
   portNumber,
   requireClaimOrDryRun,
+  requireTargetOrCancel,
   seconds,
   WATCH,
   YES,
@@ -41,6 +42,8 @@ const READS = { success: "the cluster answered", failure: "it did not, or refuse
 const DRY_RUN = { help: "Only show what would be done" };
 
 const EVICT = { help: "Evict the pods that use the claim; their budgets hold" };
+
+const FORCE = { help: "Evict also pods that nobody creates again", needs: "evict" };
 
 /** Returns the flag that says whether to follow what the controller does. */
 function waitFlag(what: string) {
@@ -190,6 +193,7 @@ export const PLUGIN_COMMANDS = {
       failure: "it cannot be moved, the move failed, or the cluster does not answer",
     },
     argument: CLAIM,
+    check: requireTargetOrCancel,
     flags: {
       to: {
         value: "NODE",
@@ -200,6 +204,7 @@ export const PLUGIN_COMMANDS = {
       namespace: NAMESPACE,
       "dry-run": DRY_RUN,
       evict: EVICT,
+      force: FORCE,
       offline: { help: "Copy the volume only while nobody may use it, with less temporary space and less to send" },
       cancel: { help: "Undo the move of the claim", excludes: "to" },
       wait: waitFlag("move"),
@@ -233,6 +238,7 @@ export const PLUGIN_COMMANDS = {
       },
       "provisioner-stopped": { help: "You have stopped the provisioner of the other driver" },
       evict: EVICT,
+      force: FORCE,
       finish: { help: "Remove what is left of the other driver, too" },
       cancel: { help: "Give the volume back", excludes: "finish" },
       wait: waitFlag("import"),
@@ -254,6 +260,7 @@ export const PLUGIN_COMMANDS = {
     flags: {
       "dry-run": DRY_RUN,
       evict: { help: "Evict the pods that use the claims; their budgets hold" },
+      force: FORCE,
       yes: YES,
       output: OUTPUT,
       ...CLUSTER_FLAGS,

@@ -9,6 +9,7 @@ import { requireNodeId, TOPOLOGY_KEY } from "../../csi/topology.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { formatTable } from "../../lvm/text_table.ts";
+import { ApiError } from "../../k8s/client/client.ts";
 import { type DrainedVolume, planDrain, readDrainState } from "../../k8s/move/drain.ts";
 import { previewMove } from "../../k8s/move/preview.ts";
 import { EXIT } from "../command_line.ts";
@@ -57,7 +58,8 @@ async function moveOne(session: Session, one: DrainedVolume): Promise<DrainOutco
       ...(status?.error && { refusal: status.error.message }),
     };
   } catch (error) {
-    if (!(error instanceof StorageError) || session.signal.aborted) throw error;
+    const isOfOne = error instanceof StorageError || error instanceof ApiError;
+    if (!isOfOne || session.signal.aborted) throw error;
     return { ...one, refusal: error.message };
   }
 }

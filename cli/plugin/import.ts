@@ -103,7 +103,7 @@ async function followImport(session: Session, existing: LvmImport): Promise<numb
     const line = importProgressText(now!);
     if (line !== shown && isForPeople) session.say(line);
     shown = line;
-    if (flags.evict !== undefined) await evict(session, await usersOf(session, now!));
+    if (flags.evict !== undefined) await evict(session, () => usersOf(session, now!));
     const state = now!.status?.state;
     return isFinished(now!) || (state === "Imported" && !now!.spec.finish) ? now : undefined;
   });
@@ -134,7 +134,7 @@ async function cancelImport(session: Session, existing: LvmImport | undefined): 
     const line = importProgressText(now!);
     if (line !== shown && flags.output === undefined) session.say(line);
     shown = line;
-    if (flags.evict !== undefined) await evict(session, await usersOf(session, now!));
+    if (flags.evict !== undefined) await evict(session, () => usersOf(session, now!));
     return undefined;
   });
   const text = isTooLate

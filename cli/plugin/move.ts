@@ -23,8 +23,7 @@ export async function moveClaim(session: Session): Promise<number> {
   const { client, driver, flags, subject: { namespace } } = session;
   const claimName = flags["CLAIM"]!;
   if (flags.cancel !== undefined) return await cancelMove(session, claimName);
-  const targetNode = flags.to;
-  if (targetNode === undefined) throw new StorageError("InvalidArgument", "move: --to names the node; it is missing");
+  const targetNode = flags.to!;
   const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: session.now.getTime() };
   const request = { driver, namespace, claimName, targetNode, offline: flags.offline !== undefined };
   const { plan, move } = await previewMove(client, request, options);

@@ -8,7 +8,7 @@
 
 import { sleep, systemClock, waitForAbort } from "../../lvm/clock.ts";
 import { StorageError } from "../../lvm/error.ts";
-import { ApiError, type NewObject, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
+import { ApiError, isTransient, type NewObject, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { isFinished, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
 import { type MovePlan, podsUsing } from "../../k8s/move/preview.ts";
 import { moveProgressText } from "../../k8s/move/text.ts";
@@ -104,12 +104,12 @@ export async function followToEnd(
     const line = moveProgressText(now!);
     if (line !== shown && session.flags.output === undefined) session.say(line);
     shown = line;
-    if (isEvicting && now!.status?.state === "Holding") await evict(session, await usersOn(session, plan));
+    if (isEvicting && now!.status?.state === "Holding") await evict(session, () => usersOn(session, plan));
     return isFinished(now!) ? now : undefined;
   });
   // what was scheduled before waits on a node that the volume is not on any more
   const stranded = move.status?.state === "Complete" ? await usersOn(session, plan) : [];
-  if (isEvicting) await evict(session, stranded);
+  if (isEvicting) await evict(session, () => Promise.resolve(stranded));
   return { move, stranded: isEvicting ? [] : stranded };
 }
 
@@ -121,16 +121,32 @@ async function usersOn({ client }: Session, { claim, sourceNode }: MovePlan): Pr
   return using.filter(({ spec }) => spec?.nodeName === sourceNode);
 }
 
-/** Evicts pods, as far as their budgets allow it now. */
-export async function evict(session: Session, evicted: readonly Pod[]): Promise<void> {
-  for (const { metadata: { namespace, name, uid, deletionTimestamp } } of evicted) {
+/** Evicts pods, as far as that is possible now. What is refused is tried again, since the volume stays held meanwhile. */
+export async function evict(session: Session, find: () => Promise<readonly Pod[]>): Promise<void> {
+  const evicted = await find().catch((error): Pod[] => {
+    if (!(error instanceof ApiError)) throw error;
+    session.noteOnce(`the pods that use the claim are not known: ${error.message}`);
+    return [];
+  });
+  for (const { metadata } of evicted) {
+    const { namespace, name, uid, deletionTimestamp } = metadata;
     if (deletionTimestamp !== undefined) continue;
+    const pod = `pod ${namespace}/${name}`;
+    if (session.flags.force === undefined && !metadata.ownerReferences?.some(({ controller }) => controller)) {
+      session.noteOnce(`${pod} is not evicted, because nobody would create it again: delete it, or use --force`);
+      continue;
+    }
     try {
       await session.client.evict({ namespace, name }, uid);
-      session.note(`pod ${namespace}/${name} is evicted`);
+      session.note(`${pod} is evicted`);
     } catch (error) {
-      if (!(error instanceof ApiError) || ![404, 409, 429].includes(error.status)) throw error;
-      session.note(`pod ${namespace}/${name} cannot be evicted yet: ${error.message}`);
+      if (!(error instanceof ApiError)) throw error;
+      const isPassing = [404, 409].includes(error.status) || isTransient(error);
+      session.noteOnce(
+        isPassing
+          ? `${pod} cannot be evicted yet: ${error.message}`
+          : `${pod} cannot be evicted: ${error.message}. Until it ends, nobody else can use the volume; --cancel releases it`,
+      );
     }
   }
 }

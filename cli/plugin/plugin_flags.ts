@@ -145,3 +145,8 @@ export function requireClaimOrDryRun({ CLAIM, "dry-run": dryRun }: Flags): void 
   if (CLAIM !== undefined || dryRun !== undefined) return;
   throw new Error("CLAIM is missing; without it, --dry-run lists all volumes of others, and what becomes of each");
 }
+
+/** Requires the node that a claim moves to, unless its move is undone. @throws {Error} */
+export function requireTargetOrCancel({ to, cancel }: Flags): void {
+  if (to === undefined && cancel === undefined) throw new Error("--to is missing: it names the node");
+}

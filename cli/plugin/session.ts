@@ -49,6 +49,7 @@ export const DEFAULT_NAMESPACE = "default";
 /** A run of a subcommand. */
 export class Session {
   readonly #options: SessionOptions;
+  readonly #noted = new Set<string>();
   /** The cluster and the namespace. */
   readonly subject: Subject;
 
@@ -106,6 +107,12 @@ export class Session {
   /** Tells a person who waits what for. */
   note(text: string): void {
     this.#options.terminal.note(withoutControls(text));
+  }
+
+  /** Tells it once, however often it is found. */
+  noteOnce(text: string): void {
+    if (!this.#noted.has(text)) this.note(text);
+    this.#noted.add(text);
   }
 
   /** Prints an answer in the format of `--output`. */

@@ -28,7 +28,10 @@ const STOPPED = [...IMPORT, "--provisioner-stopped"] as const;
 /** Returns a pod that uses the claim, on a node or on none yet. */
 function podObject(nodeName: string | undefined): Pod {
   return {
-    metadata: { name: "db-0", namespace: "shop" },
+    metadata: {
+      ...{ name: "db-0", namespace: "shop" },
+      ownerReferences: [{ apiVersion: "apps/v1", kind: "StatefulSet", name: "db", uid: "s", controller: true }],
+    },
     spec: {
       containers: [],
       ...(nodeName !== undefined && { nodeName }),

@@ -19,12 +19,17 @@ import { pluginOver } from "../fake/plugin_run.ts";
 const MOVE = ["move", "data", "--namespace", "shop"] as const;
 const TO_NODE_2 = [...MOVE, "--to", "node-2"] as const;
 
+/** The owner of a pod, which creates it again. */
+const OWNED = {
+  ownerReferences: [{ apiVersion: "apps/v1", kind: "StatefulSet", name: "db", uid: "s", controller: true }],
+};
+
 /** Adds a pod that uses the claim, on the first node, and ends its use of the volume when it is deleted. */
-async function addPod(s: MoveCluster): Promise<FakePod> {
+async function addPod(s: MoveCluster, owned: object = OWNED): Promise<FakePod> {
   const used = await FakePod.start(s);
   const { api } = s.cluster;
   api.put<Pod>(pods, {
-    metadata: { name: "db-0", namespace: "shop" },
+    metadata: { name: "db-0", namespace: "shop", ...owned },
     spec: {
       containers: [],
       nodeName: "node-1",
@@ -103,6 +108,38 @@ Deno.test("kubectl denolith move --evict: evicts pods when their budgets allow i
   assertEquals([s.cluster.api.objects(pods).length, s.lvmVolumes], [0, ["volume node-2 Ready"]]);
 });
 
+for (const status of [500, 403, 503, 404]) {
+  Deno.test(`kubectl denolith move --evict: tries an eviction again that fails with ${status}, and follows the move`, async () => {
+    await using s = await MoveCluster.start();
+    s.startMover();
+    await using _pod = await addPod(s);
+    const { evictions } = s.cluster.api.faults;
+    evictions.set("db-0", status);
+    const moving = pluginOver(s.cluster.api)([...TO_NODE_2, "--evict"]);
+    await waitUntil(() => s.cluster.api.requests.some(({ path }) => path.endsWith("/eviction")), "an eviction");
+    evictions.clear();
+    const { status: code, errors } = await moving;
+    assertEquals(code, 0, errors);
+    assertMatch(errors, /pod shop\/db-0 cannot be evicted.*: .*the eviction of db-0 failed/);
+    assertEquals(errors.includes("--cancel releases it"), status === 403, errors);
+  });
+}
+
+Deno.test("kubectl denolith move --evict: leaves a pod alone that nobody creates again", async () => {
+  await using s = await MoveCluster.start();
+  s.startMover();
+  await using pod = await addPod(s, {});
+  const plugin = pluginOver(s.cluster.api);
+  const moving = plugin([...TO_NODE_2, "--evict"]);
+  await waitUntil(() => s.move?.status?.message?.includes("still does") ?? false, "a pod that is waited for");
+  assertEquals(s.cluster.api.objects(pods).length, 1);
+  await pod.end();
+  const { status, errors } = await moving;
+  assertEquals(status, 0, errors);
+  const said = "pod shop/db-0 is not evicted, because nobody would create it again: delete it, or use --force";
+  assertEquals(errors.split(said).length, 2, errors);
+});
+
 Deno.test("kubectl denolith move --wait=false and --cancel: ask, and undo it", async () => {
   await using s = await MoveCluster.start();
   s.startMover();
@@ -172,5 +209,5 @@ Deno.test("kubectl denolith drain: leaves cordoned nodes alone, and counts what 
   assertStringIncludes(plan[2]!.refusal!, "node node-2: ");
   const cordoned = state.nodes.map((node) => ({ ...node, spec: { unschedulable: true } }));
   const [stays] = planDrain({ ...state, nodes: cordoned }, options);
-  assertEquals(stays!.refusal, "no other node has an agent of the driver and takes new pods");
+  assertEquals(stays!.refusal, "no other node has an agent of the driver and takes its pods");
 });

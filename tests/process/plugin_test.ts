@@ -134,6 +134,8 @@ Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong
     [["orphans", "--yes"], /orphans: --yes has no effect without --remove/],
     [["orphans", "--remove", "x"], /--remove "x": must be the UUID/],
     [["forget-node"], /NODE is missing/],
+    [["move", "x"], /move: --to is missing: it names the node/],
+    [["move", "x", "--to", "n", "--force"], /move: --force has no effect without --evict/],
     [["completion", "tcsh"], /SHELL "tcsh": must be bash, zsh, fish or kubectl/],
     [["status", "--driver-name", "_"], /--driver-name "_": must be/],
   ];

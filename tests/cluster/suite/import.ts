@@ -99,7 +99,7 @@ for (const [origin, provisioner, kind] of ORIGINS) {
     /** Takes the volume over or gives it back, while the workload restarts once. */
     const change = async (starts: number, ...flags: string[]) => {
       const { metadata: { uid } } = await ns.waitForRunning(WRITER);
-      const outcome = await runPlugin(ns, "import", "data", "--evict", ...flags);
+      const outcome = await runPlugin(ns, "import", "data", "--evict", "--force", ...flags);
       const isNext = (pod: Pod | undefined) => isRunning(pod) && pod?.metadata.uid !== uid;
       await ns.waitFor("Pod", WRITER, isNext, "runs again");
       await assertLog(ns, written);
@@ -165,7 +165,7 @@ for (const [origin, provisioner, kind] of ORIGINS.filter(([origin]) => origin !=
     const change = async ({ pod, claim }: typeof REPLICAS[number], starts: number, ...flags: string[]) => {
       const { metadata: { uid } } = await ns.waitForRunning(pod);
       const written = await writtenLines(ns, pod);
-      const outcome = await runPlugin(ns, "import", claim, "--evict", ...flags);
+      const outcome = await runPlugin(ns, "import", claim, "--evict", "--force", ...flags);
       await ns.waitFor("Pod", pod, (next) => isRunning(next) && next?.metadata.uid !== uid, "runs again");
       await assertLog(ns, written, pod);
       assertEquals([pod, await startsOf(ns, pod)], [pod, starts]);

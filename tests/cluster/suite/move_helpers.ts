@@ -79,7 +79,7 @@ export async function moveClaim(
   to: string,
   flags: readonly string[] = [],
 ): Promise<Record<string, unknown>> {
-  return await runPlugin(ns, "move", claim, "--to", to, "--evict", ...flags);
+  return await runPlugin(ns, "move", claim, "--to", to, "--evict", "--force", ...flags);
 }
 
 /** Makes a claim with a workload that writes, and data that it does not change. @returns the digest of the data */
