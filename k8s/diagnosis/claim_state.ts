@@ -26,7 +26,8 @@ import {
   storageClasses,
 } from "../api/objects.ts";
 import { isFinished, type LvmImport, lvmImports } from "../import/objects.ts";
-import { type LvmMove, lvmMoves } from "../move/objects.ts";
+import { isFinished as isMoveFinished, type LvmMove, lvmMoves } from "../move/objects.ts";
+import { claimNamesOf } from "../api/pods.ts";
 import { classNameOf, selectedNodeOf } from "../provisioner/claim.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { quantityToBytes } from "../api/quantity.ts";
@@ -34,6 +35,8 @@ import { maximumVolumeSizeOf } from "../scheduling/capacity_object.ts";
 import { type Sidecar, sidecarLeaseName } from "../runtime/leader.ts";
 import { LenientReader } from "./cluster_state.ts";
 import { isLive, type NodeEvidence } from "./evidence.ts";
+import { agentStateOf } from "./nodes.ts";
+import { isUnread } from "./problem.ts";
 
 /** The number of pods that are looked at: the pods of a claim have the same cause. */
 export const MAX_PODS = 5;
@@ -63,6 +66,10 @@ export interface ClaimState extends NodeEvidence {
   readonly volume?: LvmVolume | undefined;
   /** The last move of its volume to another node, also one that is over. */
   readonly move?: LvmMove | undefined;
+  /** The nodes of its move that is not finished whose agents are away. */
+  readonly absentAgents: readonly string[];
+  /** The other claims of pods that have no node, and the nodes of their volumes. */
+  readonly otherClaims: readonly { readonly pod: string; readonly claim: string; readonly nodeName: string }[];
   /** The import of its volume that is not finished. */
   readonly import?: LvmImport | undefined;
   /** The events about the PersistentVolume and the LVMVolume. */
@@ -158,15 +165,21 @@ export async function readClaimState(
   const volume = await findVolume(reader, persistentVolume, claim, { key, driver });
   const ofClaim = allPods.filter((pod) => claimNamesOf(pod).includes(name)).sort((a, b) => rankOf(a) - rankOf(b));
   const nodeName = volume?.spec.nodeName ?? (claim && selectedNameOf(claim));
-  const [podEvents, persistentVolumeEvents, lvmVolumeEvents, nodeEvidence] = await Promise.all([
-    Promise.all(ofClaim.slice(0, MAX_PODS).map((pod) => reader.eventsAbout("Pod", pod))),
-    reader.eventsAbout("PersistentVolume", persistentVolume),
-    reader.eventsAbout("LVMVolume", volume),
-    reader.nodeEvidence(nodeName, driver),
-  ]);
+  const move = moves.find(({ spec }) => isOfClaim(spec, { key, driver, claim }));
+  const [podEvents, persistentVolumeEvents, lvmVolumeEvents, nodeEvidence, absentAgents, otherClaims] = await Promise
+    .all([
+      Promise.all(ofClaim.slice(0, MAX_PODS).map((pod) => reader.eventsAbout("Pod", pod))),
+      reader.eventsAbout("PersistentVolume", persistentVolume),
+      reader.eventsAbout("LVMVolume", volume),
+      reader.nodeEvidence(nodeName, driver),
+      findAbsentAgents(reader, move, { driver, now }),
+      Promise.all(
+        ofClaim.filter(isUnscheduled).slice(0, MAX_PODS).map((pod) => findOtherClaims(reader, pod, { name, driver })),
+      ),
+    ]);
   return {
     ...{ driver, now, key, claim, storageClass, claimEvents, pods: ofClaim, podEvents: podEvents.flat() },
-    move: moves.find(({ spec }) => isOfClaim(spec, { key, driver, claim })),
+    ...{ move, absentAgents, otherClaims: otherClaims.flat() },
     import: imports.find((one) => !isFinished(one) && isOfClaim(one.spec, { key, driver, claim })),
     ...{ persistentVolume, volume, volumeEvents: [...persistentVolumeEvents, ...lvmVolumeEvents] },
     ...{ ...nodeEvidence, provisionerLease, resizerLease },
@@ -174,6 +187,47 @@ export async function readClaimState(
     lvmNodes: allNodes.filter(({ spec }) => spec.driverName === driver),
     unread: [...new Set(reader.unread)].sort(),
   };
+}
+
+/** Returns the nodes of a move that is not finished whose agents are away. */
+async function findAbsentAgents(
+  reader: EvidenceReader,
+  move: LvmMove | undefined,
+  { driver, now }: { readonly driver: string; readonly now: Date },
+): Promise<string[]> {
+  if (move === undefined || isMoveFinished(move)) return [];
+  const { sourceNode, targetNode, adopt } = move.spec;
+  const names = adopt ? [targetNode] : [sourceNode, targetNode];
+  const evidence = await Promise.all(names.map((name) => reader.nodeEvidence(name, driver)));
+  const { unread } = reader;
+  return evidence.filter(({ lvmNode, agentLeases }) =>
+    lvmNode === undefined
+      ? !isUnread({ unread }, lvmNodes.plural)
+      : agentStateOf(lvmNode, { agentLeases, now, unread }) === "Silent"
+  ).map(({ nodeName }) => nodeName!);
+}
+
+/** Reports whether a pod waits for a node. */
+export function isUnscheduled({ spec, status }: Pod): boolean {
+  return status?.phase === "Pending" && !spec?.nodeName;
+}
+
+/** Returns the other claims of a pod whose volumes are the driver's, with their nodes. */
+async function findOtherClaims(
+  reader: EvidenceReader,
+  pod: Pod,
+  { name, driver }: { readonly name: string; readonly driver: string },
+): Promise<ClaimState["otherClaims"]> {
+  const { namespace } = pod.metadata;
+  const others = claimNamesOf(pod).filter((other) => other !== name);
+  const found = await Promise.all(others.map(async (claim) => {
+    const bound = (await reader.get(persistentVolumeClaims, { namespace, name: claim }))?.spec?.volumeName;
+    const csi = bound ? (await reader.get(persistentVolumes, { name: bound }))?.spec?.csi : undefined;
+    if (csi?.driver !== driver) return [];
+    const nodeName = (await reader.get(lvmVolumes, { name: csi.volumeHandle }))?.spec.nodeName;
+    return nodeName === undefined ? [] : [{ pod: pod.metadata.name, claim, nodeName }];
+  }));
+  return found.flat();
 }
 
 /** Reports whether a move or an import is of a claim. A claim that is gone has no uid to compare. */
@@ -191,13 +245,6 @@ const NODE_NAME = /^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/;
 function selectedNameOf(claim: PersistentVolumeClaim): string | undefined {
   const name = selectedNodeOf(claim);
   return name !== undefined && NODE_NAME.test(name) ? name : undefined;
-}
-
-/** Returns the names of the claims that a pod uses; those of its ephemeral volumes, too. */
-export function claimNamesOf({ metadata, spec }: Pod): string[] {
-  return (spec?.volumes ?? []).flatMap(({ name, persistentVolumeClaim, ephemeral }) =>
-    persistentVolumeClaim?.claimName ?? (ephemeral ? `${metadata.name}-${name}` : [])
-  );
 }
 
 /** Returns the place of a pod: what is wrong with a claim is seen of the pods that wait. */

@@ -10,7 +10,7 @@ import type { ClusterState } from "./cluster_state.ts";
 import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
 import { isHeld, noControllerProblem } from "./evidence.ts";
 import { compareProblems, compareText, type Problem } from "./problem.ts";
-import { snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
+import { heldProblems, snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
 
 /** Numbers of objects by their states, in the order of the states' names. */
 export type Counts = Readonly<Record<string, number>>;
@@ -60,7 +60,8 @@ export function overviewOf(state: ClusterState): Overview {
       ...claimProblems(state),
       ...state.volumes.flatMap((volume) => {
         const { name } = volume.metadata;
-        return volumeProblems(volume, nameOf("claim", claims.get(name), `lvmvolume/${name}`));
+        const object = nameOf("claim", claims.get(name), `lvmvolume/${name}`);
+        return [...volumeProblems(volume, object), ...heldProblems(volume, object, state.now)];
       }),
       ...state.snapshots.flatMap((snapshot) => {
         const { name } = snapshot.metadata;

@@ -2,15 +2,17 @@ import { assertEquals } from "@std/assert";
 import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { FORGOTTEN_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolumeClaim } from "../api/objects.ts";
+import type { LvmMove } from "../move/objects.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { type ClaimState, readClaimState } from "./claim_state.ts";
 import { type ClusterState, readClusterState } from "./cluster_state.ts";
 import { nodeProblems, nodeViews } from "./nodes.ts";
 import { compareText, conditionProblem } from "./problem.ts";
 import { symptomOf } from "./symptoms.ts";
-import { snapshotViews, volumeProblems } from "./volumes.ts";
+import { heldProblems, snapshotViews, volumeProblems } from "./volumes.ts";
 import { explainClaim } from "./why.ts";
 import { boundProblems } from "./why_bound.ts";
+import { moveInProgress } from "./why_move.ts";
 import { terminatingProblems } from "./why_terminating.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
@@ -31,7 +33,7 @@ function volume(...conditions: object[]): LvmVolume {
 function stateOf(more: object): ClaimState {
   return {
     ...{ driver: "d", now: NOW, key: "ns/data", claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
-    ...{ agentLeases: [], capacities: [], lvmNodes: [], unread: [], ...more },
+    ...{ agentLeases: [], capacities: [], lvmNodes: [], absentAgents: [], otherClaims: [], unread: [], ...more },
   };
 }
 
@@ -164,4 +166,94 @@ Deno.test("readClusterState(): a claim waits for the driver that is Pending, and
   const persistentvolumeclaims = [claim("a", "Pending", "d"), claim("b", "Pending", "other"), claim("c", "Bound", "d")];
   const state = await readClusterState(clientOf({ persistentvolumeclaims }), "d", NOW, { withClaims: true });
   assertEquals(state.pendingClaims.map(({ metadata: { name } }) => name), ["a"]);
+});
+
+Deno.test("heldProblems() finds a volume that nobody has been able to use for five minutes", () => {
+  const held = (minutes: number, status = "True", isHeld = true) => {
+    const lastTransitionTime = new Date(NOW.getTime() - minutes * 60_000).toISOString();
+    const object = volume({ type: "Held", status, reason: "NotInUse", message: "", lastTransitionTime });
+    return heldProblems({ ...object, spec: { ...object.spec, held: isHeld } }, "claim/ns/data", NOW);
+  };
+  assertEquals(held(5).map(({ reason, severity }) => [reason, severity]), [["HeldForLong", "warning"]]);
+  assertEquals([held(4.9), held(5, "False"), held(5, "True", false)], [[], [], []]);
+  assertEquals(heldProblems(volume(), "claim/ns/data", NOW), []);
+});
+
+Deno.test("moveInProgress() says what to do while the agent of either node is away", () => {
+  const remedyOf = (absent: string, status: LvmMove["status"] = {}, adopt = false) => {
+    const move = { metadata: { name: "v1" }, spec: { sourceNode: "a", targetNode: "b", adopt }, status } as LvmMove;
+    const { severity, remedy } = moveInProgress({ move, absentAgents: [absent] }, "claim/ns/data")!;
+    assertEquals(severity, "error");
+    return remedy!.replace(/^The agent of node . is away. Do not delete the claim. Bring the node back, or /, "");
+  };
+  const undo = "undo the move: kubectl denolith move CLAIM --cancel";
+  const forget = (name: string) => `forget it if it is gone for good: kubectl denolith forget-node ${name}`;
+  assertEquals([remedyOf("b", { state: "Copying" }), remedyOf("b", { state: "Holding" })], [undo, undo]);
+  assertEquals([remedyOf("b", { removing: true }), remedyOf("b", { state: "Undoing" })], [forget("b"), forget("b")]);
+  assertEquals([remedyOf("a", { state: "Copying" }), remedyOf("b", {}, true)], [forget("a"), forget("b")]);
+});
+
+Deno.test("readClaimState() finds the agents of a move that are away, and the volumes of a pod's other claims", async () => {
+  const { namespace, name, uid } = { namespace: "ns", name: "data", uid: "u" };
+  const pv = (id: string, driver = "d") => ({
+    metadata: { name: `pv-${id}` },
+    spec: { csi: { driver, volumeHandle: id }, claimRef: { namespace, name: id } },
+    status: { phase: "Bound" },
+  });
+  const claim = (id: string) => ({
+    metadata: { namespace, name: id, uid },
+    spec: { volumeName: `pv-${id}` },
+    status: { phase: "Bound" },
+  });
+  const lv = (id: string, nodeName: string) => ({ metadata: { name: id }, spec: { driverName: "d", nodeName } });
+  const used = ["data", "wal", "network", "same", "unbound"].map((claimName) => ({
+    name: claimName,
+    persistentVolumeClaim: { claimName },
+  }));
+  const message = "0/2 nodes are available: 2 node(s) had volume node affinity conflict.";
+  const pod = {
+    metadata: { namespace, name: "db-0" },
+    spec: { volumes: used },
+    status: {
+      phase: "Pending",
+      conditions: [{ type: "PodScheduled", status: "False", reason: "Unschedulable", message }],
+    },
+  };
+  const lists: Record<string, readonly { metadata: { name: string } }[]> = {
+    pods: [pod],
+    persistentvolumeclaims: ["data", "wal", "network", "same"].map(claim),
+    persistentvolumes: [pv("data"), pv("wal"), pv("network", "other"), pv("same")],
+    lvmvolumes: [lv("data", "b"), lv("wal", "a"), lv("same", "b")],
+    lvmnodes: [
+      { metadata: { name: "b" }, spec: { driverName: "d" }, status: { lastUpdateTime: NOW.toISOString() } } as never,
+    ],
+    lvmmoves: [
+      {
+        metadata: { name: "data" },
+        spec: { driverName: "d", claim: { namespace, name, uid }, sourceNode: "a", targetNode: "b" },
+      } as never,
+    ],
+  };
+  const client = {
+    list: ({ plural }: { plural: string }) => Promise.resolve({ items: lists[plural] ?? [] }),
+    get: ({ plural }: { plural: string }, at: { name: string }) => {
+      const found = lists[plural]?.find(({ metadata }) => metadata.name === at.name);
+      return found
+        ? Promise.resolve(found)
+        : Promise.reject(new ApiError("not found", { status: 404, reason: "NotFound" }));
+    },
+  } as unknown as ApiClient;
+  const state = await readClaimState(client, { driver: "d", namespace, name, now: NOW });
+  assertEquals(state.absentAgents, ["a"]);
+  assertEquals(state.otherClaims, [
+    { pod: "db-0", claim: "wal", nodeName: "a" },
+    { pod: "db-0", claim: "same", nodeName: "b" },
+  ]);
+  const [problem] = boundProblems({ ...state, move: undefined }, "claim/ns/data").filter(({ reason }) =>
+    reason === "Unschedulable"
+  );
+  assertEquals(
+    problem?.remedy,
+    "The volume is on node b, and that of claim wal of the pod on node a. Move one of them: kubectl denolith move wal --to b",
+  );
 });

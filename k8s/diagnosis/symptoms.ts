@@ -240,6 +240,12 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
       remedy: "Check that the agent's pod on the node is ready, and its kubelet directory.",
     },
     {
+      reason: "VolumeOnOtherNode",
+      quotes: ["MountVolume.NodeAffinity check failed", "MapVolume.NodeAffinity check failed"],
+      remedy:
+        "The volume moved after the pod was scheduled, which happens once. Delete the pod, so that another one is scheduled.",
+    },
+    {
       reason: "Lost",
       quotes: ["Lost: … was the logical volume … in volume group …"],
       remedy:

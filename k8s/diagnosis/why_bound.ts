@@ -8,7 +8,7 @@
 import { formatBytes } from "../../lvm/size.ts";
 import type { PersistentVolumeClaim, Pod } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
-import { type ClaimState, MAX_PODS, requestedBytes } from "./claim_state.ts";
+import { type ClaimState, isUnscheduled, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import {
   agentProblems,
   eventProblem,
@@ -176,18 +176,22 @@ function podProblems(state: ClaimState): Problem[] {
 }
 
 /** Returns why pods have no node: the volume is on one node, and all of its pods run there. */
-function schedulingProblems({ pods, podEvents, nodeName, node }: ClaimState): Problem[] {
-  const waiting = pods.filter((pod) => pod.status?.phase === "Pending" && !pod.spec?.nodeName).slice(0, MAX_PODS);
+function schedulingProblems({ pods, podEvents, nodeName, node, otherClaims }: ClaimState): Problem[] {
+  const waiting = pods.filter(isUnscheduled).slice(0, MAX_PODS);
   const isCordoned = node?.spec?.unschedulable === true;
   return waiting.flatMap((pod): Problem[] => {
     const { message, reason, since } = schedulingOf(pod, podEvents);
     if (message === "") return [];
+    const elsewhere = otherClaims.find((other) => other.pod === pod.metadata.name && other.nodeName !== nodeName);
     return [{
       ...{ severity: "error", reason, object: `pod/${pod.metadata.namespace}/${pod.metadata.name}` },
       message: `the pod cannot be scheduled: ${message}`,
       ...(since !== undefined && { since }),
       remedy: nodeName === undefined
         ? "The volume is on one node, and the pod can only run there."
+        : elsewhere !== undefined
+        ? `The volume is on node ${nodeName}, and that of claim ${elsewhere.claim} of the pod on node ` +
+          `${elsewhere.nodeName}. Move one of them: kubectl denolith move ${elsewhere.claim} --to ${nodeName}`
         : isCordoned
         ? `The volume is on node ${nodeName}, which is cordoned: kubectl uncordon ${nodeName}`
         : `The volume is on node ${nodeName}, and the pod can only run there. See what keeps it from there: taints, ` +

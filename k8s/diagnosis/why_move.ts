@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isFinished } from "../move/objects.ts";
+import { isFinished, type LvmMove } from "../move/objects.ts";
 import { moveProgressText, outcomeText } from "../move/text.ts";
 import type { ClaimState } from "./claim_state.ts";
 import type { Problem } from "./problem.ts";
@@ -12,17 +12,36 @@ import type { Problem } from "./problem.ts";
 const RUNBOOK = "../move.md#when-it-does-not-go-on";
 
 /** Returns that a claim is being moved; `undefined` when it is not. */
-export function moveInProgress({ move }: Pick<ClaimState, "move">, object: string): Problem | undefined {
+export function moveInProgress(
+  { move, absentAgents }: Pick<ClaimState, "move" | "absentAgents">,
+  object: string,
+): Problem | undefined {
   if (move === undefined || isFinished(move)) return undefined;
   const { spec: { sourceNode, targetNode }, status = {} } = move;
   const what = status.state === "Undoing" ? "the move is undone of its volume" : "its volume is being moved";
-  return {
-    ...{ severity: "info", reason: "BeingMoved", object, runbook: RUNBOOK },
+  const problem = {
+    ...{ object, runbook: RUNBOOK },
     message: `${what} from node ${sourceNode} to node ${targetNode}: ${moveProgressText(move)}`,
+  };
+  const [absent] = absentAgents;
+  if (absent !== undefined) {
+    return { ...problem, severity: "error", reason: "MoveWithoutAgent", remedy: absenceRemedy(move, absent) };
+  }
+  return {
+    ...{ ...problem, severity: "info", reason: "BeingMoved" },
     remedy: status.state === "Holding"
       ? "End the pods that use the claim, or undo it: kubectl denolith move CLAIM --cancel."
       : "Wait. Do not delete the claim or its PersistentVolume: the claim may be Lost meanwhile.",
   };
+}
+
+/** Returns what to do of a move while the agent of a node is away. */
+function absenceRemedy({ spec: { targetNode, adopt }, status = {} }: LvmMove, absent: string): string {
+  const isUndoable = !status.removing && status.state !== "Undoing";
+  const end = isUndoable && absent === targetNode && !adopt
+    ? "undo the move: kubectl denolith move CLAIM --cancel"
+    : `forget it if it is gone for good: kubectl denolith forget-node ${absent}`;
+  return `The agent of node ${absent} is away. Do not delete the claim. Bring the node back, or ${end}`;
 }
 
 /** Returns that the last move of a claim failed; `undefined` when it did not. */

@@ -22,6 +22,7 @@ const FOREIGN_MESSAGES = [
   "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
   "field can not be less than status.capacity",
   ...["did not have enough free storage", "had volume node affinity conflict"],
+  "MountVolume.NodeAffinity check failed",
 ];
 
 Deno.test("messages in the runbooks are those of the driver, with … for inserted values", () => {

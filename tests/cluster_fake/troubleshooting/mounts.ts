@@ -89,6 +89,18 @@ export const MOUNTS: Chapter = {
         },
       },
     },
+    "MountVolume.NodeAffinity check failed": {
+      reason: "VolumeOnOtherNode",
+      plays: {
+        "MountVolume.NodeAffinity check failed": async (stage) => {
+          await stage.start();
+          await stage.bindClaim();
+          stage.addPod({ spec: { nodeName: "n0" } });
+          const message = 'MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms';
+          stage.addEvent("FailedMount", message, "Pod", "web");
+        },
+      },
+    },
     "Lost: … was the logical volume … in volume group …": says(
       "Lost",
       "Lost: … was the logical volume … in volume group …",
