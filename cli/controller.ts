@@ -84,7 +84,11 @@ const CONTROLLERS = {
   resizer: "csi-resizer",
   snapshotter: "csi-snapshotter",
   capacity: undefined,
-} as const satisfies Record<ControllerName, Sidecar | undefined>;
+  moves: undefined,
+} as const satisfies Record<GroupName, Sidecar | undefined>;
+
+/** A group that flags can name, or that of moves, imports and what they need, which no sidecar does. */
+type GroupName = ControllerName | "moves";
 
 /** The time that a call waits for the agent of a node, in milliseconds; shorter than the sidecars' usual timeouts. */
 const NODE_WAIT_MS = 60_000;
@@ -218,7 +222,8 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
   // a connection of its own: on the other one, a renewal waits for its turn behind all requests of a burst, because a
   // server allows a connection only so many at a time (100 by default, kube-apiserver --http2-max-streams-per-connection)
   using leaseClient = await apiClient(flags, "leader-election", { onRequest: metrics.onRequest, clock });
-  for (const name of CONTROLLER_NAMES.filter((name) => !disabledControllers.includes(name))) {
+  const enabled = CONTROLLER_NAMES.filter((name) => !disabledControllers.includes(name));
+  for (const name of [...enabled, "moves"] as const) {
     const lease = { name: leaseNameOf(name, driver), namespace };
     const identity = `${flags.identity}-${crypto.randomUUID()}`;
     const election = new LeaderElection(leaseClient, { lease, identity, clock });
@@ -239,7 +244,7 @@ async function createSnapshotMetadata(options: ClusterListsOptions): Promise<Han
   return snapshotMetadataHandlers(new ClusterLists(options));
 }
 
-function leaseNameOf(name: ControllerName, driver: string): string {
+function leaseNameOf(name: GroupName, driver: string): string {
   const sidecar = CONTROLLERS[name];
   return sidecar === undefined ? controllerLeaseName(name, driver) : sidecarLeaseName(sidecar, driver);
 }
@@ -311,7 +316,7 @@ function createControllers(
     cached,
     services,
   }: ControllerParts,
-): Readonly<Record<ControllerName, Runnable>> {
+): Readonly<Record<GroupName, Runnable>> {
   const { onReconciled, onDepth } = metrics;
   const shared = { driverName: driver, client, csi, events, onReconciled, onDepth, clock };
   const claimOptions = {
@@ -389,12 +394,12 @@ function createControllers(
   const moveGarbageCollector = new MoveGarbageCollector(moveOptions);
   const importer = new Importer({
     ...{ ...shared, ...clusterInformers, topologyKey: TOPOLOGY_KEY, imports: lvmInformers.imports },
-    snapshots: lvmInformers.snapshots,
+    ...{ snapshots: lvmInformers.snapshots, lvmNodes: lvmInformers.nodes, agents },
     ...{ lvmVolumes: lvmInformers.volumes, claims: claimOptions.claims, persistentVolumes: claimOptions.volumes },
   });
-  const others = [capacity, agentLeases, grants, mover, moveGarbageCollector, importer];
-  const capacityAndMore = {
-    run: (signal: AbortSignal) => Promise.all(others.map((each) => each.run(signal))).then(() => {}),
+  const ofMoves = [agentLeases, grants, mover, moveGarbageCollector, importer];
+  const moves = {
+    run: (signal: AbortSignal) => Promise.all(ofMoves.map((each) => each.run(signal))).then(() => {}),
   };
-  return { provisioner, resizer: resizerAndModifier, snapshotter: snapshotters, capacity: capacityAndMore };
+  return { provisioner, resizer: resizerAndModifier, snapshotter: snapshotters, capacity, moves };
 }

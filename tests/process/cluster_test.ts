@@ -79,8 +79,9 @@ Deno.test("denolith controller: serves under the Leases of the official sidecars
     "external-resizer-lvm-denolith-dev",
     "external-snapshotter-leader-lvm-denolith-dev",
     "lvm-denolith-dev",
+    "moves-lvm-denolith-dev",
   ];
-  await pollUntil(() => Promise.resolve(Object.keys(leaseHolders(s.api)).length === 4), {
+  await pollUntil(() => Promise.resolve(Object.keys(leaseHolders(s.api)).length === names.length), {
     action: "lead",
     timeoutMs: 30_000,
   });
@@ -107,6 +108,19 @@ Deno.test("denolith controller: serves under the Leases of the official sidecars
   assertEquals(absentKindLines().length, 1);
   assertEquals(leaseHolders(s.api), Object.fromEntries(names.map((name) => [name, ""])));
   assertEquals([...Deno.readDirSync(`${s.folder}/socket`)], []);
+});
+
+Deno.test("denolith controller: carries out moves and imports also when all that sidecars do is left to these", async () => {
+  await using s = await setUp();
+  const socket = `${s.folder}/socket/csi.sock`;
+  const disabled = ["--disable-controllers", "provisioner,resizer,snapshotter,capacity"];
+  await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`, ...disabled);
+  await pollUntil(() => Promise.resolve(Object.keys(leaseHolders(s.api)).length > 0), {
+    action: "lead",
+    timeoutMs: 30_000,
+  });
+  assertEquals(Object.keys(leaseHolders(s.api)), ["moves-lvm-denolith-dev"]);
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
 });
 
 Deno.test("denolith node: registers with kubelet, is not ready without LVM, and leaves no socket at SIGTERM", async () => {
@@ -146,7 +160,7 @@ Deno.test("denolith controller: with IPv6 alone, it reaches the API server and a
   const socket = `${s.folder}/socket/csi.sock`;
   await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`);
   assertEquals(await s.get("/livez"), [200, "ok\n"]);
-  await pollUntil(() => Promise.resolve(Object.keys(leaseHolders(s.api)).length === 4), {
+  await pollUntil(() => Promise.resolve(Object.keys(leaseHolders(s.api)).length === 5), {
     action: "lead",
     timeoutMs: 30_000,
   });
