@@ -294,7 +294,7 @@ function createAgent(options: AgentOptions) {
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
     ...{ objects: options.nodeObjects, namespace: options.namespace, clock: options.clock },
     overcommit: options.thin.overcommit,
-    transfer: () => options.transfers?.endpoint(),
+    transfer: () => options.transfers === undefined ? null : options.transfers.endpoint(),
     disks: disks && ((object) => disks.reports.update(object)),
     onReport: async (report) => {
       state.recordSurvey(report);

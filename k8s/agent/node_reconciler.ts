@@ -61,8 +61,8 @@ export interface NodeReconcilerOptions {
   readonly verify?: ((groups: readonly SurveyedGroup[]) => Promise<void>) | undefined;
   /** Returns the conditions of the node by such a report; none by default. */
   readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
-  /** Returns where the agent sends snapshots to other agents; `undefined` while it does not. */
-  readonly transfer?: (() => LvmNodeStatus["transfer"]) | undefined;
+  /** Returns where the agent sends snapshots to other agents; `null` if it does not, `undefined` while that is not known. */
+  readonly transfer?: (() => LvmNodeStatus["transfer"] | null) | undefined;
   /** Reads the disks that rules name, and reports their changes; none without rules. */
   readonly disks?: ((node: LvmNode) => Promise<NodeDisk[] | undefined>) | undefined;
   /** Called with the object after each report, including what others wrote into it. */
@@ -187,7 +187,8 @@ export class NodeReconciler {
     // A patch replaces all conditions. The agent may not get the object, so an empty patch reads it.
     const known = this.#requireOurs(this.#latest() ?? await this.#patchStatus({}));
     const conditions = withConditions(conditionsOf(known), added, timestamp(now));
-    const transfer = this.#options.transfer?.() ?? (known.status?.transfer === undefined ? undefined : null);
+    const endpoint = this.#options.transfer?.();
+    const transfer = endpoint === null && known.status?.transfer === undefined ? undefined : endpoint;
     const disks = this.#options.disks === undefined
       ? known.status?.disks === undefined ? undefined : null
       : await this.#options.disks(known);

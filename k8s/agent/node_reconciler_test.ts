@@ -93,6 +93,25 @@ Deno.test("the LVMNode lists the disks that rules name, keeps them while they ca
   assertEquals(await reported(s.newAgent()), undefined);
 });
 
+Deno.test("the LVMNode keeps where its agent is reached while that is not known, and loses it when it is not", async () => {
+  await using s = await scene(machine());
+  await s.client.create(nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "n1" } });
+  const endpoint = { address: "192.0.2.1:1", certificate: "c", validUntil: "2026-01-01T00:00:00Z" };
+  let transfer: typeof endpoint | null | undefined = null;
+  const agent = s.newAgent({ transfer: () => transfer });
+  const reported = async (next: typeof transfer) => {
+    transfer = next;
+    await agent.refresh();
+    const object = await s.client.get(lvmNodes, { name: "n1" });
+    await s.waitForObject((known) => known?.metadata.resourceVersion === object.metadata.resourceVersion);
+    return object.status?.transfer;
+  };
+  assertEquals([await reported(null), await reported(undefined)], [undefined, undefined]);
+  assertEquals(await reported(endpoint), endpoint);
+  assertEquals(await reported(undefined), endpoint); // it makes another key, or was just started
+  assertEquals(await reported(null), undefined);
+});
+
 Deno.test("lvmNodeStatus() rounds up how full a thin pool is, and leaves it out while LVM does not know it", async () => {
   const fake = machine();
   await lvcreate(fake, "--size", `${GiB}b`, "--name", "pool", "data");

@@ -87,7 +87,7 @@ export class TransferAgent implements RemoteSources {
   readonly #clock: Clock;
   readonly #bandwidth: Bandwidth;
   #credentials: Credentials | undefined;
-  #endpoint: TransferEndpoint | undefined;
+  #endpoint: TransferEndpoint | null | undefined;
   /** The numbers of requests that are being answered. */
   readonly #answers = { transfers: 0, lists: 0 };
   /** Aborted when it does not run any more. */
@@ -100,8 +100,8 @@ export class TransferAgent implements RemoteSources {
     this.#bandwidth = new Bandwidth(options.bytesPerSecond, options.clock);
   }
 
-  /** Returns where other agents reach this one; `undefined` while they cannot. */
-  endpoint(): TransferEndpoint | undefined {
+  /** Returns where other agents reach this one; `null` if they cannot, `undefined` while it makes another key. */
+  endpoint(): TransferEndpoint | null | undefined {
     return this.#endpoint;
   }
 
@@ -112,11 +112,12 @@ export class TransferAgent implements RemoteSources {
       try {
         listener = await this.#listen(machine, end);
         await sleep(this.#clock, RENEW_MS, end);
+        this.#endpoint = undefined;
       } catch (error) {
+        this.#endpoint = null;
         if (!end.aborted) log.warn("other agents cannot read snapshots of this node", { error });
         await sleep(this.#clock, RETRY_MS, end);
       } finally {
-        this.#endpoint = undefined;
         await listener?.close(); // a transfer that it breaks goes on by the next connection
       }
     }
@@ -237,7 +238,7 @@ export class TransferAgent implements RemoteSources {
   async fetch(range: RemoteRange, destination: DestinationDevice, signal: AbortSignal): Promise<ReceivedRange> {
     const { exec, driver, nodeName, onBytes = () => {} } = this.#options;
     const credentials = this.#credentials;
-    if (credentials === undefined || this.#endpoint === undefined) {
+    if (credentials === undefined || !this.#endpoint) {
       throw new StorageError("Unavailable", "reading from another agent: this agent has no certificate yet");
     }
     const { node, ...rest } = range;

@@ -48,17 +48,17 @@ Deno.test("an agent whose port is taken tries again after ten seconds, and fetch
   const taken = Deno.listen({ hostname: HOST, port: 0 });
   await using s = setUp(taken.addr.port);
   await waitUntil(() => s.clock.pendingTimers === 1, "the next try");
-  assertEquals([s.clock.msUntilNextTimer, s.agent.endpoint(), s.changes()], [10_000, undefined, 0]);
+  assertEquals([s.clock.msUntilNextTimer, s.agent.endpoint(), s.changes()], [10_000, null, 0]);
   assertEquals((await assertRejects(() => s.fetch("b"), StorageError, "no certificate yet")).kind, "Unavailable");
   taken.close();
   await s.clock.advance(10_000);
-  await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
+  await waitUntil(() => Boolean(s.agent.endpoint()), "the endpoint");
   assertEquals([s.agent.endpoint()!.address, s.changes()], [`${HOST}:${taken.addr.port}`, 1]);
 });
 
 Deno.test("an LVMNode that does not say how its agent is reached is named by the error", async () => {
   await using s = setUp();
-  await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
+  await waitUntil(() => Boolean(s.agent.endpoint()), "the endpoint");
   const { certificate } = await makeCredentials("b", s.clock.date());
   const transfer = { address: `${HOST}:1`, certificate, validUntil: "2026-01-03T00:00:00Z" };
   const cases: [name: string, driverName: string, status: object | undefined, expected: string][] = [
@@ -96,7 +96,7 @@ Deno.test("an agent with an IPv6 address alone takes part when its name can be l
   await using s = setUp(0, new FakeClock(), { host: "::1", advertised: "fd00::7", domain: "denolith.invalid" });
   for (let tries = 0; tries < 2; tries++) {
     await waitUntil(() => s.clock.msUntilNextTimer === 10_000, "the next try");
-    assertEquals([s.agent.endpoint(), s.changes()], [undefined, 0]);
+    assertEquals([s.agent.endpoint(), s.changes()], [null, 0]);
     await s.clock.advance(10_000);
   }
 });
@@ -104,9 +104,9 @@ Deno.test("an agent with an IPv6 address alone takes part when its name can be l
 Deno.test("an agent whose name is not answered for tries again after 20 seconds, and ends at once", async () => {
   using connect = stub(Deno, "connect", () => new Promise<never>(() => {}));
   await using s = setUp(0, new FakeClock(), { host: "::1", advertised: "fd00::7" });
-  for (const pauseMs of [20_000, 10_000]) {
+  for (const [pauseMs, endpoint] of [[20_000, undefined], [10_000, null]] as const) {
     await waitUntil(() => s.clock.pendingTimers === 1, "the next try");
-    assertEquals([s.clock.msUntilNextTimer, s.agent.endpoint()], [pauseMs, undefined]);
+    assertEquals([s.clock.msUntilNextTimer, s.agent.endpoint()], [pauseMs, endpoint]);
     await s.clock.advance(pauseMs);
   }
   await waitUntil(() => connect.calls.length === 2, "the second try");
@@ -127,7 +127,7 @@ Deno.test("a client that sends its request byte by byte is closed after the time
   const clock = new FakeClock();
   clock.date = () => new Date(); // by which the client verifies the certificate
   await using s = setUp(0, clock);
-  await waitUntil(() => s.agent.endpoint() !== undefined, "the endpoint");
+  await waitUntil(() => Boolean(s.agent.endpoint()), "the endpoint");
   const { address, certificate } = s.agent.endpoint()!;
   const { certificate: cert, key } = await makeCredentials("b", new Date());
   using stranger = await Deno.connectTls({
