@@ -4,14 +4,16 @@
  * @module
  */
 
-import type { PersistentVolume } from "../api/objects.ts";
-import { isFinished, type LvmImport, type LvmImportSpec } from "./objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { classNameOf } from "../provisioner/claim.ts";
+import { FS_TYPE } from "../sidecars/class_parameters.ts";
+import { type ImportedClass, isFinished, type LvmImport, type LvmImportSpec } from "./objects.ts";
 import { type OriginDescription, ORIGINS } from "./origins.ts";
 import type { ImportObjects } from "./step.ts";
 
 /** Returns why a volume can no longer be taken over, although it could when the import was asked for. */
 export function refusalOf(
-  { import: self, persistentVolume, claim, volume, others }: ImportObjects,
+  { import: self, persistentVolume, claim, volume, storageClass, others }: ImportObjects,
 ): string | undefined {
   const { spec, status } = self;
   if (isFinished(self) || status?.persistentVolume !== undefined) return undefined;
@@ -30,7 +32,27 @@ export function refusalOf(
   if (volume !== undefined && volume.spec.imports?.lvName !== spec.logicalVolume.name) {
     return `there is an LVMVolume ${self.metadata.name} already`;
   }
-  return undefined;
+  return spec.storageClass && classRefusal(spec, spec.storageClass, { claim, storageClass });
+}
+
+/** Parameters that Kubernetes' own programs read; but for the filesystem, they name secrets. */
+const RESERVED = "csi.storage.k8s.io/";
+
+/** Returns why a class is not made again: whoever may ask for imports may not replace any class of the cluster. */
+function classRefusal(
+  { from, driverName }: LvmImportSpec,
+  { name, parameters }: ImportedClass,
+  { claim, storageClass }: { readonly claim: PersistentVolumeClaim; readonly storageClass: StorageClass | undefined },
+): string | undefined {
+  const { driver }: OriginDescription = ORIGINS[from];
+  if (driver === undefined) return `StorageClass ${name}: the classes of local volumes stay as they are`;
+  if (classNameOf(claim) !== name) return `StorageClass ${name} is not that of the claim`;
+  const { provisioner = driver } = storageClass ?? {};
+  if (provisioner !== driver && provisioner !== driverName) {
+    return `StorageClass ${name} is of ${provisioner}, not of ${ORIGINS[from].title}`;
+  }
+  const secret = Object.keys(parameters).find((key) => key.startsWith(RESERVED) && key !== FS_TYPE);
+  return secret && `StorageClass ${name}: an import sets no parameter ${secret}`;
 }
 
 /** Returns in words that another import, which is not finished, takes over the same volume; `undefined` when it does not. */
