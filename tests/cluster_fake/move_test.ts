@@ -288,7 +288,7 @@ Deno.test("a move that is deleted while a pod uses the volume leaves no snapshot
   await s.cluster.client.delete(lvmMoves, { name: MOVED });
   await waitUntil(() => s.move === undefined, "no LVMMove");
   assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
-  assertEquals(s.cluster.api.objects(lvmSnapshots), []);
+  await waitUntil(() => s.cluster.api.objects(lvmSnapshots).length === 0, "no LVMSnapshot");
   await waitUntilAlone(s);
 });
 
