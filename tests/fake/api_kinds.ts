@@ -18,7 +18,12 @@ export const BUILT_IN_KINDS: readonly ResourceKind[] = [
   },
   { resource: known.nodes, hasStatusSubresource: true, countsGenerations: false, allowsUnconditionalUpdate: true },
   { resource: known.pods, hasStatusSubresource: true, countsGenerations: true, allowsUnconditionalUpdate: true },
-  { resource: known.statefulSets, hasStatusSubresource: true, countsGenerations: true, allowsUnconditionalUpdate: true },
+  {
+    resource: known.statefulSets,
+    hasStatusSubresource: true,
+    countsGenerations: true,
+    allowsUnconditionalUpdate: true,
+  },
   {
     resource: known.events,
     hasStatusSubresource: false,

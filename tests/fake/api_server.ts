@@ -274,7 +274,9 @@ export class FakeApiServer implements AsyncDisposable {
         );
       }
       const status = this.faults.evictions.get(name);
-      if (status !== undefined) throw new StatusError(status, status === 403 ? "Forbidden" : "InternalError", `the eviction of ${name} failed`);
+      if (status !== undefined) {
+        throw new StatusError(status, status === 403 ? "Forbidden" : "InternalError", `the eviction of ${name} failed`);
+      }
       return this.#json(collection.delete({ name, namespace }), 201);
     }
     if (name === undefined) {
