@@ -34,7 +34,9 @@ export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep 
   const isOnline = (move.status?.way ?? objects.way?.way) === "Online";
   if (copy !== undefined && hasFailed(copy)) {
     const { message = "", code = "CommandFailed" } = copy.status?.error ?? {};
-    if (isOnline) return { do: "go offline", reason: message };
+    // what is wrong with the volume for the other node is no matter of how it is copied
+    if (isOnline && code !== "InvalidArgument") return { do: "go offline", reason: message };
+    if (isOnline) return { do: "fail", error: { code, message } };
     const { round = 0, last = false } = copy.spec.copy ?? {};
     // one that was begun online may have failed for what is not needed offline
     return round === 0 && last ? { do: "fail", error: { code, message } } : { do: "delete copy" };

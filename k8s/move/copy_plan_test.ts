@@ -62,6 +62,7 @@ const LAST = { round: 1, snapshot: idOf(1, 7), base: idOf(0), last: true };
 const ONLY = { round: 0, snapshot: idOf(0, 7), last: true };
 const TAKEN = { temporary: [FIRST, SECOND, LAST, ONLY].map((each) => snapshot(each.snapshot)) };
 const offline = { move: move({ way: "Offline" }) };
+const unsuitable = { state: "Failed", error: { code: "InvalidArgument", message: "its sectors" } } as const;
 const failed = { state: "Failed", error: { code: "FailedPrecondition", message: "gone" } } as const;
 
 const { status: _status, ...withoutStatus } = copy(FIRST);
@@ -206,6 +207,7 @@ const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObj
   ["its complete copy", HELD, { ...offline, copy: copy(ONLY, { state: "Ready" }) }, "done"],
   ["a copy that was begun online", HELD, { ...offline, copy: copy(FIRST, { has: idOf(0) }) }, "delete copy"],
   ["a copy that cannot be made", volume(), { copy: copy(FIRST, failed) }, "go offline: gone"],
+  ["a copy that could not be mounted", volume(), { copy: copy(FIRST, unsuitable) }, "fail: its sectors"],
   ["a last difference that cannot be had", HELD, { copy: copy(LAST, failed) }, "go offline: gone"],
   ["a failure for what the copy should have had before", HELD, {
     ...TAKEN,

@@ -10,7 +10,8 @@ import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { fetchDifference, fetchRange, type RemoteSources } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
 import { renewHeader } from "./encrypted_copy.ts";
-import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
+import { readMaximumSectorBytes } from "../host/device_bytes.ts";
+import { describeSignatures, readSectorBytes, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { resumeSuspended } from "../host/resumption.ts";
 import { defined } from "../defined.ts";
 import { type ErrorKind, StorageError } from "../error.ts";
@@ -81,6 +82,9 @@ const RECORD_INTERVAL_BYTES = 16n << 30n;
 
 /** The same for what comes from another node, which may take longer. */
 const FETCH_RECORD_INTERVAL_BYTES = 2n << 30n;
+
+/** The size of the logical sectors that each filesystem can have, in bytes. */
+const SMALLEST_SECTOR_BYTES = 512n;
 
 /** The time after which the copy of one chunk counts as failed, in milliseconds. The command itself is never killed. */
 const CHUNK_DEADLINE_MS = 60 * 60 * 1000;
@@ -219,7 +223,7 @@ async function activate(located: LocatedLv, { lvm, driver }: CopyContext): Promi
 
 async function copyChunk(
   { from, recorded, offset, length }: Extract<CopyStep, { do: "copy" }>,
-  { copy: { destination }, work }: Pick<CopyTask, "copy" | "work">,
+  { copy: { destination, tags: { format } }, work }: Pick<CopyTask, "copy" | "work">,
   context: CopyContext,
 ): Promise<void> {
   const { exec } = context.lvm;
@@ -249,6 +253,7 @@ async function copyChunk(
     deadlineMs: CHUNK_DEADLINE_MS,
   });
   work.offset = offset + length;
+  if (offset === 0n) await requireMountable(destination, format, exec);
 }
 
 async function fetch(
@@ -264,6 +269,29 @@ async function fetch(
   }
   await verifyDevice(context.lvm.exec, destination.lv);
   await fetchRange(step, { copy, work, skipsZeros: readsAsZeros(destination) }, fetchContext(copy, context));
+  if (offset === 0n) await requireMountable(destination, copy.tags.format, context.lvm.exec);
+}
+
+/**
+ * Requires that the kernel can mount what was copied: it mounts no filesystem whose own unit is smaller than a logical sector
+ * of its device. What is encrypted cannot be read.
+ *
+ * @throws {StorageError} `InvalidArgument` when it cannot
+ */
+async function requireMountable(destination: LocatedLv, format: FormatState, exec: Exec): Promise<void> {
+  if (format.state === "raw" || format.luks !== undefined) return;
+  const sectorBytes = await readSectorBytes(exec, destination.lv.devicePath);
+  if (sectorBytes <= SMALLEST_SECTOR_BYTES) return;
+  const maximum = await readMaximumSectorBytes(exec, destination.lv.devicePath, format.type);
+  if (maximum === undefined || BigInt(maximum) >= sectorBytes) return;
+  throw new StorageError(
+    "InvalidArgument",
+    `filling ${
+      lvPath(destination)
+    }: its ${format.type} was made for disks with logical sectors of ${maximum} bytes at most, and ` +
+      `those of volume group ${destination.group.name} have ${sectorBytes}, so that it could not be mounted; copy its files ` +
+      "into a new volume",
+  );
 }
 
 function fetchContext({ destination }: CopyState, context: CopyContext): Parameters<typeof fetchRange>[2] {
@@ -274,9 +302,10 @@ function fetchContext({ destination }: CopyState, context: CopyContext): Paramet
 /** Records that an LV has all of the snapshot from which it was filled, also where it is larger. */
 async function recordFilled(
   { recorded }: Extract<CopyStep, { do: "record filled" }>,
-  { copy: { destination }, work }: Pick<CopyTask, "copy" | "work">,
+  { copy: { destination, tags: { format } }, work }: Pick<CopyTask, "copy" | "work">,
   context: CopyContext,
 ): Promise<void> {
+  await requireMountable(destination, format, context.lvm.exec); // before others wait for the copy, or hold its source
   work.offset = destination.lv.size;
   await changeTags(context, destination, markCopied(recorded, destination.lv.size));
 }
@@ -357,6 +386,7 @@ async function complete(
       } (requested: ${type})`,
     );
   }
+  await requireMountable(destination, format, exec);
   const formatting = { state: "formatting", type, uuid: crypto.randomUUID() } as const;
   await changeTags(context, destination, markFormatState(format, formatting));
   await changeUuid(exec, { type, device: path, uuid: formatting.uuid, scratch: scratchPath(destination.lv, context) });

@@ -70,6 +70,13 @@ function parseBlockDevices(stdout: string): BlockDevice[] {
   }));
 }
 
+/** Reads the size of the logical sectors of a block device, in bytes. @throws {StorageError} */
+export async function readSectorBytes(exec: Exec, path: string): Promise<bigint> {
+  const args = ["--json", "--nodeps", "--output", "LOG-SEC", path];
+  const answer = asObject(parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false })));
+  return asUnsignedInteger(asObject(asArray(answer.blockdevices)[0])["log-sec"]);
+}
+
 /**
  * Makes the node at the path of an active LV, if there is none.
  *

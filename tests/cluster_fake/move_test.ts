@@ -370,6 +370,24 @@ Deno.test("a move is refused where transfers are off", async () => {
   );
 });
 
+Deno.test("a move to disks on which the filesystem could not be mounted fails before the volume is held", async () => {
+  const format = { state: "unformatted", type: "ext4" } as const;
+  await using s = await MoveCluster.start({ request: { format } });
+  const signatures = [{ type: "ext4", uuid: crypto.randomUUID() }];
+  Object.assign(s.lv(0)!.content, { signatures, blockBytes: 1_024n });
+  s.machines[1].groups[0]!.sectorBytes = 4_096;
+  let isHeld = false;
+  s.cluster.api.collection(lvmVolumes).listeners.add(() =>
+    isHeld ||= s.lvmVolumes.some((text) => text.includes("held"))
+  );
+  s.startMover();
+  s.addMove();
+  const { status } = await s.waitForState("Failed");
+  assert(status?.error?.message.includes("so that it could not be mounted"), status?.error?.message);
+  assertEquals([status?.error?.code, isHeld], ["InvalidArgument", false]);
+  await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Ready", () => s.lvmVolumes.join());
+});
+
 Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume deleted", async () => {
   await using s = await MoveCluster.start();
   await using pod = await FakePod.start(s);

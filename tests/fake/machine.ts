@@ -124,6 +124,8 @@ export interface FakeGroup {
   systemId: string;
   lockType: string;
   pvs: FakePv[];
+  /** The size of the logical sectors of its disks, in bytes; 512 by default. */
+  sectorBytes?: number;
   lvs: FakeLv[];
   /** Names of data that its free space shows, and so a new LV. */
   residualData: Set<string>;

@@ -19,6 +19,7 @@ import { deviceBytes, kernelPools } from "./thin.ts";
 export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return listBlockDevices(machine, args);
   if (args.at(-1)!.startsWith("NAME,MAJ:MIN,TYPE,SIZE,ROTA")) return listDisks(machine);
+  if (args[3] === "LOG-SEC") return logicalSectors(machine, args[4]!);
   if (args[3] === "NAME,MOUNTPOINT") return listUses(machine, args.slice(4));
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
   const paths = args.slice(5);
@@ -38,6 +39,14 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
     stdout: JSON.stringify({ blockdevices: found }),
     stderr,
   };
+}
+
+/** Lists the size of the logical sectors of a device, which is that of its disks. */
+function logicalSectors(machine: FakeMachine, path: string): Output {
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return failure(32, `lsblk: ${path}: not a block device`);
+  const { sectorBytes = 512 } = machine.groups.find(({ lvs }) => lvs.includes(lv))!;
+  return ok(JSON.stringify({ blockdevices: [{ "log-sec": sectorBytes }] }));
 }
 
 /** Lists devices with what is mounted and built on them. */

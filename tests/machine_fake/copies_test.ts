@@ -314,7 +314,11 @@ for (const [which, lvName] of [["source", "cut"], ["copy", "vol"]] as const) {
         return await readChunk(command);
       }
       refused++;
-      return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": "253:99", size: 768 << 20, ro: false }] }));
+      return ok(
+        JSON.stringify({
+          blockdevices: [{ name: "dm-9", "maj:min": "253:99", size: 768 << 20, ro: false }],
+        }),
+      );
     };
     await machine.copies.createNew(await machine.lvm.report(), {
       ...copyRequest(originalSource),
@@ -376,4 +380,24 @@ Deno.test("nothing is read while there is nothing to copy", async () => {
   await background.idle();
   await new Promise((resolve) => setTimeout(resolve, 20));
   assertEquals(reports, 1);
+});
+
+Deno.test("a filesystem is not copied to a volume group whose logical sectors are larger than its blocks", async () => {
+  await using fixture = await CopyFixture.open();
+  const { copies, background } = fixture.machine;
+  const request = { ...copyRequest(originalSource), format: { state: "unformatted", type: "ext4" } } as const;
+  const signatures = [{ type: "ext4", uuid: crypto.randomUUID() }];
+  Object.assign(fixture.lvOf("original").content, { signatures, blockBytes: 1_024n });
+  fixture.fake.groups[0]!.sectorBytes = 4_096;
+  const error = await assertRejects(() => copies.create(request), StorageError, "so that it could not be mounted");
+  assertEquals(error.kind, "InvalidArgument");
+  assertStringIncludes(
+    error.message,
+    "logical sectors of 1024 bytes at most, and those of volume group data have 4096",
+  );
+  assertEquals(fixture.chunkOffsets, ["skip=0"]); // it is found out by the first chunk
+  await background.idle();
+  assertEquals(fixture.lvNames, ["vol"]);
+  fixture.lvOf("original").content.blockBytes = 4_096n;
+  assertEquals(await copies.create(request), 768n * MiB);
 });
