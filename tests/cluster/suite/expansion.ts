@@ -5,10 +5,15 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { quantityToBytes } from "../../../k8s/api/quantity.ts";
+import { defined } from "../../../lvm/defined.ts";
 import { checkingWriter, waitForMoreRounds } from "./checking_writer.ts";
 import { QUICK } from "./objects.ts";
 import { requestSize, resizeState, waitForSize } from "./resizing.ts";
 import { TestNamespace } from "./test_namespace.ts";
+
+/** The time in which kubelet would repeat an expansion that it does not see as complete, in milliseconds. */
+const QUIET_MS = 10_000;
 
 Deno.test("volumes grow under a writer; without a pod they grow halfway, and wholly in the next pod", async () => {
   await using ns = await TestNamespace.open("grow");
@@ -47,6 +52,68 @@ Deno.test("volumes grow under a writer; without a pod they grow halfway, and who
   await ns.waitForRunning("reader");
   await waitForSize(ns, "data", "48Mi");
   assertEquals(new Set((await ns.exec("reader", sums)).trim().split("\n")).size, 1);
+});
+
+/** Sizes that LVM rounds up, what they are expanded to, and what LVM makes of both. */
+const ODD_SIZES = [
+  { name: "decimal", size: "33M", grown: "50M", gets: ["32Mi", "48Mi"] },
+  { name: "fraction", size: "0.0201171875Gi", grown: "30.5Mi", gets: ["24Mi", "32Mi"] },
+  { name: "exponent", size: "21e6", grown: "4e7", gets: ["24Mi", "40Mi"] },
+  { name: "small", size: "1", grown: "330M", gets: ["300Mi", "316Mi"], fsType: "xfs" },
+  { name: "raw", size: "1500000000m", grown: "9M", gets: ["4Mi", "12Mi"], volumeMode: "Block" },
+] as const;
+
+Deno.test("claims of sizes that LVM rounds up are expanded once, and all objects have what the volume got", async () => {
+  await using ns = await TestNamespace.open("odd");
+  const classes = {
+    ext4: await ns.createStorageClass("ext4", { parameters: QUICK }),
+    xfs: await ns.createStorageClass("xfs", { parameters: { ...QUICK, "csi.storage.k8s.io/fstype": "xfs" } }),
+  };
+  for (const { name, size, ...more } of ODD_SIZES) {
+    const { fsType = "ext4", volumeMode } = { volumeMode: undefined, fsType: undefined, ...more };
+    await ns.createClaim({ name, size, class: classes[fsType], ...defined({ volumeMode }) });
+  }
+  const claims = ODD_SIZES.map(({ name, ...more }) =>
+    "volumeMode" in more ? { name, devicePath: `/${name}` } : { name, path: `/${name}` }
+  );
+  await ns.createPod({ name: "user", claims });
+  await ns.waitForRunning("user");
+  for (const { name, gets: [size] } of ODD_SIZES) await waitForSize(ns, name, size);
+
+  for (const { name, grown } of ODD_SIZES) await requestSize(ns, name, grown);
+  const expansions = async () =>
+    (await ns.kubectl("get", "events", "--output=jsonpath={.items[?(@.reason=='FileSystemResizeSuccessful')].count}"))
+      .split(" ").map(Number);
+  for (const { name, gets: [, size] } of ODD_SIZES) {
+    await waitForSize(ns, name, size);
+    const claim = await ns.waitForBound(name);
+    const volume = await ns.volumeOf(name);
+    assertEquals(
+      [claim.status?.allocatedResources, volume.spec?.capacity],
+      [{ storage: size }, { storage: size }],
+      name,
+    );
+    assertEquals((await ns.lvOf(name)).size, Number(quantityToBytes(size)), name);
+  }
+  const before = await expansions();
+  await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
+  assertEquals(await expansions(), before);
+  assertEquals(before.every((count) => count === 1), true, String(before));
+
+  for (const { name, grown, ...more } of ODD_SIZES) {
+    const { fsType = "ext4", volumeMode } = { volumeMode: undefined, fsType: undefined, ...more };
+    const from = { kind: "PersistentVolumeClaim", name } as const;
+    await ns.createClaim({
+      name: `${name}-copy`,
+      size: grown,
+      class: classes[fsType],
+      from,
+      ...defined({ volumeMode }),
+    });
+  }
+  await ns.createPod({ name: "copies", claims: claims.map((claim) => ({ ...claim, name: `${claim.name}-copy` })) });
+  await ns.waitForRunning("copies");
+  for (const { name, gets: [, size] } of ODD_SIZES) await waitForSize(ns, `${name}-copy`, size);
 });
 
 Deno.test("an expansion that does not fit has an event that says so, and a smaller request recovers from it", async () => {
