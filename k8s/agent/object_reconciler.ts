@@ -10,7 +10,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { defined } from "../../lvm/defined.ts";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { type ErrorKind, ignoreStorageError, StorageError } from "../../lvm/error.ts";
 import { currentRequestId, withRequestId } from "../../lvm/request_id.ts";
 import type { Lvm } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
@@ -24,9 +24,11 @@ import type { Informer } from "../runtime/informer.ts";
 import {
   type AgentManaged,
   type AgentManagedStatus,
+  CREATED_ANNOTATION,
   FORGOTTEN_ANNOTATION,
   isForgotten,
   isRemovalRequested,
+  isToBeCreated,
   REMOVE_ANNOTATION,
   requestIdOf,
 } from "../api/lvm_objects.ts";
@@ -197,7 +199,9 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       const object = objects.get(name); // it may have changed while those before it were written
       if (object === undefined) continue;
       const { metadata: { deletionTimestamp }, spec: { driverName }, status } = object;
-      if (driverName !== driver || deletionTimestamp !== undefined || status?.lvUUID === undefined) continue;
+      if (driverName !== driver || deletionTimestamp !== undefined) continue;
+      if (isLostRecord(object) && this.#isObserved(object, groups)) this.#options.requeue(name);
+      if (status?.lvUUID === undefined) continue;
       if (!isReconciled(object)) continue; // it is reconciled anyway
       try {
         let observed = observe(object, groups);
@@ -222,6 +226,11 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
         });
       }
     }
+  }
+
+  /** Reports whether a report shows the LV of an object. */
+  #isObserved(object: T, groups: readonly VolumeGroup[]): boolean {
+    return (ignoreStorageError(() => this.#options.observe(object, groups))?.state ?? "Lost") !== "Lost";
   }
 
   async #handleVerifyError(object: T, error: unknown): Promise<void> {
@@ -249,11 +258,40 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     }
   }
 
+  /**
+   * Requires that the LV of an object without one was never created.
+   *
+   * @throws {StorageError} `Lost` for what was restored without its status
+   */
+  requireToBeCreated(object: T): void {
+    if (isToBeCreated(object)) return;
+    const { noun } = this.#options;
+    throw new StorageError(
+      "Lost",
+      `Lost: ${noun} ${object.metadata.name} was created before, and no logical volume carries its tag. Nothing is created ` +
+        `in its place. Bring the logical volume back: attach its disk, or restore its metadata (vgcfgrestore). Or delete the ` +
+        `${noun}. If it never was created, set the annotation ${CREATED_ANNOTATION}=false`,
+    );
+  }
+
+  /** Records in the metadata of an object that its LV was created: a backup may drop the status. */
+  async #markCreated(object: T, { lvUUID }: S): Promise<T> {
+    const isMarked = ({ metadata: { annotations } }: AgentManaged) => annotations?.[CREATED_ANNOTATION] === "true";
+    if (lvUUID === undefined || isMarked(object)) return object;
+    const change = (now: AgentManaged) =>
+      isMarked(now) ? undefined : { metadata: { annotations: { [CREATED_ANNOTATION]: "true" } } };
+    const patched = await orAbsentOrChanged(
+      patchWithRetry<AgentManaged>(this.#options.client, this.#resource, object, change, {}),
+    );
+    return patched as T | undefined ?? object;
+  }
+
   /** Writes the status if it differs, and records an event for a new error. Then waits for the cache to show it. */
   async writeStatus(object: T, status: S): Promise<void> {
+    const marked = await this.#markCreated(object, status);
     if (isSameStatus(object.status, status)) return;
     this.#recordError(object, status);
-    const patched = await this.patchStatus(object, status);
+    const patched = await this.patchStatus(marked, status);
     this.#options.recordChanges(object, status);
     await this.#waitUntilCached(patched);
   }
@@ -263,8 +301,9 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
    * refusal of a deletion: another report decides anew.
    */
   async #writeObserved(object: T, status: S): Promise<void> {
+    const marked = await this.#markCreated(object, status);
     if (isSameStatus(object.status, status)) return;
-    const patched = await this.#patchStatus(object, status, 1);
+    const patched = await this.#patchStatus(marked, status, 1);
     if (patched !== undefined) {
       this.#recordError(object, status);
       this.#options.recordChanges(object, status);
@@ -388,7 +427,14 @@ function isForeignLv({ status }: AgentManaged): boolean {
   return status?.lvUUID === undefined && status?.error?.code === "AlreadyExists";
 }
 
+/** Reports whether an object is Lost without a record of its LV in the status: the LV is looked for by its tags. */
+function isLostRecord({ status }: AgentManaged): boolean {
+  return status?.state === "Lost" && status.lvUUID === undefined;
+}
+
 /** Reports whether the status is for the current generation and nothing is left to do. */
-function isReconciled({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
-  return status?.state !== undefined && status.state !== "Pending" && (status.observedGeneration ?? 0) >= generation;
+function isReconciled(object: AgentManaged): boolean {
+  const { metadata: { generation = 0 }, status } = object;
+  return !isLostRecord(object) && status?.state !== undefined && status.state !== "Pending" &&
+    (status.observedGeneration ?? 0) >= generation;
 }

@@ -16,7 +16,7 @@ import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { requireSource, type SnapshotRequest, type Snapshots } from "../../lvm/snapshots/snapshots.ts";
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
 import { removePendingSnapshot } from "../../lvm/deletion/missing_thin.ts";
-import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from "../api/lvm_objects.ts";
+import { isToBeCreated, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { failedStatus, reportedError } from "../api/object_status.ts";
 import { groupRequestOf, snapshotRequestOf } from "../api/snapshot_mapping.ts";
 import type { ReconcileOutcome } from "../runtime/controller.ts";
@@ -97,6 +97,7 @@ export class SnapshotReconciler {
       return await this.#reconciler.writeStatus(object, lostSnapshotStatus(object, found.error));
     }
     if (found.state === "absent") {
+      this.#reconciler.requireToBeCreated(object);
       const locksToHold = snapshotCreationLocks(request.id, request.source);
       return await locks.run(
         "snapshot",
@@ -167,7 +168,13 @@ export class SnapshotReconciler {
     }
     if (pending.some(({ metadata }) => metadata.deletionTimestamp !== undefined)) return;
     // what has been reported once is never taken again
-    await (pending.length === members.length ? groupSnapshots.create(request) : groupSnapshots.get(request.id, []));
+    if (pending.length === members.length && members.every(isToBeCreated)) await groupSnapshots.create(request);
+    else {
+      await groupSnapshots.get(request.id, []).catch((error) => {
+        for (const member of pending) this.#reconciler.requireToBeCreated(member);
+        throw error;
+      });
+    }
     onChange();
     const taken = await lvm.report();
     for (const member of pending) {
@@ -185,7 +192,8 @@ export class SnapshotReconciler {
     for (const { metadata: { name, uid } } of members) {
       const latest = this.#options.objects.get(name);
       if (latest?.metadata.uid !== uid || latest?.status?.lvUUID !== undefined || hasCurrentError(latest!)) continue;
-      await this.#reconciler.writeStatus(latest!, failedStatus<LvmSnapshotStatus>(latest!, error));
+      const toStatus = error.kind === "Lost" ? lostSnapshotStatus : failedStatus<LvmSnapshotStatus>;
+      await this.#reconciler.writeStatus(latest!, toStatus(latest!, error));
     }
   }
 

@@ -231,6 +231,7 @@ export class VolumeReconciler {
           `looking for volume ${id}: the logical volume that it took over has no tag any more`,
         );
       }
+      this.#reconciler.requireToBeCreated(object);
       if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
       return await locks.run(

@@ -35,6 +35,22 @@ export function isRemovalRequested({ metadata }: KubeObject): boolean {
 }
 
 /**
+ * The annotation that says whether the LV of a volume or a snapshot was created. The controller begins with `false`, and the
+ * agent writes `true` when the LV exists. Backups keep it where they drop the status: what was created is not created again.
+ */
+export const CREATED_ANNOTATION = `${LVM_GROUP}/created`;
+
+/**
+ * Reports whether the LV of an object may be created, if it has none. Without the annotation, a volume may be while a claim
+ * waits for it, and a snapshot always: those of controllers of early versions have none.
+ */
+export function isToBeCreated({ metadata: { annotations = {} }, spec }: AgentManaged): boolean {
+  const created = annotations[CREATED_ANNOTATION];
+  if (created !== undefined) return created === "false";
+  return "sourceVolume" in spec || annotations[PENDING_ANNOTATION] !== undefined;
+}
+
+/**
  * The annotation of a volume whose node an administrator removed for good, with the time and the reason. While that
  * node has no agent, the volume may be deleted without it. An agent that comes back removes the annotation.
  */

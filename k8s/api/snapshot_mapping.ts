@@ -19,7 +19,13 @@ import { parseQuantity } from "../../lvm/size.ts";
 import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import type { SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
 import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
-import { LVM_GROUP, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmVolume } from "./lvm_objects.ts";
+import {
+  CREATED_ANNOTATION,
+  LVM_GROUP,
+  LVM_SNAPSHOT_FINALIZER,
+  type LvmSnapshot,
+  type LvmVolume,
+} from "./lvm_objects.ts";
 import type { NodeDriver } from "./volume_mapping.ts";
 
 /** A request with the name that it came under. */
@@ -31,7 +37,7 @@ export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
     kind: "LVMSnapshot",
-    metadata: { name: id, finalizers: [LVM_SNAPSHOT_FINALIZER] },
+    metadata: { name: id, finalizers: [LVM_SNAPSHOT_FINALIZER], annotations: { [CREATED_ANNOTATION]: "false" } },
     spec: {
       driverName: driver,
       requestName: name,

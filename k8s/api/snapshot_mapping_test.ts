@@ -32,7 +32,11 @@ Deno.test("a request for a snapshot comes back from its object as it was", () =>
   assertEquals(lvmSnapshotFor(request({ bytes: 10n * MiB }), PLACEMENT), {
     apiVersion: "lvm.denolith.dev/v1alpha1",
     kind: "LVMSnapshot",
-    metadata: { name: snapshotIdOf("cut"), finalizers: ["lvm.denolith.dev/snapshot"] },
+    metadata: {
+      name: snapshotIdOf("cut"),
+      finalizers: ["lvm.denolith.dev/snapshot"],
+      annotations: { "lvm.denolith.dev/created": "false" },
+    },
     spec: {
       driverName: "lvm.denolith.dev",
       requestName: "cut",

@@ -25,7 +25,13 @@ import type { SettingField } from "../../lvm/spec/settings.ts";
 import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/spec/trim.ts";
 import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
-import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
+import {
+  CREATED_ANNOTATION,
+  LVM_GROUP,
+  LVM_VOLUME_FINALIZER,
+  type LvmVolume,
+  type LvmVolumeSpec,
+} from "./lvm_objects.ts";
 import { defined } from "../../lvm/defined.ts";
 import { requireKnownValues } from "./volume_spec.ts";
 import { listNodeNames } from "./node_names.ts";
@@ -77,7 +83,7 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
     kind: "LVMVolume",
-    metadata: { name: id, finalizers: [LVM_VOLUME_FINALIZER] },
+    metadata: { name: id, finalizers: [LVM_VOLUME_FINALIZER], annotations: { [CREATED_ANNOTATION]: "false" } },
     spec,
   };
 }

@@ -347,7 +347,7 @@ export class ClusterVolumes implements VolumeService {
     const { request } = placement;
     const nodeName = this.#chooseNode(placement);
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
-    object.metadata.annotations = { ...annotations };
+    Object.assign(object.metadata.annotations!, annotations);
     using _assumed = this.#capacities.assume(object);
     const written = await this.#objects.createOrGet(object);
     const isCached = (now?: LvmVolume) => now?.metadata.uid === written.metadata.uid;

@@ -76,10 +76,10 @@ Deno.test("an agent does not record the failure of a volume in another object of
   machine.fault = async ({ args }) => {
     if (args[0] !== "lvcreate") return undefined;
     machine.fault = undefined;
-    const { metadata: { name, uid, finalizers = [] }, spec } = onlyObject(cluster);
+    const { metadata: { name, uid, finalizers = [], annotations = {} }, spec } = onlyObject(cluster);
     await client.patch(lvmVolumes, { name }, { merge: { metadata: { finalizers: [] } } });
     await client.delete(lvmVolumes, { name });
-    api.put(lvmVolumes, { metadata: { name, finalizers }, spec });
+    api.put(lvmVolumes, { metadata: { name, finalizers, annotations }, spec });
     await objects.waitFor(name, (now) => now !== undefined && now.metadata.uid !== uid, { timeoutMs: 5_000 });
     failed.resolve();
     return { code: 5, stdout: "", stderr: "  Invalid argument for --name: vol-1" };

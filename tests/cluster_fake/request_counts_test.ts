@@ -119,7 +119,7 @@ Deno.test("an idle node under a controller that knows no Leases writes its LVMNo
   assertEquals(requests, { "PATCH leases": 5, "PATCH lvmnodes/status": 5 });
 });
 
-Deno.test("an agent sends two requests for each volume that it creates, and one for all of them", async () => {
+Deno.test("an agent sends three requests for each volume that it creates, and one for all of them", async () => {
   await using api = startApi();
   await using agent = await startAgent(api);
   await agent.activityOf(2 * MINUTE);
@@ -129,6 +129,6 @@ Deno.test("an agent sends two requests for each volume that it creates, and one 
   );
   for (const volume of volumes) api.put(lvmVolumes, volume);
   const { requests } = await agent.activityOf(10_000);
-  assertEquals(requests, { "PATCH lvmnodes/status": 1, "PATCH lvmvolumes/status": 6 });
+  assertEquals(requests, { "PATCH lvmnodes/status": 1, "PATCH lvmvolumes": 3, "PATCH lvmvolumes/status": 6 });
   assert(api.objects(lvmVolumes).every(({ status }) => status?.lvUUID !== undefined));
 });

@@ -76,7 +76,7 @@ Deno.test("no warning is recorded for a snapshot that becomes healthy", async ()
   assertEquals(warnings, []);
 });
 
-Deno.test("taking a snapshot takes one request of the controller's and two of the node's, three commands and a flush", async () => {
+Deno.test("taking a snapshot takes one request of the controller's and three of the node's, three commands and a flush", async () => {
   await using s = await startSnapshotCluster();
   const commands: string[] = [];
   s.machine.fault = ({ program, args }) => {
@@ -90,6 +90,7 @@ Deno.test("taking a snapshot takes one request of the controller's and two of th
   assertEquals(requests.map((line) => line.replace(/\/apis.*(?=lvmsnap)/, "").replace(id, "ID")), [
     "POST lvmsnapshots",
     "PATCH lvmsnapshots/ID/status",
+    "PATCH lvmsnapshots/ID",
     "PATCH lvmsnapshots/ID/status",
   ]);
   assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "lvm fullreport"]);
@@ -132,7 +133,10 @@ Deno.test("a volume with snapshots is not deleted, is as it was, and its snapsho
   const { id } = await s.cluster.snapshots.create(s.request());
   await assertFailsWith("InUse", s.cluster.volumes.delete(s.source), `${id} (${s.snapshotLvs()[0]!.name})`);
   const [volume] = s.cluster.api.objects(lvmVolumes);
-  assertEquals([volume!.metadata.deletionTimestamp, volume!.metadata.annotations], [undefined, {}]);
+  assertEquals([volume!.metadata.deletionTimestamp, volume!.metadata.annotations?.[REMOVE_ANNOTATION]], [
+    undefined,
+    undefined,
+  ]);
   assert((await s.cluster.snapshots.create(s.request("another"))).ready, "it can be used on");
   for (const name of ["cut", "another"]) await s.cluster.snapshots.delete(snapshotIdOf(name));
   await s.cluster.volumes.delete(s.source);

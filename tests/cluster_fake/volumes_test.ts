@@ -7,7 +7,13 @@
 
 import { LINEAR } from "../../lvm/model/layout.ts";
 import { assert, assertEquals } from "@std/assert";
-import { CLAIM_ANNOTATION, type LvmVolume, lvmVolumes, PENDING_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
+import {
+  CLAIM_ANNOTATION,
+  CREATED_ANNOTATION,
+  type LvmVolume,
+  lvmVolumes,
+  PENDING_ANNOTATION,
+} from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
@@ -26,8 +32,8 @@ Deno.test("an object is marked as pending only when our own provisioner names th
     cluster.api.objects(lvmVolumes).map(({ metadata }) => [metadata.name, metadata.annotations ?? {}]),
   );
   assertEquals(annotations, {
-    [mine.id]: { [CLAIM_ANNOTATION]: "shop/orders", [PENDING_ANNOTATION]: "u-1" },
-    [other.id]: {},
+    [mine.id]: { [CLAIM_ANNOTATION]: "shop/orders", [PENDING_ANNOTATION]: "u-1", [CREATED_ANNOTATION]: "true" },
+    [other.id]: { [CREATED_ANNOTATION]: "true" },
   });
 });
 
@@ -52,7 +58,7 @@ Deno.test("a volume is created where it was requested, is described by its objec
   await cluster.volumes.delete(volume.id);
 });
 
-Deno.test("making a volume takes one request of the controller's and two of the node's, three commands and a flush", async () => {
+Deno.test("making a volume takes one request of the controller's and three of the node's, three commands and a flush", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const commands: string[] = [];
@@ -66,6 +72,7 @@ Deno.test("making a volume takes one request of the controller's and two of the 
   assertEquals(requests.map((line) => line.replace(volume.id, "ID")), [
     "POST lvmvolumes",
     "PATCH lvmvolumes/ID/status",
+    "PATCH lvmvolumes/ID",
     "PATCH lvmvolumes/ID/status",
   ]);
   assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "lvm fullreport"]);
