@@ -4,6 +4,8 @@
  * @module
  */
 
+import { MAX_BYTES } from "../../lvm/size.ts";
+
 /** The power of ten, or of two, that a suffix stands for. */
 const SUFFIXES: Readonly<Record<string, readonly [2n | 10n, number]>> = {
   n: [10n, -9],
@@ -29,7 +31,7 @@ const QUANTITY = /^\+?(\d{0,30})(?:\.(\d{0,30}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]
 /**
  * Parses a quantity.
  *
- * @returns its bytes, rounded up as Kubernetes does, or `undefined` when the text is not a quantity
+ * @returns its bytes, rounded up as Kubernetes does, and no more than it knows, or `undefined` when the text is not a quantity
  */
 export function quantityToBytes(text: string | undefined): bigint | undefined {
   const match = QUANTITY.exec(text ?? "");
@@ -39,5 +41,6 @@ export function quantityToBytes(text: string | undefined): bigint | undefined {
   const [base, power] = exponent === undefined ? SUFFIXES[suffix]! : [10n, Number(exponent)] as const;
   const numerator = BigInt(whole + fraction) * (power > 0 ? base ** BigInt(power) : 1n);
   const denominator = 10n ** BigInt(fraction.length) * (power < 0 ? base ** BigInt(-power) : 1n);
-  return (numerator + denominator - 1n) / denominator;
+  const bytes = (numerator + denominator - 1n) / denominator;
+  return bytes > MAX_BYTES ? MAX_BYTES : bytes;
 }
