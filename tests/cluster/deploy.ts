@@ -12,6 +12,7 @@ import { cacheFolder } from "../rig/cache.ts";
 import { Cluster } from "../rig/cluster.ts";
 import type { ControlPlane } from "../rig/control_plane.ts";
 import type { KubernetesRelease } from "../rig/kubernetes.ts";
+import { ensureKubernetesTestImage } from "../rig/pod_image.ts";
 import { ensurePostgresqlImage } from "../rig/postgresql_image.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
 import { ensureSnapshotMetadata } from "../rig/snapshot_metadata.ts";
@@ -71,6 +72,8 @@ export interface DeployOptions {
   readonly republish?: boolean;
   /** Whether the nodes have an image with PostgreSQL. */
   readonly postgresql?: boolean;
+  /** Whether the nodes have the image that Kubernetes' own storage tests run. */
+  readonly kubernetesTests?: boolean;
   /** True to deploy version 0.1.0. The nodes have the images of both versions. */
   readonly earlierVersion?: boolean;
   /** The release of Kubernetes; the usual one by default. */
@@ -112,12 +115,13 @@ export async function startWithDriver(
   options: DeployOptions = {},
 ): Promise<Cluster> {
   const { kubeletRoot = DEFAULT_KUBELET_ROOT, earlierVersion = false, kubernetes } = options;
-  const { snapshotMetadata = false, postgresql = false } = options;
+  const { snapshotMetadata = false, postgresql = false, kubernetesTests = false } = options;
   const earlier = earlierVersion ? await ensureEarlierVersion(log) : undefined;
   const images = [
     await buildDriverImage(folder, log),
     ...earlier === undefined ? [] : [earlier.image],
     ...postgresql ? [await ensurePostgresqlImage(log)] : [],
+    ...kubernetesTests ? [await ensureKubernetesTestImage(log)] : [],
     ...snapshotMetadata ? [(await ensureSnapshotMetadata(log)).image] : [],
   ];
   const nodes = nodesFor(options).map((node) => ({ ...node, images, kubeletRoot }));

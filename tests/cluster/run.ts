@@ -7,7 +7,13 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { ensureChromium } from "../browser/install.ts";
 import { Cluster } from "../rig/cluster.ts";
-import { ensureHelm, ensureSnapshotController, type KubernetesRelease, kubernetesReleases } from "../rig/kubernetes.ts";
+import {
+  ensureHelm,
+  ensureKubernetesTests,
+  ensureSnapshotController,
+  type KubernetesRelease,
+  kubernetesReleases,
+} from "../rig/kubernetes.ts";
 import { ensurePrometheus } from "../rig/prometheus.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
 import { ensureSnapshotMetadata } from "../rig/snapshot_metadata.ts";
@@ -67,6 +73,7 @@ const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   chaos_transfers: { transfers: { bandwidth: "6Mi" } },
   disks: { diskRules: ["spare=/test-.*/"] },
   encryption: { transfers: {}, republish: true },
+  kubernetes_storage: { kubernetesTests: true },
   import: {}, // kinds of OpenEBS have the names of the driver's
   move: { transfers: {} },
   move_postgresql: { transfers: {}, postgresql: true },
@@ -90,6 +97,10 @@ const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Pr
   chart: ensureHelm,
   encryption: ensureSnapshotController,
   group_snapshots: ensureSnapshotController,
+  kubernetes_storage: async (log) => {
+    await ensureSnapshotController(log);
+    await ensureKubernetesTests(log);
+  },
   monitoring: ensurePrometheus,
   snapshots: ensureSnapshotController,
   transfers: ensureSnapshotController,

@@ -18,6 +18,8 @@ export interface GoModule {
   readonly linkFlags: string;
   /** Packages with a main function. */
   readonly packages: readonly string[];
+  /** A package whose tests become a program, with the ending `.test`. */
+  readonly tests?: string;
   /** Names for programs that Go would name by their folder. */
   readonly rename: Readonly<Record<string, string>>;
   /** Programs of this checkout, which need the modules: their texts by name. */
@@ -56,19 +58,27 @@ export async function buildGo(module: GoModule, { temp, into, log }: GoBuild): P
   }
   const counts = { fetched: 0, compiled: 0 };
   const packages = [...module.packages, ...own.map(([name]) => `./${name}`)];
-  const args = ["build", "-v", "-ldflags", `-s -w ${module.linkFlags}`, "-o", `${into}/`, ...packages];
-  await withProgress(
-    step,
-    () => `${counts.fetched} modules fetched, ${counts.compiled} packages compiled`,
-    () =>
-      run(`build ${module.name}`, go, args, {
+  const flags = ["-v", "-ldflags", `-s -w ${module.linkFlags}`, "-o", `${into}/`];
+  const commands = [
+    ...(packages.length === 0 ? [] : [["build", ...flags, ...packages]]),
+    ...(module.tests === undefined ? [] : [["test", "-c", "-vet=off", ...flags, module.tests]]),
+  ];
+  const build = async () => {
+    for (const args of commands) {
+      await run(`build ${module.name}`, go, args, {
         cwd: folder,
         // Go writes what is missing in go.mod and go.sum itself, from what the modules named require: they fix every version,
         // and the checksum database vouches for each. A tidy beforehand would fetch what only the tests of others need.
         env: { ...env, GOFLAGS: `${env.GOFLAGS} -mod=mod` },
         guardedBy: temp,
         onLine: (line) => counts[line.startsWith("go: ") ? "fetched" : "compiled"]++,
-      }),
+      });
+    }
+  };
+  await withProgress(
+    step,
+    () => `${counts.fetched} modules fetched, ${counts.compiled} packages compiled`,
+    build,
   );
   for (const [from, to] of Object.entries(module.rename)) await Deno.rename(join(into, from), join(into, to));
   step(`${module.name}: done`);

@@ -77,6 +77,20 @@ export async function ensureKubernetes(
 }
 
 /**
+ * Returns the path of Kubernetes' own end-to-end tests, a program that needs no libraries. It is built for the tests that
+ * need it, in about ten minutes on two processors.
+ *
+ * @param log receives a line for each step, with the seconds since the start
+ * @throws {Error} when there is no Go and none can be fetched, or when the build fails
+ */
+export async function ensureKubernetesTests(
+  log: (line: string) => void,
+  release: KubernetesRelease = "1.36",
+): Promise<string> {
+  return join(await ensureBuilt("kubernetes-tests", kubernetesTestsModule(RELEASES[release]), log), "e2e.test");
+}
+
+/**
  * Returns the path of an official sidecar, built with the dependencies that its authors chose. Sidecars share none of
  * them, so each is built by itself, for the tests that need it.
  *
@@ -132,24 +146,46 @@ async function ensureBuilt(name: string, module: GoModule, log: (line: string) =
   return await ensureCached(`${name}-${key}`, log, (temp, into) => buildGo(module, { temp, into, log }));
 }
 
-/** Returns one module for all programs, with etcd, so that shared code is fetched and compiled once. */
-function kubernetesModule({ kubernetes, etcd, language }: ReleaseVersions): GoModule {
+/** Returns how the modules of a release are built. */
+function releaseModule({ kubernetes }: ReleaseVersions): Pick<GoModule, "replace" | "linkFlags"> {
   const [, minor] = kubernetes.split(".");
   const staged = kubernetes.replace(/^1\./, "0.");
   const version = "k8s.io/component-base/version";
   return {
-    name: `Kubernetes ${kubernetes} and etcd ${etcd}`,
-    time: "about seven minutes",
-    require: { "k8s.io/kubernetes": kubernetes, "go.etcd.io/etcd/server/v3": etcd },
     replace: Object.fromEntries(STAGING.map((name) => [`k8s.io/${name}`, staged])),
     // Kubernetes has no version of its own when it is built as a module; kubectl and kubelet compare it.
     linkFlags: `-X ${version}.gitVersion=v${kubernetes} -X ${version}.gitMajor=1 -X ${version}.gitMinor=${minor}`,
+  };
+}
+
+/** Returns one module for all programs, with etcd, so that shared code is fetched and compiled once. */
+function kubernetesModule(versions: ReleaseVersions): GoModule {
+  const { kubernetes, etcd, language } = versions;
+  return {
+    name: `Kubernetes ${kubernetes} and etcd ${etcd}`,
+    time: "about seven minutes",
+    require: { "k8s.io/kubernetes": kubernetes, "go.etcd.io/etcd/server/v3": etcd },
+    ...releaseModule(versions),
     packages: [
       ...["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"]
         .map((program) => `k8s.io/kubernetes/cmd/${program}`),
       "go.etcd.io/etcd/server/v3",
     ],
     rename: { server: "etcd" },
+    ...(language === undefined ? {} : { language }),
+  };
+}
+
+function kubernetesTestsModule(versions: ReleaseVersions): GoModule {
+  const { kubernetes, language } = versions;
+  return {
+    name: `the end-to-end tests of Kubernetes ${kubernetes}`,
+    time: "about ten minutes",
+    require: { "k8s.io/kubernetes": kubernetes },
+    ...releaseModule(versions),
+    packages: [],
+    tests: "k8s.io/kubernetes/test/e2e",
+    rename: {},
     ...(language === undefined ? {} : { language }),
   };
 }

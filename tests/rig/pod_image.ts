@@ -72,9 +72,36 @@ export async function imageArchive(temp: TempFolder, file: string, source: Image
 
 /** Returns the path of an archive of the images that nodes need, made on first use from the guest's busybox. */
 export async function ensureTestImage(log: (line: string) => void): Promise<string> {
+  const names = [PAUSE_IMAGE, BUSYBOX_IMAGE, EXAMPLE_IMAGE];
+  return await ensureBusyboxImage(log, "pod-image", { names, config: { Cmd: ["/bin/sleep", "2147483647"] } });
+}
+
+/**
+ * Returns the path of an archive of the image that Kubernetes' own storage tests run, by both names that they have for it: its
+ * busybox, and agnhost, which does no more than to wait for commands.
+ */
+export async function ensureKubernetesTestImage(log: (line: string) => void): Promise<string> {
+  const names = ["busybox:1.37.0-1", "agnhost:2.63.0"].map((name) => `registry.k8s.io/e2e-test-images/${name}`);
+  const agnhost =
+    '#!/bin/sh\n[ "$1" = pause ] && exec /bin/sleep 2147483647\necho "agnhost: $1 is not here" >&2\nexit 1\n';
+  return await ensureBusyboxImage(
+    log,
+    "kubernetes-test-image",
+    { names, config: { Entrypoint: ["/agnhost"] } },
+    agnhost,
+  );
+}
+
+/** Returns the path of an archive of an image with the guest's busybox, and with a program `/agnhost` if there is one. */
+async function ensureBusyboxImage(
+  log: (line: string) => void,
+  name: string,
+  { names, config }: Omit<ImageSource, "layers">,
+  agnhost?: string,
+): Promise<string> {
   const guest = await ensureGuestImage(log);
   const [, key] = /guest-(\w+)$/.exec(guest.folder) ?? [];
-  const folder = await ensureCached(`pod-image-${IMAGE_FORMAT}-${key}`, log, async (temp, into) => {
+  const folder = await ensureCached(`${name}-${IMAGE_FORMAT}-${key}`, log, async (temp, into) => {
     const root = temp.file("root");
     for (const name of ["bin", "etc", "data", "tmp"]) await Deno.mkdir(join(root, name), { recursive: true });
     await Deno.chmod(join(root, "tmp"), 0o1777);
@@ -89,11 +116,11 @@ export async function ensureTestImage(log: (line: string) => void): Promise<stri
     for (const name of (await run("ask busybox for its programs", busybox, ["--list"])).split("\n")) {
       if (name !== "" && name !== "busybox") await Deno.symlink("busybox", join(root, "bin", name));
     }
-    const config = { Cmd: ["/bin/sleep", "2147483647"], Env: [IMAGE_PATH] };
+    if (agnhost !== undefined) await Deno.writeTextFile(join(root, "agnhost"), agnhost, { mode: 0o755 });
     await imageArchive(temp, join(into, "test.tar"), {
-      names: [PAUSE_IMAGE, BUSYBOX_IMAGE, EXAMPLE_IMAGE],
+      names,
       layers: [root],
-      config,
+      config: { ...config, Env: [IMAGE_PATH] },
     });
   });
   return join(folder, "test.tar");

@@ -1,0 +1,107 @@
+/**
+ * Kubernetes' own storage tests, with the driver as an external one. The suite runs in a cluster of its own.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { ensureKubernetesTests } from "../../rig/kubernetes.ts";
+import { TempFolder } from "../../rig/temp_folder.ts";
+import { listDriverLvs } from "./driver_lvs.ts";
+import { DRIVER } from "./objects.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
+
+const EXAMPLES = new URL("../../../deploy/examples/", import.meta.url);
+
+/** Whether all tests run that apply, which takes more than an hour. */
+const FULL = Deno.env.get("FULL") === "1";
+
+/** The tests that run, by words in their names. */
+const SUBJECTS = [
+  ...["volumegroupsnapshottable", "volumegroupsnapshotclass", "volumegroupsnapshottable-stress", "volume-modify"],
+  ...["volume-modify-stress", "snapshottable", "snapshottable-stress"],
+  ...FULL
+    ? [
+      "provisioning",
+      "volume-expand",
+      "volumes",
+      "volumeMode",
+      "multiVolume",
+      "ephemeral",
+      "fsgroupchangepolicy",
+      "capacity",
+    ]
+    : [],
+];
+
+/** What the driver can do, in the suite's names. */
+const CAPABILITIES = [
+  ...["persistence", "block", "fsGroup", "exec", "multipods", "singleNodeVolume", "topology", "capacity"],
+  ...["snapshotDataSource", "pvcDataSource", "groupSnapshot", "readWriteOncePod", "multiplePVsSameID"],
+  ...["controllerExpansion", "nodeExpansion", "onlineExpansion", "offlineExpansion"],
+];
+
+/** The driver, as the suite's option `--storage.testdriver` has it. */
+const DRIVER_FILE = {
+  StorageClass: { FromExistingClassName: "e2e" },
+  SnapshotClass: { FromName: true },
+  GroupSnapshotClass: { FromName: true },
+  VolumeAttributesClass: { FromExistingClassName: "denolith-silver" },
+  DriverInfo: {
+    Name: DRIVER,
+    SupportedFsType: { "": {}, ext4: {}, xfs: {} },
+    SupportedSizeRange: { Min: "1Mi" },
+    TopologyKeys: ["topology.lvm.denolith.dev/node"],
+    Capabilities: Object.fromEntries(CAPABILITIES.map((name) => [name, true])),
+    StressTestOptions: { NumPods: 4, NumRestarts: 2 },
+    VolumeSnapshotStressTestOptions: { NumPods: 3, NumSnapshots: 3 },
+    VolumeModifyStressTestOptions: { NumPods: 3 },
+    VolumeGroupSnapshotStressTestOptions: { NumPods: 3, NumSnapshots: 3 },
+  },
+};
+
+/** A test, in the suite's report. */
+interface SpecReport {
+  readonly State: string;
+  readonly LeafNodeType: string;
+  readonly LeafNodeText: string;
+  readonly ContainerHierarchyTexts: readonly string[] | null;
+  readonly Failure?: { readonly Message: string };
+}
+
+Deno.test("Kubernetes' own storage tests pass, and leave nothing", async () => {
+  await using snapshots = await SnapshotTestNamespace.open("kubernetes");
+  const { ns } = snapshots;
+  const { controlPlane } = ns.cluster;
+  await using folder = await TempFolder.create("/tmp", "denolith-");
+  const parameters = { volumeGroup: "data", erase: "none" };
+  await ns.apply({
+    ...{ apiVersion: "storage.k8s.io/v1", kind: "StorageClass", metadata: { name: "e2e" } },
+    ...{ provisioner: DRIVER, parameters, allowVolumeExpansion: true, volumeBindingMode: "WaitForFirstConsumer" },
+  });
+  await ns.kubectl("apply", "--filename", new URL("limits/classes.yaml", EXAMPLES).pathname);
+  await Deno.writeTextFile(folder.file("driver.json"), JSON.stringify(DRIVER_FILE));
+  const program = await ensureKubernetesTests((line) => console.error(line));
+  const child = new Deno.Command(program, {
+    args: [
+      ...["--kubeconfig", controlPlane.kubeconfig, "--provider=skeleton", "--disable-log-dump", "--minStartupPods=0"],
+      ...[`--storage.testdriver=${folder.file("driver.json")}`, "--ginkgo.no-color", "--ginkgo.timeout=3h"],
+      `--ginkgo.focus=External.Storage.*\\] (${SUBJECTS.join("|")}) `,
+      "--ginkgo.skip=Disruptive|Feature:Windows",
+      ...["--ginkgo.json-report", folder.file("report.json")],
+    ],
+    cwd: folder.path,
+    env: { PATH: `${controlPlane.programs.kubectl.replace(/\/[^/]*$/, "")}:${Deno.env.get("PATH")}` },
+  }).spawn();
+  await child.status;
+  const [report] = JSON.parse(await Deno.readTextFile(folder.file("report.json"))) as { SpecReports: SpecReport[] }[];
+  const specs = report!.SpecReports.filter(({ LeafNodeType }) => LeafNodeType === "It");
+  const nameOf = ({ ContainerHierarchyTexts, LeafNodeText }: SpecReport) =>
+    [...ContainerHierarchyTexts ?? [], LeafNodeText].join(" ");
+  const passed = specs.filter(({ State }) => State === "passed");
+  for (const spec of passed) console.error(`passed: ${nameOf(spec)}`);
+  const failed = specs.filter(({ State }) => !["passed", "skipped"].includes(State));
+  assertEquals(failed.map((spec) => `${nameOf(spec)}: ${spec.Failure?.Message}`), []);
+  assertEquals(SUBJECTS.filter((subject) => !passed.some((spec) => nameOf(spec).includes(`] ${subject} `))), []);
+  assertEquals(await listDriverLvs(ns.node), []);
+});
