@@ -35,14 +35,15 @@ export function formatSizeOrPercent(size: SizeOrPercent): string {
 }
 
 /**
- * Returns the size of the COW space in bytes, in whole extents.
+ * Returns the size of the COW space in bytes, in whole extents: at most what LVM creates ({@linkcode fullCowBytes}).
  *
  * @param origin size of the volume, in bytes
  */
 export function cowBytes(size: SizeOrPercent, origin: bigint, extentSize: bigint): bigint {
-  if ("bytes" in size) return roundUp(size.bytes, extentSize);
-  if (size.percent >= 100n) return fullCowBytes(origin, extentSize);
-  return roundUp(origin * size.percent / 100n, extentSize);
+  const full = fullCowBytes(origin, extentSize);
+  if ("percent" in size && size.percent >= 100n) return full;
+  const bytes = roundUp("bytes" in size ? size.bytes : origin * size.percent / 100n, extentSize);
+  return bytes < full ? bytes : full;
 }
 
 /** The default chunk size of LVM's snapshots, in bytes (lvcreate(8), --chunksize). */

@@ -24,6 +24,7 @@ Deno.test("cowBytes() is in whole extents, and larger than the volume for COW sp
   assertEquals(cowBytes({ bytes: 5n * MiB }, 100n * MiB, 4n * MiB), 8n * MiB);
   assertEquals(cowBytes({ percent: 10n }, 100n * MiB, 4n * MiB), 12n * MiB);
   assertEquals(cowBytes(FULL_COW, 100n * MiB, 4n * MiB), 104n * MiB);
+  assertEquals(cowBytes({ bytes: 10n << 30n }, 100n * MiB, 4n * MiB), 104n * MiB, "more cannot be used");
 });
 
 Deno.test("fullCowBytes() is the size to which LVM reduces a larger COW space", () => {

@@ -6,6 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
+import { createFiller } from "./snapshots.ts";
 
 const MiB = 1n << 20n;
 
@@ -81,10 +82,12 @@ export function groupSnapshotsContract(host: Host): void {
     await assertFails("INVALID_ARGUMENT", create({ parameters: { snapSize: "200%" } }), "snapSize");
     await assertFails("NOT_FOUND", create({ sourceVolumeIds: [volumes[0], MISSING] }));
     await assertFails("NOT_FOUND", create({ sourceVolumeIds: ["foreign"] }));
+    const filler = await createFiller(harness);
     await assertFails("RESOURCE_EXHAUSTED", create({ parameters: { snapSize: "10Ti" } }), "free");
+    await harness.csi.controller.deleteVolume({ volumeId: filler });
     assertEquals((await harness.lvs()).length, 2);
 
-    const { groupSnapshot } = await create({ name: "taken", parameters: { snapSize: "8Mi" } });
+    const { groupSnapshot } = await create({ name: "taken", parameters: { snapSize: "10Ti" } }); // more than they can use
     await assertFails("ALREADY_EXISTS", create({ name: "taken", sourceVolumeIds: [volumes[0]] }));
     const { groupSnapshotId } = groupSnapshot!;
     const remove = (request: object) => harness.csi.group.deleteVolumeGroupSnapshot({ groupSnapshotId, ...request });

@@ -140,18 +140,37 @@ export function snapshotsContract(host: Host): void {
     }
   });
 
+  contractTest(host, "createSnapshot() takes no more COW space than the volume can use", async (harness) => {
+    const sourceVolumeId = await harness.create();
+    const request = { name: "large", sourceVolumeId, parameters: { snapSize: "10Ti" } };
+    const { snapshot } = await harness.csi.controller.createSnapshot(request);
+    assertEquals((await harness.lvs()).find((lv) => lv.origin !== undefined)?.size, 36n * MiB);
+    await harness.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+    await harness.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
+  });
+
   contractTest(host, "createSnapshot() refuses what cannot be", async (harness) => {
     const sourceVolumeId = await harness.create();
     const create = (request: object) =>
       harness.csi.controller.createSnapshot({ name: "refused", sourceVolumeId, ...request });
     await assertFails("INVALID_ARGUMENT", create({ parameters: { snapSize: "200%" } }), "snapSize");
     await assertFails("INVALID_ARGUMENT", create({ parameters: { snapsiz: "1Gi" } }), "snapSize");
+    const filler = await createFiller(harness);
     await assertFails("RESOURCE_EXHAUSTED", create({ parameters: { SnapSize: "10Ti" } }), "free");
+    await harness.csi.controller.deleteVolume({ volumeId: filler });
     await assertFails("NOT_FOUND", create({ sourceVolumeId: "v1-00000000000000000000000000000000" }));
     await assertFails("NOT_FOUND", create({ sourceVolumeId: "foreign" }));
     assertEquals((await harness.lvs()).length, 1);
     await harness.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
   });
+}
+
+/** Creates a volume that leaves less free space than the COW space of a volume needs. */
+export async function createFiller(harness: Harness): Promise<string> {
+  const [name] = harness.groups;
+  const { free } = (await harness.report()).find((group) => group.name === name)!;
+  const capacityRange = { requiredBytes: free - 8n * MiB };
+  return await harness.create({ capacityRange, parameters: { volumeGroup: name } });
 }
 
 let nextId = 0;
