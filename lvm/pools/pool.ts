@@ -144,11 +144,12 @@ export function isDamaged({ thinPool }: Pick<LogicalVolume, "thinPool">): boolea
 }
 
 /**
- * Reports whether all of a pool is being overwritten, so that it can be removed: then the last LV that was deleted in
- * it is as large as the pool, and fills it.
+ * Reports whether all of a pool may be being overwritten, so that it can be removed: then it has only deleted LVs, of which one
+ * is as large as the pool, and fills it.
  */
 export function isBeingErased(group: VolumeGroup, pool: LogicalVolume): boolean {
-  return lvsInPool(group, pool).some(({ tags, size }) => size >= pool.size && isDeleted(tags));
+  const lvs = lvsInPool(group, pool);
+  return lvs.some(({ size }) => size >= pool.size) && lvs.every(({ tags }) => isDeleted(tags));
 }
 
 /** Reports whether the driver created a pool. */

@@ -73,6 +73,15 @@ Deno.test("a pool that is erased to be removed allocates nothing, and is not ext
   assertEquals(planPoolExtension(all, wiped, { threshold: 80, percent: 20n }), {});
 });
 
+Deno.test("a pool with a volume in use is extended, and allocates, while another LV of it is deleted", () => {
+  const used = pool(10n * GiB, { dataPercent: 99 });
+  const tags = ["denolith=d", "denolith.deleted=v1-x"];
+  const lvs = [lv("a", 20n * GiB, { pool: "g_thinpool" }), lv("b", 20n * GiB, { pool: "g_thinpool", tags })];
+  const all = group(100n * GiB, used, ...lvs);
+  assertEquals(availableVirtual(all, used, 1000n), 60n * GiB);
+  assertEquals(planPoolExtension(all, used, { threshold: 80, percent: 20n }), { data: 12n * GiB });
+});
+
 Deno.test("withThinSpace() returns the available virtual size of pools, also of a new one", () => {
   const spec = { poolSize: { percent: 50n } };
   const [made] = withThinSpace([withPools(group(10n * GiB, pool(GiB)), 100n)], spec);
