@@ -10,13 +10,17 @@ import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Selection } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";
+import { volumeLvName } from "../ids.ts";
 import { OWNER, VOLUME } from "../model/tag_text.ts";
 import { formatStateTag, usedTag } from "../model/tags.ts";
 import { inUseError } from "./refusals.ts";
 
-/** Reports whether nothing was ever written to a volume. An LV that an administrator gave to the driver is not to be formatted. */
-export function isEmpty({ used, tags: { format, source } }: Volume): boolean {
-  return !used && format.state === "unformatted" && source === undefined;
+/**
+ * Reports whether nothing was ever written to a volume. An LV with a name that the driver did not give to it may have data: it is
+ * being imported, or an administrator gave it to the driver.
+ */
+export function isEmpty({ id, lv, used, tags: { format, source } }: Volume): boolean {
+  return !used && format.state === "unformatted" && source === undefined && lv.name.startsWith(volumeLvName(id));
 }
 
 /** Returns what a volume is as long as nobody changes it, or makes something that depends on it. */

@@ -108,8 +108,8 @@ export class ImportedVolumes {
     if (found.state === "absent") await this.#addTags(request, from);
     else if (found.state === "lost") throw found.error;
     const volume = finder.require(await lvm.report(), request.id);
-    // an LV that was never formatted has no data; its first use is recorded when it is staged
-    if (!volume.used && volume.tags.format.state !== "unformatted") await addUsedTag(lvm, finder.driver, volume);
+    // also of an LV without a signature: it may have data of a kind that nobody knows, which is to be erased
+    if (!volume.used) await addUsedTag(lvm, finder.driver, volume);
     const name = volumeLvName(request.id);
     if (volume.lv.name === from.name) {
       await this.#rename(volume, uniqueLvName(name, volume.group.lvs.map((each) => each.name)));

@@ -53,12 +53,12 @@ Deno.test("take() of a block volume records no filesystem, and that there is dat
   assertEquals([...group.tags], [USED + lv.uuid]);
 });
 
-Deno.test("take() of an LV that was never formatted lets its first use format it", async () => {
+Deno.test("take() of an LV without a signature lets its first use format it, and records that it may have data", async () => {
   const { lv, group, lvm, finder, imported, from, request } = await setUp();
   lv.content.signatures = [];
   await imported.take(request(), from);
   assertEquals(finder.require(await lvm.report(), ID).tags.format, { state: "unformatted", type: "ext4" });
-  assertEquals([...group.tags], []);
+  assertEquals([...group.tags], [USED + lv.uuid]);
 });
 
 Deno.test("giveBack() leaves the LV as it was, and can be repeated", async () => {

@@ -182,7 +182,7 @@ for (const isUsed of [false, true]) {
     const other = own.group.lvs.at(-1)!;
     await own.run(() => own.volumes.delete(id));
     assertEquals([own.group.lvs.includes(other), other.tags.size], [true, 0]);
-    assertEquals(own.names().includes("renamed"), isUsed);
+    assertEquals([own.names().includes("renamed"), own.isDeleted()], [true, true], "it is erased first");
   });
 
   Deno.test(`delete() does not delete a volume ${what} with a snapshot since the report, or one that is open`, async () => {

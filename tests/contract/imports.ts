@@ -41,7 +41,7 @@ interface ForeignOptions {
 /** Makes an LV with a filesystem, or full of data, as somebody else does. */
 async function addForeign(
   harness: Harness,
-  type: FilesystemType | "raw",
+  type: FilesystemType | "raw" | "unknown",
   { bytes = BYTES, erase = "none", pool, layout }: ForeignOptions = {},
 ) {
   const groupName = harness.groups[layout === undefined ? 0 : 1];
@@ -66,7 +66,7 @@ async function addForeign(
   await harness.runAsAdmin("lvm", ...lvcreate, NAME, "--wipesignatures", "y", ...size, ...(layout ?? []), groupName);
   const group = (await harness.report()).find(({ name }) => name === groupName)!;
   const { devicePath } = group.lvs.find(({ name }) => name === NAME)!;
-  if (type === "raw") {
+  if (type === "raw" || type === "unknown") {
     const count = `count=${bytes >> 20n}`;
     await harness.runAsAdmin(
       "dd",
@@ -86,7 +86,8 @@ async function addForeign(
   const from: ForeignLv = { groupUuid: group.uuid, name: NAME };
   const request: VolumeRequest = {
     ...{ id: ID, range: { required: bytes }, groups: exactMatcher(groupName), preference: "leastFree" },
-    ...{ format: type === "raw" ? { state: "raw" } : { state: "unformatted", type }, mkfsOptions: [], shared: true },
+    ...{ format: type === "raw" ? { state: "raw" } : { state: "unformatted", type: type === "unknown" ? "ext4" : type } },
+    ...{ mkfsOptions: [], shared: true },
     ...{ erase, layout: LINEAR, ...(pool !== undefined && { thin: { pool, poolSize: { bytes } } }) },
   };
   return { groupName, devicePath, imported, from, request };
@@ -136,6 +137,22 @@ export function importsContract(host: Host): void {
   }
 
   const small = 32n << 20n;
+  for (const type of ["ext4", "raw", "unknown"] as const) {
+    contractTest(
+      host,
+      `an LV of somebody else (${type}) that was taken over and never used is erased when it is deleted`,
+      async (harness) => {
+        const { imported, from, request } = await addForeign(harness, type, { bytes: small, erase: "zero" });
+        await imported.take(request, from);
+        const [{ uuid }] = await harness.lvs() as [LogicalVolume];
+        const tags = (await harness.report()).flatMap((group) => group.tags);
+        assertEquals(tags, [`denolith.used=${harness.driverName}:${ID}:${uuid}`]);
+        await harness.csi.controller.deleteVolume({ volumeId: ID });
+        await assertErased(harness);
+      },
+    );
+  }
+
   for (const type of ["ext4", "raw"] as const) {
     contractTest(
       host,
@@ -171,20 +188,6 @@ export function importsContract(host: Host): void {
         await harness.csi.controller.deleteSnapshot({ snapshotId });
         await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
         for (const volumeId of [...copies, ID]) await harness.csi.controller.deleteVolume({ volumeId });
-        await assertErased(harness);
-      },
-    );
-
-    contractTest(
-      host,
-      `an LV of somebody else (${type}) that was taken over and never used is erased when it is deleted`,
-      async (harness) => {
-        const { imported, from, request } = await addForeign(harness, type, { bytes: small, erase: "zero" });
-        await imported.take(request, from);
-        const [{ uuid }] = await harness.lvs() as [LogicalVolume];
-        const tags = (await harness.report()).flatMap((group) => group.tags);
-        assertEquals(tags, [`denolith.used=${harness.driverName}:${ID}:${uuid}`]);
-        await harness.csi.controller.deleteVolume({ volumeId: ID });
         await assertErased(harness);
       },
     );
