@@ -68,6 +68,8 @@ export interface LvextendOptions extends Pick<CommonOptions, "config"> {
 export interface LvchangeOptions extends Pick<CommonOptions, "yes" | "config"> {
   /** Activates or deactivates the LV. */
   readonly activate?: "y" | "n";
+  /** Activates the LV also if it is to be skipped, as snapshots are that others made (lvmthin(7)). */
+  readonly ignoreactivationskip?: true;
   /** The mode in which an LV with missing PVs is activated; `degraded` if its RAID level tolerates their loss. */
   readonly activationmode?: "degraded";
   /** Loads the LV's tables again, and resumes it. */

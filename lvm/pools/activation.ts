@@ -25,6 +25,7 @@ export function activationArguments(driver: string, group: VolumeGroup, lv: Logi
   return lvchange(
     {
       activate: "y",
+      ignoreactivationskip: true, // an imported snapshot may have the flag
       ...(asks && { yes: true }),
       ...(degraded && { activationmode: "degraded" }),
       ...monitoringOptions(driver, group, lv),

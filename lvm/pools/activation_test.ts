@@ -24,8 +24,9 @@ Deno.test("activationArguments(): RAID is activated without a physical volume, a
   const actual = Object.fromEntries(
     group!.lvs.map((lv) => {
       const args = activationArguments("test", group!, lv);
-      assertEquals([...args.slice(0, 3), args.at(-1)], ["lvchange", "--activate", "y", `data/${lv.name}`]);
-      return [lv.name, args.slice(3, -1).join(" ")];
+      const first = ["lvchange", "--activate", "y", "--ignoreactivationskip"];
+      assertEquals([...args.slice(0, 4), args.at(-1)], [...first, `data/${lv.name}`]);
+      return [lv.name, args.slice(4, -1).join(" ")];
     }),
   );
   const [degraded, unmonitored] = ["--activationmode degraded", "--config activation/monitoring=0"];

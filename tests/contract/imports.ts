@@ -213,6 +213,11 @@ export function importsContract(host: Host): void {
       );
       assertEquals(other.kind, "FailedPrecondition");
       await imported.take(request, from);
+      // as a clone of an administrator after a restart: LVM skips it when it activates a group
+      const path = `${groupName}/${volumeLvName(ID)}`;
+      for (const option of [["--setactivationskip", "y"], ["--activate", "n"]]) {
+        await harness.runAsAdmin("lvm", "lvchange", ...option, path);
+      }
       const stagingTargetPath = await harness.stage(ID, mountCapability("ext4"));
       await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
       await imported.giveBack(ID, from);

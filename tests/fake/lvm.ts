@@ -200,6 +200,8 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   if (!isSelected(machine, options, found)) return ok();
   for (const tag of options.get("--deltag") ?? []) lv.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) lv.tags.add(tag);
+  if (options.has("--setactivationskip")) lv.activationSkip = singleValue(options, "--setactivationskip") === "y";
+  if (options.has("--zero")) lv.thinPool!.zeroes = singleValue(options, "--zero") === "y";
   if (options.has("--maxrecoveryrate") && lv.raid) lv.raid.isSlowed = singleValue(options, "--maxrecoveryrate") !== "0";
   if (options.has("--refresh")) {
     if (lvHealthStatus(group, lv) === "partial") {
@@ -224,7 +226,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   if (refusal !== undefined) return refusal;
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
-  if (activate === "y" && lv.activationSkip) return ok(); // as LVM, which prints no error
+  if (activate === "y" && lv.activationSkip && !options.has("--ignoreactivationskip")) return ok(); // LVM prints no error
   const missing = activate === "y" ? refusePending(lv) : undefined;
   if (missing !== undefined) return missing;
   const pool = group.lvs.find(({ name }) => name === lv.pool);

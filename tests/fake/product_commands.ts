@@ -58,7 +58,7 @@ export function productCommands({ group, pv, uuidOf }: CommandNames): ProductCom
     lvconvert({ yes: true, splitsnapshot: true }, lv("cow")),
     lvchange({ activate: "n" }, lv("thick")),
     lvchange({ activate: "y", config: NO_MONITORING }, lv("thick")),
-    lvchange({ yes: true, activate: "y", activationmode: "degraded" }, lv("thick")),
+    lvchange({ yes: true, activate: "y", ignoreactivationskip: true, activationmode: "degraded" }, lv("thick")),
     lvchange({ refresh: true }, lv("thick")),
     lvcreate({
       ...{ yes: true, type: "thin-pool", zero: "y", name: "pool", size: 16n * MIB, config: NO_MONITORING },
