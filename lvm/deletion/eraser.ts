@@ -17,6 +17,7 @@ import type { Lvm } from "../client/client.ts";
 import { lvchange, lvchangeTags } from "../model/commands.ts";
 import { type LocatedLv, lvPath } from "../model/report.ts";
 import { eraseNoneArguments, markErased } from "../model/tags.ts";
+import { unzeroedReason } from "../pools/pool.ts";
 
 /** Options of {@linkcode Eraser}. */
 export interface EraserOptions {
@@ -162,6 +163,16 @@ export class Eraser {
 }
 
 /**
+ * Requires that the data of a deleted LV that is not overwritten cannot be read later, if it is to be erased.
+ *
+ * @throws {StorageError} `FailedPrecondition` while its pool does not zero new blocks
+ */
+export function requireZeroingPool({ lv, group, tags }: DeletedLv): void {
+  const reason = tags.erase === "zero" ? unzeroedReason(group, lv) : undefined;
+  if (reason !== undefined) throw notErasableError({ lv, group, tags }, reason);
+}
+
+/**
  * Requires that all of a deleted LV can be overwritten. What is written while a disk is missing does not reach that disk,
  * and the data on it could be read when it is back.
  *
@@ -175,11 +186,17 @@ export function requireErasable({ lv, group, tags }: DeletedLv): void {
     ? `the kernel does not write to one of its disks; inspect the disk, and let it be used again (lvchange --refresh ${path})`
     : lv.raid?.action === "recover"
     ? "one of its images is being synchronized"
+    : lv.cache === undefined && /cache$/.test(lv.segment.type)
+    ? `a cache pool is attached, which may keep its data; detach it (lvconvert --uncache ${path})`
     : undefined;
-  if (reason === undefined) return;
-  throw new StorageError(
+  if (reason !== undefined) throw notErasableError({ lv, group, tags }, reason);
+}
+
+function notErasableError({ lv, group, tags }: DeletedLv, reason: string): StorageError {
+  const path = lvPath({ lv, group });
+  return new StorageError(
     "FailedPrecondition",
-    `erasing ${path}: ${reason}. It is removed when all of its disks are erased. If its data may stay on them, give the ` +
+    `erasing ${path}: ${reason}. It is removed when all of it is erased. If its data may stay on the disks, give the ` +
       `erasure up (lvchange ${eraseNoneArguments(tags.erase).join(" ")} ${path})`,
   );
 }

@@ -208,6 +208,20 @@ for (
   }
 }
 
+Deno.test("a deleted volume to which somebody attached a cache pool is kept until that is detached", async () => {
+  await using fixture = await setUp(GIB);
+  const { machine, lv, errors, run } = fixture;
+  for (const type of ["cache", "writecache"]) {
+    lv.segment = { type, stripes: 1, stripeSize: 0n };
+    await run();
+    assertEquals([machine.allLvs().length, [...lv.content.data]], [1, ["secret"]]);
+    assertMatch(errors.at(-1)!, /a cache pool .*lvconvert --uncache data\/vol-/);
+  }
+  delete lv.segment;
+  await run();
+  assertEquals(machine.allLvs(), []);
+});
+
 Deno.test("a deleted RAID volume whose erasure was given up is removed without its missing image", async () => {
   await using fixture = await setUp(GIB, { layout: RAID1, erase: "discard" });
   const { machine, group, lv, errors, run } = fixture;

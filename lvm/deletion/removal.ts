@@ -20,7 +20,7 @@ import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { requireNoDependents } from "./cow_origin.ts";
-import { type Eraser, requireErasable } from "./eraser.ts";
+import { type Eraser, requireErasable, requireZeroingPool } from "./eraser.ts";
 import { isMissingThin, removeMissing } from "./missing_thin.ts";
 import { sendMessages } from "./pool_messages.ts";
 import { type EmptiedPool, extendLastOfPool, isExtended, overwritePool, removeEmptyPool } from "./pool_wiping.ts";
@@ -122,6 +122,7 @@ export class Removal {
     const listedAt = clock.now();
     requireNoDependents(deleted); // an erasure would fill their COW space
     const emptied = removesEmptyPools ? await extendLastOfPool(this.#options, deleted) : undefined;
+    if (emptied === undefined) requireZeroingPool(deleted);
     const isErased = emptied !== undefined || needsErasure(deleted);
     const { encrypted } = deleted.tags;
     const { cache } = deleted.lv;

@@ -99,6 +99,16 @@ export function findPool(group: VolumeGroup, name: string | undefined): LogicalV
   return group.lvs.find((lv) => lv.name === name && lv.thinPool !== undefined);
 }
 
+/**
+ * Returns why the data of a thin LV could be read after its removal: its pool provides blocks to other LVs as they are.
+ * `undefined` where it zeroes them before.
+ */
+export function unzeroedReason(group: VolumeGroup, { pool: name }: Pick<LogicalVolume, "pool">): string | undefined {
+  if (findPool(group, name)?.thinPool?.zeroes !== false) return undefined;
+  const path = `${group.name}/${name}`;
+  return `thin pool ${path} does not zero new blocks, so deleted data could be read; let it zero them (lvchange --zero y ${path})`;
+}
+
 /** Returns the thin pools of a group. */
 export function poolsOf(group: VolumeGroup): LogicalVolume[] {
   return group.lvs.filter(({ thinPool }) => thinPool !== undefined);

@@ -22,7 +22,7 @@ import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf, volumeTags } from "../model/tags.ts";
 import type { FormatState } from "../spec/format.ts";
 import { OWNER } from "../model/tag_text.ts";
-import { cowSnapshotsOn, isCowSnapshot } from "../pools/pool.ts";
+import { cowSnapshotsOn, isCowSnapshot, unzeroedReason } from "../pools/pool.ts";
 
 /** The start of the driver's tags, beside that of the owner. */
 const DRIVER_TAGS = "denolith.";
@@ -229,6 +229,8 @@ export class ImportedVolumes {
     if (lv.incomplete || lv.health === "partial") return "it is not complete: see lvs";
     if (!lv.active) return `it is not active: lvchange --activate y ${group.name}/${lv.name}`;
     if (lv.suspended) return `it is suspended: ${resumeRemedy(lv.devicePath)}`;
+    const unzeroed = request.erase === "none" ? undefined : unzeroedReason(group, lv);
+    if (unzeroed !== undefined) return `${unzeroed}, or set erase: none`;
     const found = differences({
       size: lv.size,
       format: request.format,

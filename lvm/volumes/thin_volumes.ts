@@ -17,7 +17,7 @@ import {
 } from "../pools/pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { isDeleted, volumeTags } from "../model/tags.ts";
-import { findPool, poolNameIn, type ThinSpec } from "../pools/pool.ts";
+import { findPool, poolNameIn, type ThinSpec, unzeroedReason } from "../pools/pool.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
@@ -130,13 +130,9 @@ function requirePoolSpace(
 ): boolean {
   const pool = findPool(group, poolNameIn(group.name, thin));
   if (pool === undefined) return false;
-  const path = `${group.name}/${pool.name}`;
-  if (erase !== "none" && !pool.thinPool!.zeroes) {
-    throw new StorageError(
-      "FailedPrecondition",
-      `creating volume ${id}: thin pool ${path} does not zero new blocks, so deleted data could be read; let it zero ` +
-        `them (lvchange --zero y ${path}), or set erase: none`,
-    );
+  const unzeroed = unzeroedReason(group, { pool: pool.name });
+  if (erase !== "none" && unzeroed !== undefined) {
+    throw new StorageError("FailedPrecondition", `creating volume ${id}: ${unzeroed}, or set erase: none`);
   }
   reservation.requireAvailableVirtual(`creating volume ${id}`, group, pool, bytes);
   return true;

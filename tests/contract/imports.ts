@@ -34,6 +34,8 @@ interface ForeignOptions {
   readonly erase?: VolumeRequest["erase"];
   /** The thin pool that it is in, which is made, too. */
   readonly pool?: string;
+  /** Whether that pool zeroes new blocks; "y" by default. */
+  readonly zero?: "y" | "n";
   /** Arguments of lvcreate for its layout; then it is in the second group. */
   readonly layout?: readonly string[];
 }
@@ -42,7 +44,7 @@ interface ForeignOptions {
 async function addForeign(
   harness: Harness,
   type: FilesystemType | "raw" | "unknown",
-  { bytes = BYTES, erase = "none", pool, layout }: ForeignOptions = {},
+  { bytes = BYTES, erase = "none", pool, zero = "y", layout }: ForeignOptions = {},
 ) {
   const groupName = harness.groups[layout === undefined ? 0 : 1];
   const lvcreate = ["lvcreate", "--yes", "--name"];
@@ -54,7 +56,7 @@ async function addForeign(
       "--type",
       "thin-pool",
       "--zero",
-      "y",
+      zero,
       "--size",
       `${2n * bytes}b`,
       groupName,
@@ -86,7 +88,9 @@ async function addForeign(
   const from: ForeignLv = { groupUuid: group.uuid, name: NAME };
   const request: VolumeRequest = {
     ...{ id: ID, range: { required: bytes }, groups: exactMatcher(groupName), preference: "leastFree" },
-    ...{ format: type === "raw" ? { state: "raw" } : { state: "unformatted", type: type === "unknown" ? "ext4" : type } },
+    ...{
+      format: type === "raw" ? { state: "raw" } : { state: "unformatted", type: type === "unknown" ? "ext4" : type },
+    },
     ...{ mkfsOptions: [], shared: true },
     ...{ erase, layout: LINEAR, ...(pool !== undefined && { thin: { pool, poolSize: { bytes } } }) },
   };
@@ -225,6 +229,32 @@ export function importsContract(host: Host): void {
       await harness.csi.controller.deleteVolume({ volumeId: ID });
       await harness.waitUntilIdle();
       assertEquals([await poolOf(), (await harness.report()).flatMap(({ tags }) => tags)], [pool, []]);
+      await harness.runAsAdmin("lvm", "lvremove", "--yes", `${groupName}/theirs`);
+    },
+  );
+
+  contractTest(
+    host,
+    "a thin LV that is to be erased is neither taken over nor removed while its pool does not zero new blocks",
+    async (harness) => {
+      const options = { bytes: small, erase: "zero", pool: "theirs", zero: "n" } as const;
+      const { groupName, imported, from, request } = await addForeign(harness, "ext4", options);
+      const zero = (value: string) => harness.runAsAdmin("lvm", "lvchange", "--zero", value, `${groupName}/theirs`);
+      const names = async () => (await harness.lvs()).map(({ name }) => name).sort();
+      const refused = await assertRejects(() => imported.take(request, from), StorageError, "does not zero new blocks");
+      assertEquals([refused.kind, await names()], ["FailedPrecondition", [NAME, "theirs"]]);
+      await zero("y");
+      await imported.take(request, from);
+      await zero("n");
+      const remove = async () => {
+        await harness.csi.controller.deleteVolume({ volumeId: ID });
+        await harness.waitUntilIdle();
+      };
+      await remove();
+      assertEquals(await names(), ["theirs", volumeLvName(ID)]);
+      await zero("y");
+      await remove();
+      assertEquals(await names(), ["theirs"]);
       await harness.runAsAdmin("lvm", "lvremove", "--yes", `${groupName}/theirs`);
     },
   );
