@@ -45,7 +45,7 @@ async function setUp(
     reaper.wake();
     await reaper.idle();
   };
-  return { machine, group, lv: fake!, errors, reaper, run, [Symbol.asyncDispose]: () => reaper.stop() };
+  return { machine, group, lv: fake!, errors, reaper, volumes, run, [Symbol.asyncDispose]: () => reaper.stop() };
 }
 
 /** Makes each blkdiscard outlast its deadline. It ends when the test says so. */
@@ -159,6 +159,20 @@ for (const [again, offset] of [["once more", 0n], ["", GIB]] as const) {
     assertEquals(offsets.slice(0, 3), [0n, GIB, offset]);
   });
 }
+
+Deno.test("Eraser begins again after a volume was rescued, used and deleted once more, also in another process", async () => {
+  await using fixture = await setUp(40n * GIB);
+  const { machine, lv, group, volumes, run } = fixture;
+  const erased = `denolith.erased=${32n * GIB}`;
+  lv.tags.add(erased);
+  lv.tags.delete(`denolith.deleted=${id}`);
+  for (const tag of [`denolith.volume=${id}`, "denolith.fs=raw"]) lv.tags.add(tag); // an administrator rescues it
+  group.tags.add(`denolith.used=test:${id}:${lv.uuid}`);
+  await volumes.delete(id);
+  assertEquals(lv.tags.has(erased), false);
+  await run();
+  assertEquals([machine.allLvs(), [...group.residualData]], [[], []]);
+});
 
 for (
   const [what, reason, change, undo] of [

@@ -256,10 +256,15 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
   return { id: parsed, source, erase, ...encryptedOf(tags) };
 }
 
-/** Returns arguments of lvchange that mark the LV of a volume as deleted. In a full metadata area, tags must get shorter. */
-export function markVolumeDeleted(id: VolumeId, format: FormatState): string[] {
-  const encrypted = format.luks === undefined ? [] : ["--addtag", ENCRYPTED];
-  return ["--deltag", VOLUME + id, "--deltag", formatStateTag(format), "--addtag", DELETED + id, ...encrypted];
+/**
+ * Returns arguments of lvchange that mark the LV of a volume as deleted. In a full metadata area, tags must get shorter.
+ *
+ * @param tags the tags of the LV: what was erased before an administrator rescued it has data again
+ */
+export function markVolumeDeleted(id: VolumeId, format: FormatState, tags: readonly string[] = []): string[] {
+  const erased = tags.filter((tag) => tag.startsWith(ERASED));
+  const removed = [VOLUME + id, formatStateTag(format), ...erased].flatMap((tag) => ["--deltag", tag]);
+  return [...removed, "--addtag", DELETED + id, ...(format.luks === undefined ? [] : ["--addtag", ENCRYPTED])];
 }
 
 /** Returns arguments of lvchange that mark the LV of a snapshot as deleted. */

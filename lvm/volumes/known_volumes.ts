@@ -75,7 +75,7 @@ export async function deleteKnown(
   const path = lvPath(volume);
   if (!isEmpty(volume)) {
     const select = { ...selectionOf(finder.driver, volume), closed: true } as const;
-    const isMarked = await lvm.changeSelected(group, lvchangeTags(markVolumeDeleted(id, tags.format), path, select));
+    const isMarked = await lvm.changeSelected(group, lvchangeTags(markVolumeDeleted(id, tags.format, volume.lv.tags), path, select));
     return isMarked ? "marked" : undefined;
   }
   const options = { yes: true, ...emptySelectionOf(finder.driver, volume), closed: true } as const;

@@ -321,10 +321,8 @@ export class Volumes {
   }
 
   async #markDeleted(volume: Volume): Promise<void> {
-    await this.#lvm.change(
-      volume.group,
-      lvchangeTags(markVolumeDeleted(volume.id, volume.tags.format), lvPath(volume)),
-    );
+    const { id, group, lv, tags } = volume;
+    await this.#lvm.change(group, lvchangeTags(markVolumeDeleted(id, tags.format, lv.tags), lvPath(volume)));
     this.#reaper.wake();
   }
 
