@@ -94,8 +94,9 @@ export class Locks {
       }
     }
     for (const { key, mode } of requests) {
-      const holders = this.#held.get(key)?.holders ?? 0;
-      this.#held.set(key, { mode, holders: holders + 1, operation });
+      const { holders, mode: own } = this.#held.get(key) ?? { holders: 0, mode };
+      // one that is exclusive by now is this caller's
+      this.#held.set(key, { mode: own === "exclusive" ? own : mode, holders: holders + 1, operation });
     }
   }
 

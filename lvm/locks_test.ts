@@ -34,6 +34,17 @@ Deno.test("Locks: exclusive excludes all, shared excludes exclusive, at once", a
   }
 });
 
+Deno.test("Locks: a key that one caller takes in both modes, as for a clone of itself, is exclusive until the end", async () => {
+  for (const modes of [["exclusive", "shared"], ["shared", "exclusive"]] as const) {
+    const locks = new Locks();
+    const holder = holdLock(locks, ...modes.map((mode): [string, LockMode] => ["a", mode]));
+    assertEquals(await tryLock(locks, "a", "shared"), "Busy");
+    holder.release();
+    await holder.done;
+    assertEquals(await tryLock(locks, "a", "exclusive"), "ok");
+  }
+});
+
 Deno.test("Locks: all keys are taken, or none", async () => {
   const locks = new Locks();
   const holder = holdLock(locks, ["b", "exclusive"]);
