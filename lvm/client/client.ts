@@ -74,6 +74,8 @@ export class Lvm {
   readonly #exclusive = new ExclusiveChanges();
   readonly #allocations = new Allocations();
   readonly #pendingChanges = new Set<Promise<unknown>>();
+  /** What settles when a command has ended that outlasted its deadline, with the UUID of its group. */
+  readonly #lateChanges = new Map<Promise<unknown>, string>();
   #changeCount = 0;
   /** The number of changes of each group that may have ended halfway, by the group's UUID. */
   readonly #interrupted = new Map<string, number>();
@@ -205,7 +207,8 @@ export class Lvm {
     body: (change: Lvm["change"]) => Promise<T>,
     { waits = false, readsOwnDisks = false } = {},
   ): Promise<T> {
-    const running = () => Promise.allSettled(this.#pendingChanges);
+    const late = () => [...this.#lateChanges].filter(([, group]) => groups.some(({ uuid }) => uuid === group));
+    const running = () => Promise.allSettled([...this.#pendingChanges, ...late().map(([ended]) => ended)]);
     const held = () => waits ? groups.find((group) => this.#exclusive.isHeld(group)) : undefined;
     for (let group = held(); group !== undefined; group = held()) await this.#exclusive.wait(group);
     return await this.#exclusive.run(
@@ -337,7 +340,10 @@ export class Lvm {
       const completion = lateCompletion(error);
       if (completion !== undefined) this.#known.clear();
       if (completion === undefined) end(error);
-      else void completion.then(() => end(), end);
+      else {
+        const ended: Promise<unknown> = completion.then(() => end(), end).then(() => this.#lateChanges.delete(ended));
+        this.#lateChanges.set(ended, group.uuid);
+      }
       throw error;
     }
   }

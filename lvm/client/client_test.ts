@@ -180,6 +180,26 @@ Deno.test("a change of a group waits while a body changes the group alone", asyn
   assertEquals(commands, ["lvcreate", "lvextend"]);
 });
 
+Deno.test("a body that changes a group alone begins after a command in the group that outlasted its deadline", async () => {
+  const [group, other] = ["data", "other"].map((name) =>
+    ({ name, uuid: name, pvPaths: [], lvs: [] }) as unknown as VolumeGroup
+  );
+  const late = Promise.withResolvers<Output>();
+  const events: string[] = [];
+  const run = (): Promise<Output> =>
+    Promise.reject(new StorageError("StillRunning", "lvm lvcreate", { completion: late.promise }));
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  await assertRejects(() => lvm.change(group!, ["lvcreate"]), StorageError);
+  const body = lvm.runAlone([group!], () => Promise.resolve(events.push("body")));
+  await lvm.runAlone([other!], () => Promise.resolve(events.push("body of another group")));
+  await new Promise((resolve) => setTimeout(resolve));
+  events.push("the command ends");
+  late.resolve({ code: 0, stdout: "", stderr: "" });
+  await body;
+  await lvm.runAlone([group!], () => Promise.resolve(events.push("next body")));
+  assertEquals(events, ["body of another group", "the command ends", "body", "next body"]);
+});
+
 Deno.test("changeSelected() returns whether LVM says that it changed something, and flushes the disks whatever it says", async () => {
   const group = { name: "data", pvPaths: ["/dev/sda"], lvs: [] } as unknown as VolumeGroup;
   const selected = async (output: Partial<Output>, options?: { isLast: boolean }) => {
