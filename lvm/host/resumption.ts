@@ -15,7 +15,7 @@
  * @module
  */
 
-import type { Lvm } from "../client/client.ts";
+import { type Lvm, requireResponsive } from "../client/client.ts";
 import { runOk } from "../exec.ts";
 import { lvchange } from "../model/commands.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -53,12 +53,16 @@ export async function removeLeftTables(lvm: ResumingLvm, driver: string, group: 
 /**
  * Removes tables that are not in use, and the devices that have no other one, with the COW space of a snapshot that has none: LVM
  * would refuse a snapshot of the same name. No command of LVM that this process runs may run in the group.
+ *
+ * @throws {StorageError} `Unavailable` when LVM cannot read the group, as while a command of another process runs for long
  */
 async function removeTables(lvm: Pick<Lvm, "exec" | "report">, driver: string, group: VolumeGroup): Promise<void> {
   const { exec } = lvm;
   const before = leftDevices(await readMappedDevices(exec), driver, group);
   if (before.unused.length + before.loaded.length === 0) return;
-  await lvm.report(); // it waits for commands of other processes
+  // it waits for commands of other processes, but not for ever
+  const current = (await lvm.report()).find(({ uuid }) => uuid === group.uuid);
+  if (current !== undefined) requireResponsive("removing tables of killed commands", current);
   const now = leftDevices(await readMappedDevices(exec), driver, group);
   const loaded = namesOf(now.loaded.filter(({ uuid }) => before.loaded.some((one) => one.uuid === uuid)));
   if (loaded.length > 0) await runOk(exec, { program: "dmsetup", args: ["clear", ...loaded], mutates: true });

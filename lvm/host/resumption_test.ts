@@ -1,7 +1,8 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { Lvm } from "../client/client.ts";
+import { StorageError } from "../error.ts";
 import type { Command, Exec, Output } from "../exec.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -13,8 +14,9 @@ import { removeLeftTables, resumeSuspended } from "./resumption.ts";
  * Runs a function over LVs of the driver, `vol` and `cut`, and a foreign one, and returns the commands that change something.
  *
  * @param later the devices after a report; the same, unless a command of another process ran
+ * @param responsive whether LVM reads the group for the report
  */
-async function commandsOf(devices: readonly string[], later = devices): Promise<string[]> {
+async function commandsOf(devices: readonly string[], later = devices, responsive = true): Promise<string[]> {
   const lv = (name: string, driver = "test") => ({ name, uuid: name, tags: [`denolith=${driver}`] });
   const group = { name: "data", uuid: "group-", lvs: [lv("vol"), lv("cut"), lv("other", "other")] };
   const commands: string[] = [];
@@ -29,9 +31,11 @@ async function commandsOf(devices: readonly string[], later = devices): Promise<
   const lvm = new Lvm(exec);
   lvm.report = () => {
     isReported = true;
-    return Promise.resolve([] as never);
+    return Promise.resolve([{ ...group, pvPaths: [], responsive }] as never);
   };
-  await removeLeftTables(lvm, "test", group as unknown as VolumeGroup);
+  const removed = removeLeftTables(lvm, "test", group as unknown as VolumeGroup);
+  if (responsive) await removed;
+  else assertEquals((await assertRejects(() => removed, StorageError)).kind, "Unavailable");
   return commands;
 }
 
@@ -60,6 +64,11 @@ Deno.test("devices in use stay, hidden ones, too", async () => {
     "data-cut|LVM-groupcut|253:3|Active|253:1,253:2|Live",
   ]);
   assertEquals(commands, []);
+});
+
+Deno.test("tables stay while LVM cannot read the group, as it waits for a command of another process", async () => {
+  const devices = ["data-vol|LVM-groupvol|253:0|Suspended|253:1|Both"];
+  assertEquals(await commandsOf(devices, devices, false), []);
 });
 
 Deno.test("COW space is removed whose snapshot the kernel does not have", async () => {
