@@ -237,13 +237,13 @@ export class Copies {
   /**
    * Stops filling an LV for good, and unmounts it where a copy mounted it.
    *
-   * @throws {StorageError} `Busy` when the step that runs in the LV's group does not end in time.
+   * @throws {StorageError} `Busy` when the step that runs for the LV does not end in time.
    */
   async abandon({ lv, group }: LocatedLv): Promise<void> {
     const work = this.#work.of(lv.uuid);
     work.abandoned = true;
     work.cancel?.();
-    const step = this.#steps.ended(group).then(() => true);
+    const step = this.#steps.ended({ lv, group }).then(() => true);
     if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS, { clock: this.#clock })) {
       throw new StorageError(
         "Busy",
@@ -286,11 +286,11 @@ export class Copies {
         located: copySnapshot,
         run: () => removeCopySnapshot(copySnapshot, this.#context),
       })),
-      ...this.#copies(groups).map((copy) => ({ located: copy.destination, run: () => this.#step(groups, copy) })),
-    ].filter(({ located: { lv, group } }) => {
-      const { abandoned, failure } = this.#work.of(lv.uuid);
-      return group.responsive && lv.unreadable === undefined && !abandoned && failure === undefined;
-    });
+      ...this.#copies(groups).filter(({ destination: { lv } }) => {
+        const { abandoned, failure } = this.#work.of(lv.uuid);
+        return !abandoned && failure === undefined;
+      }).map((copy) => ({ located: copy.destination, run: () => this.#step(groups, copy) })),
+    ].filter(({ located: { lv, group } }) => group.responsive && lv.unreadable === undefined);
     this.#work.forgetRemoved(groups);
     const due = tasks.filter(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore <= now);
     for (const ofGroup of Map.groupBy(due, ({ located: { group } }) => group.uuid).values()) {
@@ -298,7 +298,7 @@ export class Copies {
       if (this.#worker.stopped || !mayBegin(group)) continue;
       const lastRun = ({ located: { lv } }: { located: LocatedLv }) => this.#work.of(lv.uuid).lastRun;
       const first = ofGroup.reduce((one, other) => lastRun(other) < lastRun(one) ? other : one);
-      this.#steps.begin(group, () => this.#attempt(first.located.lv.uuid, first.run));
+      this.#steps.begin(first.located, () => this.#attempt(first.located.lv.uuid, first.run));
     }
     const later = tasks.map(({ located: { lv } }) => this.#work.of(lv.uuid).notBefore).filter((time) => time > now);
     if (later.length > 0) this.#worker.wakeAfter(Math.min(...later) - now);

@@ -7,7 +7,7 @@
  * @module
  */
 
-import type { VolumeGroup } from "../model/report.ts";
+import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 
 /** Reports whether a step may begin in a group now. */
 export type MayBegin = (group: Pick<VolumeGroup, "uuid">) => boolean;
@@ -18,11 +18,23 @@ export interface StepEnd {
   readonly late?: Promise<unknown> | undefined;
 }
 
+/** The UUIDs of an LV and its group. */
+interface LvUuids {
+  readonly group: Pick<LocatedLv["group"], "uuid">;
+  readonly lv: Pick<LocatedLv["lv"], "uuid">;
+}
+
+/** A step for an LV, and what settles when it has ended. */
+interface Step {
+  readonly lvUuid: string;
+  readonly ended: Promise<void>;
+}
+
 /** The steps of all groups. */
 export class GroupSteps {
-  readonly #running = new Map<string, Promise<void>>();
-  /** The commands of steps that outlasted their deadlines. */
-  readonly #late = new Map<string, Promise<void>>();
+  readonly #running = new Map<string, Step>();
+  /** Steps of which a command outlasted its deadline. */
+  readonly #late = new Map<string, Step>();
   /** The number of steps that have ended in each group. */
   readonly #ended = new Map<string, number>();
   readonly #onEnd: () => void;
@@ -38,12 +50,12 @@ export class GroupSteps {
     return ({ uuid }) => !this.#running.has(uuid) && !this.#late.has(uuid) && this.#ended.get(uuid) === ended.get(uuid);
   }
 
-  /** Begins a step. @param step never fails */
-  begin({ uuid }: Pick<VolumeGroup, "uuid">, step: () => Promise<StepEnd>): void {
-    this.#running.set(uuid, this.#run(uuid, step));
+  /** Begins a step for an LV. @param step never fails */
+  begin({ group: { uuid }, lv }: LvUuids, step: () => Promise<StepEnd>): void {
+    this.#running.set(uuid, { lvUuid: lv.uuid, ended: this.#run(uuid, lv.uuid, step) });
   }
 
-  async #run(uuid: string, step: () => Promise<StepEnd>): Promise<void> {
+  async #run(uuid: string, lvUuid: string, step: () => Promise<StepEnd>): Promise<void> {
     const { late } = await step();
     this.#running.delete(uuid);
     if (late === undefined) return this.#end(uuid);
@@ -51,7 +63,7 @@ export class GroupSteps {
       this.#late.delete(uuid);
       this.#end(uuid);
     });
-    this.#late.set(uuid, ended);
+    this.#late.set(uuid, { lvUuid, ended });
   }
 
   #end(uuid: string): void {
@@ -59,15 +71,17 @@ export class GroupSteps {
     this.#onEnd();
   }
 
-  /** Resolves when the step of a group has ended, with its commands. */
-  async ended({ uuid }: Pick<VolumeGroup, "uuid">): Promise<void> {
-    await this.#running.get(uuid);
-    await this.#late.get(uuid);
+  /** Resolves when the step of an LV has ended, with its commands. */
+  async ended({ group: { uuid }, lv }: LvUuids): Promise<void> {
+    for (const steps of [this.#running, this.#late]) {
+      const step = steps.get(uuid);
+      if (step?.lvUuid === lv.uuid) await step.ended;
+    }
   }
 
   /** Waits for the steps that run. @returns false when none did; commands that outlasted their deadlines are not waited for */
   async idle(): Promise<boolean> {
-    const running = [...this.#running.values()];
+    const running = [...this.#running.values()].map(({ ended }) => ended);
     await Promise.all(running);
     return running.length > 0;
   }

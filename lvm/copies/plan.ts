@@ -66,7 +66,7 @@ export type CopyStep =
   | { readonly do: "restart"; readonly recorded: bigint }
   /** Mark the LV as deleted. A repeated request creates it again. */
   | { readonly do: "drop" }
-  /** Mark the copy snapshot as deleted, because it is incomplete or overflowed. */
+  /** Mark the copy snapshot as deleted, because it is incomplete, of another LV, or overflowed. */
   | { readonly do: "removeCopySnapshot"; readonly copySnapshot: LocatedLv }
   /** Create the copy snapshot. */
   | { readonly do: "createCopySnapshot"; readonly original: LocatedLv }
@@ -106,7 +106,8 @@ export function nextStep(copy: CopyState): CopyStep {
       if ((offset ?? copied) > 0n) return restartStep(destination, copied); // Never mix data of two moments.
       return original.lv.active ? { do: "createCopySnapshot", original } : { do: "activate", located: original };
     }
-    if (isIncompleteSnapshot(copySnapshot.lv) || copySnapshot.lv.invalidSnapshot) {
+    const isOfOther = copySnapshot.lv.origin !== original.lv.name; // LVM takes the volume by its name
+    if (isIncompleteSnapshot(copySnapshot.lv) || isOfOther || copySnapshot.lv.invalidSnapshot) {
       return { do: "removeCopySnapshot", copySnapshot };
     }
     located = copySnapshot;
@@ -137,10 +138,10 @@ export function nextStep(copy: CopyState): CopyStep {
 /**
  * Returns the next step of a thin clone. A thin clone whose creation this process did not see is dropped: it may not
  * have been extended yet, or its lvcreate was killed. In the latter case the pool creates the snapshot only with its
- * next change, when the source may have been written to.
+ * next change, when the source may have been written to. So is a clone of another LV, which had the name of the source.
  */
-function nextThinCloneStep({ destination, offset }: CopyState): CopyStep {
-  if (offset === undefined) return { do: "drop" };
+function nextThinCloneStep({ destination, original, offset }: CopyState): CopyStep {
+  if (offset === undefined || destination.lv.origin !== original?.lv.name) return { do: "drop" };
   if (!destination.lv.active || destination.lv.suspended) return { do: "activate", located: destination };
   return destination.lv.open ? { do: "wait" } : { do: "complete" };
 }

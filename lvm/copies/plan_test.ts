@@ -90,6 +90,7 @@ Deno.test("a volume is copied from a snapshot of one moment", () => {
   assertEquals(of({ copySnapshot: located("frozen", { origin: "original", originSize: GiB }) }), "copy");
   assertEquals(of({ copySnapshot: located("frozen", { ...thin, origin: "original" }) }), "copy");
   assertEquals(of({ copySnapshot: located("frozen") }), "removeCopySnapshot frozen", "it never became a snapshot");
+  assertEquals(of({ copySnapshot: located("frozen", { origin: "another" }) }), "removeCopySnapshot frozen");
   assertEquals(
     of({ copySnapshot: located("frozen", { origin: "original", invalidSnapshot: true }) }),
     "removeCopySnapshot frozen",
@@ -116,7 +117,10 @@ Deno.test("a copy that cannot be made fails with the reason", () => {
 Deno.test("a thin clone is completed by the process that saw its creation, and dropped by any other", () => {
   const shared = (more: Partial<LogicalVolume>, offset?: bigint) =>
     next(
-      copy({ destination: located("to", { ...thin, ...more }), ...(offset === undefined ? {} : { offset }) }, {
+      copy({
+        destination: located("to", { ...thin, origin: "original", ...more }),
+        ...(offset === undefined ? {} : { offset }),
+      }, {
         copied: "all",
       }),
     );
@@ -125,4 +129,5 @@ Deno.test("a thin clone is completed by the process that saw its creation, and d
   assertEquals(shared({ open: true }, GiB), "wait");
   assertEquals(shared({}), "drop");
   assertEquals(shared({ size: 2n * GiB }), "drop");
+  assertEquals(shared({ origin: "another" }, GiB), "drop", "LVM took the source by its name");
 });

@@ -84,11 +84,9 @@ export function recordFailure(work: Work, error: unknown, now: number, retryMs: 
   const failure = error instanceof StorageError ? error : new StorageError("CommandFailed", String(error));
   work.failures++;
   const isAway = work.isRemote === true && failure.kind === "Unavailable";
+  work.notBefore = now + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures); // of a removal, which never fails for good
   if (!transient || work.unrecoverable || (work.failures >= MAX_ATTEMPTS && !isAway)) work.failure = failure;
-  else {
-    work.lastError = failure.message;
-    work.notBefore = now + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
-  }
+  else work.lastError = failure.message;
 }
 
 /** The state of each copy, by the UUID of its destination LV, or of the copy snapshot that has to be removed. */

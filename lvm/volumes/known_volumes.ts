@@ -75,7 +75,8 @@ export async function deleteKnown(
   const path = lvPath(volume);
   if (!isEmpty(volume)) {
     const select = { ...selectionOf(finder.driver, volume), closed: true } as const;
-    const isMarked = await lvm.changeSelected(group, lvchangeTags(markVolumeDeleted(id, tags.format, volume.lv.tags), path, select));
+    const changes = markVolumeDeleted(id, tags.format, volume.lv.tags);
+    const isMarked = await lvm.changeSelected(group, lvchangeTags(changes, path, select));
     return isMarked ? "marked" : undefined;
   }
   const options = { yes: true, ...emptySelectionOf(finder.driver, volume), closed: true } as const;

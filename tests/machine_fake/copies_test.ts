@@ -196,6 +196,52 @@ Deno.test("a copy that is created again after its deletion has nothing of the fi
   await background.idle();
 });
 
+Deno.test("a copy that waits is deleted at once, while a step of another one hangs in its group", async () => {
+  await using fixture = await CopyFixture.open();
+  const { volumes, lvm, copies } = fixture.machine;
+  const finish = await fixture.startCopy(originalSource);
+  const request = { ...copyRequest(originalSource), ...namedRequest("other", 0n), range: { required: 0n } };
+  await copies.createNew(await lvm.report(), { ...request, format: { state: "raw" }, source: originalSource });
+  const deletion = volumes.delete(volumeIdOf("other")).then(() => true);
+  assertEquals(await withinDeadline(deletion, 5_000), true, "it waits for the other copy");
+  await finish();
+  assertEquals(fixture.lvNames, ["vol", "vol"]);
+});
+
+Deno.test("the temporary snapshot of a complete copy is removed although LVM has refused that once", async () => {
+  await using fixture = await CopyFixture.open();
+  const finish = await fixture.startCopy(originalSource);
+  const { fault } = fixture.fake;
+  let refusals = 0;
+  fixture.fake.fault = (command) => {
+    if (!command.args.includes(`denolith.deleted=${copyId}`) || refusals++ > 0) return fault?.(command);
+    return failure(5, "  Cannot change VG data while PVs are missing.");
+  };
+  await finish();
+  assertEquals(fixture.lvNames, ["cut", "vol", "vol"]);
+  await waitUntil(() => !fixture.lvNames.includes("cut"), "the removal");
+  assertEquals(refusals, 2);
+});
+
+Deno.test("a temporary snapshot of another volume, which has taken the name meanwhile, is not copied", async () => {
+  await using fixture = await CopyFixture.open();
+  const { volumes } = fixture.machine;
+  await volumes.create({ ...namedRequest("another", 768n * MiB), format: { state: "raw" } });
+  const [original, another] = ["original", "another"].map((name) => fixture.lvOf(name));
+  another!.content.data.add("of somebody else");
+  const { fault } = fixture.fake;
+  fixture.fake.fault = (command) => {
+    if (command.args[0] === "lvcreate" && command.args.includes("--snapshot")) {
+      fixture.fake.fault = fault;
+      [original!.name, another!.name] = [another!.name, original!.name]; // by an administrator
+    }
+    return fault?.(command);
+  };
+  await (await fixture.startCopy(originalSource))();
+  assertEquals([...fixture.lvOf("copy").content.data], ["what was written"]);
+  assertEquals(fixture.lvNames, ["vol", "vol", "vol"]);
+});
+
 Deno.test("a snapshot whose COW space overflows while it is copied fails the copy, which leaves nothing", async () => {
   await using fixture = await CopyFixture.open();
   const { snapshots, lvm, copies } = fixture.machine;
