@@ -50,6 +50,11 @@ export class BackgroundWorker {
     return this.#running || this.#cancelTimer !== undefined;
   }
 
+  /** True if another pass follows the one that is running. */
+  get woken(): boolean {
+    return this.#wakePending;
+  }
+
   /** True after {@linkcode BackgroundWorker.stop} was called: a pass then ends as soon as it can. */
   get stopped(): boolean {
     return this.#stopped;

@@ -15,7 +15,7 @@ import { flushDisks } from "../client/disk_cache.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvchange, lvchangeTags } from "../model/commands.ts";
-import { type LocatedLv, lvPath } from "../model/report.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { eraseNoneArguments, markErased } from "../model/tags.ts";
 import { unzeroedReason } from "../pools/pool.ts";
 
@@ -23,8 +23,8 @@ import { unzeroedReason } from "../pools/pool.ts";
 export interface EraserOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** Reports whether the driver stops. Then an erasure ends after its running command. */
-  readonly isStopped: () => boolean;
+  /** Reports whether something else is to be done. Then an erasure ends after its running command, and continues later. */
+  readonly isInterrupted: () => boolean;
   /** Called with the error of a discard, which is not repeated, and of a command that failed after its deadline. */
   readonly onError: (error: unknown) => void;
   /** Called when a command has ended that had outlasted its deadline. */
@@ -66,6 +66,7 @@ export class Eraser {
   readonly #exec: Exec;
   /** The bytes that are erased, by UUID and way: a discard is no overwriting. Only overwriting is recorded in tags. */
   readonly #erased = new Map<string, bigint>();
+  /** The UUIDs of the groups in which a command runs that outlasted its deadline. */
   readonly #busy = new Set<string>();
 
   /** Creates an eraser. */
@@ -74,9 +75,9 @@ export class Eraser {
     this.#exec = options.lvm.exec;
   }
 
-  /** Reports whether a command that outlasted its deadline still erases a part of the LV. */
-  isBusy(lvUuid: string): boolean {
-    return this.#busy.has(lvUuid);
+  /** Reports whether a command that outlasted its deadline still erases a part of an LV of the group. */
+  isBusy({ uuid }: Pick<VolumeGroup, "uuid">): boolean {
+    return this.#busy.has(uuid);
   }
 
   /** Forgets how far LVs are erased that are not deleted any more: they may get data again before they are deleted again. */
@@ -85,15 +86,15 @@ export class Eraser {
   }
 
   /**
-   * Erases an active LV, or a part of it, in the way that its tags name. The key slots of an encrypted one come first. It ends
-   * early when the driver stops.
+   * Erases an active LV, or a part of it, in the way that its tags name. The key slots of an encrypted one come first.
    *
    * A discard that fails is only reported: not every physical volume supports discards.
    *
+   * @returns false when it was interrupted. The next call continues there, one command at least
    * @throws {StorageError} `StillRunning` when a command outlasted its deadline; `FailedPrecondition` when another device
    * is at the LV's path
    */
-  async erase({ lv, group, tags }: DeletedLv, { from = 0n, to = lv.size }: ByteRange = {}): Promise<void> {
+  async erase({ lv, group, tags }: DeletedLv, { from = 0n, to = lv.size }: ByteRange = {}): Promise<boolean> {
     const erase = tags.erase === "discard" ? "discard" : "zero";
     const key = `${lv.uuid} ${erase}`;
     let recorded = erase === "zero" ? tags.erased : 0n;
@@ -101,7 +102,8 @@ export class Eraser {
     if (tags.encrypted && start === 0n) await this.destroyKeySlots({ lv, group });
     else await this.#allowWrites({ lv, group });
     let offset = start;
-    while (offset < to && !this.#options.isStopped()) {
+    while (offset < to) {
+      if (offset > start && this.#options.isInterrupted()) return false;
       if (offset > start) await verifyDevice(this.#exec, lv);
       const isDue = offset - recorded >= RECORD_INTERVAL_BYTES || (offset === start && start > recorded);
       if (erase === "zero" && isDue) {
@@ -113,9 +115,9 @@ export class Eraser {
       await this.#eraseChunk({ lv, group }, { erase, offset, length, total: to });
       offset = this.#erased.get(key)!;
     }
-    if (offset < to) return;
     if (erase === "zero") await flushDisks(this.#exec, [lv.devicePath]);
     this.#erased.delete(key);
+    return true;
   }
 
   /** Destroys the key slots of an active encrypted LV. @throws {StorageError} `CommandFailed` */
@@ -134,7 +136,7 @@ export class Eraser {
     await permit();
   }
 
-  async #eraseChunk({ lv }: LocatedLv, { erase, offset, length, total }: Chunk): Promise<void> {
+  async #eraseChunk({ lv, group }: LocatedLv, { erase, offset, length, total }: Chunk): Promise<void> {
     const range = ["--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
     const args = erase === "zero" ? ["--zeroout", ...range] : range;
     const command: Command = { program: "blkdiscard", args, mutates: true };
@@ -148,15 +150,15 @@ export class Eraser {
         return Promise.resolve(record(total));
       });
     } catch (error) {
-      if (error instanceof StorageError && error.kind === "StillRunning") this.#waitForEnd(lv.uuid, error.completion);
+      if (error instanceof StorageError && error.kind === "StillRunning") this.#waitForEnd(group, error.completion);
       throw error;
     }
   }
 
-  #waitForEnd(lvUuid: string, completion: Promise<unknown> | undefined): void {
-    this.#busy.add(lvUuid);
+  #waitForEnd({ uuid }: VolumeGroup, completion: Promise<unknown> | undefined): void {
+    this.#busy.add(uuid);
     void Promise.resolve(completion).then(() => {}, this.#options.onError).then(() => {
-      this.#busy.delete(lvUuid);
+      this.#busy.delete(uuid);
       this.#options.onLateEnd();
     });
   }

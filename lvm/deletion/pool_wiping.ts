@@ -61,12 +61,12 @@ export async function extendLastOfPool(
  * be full before all of it is overwritten.
  *
  * @param wiper the active LV
+ * @returns false when it was interrupted
  */
-export async function overwritePool(eraser: Eraser, wiper: DeletedLv, { size }: LogicalVolume): Promise<void> {
-  if (wiper.lv.size > size) {
-    await eraser.erase({ ...wiper, tags: { ...wiper.tags, erase: "discard" } }, { from: size });
-  }
-  await eraser.erase(wiper, { to: size });
+export async function overwritePool(eraser: Eraser, wiper: DeletedLv, { size }: LogicalVolume): Promise<boolean> {
+  const beyond = { ...wiper, tags: { ...wiper.tags, erase: "discard" } } as const;
+  const isFitting = wiper.lv.size <= size || await eraser.erase(beyond, { from: size });
+  return isFitting && await eraser.erase(wiper, { to: size });
 }
 
 /** Reports whether a pool is larger than it was when it was overwritten: then data may be left in it. */

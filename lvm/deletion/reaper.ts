@@ -86,7 +86,8 @@ export class Reaper {
     const onChanged = () => this.wake();
     const isStopped = () => this.#worker.stopped;
     const report = () => this.#report();
-    this.#eraser = new Eraser({ lvm, isStopped, onError, onLateEnd: onChanged });
+    const isInterrupted = () => this.#worker.stopped || this.#worker.woken;
+    this.#eraser = new Eraser({ lvm, isInterrupted, onError, onLateEnd: onChanged });
     this.#repair = new Repair({ lvm, driver, reservation, report, onResumed, onDeleted: onChanged });
     this.#removal = new Removal({
       ...{ lvm, driver, reservation, report, isStopped, onError, onChanged, onRemoved, clock, eraser: this.#eraser },
@@ -164,16 +165,31 @@ export class Reaper {
   }
 
   /**
-   * Erases and removes deleted LVs.
+   * Erases and removes deleted LVs: first those that take little time, and then, in each group at the same time, the others by
+   * their sizes. What is to be erased waits for what comes meanwhile, such as a deletion or a repair: another pass continues.
    *
    * @param reportedAt when the report was read in which they are; `undefined` if something has changed since
    */
   async #removeAll(deleted: readonly DeletedLv[], reportedAt: number | undefined, attempt: Attempt): Promise<void> {
+    const { quick = [], slow = [] } = Object.groupBy(
+      deleted,
+      (each) => this.#removal.isQuick(each) ? "quick" : "slow",
+    );
+    await this.#removeEach(quick, reportedAt, attempt);
+    const bySize = slow.toSorted((a, b) => Number(a.lv.size - b.lv.size));
+    const groups = [...Map.groupBy(bySize, ({ group }) => group.uuid).values()];
+    await Promise.all(groups.map((ofGroup) => this.#removeEach(ofGroup, reportedAt, attempt)));
+  }
+
+  async #removeEach(deleted: readonly DeletedLv[], reportedAt: number | undefined, attempt: Attempt): Promise<void> {
     const erased: RemovableLv[] = [];
     const removeErased = () => this.#removal.removeTogether(erased.splice(0), attempt);
-    for (const each of deleted) {
+    for (const [index, each] of deleted.entries()) {
       if (this.#worker.stopped) return;
-      if (erased.length === MAX_TOGETHER || each.lv.size > LARGE_BYTES) await removeErased();
+      const isQuick = this.#removal.isQuick(each);
+      if (index > 0 && this.#worker.woken && (this.#resumeDue || !isQuick)) break;
+      if (!isQuick && this.#eraser.isBusy(each.group)) break; // the end of its command wakes the reaper
+      if (erased.length === MAX_TOGETHER || (!isQuick && each.lv.size > LARGE_BYTES)) await removeErased();
       await attempt(async () => {
         requireReadable("erasing", each);
         const isFresh = reportedAt !== undefined && this.#clock.now() - reportedAt <= FRESH_MS;

@@ -8,6 +8,7 @@ import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
+import { exactMatcher } from "../model/groups.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
@@ -194,3 +195,69 @@ Deno.test("Reaper keeps a volume, and the record of its use, that an administrat
     assertEquals([errors, names.length, hasRecord], [[], 1, true]);
   }
 });
+
+Deno.test("a repair, and deletions without erasure, do not wait for the erasures that run", async () => {
+  const { machine, group, reaper, volumes, finish } = await setUp();
+  const other = machine.addGroup("other", 8n * GIB);
+  const create = (name: string, size: bigint, more: object = {}) =>
+    volumes.create(namedRequest(name, size, { format: { state: "raw" }, ...more }));
+  await create("large", 6n * GIB, { groups: exactMatcher("data") });
+  await create("elsewhere", 5n * GIB, { groups: exactMatcher("other") });
+  await create("kept", GIB, { erase: "none", groups: exactMatcher("other") });
+  for (const name of ["large", "elsewhere", "kept"]) await volumes.delete(volumeIdOf(name));
+  const [used] = group.lvs;
+  const events: string[] = [];
+  const nameOf = (path: string) => /large|elsewhere/.exec([...machine.lvAt(path)!.tags].map(knownName).join())?.[0];
+  machine.fault = ({ program, args }) => {
+    if (program === "blkdiscard") events.push(`erase ${nameOf(args.at(-1)!)}`);
+    if (args[0] === "lvremove") events.push(`remove from ${args.at(-1)!.split("/")[0]}`);
+    if (args.includes("--refresh")) events.push("repair");
+    if (events.length !== 4 || used!.suspended) return undefined;
+    used!.suspended = true; // by a command that was killed
+    reaper.start();
+    return undefined;
+  };
+  reaper.wake();
+  assertEquals(await finish(), []);
+  assertEquals([events[0], events.slice(1, 3).sort()], ["remove from other", ["erase elsewhere", "erase large"]]);
+  assert(events.indexOf("repair") < 7, events.join());
+  assertEquals(events.filter((event) => event.startsWith("erase")).length, 11, "no part is erased twice");
+  assertEquals([group.lvs.map(({ uuid }) => uuid), other.lvs], [[used!.uuid], []]);
+});
+
+Deno.test("a repair waits for the erasure of one small LV, not for that of all", async () => {
+  const { machine, group, reaper, volumes, finish } = await setUp();
+  const names = ["a", "b", "c", "d"];
+  for (const name of names) await volumes.create(namedRequest(name, GIB, { format: { state: "raw" } }));
+  for (const name of names) await volumes.delete(volumeIdOf(name));
+  const events: string[] = [];
+  machine.fault = ({ program, args }) => {
+    if (program === "blkdiscard" && events.push("erase") === 1) {
+      group.lvs[0]!.suspended = true; // by a command that was killed
+      reaper.start();
+    }
+    if (args.includes("--refresh")) events.push("repair");
+    return undefined;
+  };
+  reaper.wake();
+  assertEquals([await finish(), events], [[], ["erase", "repair", "erase", "erase", "erase"]]);
+});
+
+Deno.test("each pass erases something, even if another one is due at once", async () => {
+  const { machine, group, reaper, volumes, finish } = await setUp();
+  await volumes.create(namedRequest("large", 3n * GIB, { format: { state: "raw" } }));
+  await volumes.delete(volumeIdOf("large"));
+  let [wakes, parts] = [0, 0];
+  machine.fault = ({ program, args }) => {
+    if (program === "blkdiscard") parts++;
+    if (args[0] === "fullreport" && wakes++ < 50 && group.lvs.length > 1) reaper.wake();
+    return undefined;
+  };
+  reaper.wake();
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals([await finish(), group.lvs.length, parts, wakes < 25], [[], 1, 3, true], `${wakes} reports`);
+});
+
+function knownName(tag: string): string {
+  return ["large", "elsewhere"].find((name) => tag.endsWith(volumeIdOf(name))) ?? "";
+}

@@ -285,7 +285,7 @@ Deno.test("Reaper removes no pool that was created while it resumed a device, an
 Deno.test("Reaper neither erases nor removes an LV that has the name of a deleted one by now", async () => {
   const { machine, reaper, mark, volumes, lvm, errors, skip } = await setUpDeleted(2n * GIB);
   const second = volumeIdOf("two");
-  await volumes.create(namedRequest("two", GIB, { format: { state: "raw" } }));
+  await volumes.create(namedRequest("two", 3n * GIB, { format: { state: "raw" } }));
   const { lv, group } = await volumes.get(second);
   const path = `${group.name}/${lv.name}`;
   await lvm.change(group, ["lvchange", ...markVolumeDeleted(second, { state: "raw" }), path]);
@@ -357,8 +357,8 @@ Deno.test("Reaper keeps an LV that needs no erasure, and from which an administr
   const path = `${group.name}/${lv.name}`;
   await mark();
   await lvm.change(group, ["lvchange", ...markVolumeDeleted(second, { state: "raw" }), path]);
-  machine.fault = async ({ program }) => {
-    if (program !== "blkdiscard") return undefined;
+  machine.fault = async (command) => {
+    if (command.args[0] !== "lvremove") return undefined;
     machine.fault = undefined;
     const args = ["lvchange", "--deltag", `denolith.deleted=${second}`, path];
     await machine.run({ program: "lvm", args, mutates: true });

@@ -97,6 +97,12 @@ export class Removal {
     this.#driver = options.driver;
   }
 
+  /** Reports whether the removal of a deleted LV takes little time: nothing of it, or of its pool, is overwritten now. */
+  isQuick(deleted: DeletedLv): boolean {
+    const { lv } = deleted;
+    return isCowSnapshot(lv) || !needsErasure(deleted) && !(isThin(lv) && this.#options.removesEmptyPools);
+  }
+
   /** Forgets what it knew of LVs that are not deleted any more, or are no snapshots. */
   forgetOthers(deleted: readonly DeletedLv[]): void {
     const snapshotUuids = deleted.filter(({ lv }) => isCowSnapshot(lv)).map(({ lv }) => lv.uuid);
@@ -113,8 +119,7 @@ export class Removal {
    * @throws {StorageError} `InUse` while other LVs depend on the LV: LVM would remove these with it
    */
   async erase(listed: DeletedLv, isFresh: boolean): Promise<RemovableLv | undefined> {
-    const { clock, eraser, isStopped, onRemoved, removesEmptyPools } = this.#options;
-    if (eraser.isBusy(listed.lv.uuid)) return; // its end wakes the reaper
+    const { clock, isStopped, onRemoved, removesEmptyPools } = this.#options;
     const deleted = isFresh ? listed : await this.#findAgain(listed);
     if (deleted === undefined) return;
     if (isCowSnapshot(deleted.lv)) return await this.#split(deleted);
@@ -129,8 +134,8 @@ export class Removal {
     if (isErased && cache !== undefined) return await this.#splitCache(deleted, cache);
     if (encrypted && cache !== undefined && await this.#attempt(() => this.#splitCache(deleted, cache))) return;
     if ((isErased || encrypted) && await this.#removeMissing(deleted)) return void onRemoved();
-    if (isErased) await this.#erase(deleted, emptied);
-    else if (encrypted) {
+    if (isErased && !await this.#erase(deleted, emptied)) return;
+    if (!isErased && encrypted) {
       await this.#attempt(async () => await this.#options.eraser.destroyKeySlots(await this.#ensureActive(deleted)));
     }
     if (isStopped()) return;
@@ -220,14 +225,15 @@ export class Removal {
   /**
    * Erases a deleted LV, or by it the whole pool.
    *
+   * @returns false when it was interrupted
    * @throws {StorageError} `FailedPrecondition` when a disk of it was missing before the erasure
    */
-  async #erase(deleted: DeletedLv, emptied: EmptiedPool | undefined): Promise<void> {
+  async #erase(deleted: DeletedLv, emptied: EmptiedPool | undefined): Promise<boolean> {
     requireErasable(deleted);
     const active = await this.#ensureActive(emptied?.wiper ?? deleted);
     requireErasable({ ...active, tags: deleted.tags });
     const { eraser } = this.#options;
-    await (emptied === undefined ? eraser.erase(active) : overwritePool(eraser, active, emptied.pool));
+    return await (emptied === undefined ? eraser.erase(active) : overwritePool(eraser, active, emptied.pool));
   }
 
   /**
