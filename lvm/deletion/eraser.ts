@@ -169,9 +169,9 @@ export class Eraser {
  *
  * @throws {StorageError} `FailedPrecondition` while its pool does not zero new blocks
  */
-export function requireZeroingPool({ lv, group, tags }: DeletedLv): void {
-  const reason = tags.erase === "zero" ? unzeroedReason(group, lv) : undefined;
-  if (reason !== undefined) throw notErasableError({ lv, group, tags }, reason);
+export function requireZeroingPool(deleted: DeletedLv): void {
+  const reason = deleted.tags.erase === "zero" ? unzeroedReason(deleted.group, deleted.lv) : undefined;
+  if (reason !== undefined) throw notErasableError(deleted, reason);
 }
 
 /**
@@ -180,8 +180,9 @@ export function requireZeroingPool({ lv, group, tags }: DeletedLv): void {
  *
  * @throws {StorageError} `FailedPrecondition` with what is missing.
  */
-export function requireErasable({ lv, group, tags }: DeletedLv): void {
-  const path = lvPath({ lv, group });
+export function requireErasable(deleted: DeletedLv): void {
+  const { lv, group } = deleted;
+  const path = lvPath(deleted);
   const reason = lv.health === "partial"
     ? `physical volumes of it are missing; attach them (vgextend --restoremissing ${group.name})`
     : lv.health === "refresh needed"
@@ -191,7 +192,7 @@ export function requireErasable({ lv, group, tags }: DeletedLv): void {
     : lv.cache === undefined && /cache$/.test(lv.segment.type)
     ? `a cache pool is attached, which may keep its data; detach it (lvconvert --uncache ${path})`
     : undefined;
-  if (reason !== undefined) throw notErasableError({ lv, group, tags }, reason);
+  if (reason !== undefined) throw notErasableError(deleted, reason);
 }
 
 function notErasableError({ lv, group, tags }: DeletedLv, reason: string): StorageError {

@@ -52,7 +52,7 @@ export async function extendLastOfPool(
       const options = { size, ...monitoringOptions(driver, group, lv) };
       await lvm.change(group, lvextend(options, `${group.name}/${lv.name}`));
     }
-    return { pool, wiper: { lv: { ...lv, size }, group, tags: { ...tags, erase: "zero" } } };
+    return { pool, wiper: { ...located, lv: { ...lv, size }, group, tags: { ...tags, erase: "zero" } } };
   });
 }
 

@@ -307,6 +307,22 @@ Deno.test("Reaper neither erases nor removes an LV that has the name of a delete
   assertEquals(machine.allLvs().map(({ lv }) => [lv.name, [...lv.content.data]]), [[lv.name, ["precious"]]]);
 });
 
+for (const isErased of [true, false]) {
+  Deno.test(`Reaper removes the record of use that vgsplit left in another group, of an LV that ${isErased ? "is" : "is not"} erased`, async () => {
+    const { machine, reaper, mark, volumes, errors } = await setUpDeleted(GIB, isErased ? "zero" : "none");
+    const [{ group: first, lv }] = machine.allLvs() as [ReturnType<FakeMachine["allLvs"]>[number]];
+    await mark();
+    first.tags.add(`denolith.used=test:${id}:${lv.uuid}`);
+    const split = machine.addGroup("split", 2n * GIB);
+    delete lv.pvSegments; // they are on its own PVs
+    split.lvs.push(...first.lvs.splice(0));
+    reaper.wake();
+    await reaper.idle();
+    assertEquals([errors, machine.allLvs(), [...first.tags]], [[], [], []]);
+    await volumes.create(namedRequest("one", GIB, { format: { state: "raw" } })); // it is not Lost
+  });
+}
+
 Deno.test("Reaper keeps an LV from which an administrator took the mark while it was erased", async () => {
   const { machine, reaper, mark, path } = await setUpDeleted(GIB);
   await mark();

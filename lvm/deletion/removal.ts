@@ -9,13 +9,14 @@
 
 import type { Clock } from "../clock.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
-import { removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
+import { removeUsedTags } from "../client/used_tags.ts";
 import { lateCompletion, StorageError } from "../error.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import { markCacheDeleted } from "../inventory/cache_tags.ts";
 import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../model/commands.ts";
 import { type CacheLv, lvPath } from "../model/report.ts";
 import { DELETED, OWNER, SNAPSHOT, VOLUME } from "../model/tag_text.ts";
+import { usedTag } from "../model/tags.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -78,8 +79,9 @@ function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
  * Reports whether LVM can decide by a selection whether an LV may be removed. The removal of a thin LV may be that of its
  * pool; whether a RAID LV is erased depends on more than a selection can say.
  */
-function isSelectable({ lv }: DeletedLv): boolean {
-  return !lv.layout.some((layout) => ["thin", "raid"].includes(layout));
+function isSelectable({ lv, group, recordedIn }: DeletedLv): boolean {
+  return !lv.layout.some((layout) => ["thin", "raid"].includes(layout)) &&
+    recordedIn.every(({ uuid }) => uuid === group.uuid);
 }
 
 /** The removal of one driver's deleted LVs on this machine. */
@@ -161,7 +163,7 @@ export class Removal {
       }
       for (const [group, ofGroup] of Map.groupBy(removable, ({ group }) => group)) {
         await attempt(async () => {
-          const records = ofGroup.flatMap((each) => this.#recordsOf(each));
+          const records = ofGroup.filter(({ recordedIn }) => recordedIn.length > 0).map((each) => this.#recordOf(each));
           if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
           await Promise.all(ofGroup.map((each) => attempt(() => this.#removeSelected(each))));
         });
@@ -216,7 +218,7 @@ export class Removal {
 
   /** Removes a thin LV that its pool lacks, and so cannot be erased; its pool stays. Returns whether it was removed. */
   async #removeMissing(deleted: DeletedLv): Promise<boolean> {
-    if (this.#recordsOf(deleted).length > 0) return false;
+    if (deleted.recordedIn.length > 0) return false;
     if (!await isMissingThin(this.#lvm, this.#driver, deleted)) return false;
     await removeMissing(this.#lvm, deleted);
     return true;
@@ -272,8 +274,8 @@ export class Removal {
   /** Removes the records of a deleted LV, if the LV is still as it was listed. Returns whether that is so. */
   async #removeRecordSelected(removable: RemovableLv): Promise<boolean> {
     const { group } = removable;
-    const deltag = this.#recordsOf(removable);
-    if (deltag.length === 0) return true;
+    if (removable.recordedIn.length === 0) return true;
+    const deltag = [this.#recordOf(removable)];
     const command = vgchange({ deltag, select: this.#selectionOf(removable) }, group.name);
     return await this.#lvm.changeSelected(group, command, { isLast: false });
   }
@@ -302,16 +304,15 @@ export class Removal {
     requireRemovable(removable, isErased);
     const { lv, group } = removable;
     if (emptied !== undefined && isExtended(group, emptied)) return this.#options.onChanged(); // it is overwritten again
-    const records = this.#recordsOf(removable);
-    if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
+    for (const each of removable.recordedIn) await removeUsedTags(this.#lvm, each, [this.#recordOf(removable)]);
     const command = lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }));
     await changeIgnoring(["NotFound"], this.#lvm, group, command);
     if (emptied !== undefined) await removeEmptyPool(this.#options, group, emptied);
     this.#options.onRemoved();
   }
 
-  #recordsOf({ lv, group, tags }: DeletedLv): string[] {
-    return usedTagsOf(this.#driver, group, tags.id, lv.uuid);
+  #recordOf({ lv, tags }: DeletedLv): string {
+    return usedTag(this.#driver, tags.id, lv.uuid);
   }
 
   #selectionOf({ lv, tags, isErased }: RemovableLv): Selection {

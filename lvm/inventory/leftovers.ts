@@ -11,12 +11,21 @@ import type { VolumeId } from "../ids.ts";
 import { CACHED, hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
 import { hasChecksums } from "../model/layout.ts";
 import { ownedCacheId } from "./cache_tags.ts";
-import { type DeletedTags, hasSourceData, ownedVolumeId, parseDeletedTags, usedLvUuids } from "../model/tags.ts";
+import {
+  type DeletedTags,
+  hasSourceData,
+  ownedVolumeId,
+  parseDeletedTags,
+  usedLvUuids,
+  usedTag,
+} from "../model/tags.ts";
 
 /** A deleted LV, which the reaper erases and removes. */
 export interface DeletedLv extends LocatedLv {
   /** The contents of its tags. */
   readonly tags: DeletedTags;
+  /** The groups with a record that it was in use: that of the LV, and the one from which vgsplit(8) took it. */
+  readonly recordedIn: readonly VolumeGroup[];
 }
 
 /**
@@ -29,7 +38,9 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
       const tags = parseDeletedTags(driver, lv.tags);
-      return tags === undefined ? [] : [{ lv, group, tags }];
+      if (tags === undefined) return [];
+      const record = usedTag(driver, tags.id, lv.uuid);
+      return [{ lv, group, tags, recordedIn: groups.filter((each) => each.tags.includes(record)) }];
     })
   );
 }
