@@ -3,6 +3,7 @@ import { RESERVED, tagValue } from "../../lvm/model/tag_text.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import { MemoryFiles } from "../fake/memory_files.ts";
 import { continueFrom, type Crash, newMachine, possibleCrashes, restartMachine } from "./crash_states.ts";
+import { FOREIGN_NAME } from "./import_steps.ts";
 import { CheckedExec } from "./invariants.ts";
 import { type Lifecycle, Orchestrator, type Reaction, REACTIONS, type Scenario, type Step } from "./orchestrator.ts";
 import { SCENARIOS } from "./scenarios.ts";
@@ -23,7 +24,8 @@ async function continueAfter({ at, world }: Crash, scenario: Scenario, files: Me
   const orchestrator = new Orchestrator(exec, files.folder);
   try {
     await orchestrator.runSteps(steps);
-    const remaining = machine.allLvs().filter(({ lv }) => lv.thinPool === undefined); // a thin pool stays
+    // a thin pool stays, and an LV of somebody else that was not taken over
+    const remaining = machine.allLvs().filter(({ lv }) => lv.thinPool === undefined && lv.name !== FOREIGN_NAME);
     assertEquals(remaining.map(({ lv }) => `${lv.name} ${[...lv.tags]}`), [], "LVs are left");
     assertEquals([...machine.groups[0]!.tags], [], "records are left");
     assertEquals(machine.allLvs().filter(({ lv }) => lv.suspended), [], "devices are left suspended");

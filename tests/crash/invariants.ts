@@ -137,7 +137,7 @@ function isNodeMount({ lv, root }: FakeMount): boolean {
 function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv): string[] {
   const tags = [...lv.tags];
   const id = tagValue(tags, VOLUME);
-  if (id === undefined) return [];
+  if (id === undefined || !lv.name.startsWith("vol-")) return []; // it is being imported: nobody uses it
   const { name, uuid, content: { zeroHead, signatures } } = lv;
   const mounts = machine.mounts.filter((mount) =>
     mount.lv !== undefined && [lv, lv.mapping].includes(mount.lv) && !mount.target.includes("/copy-")
@@ -158,7 +158,7 @@ function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv):
     if (isWritten && ["wanted", "unformatted"].includes(state)) {
       found.push(`${name} is written to, and that is not recorded`);
     }
-    if (!isCopy && "uuid" in recorded && signatures.some((signature) => signature.uuid !== recorded.uuid)) {
+    if (!isCopy && "uuid" in recorded && signatures.some(({ uuid }) => uuid.toLowerCase() !== recorded.uuid)) {
       found.push(`${name} has another filesystem than the recorded one`);
     }
   }

@@ -10,7 +10,10 @@ import { type CsiServices, standaloneServices } from "../../csi/standalone.ts";
 import { Controller, GetMetadataDeltaRequestSchema, GroupController, Node } from "../../csi/proto/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
 import type { UnaryCalls } from "../contract/csi_client.ts";
+import { Lvm } from "../../lvm/client/client.ts";
 import { StorageError } from "../../lvm/error.ts";
+import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
+import { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import type { Acknowledged } from "./invariants.ts";
@@ -24,10 +27,17 @@ export interface Csi {
   readonly listChanges: (base: string, target: string) => Promise<void>;
 }
 
+/** What a step may call: a driver, and what its agent does in a cluster. */
+export interface StepCalls extends Csi {
+  readonly imports: ImportedVolumes;
+  /** Waits until the driver does nothing in the background. */
+  readonly idle: () => Promise<void>;
+}
+
 /** A step of the orchestrator. */
 export interface Step {
   readonly name: string;
-  readonly run: (csi: Csi) => Promise<unknown>;
+  readonly run: (calls: StepCalls) => Promise<unknown>;
 }
 
 /** A lifecycle: its steps, and those of an orchestrator that gives up during it. */
@@ -69,16 +79,23 @@ export const REACTIONS = [
 /** One of {@linkcode REACTIONS}. */
 export type Reaction = typeof REACTIONS[number];
 
+/** The name of the driver. */
+const DRIVER = "test.denolith.dev";
+
 /** The number of times that a call is repeated after a transient failure. */
 const MAX_ATTEMPTS = 5;
 
 /** An orchestrator with a driver of its own. */
 export class Orchestrator {
   readonly #services: CsiServices;
+  readonly #calls: StepCalls;
 
   /** Starts a driver that runs its commands by `exec`, with mounts in the folder. */
   constructor(exec: Exec, folder: string) {
     this.#services = startDriverServices(exec, folder);
+    const finder = new VolumeFinder({ driver: DRIVER });
+    const imports = new ImportedVolumes({ lvm: new Lvm(exec), finder, onChange: () => {} });
+    this.#calls = { ...inProcessCalls(this.#services), imports, idle: () => this.#services.background.idle() };
   }
 
   /**
@@ -105,7 +122,7 @@ export class Orchestrator {
   async #retry(step: Step): Promise<void> {
     for (let attempt = 1;; attempt++) {
       try {
-        return void await step.run(inProcessCalls(this.#services));
+        return void await step.run(this.#calls);
       } catch (error) {
         if (!isRetryable(error) || attempt === MAX_ATTEMPTS) throw error;
         await this.#services.background.idle();
@@ -123,7 +140,7 @@ function isRetryable(error: unknown): boolean {
 export function startDriverServices(exec: Exec, folder: string): CsiServices {
   const services = standaloneServices({
     exec,
-    driver: "test.denolith.dev",
+    driver: DRIVER,
     version: "0",
     nodeId: "node-1",
     groups: parseGroupList("data"),

@@ -7,6 +7,7 @@
 import { blockCapability, mountCapability } from "../contract/host.ts";
 import { type FakeMachine, newUuid } from "../fake/machine.ts";
 import { KEPT } from "./invariants.ts";
+import { ImportSteps } from "./import_steps.ts";
 import { GroupSteps } from "./group_steps.ts";
 import type { Lifecycle, Scenario } from "./orchestrator.ts";
 import { PassphraseSteps } from "./passphrase_steps.ts";
@@ -162,6 +163,15 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
   "ext4, encrypted, with another volume key, and expanded after a crash": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
     return new PassphraseSteps(machine, volume).newVolumeKeyThenGrown();
+  },
+  "ext4, imported": (machine, folder) => new ImportSteps(machine, folder, mountCapability("ext4")).used(),
+  "block, imported": (machine, folder) =>
+    new ImportSteps(machine, folder, blockCapability(), { format: { state: "raw" } }).used(),
+  "ext4, imported without a signature, and never used": (machine, folder) =>
+    new ImportSteps(machine, folder, mountCapability("ext4")).unused(),
+  "ext4, imported from a thin pool that does not zero new blocks": (machine, folder) => {
+    const thin = { pool: "theirs", poolSize: { percent: 80n } };
+    return new ImportSteps(machine, folder, mountCapability("ext4"), { thin }).unzeroed();
   },
   "not erased": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { erase: "none" });

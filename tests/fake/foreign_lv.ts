@@ -4,6 +4,7 @@
  * @module
  */
 
+import { lvm } from "./lvm.ts";
 import type { FakeLv, FakeMachine } from "./machine.ts";
 
 /** The UUID of the filesystem of an LV of others, as libblkid writes it. */
@@ -24,13 +25,14 @@ export interface ForeignLvOptions {
 }
 
 /** Adds an LV with a filesystem and data, and without tags. */
-export async function addForeignLv(machine: FakeMachine, options: ForeignLvOptions): Promise<FakeLv> {
+export function addForeignLv(machine: FakeMachine, options: ForeignLvOptions): Promise<FakeLv> {
+  return Promise.resolve(foreignLv(machine, options));
+}
+
+/** Adds an LV as {@linkcode addForeignLv} does, at once. */
+export function foreignLv(machine: FakeMachine, options: ForeignLvOptions): FakeLv {
   const { group, name, bytes, type = "ext4", args = ["--size", `${bytes}b`] } = options;
-  const created = await machine.run({
-    program: "lvm",
-    args: ["lvcreate", "--yes", "--wipesignatures", "n", "--name", name, ...args, group],
-    mutates: true,
-  });
+  const created = lvm(machine, ["lvcreate", "--yes", "--wipesignatures", "n", "--name", name, ...args, group]);
   if (created.code !== 0) throw new Error(created.stderr);
   const { lv } = machine.allLvs().find((each) => each.lv.name === name)!;
   Object.assign(lv.content, { zeroHead: false, filesystemBytes: bytes, data: new Set(["letters"]) });
