@@ -6,6 +6,7 @@
 
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { readSignatures } from "../../lvm/host/device.ts";
+import { readBytes } from "../../lvm/host/device_bytes.ts";
 import { mappingPath, readMapping } from "../../lvm/encryption/mapping.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
@@ -318,13 +319,21 @@ export function encryptionContract(host: Host): void {
       await unstage(harness, copy);
       const volumeCapabilities = [blockCapability()];
       const block = await harness.create({ parameters, volumeCapabilities });
-      await harness.stage(block, blockCapability(), { secrets });
-      await unstage(harness, block);
+      /** Returns what the start of a block volume has, as its pod sees it, which may write before. */
+      const startOf = async (volumeId: string, ...written: readonly string[]) => {
+        await harness.stage(volumeId, blockCapability(), { secrets });
+        const device = await harness.publish(volumeId, "device", { volumeCapability: blockCapability() });
+        const dd = ["bs=1M", "count=1", "oflag=direct", "status=none"];
+        for (const from of written) await harness.runAsAdmin("dd", `if=${from}`, `of=${device}`, ...dd);
+        const start = await readBytes(harness.exec, device, { offset: 0, length: Number(MiB) });
+        await unpublish(harness, volumeId, "device");
+        await unstage(harness, volumeId);
+        return start;
+      };
+      const start = await startOf(block, "/dev/urandom");
       const blockCopy = await harness.create({ parameters, volumeCapabilities, volumeContentSource: source(block) });
-      await harness.stage(blockCopy, blockCapability(), { secrets });
-      await harness.publish(blockCopy, "device", { volumeCapability: blockCapability() });
-      await unpublish(harness, blockCopy, "device");
-      await unstage(harness, blockCopy);
+      assert(start.some((byte) => byte !== 0));
+      assert((await startOf(blockCopy)).every((byte, at) => byte === start[at]), "the copy has what the source has");
       for (const volumeId of [unused, copy, block, blockCopy]) await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
