@@ -145,12 +145,36 @@ Deno.test("stopping lets a call under way end, takes no further ones, and leaves
   const { gate, reached } = blockLvcreate(here.machine);
   const first = callOverFetch(`${here.bench.folder}/csi.sock`, Controller.method.createVolume, volumeRequest());
   await reached.promise;
+  using client = connect(`${here.bench.folder}/csi.sock`);
+  await client.identity.probe(); // its connection stays open
   const stopped = here.bench.stop();
   while (await isListening(`${here.bench.folder}/csi.sock`)) await new Promise((resolve) => setTimeout(resolve, 5));
+  await assertFails("UNAVAILABLE", client.identity.probe(), "the driver is stopping");
   gate.resolve(undefined);
   assert((await first).volume !== undefined);
   await stopped;
   assert(!exists(`${here.bench.folder}/csi.sock`));
+});
+
+Deno.test("a volume that is filled from another one is being created until then: a second request is aborted at once", async () => {
+  await using here = await bench();
+  const { controller } = here.bench.csi;
+  const volumeId = await here.bench.create();
+  const gate = Promise.withResolvers<undefined>();
+  const reached = Promise.withResolvers<void>();
+  here.machine.fault = ({ program, mutates }) => {
+    if (program !== "dd" || !mutates) return undefined;
+    reached.resolve();
+    return gate.promise;
+  };
+  const source = { type: { case: "volume", value: { volumeId } } } as const;
+  const request = { ...volumeRequest(), name: "copy", volumeContentSource: source };
+  const first = controller.createVolume(request);
+  await reached.promise;
+  await assertFails("ABORTED", controller.createVolume(request), "creation");
+  here.machine.fault = undefined;
+  gate.resolve(undefined);
+  assert((await first).volume !== undefined);
 });
 
 Deno.test("a driver that stops late leaves the socket of its successor", async () => {
