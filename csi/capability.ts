@@ -37,14 +37,25 @@ export function requireCapability(capability: VolumeCapability | undefined): Cap
   if (capability === undefined) throw invalidArgument("volume_capability: missing");
   const mode = capability.accessMode?.mode ?? Mode.UNKNOWN;
   const use = MODES.get(mode);
-  if (use === undefined) {
-    throw invalidArgument(
-      `volume_capability.access_mode ${
-        Mode[mode] ?? mode
-      }: not supported; a node-local volume is for one node (SINGLE_NODE_…)`,
-    );
-  }
+  if (use === undefined) throw invalidArgument(unsupportedMode(mode));
   return { ...use, access: requireAccess(capability.accessType) };
+}
+
+/**
+ * Parses the capability of a request to a node. A mode of several nodes is more than any volume has, and has a code of its own
+ * there (CSI spec, NodeStageVolume and NodePublishVolume).
+ *
+ * @throws {StorageError} `FailedPrecondition` for such a mode; `InvalidArgument` as {@linkcode requireCapability}
+ */
+export function requireNodeCapability(capability: VolumeCapability | undefined): Capability {
+  const mode = capability?.accessMode?.mode ?? Mode.UNKNOWN;
+  if (Mode[mode]?.startsWith("MULTI_NODE")) throw new StorageError("FailedPrecondition", unsupportedMode(mode));
+  return requireCapability(capability);
+}
+
+function unsupportedMode(mode: Mode): string {
+  const name = Mode[mode] ?? mode;
+  return `volume_capability.access_mode ${name}: not supported; a node-local volume is for one node (SINGLE_NODE_…)`;
 }
 
 /**

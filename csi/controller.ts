@@ -6,6 +6,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { quote } from "../lvm/error.ts";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { smallestVolume } from "../lvm/spec/format.ts";
 import { requireMountable } from "../lvm/spec/mount_flags.ts";
@@ -173,7 +174,8 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
     validateVolumeCapabilities: async (request) => {
       if (request.volumeCapabilities.length === 0) throw invalidArgument("volume_capabilities: missing");
       const id = requireVolumeId(request.volumeId);
-      const { content } = await volumes.get(id);
+      const volume = await volumes.get(id);
+      const { content } = volume;
       try {
         const capability = requireCapabilities(request.volumeCapabilities);
         if ((capability.kind === "block") !== (content === "raw")) {
@@ -184,12 +186,16 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
         }
         parseVolumeParameters(request.parameters);
         parseMutableParameters(request.mutableParameters);
+        const own = contextOf(volume);
+        const other = Object.keys(request.volumeContext).find((key) => request.volumeContext[key] !== own[key]);
+        if (other !== undefined) return { message: `volume_context: the volume has another ${quote(other)}` };
       } catch (error) {
         if (isUnsupportedCapability(error)) return { message: error.message };
         throw error;
       }
-      const { volumeContext, volumeCapabilities, parameters, mutableParameters } = request;
-      return { confirmed: { volumeContext, volumeCapabilities, parameters, mutableParameters } };
+      // the parameters are not compared with those that the volume was created with, so they are not confirmed
+      const { volumeContext, volumeCapabilities } = request;
+      return { confirmed: { volumeContext, volumeCapabilities } };
     },
 
     listVolumes: async (request) => {
@@ -336,10 +342,14 @@ function volumeResponse({ id, size, nodeId, source = undefined, encrypted }: Sto
   const volume = {
     volumeId: id,
     capacityBytes: size,
-    volumeContext: encrypted ? ENCRYPTED_CONTEXT : {},
+    volumeContext: contextOf({ encrypted }),
     accessibleTopology: [topologyOf(nodeId)],
   };
   return { volume: source === undefined ? volume : { ...volume, contentSource: contentSourceMessage(source) } };
+}
+
+function contextOf({ encrypted }: { readonly encrypted?: true | undefined }): Record<string, string> {
+  return encrypted ? ENCRYPTED_CONTEXT : {};
 }
 
 function contentSourceMessage({ kind, id }: ContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {

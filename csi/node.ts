@@ -10,7 +10,7 @@ import type { HealthCheck } from "../lvm/health/health_check.ts";
 import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import type { Staging, Stats } from "../lvm/staging/staging.ts";
-import { type Capability, requireCapability } from "./capability.ts";
+import { type Capability, requireCapability, requireNodeCapability } from "./capability.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./proto/csi_pb.ts";
 import { storageHealthResponse, volumeHealthMessage } from "./health.ts";
 import { isEncryptedContext } from "./parameters.ts";
@@ -71,7 +71,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
   return {
     nodeStageVolume: async (request) => {
       const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
-      const { access } = requireCapability(request.volumeCapability);
+      const { access } = requireNodeCapability(request.volumeCapability);
       const encryption = {
         ...passphrasesOf(request.secrets),
         isRequired: isEncryptedContext(request.volumeContext),
@@ -92,7 +92,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     nodePublishVolume: async (request) => {
       if (request.volumeContext[EPHEMERAL_CONTEXT_KEY] === "true") throw invalidArgument(NO_INLINE_VOLUMES);
       const target = requireMountPath("target_path", request.targetPath, mountRoots);
-      const capability = requireCapability(request.volumeCapability);
+      const capability = requireNodeCapability(request.volumeCapability);
       if (request.stagingTargetPath === "") {
         throw new StorageError("FailedPrecondition", "staging_target_path: missing; stage the volume first");
       }
@@ -134,10 +134,15 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     nodeGetStorageHealth: async () => storageHealthResponse(await health.storage()),
 
     nodeExpandVolume: async (request) => {
-      const { required } = parseSizeRange(request.capacityRange, 0n);
+      const { required, limit } = parseSizeRange(request.capacityRange, 0n);
       if (request.volumeCapability !== undefined) requireCapability(request.volumeCapability);
       const { id, path } = requireVolumeAndPath(request.volumeId, request.volumePath);
-      return { capacityBytes: await withVolumeLock("expansion", id, () => staging.expand(id, path, required)) };
+      const capacityBytes = await withVolumeLock("expansion", id, () => staging.expand(id, path, required));
+      if (limit === undefined || capacityBytes <= limit) return { capacityBytes };
+      throw new StorageError(
+        "OutOfRange",
+        `expanding volume ${id}: it has ${capacityBytes} bytes, more than limit_bytes ${limit}, and cannot shrink`,
+      );
     },
 
     nodeGetCapabilities: () =>

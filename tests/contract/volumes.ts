@@ -229,7 +229,7 @@ export function volumesContract(host: Host): void {
 
   contractTest(
     host,
-    "controllerGetVolume() and validateVolumeCapabilities() describe the volume",
+    "controllerGetVolume() and validateVolumeCapabilities() describe the volume, and calls beyond it have their codes",
     async (harness) => {
       const volumeId = await harness.create();
       const { volume } = await harness.csi.controller.controllerGetVolume({ volumeId });
@@ -242,6 +242,28 @@ export function volumesContract(host: Host): void {
       assertEquals([refused.confirmed, refused.message], [undefined, "the volume is for a filesystem"]);
       assertEquals((await validate(mountCapability("", [], 5))).confirmed, undefined);
       assertEquals((await validate(mountCapability("xfs"))).message, "the volume is for ext4");
+      const volumeCapabilities = [mountCapability()];
+      const parameters = { layout: "raid1", encryption: "luks2" };
+      const { confirmed } = await harness.csi.controller.validateVolumeCapabilities({
+        ...{ volumeId, volumeCapabilities, parameters, volumeContext: volume!.volumeContext },
+      });
+      assertEquals([confirmed?.volumeCapabilities.length, confirmed?.parameters], [1, {}], "they are not compared");
+      for (const volumeContext of [{ encryption: "luks2" }, { other: "" }]) {
+        const request = { volumeId, volumeCapabilities, volumeContext };
+        const other = await harness.csi.controller.validateVolumeCapabilities(request);
+        assertEquals([other.confirmed, other.message.includes("volume_context")], [undefined, true]);
+      }
+
+      const severalNodes = mountCapability("", [], 5);
+      await assertFails("FAILED_PRECONDITION", harness.stage(volumeId, severalNodes), "SINGLE_NODE");
+      const stagingTargetPath = await harness.stage(volumeId);
+      const publishing = harness.publish(volumeId, "target", { volumeCapability: severalNodes });
+      await assertFails("FAILED_PRECONDITION", publishing, "SINGLE_NODE");
+      const expand = (limitBytes: bigint) =>
+        harness.csi.node.nodeExpandVolume({ volumeId, volumePath: stagingTargetPath, capacityRange: { limitBytes } });
+      await assertFails("OUT_OF_RANGE", expand(32n * MiB - 1n), "cannot shrink");
+      assertEquals((await expand(32n * MiB)).capacityBytes, 32n * MiB);
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
       await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
