@@ -318,7 +318,7 @@ async function fillAgain(
 ): Promise<void> {
   if (!await ensureUnused(destination, context)) return;
   await changeTags(context, destination, [...markCopied(recorded, 0n), ...markCopyBase(base, { id: snapshot })]);
-  for (const name of ["offset", "total", "differenceOffset"] as const) delete work[name];
+  for (const name of ["offset", "total", "uuid", "differenceOffset"] as const) delete work[name];
 }
 
 /** Verifies a device ({@linkcode verifyDevice}). @throws {StorageError} {@linkcode continuableError} of an inactive LV */

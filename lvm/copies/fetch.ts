@@ -7,7 +7,7 @@
 import { defined } from "../defined.ts";
 import { type ErrorKind, StorageError } from "../error.ts";
 import { type SnapshotId, transferSnapshotIdOf, type VolumeId } from "../ids.ts";
-import { type CopyBase, markCopyBase } from "../model/remote_source.ts";
+import { markCopyBase } from "../model/remote_source.ts";
 import { roundUp } from "../size.ts";
 import type { ContentSource } from "../model/tags.ts";
 import type { DestinationDevice, ReceivedRange } from "../transfers/receiver.ts";
@@ -66,10 +66,15 @@ export async function fetchRange(
   const { copy: { id, tags, base }, work } = task;
   const range = { node, snapshot: base?.id ?? remoteSnapshotOf(id, tags.source), volume: id, offset, length };
   const received = await receive(range, task, remote);
+  const known = base === undefined ? work.uuid : base.uuid;
+  if (known !== undefined && received.uuid !== known) {
+    const message = `reading snapshot ${range.snapshot}: it is another one than before`;
+    throw new StorageError("FailedPrecondition", message);
+  }
   if (base !== undefined && received.uuid !== base.uuid) {
-    requireUnread(base);
     await changeTags(markCopyBase(base, { id: base.id, ...defined({ uuid: received.uuid }) }));
   }
+  Object.assign(work, defined({ uuid: received.uuid }));
   work.total = received.size;
   work.offset = received.end;
 }
@@ -110,12 +115,6 @@ export async function fetchDifference(
     const next = isWithoutDifference(work) ? `all of snapshot ${snapshot} is read` : "it is tried again";
     throw new StorageError("Unavailable", `${error.message}; ${next}`, { cause: error });
   }
-}
-
-/** Requires that nothing was read from a snapshot of the id before. */
-function requireUnread({ id, uuid }: CopyBase): void {
-  if (uuid === undefined) return;
-  throw new StorageError("FailedPrecondition", `reading snapshot ${id}: it is another one than before`);
 }
 
 async function receive(

@@ -12,6 +12,8 @@ export interface CopyWork {
   offset?: bigint;
   /** The bytes to copy in all; `undefined` before that is known. */
   total?: bigint;
+  /** The UUID of the LV of the snapshot that it is fetched from: another one of the same id has other data. */
+  uuid?: string;
   /** Ends what is being fetched from another node. */
   cancel?: () => void;
   /** What a volume that is filled from several snapshots should have next. */
