@@ -131,6 +131,13 @@ Deno.test("nextStep() adds a second disk to a group that was created of the firs
   assertEquals(nextStep(ORDER, RECORD, facts({ ...known, unassigned: ["pv-new"] })).kind, "extendGroup");
 });
 
+Deno.test("nextStep() adds no disk to a new group to which somebody has added a disk of their own", () => {
+  const groups = [group("data", "vg-1", ["pv-first", "pv-by-hand"])];
+  const known = { groups, recordedPvs: new Set(["pv-first"]), unassigned: ["pv-new"] };
+  const step = nextStep(ORDER, RECORD, facts(known));
+  assertEquals([step.kind, JSON.stringify(step).includes("was created since the disk was accepted")], ["stay", true]);
+});
+
 Deno.test("nextStep() does nothing with a physical volume that is elsewhere than recorded", () => {
   const reason = (order: DiskOrder | undefined, record: DiskRecord, known: DiskFacts) => {
     const step = nextStep(order, record, known);
