@@ -45,12 +45,13 @@ export class MetadataSnapshots {
   /**
    * Runs `body` while the metadata snapshot of a pool is there. Others wait until it is released.
    *
-   * @throws {StorageError} `FailedPrecondition` when another program has reserved one
+   * @throws {StorageError} `FailedPrecondition` when another program has reserved one, or it could fill the pool's metadata
    */
   async use<T>(located: LocatedPool, body: () => Promise<T>): Promise<T> {
     return await this.#inTurn(located.pool.uuid, async () => {
       await this.#releaseOwn(located);
       if (await this.#holder(located.pool) !== "nobody") throw reservedError(located);
+      requireSpace(located);
       await this.#changeTag(located, "--addtag");
       await this.#reserve(located);
       try {
@@ -126,6 +127,24 @@ export class MetadataSnapshots {
       mutates: true,
     });
   }
+}
+
+/** The usage of a pool's metadata up to which a second copy of all tables has space, in percent. */
+const MAX_METADATA_PERCENT = 45;
+
+/**
+ * Requires that a metadata snapshot does not fill the pool's metadata, also if all tables change while it is there: the pool
+ * would become read-only. A volume group with as much free space can extend it meanwhile.
+ */
+function requireSpace({ group, pool }: LocatedPool): void {
+  const { metadataPercent = 0, metadataSize } = pool.thinPool!;
+  if (metadataPercent <= MAX_METADATA_PERCENT || group.free >= metadataSize) return;
+  const path = lvPath({ group, lv: pool });
+  throw new StorageError(
+    "FailedPrecondition",
+    `reading the tables of thin pool ${path}: its metadata is ${metadataPercent} % full, and a snapshot of it may take as ` +
+      `much again; extend it: lvextend --poolmetadatasize +${metadataSize}b ${path}, for which ${group.name} needs free space`,
+  );
 }
 
 function reservedError({ group, pool }: LocatedPool): StorageError {
