@@ -1,6 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { assertSpyCallArgs, assertSpyCalls, spy, stub } from "@std/testing/mock";
 import { connectToService } from "../tests/contract/csi_client.ts";
+import { FakeClock } from "../tests/fake/clock.ts";
+import { waitUntil } from "../tests/fake/control_plane.ts";
 import { encodeFrames, frame, grpcMessage, headerBlock, PREFACE } from "../tests/fuzz/http2.ts";
 import { serveRegistration } from "./registration.ts";
 import { Registration } from "./proto/registration_pb.ts";
@@ -29,6 +31,46 @@ Deno.test("kubelet reads the name and the socket of the driver, and the registra
     assertEquals((await Deno.stat(path)).mode! & 0o777, 0o600);
   } finally {
     await server.close(1_000);
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a driver that kubelet has rejected shows it another socket, later and later, until it is registered", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/reg.sock`;
+  const clock = new FakeClock();
+  const socket = () => {
+    try {
+      const { ino, mtime } = Deno.lstatSync(path);
+      return `${ino} ${mtime?.getTime()}`;
+    } catch {
+      return "none";
+    }
+  };
+  const notify = async (status: { pluginRegistered: boolean; error?: string }) => {
+    using kubelet = connectToService(path, Registration);
+    assertEquals((await kubelet.calls.getInfo()).name, "lvm.denolith.dev");
+    await kubelet.calls.notifyRegistrationStatus(status);
+  };
+  const server = await serveRegistration(path, { driver: "lvm.denolith.dev", endpoint: "/csi.sock", clock });
+  try {
+    const waits: number[] = [];
+    for (let rejections = 0; rejections < 8; rejections++) {
+      const before = socket();
+      await notify({ pluginRegistered: false, error: "the API server is away" });
+      waits.push(clock.msUntilNextTimer);
+      await clock.advance(clock.msUntilNextTimer);
+      await waitUntil(() => !["none", before].includes(socket()), "another socket");
+    }
+    assertEquals(waits, [1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 90_000, 90_000]);
+    await notify({ pluginRegistered: false });
+    await notify({ pluginRegistered: true }); // of itself, as kubelet also does
+    assertEquals(clock.pendingTimers, 0);
+    await notify({ pluginRegistered: false });
+    assertEquals(clock.msUntilNextTimer, 1_500);
+  } finally {
+    await server.close(1_000);
+    assertEquals([clock.pendingTimers, socket()], [0, "none"]);
     await Deno.remove(folder, { recursive: true });
   }
 });

@@ -21,6 +21,12 @@ export const NODES: readonly Situation[] = [
     shown: [by("tests/contract/staging.ts", "nodePublishVolume() of a volume that is not staged is refused")],
   },
   {
+    seen: ["kubernetes#133725", "kubernetes#118317"],
+    happened: "kubelet rejects a driver once, as while the API server is away, and never registers it again.",
+    here: "The agent shows kubelet another socket, later and later, until the driver is registered.",
+    shown: [by("csi/registration_test.ts", "a driver that kubelet has rejected shows it another socket")],
+  },
+  {
     seen: ["aws-fsx-csi-driver#495"],
     happened: "umount hangs, and keeps the lock of the driver for ever.",
     here: "Calls for this volume are ABORTED, those for others succeed, and it goes on when the command ends.",
