@@ -15,6 +15,7 @@ import { reportedVolumes } from "../k8s/agent/volume_progress.ts";
 import { examine } from "../lvm/doctor/doctor.ts";
 import { diagnosisJson, diagnosisText } from "../lvm/doctor/text.ts";
 import { type Exec, HostExec } from "../lvm/exec.ts";
+import { FilteredExec } from "../lvm/shell/filtered_exec.ts";
 import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
 import { overcommitOption } from "./flags.ts";
@@ -51,7 +52,7 @@ export async function status(flags: Flags, exec: Exec = readingExec()): Promise<
 
 /** Creates an exec for commands that only read, which a signal may end. */
 function readingExec(): Exec {
-  return new HostExec({ ownSessions: false });
+  return new FilteredExec(new HostExec({ ownSessions: false }));
 }
 
 async function clusterOptions(flags: Flags): Promise<Pick<StatusOptions, "known" | "reported">> {

@@ -29,6 +29,7 @@ export const PROGRAMS = [
   "find",
   "findmnt",
   "fstrim",
+  "losetup",
   "lsblk",
   "lvm",
   "mke2fs",
@@ -71,6 +72,8 @@ export interface Command extends CommandStreams {
   readonly signal?: AbortSignal;
   /** Runs it as a process even where a shell of LVM could: for what it prints besides its report. */
   readonly asProcess?: true;
+  /** Settings for a command of lvm, which override {@linkcode HostExecOptions.lvmConfig}. */
+  readonly config?: string;
 }
 
 /** The result of a command. */
@@ -145,7 +148,7 @@ export interface HostExecOptions extends Partial<Deadlines> {
   /** Called after each command. */
   readonly onCommand?: (command: Command, end: CommandEnd) => void;
   /** Settings for every command of lvm that override lvm.conf, as `--config` takes them (lvm(8)); none by default. */
-  readonly lvmConfig?: string;
+  readonly lvmConfig?: string | undefined;
   /**
    * Whether each command is in a session of its own (setsid(2)); true by default. Signals to this process's group do not
    * reach it then: Ctrl-C, and the SIGTERM of timeout(1). That copies this process's page tables for each command: tens of
@@ -279,11 +282,12 @@ export class HostExec implements Exec {
   }
 
   /** Returns the arguments of a command, with the settings for lvm, which accepts `--config` only once (lvm(8)). */
-  #buildArguments({ program, args }: Command): string[] {
-    if (program !== "lvm" || this.#lvmConfig === undefined) return [...args];
+  #buildArguments({ program, args, config }: Command): string[] {
+    const settings = [this.#lvmConfig, config].filter((text) => text !== undefined).join(" ");
+    if (program !== "lvm" || settings === "") return [...args];
     const configIndex = args.indexOf("--config") + 1;
-    if (configIndex > 0) return args.with(configIndex, `${args[configIndex]} ${this.#lvmConfig}`);
-    return [args[0] ?? "", "--config", this.#lvmConfig, ...args.slice(1)];
+    if (configIndex > 0) return args.with(configIndex, `${args[configIndex]} ${settings}`);
+    return [args[0] ?? "", "--config", settings, ...args.slice(1)];
   }
 
   #spawn(command: Command): Deno.ChildProcess {

@@ -149,6 +149,9 @@ export function uniqueLvName(name: string, deleted: readonly string[]): string {
   }
 }
 
+/** What takes the place of the group's name in the names of the mappings of encrypted volumes. */
+export const MAPPING_GROUP = "denolith.luks2";
+
 /** Reports whether a name has the form of the driver's LV names. */
 export function isDriverLvName(name: string): boolean {
   return /^(?:vol|snap|cut|msg|hdr|cache)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);

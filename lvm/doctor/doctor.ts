@@ -19,6 +19,7 @@ import {
   readModules,
 } from "../host/device_mapper.ts";
 import { type Disk, readDisks } from "../host/disks.ts";
+import { readStackedFilter } from "../host/stacked_devices.ts";
 import { type CgroupHierarchy, checkLimits, readCgroupHierarchy } from "./limits.ts";
 import { checkPools, THIN_TOOLS } from "./pools.ts";
 import { checkGroups, checkMetadata } from "./groups.ts";
@@ -120,6 +121,7 @@ interface MachineReadings {
   readonly release: Reading<string>;
   readonly devices: Reading<readonly MappedDevice[]>;
   readonly disks: Reading<readonly Disk[]>;
+  readonly stackedFilter: Reading<readonly string[]>;
   readonly mounts: Reading<readonly Mount[]>;
   readonly udev: Reading<UdevState>;
   readonly survey: Reading<Survey>;
@@ -134,17 +136,19 @@ interface MachineReadings {
 
 async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineReadings> {
   const exec = withDeadline(host, COMMAND_DEADLINE_MS);
-  const [programs, version, configuration, kernel, devices, disks, mounts, udev, report] = await Promise.all([
-    tryRead(() => readPrograms(exec)),
-    tryRead(() => readLvmVersion(exec)),
-    tryRead(() => readConfiguration(exec)),
-    readKernel(exec),
-    tryRead(() => readMappedDevices(exec)),
-    tryRead(() => readDisks(exec)),
-    tryRead(() => readMounts(exec)),
-    tryRead(() => readUdev(exec)),
-    readLvm(withDeadline(host, REPORT_DEADLINE_MS)),
-  ]);
+  const [programs, version, configuration, kernel, devices, disks, stackedFilter, mounts, udev, report] = await Promise
+    .all([
+      tryRead(() => readPrograms(exec)),
+      tryRead(() => readLvmVersion(exec)),
+      tryRead(() => readConfiguration(exec)),
+      readKernel(exec),
+      tryRead(() => readMappedDevices(exec)),
+      tryRead(() => readDisks(exec)),
+      tryRead(() => readStackedFilter(exec)),
+      tryRead(() => readMounts(exec)),
+      tryRead(() => readUdev(exec)),
+      readLvm(withDeadline(host, REPORT_DEADLINE_MS)),
+    ]);
   const all = "value" in report.survey ? report.survey.value.groups : [];
   const groups = groupsInUse(all, driver, wanted);
   // nobody opens the node of a thin pool; it is that of a device over the one that LVM reports, or there is none
@@ -169,6 +173,7 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
       ...kernel,
       devices,
       disks,
+      stackedFilter,
       mounts,
       udev,
       ...report,

@@ -9,6 +9,8 @@ import { CHECKS } from "./finding.ts";
 import { anyMatcherOf, exactMatcher } from "../model/groups.ts";
 import { volumeIdOf, volumeLvName } from "../ids.ts";
 import { volumeTags } from "../model/tags.ts";
+import { HOST_PATTERN } from "../host/stacked_devices.ts";
+import { addKubeletLoop } from "../../tests/fake/stacked_devices.ts";
 import {
   addPool,
   diagnose,
@@ -27,13 +29,21 @@ Deno.test("examine() finds nothing wrong on a healthy machine, reads everything 
   assertEquals([level, findings], ["ok", []]);
   assertEquals(checks.map(({ check }) => check), [...CHECKS]);
   assertEquals(commands.filter(({ mutates }) => mutates), []);
-  assert(commands.length <= 12, commands.map(describeCommand).join("\n"));
+  assert(commands.length <= 14, commands.map(describeCommand).join("\n"));
   assert(commands.every(({ deadlineMs }) => deadlineMs !== undefined && deadlineMs <= 20_000));
 });
 
 /** Conditions that look like problems, but are none. */
 const NO_PROBLEMS: Record<string, (parts: HealthyMachine) => unknown> = {
   "a disk of a guest in a volume": ({ lv }) => lv.content.signatures = [{ type: "LVM2_member", uuid: "guest" }],
+  "a host whose filter hides what pods write": ({ machine, lv }) => {
+    machine.host.hiddenPvs.push({ path: addKubeletLoop(machine, lv), uuid: "guest" });
+    machine.host.settings.set("filter", `["${HOST_PATTERN}"]`);
+  },
+  "a host with a devices file": ({ machine, lv }) => {
+    machine.host.hiddenPvs.push({ path: addKubeletLoop(machine, lv), uuid: "guest" });
+    machine.host.settings.set("use_devicesfile", "1");
+  },
   "a disk of LVM's in no group": ({ machine }) => machine.host.unusedPvs.push({ path: "/dev/vdz", uuid: "spare" }),
   "volume_list names the group": ({ machine }) => machine.host.settings.set("volume_list", '["data"]'),
   "volume_list names the driver's tag": ({ machine }) =>
@@ -147,7 +157,7 @@ Deno.test("a diagnosis as text: a line for each check, findings with their remed
   const { machine, group, device } = healthyMachine();
   assertMatch(
     diagnosisText(await diagnose(machine)),
-    /^✓ tools +lvm 2\.03\.16, 30 of 30 programs\n(?:✓ .*\n){9}\nNo problems found\.$/,
+    /^✓ tools +lvm 2\.03\.16, 31 of 31 programs\n(?:✓ .*\n){9}\nNo problems found\.$/,
   );
   group.exported = true;
   leaveMetadataFree(group, 6_200n);

@@ -1,4 +1,5 @@
 import { failure, ok } from "../../tests/fake/machine.ts";
+import { addKubeletLoop } from "../../tests/fake/stacked_devices.ts";
 import { addPool, DRIVER, type Problems, testProblems, throwNoAnswer, tmpfs } from "../../tests/fake/doctor_machine.ts";
 
 const MACHINE_PROBLEMS: Problems = {
@@ -177,6 +178,28 @@ const MACHINE_PROBLEMS: Problems = {
       machine.host.settings.set("use_devicesfile", "1");
     },
     ["filters", "warning", "/dev/vdz", /devices file system\.devices/, /lvmdevices --adddev \/dev\/vdz/],
+  ],
+  "a pod has a block volume, and the host's LVM reads the loop device over it": [
+    ({ machine, lv }) => addKubeletLoop(machine, lv),
+    [
+      "filters",
+      "info",
+      "devices/global_filter",
+      /\/dev\/loop0.*what pods write/,
+      /global_filter = \["r\|\^\/dev\/\(loop\|/,
+    ],
+  ],
+  "a pod made a physical volume of its block volume": [
+    ({ machine, lv }) => [
+      machine.host.hiddenPvs.push({ path: addKubeletLoop(machine, lv), uuid: "a-b" }),
+      machine.host.settings.set("filter", '["r|/dev/cdrom|"]'),
+      machine.host.settings.set("global_filter", '["r|/dev/sr0|"]'),
+    ],
+    ["filters", "warning", "/dev/loop0", /physical volume of it \(a-b\)/, /global_filter = \[.*"r\|\/dev\/sr0\|"\]/],
+  ],
+  "the host's LVM reads what is on volumes": [
+    ({ machine }) => machine.host.settings.set("scan_lvs", "1"),
+    ["filters", "warning", "devices/scan_lvs", /LVM of this host reads/, /scan_lvs = 0/],
   ],
   "a disk is hidden by no filter": [
     ({ machine }) => machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" }),

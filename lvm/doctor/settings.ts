@@ -6,6 +6,7 @@
 
 import { type Configuration, type Setting, snapshotAutoextendThreshold } from "../model/configuration.ts";
 import type { Disk } from "../host/disks.ts";
+import { HOST_PATTERN, passesFilter } from "../host/stacked_devices.ts";
 import type { StorageError } from "../error.ts";
 import { isNotInstalled, isTimeout } from "../exec.ts";
 import {
@@ -142,6 +143,8 @@ export interface FilterReadings {
   readonly mounts: Reading<readonly Mount[]>;
   /** The disks that the kernel has. */
   readonly disks: Reading<readonly Disk[]>;
+  /** The filter by which LVM does not read devices over logical volumes for the driver. */
+  readonly stackedFilter: Reading<readonly string[]>;
   /** LVM's report. */
   readonly survey: Reading<Survey>;
   /** The groups that the driver uses. */
@@ -151,10 +154,15 @@ export interface FilterReadings {
 }
 
 /** Checks whether LVM uses all disks with its label, and activates the LVs that the driver creates. */
-export function checkFilters({ configuration, mounts, disks, survey, groups, driver }: FilterReadings): CheckResult {
+export function checkFilters(readings: FilterReadings): CheckResult {
+  const { configuration, mounts, disks, stackedFilter, survey, groups, driver } = readings;
   if ("error" in configuration) return skippedCheck("filters", NO_SETTINGS);
   const { value: settings } = configuration;
-  const hidden = "value" in disks && "value" in survey ? hiddenPvs(settings, disks.value, survey.value) : [];
+  const all = "value" in disks ? disks.value : [];
+  const patterns = "value" in stackedFilter ? stackedFilter.value : [HOST_PATTERN];
+  const stacked = all.filter(({ type, path }) => type === "lvm" || !passesFilter(patterns, path));
+  const scanned = all.filter((disk) => !stacked.includes(disk));
+  const hidden = "value" in survey ? hiddenPvs(settings, scanned, survey.value) : [];
   const unlisted = "error" in disks ? [findingsOf("filters").warning("disks", failureSummary(disks.error))] : [];
   return {
     summary: hidden.length === 0
@@ -163,6 +171,7 @@ export function checkFilters({ configuration, mounts, disks, survey, groups, dri
     findings: [
       ...hidden,
       ...unlisted,
+      ...stackedDevices(settings, stacked),
       ...activationLists(settings, groups, driver),
       ...archiveDirectory(settings, "value" in mounts ? mounts.value : []),
       ...recoverySettings(settings),
@@ -175,9 +184,7 @@ function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, un
   const { warning, error } = findingsOf("filters");
   const pvs = groups.flatMap((group) => group.pvs.map((pv) => ({ ...pv, group: group.name })));
   const reportedUuids = new Set([...pvs, ...unassignedPvs].filter((pv) => !pv.missing).map(({ uuid }) => uuid));
-  // disks of virtual machines in volumes are not the host's: LVM does not scan them unless it is configured to
-  const scanned = disks.filter(({ type }) => type !== "lvm" || settings.value("devices/scan_lvs") === "1");
-  return scanned.filter(({ pvUuid }) => pvUuid !== undefined && !reportedUuids.has(pvUuid)).map(({ path, pvUuid }) => {
+  return disks.filter(({ pvUuid }) => pvUuid !== undefined && !reportedUuids.has(pvUuid)).map(({ path, pvUuid }) => {
     const group = pvs.find(({ uuid }) => uuid === pvUuid)?.group;
     const { why, remedy } = hidingRule(settings, path);
     return group === undefined
@@ -188,6 +195,36 @@ function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, un
         remedy,
       );
   });
+}
+
+/**
+ * Finds devices over logical volumes that this host's own LVM reads: the driver's does not. Whoever uses a block volume can
+ * write physical volumes on them, which the host then activates, and whose names LVM confuses with those of the host.
+ */
+function stackedDevices(settings: Configuration, stacked: readonly Disk[]): Finding[] {
+  const { info, warning } = findingsOf("filters");
+  const scansLvs = settings.value("devices/scan_lvs") === "1";
+  const fix = settingRemedy("devices/scan_lvs", "0");
+  const ofLvs = scansLvs ? [warning("devices/scan_lvs", "1: LVM of this host reads what is on volumes", fix)] : [];
+  const filters = [settings.list("devices/global_filter") ?? [], settings.list("devices/filter") ?? []];
+  const isRead = ({ type, path }: Disk) => type !== "lvm" && filters.every((filter) => passesFilter(filter, path));
+  if (settings.value("devices/use_devicesfile") === "1") return ofLvs;
+  const read = stacked.filter(isRead);
+  const others = filters[0]!.filter((pattern) => pattern !== "a|.*|");
+  const remedy = settingRemedy("devices/global_filter", formatList([HOST_PATTERN, ...others]));
+  const labelled = read.filter(({ pvUuid }) => pvUuid !== undefined).map(({ path, pvUuid }) =>
+    warning(
+      path,
+      `it is over a logical volume, and whoever uses that made a physical volume of it (${pvUuid}): the driver does not read ` +
+        "it, but LVM of this host does",
+      remedy,
+    )
+  );
+  if (read.length === 0 || labelled.length > 0) return [...ofLvs, ...labelled];
+  const found = `no filter rejects ${
+    read[0]!.path
+  }, which is over a logical volume: LVM of this host reads what pods write there`;
+  return [...ofLvs, info("devices/global_filter", found, remedy)];
 }
 
 function hidingRule(settings: Configuration, path: string): { why: string; remedy: string } {

@@ -38,6 +38,7 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   find: inPackage("findutils"),
   findmnt: inPackage("util-linux"),
   fstrim: inPackage("util-linux"),
+  losetup: inPackage("mount", "volumes", "util-linux"),
   lsblk: inPackage("util-linux"),
   lvm: inPackage("lvm2"),
   mke2fs: inPackage("e2fsprogs"),

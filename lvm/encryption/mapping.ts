@@ -12,14 +12,11 @@ import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { type MappedDevice, readMappedDevice } from "../host/device_mapper.ts";
 import { deviceMounts, type Mount, type MountedDevice } from "../host/mounts.ts";
-import { parseVolumeId, type VolumeId, volumeLvName } from "../ids.ts";
+import { MAPPING_GROUP, parseVolumeId, type VolumeId, volumeLvName } from "../ids.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { FORMAT, tagValue, VOLUME } from "../model/tag_text.ts";
 import { parseFormat } from "../spec/format.ts";
 import { closeCommand, isNoMapping, mappingError } from "./cryptsetup.ts";
-
-/** What takes the place of the group's name in the name of a mapping. */
-const MAPPING_GROUP = "denolith.luks2";
 
 /** Returns the name of the mapping of a volume. */
 export function mappingName(id: VolumeId): string {

@@ -7,6 +7,7 @@
 import { type Exec, HostExec, type HostExecOptions } from "../exec.ts";
 import { openMountTable } from "../host/mount_table.ts";
 import { devicesFileSettings } from "./devices_file.ts";
+import { FilteredExec } from "./filtered_exec.ts";
 import type { ShellExecOptions } from "./shell_exec.ts";
 
 /** Options of {@linkcode openExec}. */
@@ -41,22 +42,23 @@ export async function openExec(
   } catch (error) {
     onNoMountTable(error);
   }
-  if (!shell) return processes;
+  if (!shell) return new FilteredExec(processes);
   const { ShellExec } = await import("./shell_exec.ts");
   const startShell = await (await import("./shell_process.ts")).openShellProgram();
-  return new ShellExec({
+  const shells = new ShellExec({
     ...{ ...options, processes },
     // the profile was read by a process before, so that the path is known
     start: (listener) => startShell(processes.pathOf("lvm")!, listener),
   });
+  return new FilteredExec(shells);
 }
 
-/** Returns the settings of LVM, with those for a devices file. */
+/** Returns the settings of LVM, with those for a devices file, and without one that {@linkcode FilteredExec} sets. */
 async function lvmConfigWith(devicesFile: string | undefined, options: HostExecOptions): Promise<HostExecOptions> {
-  if (devicesFile === undefined) return {};
-  const settings = [options.lvmConfig, await devicesFileSettings(devicesFile, new HostExec(options))];
-  const lvmConfig = settings.filter((text) => text !== undefined).join(" ");
-  return lvmConfig === "" ? {} : { lvmConfig };
+  const ofFile = devicesFile === undefined ? undefined : await devicesFileSettings(devicesFile, new HostExec(options));
+  const settings = [options.lvmConfig?.replace(/(?<!\S)devices\/scan_lvs=\S*\s*/, "").trim(), ofFile];
+  const lvmConfig = settings.filter(Boolean).join(" ");
+  return { lvmConfig: lvmConfig === "" ? undefined : lvmConfig };
 }
 
 /**

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { HostExec } from "../exec.ts";
+import { FilteredExec } from "./filtered_exec.ts";
 import { isOfService, openExec, readChildStat } from "./open.ts";
 
 Deno.test("isOfService(): a service leads a session without a terminal", () => {
@@ -23,10 +24,10 @@ Deno.test("readChildStat(): the child is in the session of this process, which i
   assertEquals([parent, session], [`${Deno.pid}`, fieldsOf(own)[2]]);
 });
 
-Deno.test("openExec(): runs commands, and has shells of LVM only where they are wanted", async () => {
+Deno.test("openExec(): runs commands, those of lvm with a filter, with shells and without", async () => {
   for (const shell of [false, true]) {
     const exec = await openExec({ shell });
-    assertEquals(exec instanceof HostExec, !shell);
+    assertEquals(exec instanceof FilteredExec, true);
     const { stdout } = await exec.run({ program: "dd", args: ["if=/dev/zero", "bs=3", "count=1"], mutates: false });
     assertEquals(stdout.length, 3);
   }

@@ -53,7 +53,8 @@ export class ShellExec implements Exec {
   /** Runs a command in the shell if it can, otherwise as a process. */
   async run(command: Command): Promise<Output> {
     const isForShell = command.program === "lvm" && command.asProcess === undefined;
-    const line = isForShell ? shellLine(command.args, this.#options.lvmConfig) : undefined;
+    const settings = [this.#options.lvmConfig, command.config].filter((text) => text !== undefined).join(" ");
+    const line = isForShell ? shellLine(command.args, settings) : undefined;
     if (line === undefined) return await this.#options.processes.run(command);
     const slot = this.#slots[line.shell];
     const shell = slot.idleShell();

@@ -17,6 +17,7 @@ import { connect, type FullCsiClient } from "./csi_client.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
+import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 
 /** A request for a volume, or the parts of it that matter. */
@@ -85,6 +86,7 @@ export type Serve = (exec: Exec, groups: Host["groups"], folder: string) => Prom
 
 /** Options that only a standalone driver has. */
 interface ServeOptions {
+  readonly groups?: GroupMatcher;
   readonly socket?: string;
   readonly driver?: string;
   readonly cgroupRoot?: string;

@@ -16,6 +16,7 @@ import {
 } from "./pvs.ts";
 import { pvcreate, pvremove, vgcreate, vgextend } from "./disks.ts";
 import { failure, type FakeLv, type FakeMachine, isMounted, ok, type Tool } from "./machine.ts";
+import { DEFAULT_FILTER } from "./machine_host.ts";
 import {
   changePermission,
   checkConfig,
@@ -82,10 +83,24 @@ function version(machine: FakeMachine): Output {
 }
 
 function lvmconfig(machine: FakeMachine, args: readonly string[]): Output {
+  if (args.slice(0, 2).join(" ") === "--type current") return currentConfiguration(machine, args.slice(2));
   if (args.slice(0, 2).join(" ") !== "--type full") throw new Error(`the fake lvm has no lvmconfig ${args.join(" ")}`);
   const values = args.slice(2).map((setting) => setting.split("/")[1]!)
     .flatMap((name) => machine.host.settings.has(name) ? [`${name}=${machine.host.settings.get(name)}\n`] : []);
   return { ...ok(values.join("")), stderr: machine.host.root ? "" : NOT_ROOT };
+}
+
+/** Returns what lvm.conf has of some settings: it fails when it has not all of them. */
+function currentConfiguration({ host }: FakeMachine, [merged, ...settings]: readonly string[]): Output {
+  if (merged !== "--mergedconfig") throw new Error("without --mergedconfig, LVM shows its command line alone");
+  const set = settings.map((setting) => [setting, setting.split("/")[1]!] as const)
+    .filter(([, name]) => host.settings.get(name) !== DEFAULT_FILTER);
+  const missing = settings.filter((setting) => !set.some(([name]) => name === setting));
+  return {
+    code: missing.length === 0 ? 0 : 5,
+    stdout: set.map(([, name]) => `${name}=${host.settings.get(name)}\n`).join(""),
+    stderr: missing.map((setting) => `  Configuration node ${setting} not found\n`).join(""),
+  };
 }
 
 /** Returns LVM's message about an LV that is open. */

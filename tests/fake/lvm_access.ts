@@ -6,6 +6,7 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { failure, type FakeMachine } from "./machine.ts";
+import { refuseDuplicates } from "./stacked_devices.ts";
 
 /** The subcommands that change the metadata of a group. Activation changes none. */
 const WRITING = ["lvcreate", "lvremove", "lvextend", "lvchange", "lvconvert", "lvrename", "vgchange", "vgextend"];
@@ -19,10 +20,12 @@ export function refuseAccess(machine: FakeMachine, subcommand: string, args: rea
   if (group === undefined) return undefined;
   const { name } = group;
   const refusal = (reason: string) => failure(5, `  ${reason}\n  Cannot process volume group ${name}`);
-  if (others.some((other) => other.name === name)) {
+  if (others.some((other) => other.name === name && other.uuid !== group.uuid)) {
     const hint = "  Use --select vg_uuid=<uuid> in place of the VG name.";
     return failure(5, `  Multiple VGs found with the same name: skipping ${name}\n${hint}`);
   }
+  const duplicates = refuseDuplicates(machine, group.uuid);
+  if (duplicates !== undefined) return duplicates;
   if (group.exported) return refusal(`Volume group ${name} is exported`);
   const isActivation = args.includes("--activate") || args.includes("--refresh");
   return group.readOnly && !isActivation ? refusal(`Volume group ${name} is read-only`) : undefined;

@@ -19,6 +19,7 @@ import { lvm } from "./lvm.ts";
 import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
 import { mountTable } from "./mount_tools.ts";
 import { isDeviceStream, streamDevice } from "./stream_tools.ts";
+import { readByLvm } from "./stacked_devices.ts";
 import { find } from "./suspension.ts";
 import { TOOLS } from "./tools.ts";
 
@@ -225,10 +226,12 @@ export class FakeMachine implements Exec {
     const tool = command.program === "cryptsetup"
       ? await cryptsetupWith(command.input)
       : command.program === "lvm"
-      ? lvm
+      ? (machine: FakeMachine, args: readonly string[]) => lvm(readByLvm(machine, command.config), args)
       : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
-    if (command.program === "lvm" && this.#locks.held) return await runWithLocks(this, this.#locks, command.args);
+    if (command.program === "lvm" && this.#locks.held) {
+      return await runWithLocks(readByLvm(this, command.config), this.#locks, command.args);
+    }
     if (isDeviceStream(command)) return await streamDevice(this, command);
     if (!command.mutates || command.deadlineMs !== 0) return await passOn(command, tool(this, command.args));
     const completion = nextTurn().then(() => tool(this, command.args));

@@ -8,6 +8,7 @@ import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Program } from "../../lvm/exec.ts";
 import type { FakeDisk } from "./disks.ts";
 import type { FakeLv } from "./machine.ts";
+import type { FakeLoop } from "./stacked_devices.ts";
 
 /** The state of the machine apart from its groups, by which a healthy machine differs from one with problems. */
 export interface FakeHost {
@@ -51,6 +52,10 @@ export interface FakeHost {
   unusedPvs: { path: string; uuid: string }[];
   /** Whole disks beside those of the groups that a test adds. */
   disks: FakeDisk[];
+  /** Loop devices. */
+  loops: FakeLoop[];
+  /** The paths of mappings of other programs, by the paths of the devices that they are made of. */
+  mappings: Map<string, string>;
   /** Paths below kubelet's folders at which pods have devices, with the paths of the disks. */
   podDevices: Map<string, string>;
   /** The features that mke2fs adds for types and usage types, as mke2fs.conf(5) has them. */
@@ -66,6 +71,9 @@ export interface FakeHost {
   /** The controllers of cgroup v2; `undefined` when they cannot be read. */
   controllers: string | undefined;
 }
+
+/** What lvmconfig prints of a filter that is not set. */
+export const DEFAULT_FILTER = '["a|.*|"]';
 
 /** What a host with Debian 13 has instead of the tools of Debian 12. */
 export const DEBIAN_13: Partial<FakeHost> = { debian: 13, lvmVersion: "2.03.31" };
@@ -83,8 +91,8 @@ export function healthyHost(): FakeHost {
       ["wait_for_locks", "1"],
       ["locking_dir", '"/run/lock/lvm"'],
       ["system_id_source", '"none"'],
-      ["filter", '["a|.*|"]'],
-      ["global_filter", '["a|.*|"]'],
+      ["filter", DEFAULT_FILTER],
+      ["global_filter", DEFAULT_FILTER],
       ["use_devicesfile", "0"],
       ["devicesfile", '"system.devices"'],
       ["scan_lvs", "0"],
@@ -127,6 +135,8 @@ export function healthyHost(): FakeHost {
     hiddenPvs: [],
     unusedPvs: [],
     disks: [],
+    loops: [],
+    mappings: new Map(),
     podDevices: new Map(),
     mke2fsConf: new Map([
       ["ext3", ["has_journal"]],

@@ -12,6 +12,7 @@ import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
 import { diskProperties, diskRow, listDisks } from "./disks.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { isMapping, mappingsOf, ownerOf } from "./luks.ts";
+import { deviceTree } from "./stacked_devices.ts";
 import { changeThin, clear, removeTableless, resume, suspend } from "./suspension.ts";
 import { deviceBytes, kernelPools } from "./thin.ts";
 
@@ -20,6 +21,7 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return listBlockDevices(machine, args);
   if (args.at(-1)!.startsWith("NAME,MAJ:MIN,TYPE,SIZE,ROTA")) return listDisks(machine);
   if (args[3] === "LOG-SEC") return logicalSectors(machine, args[4]!);
+  if (args[3]?.startsWith("NAME,KNAME,TYPE")) return deviceTree(machine);
   if (args[3] === "NAME,MOUNTPOINT") return listUses(machine, args.slice(4));
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
   const paths = args.slice(5);
@@ -82,10 +84,13 @@ function listBlockDevices(machine: FakeMachine, args: readonly string[]): Output
         fstype: "ext4",
         uuid: "11111111-2222-3333-4444-555555555555",
       },
+      ...machine.host.loops.filter(({ path }) => !pvs.some((pv) => pv.path === path)).map(({ path }) => ({
+        ...{ name: path, "maj:min": path.replace("/dev/loop", "7:"), type: "loop", fstype: null, uuid: null },
+      })),
       ...pvs.map(({ path, uuid }) => ({
         name: path,
         "maj:min": diskDeviceNumber(path),
-        type: "disk",
+        type: path.startsWith("/dev/loop") ? "loop" : path.startsWith("/dev/mapper/") ? "crypt" : "disk",
         fstype: "LVM2_member",
         uuid,
       })),

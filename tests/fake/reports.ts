@@ -31,7 +31,8 @@ export function fullreport(machine: FakeMachine, args: readonly string[]): Outpu
   if (name === undefined && !REPORTS.includes(args.join("\n"))) {
     throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
   }
-  const groups = machine.groups.filter((group) => name === undefined || group.name === name);
+  const last = new Map(machine.groups.map((group) => [group.uuid, group])); // of copies of a group LVM shows one
+  const groups = [...last.values()].filter((group) => name === undefined || group.name === name);
   if (name !== undefined && groups.length === 0) {
     return failure(5, `  Volume group "${name}" not found\n  Cannot process volume group ${name}`);
   }

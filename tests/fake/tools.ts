@@ -28,6 +28,7 @@ import { blankContent, type DeviceContent } from "./device_content.ts";
 import { FOREIGN_SIGNATURES } from "./foreign_signatures.ts";
 import { ownerOf } from "./luks.ts";
 import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
+import { losetup } from "./stacked_devices.ts";
 import { allocateChunks, deviceBytes, discardOverwrittenData, freeChunks, isCowSnapshotOf } from "./thin.ts";
 
 /** The tools by program. */
@@ -43,6 +44,7 @@ export const TOOLS: Tools = {
   e2fsck,
   findmnt,
   fstrim,
+  losetup,
   lsblk,
   mke2fs,
   "mkfs.btrfs": mkfsBtrfs,

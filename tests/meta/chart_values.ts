@@ -20,7 +20,7 @@ export const OTHER_VALUES: Values = {
     archiveDir: "/var/lib/denolith/archive",
     devicesFile: "denolith.devices",
     systemId: "$(NODE_NAME)",
-    settings: ["devices/scan_lvs=0", 'devices/global_filter=["r|/dev/dm-.*|"]'],
+    settings: ["devices/issue_discards=1", 'devices/global_filter=["r|/dev/dm-.*|"]'],
   },
   hostPaths: {
     lvmLocks: "/var/lock/lvm",

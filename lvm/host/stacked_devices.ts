@@ -1,0 +1,139 @@
+/**
+ * The devices that LVM must not read: what lies over a logical volume is a disk of whoever has the volume, never one of this
+ * machine.
+ *
+ * LVM itself skips logical volumes (lvm.conf(5), scan_lvs), and nothing that is made of one. kubelet keeps a loop device over
+ * each block volume of a running pod, and the driver opens encrypted ones as mappings. Whoever uses such a volume can write the
+ * header of a physical volume on it.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import { type Exec, runOk } from "../exec.ts";
+import { MAPPING_GROUP } from "../ids.ts";
+import { asArray, asObject, asString, parseJson } from "../json.ts";
+import { readMounts } from "./mounts.ts";
+
+/** The beginnings of names of devices that are not to be read: loop devices, unless they are of files, and our mappings. */
+const NEVER = ["loop", plain(`mapper/${MAPPING_GROUP}-`)];
+
+/** The pattern that an administrator adds to the filter of a host, whose LVM sees these devices, too. */
+export const HOST_PATTERN = `r|^/dev/(${NEVER.join("|")})|`;
+
+/** What kubelet calls the directories with the devices of block volumes. */
+const KUBELET_DEVICES = "/volumeDevices/";
+
+/**
+ * Reads the patterns of a filter of LVM (lvm.conf(5), global_filter) that rejects each device over a logical volume.
+ *
+ * The kernel does not say which device a loop device is made of. So they reject all loop devices but those of files, and all
+ * mappings of the driver.
+ */
+export async function readStackedFilter(exec: Exec): Promise<string[]> {
+  const [loops, tree] = await Promise.all([
+    orNone(() => readFileLoops(exec)),
+    orNone(() => readDeviceTree(exec)),
+  ]);
+  return stackedFilter(loops, tree);
+}
+
+/** Returns such patterns. @param fileLoops the loop devices of files */
+export function stackedFilter(fileLoops: readonly string[], tree: readonly DeviceNode[]): string[] {
+  const over = new Set(namesOver(tree, (device) => device.type === "lvm" || isStackedLoop(device, fileLoops)));
+  const others = [...over].map((name) => plain(name.replace(/^\/dev\//, "")))
+    .filter((name) => !NEVER.some((prefix) => name.startsWith(prefix))).map((name) => `${name}$`);
+  const rejection = `r|^/dev/(${[...NEVER, ...others].join("|")})|`;
+  const allowed = fileLoops.filter((name) => !over.has(name)).map((name) => name.replace(/^\/dev\//, ""));
+  return allowed.length === 0 ? [rejection] : [`a|^/dev/(${allowed.join("|")})(p[0-9]+)?$|`, rejection];
+}
+
+/** Reports whether a filter lets LVM read a device: the first pattern that matches decides. */
+export function passesFilter(patterns: readonly string[], path: string): boolean {
+  const match = patterns.find((pattern) => ignoreSyntaxError(() => new RegExp(pattern.slice(2, -1)).test(path)));
+  return match?.[0] !== "r";
+}
+
+function ignoreSyntaxError(test: () => boolean): boolean {
+  try {
+    return test();
+  } catch {
+    return false; // a pattern that only LVM can read
+  }
+}
+
+/** Returns a name as a pattern without characters that mean something else in a pattern of LVM, or in its settings. */
+function plain(name: string): string {
+  return name.replace(/[^\w/-]/g, ".");
+}
+
+/** A block device, with what is made of it. */
+export interface DeviceNode {
+  /** The path of its node. */
+  readonly name: string;
+  /** The path of its node by the kernel's name, such as `/dev/dm-3`. */
+  readonly kernelName: string;
+  /** The type that lsblk(8) reports: `lvm` for a logical volume. */
+  readonly type: string;
+  /** What is made of it. */
+  readonly children: readonly DeviceNode[];
+}
+
+function isStackedLoop({ type, name }: DeviceNode, fileLoops: readonly string[]): boolean {
+  return type === "loop" && !fileLoops.includes(name);
+}
+
+/** Returns the names of all devices over those that are selected. */
+function namesOver(tree: readonly DeviceNode[], isSelected: (device: DeviceNode) => boolean, isOver = false): string[] {
+  return tree.flatMap((device) => [
+    // LVM skips logical volumes by itself, under whatever name
+    ...(isOver && device.type !== "lvm" ? [device.name, device.kernelName] : []),
+    ...namesOver(device.children, isSelected, isOver || isSelected(device)),
+  ]);
+}
+
+/** Reads the tree of all block devices. @throws {StorageError} `CommandFailed` when they cannot be listed */
+export async function readDeviceTree(exec: Exec): Promise<DeviceNode[]> {
+  const args = ["--json", "--paths", "--output", "NAME,KNAME,TYPE"];
+  const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }));
+  return parseTree(asObject(answer).blockdevices);
+}
+
+function parseTree(devices: unknown): DeviceNode[] {
+  return asArray(devices ?? []).map(asObject).map(({ name, kname, type, children }) => ({
+    name: asString(name),
+    kernelName: asString(kname),
+    type: asString(type ?? ""),
+    children: parseTree(children),
+  }));
+}
+
+/** Reads the loop devices that are made of files, and can be written to. */
+async function readFileLoops(exec: Exec): Promise<string[]> {
+  const args = ["--json", "--list", "--output", "NAME,BACK-FILE,BACK-MAJ:MIN,RO"];
+  const answer = await runOk(exec, { program: "losetup", args, mutates: false });
+  if (answer.trim() === "") return [];
+  const loops = asArray(asObject(parseJson("losetup", answer)).loopdevices).map(asObject)
+    .filter(({ ro, "back-file": file }) => ro === false && isFilePath(asString(file ?? "")));
+  if (loops.length === 0) return [];
+  const nodes = (await readMounts(exec)).filter(({ fsType }) => fsType === "devtmpfs");
+  return loops.filter((loop) =>
+    !nodes.some(({ deviceNumber }) => asString(loop["back-maj:min"]).trim() === deviceNumber)
+  )
+    .map(({ name }) => asString(name));
+}
+
+/** Reports whether a path that losetup(8) shows can be that of a file. It shows `/` for a mount of a node that is gone. */
+function isFilePath(path: string): boolean {
+  return /^\/./.test(path) && !/^\/dev\/|\(deleted\)$/.test(path) && !path.includes(KUBELET_DEVICES);
+}
+
+/** What cannot be read is no reason to go without LVM: then all loop devices are rejected. */
+async function orNone<T>(read: () => Promise<T[]>): Promise<T[]> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof StorageError) return [];
+    throw error;
+  }
+}

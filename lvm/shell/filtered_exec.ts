@@ -1,0 +1,78 @@
+/**
+ * Runs the commands of lvm so that they do not read devices over logical volumes.
+ *
+ * @module
+ */
+
+import type { Command, Exec, Output } from "../exec.ts";
+import { readStackedFilter } from "../host/stacked_devices.ts";
+import { parseSettings } from "../model/configuration.ts";
+
+/** What LVM prints about filters where a devices file takes their place: what is not listed there is not read, either. */
+const IGNORED = /^\s*Please remove the lvm\.conf (?:global_)?filter, it is ignored with the devices file\.\n/gm;
+
+/** The commands that read no disk, or are about LVM's own settings. */
+const WITHOUT_DISKS = ["lvmconfig", "systemid", "version"];
+
+/**
+ * Runs commands as another exec does, those of lvm with a filter. The filter is that of the devices as they were before the last
+ * report of all groups, so that each decision is made without the others, and what changes a group cannot mean another one.
+ */
+export class FilteredExec implements Exec {
+  readonly #exec: Exec;
+  #settings: string | undefined;
+  #hostFilters: HostFilters | undefined;
+  /** Reads the mount table as the other exec does. */
+  readonly readMountTable?: NonNullable<Exec["readMountTable"]>;
+
+  /** Creates an exec. @param exec runs the commands */
+  constructor(exec: Exec) {
+    this.#exec = exec;
+    if (exec.readMountTable !== undefined) this.readMountTable = () => exec.readMountTable!();
+  }
+
+  /** Runs a command. LVM ignores filters for one with `--devices`, which reads these alone. */
+  async run(command: Command): Promise<Output> {
+    const { program, args } = command;
+    if (program !== "lvm" || WITHOUT_DISKS.includes(args[0]!) || args.includes("--devices")) {
+      return await this.#exec.run(command);
+    }
+    if (args[0] === "fullreport" || this.#settings === undefined) this.#settings = await this.#readSettings();
+    const output = await this.#exec.run({ ...command, config: this.#settings });
+    return { ...output, stderr: output.stderr.replace(IGNORED, "") };
+  }
+
+  /** Waits for the commands of the other exec. */
+  async idle(): Promise<void> {
+    await this.#exec.idle();
+  }
+
+  async #readSettings(): Promise<string> {
+    this.#hostFilters ??= await readHostFilters(this.#exec);
+    return `devices/scan_lvs=0 ${filterSetting(this.#hostFilters, await readStackedFilter(this.#exec))}`;
+  }
+}
+
+/** The filters in the host's configuration of LVM, as far as they are set. */
+type HostFilters = Readonly<Partial<Record<"filter" | "global_filter", readonly string[]>>>;
+
+async function readHostFilters(exec: Exec): Promise<HostFilters> {
+  // merged, since LVM would otherwise show the settings of its command line alone; it fails for one that is not set
+  const args = ["lvmconfig", "--type", "current", "--mergedconfig", "devices/filter", "devices/global_filter"];
+  const { stdout } = await exec.run({ program: "lvm", args, mutates: false });
+  return Object.fromEntries(parseSettings(stdout));
+}
+
+/**
+ * Returns the setting that adds patterns to the filters of the host. A device must pass both of LVM's filters, and passes one
+ * when it accepts any name of the device. So the patterns are the whole of the filter that the host does not use.
+ */
+export function filterSetting({ filter, global_filter: global }: HostFilters, patterns: readonly string[]): string {
+  const name = global === undefined ? "global_filter" : "filter";
+  const all = global === undefined ? patterns : [...patterns, ...filter ?? []];
+  // a single one without quotes, which a shell of LVM could not take
+  const value = all.length === 1 && /^[\w|^$()/.-]+$/.test(all[0]!)
+    ? all[0]
+    : `[${all.map((pattern) => `"${pattern.replace(/["\\]/g, "\\$&")}"`).join(",")}]`;
+  return `devices/${name}=${value}`;
+}

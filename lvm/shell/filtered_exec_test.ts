@@ -1,0 +1,80 @@
+import { assertEquals } from "@std/assert";
+import type { Command } from "../exec.ts";
+import { REPORT_COMMAND } from "../model/report_command.ts";
+import { FakeMachine, ok } from "../../tests/fake/machine.ts";
+import { FilteredExec, filterSetting } from "./filtered_exec.ts";
+import { shellLine } from "./line.ts";
+
+const PATTERN = "r|^/dev/(loop|mapper/denolith.luks2-)|";
+
+/** Starts an exec over a fake machine. @returns it, and the settings with which lvm ran, by subcommand */
+function start(machine = new FakeMachine()) {
+  const ran: string[] = [];
+  machine.fault = ({ program, args, config }: Command) => {
+    if (program === "lvm") ran.push(`${args[0]} ${config ?? "-"}`);
+    return program !== "lvm" || args[0] === "fullreport" || args[0] === "lvmconfig" ? undefined : ok();
+  };
+  return { machine, exec: new FilteredExec(machine), ran };
+}
+
+const lvm = (...args: string[]): Command => ({ program: "lvm", args, mutates: false });
+
+Deno.test("FilteredExec gives each command that reads disks the filter of the last report", async () => {
+  const { machine, exec, ran } = start();
+  await exec.run(lvm("lvchange"));
+  machine.host.loops.push({ path: "/dev/loop0", file: "/var/tmp/disk.img" });
+  await exec.run(lvm("lvchange"));
+  await exec.run(REPORT_COMMAND);
+  await exec.run(lvm("lvchange"));
+  await exec.run(lvm("version"));
+  await exec.run(lvm("lvchange", "--devices", "/dev/vdb"));
+  const first = `devices/scan_lvs=0 devices/global_filter=${PATTERN}`;
+  const second = `devices/scan_lvs=0 devices/global_filter=["a|^/dev/(loop0)(p[0-9]+)?$|","${PATTERN}"]`;
+  assertEquals(ran, [
+    "lvmconfig -",
+    `lvchange ${first}`,
+    `lvchange ${first}`,
+    `fullreport ${second}`,
+    `lvchange ${second}`,
+    "version -",
+    "lvchange -",
+  ]);
+});
+
+Deno.test("FilteredExec reads the host's filters again after it could not read them", async () => {
+  const { machine, exec, ran } = start();
+  machine.host.missing.add("lvm");
+  await exec.run(REPORT_COMMAND).catch(() => {});
+  machine.host.missing.delete("lvm");
+  machine.host.settings.set("global_filter", '["r|/dev/sr.*|"]');
+  await exec.run(REPORT_COMMAND);
+  assertEquals(ran.at(-1), `fullreport devices/scan_lvs=0 devices/filter=${PATTERN}`);
+});
+
+Deno.test("FilteredExec keeps to itself that LVM ignores filters beside a devices file", async () => {
+  const { machine, exec } = start();
+  machine.fault = ({ program, args }) =>
+    program === "lvm" && args[0] === "vgs"
+      ? {
+        code: 5,
+        stdout: "",
+        stderr: "  Please remove the lvm.conf global_filter, it is ignored with the devices file.\n  No such group\n",
+      }
+      : undefined;
+  assertEquals((await exec.run(lvm("vgs"))).stderr, "  No such group\n");
+});
+
+Deno.test("filterSetting() leaves the filters of the host as they are, if it can", () => {
+  assertEquals(filterSetting({}, [PATTERN]), `devices/global_filter=${PATTERN}`);
+  assertEquals(filterSetting({ filter: ["a|.*|"] }, [PATTERN]), `devices/global_filter=${PATTERN}`);
+  assertEquals(filterSetting({ global_filter: ["a|.*|"] }, [PATTERN]), `devices/filter=${PATTERN}`);
+  assertEquals(
+    filterSetting({ filter: ['r|"\\.x|'], global_filter: ["a|.*|"] }, [PATTERN]),
+    `devices/filter=["${PATTERN}","r|\\"\\\\.x|"]`,
+  );
+});
+
+Deno.test("a shell of LVM takes the filter of a host without loop devices of files", () => {
+  const setting = `devices/scan_lvs=0 ${filterSetting({}, [PATTERN])}`;
+  assertEquals(shellLine(REPORT_COMMAND.args, setting)?.shell, "reports");
+});

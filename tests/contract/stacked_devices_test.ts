@@ -1,0 +1,52 @@
+/** The tests of devices over logical volumes over the fake machine. */
+
+import { FilteredExec } from "../../lvm/shell/filtered_exec.ts";
+import type { FakeMachine } from "../fake/machine.ts";
+import { fakeHost } from "./fake_host.ts";
+import { stackedDevicesContract } from "./stacked_devices.ts";
+
+stackedDevicesContract({
+  ...fakeHost,
+  setUp: async () => {
+    const host = await fakeHost.setUp();
+    const machine = host.exec as FakeMachine;
+    const { loops, mappings } = machine.host;
+    return {
+      ...host,
+      exec: new FilteredExec(machine),
+      hostExec: machine,
+      addFile: () => Promise.resolve("/var/tmp/disk.img"),
+      addLoop: (path) => {
+        const lv = machine.lvAt(path);
+        const file = lv === undefined
+          ? path
+          : "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pvc-1/dev/0d1f";
+        loops.push({ path: `/dev/loop${loops.length}`, file, ...(lv && { lv }) });
+        return Promise.resolve(loops.at(-1)!.path);
+      },
+      addMapping: (path) => {
+        mappings.set(path, "/dev/mapper/other");
+        return Promise.resolve("/dev/mapper/other");
+      },
+      addGroup: (name, path) => {
+        machine.addGroup(name, 64n << 20n).pvs[0]!.path = path;
+        return Promise.resolve();
+      },
+      removeDevices: () => {
+        const { groups } = machine;
+        groups.splice(0, Infinity, ...groups.filter(({ pvs }) => pvs[0]!.path.startsWith("/dev/vd")));
+        loops.length = 0;
+        mappings.clear();
+        return Promise.resolve();
+      },
+      copyPv: (name, path) => {
+        const [{ uuid, pvs: [pv], tags }] = machine.groups.filter((group) => group.name === name) as [
+          FakeMachine["groups"][0],
+        ];
+        const copy = machine.addGroup(name, 1n << 30n);
+        Object.assign(copy, { uuid, tags: new Set(tags), pvs: [{ ...pv, path }] });
+        return Promise.resolve();
+      },
+    };
+  },
+});
