@@ -80,8 +80,9 @@ export interface ObjectReconcilerOptions<T extends AgentManaged<S>, S extends Ag
 
 /** Returns what the status of an object records about its LV. */
 export function recordedLvOf(object: AgentManaged | undefined): RecordedLv | undefined {
-  const { lvUUID, volumeGroup } = object?.status ?? {};
-  return lvUUID === undefined ? undefined : { lvUuid: lvUUID, groupName: volumeGroup ?? "(unknown)" };
+  const { lvUUID, volumeGroup, volumeGroupUUID } = object?.status ?? {};
+  if (lvUUID === undefined) return undefined;
+  return { lvUuid: lvUUID, groupName: volumeGroup ?? "(unknown)", ...defined({ groupUuid: volumeGroupUUID }) };
 }
 
 const log = getLogger(["denolith", "agent"]);

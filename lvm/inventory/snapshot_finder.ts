@@ -14,7 +14,7 @@ import { type Erasure, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts
 import { fullCowBytes } from "../spec/cow_size.ts";
 import { isIncompleteSnapshot } from "./leftovers.ts";
 import { indexReport } from "./report_index.ts";
-import { lostError, type RecordedLv } from "./volume_state.ts";
+import { lostError, type RecordedLv, withoutClones } from "./volume_state.ts";
 
 /** An existing snapshot. */
 export interface Snapshot {
@@ -92,7 +92,8 @@ export class SnapshotFinder {
       return { state: "present", found };
     }
     if (found?.lv.uuid !== recorded.lvUuid) {
-      return { state: "lost", error: lostError("snapshot", id, recorded, found?.lv) };
+      const group = groups.find(({ name }) => name === recorded.groupName);
+      return { state: "lost", error: lostError("snapshot", id, { ...recorded, ...defined({ group }) }, found?.lv) };
     }
     return found.incomplete ? { state: "lost", error: splitError(found) } : { state: "present", found };
   }
@@ -137,7 +138,7 @@ export class SnapshotFinder {
    * `Unavailable` when the snapshot is, or may be, in an unresponsive group.
    */
   locate(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): LocatedSnapshot | undefined {
-    const found = indexReport(this.driver, groups).snapshots.get(id) ?? [];
+    const found = withoutClones(indexReport(this.driver, groups).snapshots.get(id) ?? [], this.#recordedLv(id));
     if (found.length > 1) {
       const names = found.map(lvPath).join(" and ");
       throw new StorageError(

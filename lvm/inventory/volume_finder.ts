@@ -15,7 +15,13 @@ import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeSource, parseVolumeTags } from "../model/tags.ts";
 import { indexReport } from "./report_index.ts";
 import type { Volume } from "./volume.ts";
-import { lostVolumeState, type RecordedLv, type VolumeRecord, type VolumeState } from "./volume_state.ts";
+import {
+  lostVolumeState,
+  type RecordedLv,
+  type VolumeRecord,
+  type VolumeState,
+  withoutClones,
+} from "./volume_state.ts";
 
 /** Options of {@linkcode VolumeFinder}. */
 export interface VolumeFinderOptions {
@@ -59,7 +65,10 @@ export class VolumeFinder {
     const found = this.locate(groups, id);
     if (found.state === "lost") throw found.error;
     if (found.state === "absent") {
-      throw new StorageError("NotFound", `looking for volume ${id}: no logical volume carries its tag`);
+      throw new StorageError(
+        "NotFound",
+        `looking for volume ${id}: no logical volume of this node carries its tag; a volume can be used only on the node where it is`,
+      );
     }
     const { tags: { copied, source } } = found.volume;
     if (copied !== undefined) {
@@ -79,8 +88,9 @@ export class VolumeFinder {
    */
   locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
     const incomplete = this.incompleteLvs(groups, id);
-    const found = (indexReport(this.driver, groups).volumes.get(id) ?? [])
+    const tagged = (indexReport(this.driver, groups).volumes.get(id) ?? [])
       .filter(({ lv }) => !incomplete.some((each) => each.lv === lv));
+    const found = withoutClones(tagged, this.#recordedLv(id));
     if (found.length > 1) {
       const names = found.map(lvPath).join(" and ");
       throw new StorageError(

@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { Volume } from "./volume.ts";
 
 /** The state of a volume id, according to a report and the records. */
@@ -34,6 +34,17 @@ export interface RecordedLv {
   readonly lvUuid: string;
   /** The name that the LV's group had. */
   readonly groupName: string;
+  /** The UUID of the LV's group, if it is recorded. */
+  readonly groupUuid?: string;
+}
+
+/**
+ * Returns those LVs that may be the one that is recorded. A clone of the disks of a group has the same LVs, UUIDs and tags in
+ * another group (vgimportclone(8)): of several, the recorded group decides.
+ */
+export function withoutClones(found: readonly LocatedLv[], recorded: RecordedLv | undefined): readonly LocatedLv[] {
+  const own = found.filter(({ group }) => group.uuid === recorded?.groupUuid);
+  return own.length > 0 ? own : found;
 }
 
 /** A record of a volume, in a group's tags or outside LVM. */
@@ -72,12 +83,15 @@ export function lostVolumeState(id: VolumeId, recorded: VolumeRecord, found: Log
 export function lostError(
   kind: "volume" | "snapshot",
   id: VolumeId | SnapshotId,
-  { lvUuid, groupName }: RecordedLv,
+  { lvUuid, groupName, group }: Omit<VolumeRecord, "usedTag">,
   found: LogicalVolume | undefined,
 ): StorageError {
   const was = `Lost: ${kind} ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
   const nothing = "Nothing is created or formatted in its place.";
-  const message = found === undefined
+  const message = found === undefined && group === undefined
+    ? `${was} this node has no volume group of that name. ${nothing} Bring its disks back: they may be detached, or a filter or ` +
+      `devices file of LVM may hide them (denolith doctor)`
+    : found === undefined
     ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the ${kind}`
     : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Examine ${found.name}, and remove it ` +
       `or its denolith tags; then bring the first one back (vgcfgrestore), or delete the ${kind}`;
