@@ -108,7 +108,9 @@ const node: Subcommand = {
     },
     "volume-groups": {
       value: "LIST",
-      help: "Volume groups that StorageClasses may use: names, or /patterns/, separated by commas (default all)",
+      help:
+        "Volume groups that StorageClasses may use: names, or /patterns/, separated by commas (default all, but those " +
+        "that the node itself uses only for classes that name them)",
       check: checkGroupList,
     },
     "disk-rules": {

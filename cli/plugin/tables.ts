@@ -84,7 +84,7 @@ export function nodesTable(nodes: readonly NodeView[], { wide, colours, now }: T
   });
   const percent = ({ group, pool }: Row) =>
     group ? `${group.usedPercent}%` : pool?.dataPercent === undefined ? "" : `${pool.dataPercent}%`;
-  return formatColumns<Row>(
+  const table = formatColumns<Row>(
     [
       { title: "NODE", text: ({ node }) => node?.name ?? "" },
       { title: "AGENT", text: ({ node }) => node?.agent ?? "", paint: (text) => colours.state(text) },
@@ -114,7 +114,18 @@ export function nodesTable(nodes: readonly NodeView[], { wide, colours, now }: T
     ],
     rows,
     { wide },
-  ).join("\n");
+  );
+  return [...table, ...hostUseLines(nodes)].join("\n");
+}
+
+/** Returns the groups that classes do not use unless they name them. */
+function hostUseLines(nodes: readonly NodeView[]): string[] {
+  const lines = nodes.flatMap(({ name: node, groups }) =>
+    groups.filter(({ hostUse }) => hostUse !== undefined).flatMap(({ name, hostUse }) =>
+      wrapText("", `${name} of ${node}: only for StorageClasses that name it, since the node uses ${hostUse}.`)
+    )
+  );
+  return lines.length === 0 ? [] : ["", ...lines];
 }
 
 function pvsText({ physicalVolumes, missing }: GroupView): string {

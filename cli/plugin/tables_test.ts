@@ -90,3 +90,14 @@ Deno.test("answerText() has its facts in two columns, with two blanks between th
     ...["Node       n1", "Requested  1Gi in ext4", "Not read: events: no"],
   ]);
 });
+
+Deno.test("nodesTable() says which groups classes use only by name, and why", () => {
+  const node = nodeWith(10, 20);
+  const options = { wide: false, colours: coloursOf({ hasColours: false }), now: NOW };
+  const plain = nodesTable([node], options);
+  const groups = node.groups.map((group, index) => index === 0 ? group : { ...group, hostUse: "root (mounted)" });
+  assertEquals(
+    nodesTable([{ ...node, groups }], options),
+    `${plain}\n\ng1 of n1: only for StorageClasses that name it, since the node uses root (mounted).`,
+  );
+});

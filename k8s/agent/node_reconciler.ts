@@ -9,7 +9,7 @@ import { getLogger } from "@logtape/logtape";
 import { defined } from "../../lvm/defined.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { erasingOf } from "../../lvm/inventory/leftovers.ts";
-import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import { type GroupMatcher, groupsAllowedBy } from "../../lvm/model/groups.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
@@ -158,7 +158,7 @@ export class NodeReconciler {
   async #writeReport(reported: readonly SurveyedGroup[]): Promise<void> {
     const { driver, groups, overcommit, conditions, onReported } = this.#options;
     const now = this.#clock.date();
-    const status = lvmNodeStatus(reported.filter(({ name }) => groups.matches(name)), { driver, now, overcommit });
+    const status = lvmNodeStatus(groupsAllowedBy(reported, groups), { driver, now, overcommit });
     const object = await this.#report(status, conditions?.(reported) ?? [], now);
     await onReported?.(object);
   }
@@ -278,6 +278,7 @@ export class NodeReconciler {
 /** The fields of groups and pools that a report lacks when they have none, or LVM does not know it. */
 const OPTIONAL_FIELDS = [
   "spare",
+  "hostUse",
   "erasing",
   "thinPools",
   "dataPercent",
@@ -325,6 +326,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     size,
     free,
     spare,
+    hostUse,
     extentSize,
     lvs,
     pvs,
@@ -342,6 +344,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     size: formatQuantity(size),
     free: formatQuantity(free),
     ...(spare === undefined ? {} : { spare: formatQuantity(spare) }),
+    ...defined({ hostUse }),
     ...(erasing.volumes === 0 ? {} : { erasing: { volumes: erasing.volumes, space: formatQuantity(erasing.bytes) } }),
     extentSize: formatQuantity(extentSize),
     lvCount: lvs.length,

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Lvm } from "../../lvm/client/client.ts";
-import { exactMatcher } from "../../lvm/model/groups.ts";
+import { ANY_GROUP, exactMatcher, type GroupMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
@@ -302,4 +302,18 @@ Deno.test("NodeReconciler retries a report that fails with a growing delay, and 
     await clock.advance(clock.msUntilNextTimer);
   }
   assert(reports <= 20, `${reports} reports in ten minutes`);
+});
+
+Deno.test("the agent reports which groups the node itself uses, unless its flag names the groups", async () => {
+  const fake = machine();
+  await lvcreate(fake, "--name", "root", "--size", "104857600b", "fast");
+  fake.host.swapLvs.add(fake.allLvs()[0]!.lv);
+  await using s = await scene(fake);
+  const uses = async (groups: GroupMatcher) => {
+    await s.newAgent({ groups }).refresh();
+    const object = await s.client.get(lvmNodes, { name: "n1" });
+    return object.status!.volumeGroups!.map(({ name, hostUse }) => [name, hostUse]);
+  };
+  assertEquals(await uses(ANY_GROUP), [["data", undefined], ["fast", "root (swap)"]]);
+  assertEquals(await uses(exactMatcher("fast")), [["fast", undefined]]);
 });

@@ -256,6 +256,11 @@ export interface NodeVolumeGroup {
   spare?: string;
   /** The deleted volumes and snapshots that are to be erased and removed, and the space that this frees; absent for none. */
   erasing?: { volumes: number; space: string };
+  /**
+   * What the node itself uses of it. Only classes that name it use it then. Absent for nothing, and where the flag of the agent
+   * names the group.
+   */
+  hostUse?: string;
   extentSize: string;
   lvCount: number;
   pvCount: number;

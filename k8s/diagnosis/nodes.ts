@@ -59,6 +59,8 @@ export interface GroupView {
   readonly volumes: number;
   /** True if LVM can create an LV in it. */
   readonly writeable: boolean;
+  /** What the node itself uses of it, so that only classes that name it use it; absent for nothing. */
+  readonly hostUse?: string;
   /** Its thin pools. */
   readonly pools: readonly PoolView[];
 }
@@ -133,6 +135,7 @@ function groupView(group: NodeVolumeGroup): GroupView {
     ...{ name: group.name, size, free, usedPercent: usedPercent(size, free) },
     ...(spare > 0n && { spare }),
     ...(erasing > 0n && { erasing }),
+    ...(group.hostUse !== undefined && { hostUse: group.hostUse }),
     ...{ physicalVolumes: pvCount, missing: missingPVCount, writeable },
     volumes: group.volumes?.length ?? 0,
     pools: (group.thinPools ?? []).map(poolView).sort((a, b) => compareText(a.name, b.name)),

@@ -65,6 +65,12 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
       remedy: "Rename one of the volume groups on the node, by its UUID: vgrename(8).",
     },
     {
+      reason: "VolumeGroupOfHost",
+      quotes: ["not enough free space in … (the host uses … of it, so it must be named"],
+      remedy:
+        "Name the volume group in the class, or in volumeGroups of the Helm chart, or add one to the node for volumes alone.",
+    },
+    {
       reason: "NoSpace",
       quotes: ["not enough free space in … (… free"],
       remedy: "Free space in the volume group, add a disk to it, or correct the class, if it names the wrong one.",

@@ -13,8 +13,9 @@
  * @module
  */
 
+import { defined } from "../../lvm/defined.ts";
 import { ignoreStorageError } from "../../lvm/error.ts";
-import { compare, type GroupMatcher, selectCandidates } from "../../lvm/model/groups.ts";
+import { compare, type GroupMatcher, isSelected, selectCandidates } from "../../lvm/model/groups.ts";
 import {
   bytesPerPv,
   cacheBytes,
@@ -256,10 +257,12 @@ function allocateFromPool(group: GroupSpaceDraft, thin: ThinSpec, bytes: bigint)
 }
 
 function groupSpaceDraft(
-  { name, free, spare, extentSize, missingPVCount, writeable, physicalVolumes = [], thinPools = [] }: NodeVolumeGroup,
+  group: NodeVolumeGroup,
   overcommit: bigint,
 ): GroupSpaceDraft {
+  const { name, free, spare, extentSize, missingPVCount, writeable, physicalVolumes = [], thinPools = [] } = group;
   return {
+    ...defined({ hostUse: group.hostUse }),
     // old agents do not report the virtual size that is available
     pools: thinPools.map(({ name, availableVirtual = "0" }) => ({ name, free: parseQuantity(availableVirtual) ?? 0n })),
     overcommit,
@@ -293,7 +296,7 @@ function predictGroup(
   const [best] =
     ignoreStorageError(() => selectCandidates(withSpaceFor(groups, thin), matcher, range, preference, layout)) ?? [];
   if (best !== undefined) return groups.find(({ name }) => name === best.group.name);
-  return groups.filter(({ name }) => matcher.matches(name)).sort((a, b) => compare(b.free, a.free))[0];
+  return groups.filter((group) => isSelected(group, matcher)).sort((a, b) => compare(b.free, a.free))[0];
 }
 
 /** Compares volumes by age. Those that are not written yet come last. */

@@ -11,6 +11,7 @@ import {
   type GroupCapacity,
   groupCapacity,
   type GroupSpace,
+  isSelected,
   selectCandidates,
 } from "../../lvm/model/groups.ts";
 import { withSpaceFor } from "../../lvm/pools/pool.ts";
@@ -100,7 +101,7 @@ function reasonOf(
 
 /** Returns the free space of the group that matches and has the most, in bytes; -1 when no group matches. */
 function mostFreeSpace({ groups: matcher, thin }: NamedVolumeRequest, { groups }: NodeCapacity): bigint {
-  return withSpaceFor(groups, thin).filter(({ name }) => matcher.matches(name))
+  return withSpaceFor(groups, thin).filter((group) => isSelected(group, matcher))
     .reduce((most, { free }) => free > most ? free : most, -1n);
 }
 

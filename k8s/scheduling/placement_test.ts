@@ -1,7 +1,7 @@
 import { LINEAR } from "../../lvm/model/layout.ts";
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
-import { ANY_GROUP, exactMatcher, type GroupPreference } from "../../lvm/model/groups.ts";
+import { ANY_GROUP, exactMatcher, type GroupMatcher, type GroupPreference } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { SizeRange } from "../../lvm/size.ts";
 import type { NodeVolumeGroup } from "../api/lvm_objects.ts";
@@ -170,4 +170,14 @@ Deno.test("chooseNode() names only some of many nodes without an agent", () => {
   const message = refusal("NoSpace", TEN, { allowed: names.map((name) => `gone-${name}`), preferred: [] }, nodes);
   assert(message.endsWith("those that have one: n0, n1, n2, n3, n4 and 995 more"), message);
   assert(message.includes("none of gone-n0, gone-n1, gone-n2, gone-n3, gone-n4 and 995 more has an agent"), message);
+});
+
+Deno.test("a group that a node itself uses has no capacity for who names no group, and no volume", () => {
+  const nodes = [node("a", { name: "system", free: "9Gi", hostUse: "root (mounted)" }), node("b", { free: "1Gi" })];
+  const GiB = 1n << 30n;
+  const available = (groups: GroupMatcher) => totalCapacity({ groups, layout: LINEAR }, nodes).available;
+  assertEquals([available(ANY_GROUP), available(exactMatcher("system"))], [GiB, 9n * GiB]);
+  assertEquals(chooseNode(TEN, ANYWHERE, nodes), "b");
+  assertEquals(chooseNode(request(TEN.range, "leastFree", exactMatcher("system")), ANYWHERE, nodes), "a");
+  assertMatch(refusal("NoSpace", TEN, ANYWHERE, nodes.slice(0, 1)), /system \(the host uses root \(mounted\) of it/);
 });

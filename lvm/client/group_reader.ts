@@ -13,7 +13,9 @@
  */
 
 import { StorageError } from "../error.ts";
+import { defined } from "../defined.ts";
 import { commandError, describeCommand, type Exec, type Output, runOk } from "../exec.ts";
+import { withHostUse } from "../model/host_use.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { parseReport, parseUnreadable } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
@@ -88,7 +90,7 @@ export class GroupReader {
         if (this.#groups.length === 0) this.#adopt(output, refusal);
         return { refusal };
       }
-      const groups = parseReport(output.stdout);
+      const groups = await withHostUse(this.#exec, parseReport(output.stdout));
       const { kept, unreadable } = this.#findLacking(groups, output);
       const all = [...groups, ...kept, ...unreadable];
       if (all.length > groups.length) this.#known.clear();
@@ -153,8 +155,8 @@ export class GroupReader {
     try {
       const current = parseReport(await runOk(this.#exec, command)).find(({ uuid }) => uuid === group.uuid);
       if (current === undefined) return unreadable("LVM finds no such volume group on these disks any more");
-      knownGroup.group = current;
-      return { group: current, hangs: false };
+      knownGroup.group = { ...current, ...defined({ hostUse: group.hostUse }) };
+      return { group: knownGroup.group, hangs: false };
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
       if (!isUnresponsiveError(error)) return unreadable(error.message.replace(describeCommand(command), "LVM"));

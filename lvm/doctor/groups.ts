@@ -71,6 +71,7 @@ export function checkGroups(readings: GroupReadings): CheckResult {
     findings: [
       ...missingGroups(survey.value.groups, groups, wanted),
       ...duplicateNames(survey.value.groups),
+      ...(wanted === undefined ? groupsOfHost(survey.value.groups) : []),
       ...groups.flatMap((group) => groupFindings(group)),
       ...foreignGroups(readings),
       ...warnings,
@@ -91,6 +92,18 @@ function missingGroups(
   if (wanted === undefined) return groups.length === 0 ? [make("volume groups")] : [];
   return (wanted.members ?? [wanted]).filter((member) => !all.some(({ name }) => member.matches(name)))
     .map((member) => make(String(member)));
+}
+
+/** Finds groups that this machine itself uses, which are offered to those alone that name them. */
+function groupsOfHost(all: readonly SurveyedGroup[]): Finding[] {
+  const { info } = findingsOf("groups");
+  return all.filter(({ hostUse }) => hostUse !== undefined).map(({ name, hostUse }) =>
+    info(
+      name,
+      `this host uses ${hostUse} of it: StorageClasses that name no volume group do not use it`,
+      `name it, in --volume-groups, in volumeGroups of the Helm chart, or in a StorageClass`,
+    )
+  );
 }
 
 /** Finds groups with the same name, as on disks that were moved here: LVM refuses commands that name them. */

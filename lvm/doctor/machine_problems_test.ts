@@ -197,6 +197,14 @@ const MACHINE_PROBLEMS: Problems = {
     ],
     ["filters", "warning", "/dev/loop0", /physical volume of it \(a-b\)/, /global_filter = \[.*"r\|\/dev\/sr0\|"\]/],
   ],
+  "the host itself uses a volume group": [
+    ({ machine, lv }) => {
+      const root = { ...lv, name: "root", uuid: "r", tags: new Set<string>(), minor: 77 };
+      machine.addGroup("system", 1n << 30n).lvs.push(root);
+      machine.host.swapLvs.add(root);
+    },
+    ["groups", "info", "system", /this host uses root \(swap\) of it/, /--volume-groups/],
+  ],
   "the host's LVM reads what is on volumes": [
     ({ machine }) => machine.host.settings.set("scan_lvs", "1"),
     ["filters", "warning", "devices/scan_lvs", /LVM of this host reads/, /scan_lvs = 0/],

@@ -13,6 +13,7 @@ import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { MAPPING_GROUP } from "../ids.ts";
 import { asArray, asObject, asString, parseJson } from "../json.ts";
+import { type DeviceNode, readDeviceTree } from "../model/device_tree.ts";
 import { readMounts } from "./mounts.ts";
 
 /** The beginnings of names of devices that are not to be read: loop devices, unless they are of files, and our mappings. */
@@ -67,18 +68,6 @@ function plain(name: string): string {
   return name.replace(/[^\w/-]/g, ".");
 }
 
-/** A block device, with what is made of it. */
-export interface DeviceNode {
-  /** The path of its node. */
-  readonly name: string;
-  /** The path of its node by the kernel's name, such as `/dev/dm-3`. */
-  readonly kernelName: string;
-  /** The type that lsblk(8) reports: `lvm` for a logical volume. */
-  readonly type: string;
-  /** What is made of it. */
-  readonly children: readonly DeviceNode[];
-}
-
 function isStackedLoop({ type, name }: DeviceNode, fileLoops: readonly string[]): boolean {
   return type === "loop" && !fileLoops.includes(name);
 }
@@ -90,22 +79,6 @@ function namesOver(tree: readonly DeviceNode[], isSelected: (device: DeviceNode)
     ...(isOver && device.type !== "lvm" ? [device.name, device.kernelName] : []),
     ...namesOver(device.children, isSelected, isOver || isSelected(device)),
   ]);
-}
-
-/** Reads the tree of all block devices. @throws {StorageError} `CommandFailed` when they cannot be listed */
-export async function readDeviceTree(exec: Exec): Promise<DeviceNode[]> {
-  const args = ["--json", "--paths", "--output", "NAME,KNAME,TYPE"];
-  const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }));
-  return parseTree(asObject(answer).blockdevices);
-}
-
-function parseTree(devices: unknown): DeviceNode[] {
-  return asArray(devices ?? []).map(asObject).map(({ name, kname, type, children }) => ({
-    name: asString(name),
-    kernelName: asString(kname),
-    type: asString(type ?? ""),
-    children: parseTree(children),
-  }));
 }
 
 /** Reads the loop devices that are made of files, and can be written to. */

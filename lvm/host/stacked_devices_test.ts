@@ -1,9 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { FakeMachine, ok } from "../../tests/fake/machine.ts";
-import { type DeviceNode, passesFilter, readStackedFilter, stackedFilter } from "./stacked_devices.ts";
+import type { DeviceNode } from "../model/device_tree.ts";
+import { passesFilter, readStackedFilter, stackedFilter } from "./stacked_devices.ts";
 
 function device(name: string, type: string, ...children: DeviceNode[]): DeviceNode {
-  return { name, kernelName: name.replace("/dev/mapper/", "/dev/dm-"), type, children };
+  return { name, kernelName: name.replace("/dev/mapper/", "/dev/dm-"), type, mountPoints: [], children };
 }
 
 /** Devices of all kinds; those that LVM may read have a name that begins with `my`. */

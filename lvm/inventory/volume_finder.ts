@@ -10,7 +10,7 @@
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
 import { requireReadable, requireResponsive } from "../client/client.ts";
-import { ANY_GROUP, type GroupMatcher } from "../model/groups.ts";
+import { ANY_GROUP, type GroupMatcher, groupsAllowedBy } from "../model/groups.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeSource, parseVolumeTags } from "../model/tags.ts";
 import { indexReport } from "./report_index.ts";
@@ -53,7 +53,7 @@ export class VolumeFinder {
 
   /** Returns those of the groups in which the driver creates volumes. */
   managedGroups(groups: readonly VolumeGroup[]): VolumeGroup[] {
-    return groups.filter(({ name }) => this.groups.matches(name));
+    return groupsAllowedBy(groups, this.groups);
   }
 
   /**

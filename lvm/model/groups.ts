@@ -48,7 +48,16 @@ export type GroupPreference = typeof SETTINGS.volumeGroupPreference.values[numbe
 export interface GroupSpace extends
   Pick<
     VolumeGroup,
-    "name" | "free" | "spare" | "extentSize" | "missingPvs" | "writeable" | "ambiguous" | "responsive" | "readError"
+    | "name"
+    | "free"
+    | "spare"
+    | "extentSize"
+    | "missingPvs"
+    | "writeable"
+    | "ambiguous"
+    | "responsive"
+    | "readError"
+    | "hostUse"
   > {
   /** Its physical volumes; none where they are not known: then the group takes only linear volumes. */
   readonly pvs: readonly PvSpace[];
@@ -79,7 +88,7 @@ export interface GroupCapacity {
   readonly minimumVolumeSize: bigint;
 }
 
-/** A matcher of every group. */
+/** A matcher of every group, which names none. */
 export const ANY_GROUP: GroupMatcher = { matches: () => true, toString: () => "any" };
 
 /** Returns a matcher of one name. */
@@ -94,6 +103,20 @@ export function anyMatcherOf(matchers: readonly GroupMatcher[]): GroupMatcher {
     toString: () => matchers.join(", "),
     members: matchers,
   };
+}
+
+/** Reports whether a matcher selects a group. A group that this machine itself uses is selected by its name or a pattern only. */
+export function isSelected({ name, hostUse }: Pick<VolumeGroup, "name" | "hostUse">, matcher: GroupMatcher): boolean {
+  return matcher.matches(name) && (hostUse === undefined || matcher !== ANY_GROUP);
+}
+
+/** Returns the groups that a driver may use. Where a flag names them, it does not matter whether this machine uses them. */
+export function groupsAllowedBy<Group extends Pick<VolumeGroup, "name" | "hostUse">>(
+  groups: readonly Group[],
+  flag: GroupMatcher,
+): Group[] {
+  const allowed = groups.filter(({ name }) => flag.matches(name));
+  return flag === ANY_GROUP ? allowed : allowed.map(({ hostUse: _, ...group }) => group as Group);
 }
 
 /**
@@ -128,7 +151,9 @@ export function selectCandidates<G extends GroupSpace>(
       }`,
     );
   }
-  const descriptions = matching.map((group) => describeSpace(group, range, layout)).join(", ");
+  const descriptions = matching.map((group) =>
+    isSelected(group, matcher) ? describeSpace(group, range, layout) : describeHostUse(group)
+  ).join(", ");
   throw new StorageError(
     "NoSpace",
     `choosing a volume group for ${formatBytes(range.required)}: not enough free space in ${descriptions}`,
@@ -148,7 +173,7 @@ export function findCandidates<G extends GroupSpace>(
   preference: GroupPreference,
   layout: Layout = LINEAR,
 ): Candidate<G>[] {
-  const usable = groups.filter((group) => matcher.matches(group.name) && isUsable(group));
+  const usable = groups.filter((group) => isSelected(group, matcher) && isUsable(group));
   const inRange = usable.flatMap((group) => {
     const size = fitToExtents(range, sizeStep(layout, group.extentSize));
     return size === undefined ? [] : [{ group, size }];
@@ -166,7 +191,7 @@ export function groupCapacity(
   matcher: GroupMatcher,
   layout: Layout = LINEAR,
 ): GroupCapacity {
-  const spaces = groups.filter((group) => matcher.matches(group.name) && isUsable(group))
+  const spaces = groups.filter((group) => isSelected(group, matcher) && isUsable(group))
     .map((group) => spaceIn(layout, group));
   return {
     available: spaces.reduce((sum, { available }) => sum + available, 0n),
@@ -216,6 +241,10 @@ function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): str
   const { freeDescription } = group;
   const free = freeDescription === undefined ? describeFree(group) : `${formatBytes(group.free)} ${freeDescription}`;
   return `${group.name} (${free}${pending})`;
+}
+
+function describeHostUse({ name, hostUse }: GroupSpace): string {
+  return `${name} (the host uses ${hostUse} of it, so it must be named, in the class or by --volume-groups)`;
 }
 
 function describeCachePvs(layout: CachedLayout, { pvs, extentSize }: GroupSpace): string {

@@ -1,6 +1,14 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../error.ts";
-import { ANY_GROUP, type GroupSpace, selectCandidates } from "./groups.ts";
+import {
+  ANY_GROUP,
+  anyMatcherOf,
+  exactMatcher,
+  groupCapacity,
+  groupsAllowedBy,
+  type GroupSpace,
+  selectCandidates,
+} from "./groups.ts";
 import type { Layout } from "./layout.ts";
 
 const MiB = 1n << 20n;
@@ -58,5 +66,35 @@ Deno.test("selectCandidates() says of a full group and of one whose extents miss
     error.message,
     "choosing a volume group for 8 MiB: not enough free space in coarse (no number of its extents of 64 MiB is in the " +
       "requested range), fine (4 MiB free)",
+  );
+});
+
+Deno.test("a group that the host uses is selected only by who names it, in a request or by the flag", () => {
+  const groups = [{ ...group("system", 4n, 64n), hostUse: "root (mounted)" }, group("data", 4n)];
+  const pattern = { matches: () => true, toString: () => "/.*/" };
+  for (
+    const flag of [ANY_GROUP, exactMatcher("system"), anyMatcherOf([exactMatcher("system"), exactMatcher("data")])]
+  ) {
+    for (const request of [ANY_GROUP, exactMatcher("system"), pattern]) {
+      const allowed = groupsAllowedBy(groups, flag);
+      const isNamed = flag !== ANY_GROUP || request !== ANY_GROUP;
+      const title = `${flag} ${request}`;
+      const names = selectCandidates(allowed, request, { required: 8n * MiB }, "leastFree").map(({ group }) =>
+        group.name
+      );
+      assertEquals(names.includes("system"), isNamed, title);
+      const expected = allowed.filter(({ name }) => name === "data" ? request.matches(name) : isNamed);
+      assertEquals(
+        groupCapacity(allowed, request).available,
+        expected.reduce((sum, { free }) => sum + free, 0n),
+        title,
+      );
+    }
+  }
+  const error = assertThrows(() => select(groups.slice(0, 1), 8n, 32n), StorageError);
+  assertEquals(
+    error.message,
+    "choosing a volume group for 8 MiB: not enough free space in system (the host uses root (mounted) of it, so it must be " +
+      "named, in the class or by --volume-groups)",
   );
 });

@@ -184,6 +184,8 @@ export interface VolumeGroup {
   readonly showsLvs?: true;
   /** What of its report cannot be read, a text for each row; absent for nothing. */
   readonly unreadable?: readonly string[];
+  /** What this machine itself uses of it, as `root (mounted), swap_1 (swap)`; absent for nothing. */
+  readonly hostUse?: string;
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
 }

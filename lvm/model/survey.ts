@@ -11,6 +11,7 @@ import { StorageError, truncate } from "../error.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
 import type { PhysicalVolume, VolumeGroup } from "./report.ts";
 import { parsePvs, parseReport, parseUnreadable, Row, rowsOf, unassignedPvEntry, vgEntries } from "./report_parser.ts";
+import { withHostUse } from "./host_use.ts";
 import { reportCommand } from "./report_command.ts";
 
 /** A physical volume with more of its properties; sizes in bytes. */
@@ -108,7 +109,7 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
   const { code, stdout, stderr } = output;
   const unreadable = code === 0 ? [] : parseUnreadable(stderr);
   if (code !== 0 && (unreadable.length === 0 || stdout.trim() === "")) throw commandError(command, output);
-  const groups = parseSurvey(stdout).filter(({ name }) => !unreadable.includes(name));
+  const groups = await withHostUse(exec, parseSurvey(stdout).filter(({ name }) => !unreadable.includes(name)));
   return {
     groups,
     unassignedPvs: parseUnassignedPvs(stdout),

@@ -9,7 +9,7 @@
 
 import { contentDevice } from "../encryption/mapping.ts";
 import type { Exec } from "../exec.ts";
-import type { GroupMatcher } from "../model/groups.ts";
+import { type GroupMatcher, groupsAllowedBy } from "../model/groups.ts";
 import {
   createFinders,
   type ForeignVolume,
@@ -72,6 +72,8 @@ export interface GroupStatus {
   readonly physicalVolumes: { readonly count: number; readonly missing: number };
   /** True if LVM can change it: it is writeable and not exported. */
   readonly writeable: boolean;
+  /** What this machine itself uses of it, so that only classes that name it use it; absent for nothing. */
+  readonly hostUse?: string;
 }
 
 /**
@@ -213,9 +215,7 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
     idle: () => host.idle(),
   };
   const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMounts(exec)]);
-  const groups = wanted === undefined
-    ? groupsInUse(all, driver, undefined)
-    : all.filter(({ name }) => wanted.matches(name));
+  const groups = wanted === undefined ? groupsInUse(all, driver, undefined) : groupsAllowedBy(all, wanted);
   const isShown = (name: string) => groups.some((group) => group.name === name);
   const isAbsent = (name: string) => (wanted?.matches(name) ?? true) && !all.some((group) => group.name === name);
   // The inventory covers all groups, so that a volume in another group than expected does not count as missing.
@@ -246,6 +246,7 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
 
 function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   const { name, uuid, size, free, spare = 0n, metadataSize, metadataFree, pvs, missingPvs, writeable, lvs } = group;
+  const { hostUse } = group;
   // The size of a thin pool includes its thin LVs.
   const ours = lvs.filter((lv) => ownersOf(lv.tags).includes(driver) && !isThin(lv));
   return {
@@ -254,6 +255,7 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
     metadata: { size: metadataSize, free: metadataFree },
     physicalVolumes: { count: pvs.length, missing: missingPvs },
     writeable,
+    ...defined({ hostUse }),
   };
 }
 

@@ -58,7 +58,7 @@ function groupTable(groups: readonly GroupStatus[]): string[] {
       ["METADATA FREE", "right"],
       ["PVS", "left"],
     ],
-    groups.map(({ name, size, free, spare, used, metadata, physicalVolumes, writeable }) => ({
+    groups.map(({ name, size, free, spare, used, metadata, physicalVolumes, writeable, hostUse }) => ({
       cells: [
         name,
         formatBytes(size),
@@ -71,7 +71,7 @@ function groupTable(groups: readonly GroupStatus[]): string[] {
           : `${physicalVolumes.missing} of ${physicalVolumes.count} missing`) +
         (writeable ? "" : ", not writeable"),
       ],
-      notes: [],
+      notes: hostUse === undefined ? [] : [`only for classes that name it, since this host uses ${hostUse}`],
     })),
   );
 }

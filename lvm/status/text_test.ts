@@ -67,3 +67,13 @@ Deno.test("a status shows no control characters of names", async () => {
   assertEquals(statusJson(odd).includes("\u009b"), false);
   assertEquals(JSON.parse(statusJson(odd)).volumes[0].mounts, odd.volumes[0]!.mounts);
 });
+
+Deno.test("a status as text says which groups the host itself uses", async () => {
+  const healthy = healthyMachine();
+  healthy.machine.host.swapLvs.add(healthy.lv);
+  healthy.lv.tags.clear();
+  assertMatch(
+    statusText(await statusOf(healthy)),
+    /\n {6}only for classes that name it, since this host uses vol-\w+ \(swap\)\n/,
+  );
+});

@@ -15,7 +15,7 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { VolumeState } from "../inventory/volume_state.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvchangeTags } from "../model/commands.ts";
-import { type Candidate, selectCandidates } from "../model/groups.ts";
+import { type Candidate, isSelected, selectCandidates } from "../model/groups.ts";
 import type { KnownReport } from "../client/known_report.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { markVolumeDeleted } from "../model/tags.ts";
@@ -44,7 +44,7 @@ export function knownGroupFor(
   const known = lvm.known(id);
   if (known === undefined || layout.type !== "linear" || thin !== undefined || source !== undefined) return undefined;
   if (locate(finder, known, id)?.state !== "absent" || finder.incompleteLvs(known, id).length > 0) return undefined;
-  const [group, ...others] = finder.managedGroups(known).filter(({ name }) => groups.matches(name));
+  const [group, ...others] = finder.managedGroups(known).filter((group) => isSelected(group, groups));
   // a deleted volume may still have the name
   if (
     group === undefined || others.length > 0 ||

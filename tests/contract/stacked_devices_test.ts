@@ -1,6 +1,7 @@
 /** The tests of devices over logical volumes over the fake machine. */
 
 import { FilteredExec } from "../../lvm/shell/filtered_exec.ts";
+import { addForeignLv } from "../fake/foreign_lv.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import { fakeHost } from "./fake_host.ts";
 import { stackedDevicesContract } from "./stacked_devices.ts";
@@ -31,6 +32,26 @@ stackedDevicesContract({
       addGroup: (name, path) => {
         machine.addGroup(name, 64n << 20n).pvs[0]!.path = path;
         return Promise.resolve();
+      },
+      mountAsHost: async (group) => {
+        const lv = await addForeignLv(machine, { group, name: "root", bytes: 32n << 20n });
+        const deviceNumber = `253:${lv.minor}`;
+        machine.mounts.push({
+          target: "/srv",
+          source: "x",
+          fsType: "ext4",
+          root: "/",
+          readOnly: false,
+          deviceNumber,
+          lv,
+        });
+        return {
+          [Symbol.asyncDispose]: () => {
+            machine.mounts.pop();
+            for (const group of machine.groups) group.lvs = group.lvs.filter((other) => other !== lv);
+            return Promise.resolve();
+          },
+        };
       },
       removeDevices: () => {
         const { groups } = machine;

@@ -148,5 +148,6 @@ export function permissionOf({ permission, setReadOnly, active }: FakeLv): "r" |
 
 /** Reports whether an LV is open: a filesystem on it is mounted, or a process has its device open. */
 export function isOpen(machine: FakeMachine, lv: FakeLv): boolean {
-  return isMounted(machine, lv) || machine.openLvs.includes(lv) || lv.mapping !== undefined;
+  const isUsed = isMounted(machine, lv) || machine.openLvs.includes(lv) || lv.mapping !== undefined;
+  return isUsed || machine.host.swapLvs.has(lv);
 }

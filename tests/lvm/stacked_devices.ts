@@ -13,6 +13,11 @@ import { realHost } from "./real_host.ts";
 const host = await realHost("test");
 const [firstDisk] = Deno.env.get("DATA_DISKS")!.split(" ") as [string];
 
+/** Waits until udev has made the nodes, and read what was written. */
+async function settle(): Promise<void> {
+  await run("wait for udev", "udevadm", ["settle"]);
+}
+
 stackedDevicesContract({
   ...host,
   setUp: async () => {
@@ -33,6 +38,19 @@ stackedDevicesContract({
       ...machine,
       hostExec: new HostExec(),
       removeDevices,
+      mountAsHost: async (group) => {
+        const device = `/dev/mapper/${group.replaceAll("-", "--")}-root`;
+        await run("make an LV", "lvm", ["lvcreate", "-qq", "--yes", "--size", "32m", "--name", "root", group]);
+        await settle();
+        await run("make a filesystem", "mke2fs", ["-q", "-t", "ext4", device]);
+        await run("mount it", "mount", ["--mkdir", device, `${folder}/srv`]);
+        return {
+          [Symbol.asyncDispose]: async () => {
+            await run("unmount it", "umount", [`${folder}/srv`]);
+            await run("remove it", "lvm", ["lvremove", "-qq", "--yes", `${group}/root`]);
+          },
+        };
+      },
       addFile: async () => {
         await Deno.writeFile(`${folder}/disk.img`, new Uint8Array(1));
         await Deno.truncate(`${folder}/disk.img`, 64 << 20);
@@ -52,13 +70,18 @@ stackedDevicesContract({
         const table = `0 ${sectors} linear ${path} 0`;
         await run("make a mapping", "dmsetup", ["create", "--noudevsync", "other", "--table", table]);
         undo.push(() => run("remove it", "dmsetup", ["remove", "--noudevsync", "--retry", "other"]));
+        await settle();
         return "/dev/mapper/other";
       },
       addGroup: async (name, path) => {
-        await run("write a group", "lvm", ["vgcreate", "--yes", "--devices", path, name, path]);
+        // LVM refuses the name of a group that has nodes in the directory of devices
+        const config = ["--config", `devices/dir="${folder}"`];
+        await run("write a group", "lvm", ["vgcreate", "--yes", ...config, "--devices", path, name, path]);
+        await settle();
       },
       copyPv: async (_, path) => {
         await run("copy the header", "dd", [`if=${firstDisk}`, `of=${path}`, "bs=1M", "count=2", "conv=fsync"]);
+        await settle();
       },
       [Symbol.asyncDispose]: async () => {
         await made.disposeAsync();

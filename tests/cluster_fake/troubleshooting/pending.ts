@@ -4,6 +4,7 @@
  * @module
  */
 
+import { addForeignLv } from "../../fake/foreign_lv.ts";
 import { csiNodes, nodes, persistentVolumeClaims, persistentVolumes } from "../../../k8s/api/objects.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../../k8s/provisioner/claim.ts";
 import { TOPOLOGY_KEY } from "../../../csi/topology.ts";
@@ -286,6 +287,18 @@ export const PENDING: Chapter = {
         "not enough free space in … (several volume groups have this name)": withGroup(({ machine }) => {
           machine.addGroup("data", 64n * MiB);
         }),
+      },
+    },
+    "not enough free space in … (the host uses … of it, so it must be named": {
+      reason: "VolumeGroupOfHost",
+      plays: {
+        "not enough free space in … (the host uses … of it, so it must be named": async (stage) => {
+          await stage.start();
+          const swap = await addForeignLv(stage.machine, { group: "data", name: "swap", bytes: 4n * MiB });
+          stage.machine.host.swapLvs.add(swap);
+          await stage.report();
+          stage.cluster.addClaim();
+        },
       },
     },
     "the agent of node … has not reported for minutes; see its log": {
