@@ -77,6 +77,7 @@ const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   import: {}, // kinds of OpenEBS have the names of the driver's
   move: { transfers: {} },
   move_postgresql: { transfers: {}, postgresql: true },
+  stacked_devices: {}, // the node's own LVM sees the groups of pods, too
   transfers: { transfers: {} },
   two_nodes: { twoNodes: true },
   upgrade: { earlierVersion: true },
