@@ -33,7 +33,7 @@ function reasons(claim: Partial<ClaimState>): string[] {
   const state = clusterState({ now: NOW, volumes: [volume] });
   const evidence: ClaimState = {
     ...{ driver: DRIVER, now: NOW, key: "shop/db", volume, claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
-    ...{ agentLeases: [], capacities: [], lvmNodes: [], unread: [], ...claim },
+    ...{ agentLeases: [], capacities: [], lvmNodes: [], absentAgents: [], otherClaims: [], unread: [], ...claim },
   };
   return volumePage("v1-1", { state, claim: evidence, usage: "not known" })!.problems.map(({ reason }) => reason);
 }
