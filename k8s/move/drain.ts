@@ -279,12 +279,11 @@ function refusalOf(
   options: PreviewOptions,
 ): string | undefined {
   const { driver, classes } = state;
+  const refusal = objectsRefusal(objects, driver);
+  if (refusal !== undefined) return refusal; // there may be no claim
   const { sourceNode, targetNode } = objects.move.spec;
   const storageClass = classes.get(classNameOf(objects.claim!));
   const volumes = [...state.volumes, ...assumed];
-  return objectsRefusal(objects, driver) ??
-    surroundingsRefusal(
-      objects,
-      surroundingsOf(state, { driver, sourceNode, targetNode, volumes, storageClass }, options),
-    );
+  const about = { driver, sourceNode, targetNode, volumes, storageClass };
+  return surroundingsRefusal(objects, surroundingsOf(state, about, options));
 }

@@ -303,7 +303,7 @@ Deno.test("planDrain() says of each volume why it cannot move", () => {
 
 Deno.test("planDrain() leaves a volume alone that is being moved, and moves it again when that has ended", () => {
   const move = (name: string, state: string) =>
-    ({ metadata: { name }, spec: { targetNode: "b" }, status: { state } }) as LvmMove;
+    ({ metadata: { name }, spec: { claim: { name: "other" }, targetNode: "b" }, status: { state } }) as LvmMove;
   assertEquals(refusal({ moves: [move(idOf("1"), "Copying")] }), "it is being moved to node b already");
   assertEquals(plan({ moves: [move(idOf("1"), "Failed"), move(idOf("2"), "Copying")] })[0]?.targetNode, "c");
 });

@@ -184,24 +184,3 @@ Deno.test("a MoveGarbageCollector decides by what the API server has, not by its
   assertEquals([s.volume?.spec.held, s.calls, policyOf(s)], [true, [], "Retain"]);
   assertEquals(s.move?.metadata.uid, move().metadata.uid);
 });
-
-Deno.test("a MoveGarbageCollector removes a finished LVMMove when its volume is deleted, and no other one", async () => {
-  await using s = await start((s) => s.addMove({}, begun({ state: "Complete" })));
-  await looked(s);
-  assertEquals(s.move?.status?.state, "Complete");
-  s.remove(lvmVolumes, NAME);
-  await s.waitUntil(() => s.move === undefined, "no LVMMove");
-  await using left = await start((s) => {
-    s.remove(lvmVolumes, NAME); // while no controller ran
-    s.addMove({}, begun({ state: "Failed" }));
-  });
-  await left.waitUntil(() => left.move === undefined, "no LVMMove");
-  await using running = await start((s) => {
-    s.remove(lvmVolumes, NAME);
-    s.addMove({}, begun());
-  });
-  running.restore(lvmVolumes, heldVolume());
-  running.remove(lvmVolumes, NAME);
-  await looked(running);
-  assertEquals(running.move?.status?.state, "Copying");
-});
