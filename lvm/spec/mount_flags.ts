@@ -67,10 +67,13 @@ export function checkMountFlags(type: FilesystemType | undefined, flags: readonl
   const allowed = [...COMMON_MOUNT_FLAGS, ...types.flatMap((type) => MOUNT_FLAGS[type])];
   for (const flag of flags) {
     if (allowed.some((form) => form.test(flag))) continue;
-    const why = flag.split(",").length > 1 && flag.split(",").every((one) => allowed.some((form) => form.test(one)))
-      ? "each flag is an entry of its own"
-      : `not allowed for ${type ?? "any filesystem"}`;
-    throw new StorageError("InvalidArgument", `mount flag ${quote(flag)}: ${why}`);
+    const isList = flag.split(",").every((one) => allowed.some((form) => form.test(one)));
+    throw new StorageError(
+      "InvalidArgument",
+      isList
+        ? `mount flag ${quote(flag)}: each flag is an entry of its own`
+        : `mount flag ${quote(flag)}: not allowed for ${type ?? "any filesystem"}`,
+    );
   }
 }
 
