@@ -40,18 +40,16 @@ Deno.test("nobody touches a volume whose report cannot be read, and others are u
   );
   fixture.odd = volumeLvName(volumeId as VolumeId);
 
-  const stage = node.nodeStageVolume({
-    ...{ volumeId, stagingTargetPath: `${harness.folder}/odd`, volumeCapability: mountCapability() },
-  });
+  const staging = { volumeId, stagingTargetPath: `${harness.folder}/odd`, volumeCapability: mountCapability() };
   const capacityRange = { requiredBytes: 128n << 20n };
   const attempts = [
-    stage,
-    controller.deleteVolume({ volumeId }),
-    controller.controllerExpandVolume({ volumeId, capacityRange }),
-    controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }),
-    harness.create({ ...volumeRequest(), name: "odd", parameters }),
+    () => node.nodeStageVolume(staging),
+    () => controller.deleteVolume({ volumeId }),
+    () => controller.controllerExpandVolume({ volumeId, capacityRange }),
+    () => controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }),
+    () => harness.create({ ...volumeRequest(), name: "odd", parameters }),
   ];
-  for (const attempt of attempts) await assertFails("FAILED_PRECONDITION", attempt, "cannot be read (lv_size");
+  for (const attempt of attempts) await assertFails("FAILED_PRECONDITION", attempt(), "cannot be read (lv_size");
   assertEquals(machine.groups.map(({ lvs }) => lvs.map(({ name, tags, size }) => [name, tags, size])), before);
   const [{ volumeId: reported } = {}, ...rest] = (await controller.listVolumes({})).entries.map(({ volume }) =>
     volume!
