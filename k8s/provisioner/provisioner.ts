@@ -4,13 +4,12 @@
  * @module
  */
 
-import { CloningProtection } from "./cloning_protection.ts";
+import { CloningProtection, SnapshotProtection } from "./cloning_protection.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
 import { ClaimProvisioner } from "./claim_provisioner.ts";
 import { Reclaimer } from "./reclaimer.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
-import { SnapshotProtection } from "./snapshot_protection.ts";
 
 export type { ProvisionerOptions } from "./provisioner_options.ts";
 

@@ -3,6 +3,7 @@ import { nextTurn, waitForAbort } from "../../lvm/clock.ts";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import type { ApiClient } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "./informer.ts";
@@ -163,7 +164,10 @@ Deno.test("Controller: reconciles what changes while a full cache is enqueued, a
 });
 
 Deno.test("Controller: reconciles what an informer had before it subscribed, also from an incomplete list", async () => {
-  const pages = ["a", "b"].map((name) => ({ items: [{ metadata: { name } }], resourceVersion: "1" }));
+  const pages = ["a", "b"].map((name) => ({
+    items: [{ metadata: { name, resourceVersion: "1" } }],
+    resourceVersion: "1",
+  }));
   const isRequested = Promise.withResolvers<void>();
   const client = {
     listPages: async function* () {
@@ -179,13 +183,13 @@ Deno.test("Controller: reconciles what an informer had before it subscribed, als
   const informer = new Informer(client, things);
   const stop = new AbortController();
   const watching = informer.start(stop.signal);
-  await flushPromises();
-  assertEquals([informer.get("a") !== undefined, informer.hasSynced], [true, false]);
+  await waitUntil(() => informer.get("a") !== undefined, "the first page");
+  assertEquals(informer.hasSynced, false);
   const reconciled: string[] = [];
   const controller = new Controller({ name: "test", reconcile: (key) => Promise.resolve(void reconciled.push(key)) });
   const running = controller.watch(informer).run(stop.signal);
   isRequested.resolve();
-  for (let turn = 0; turn < 5; turn++) await flushPromises();
+  await waitUntil(() => reconciled.length === 2, "both objects");
   stop.abort();
   await Promise.all([running, watching]);
   assertEquals(reconciled.sort(), ["a", "b"]);

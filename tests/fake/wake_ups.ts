@@ -8,7 +8,13 @@
 
 import { isFinished as isFinishedImport, type LvmImport, lvmImports } from "../../k8s/import/objects.ts";
 import { isFinished as isFinishedMove, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
-import { LVM_SNAPSHOT_FINALIZER, LVM_VOLUME_FINALIZER, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  LVM_SNAPSHOT_FINALIZER,
+  LVM_VOLUME_FINALIZER,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../k8s/api/lvm_objects.ts";
 import {
   events,
   type KubeObject,
@@ -55,13 +61,12 @@ interface Rule {
 
 /** Reports whether the agent of a node has to do something for an object. */
 function isUnsettledOnNode(finalizer: string) {
-  return (
-    { metadata, spec, status }: KubeObject & { spec: { driverName: string }; status?: Record<string, unknown> },
-  ) => {
+  return ({ metadata: { generation = 0, deletionTimestamp, finalizers }, spec, status }: LvmVolume) => {
     if (spec.driverName !== DRIVER) return false;
-    if (metadata.deletionTimestamp !== undefined) return metadata.finalizers?.includes(finalizer) ?? false;
-    return status?.["state"] === undefined || status["state"] === "Pending" ||
-      Number(status["observedGeneration"] ?? 0) < (metadata.generation ?? 0);
+    if (deletionTimestamp !== undefined) return finalizers?.includes(finalizer) ?? false;
+    // a copy that has the snapshot which it should have waits for the mover, whose LVMMove is looked at itself
+    if (spec.copy !== undefined && status?.copy?.snapshot === spec.copy.snapshot) return false;
+    return status?.state === undefined || status.state === "Pending" || (status.observedGeneration ?? 0) < generation;
   };
 }
 
