@@ -309,6 +309,7 @@ Deno.test("the agent reports which groups the node itself uses, unless its flag 
   await lvcreate(fake, "--name", "root", "--size", "104857600b", "fast");
   fake.host.swapLvs.add(fake.allLvs()[0]!.lv);
   await using s = await scene(fake);
+  s.api.put(nodes, { metadata: { name: "n1" } });
   const uses = async (groups: GroupMatcher) => {
     await s.newAgent({ groups }).refresh();
     const object = await s.client.get(lvmNodes, { name: "n1" });

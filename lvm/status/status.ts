@@ -9,7 +9,7 @@
 
 import { contentDevice } from "../encryption/mapping.ts";
 import type { Exec } from "../exec.ts";
-import { type GroupMatcher, groupsAllowedBy } from "../model/groups.ts";
+import type { GroupMatcher } from "../model/groups.ts";
 import {
   createFinders,
   type ForeignVolume,
@@ -215,7 +215,9 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
     idle: () => host.idle(),
   };
   const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMounts(exec)]);
-  const groups = wanted === undefined ? groupsInUse(all, driver, undefined) : groupsAllowedBy(all, wanted);
+  const groups = wanted === undefined
+    ? groupsInUse(all, driver, undefined)
+    : all.filter(({ name }) => wanted.matches(name));
   const isShown = (name: string) => groups.some((group) => group.name === name);
   const isAbsent = (name: string) => (wanted?.matches(name) ?? true) && !all.some((group) => group.name === name);
   // The inventory covers all groups, so that a volume in another group than expected does not count as missing.

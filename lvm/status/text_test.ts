@@ -74,6 +74,6 @@ Deno.test("a status as text says which groups the host itself uses", async () =>
   healthy.lv.tags.clear();
   assertMatch(
     statusText(await statusOf(healthy)),
-    /\n {6}only for classes that name it, since this host uses vol-\w+ \(swap\)\n/,
+    /\n {6}only for classes that name it, since this host uses\s+vol-\w+\s+\(swap\)\n/,
   );
 });

@@ -242,7 +242,7 @@ Deno.test("an object that somebody else wrote fails with the reason if it is inv
   const cases: [string, Partial<LvmSnapshot["spec"]>, string, RegExp][] = [
     ["empty", { cowSize: "0" }, "InvalidArgument", /its cowSize "0" is none/],
     ["source", { sourceVolume: "pvc-1" }, "InvalidArgument", /its sourceVolume "pvc-1" is no volume id/],
-    ["nobody", { sourceVolume: volumeIdOf("nobody") }, "NotFound", /no logical volume carries its tag/],
+    ["nobody", { sourceVolume: volumeIdOf("nobody") }, "NotFound", /no logical volume of this node carries its tag/],
   ];
   for (const [name, wrong, code, words] of cases) {
     const object = lvmSnapshotFor(s.request(name), { driver: DRIVER, nodeName: NODE });

@@ -56,7 +56,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "cli/plugin": 20,
   csi: 22,
   lvm: 16,
-  "lvm/model": 15,
+  "lvm/model": 17,
   "lvm/spec": 15,
   "k8s/agent": 17,
   "k8s/api": 17,

@@ -297,7 +297,8 @@ export const PENDING: Chapter = {
           const swap = await addForeignLv(stage.machine, { group: "data", name: "swap", bytes: 4n * MiB });
           stage.machine.host.swapLvs.add(swap);
           await stage.report();
-          stage.cluster.addClaim();
+          stage.cluster.addClass("any", { volumeBindingMode: "Immediate", parameters: {} });
+          stage.cluster.addClaim({ className: "any" });
         },
       },
     },
