@@ -294,6 +294,7 @@ function createAgent(options: AgentOptions) {
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
     ...{ objects: options.nodeObjects, namespace: options.namespace, clock: options.clock },
     overcommit: options.thin.overcommit,
+    withRefusals: (groups) => machine.lvm.withRefusals(groups),
     transfer: () => options.transfers === undefined ? null : options.transfers.endpoint(),
     disks: disks && ((object) => disks.reports.update(object)),
     onReport: async (report) => {

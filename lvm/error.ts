@@ -54,6 +54,8 @@ export interface StorageErrorOptions {
    * repeated at that time, not at intervals.
    */
   retryOnChange?: boolean;
+  /** Whether LVM refused the change for a reason that another volume group may not have. */
+  ofGroup?: boolean;
 }
 
 /** An error with a kind, and a message that says what was tried, on which object, and what the result was. */
@@ -66,6 +68,8 @@ export class StorageError extends Error {
   readonly completion?: Promise<unknown>;
   /** Whether the driver observes the end of what prevents the operation. */
   readonly retryOnChange: boolean;
+  /** Whether LVM refused the change for a reason that another volume group may not have. */
+  readonly ofGroup: boolean;
 
   /**
    * Creates an error of the kind.
@@ -76,6 +80,7 @@ export class StorageError extends Error {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
     this.retryOnChange = options.retryOnChange ?? false;
+    this.ofGroup = options.ofGroup ?? false;
     if (options.completion !== undefined) this.completion = options.completion;
   }
 }

@@ -10,7 +10,7 @@
  * @module
  */
 
-import { lateCompletion, StorageError, truncate } from "./error.ts";
+import { lateCompletion, StorageError, type StorageErrorOptions, truncate } from "./error.ts";
 import { withinDeadline } from "./clock.ts";
 import { attempt, type CommandStreams, outputOf } from "./command_streams.ts";
 
@@ -369,6 +369,7 @@ export function commandError(
   command: Command,
   output: Output,
   kind: StorageError["kind"] = "CommandFailed",
+  options: StorageErrorOptions = {},
 ): StorageError {
   const lines = (output.stderr.trim() || output.stdout.trim() || "(no output)").split(/\s*\n\s*/);
   const isWarning = (line: string) => line.startsWith("WARNING:"); // lvm prints many warnings, and the reason after them
@@ -377,6 +378,7 @@ export function commandError(
   return new StorageError(
     kind,
     `${describeCommand(command)}: exit ${code}: ${truncate(message, MAX_OUTPUT_LENGTH)}`,
+    options,
   );
 }
 

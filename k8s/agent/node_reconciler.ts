@@ -7,6 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { defined } from "../../lvm/defined.ts";
+import { truncate } from "../../lvm/error.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { erasingOf } from "../../lvm/inventory/leftovers.ts";
 import { type GroupMatcher, groupsAllowedBy } from "../../lvm/model/groups.ts";
@@ -52,6 +53,8 @@ export interface NodeReconcilerOptions {
   readonly groups: GroupMatcher;
   /** The overcommit of thin pools without one of their own, in percent of their sizes; 100 by default. */
   readonly overcommit?: bigint;
+  /** Adds to groups why LVM has refused to change them some minutes ago. */
+  readonly withRefusals?: (groups: readonly SurveyedGroup[]) => readonly SurveyedGroup[];
   /** Called with each report of the groups, before it is written. */
   readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
   /**
@@ -90,6 +93,9 @@ const SIGN_OF_LIFE_MS = 90_000;
 
 /** The time during which changes are gathered, in milliseconds: many claims at once cause one report. */
 const BATCH_MS = 1_000;
+
+/** The maximum length of a text about a group, in characters. */
+const MAX_REFUSAL_LENGTH = 300;
 
 const log = getLogger(["denolith", "lvmnode"]);
 
@@ -142,8 +148,8 @@ export class NodeReconciler {
 
   /** Reads a report of the volume groups, and writes it into the LVMNode unless it is there. */
   async refresh(): Promise<void> {
-    const { exec, onReport, verify } = this.#options;
-    const { groups } = await readSurvey(exec);
+    const { exec, onReport, verify, withRefusals = (groups) => groups } = this.#options;
+    const groups = withRefusals((await readSurvey(exec)).groups);
     try {
       await onReport(groups);
     } finally {
@@ -277,6 +283,7 @@ export class NodeReconciler {
 
 /** The fields of groups and pools that a report lacks when they have none, or LVM does not know it. */
 const OPTIONAL_FIELDS = [
+  "refusal",
   "spare",
   "hostUse",
   "erasing",
@@ -332,6 +339,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     pvs,
     missingPvs,
     writeable,
+    refusal,
     allocationPolicy,
     metadataSize,
     metadataFree,
@@ -353,7 +361,8 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     snapshotCount:
       lvs.filter(({ origin, tags }) => origin !== undefined && ownedVolumeId(driver, tags) === undefined).length,
     missingPVCount: missingPvs,
-    writeable,
+    writeable: writeable && refusal === undefined,
+    ...defined({ refusal: refusal && truncate(refusal, MAX_REFUSAL_LENGTH) }),
     allocationPolicy,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
     physicalVolumes: pvs.map(({ uuid, path, size, free, cacheFree, missing }) => ({

@@ -379,8 +379,7 @@ export class VolumeReconciler {
       if (outcome === "copied") events.record(object, "Normal", "Copying", `copying from ${describeSource(source)}`);
       return onChange();
     }
-    await volumes.createNew(groups, request, onChoice);
-    onChange();
+    await volumes.createNew(groups, request, onChoice).finally(onChange); // also a refusal may change what the node offers
     const volume = volumeFinder.require(await lvm.reportAfterChanges(), request.id);
     // without an event: the status has all of it, and the claim gets one (ProvisioningSucceeded)
     await this.#reconciler.writeStatus(latest, this.#observedStatus(latest, volume));

@@ -268,6 +268,8 @@ export interface NodeVolumeGroup {
   missingPVCount: number;
   /** True if LVM can create an LV in it now. */
   writeable: boolean;
+  /** Why LVM creates no LV in it now, although it may have space; absent where nothing is known. */
+  refusal?: string;
   allocationPolicy?: string;
   metadata?: { size: string; free: string };
   /**

@@ -10,6 +10,7 @@ import { NODE_CONDITIONS } from "../api/condition_reasons.ts";
 import { conditionsOf } from "../api/conditions.ts";
 import type { LvmNode, NodeDisk, NodeThinPool, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import type { Lease, Node } from "../api/objects.ts";
+import { defined } from "../../lvm/defined.ts";
 import { isNodeReady } from "../api/pods.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { quantityToBytes } from "../api/quantity.ts";
@@ -61,6 +62,8 @@ export interface GroupView {
   readonly writeable: boolean;
   /** What the node itself uses of it, so that only classes that name it use it; absent for nothing. */
   readonly hostUse?: string;
+  /** Why LVM creates nothing in it, if its agent says so. */
+  readonly refusal?: string;
   /** Its thin pools. */
   readonly pools: readonly PoolView[];
 }
@@ -136,7 +139,7 @@ function groupView(group: NodeVolumeGroup): GroupView {
     ...(spare > 0n && { spare }),
     ...(erasing > 0n && { erasing }),
     ...(group.hostUse !== undefined && { hostUse: group.hostUse }),
-    ...{ physicalVolumes: pvCount, missing: missingPVCount, writeable },
+    ...{ physicalVolumes: pvCount, missing: missingPVCount, writeable, ...defined({ refusal: group.refusal }) },
     volumes: group.volumes?.length ?? 0,
     pools: (group.thinPools ?? []).map(poolView).sort((a, b) => compareText(a.name, b.name)),
   };
@@ -259,7 +262,8 @@ function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): 
     if (!group.writeable) {
       problems.push({
         ...{ severity: "warning", reason: "VolumeGroupReadOnly", object },
-        message: `LVM can create nothing in volume group ${group.name} now`,
+        message: `LVM can create nothing in volume group ${group.name} now` +
+          (group.refusal === undefined ? "" : `: ${group.refusal}`),
         remedy: `See kubectl denolith doctor ${name}.`,
       });
     }

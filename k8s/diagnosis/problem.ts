@@ -147,7 +147,7 @@ export const VOLUME_GROUP_UNREADABLE: Symptom = {
 /** What LVM says when the metadata of a volume group does not fit (LVM 2.03, lib/format_text/format-text.c). */
 export const METADATA_AREA_FULL: Symptom = {
   reason: "MetadataAreaFull",
-  quotes: ["too large for circular buffer"],
+  quotes: ["its metadata area is full", "too large for circular buffer"],
   remedy: "The metadata area of the volume group is full. Add a disk with a larger one: vgextend --metadatasize 16m.",
 };
 

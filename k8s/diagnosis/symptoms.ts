@@ -55,6 +55,18 @@ export const SYMPTOMS: Readonly<Record<SymptomChapter, readonly Symptom[]>> = {
     },
     METADATA_AREA_FULL,
     {
+      reason: "VolumeGroupRefusesChanges",
+      quotes: ["not enough free space in … (LVM refuses to change it: …)"],
+      remedy:
+        "The message quotes LVM. Remove the cause, such as a second device of the same disk. The volume group is " +
+        "tried again after five minutes.",
+    },
+    {
+      reason: "TooManyLogicalVolumes",
+      quotes: ["not enough free space in … (it has as many logical volumes as it may, …)"],
+      remedy: "Raise the limit of the volume group on the node: vgchange --maxlogicalvolumes 0 GROUP.",
+    },
+    {
       reason: "SizeUnsuitable",
       quotes: ["not enough free space in … (no number of its extents of … is in the requested range)"],
       remedy: "A size is a multiple of the volume group's extents. Request another size, or a range that has one.",

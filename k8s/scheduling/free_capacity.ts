@@ -260,9 +260,10 @@ function groupSpaceDraft(
   group: NodeVolumeGroup,
   overcommit: bigint,
 ): GroupSpaceDraft {
-  const { name, free, spare, extentSize, missingPVCount, writeable, physicalVolumes = [], thinPools = [] } = group;
+  const { name, free, spare, extentSize, missingPVCount, writeable, hostUse, refusal } = group;
+  const { physicalVolumes = [], thinPools = [] } = group;
   return {
-    ...defined({ hostUse: group.hostUse }),
+    ...defined({ hostUse, refusal }),
     // old agents do not report the virtual size that is available
     pools: thinPools.map(({ name, availableVirtual = "0" }) => ({ name, free: parseQuantity(availableVirtual) ?? 0n })),
     overcommit,

@@ -22,11 +22,18 @@ import type { NodeCapacity } from "./free_capacity.ts";
 import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
 
 /**
- * Chooses the node for a volume: the first preferred one with enough space, or else the one with the best group of all.
+ * Chooses the node for a volume: the first preferred one with enough space, or else the one with the best group of all. One
+ * that has refused the volume before is chosen when the others have too little space: what it reports is not all that counts.
  *
+ * @param refusedBy the nodes that have refused the volume
  * @throws {StorageError} `NoSpace` with what each node has; `OutOfRange` when the size fits no whole extents anywhere.
  */
-export function chooseNode(request: NamedVolumeRequest, choice: NodeChoice, nodes: readonly NodeCapacity[]): string {
+export function chooseNode(
+  request: NamedVolumeRequest,
+  choice: NodeChoice,
+  nodes: readonly NodeCapacity[],
+  refusedBy: ReadonlySet<string> = new Set(),
+): string {
   const { allowed, preferred } = choice;
   const allowedNames = allowed && new Set(allowed);
   const allowedNodes = allowedNames === undefined ? nodes : nodes.filter(({ name }) => allowedNames.has(name));
@@ -47,12 +54,14 @@ export function chooseNode(request: NamedVolumeRequest, choice: NodeChoice, node
     if (typeof result !== "string") fittingNodes.set(node.name, result.free);
   }
   if (fittingNodes.size === 0) throw refusal(fitsNoExtents ? "OutOfRange" : "NoSpace", request, allowedNodes);
-  const preferredNode = preferred.find((name) => fittingNodes.has(name));
+  const others = new Map([...fittingNodes].filter(([name]) => !refusedBy.has(name)));
+  const candidates = others.size > 0 ? others : fittingNodes;
+  const preferredNode = preferred.find((name) => candidates.has(name));
   if (preferredNode !== undefined) return preferredNode;
   const sign = request.preference === "leastFree" ? 1 : -1;
   const nodeOrder = ([a, aFree]: [string, bigint], [b, bFree]: [string, bigint]) =>
     sign * compare(aFree, bFree) || compare(a, b);
-  return [...fittingNodes].reduce((best, node) => nodeOrder(node, best) < 0 ? node : best)[0];
+  return [...candidates].reduce((best, node) => nodeOrder(node, best) < 0 ? node : best)[0];
 }
 
 /** Returns the group of a node that the volume would be created in, or the kind of the failure. */

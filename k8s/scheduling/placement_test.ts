@@ -54,6 +54,21 @@ Deno.test("chooseNode() chooses the first preferred node that has free capacity 
   assertEquals(chooseNode(TEN, { preferred: ["x"] }, nodes), "b", "one that does not exist helps nobody");
 });
 
+Deno.test("chooseNode() chooses a node that has refused the volume when no other one fits", () => {
+  const nodes = [node("a", { free: "1Gi" }), node("b", { free: "2Gi" })];
+  assertEquals(chooseNode(TEN, ANYWHERE, nodes, new Set(["a"])), "b");
+  assertEquals(chooseNode(TEN, { preferred: ["a"] }, nodes, new Set(["a"])), "b");
+  assertEquals(chooseNode(TEN, { allowed: ["a"], preferred: [] }, nodes, new Set(["a"])), "a");
+  assertEquals(chooseNode(TEN, ANYWHERE, nodes, new Set(["a", "b"])), "a");
+});
+
+Deno.test("chooseNode() leaves out a group in which LVM creates nothing, and says why", () => {
+  const refused = node("a", { free: "1Gi", writeable: false, refusal: "its metadata area is full: 12 B are free" });
+  assertEquals(chooseNode(TEN, ANYWHERE, [refused, node("b", { free: "2Gi" })]), "b");
+  assertEquals(refusal("NoSpace", TEN, ANYWHERE, [refused]).includes("data (its metadata area is full: 12 B"), true);
+  assertEquals(totalCapacity({ groups: ANY_GROUP, layout: LINEAR }, [refused]).available, 0n);
+});
+
 Deno.test("chooseNode() without a preferred node compares the best group of each by the preference of the class", () => {
   const nodes = [
     node("a", { name: "data", free: "2Gi" }, { name: "more", free: "20Mi" }),

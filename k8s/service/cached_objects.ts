@@ -110,7 +110,7 @@ export class CachedObjects {
   readonly lvmNode = (object: LvmNode): LvmNode => {
     const { metadata, spec, status } = object;
     const group = ({ name, uuid, free, extentSize, missingPVCount, writeable, ...more }: NodeVolumeGroup) => {
-      const { physicalVolumes, thinPools, volumes } = more;
+      const { physicalVolumes, thinPools, volumes, spare, refusal } = more;
       return {
         name,
         uuid,
@@ -118,6 +118,7 @@ export class CachedObjects {
         extentSize,
         missingPVCount,
         writeable,
+        ...defined({ spare, refusal }), // for messages
         thinPools,
         physicalVolumes: physicalVolumes?.map(({ uuid, free, cacheFree }) => ({
           uuid,

@@ -75,6 +75,9 @@ const MAX_ATTEMPTS = 5;
 /** The time limit for the cache to show a new object, in milliseconds. The next placement must count its space. */
 const CACHE_WAIT_MS = 5_000;
 
+/** The maximum number of volumes whose refusals are remembered. */
+const MAX_REFUSED = 1_000;
+
 /** What an LVMVolume must be to be deleted. */
 interface ExpectedVolume {
   readonly uid?: string | undefined;
@@ -91,8 +94,10 @@ export class ClusterVolumes implements VolumeService {
   readonly #capacities: NodeCapacities;
   readonly #dependents: Dependents;
   readonly #objects: RemoteObjects<LvmVolume>;
+  /** The nodes that have refused a volume for its space, of the volumes that were refused last. */
+  readonly #refusedBy = new Map<VolumeId, Set<string>>();
 
-  /** Creates the service; its only state are the objects that are being created. */
+  /** Creates the service; its state are the objects that are being created, and who has refused them. */
   constructor(options: ClusterVolumesOptions) {
     this.#client = options.client;
     this.#driver = options.driver;
@@ -144,11 +149,15 @@ export class ClusterVolumes implements VolumeService {
     });
     const { state, error } = created.status!;
     if (state === "Ready") {
+      this.#refusedBy.delete(request.id);
       requireCompatible(created, request, choice.allowed);
       return clusterVolumeOf(created);
     }
     const refusal = reportedError(error ?? { code: "CommandFailed", message: `the volume is ${state}` });
-    if (created.status?.lvUUID === undefined) await this.#objects.undo(created);
+    if (created.status?.lvUUID === undefined) {
+      if (refusal.kind === "NoSpace") this.#noteRefusal(created);
+      await this.#objects.undo(created);
+    }
     throw refusal;
   }
 
@@ -304,18 +313,29 @@ export class ClusterVolumes implements VolumeService {
 
   /** Returns the first node of the choices with enough space. @throws {StorageError} `NoSpace` or `OutOfRange` */
   #chooseNode({ request, choices }: Placement): string {
+    const refusedBy = this.#refusedBy.get(request.id);
     let refusal: unknown;
     for (const choice of choices) {
       try {
         this.#capacities.requireResponsiveAgent(`choosing a node for volume ${request.id}`, choice);
         const allowed = this.#capacities.list(choice.allowed);
         // the error for no allowed node lists the others
-        return chooseNode(request, choice, allowed.length > 0 ? allowed : this.#capacities.list());
+        return chooseNode(request, choice, allowed.length > 0 ? allowed : this.#capacities.list(), refusedBy);
       } catch (error) {
         refusal ??= error;
       }
     }
     throw refusal;
+  }
+
+  /** Notes that a node has refused a volume for its space: another one is tried first. */
+  #noteRefusal({ metadata: { name }, spec: { nodeName } }: LvmVolume): void {
+    const id = name as VolumeId;
+    const refusedBy = this.#refusedBy.get(id) ?? new Set();
+    this.#refusedBy.delete(id); // the volume becomes the newest
+    this.#refusedBy.set(id, refusedBy.add(nodeName));
+    const [oldest] = this.#refusedBy.keys();
+    if (this.#refusedBy.size > MAX_REFUSED) this.#refusedBy.delete(oldest!);
   }
 
   /** Lets the source be read on its own node. What cannot be done at all leaves no LVMVolume. */

@@ -18,7 +18,8 @@ import { GroupReader } from "./group_reader.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
 import type { LvremoveOptions } from "../model/commands.ts";
-import { classifyRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
+import { GroupRefusals } from "./group_refusals.ts";
+import { classifyRefusal, groupRefusalIn, isPoolRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
 import { withinDeadline } from "../clock.ts";
@@ -72,6 +73,7 @@ export class Lvm {
     removeTogether: (group, args, parts) => this.#removeTogether(group, args, parts),
   });
   readonly #exclusive = new ExclusiveChanges();
+  readonly #refusals = new GroupRefusals();
   readonly #allocations = new Allocations();
   readonly #pendingChanges = new Set<Promise<unknown>>();
   /** What settles when a command has ended that outlasted its deadline, with the UUID of its group. */
@@ -141,6 +143,11 @@ export class Lvm {
     return this.#interrupted.get(uuid) ?? 0;
   }
 
+  /** Adds to groups of another report why LVM has refused to change them some minutes ago. */
+  withRefusals<G extends VolumeGroup>(groups: readonly G[]): readonly G[] {
+    return this.#refusals.addTo(groups);
+  }
+
   /** Returns what is known without a new report, as far as it concerns a volume or snapshot ({@linkcode KnownGroups.about}). */
   known(id: VolumeId | SnapshotId): KnownReport | undefined {
     return this.#known.about(id.slice("v1-".length)); // which is in the names of its LVs, and in the tags with its id
@@ -153,9 +160,10 @@ export class Lvm {
 
   #startReport(): Promise<FreshReport> {
     const changeCount = this.#pendingChanges.size === 0 ? this.#changeCount : undefined;
-    const report = this.#reader.read().then((groups) => {
+    const report = this.#reader.read().then((read) => {
+      const groups = this.#refusals.addTo(read);
       if (changeCount !== undefined) this.#changeCountAtStart.set(groups, changeCount);
-      return groups as readonly VolumeGroup[] as FreshReport;
+      return groups as FreshReport;
     }).finally(() => {
       if (this.#currentReport === report) this.#currentReport = undefined;
     });
@@ -283,6 +291,15 @@ export class Lvm {
     return areRemoved;
   }
 
+  /** Returns the error of a command that LVM refused, and remembers a group that it does not change at all. */
+  #refusal(group: VolumeGroup, command: Command, output: Output): StorageError {
+    const message = groupRefusalIn(output);
+    if (message !== undefined) this.#refusals.note(group, message);
+    return commandError(command, output, classifyRefusal(output), {
+      ofGroup: message !== undefined || isPoolRefusal(output),
+    });
+  }
+
   /**
    * @param afterSuccess what belongs to the change, and is done before it counts as made
    * @param options.parts commands that would do the same, and which of them would have changed something
@@ -320,7 +337,8 @@ export class Lvm {
     const noted = parts.args.map((part) => this.#known.startChange(group.name, part));
     const change = runThen(this.exec, command, async (output) => {
       if (output.code > MAX_EXIT_STATUS) this.#onKilled();
-      if (output.code !== 0) throw commandError(command, output, classifyRefusal(output));
+      if (output.code !== 0) throw this.#refusal(group, command, output);
+      this.#refusals.forget(group);
       for (const [index, isChanged] of parts.areChanged(output).entries()) noted[index]!.changed = isChanged;
       await afterSuccess(output);
     });

@@ -7,6 +7,9 @@
 import type { ErrorKind } from "../error.ts";
 import type { Output } from "../exec.ts";
 
+/** LVM's message when it does not activate a thin pool, whose metadata is damaged. */
+const POOL_CHECK_FAILED = /check of pool \S+ failed/i;
+
 /**
  * LVM's messages in English (LC_ALL=C) when it refuses a command, and the kind of error of each. Its exit status is 5
  * for all of them (lvm(8)). Captured from LVM 2.03; any other message is `CommandFailed`.
@@ -26,9 +29,7 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/only while inactive/i, "InUse"],
   [/does not accept LV type/i, "FailedPrecondition"],
   [/refusing (?:activation|refresh) of partial LV/i, "FailedPrecondition"],
-  [/cannot change VG .* while PVs are missing/i, "FailedPrecondition"],
-  [/volume group \S+ is (?:exported|read-only)/i, "FailedPrecondition"],
-  [/multiple VGs found with the same name/i, "FailedPrecondition"],
+  [POOL_CHECK_FAILED, "FailedPrecondition"],
   // an LV that pvmove, a merge or a conversion works on
   [
     /locked (?:logical volume|devices)|invalid on LV with properties|merging snapshot logical volume/i,
@@ -40,11 +41,33 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/(?:logical volume|LV) \S+ not found in volume group/i, "NotFound"],
 ];
 
+/** LVM's messages when it refuses all changes of a group. */
+const GROUP_REFUSALS: readonly RegExp[] = [
+  /cannot (?:change|update) (?:VG|volume group) \S+ (?:while|with) (?:PVs|physical|duplicate|unknown) .*/i,
+  /cannot update partial volume group .*/i,
+  /cannot activate LVs in VG \S+ while PVs appear on duplicate devices.*/i,
+  /cannot access (?:clustered )?VG .*/i, // of another host, or of a lock manager
+  /volume group \S+ is (?:exported|read-only).*/i,
+  /multiple VGs found with the same name.*/i,
+];
+
 /** The highest exit status of a command that no signal has ended. Above it, the rest is the number of the signal. */
 export const MAX_EXIT_STATUS = 128;
+
+/** Returns what LVM said when it refused all changes of the group; `undefined` when it did not, or a signal has ended it. */
+export function groupRefusalIn({ code, stderr }: Output): string | undefined {
+  if (code > MAX_EXIT_STATUS) return undefined;
+  return GROUP_REFUSALS.map((pattern) => pattern.exec(stderr)?.[0]).find((message) => message !== undefined);
+}
+
+/** Reports whether LVM refused a command because a thin pool must be repaired first. */
+export function isPoolRefusal({ code, stderr }: Output): boolean {
+  return code <= MAX_EXIT_STATUS && POOL_CHECK_FAILED.test(stderr);
+}
 
 /** Returns the kind of error for the output of a failed command of LVM. One that a signal has ended has refused nothing. */
 export function classifyRefusal(output: Output): ErrorKind {
   if (output.code > MAX_EXIT_STATUS) return "CommandFailed";
+  if (groupRefusalIn(output) !== undefined) return "FailedPrecondition";
   return REFUSALS.find(([pattern]) => pattern.test(output.stderr))?.[1] ?? "CommandFailed";
 }

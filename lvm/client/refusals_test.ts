@@ -46,6 +46,24 @@ const CAPTURED = [
     "FailedPrecondition",
     "  Multiple VGs found with the same name: skipping vg1\n  Use --select vg_uuid=<uuid> in place of the VG name.",
   ],
+  // seen with a second device of the same disk, another host's group, one with a new type of LVs, and one for lvmlockd
+  [
+    "FailedPrecondition",
+    "  WARNING: Not using device /dev/loop5 for PV 0s1kLt-tSso-7bcE-4qoc-DBym-IkGN-oim15x.\n" +
+    "  WARNING: PV 0s1kLt-tSso-7bcE-4qoc-DBym-IkGN-oim15x prefers device /dev/loop1 because device name matches previous.\n" +
+    "  Cannot update volume group two with duplicate PV devices.",
+  ],
+  ["FailedPrecondition", "  Cannot access VG two with system ID other with unknown local system ID."],
+  [
+    "FailedPrecondition",
+    "  WARNING: Unrecognised segment type weird\n  Cannot change VG two with unknown segments in it!\n" +
+    "  Cannot process volume group two",
+  ],
+  ["FailedPrecondition", "  Cannot access VG two with lock type sanlock that requires lvmlockd."],
+  ["FailedPrecondition", "  Cannot access VG two due to failed lock."],
+  ["FailedPrecondition", "  Cannot activate LVs in VG two while PVs appear on duplicate devices."],
+  ["FailedPrecondition", "  Cannot update volume group two while physical volumes are missing."],
+  ["FailedPrecondition", "  Check of pool vg1/pool failed (status:64). Manual repair required!"],
   ["FailedPrecondition", "  Can't resize locked logical volume vg1/vol-1."],
   ["FailedPrecondition", "  Can't remove locked logical volume vg1/vol-1."],
   ["FailedPrecondition", "  Snapshots of locked devices are not supported."],

@@ -18,6 +18,7 @@ import type { Configuration } from "../model/configuration.ts";
 import type { Mount } from "../host/mounts.ts";
 import { isInContainer } from "./settings.ts";
 import type { GroupMatcher } from "../model/groups.ts";
+import { METADATA_BYTES_PER_VOLUME, METADATA_RESERVE } from "../model/report_parser.ts";
 import { redundancyOf } from "../model/redundancy.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { requestedSpareBytes, SPARE, unreadableSpareTags } from "../spec/spare_space.ts";
@@ -128,6 +129,10 @@ function groupFindings(group: SurveyedGroup): Finding[] {
   else if (!group.writeable) {
     findings.push(error(name, "it is read-only: nothing in it can be created, extended or deleted"));
   }
+  const isMetadataFull = group.metadataFree < METADATA_RESERVE; // which the check of the metadata reports
+  if (group.refusal !== undefined && !isMetadataFull) {
+    findings.push(error(name, `no volume can be created in it: ${group.refusal}`));
+  }
   if (group.lockType !== "") {
     findings.push(error(
       name,
@@ -215,9 +220,6 @@ function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Findi
   );
 }
 
-/** The metadata of a volume in use, with its record, in bytes: measured, docs/reference/state.md. */
-const METADATA_BYTES_PER_VOLUME = 610n;
-
 /** Below space for this number of further volumes, an administrator should act. */
 const MIN_VOLUMES_LEFT = 50n;
 
@@ -232,7 +234,7 @@ export function checkMetadata({ survey, groups }: GroupReadings): CheckResult {
       const remedy =
         `vgextend --metadatasize 16m ${name} /dev/sdX, then for each physical volume with a small metadata area: ` +
         "pvchange --metadataignore y /dev/sdY";
-      return volumesLeft === 0n
+      return metadataFree < METADATA_RESERVE
         ? error(name, `its metadata area is full: ${free}`, remedy)
         : warning(name, `its metadata area has space for about ${volumesLeft} more volumes: ${free}`, remedy);
     },

@@ -54,6 +54,7 @@ export interface GroupSpace extends
     | "extentSize"
     | "missingPvs"
     | "writeable"
+    | "refusal"
     | "ambiguous"
     | "responsive"
     | "readError"
@@ -121,10 +122,11 @@ export function groupsAllowedBy<Group extends Pick<VolumeGroup, "name" | "hostUs
 
 /**
  * Reports whether LVM would create an LV in the group now: no physical volume is missing or unresponsive, and the group
- * is writeable, not exported (vgcreate(8)), and the only one of its name.
+ * is writeable, not exported (vgcreate(8)), the only one of its name, and has space for the metadata of an LV.
  */
 export function isUsable(group: GroupSpace): boolean {
-  return group.responsive && group.writeable && group.ambiguous !== true && group.missingPvs === 0;
+  return group.responsive && group.writeable && group.ambiguous !== true && group.missingPvs === 0 &&
+    group.refusal === undefined;
 }
 
 /**
@@ -228,6 +230,7 @@ function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): str
   if (group.readError !== undefined) return `${group.name} (it cannot be read: ${group.readError})`;
   if (!group.responsive) return `${group.name} (it does not respond)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its physical volumes are missing)`;
+  if (group.refusal !== undefined) return `${group.name} (${group.refusal})`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
   if (group.ambiguous) return `${group.name} (several volume groups have this name)`;
   if (fitToExtents(range, sizeStep(layout, group.extentSize)) === undefined) {

@@ -168,6 +168,8 @@ export interface VolumeGroup {
   readonly missingPvs: number;
   /** True if LVM would change it now: it is writeable and not exported. */
   readonly writeable: boolean;
+  /** Why LVM creates no LV in it now, although it would have space; absent where nothing is known. */
+  readonly refusal?: string;
   /** True if another group has its name: LVM refuses commands that name either of them. */
   readonly ambiguous?: boolean;
   /** Its tags. */

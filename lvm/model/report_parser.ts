@@ -20,6 +20,7 @@ import { defined } from "../defined.ts";
 import { StorageError } from "../error.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 import { spaceForVolumes } from "../spec/spare_space.ts";
+import { formatBytes } from "../size.ts";
 import { CACHE_PV } from "./tag_text.ts";
 
 /** What LVM prints about each group that it could not read, with LC_ALL=C. */
@@ -256,6 +257,31 @@ function isUnassignedPvEntry(entry: ReportRow): boolean {
   return entry.vg === undefined && entry.lv === undefined && entry.pv !== undefined;
 }
 
+/** The metadata of a volume in use, with its record, in bytes: measured, docs/reference/state.md. */
+export const METADATA_BYTES_PER_VOLUME = 610n;
+
+/** The free space of a metadata area that new volumes do not get, in bytes: changes of existing ones need some. */
+export const METADATA_RESERVE = 8n * METADATA_BYTES_PER_VOLUME;
+
+/** Returns why LVM would create no LV in a group, whatever its size, if the report shows it. */
+function creationRefusal(
+  { lvs, maxLvs, metadataFree }: {
+    readonly lvs: readonly LogicalVolume[];
+    readonly maxLvs: bigint;
+    readonly metadataFree: bigint | undefined;
+  },
+): string | undefined {
+  if (maxLvs > 0n && BigInt(lvs.length) >= maxLvs) {
+    return `it has as many logical volumes as it may, ${maxLvs}: vgchange --maxlogicalvolumes`;
+  }
+  if (metadataFree !== undefined && metadataFree < METADATA_RESERVE) {
+    return `its metadata area is full: ${formatBytes(metadataFree)} are free`;
+  }
+  return lvs.some(({ layout }) => layout.includes("unknown"))
+    ? "it has logical volumes of a type that this LVM does not know"
+    : undefined;
+}
+
 function parseGroup(entry: ReportRow): VolumeGroup {
   const problems: string[] = [];
   const lvProblems: string[] = [];
@@ -278,6 +304,11 @@ function parseGroup(entry: ReportRow): VolumeGroup {
     responsive: true,
     lvs,
   };
+  const refusal = creationRefusal({
+    lvs,
+    maxLvs: row.optionalSize("max_lv") ?? 0n,
+    metadataFree: row.optionalSize("vg_mda_free"),
+  });
   problems.push(...row.problems, ...lvProblems);
   const hidesLvs = lvProblems.length > 0 || row.problems.some((problem) => problem.startsWith("vg_tags:"));
   const unreadable = [
@@ -287,6 +318,7 @@ function parseGroup(entry: ReportRow): VolumeGroup {
   ];
   return {
     ...group,
+    ...defined({ refusal }),
     ...(unreadable.length === 0 ? {} : { unreadable: [...new Set(unreadable)] }),
     ...(problems.length === 0 ? {} : {
       ...{ responsive: false, writeable: false, readError: `LVM's report: ${problems.join(", ")}` },

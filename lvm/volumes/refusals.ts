@@ -2,14 +2,16 @@ import { StorageError, type StorageErrorOptions } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
 
 /**
- * Returns the refusal of a group that was filled or removed after the report: the next one may have space. `undefined` for
- * other errors.
+ * Returns the refusal of a group that was filled or removed after the report, or that LVM does not change: the next one, or
+ * another node, may take the volume. `undefined` for other errors.
  */
 export function groupRefusal(error: unknown): StorageError | undefined {
   if (!(error instanceof StorageError)) return undefined;
   if (error.kind === "NoSpace") return error;
-  // the caller would take NotFound for the content source (CSI spec, CreateVolume)
-  return error.kind === "NotFound" ? new StorageError("NoSpace", error.message, { cause: error }) : undefined;
+  // the caller would take NotFound for the content source (CSI spec, CreateVolume), and would not choose another node
+  return error.kind === "NotFound" || error.ofGroup
+    ? new StorageError("NoSpace", error.message, { cause: error })
+    : undefined;
 }
 
 /** Reports whether an error of LVM may mean that what was known is not true any more, so that a report must decide. */

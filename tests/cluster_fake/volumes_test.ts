@@ -20,7 +20,9 @@ import { volumeIdOf } from "../../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { interceptClient } from "../fake/intercepted_client.ts";
-import { failure } from "../fake/machine.ts";
+import { addForeignLv } from "../fake/foreign_lv.ts";
+import { failure, type FakeMachine } from "../fake/machine.ts";
+import { leaveMetadataFree } from "../fake/metadata_area.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
 
 Deno.test("an object is marked as pending only when our own provisioner names the claim that it is for", async () => {
@@ -98,6 +100,39 @@ Deno.test("a volume that cannot be created leaves nothing, and can be created on
     (await cluster.volumes.create(request("pvc-1"), { allowed: ["node-2"], preferred: [] })).nodeId,
     "node-2",
   );
+});
+
+Deno.test("a node that offers space and creates nothing is not chosen again, whatever its reason is", async () => {
+  const causes: Record<string, (machine: FakeMachine) => unknown> = {
+    "a full metadata area": (machine) => leaveMetadataFree(machine.groups[0]!, 3000n),
+    "as many LVs as it may": async (machine) => {
+      await addForeignLv(machine, { group: "data", name: "other", bytes: 4n * MiB });
+      machine.groups[0]!.maxLvs = 1;
+    },
+    "duplicate disks": (machine) =>
+      machine.groups[0]!.unchangeable = "Cannot update volume group data with duplicate PV devices.",
+    "no contiguous space": (machine) =>
+      machine.fault = ({ args }) =>
+        args[0] === "lvcreate"
+          ? failure(5, "  Insufficient suitable contiguous allocatable extents for logical volume x: 8 more required")
+          : undefined,
+  };
+  for (const [name, cause] of Object.entries(causes)) {
+    const [bad, good] = [machineWith({ data: 400n * MiB }), machineWith({ data: 2n << 30n })];
+    await using cluster = await FakeCluster.start({ "node-1": bad, "node-2": good });
+    await cause(bad);
+    for (const volume of ["a", "b"]) {
+      let nodeId: string | undefined;
+      for (let attempt = 1; nodeId === undefined && attempt <= 3; attempt++) {
+        nodeId = (await cluster.volumes.create(request(volume), ANYWHERE).catch((error) => {
+          assertEquals([error.kind, attempt < 3], ["NoSpace", true], `${name}: ${error.message}`);
+        }))?.nodeId;
+      }
+      assertEquals(nodeId, "node-2", name);
+    }
+    const ofDriver = (machine: FakeMachine) => machine.allLvs().filter(({ lv }) => lv.tags.size > 0).length;
+    assertEquals([bad, good].map(ofDriver), [0, 2], name);
+  }
 });
 
 Deno.test("of several nodes the first preferred one with free space is taken, or else the one that the class prefers", async () => {

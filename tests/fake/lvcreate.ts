@@ -23,6 +23,9 @@ export function lvcreate(machine: FakeMachine, args: readonly string[]): Output 
   const group = machine.groups.find((group) => group.name === groupName);
   if (group === undefined) return groupNotFound(groupName);
   if (group.missingPvs > 0) return missingPvsError(group);
+  if (group.maxLvs !== undefined && group.lvs.length >= group.maxLvs) {
+    return failure(5, `  Maximum number of logical volumes (${group.maxLvs}) reached in volume group ${group.name}`);
+  }
   const name = singleValue(options, "--name");
   const refusal = refuseName(name) ?? refusePool(group, name, options.get("--thinpool")?.[0]);
   if (refusal !== undefined) return refusal;

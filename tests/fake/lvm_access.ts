@@ -28,5 +28,6 @@ export function refuseAccess(machine: FakeMachine, subcommand: string, args: rea
   if (duplicates !== undefined) return duplicates;
   if (group.exported) return refusal(`Volume group ${name} is exported`);
   const isActivation = args.includes("--activate") || args.includes("--refresh");
+  if (group.unchangeable !== undefined && !isActivation) return failure(5, `  ${group.unchangeable}`);
   return group.readOnly && !isActivation ? refusal(`Volume group ${name} is read-only`) : undefined;
 }

@@ -120,6 +120,10 @@ export interface FakeGroup {
   missingPvs: number;
   exported: boolean;
   readOnly: boolean;
+  /** What LVM says instead of changing it, as for duplicate PVs. */
+  unchangeable?: string;
+  /** The maximum number of its LVs. */
+  maxLvs?: number;
   /** The bytes that its metadata may have. */
   metadataBytes: bigint;
   systemId: string;

@@ -78,7 +78,7 @@ function vgRow(group: FakeGroup): Record<string, string> {
     vg_mda_free: `${metadataFree(group)}`,
     vg_mda_count: `${group.pvs.length}`,
     vg_mda_used_count: `${group.pvs.length}`,
-    max_lv: "0",
+    max_lv: `${group.maxLvs ?? 0}`,
     max_pv: "0",
     vg_systemid: group.systemId,
     vg_lock_type: group.lockType,

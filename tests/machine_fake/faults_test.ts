@@ -2,7 +2,8 @@ import { assert, assertEquals } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { connect } from "../contract/csi_client.ts";
-import { failure, FakeMachine, ok } from "../fake/machine.ts";
+import { failure, type FakeGroup, FakeMachine, ok } from "../fake/machine.ts";
+import { leaveMetadataFree } from "../fake/metadata_area.ts";
 import { mount } from "../fake/mount_tools.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../contract/host.ts";
 
@@ -248,6 +249,13 @@ const UNCHANGEABLE = [
   ["is read-only", (machine: FakeMachine) => void (machine.groups[0]!.readOnly = true)],
   ["is exported", (machine: FakeMachine) => void (machine.groups[0]!.exported = true)],
   ["is one of several with the same name", (machine: FakeMachine) => void machine.addGroup(GROUPS[0], 1n << 30n)],
+  ...[
+    `Cannot update volume group ${GROUPS[0]} with duplicate PV devices.`,
+    `Cannot change VG ${GROUPS[0]} with unknown segments in it!`,
+    `Cannot update volume group ${GROUPS[0]} while physical volumes are missing.`,
+    `Cannot access VG ${GROUPS[0]} due to failed lock.`,
+    `Cannot access VG ${GROUPS[0]} with system ID other with unknown local system ID.`,
+  ].map((words) => [words, (machine: FakeMachine) => void (machine.groups[0]!.unchangeable = words)] as const),
 ] as const;
 
 Deno.test.each(UNCHANGEABLE)(
@@ -257,6 +265,9 @@ Deno.test.each(UNCHANGEABLE)(
     const { harness: driver, machine } = fixture;
     const volumeId = await driver.create({ parameters: { volumeGroup: GROUPS[0] } });
     refuse(machine);
+    const first = await driver.create({ name: "elsewhere" });
+    assertEquals(machine.groups[1]!.lvs.length, 1, "the next group is tried");
+    await driver.csi.controller.deleteVolume({ volumeId: first });
     const calls = [
       () => driver.stage(volumeId),
       () => driver.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n << 20n } }),
@@ -273,6 +284,38 @@ Deno.test.each(UNCHANGEABLE)(
     );
   },
 );
+
+Deno.test("a volume is created elsewhere than in a damaged thin pool, which takes nothing of the space of other volumes", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  machine.fault = ({ args }) =>
+    args.includes("--thinpool") && args.at(-1) === GROUPS[0]
+      ? failure(5, `  Check of pool ${GROUPS[0]}/${GROUPS[0]}_thinpool failed (status:64). Manual repair required!`)
+      : undefined;
+  await driver.create({ name: "thin", parameters: { thinProvision: "yes" } });
+  assertEquals(machine.groups[1]!.lvs.some(({ thinPool }) => thinPool !== undefined), true);
+  await driver.create({ name: "thick", parameters: { volumeGroup: GROUPS[0] } });
+});
+
+Deno.test("a group with as many LVs as it may have, or a full metadata area, offers no space", async () => {
+  const causes: [string, (group: FakeGroup) => void][] = [
+    ["it has as many logical volumes as it may, 1", (group) => group.maxLvs = 1],
+    ["its metadata area is full", (group) => leaveMetadataFree(group, 4000n)],
+  ];
+  for (const [reason, cause] of causes) {
+    await using fixture = await createHarness();
+    const { harness: driver, machine } = fixture;
+    const parameters = { volumeGroup: GROUPS[0] };
+    const volumeId = await driver.create({ name: "first", parameters });
+    cause(machine.groups[0]!);
+    assertEquals((await driver.csi.controller.getCapacity({ parameters })).availableCapacity, 0n);
+    await assertFails("RESOURCE_EXHAUSTED", driver.create({ name: "second", parameters }), reason);
+    await driver.create({ name: "second" });
+    assertEquals(machine.groups[1]!.lvs.length, 1);
+    await driver.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n << 20n } });
+    await driver.csi.controller.deleteVolume({ volumeId });
+  }
+});
 
 Deno.test("a failure whose message gRPC cannot send as it is has its code, and the message is shortened", async () => {
   await using fixture = await createHarness();

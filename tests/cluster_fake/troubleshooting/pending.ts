@@ -151,6 +151,26 @@ export const PENDING: Chapter = {
         }),
       },
     },
+    "not enough free space in … (LVM refuses to change it: …)": {
+      reason: "VolumeGroupRefusesChanges",
+      plays: {
+        "not enough free space in … (LVM refuses to change it: …)": withGroup(({ machine }) => {
+          machine.groups[0]!.unchangeable = "Cannot update volume group data with duplicate PV devices.";
+        }),
+      },
+    },
+    "not enough free space in … (it has as many logical volumes as it may, …)": {
+      reason: "TooManyLogicalVolumes",
+      plays: {
+        "not enough free space in … (it has as many logical volumes as it may, …)": async (stage) => {
+          await stage.start();
+          await addForeignLv(stage.machine, { group: "data", name: "other", bytes: 4n * MiB });
+          stage.machine.groups[0]!.maxLvs = 1;
+          await stage.report();
+          stage.cluster.addClaim();
+        },
+      },
+    },
     "none matches …; there are …": {
       reason: "NoSuchVolumeGroup",
       plays: { "none matches …; there are …": withParameters({ volumeGroup: "gone" }) },
