@@ -82,7 +82,7 @@ const MAX_COPY_ERROR_LENGTH = 1_024;
  * The problems of a volume for which an event is recorded on it. Those of its group and its thin pool, which all their
  * volumes share, are recorded on the LVMNode.
  */
-const EVENTS_OF_PROBLEMS = ["Partial", "FilesystemReadOnly"] as const;
+const EVENTS_OF_PROBLEMS = ["Partial", "CacheFailed", "CacheReadOnly", "FilesystemReadOnly"] as const;
 
 /** The number of consecutive failures of trimming after which an event is recorded. */
 const FAILURES_BEFORE_EVENT = 3;

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { groupProblem, poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
+import { cacheProblem, groupProblem, poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
 import type { KeyOutcome, KeyState } from "../../lvm/encryption/key_changes.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
@@ -42,7 +42,7 @@ export const KEYS_CONDITION = "KeysChanged";
 function healthProblems(lv: LogicalVolume, group: VolumeGroup, filesystem: RuntimeState["filesystem"]) {
   const ofPv = pvProblem(lv, group);
   const partial = ofPv?.reason === "Partial" ? { reason: ofPv.reason, message: ofPv.message } : undefined;
-  const all = [partial, poolProblem(lv, group), filesystem, groupProblem(group)];
+  const all = [partial, cacheProblem(lv), poolProblem(lv, group), filesystem, groupProblem(group)];
   return all.filter((problem) => problem !== undefined);
 }
 

@@ -76,6 +76,16 @@ export const VOLUME_CONDITIONS = {
         "The metadata of its thin pool needs repair: [runbook](../guides/runbooks/storage.md#thin-pool-near-full).",
       remedy: "Stop the pods that use the pool, and have LVM check its metadata, as the runbook describes.",
     },
+    CacheFailed: {
+      status: "False",
+      meaning: "Its cache, or the disk of it, has failed: [runbook](../guides/runbooks/storage.md#failed-cache).",
+      remedy: "Read the cause in dmesg on the node. Take the cache away from the volume, as the runbook describes.",
+    },
+    CacheReadOnly: {
+      status: "False",
+      meaning: "The metadata of its cache cannot be written: [runbook](../guides/runbooks/storage.md#failed-cache).",
+      remedy: "Read the cause in dmesg on the node. Take the cache away from the volume, as the runbook describes.",
+    },
     FilesystemReadOnly: {
       status: "False",
       meaning: "The kernel made its filesystem read-only after an error: " +

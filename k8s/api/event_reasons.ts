@@ -171,6 +171,14 @@ export const EVENTS = {
     },
     Rebuilding: { type: "Normal", meaning: "Its RAID images are being synchronized." },
     Redundant: { type: "Normal", meaning: "It survives the loss of a disk again." },
+    CacheFailed: {
+      type: "Warning",
+      meaning: `Its cache, or the disk of it, has failed: [runbook](${RUNBOOKS}/storage.md#failed-cache).`,
+    },
+    CacheReadOnly: {
+      type: "Warning",
+      meaning: `The metadata of its cache cannot be written: [runbook](${RUNBOOKS}/storage.md#failed-cache).`,
+    },
     FilesystemReadOnly: {
       type: "Warning",
       meaning:

@@ -247,7 +247,9 @@ function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): 
   return groups.flatMap((group): Problem[] => {
     const object = `node/${name}`;
     const problems: Problem[] = [];
-    if (group.size > 0n && group.free === 0n) {
+    // a thin pool may have all of the space
+    const hasThinSpace = group.pools.some(({ availableVirtual = 0n }) => availableVirtual > 0n);
+    if (group.size > 0n && group.free === 0n && !hasThinSpace) {
       problems.push({
         ...{ severity: "warning", reason: "VolumeGroupFull", object },
         message: `volume group ${group.name} has no free space` +

@@ -84,6 +84,20 @@ Deno.test("nodeProblems(): a full volume group names the disk that is proposed f
   assertEquals(remedyWith({ ...spare, volumeGroup: "other" }), "Add a disk, or delete claims.");
 });
 
+Deno.test("nodeProblems(): a volume group whose space is in a thin pool is full when the pool can allocate nothing more", () => {
+  const reasons = (...pools: object[]) => {
+    const volumeGroups = [{ name: "data", uuid: "u", size: "1Ti", free: "0", thinPools: pools }];
+    const lvmNodes = [{ metadata: { name: "n1" }, spec: {}, status: { volumeGroups } }];
+    const state = { lvmNodes, nodes: [], agentLeases: [], now: new Date(), unread: [] } as unknown as ClusterState;
+    return nodeProblems(state, nodeViews(state)).map(({ reason }) => reason).filter((reason) =>
+      reason === "VolumeGroupFull"
+    );
+  };
+  assertEquals(reasons({ name: "p", size: "1Ti", owned: false, availableVirtual: "900Gi" }), []);
+  assertEquals(reasons({ name: "p", size: "1Ti", owned: false, availableVirtual: "0" }), ["VolumeGroupFull"]);
+  assertEquals(reasons(), ["VolumeGroupFull"]);
+});
+
 Deno.test("volumeProblems(): only of a lost volume nothing is to be deleted before the runbook is read", () => {
   const runbooks = (...conditions: object[]) =>
     volumeProblems(volume(...conditions), "o").map(({ runbook }) => runbook);

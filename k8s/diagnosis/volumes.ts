@@ -159,6 +159,7 @@ const REASON_SEVERITIES: Readonly<Record<string, Severity>> = {
   PhysicalVolumesMissing: "warning",
   VolumeGroupReadOnly: "warning",
   ThinPoolNearFull: "warning",
+  CacheReadOnly: "warning",
   SnapshotNearFull: "warning",
   SnapshotCannotExtend: "warning",
   RaidFailed: "error",

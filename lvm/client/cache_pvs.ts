@@ -4,6 +4,7 @@
  * @module
  */
 
+import { pvArgument } from "../model/commands.ts";
 import { isCachePv } from "../model/layout.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
@@ -17,6 +18,6 @@ import type { VolumeGroup } from "../model/report.ts";
 export function pvsToName({ pvs }: Pick<VolumeGroup, "pvs">, args: readonly string[]): string[] {
   const takesSpace = ["lvcreate", "lvextend"].includes(args[0]!) &&
     args.some((arg) => arg === "--size" || arg === "--poolmetadatasize");
-  if (!takesSpace || !pvs.some(isCachePv) || pvs.some(({ path }) => args.includes(path))) return [];
-  return pvs.filter((pv) => !isCachePv(pv) && !pv.missing).map(({ path }) => path);
+  if (!takesSpace || !pvs.some(isCachePv) || pvs.some(({ path }) => args.includes(pvArgument(path)))) return [];
+  return pvs.filter((pv) => !isCachePv(pv) && !pv.missing).map(({ path }) => pvArgument(path));
 }

@@ -26,5 +26,9 @@ Deno.test("pvsToName() returns all physical volumes but those for caches, for a 
     [["lvremove", "data/one"], []],
   ];
   for (const [args, expected] of cases) assertEquals(pvsToName(group, args), expected, args.join(" "));
+  const named = { pvs: [pv("pci-0000:00:1f.2"), pv("gpt@a"), CACHE_PV] };
+  const escaped = ["/dev/pci-0000\\:00\\:1f.2", "/dev/gpt\\@a"];
+  const args = ["lvcreate", "--size", "1b", "data"];
+  assertEquals([pvsToName(named, args), pvsToName(named, [...args, escaped[0]!])], [escaped, []]);
   assertEquals(pvsToName({ pvs: [pv("a"), pv("b")] }, ["lvcreate", "--size", "1b", "data"]), []);
 });

@@ -43,6 +43,10 @@ const STATUS = {
   ThinPoolDamaged: "Inaccessible",
   ThinPoolFull: "Degraded",
   ThinPoolNearFull: "Degraded",
+  /** Its cache, or the disk of it, has failed: reads and writes fail, or what only the cache had is lost. */
+  CacheFailed: "Inaccessible",
+  /** The metadata of its cache cannot be written, so that the cache takes in nothing more. */
+  CacheReadOnly: "Degraded",
   /** The kernel has made its filesystem read-only, or shut it down, after an error. */
   FilesystemReadOnly: "Degraded",
   /** Its passphrase or its volume key could not be changed as its secret requests. It is used as before. */
@@ -92,7 +96,7 @@ export function isHealthReason(word: string): word is HealthReason {
 export function volumeProblems({ lv, group }: Pick<Volume, "lv" | "group">, mounts: readonly Mount[]): Problem[] {
   const ofGroup = groupProblem(group);
   if (ofGroup?.reason === "VolumeGroupUnresponsive") return [ofGroup];
-  const all = [pvProblem(lv, group), poolProblem(lv, group), mountProblem(lv, mounts), ofGroup];
+  const all = [pvProblem(lv, group), cacheProblem(lv), poolProblem(lv, group), mountProblem(lv, mounts), ofGroup];
   return all.filter((problem) => problem !== undefined);
 }
 
@@ -121,6 +125,27 @@ export function pvProblem(
   const { state, message, remedy } = redundancy;
   if (state === "InSync") return undefined;
   return { reason: state, message: remedy === undefined ? message : `${message}. ${remedy}` };
+}
+
+/** The problems of caches by LVM's words (lvs(8), lv_health_status): `error` is that of dm-writecache. */
+const CACHE_PROBLEMS: Readonly<Record<string, Problem<"CacheFailed" | "CacheReadOnly">>> = {
+  error: {
+    reason: "CacheFailed",
+    message: "its cache reports an error, as of its disk: reads and writes fail (dmesg)",
+  },
+  failed: { reason: "CacheFailed", message: "its cache has failed, as after an error of its disk (dmesg)" },
+  metadata_read_only: {
+    reason: "CacheReadOnly",
+    message:
+      "the metadata of its cache cannot be written, as after an error of its disk (dmesg): it caches nothing more",
+  },
+};
+
+/** Returns the problem of the cache of an LV, if there is one. */
+export function cacheProblem(
+  { cache, health }: Pick<LogicalVolume, "cache" | "health">,
+): Problem<"CacheFailed" | "CacheReadOnly"> | undefined {
+  return cache === undefined ? undefined : CACHE_PROBLEMS[health];
 }
 
 const POOL_PROBLEMS: Readonly<

@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { endSync } from "../../tests/fake/pvs.ts";
+import { Lvm } from "../client/client.ts";
+import { CACHE_PV } from "../model/tag_text.ts";
 import { healthStatus, problemOf, storageProblems, volumeProblems } from "./health.ts";
 import type { Mount } from "../host/mounts.ts";
 import type { VolumeGroup } from "../model/report.ts";
@@ -61,6 +63,43 @@ Deno.test("a missing physical volume makes a linear volume inaccessible and a ra
   assertEquals(problems(one, "raid1"), ["Degraded Degraded", "Degraded PhysicalVolumesMissing"]);
   group.missingPvs = 2;
   assertEquals(problems(await report(), "raid1"), ["Inaccessible RaidFailed", "Degraded PhysicalVolumesMissing"]);
+});
+
+Deno.test("volumeProblems() reports a cache that fails, by LVM's words", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 256n << 20n, 4n << 20n, 2);
+  group.pvs[1]!.tags = new Set([CACHE_PV]);
+  const run = (...args: string[]) => machine.run({ program: "lvm", args, mutates: true });
+  const size = ["--size", `${16n << 20n}b`];
+  await run(
+    "lvcreate",
+    "--yes",
+    "--zero",
+    "n",
+    "--wipesignatures",
+    "n",
+    "--activate",
+    "n",
+    "--name",
+    "c",
+    ...size,
+    "data",
+  );
+  await run("lvcreate", "--yes", "--type", "writecache", "--cachevol", "c", "--name", "v", ...size, "data");
+  const { lv } = machine.allLvs()[0]!;
+  for (
+    const [word, expected] of [
+      ["", []],
+      ["error", ["Inaccessible CacheFailed"]],
+      ["failed", ["Inaccessible CacheFailed"]],
+      ["metadata_read_only", ["Degraded CacheReadOnly"]],
+    ] as const
+  ) {
+    lv.cacheHealth = word;
+    const report = await new Lvm(machine).report();
+    const problems = volumeProblems({ lv: report[0]!.lvs[0]!, group: report[0]! }, []);
+    assertEquals(problems.map(({ reason }) => `${healthStatus(reason)} ${reason}`), [...expected], word);
+  }
 });
 
 Deno.test("problems of RAID images are reported by their state", async () => {

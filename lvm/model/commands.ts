@@ -172,7 +172,7 @@ export function vgextend(vg: string, path: string): string[] {
  * @param pvs The paths of the PVs to allocate from; any by default.
  */
 export function lvcreate(options: LvcreateOptions, target: string, pvs: readonly string[] = []): string[] {
-  return ["lvcreate", ...optionArguments(options), target, ...pvs];
+  return ["lvcreate", ...optionArguments(options), target, ...pvs.map(pvArgument)];
 }
 
 /**
@@ -182,7 +182,15 @@ export function lvcreate(options: LvcreateOptions, target: string, pvs: readonly
  * @param pvs The paths of the PVs to allocate from; any by default.
  */
 export function lvextend(options: LvextendOptions, lv: string, pvs: readonly string[] = []): string[] {
-  return ["lvextend", ...optionArguments(options), lv, ...pvs];
+  return ["lvextend", ...optionArguments(options), lv, ...pvs.map(pvArgument)];
+}
+
+/**
+ * Returns the path of a PV as lvcreate and lvextend take it, which read what follows a colon as a range of extents, and `@` as a
+ * tag. The names of lvm.conf(5), `preferred_names`, may have them.
+ */
+export function pvArgument(path: string): string {
+  return path.replace(/[:@]/g, "\\$&");
 }
 
 /**

@@ -96,7 +96,10 @@ export interface LogicalVolume {
   readonly segment: Segment;
   /** The segments of physical volumes that are allocated to it. */
   readonly pvSegments: readonly PvSegment[];
-  /** Its health (lv_health_status): `partial`, `refresh needed`, `mismatches exist`; empty when nothing is wrong. */
+  /**
+   * Its health (lv_health_status): `partial`, `refresh needed`, `mismatches exist`; of a cache `failed`, `metadata_read_only`
+   * or `error`; empty when nothing is wrong.
+   */
   readonly health: string;
   /** The state of its redundancy; `undefined` when it has none, or is inactive. */
   readonly raid?: RaidState;

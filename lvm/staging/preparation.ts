@@ -10,10 +10,11 @@
  * @module
  */
 
-import { allowWrites, type BlockDevice, readBlockDevices, verifyDevice } from "../host/device.ts";
+import { type BlockDevice, readBlockDevices, verifyDevice } from "../host/device.ts";
 import { isDeviceOf, readMappedDevice } from "../host/device_mapper.ts";
 import { deviceMounts, filesystemMounts, type Mount } from "../host/mounts.ts";
 import { contentDevice } from "../encryption/mapping.ts";
+import { setReadOnly } from "./read_only_device.ts";
 import type { Encryption } from "../encryption/encryption.ts";
 import { StorageError } from "../error.ts";
 import type { FilesystemType } from "../spec/filesystem.ts";
@@ -93,7 +94,7 @@ export async function prepare(request: StageRequest, volume: Volume, known?: Blo
     await recordUse();
     return { volume: opened.volume, ...(type !== undefined && { type }) };
   }
-  if (opened.device.readOnly) await allowWrites(lvm.exec, contentDevice(volume.lv).devicePath);
+  if (opened.device.readOnly) await setReadOnly(lvm.exec, volume, false);
   const format = await prepareFilesystem(lvm, opened.volume, { device: opened.device, isKnown, recordUse, warn });
   return { volume: opened.volume, type, format };
 }

@@ -123,6 +123,23 @@ export function bindMountsContract(host: Host): void {
       await tearDown(harness, volumeId, "writer");
     },
   );
+
+  contractTest(
+    host,
+    "nodeStageVolume() says of an LV to which LVM permits no writes how to permit them",
+    async (harness) => {
+      const volumeId = await harness.create();
+      const { path } = await harness.singleLv();
+      const stagingTargetPath = await harness.stage(volumeId);
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.runAsAdmin("lvm", "lvchange", "--permission", "r", path);
+      await assertFails("FAILED_PRECONDITION", harness.stage(volumeId), `lvchange --permission rw ${path}`);
+      await harness.runAsAdmin("lvm", "lvchange", "--permission", "rw", path);
+      await harness.stage(volumeId);
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
 }
 
 /** Returns the mounts of the test, whose sources are the same for the kernel and for findmnt(8). */

@@ -62,6 +62,8 @@ export interface FakeLv {
   segment?: Segment;
   /** Its cache, which its group does not have among its LVs. */
   cache?: FakeLv;
+  /** What LVM says of the health of its cache; empty when all is well. */
+  cacheHealth?: string;
   /** Its extents on the PVs; by default, all of them are on the first PV. */
   pvSegments?: FakePvSegment[];
   /** The kernel's state of a RAID LV while it is active. `dropped`: it continues without a PV that is there. */

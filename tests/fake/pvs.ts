@@ -85,6 +85,7 @@ export function isMissing(group: FakeGroup, uuid: string): boolean {
 export function lvHealthStatus(group: FakeGroup, lv: FakeLv): string {
   const pool = group.lvs.find(({ name }) => name === lv.pool);
   if (pvSegmentsOf(group, pool ?? lv).some(({ pvUuid }) => isMissing(group, pvUuid))) return "partial";
+  if (lv.cacheHealth) return lv.cacheHealth;
   if (lv.raid?.refreshNeeded) return "refresh needed";
   return lv.raid?.mismatches ? "mismatches exist" : "";
 }
@@ -116,12 +117,13 @@ export function allocate(
   bytes: bigint,
   pvPaths: readonly string[],
 ): FakePvSegment[] | Output {
-  const unknownPath = pvPaths.find((path) => !group.pvs.some((pv) => pv.path === path));
+  const names = pvPaths.map(parsePvArgument);
+  const unknownPath = names.find((path) => !group.pvs.some((pv) => pv.path === path));
   if (unknownPath !== undefined) {
     return failure(5, `  Physical Volume "${unknownPath}" not found in Volume Group "${group.name}".`);
   }
   const pvs = group.pvs.filter(({ path, notAllocatable }) =>
-    !notAllocatable && (pvPaths.length === 0 || pvPaths.includes(path))
+    !notAllocatable && (names.length === 0 || names.includes(path))
   );
   const freeByPv = new Map(pvs.map((pv) => [pv.uuid, pvSpace(group, pv).free]));
   if (lv.segment.stripes > 1) return allocateStriped(group, lv, bytes, freeByPv);
@@ -134,6 +136,11 @@ export function allocate(
     );
   }
   return allocateLinear(freeByPv, bytes);
+}
+
+/** Returns the path in an argument, in which a colon begins a range of extents, unless a backslash is before it (lvcreate(8)). */
+function parsePvArgument(argument: string): string {
+  return argument.replace(/(?<!\\):.*$/, "").replace(/\\([:@])/g, "$1");
 }
 
 /** Allocates extents as LVM does for a linear LV: it fills one PV after the other. */

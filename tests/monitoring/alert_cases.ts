@@ -101,6 +101,8 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     series: {
       [series("volume_group_size_bytes", GROUP)]: hold(100, 120),
       [series("volume_group_free_bytes", GROUP)]: `${hold(10, 20)} ${hold(9, 40)} ${hold(10, 20)}`,
+      [series("thin_pool_virtual_available_bytes", { ...GROUP, pool: "pool" })]: hold(50, 120),
+      [series("logical_volume_info", { ...LV, pool: "" })]: hold(1, 120),
       ...WITH_VOLUME,
     },
     doesNotFire: [1, 19, 20, 34],
@@ -114,6 +116,14 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
         [series("volume_group_size_bytes", GROUP)]: hold(100, 120),
         [series("volume_group_free_bytes", GROUP)]: hold(0, 120),
         ...WITHOUT_VOLUME,
+      },
+      "a thin pool has the space": {
+        [series("volume_group_size_bytes", GROUP)]: hold(100, 120),
+        [series("volume_group_free_bytes", GROUP)]: hold(0, 120),
+        [series("thin_pool_virtual_available_bytes", { ...GROUP, pool: "pool" })]: hold(1, 120),
+        [series("logical_volume_info", { ...LV, pool: "pool" })]: hold(1, 120),
+        [series("logical_volume_info", { group: "data", lv: "root", pool: "" })]: hold(1, 120),
+        ...WITH_VOLUME,
       },
     },
   },
@@ -199,6 +209,17 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
   DenolithThinPoolDamaged: flag("thin_pool_damaged", {
     ...{ labels: POOL, for: 1 },
     summary: "The metadata of thin pool data/pool on node n1 is damaged",
+  }),
+  DenolithCacheFailed: flag("logical_volume_health_status", {
+    labels: { ...LV, status: "error" },
+    summary: "The cache of data/vol-1 on node n1 has failed (error)",
+    for: 1,
+    neverFires: {
+      "all is well": { [series("logical_volume_health_status", { ...LV, status: "ok" })]: hold(1, 60) },
+      "it is no volume": {
+        [series("logical_volume_health_status", { group: "data", lv: "root", status: "error" })]: hold(1, 60),
+      },
+    },
   }),
   DenolithFilesystemReadOnly: {
     series: {

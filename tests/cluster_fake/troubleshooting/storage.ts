@@ -4,6 +4,7 @@
  * @module
  */
 
+import { CACHE_PV } from "../../../lvm/model/tag_text.ts";
 import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { endSync } from "../../fake/pvs.ts";
 import type { FakeMachine, FakePool } from "../../fake/machine.ts";
@@ -47,6 +48,16 @@ function withPool(change: (pool: FakePool) => void): () => Play {
 const nearFull = withPool((pool) => pool.dataPercent = 95);
 const full = withPool((pool) => Object.assign(pool, { dataPercent: 100, health: "out_of_data" }));
 const damaged = withPool((pool) => pool.needsCheck = true);
+
+/** Starts a cluster with a cached volume, of whose cache LVM says this. */
+function failedCache(health: string): Play {
+  const machine = machineWith({ data: 512n * MiB }, 2);
+  machine.groups[0]!.pvs[1]!.tags = new Set([CACHE_PV]);
+  return reporting(({ lv }) => lv.cacheHealth = health, {
+    parameters: { layout: "writecache", cacheSize: "64Mi" },
+    machine,
+  });
+}
 
 /** Starts a cluster with a volume, whose group has two disks, on the one that is then missing, or on the other one. */
 function missingDisk(isOnIt: boolean): () => Play {
@@ -145,6 +156,13 @@ export const STORAGE: Readonly<Record<string, Chapter>> = {
           for (const mount of stage.machine.mounts) if (mount.lv === stage.lv) mount.remountedReadOnly = true;
         }),
       ),
+    },
+  },
+  "Failed cache": {
+    asks: ["why", "data"],
+    cases: {
+      "CacheFailed": once("CacheFailed", (stage) => failedCache("error")(stage)),
+      "CacheReadOnly": once("CacheReadOnly", (stage) => failedCache("metadata_read_only")(stage)),
     },
   },
   "Missing physical volume": {
