@@ -83,11 +83,10 @@ for (const kind of ["plain", "encrypted"] as const) {
       assertEquals(spec.driverName.length > 0, true);
 
       const { findings } = JSON.parse(await runAgent(ns, "doctor", "--json").catch((error) => String(error)));
-      const told = (findings as { subject: string; message: string; remedy: string }[])
-        .filter(({ message }) => message.includes("made a physical volume"));
-      console.error(told);
-      assertEquals(told.length > 0, true);
-      const filter = /global_filter = (.*) in the section/.exec(told[0]!.remedy)![1]!;
+      // udev does not read a loop device again when a pod writes on the volume under it: then it is a note
+      const [told] = (findings as { message: string; remedy?: string }[])
+        .filter(({ remedy }) => remedy?.includes(HOST_PATTERN));
+      const filter = /global_filter = (.*) in the section/.exec(told!.remedy!)![1]!;
       assertEquals(filter, `["${HOST_PATTERN}"]`);
       const conf = "/etc/lvm/lvmlocal.conf";
       await ns.runOnNode(`printf 'devices {\\n\\tglobal_filter = ${filter}\\n}\\n' > ${conf}`);
