@@ -15,7 +15,7 @@
 import { StorageError } from "../error.ts";
 import { defined } from "../defined.ts";
 import { commandError, describeCommand, type Exec, type Output, runOk } from "../exec.ts";
-import { withHostUse } from "../model/host_use.ts";
+import { mayHaveHostUse, withHostUse } from "../model/host_use.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { parseReport, parseUnreadable } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
@@ -90,7 +90,9 @@ export class GroupReader {
         if (this.#groups.length === 0) this.#adopt(output, refusal);
         return { refusal };
       }
-      const groups = await withHostUse(this.#exec, parseReport(output.stdout));
+      const parsed = parseReport(output.stdout);
+      // without a wait where there is nothing to read: callers of a report that run together stay together
+      const groups = mayHaveHostUse(parsed) ? await withHostUse(this.#exec, parsed) : parsed;
       const { kept, unreadable } = this.#findLacking(groups, output);
       const all = [...groups, ...kept, ...unreadable];
       if (all.length > groups.length) this.#known.clear();

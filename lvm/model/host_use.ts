@@ -21,7 +21,7 @@ const MAX_LENGTH = 1_000;
  * where something may be: an LV that is open, and not of a driver of ours.
  */
 export async function withHostUse<Group extends VolumeGroup>(exec: Exec, groups: readonly Group[]): Promise<Group[]> {
-  if (!groups.some(({ lvs }) => lvs.some(isSuspect))) return [...groups];
+  if (!mayHaveHostUse(groups)) return [...groups];
   try {
     const tree = await readDeviceTree(exec);
     return groups.map((group) => {
@@ -35,6 +35,11 @@ export async function withHostUse<Group extends VolumeGroup>(exec: Exec, groups:
     if (error instanceof StorageError) return [...groups];
     throw error;
   }
+}
+
+/** Reports whether this machine itself may use a group, so that the devices must be read. */
+export function mayHaveHostUse(groups: readonly VolumeGroup[]): boolean {
+  return groups.some(({ lvs }) => lvs.some(isSuspect));
 }
 
 /** Reports whether the machine may use an LV. A thin pool is open by its LVs, which are judged themselves. */
