@@ -73,8 +73,10 @@ Deno.test("denolith controller: leaves the controllers of --disable-controllers 
   await using folder = await SubcommandFolder.create(cluster.api.url);
   await using printed = collectPrinted();
   const flags = ["--disable-controllers", "resizer,capacity"];
-  await using running = await start(folder, printed, flags, () => leaseNames(cluster).length >= 2);
-  assertEquals(leaseNames(cluster), ["external-snapshotter-leader-lvm-denolith-dev", "lvm-denolith-dev"]);
+  await using running = await start(folder, printed, flags, () => leaseNames(cluster).length >= 3);
+  assertEquals(leaseNames(cluster), [
+    ...["external-snapshotter-leader-lvm-denolith-dev", "lvm-denolith-dev", "moves-lvm-denolith-dev"],
+  ]);
   assertEquals(await running.stop(), 0);
 });
 
@@ -82,7 +84,7 @@ Deno.test("denolith controller: renews its Leases on a connection of their own, 
   await using cluster = await createCluster();
   await using folder = await SubcommandFolder.create(cluster.api.url);
   await using printed = collectPrinted();
-  await using running = await start(folder, printed, [], () => leaseNames(cluster).length >= 4);
+  await using running = await start(folder, printed, [], () => leaseNames(cluster).length >= 5);
   const clientOf = ({ headers }: { headers: Headers }) => /\((.*)\)/.exec(headers.get("user-agent")!)?.[1];
   const forLeases = cluster.api.requests.filter(({ path }) => path.includes("/leases/"));
   assertEquals([...new Set(forLeases.map(clientOf))], ["leader-election"]);
@@ -111,7 +113,7 @@ Deno.test("denolith controller: logs once that the cluster has no snapshots", as
   await using folder = await SubcommandFolder.create(cluster.api.url);
   await using printed = collectPrinted();
   const lines = () => printed.log.filter((line) => line.includes("the cluster does not have the kind"));
-  await using running = await start(folder, printed, [], () => lines().length > 0 && leaseNames(cluster).length === 4);
+  await using running = await start(folder, printed, [], () => lines().length > 0 && leaseNames(cluster).length === 5);
   await new Promise((resolve) => setTimeout(resolve, 50));
   assertEquals(await running.stop(), 0);
   assertEquals(lines().length, 1);

@@ -17,7 +17,7 @@ const REQUIRED: Readonly<Record<string, readonly string[]>> = {
   "forget-node": ["n1"],
   doctor: ["n1"],
   why: ["c1"],
-  move: ["c1"],
+  move: ["c1", "--to=n1"],
   import: ["c1"],
   drain: ["n1"],
   adopt: ["data"],

@@ -148,9 +148,17 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
 
 /** Returns the signatures in a file that dd writes; of other sources, nothing is known. */
 function writtenSignatures(source: string): DeviceContent["signatures"] {
-  if (source.startsWith("/dev/")) return [];
+  if (source.startsWith("/dev/") || !isFile(source)) return [];
   const text = [...Deno.readFileSync(source)].join();
   return FOREIGN_SIGNATURES.filter(({ bytes }) => bytes.join() === text).map(({ type }) => ({ type, uuid: "" }));
+}
+
+function isFile(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false; // what a pod wrote has a name alone
+  }
 }
 
 function controllers({ host }: FakeMachine): Output {

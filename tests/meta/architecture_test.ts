@@ -35,11 +35,12 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["client"],
     ["runtime"],
     ["agent", "disks", "sidecars", "transfers"],
-    ["scheduling", "snapshotter", "resizer", "node_removal"],
+    ["scheduling", "snapshotter", "resizer"],
     ["provisioner"],
     ["service"],
     ["move"],
     ["import"],
+    ["node_removal"],
     ["diagnosis"],
   ],
 };
@@ -59,7 +60,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "lvm/model": 17,
   "lvm/spec": 15,
   "k8s/agent": 17,
-  "k8s/api": 17,
+  "k8s/api": 18,
   "k8s/diagnosis": 16,
   "k8s/import": 15,
 };
@@ -186,7 +187,8 @@ Deno.test("one file runs commands, one starts the shell of lvm, one runs a user'
 Deno.test("nothing opens a Unix socket of node:net, which closes each descriptor twice: grpc-js and node:http2 get one of Deno", () => {
   const all = [...texts, ...["cli", "csi", "lvm", "k8s", "tests"].flatMap((module) => [...testsBelow(module)])];
   const having = (pattern: RegExp) => all.filter(([, text]) => pattern.test(text)).map(([file]) => file);
-  assertEquals(having(/^import (?!type )[^;]* from "node:net"/m), []);
+  // a connection from another address of this machine, which Deno.connect() cannot make
+  assertEquals(having(/^import (?!type )[^;]* from "node:net"/m), ["k8s/transfers/tls_test.ts"]);
   assertEquals(having(/^import \{[^}]*(?<!type )\bClient\b[^}]*\} from "@grpc\/grpc-js"/m), [
     "tests/contract/grpc_client.ts",
   ]);

@@ -21,7 +21,7 @@ const AMBIGUOUS_KIND =
   /(?<![\w.$-])lvm(?:(?:volume|node|snapshot)s?|vol|snap)(?![\w-])(?!\.lvm\.denolith\.dev|\.local\.openebs\.io)/;
 
 /** Size in bytes above which a page is split; those of the reference are tables, which nobody reads to the end. */
-const MAX_PAGE = { reference: 32 * 1024, others: 25 * 1024 };
+const MAX_PAGE = { reference: 32 * 1024, others: 26 * 1024 };
 
 /** Reads a page of the reference documentation. */
 function reference(name: string): Promise<string> {

@@ -77,4 +77,5 @@ export const NODES: Readonly<Record<string, Chapter>> = {
       "Forbidden in the log": READ_IN_LOG,
     },
   },
+  "etcd was restored from a backup": { asks: ["status"], cases: {} },
 };

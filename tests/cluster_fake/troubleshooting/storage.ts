@@ -239,4 +239,7 @@ export const STORAGE: Readonly<Record<string, Chapter>> = {
     asks: ["why", "data"],
     cases: { "why CLAIM: UnexpectedData": says("UnexpectedData", UNEXPECTED_DATA) },
   },
+  // events and metrics say it, and no answer of the plugin
+  "Deleted volume not erased": { asks: STATUS, cases: {} },
+  "Volume mounted with a warning": { asks: STATUS, cases: {} },
 };
