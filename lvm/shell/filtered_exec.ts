@@ -4,7 +4,8 @@
  * @module
  */
 
-import type { Command, Exec, Output } from "../exec.ts";
+import { StorageError } from "../error.ts";
+import { type Command, commandError, type Exec, type Output } from "../exec.ts";
 import { readStackedFilter } from "../host/stacked_devices.ts";
 import { parseSettings } from "../model/configuration.ts";
 
@@ -48,8 +49,18 @@ export class FilteredExec implements Exec {
   }
 
   async #readSettings(): Promise<string> {
-    this.#hostFilters ??= await readHostFilters(this.#exec);
-    return `devices/scan_lvs=0 ${filterSetting(this.#hostFilters, await readStackedFilter(this.#exec))}`;
+    const [hostFilters, patterns] = await Promise.all([this.#readHostFilters(), readStackedFilter(this.#exec)]);
+    return `devices/scan_lvs=0 ${filterSetting(hostFilters, patterns)}`;
+  }
+
+  /** Reads the filters each time, since an administrator may change them; those before where that fails. */
+  async #readHostFilters(): Promise<HostFilters> {
+    try {
+      return this.#hostFilters = await readHostFilters(this.#exec);
+    } catch (error) {
+      if (this.#hostFilters === undefined || !(error instanceof StorageError)) throw error;
+      return this.#hostFilters;
+    }
   }
 }
 
@@ -59,8 +70,13 @@ type HostFilters = Readonly<Partial<Record<"filter" | "global_filter", readonly 
 async function readHostFilters(exec: Exec): Promise<HostFilters> {
   // merged, since LVM would otherwise show the settings of its command line alone; it fails for one that is not set
   const args = ["lvmconfig", "--type", "current", "--mergedconfig", "devices/filter", "devices/global_filter"];
-  const { stdout } = await exec.run({ program: "lvm", args, mutates: false });
-  return Object.fromEntries(parseSettings(stdout));
+  const command: Command = { program: "lvm", args, mutates: false };
+  const output = await exec.run(command);
+  // another failure says nothing about the filters, and the driver's would then replace that of the host
+  if (output.code !== 0 && !/node devices\/\w*filter not found/.test(output.stderr)) {
+    throw commandError(command, output);
+  }
+  return Object.fromEntries(parseSettings(output.stdout));
 }
 
 /**

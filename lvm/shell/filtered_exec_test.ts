@@ -1,4 +1,5 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { FakeMachine, ok } from "../../tests/fake/machine.ts";
@@ -34,6 +35,7 @@ Deno.test("FilteredExec gives each command that reads disks the filter of the la
     "lvmconfig -",
     `lvchange ${first}`,
     `lvchange ${first}`,
+    "lvmconfig -",
     `fullreport ${second}`,
     `lvchange ${second}`,
     "version -",
@@ -49,6 +51,29 @@ Deno.test("FilteredExec reads the host's filters again after it could not read t
   machine.host.settings.set("global_filter", '["r|/dev/sr.*|"]');
   await exec.run(REPORT_COMMAND);
   assertEquals(ran.at(-1), `fullreport devices/scan_lvs=0 devices/filter=${PATTERN}`);
+});
+
+Deno.test("FilteredExec keeps to the filters of the host also when they change", async () => {
+  const { machine, exec, ran } = start();
+  await exec.run(REPORT_COMMAND);
+  machine.host.settings.set("global_filter", '["r|/dev/sdq|"]');
+  await exec.run(REPORT_COMMAND);
+  assertEquals(ran.at(-1), `fullreport devices/scan_lvs=0 devices/filter=${PATTERN}`);
+});
+
+Deno.test("FilteredExec never runs a command without filters of the host that it cannot read", async () => {
+  for (const isKnown of [false, true]) {
+    const { machine, exec, ran } = start();
+    machine.host.settings.set("global_filter", '["r|/dev/sdq|"]');
+    if (isKnown) await exec.run(REPORT_COMMAND);
+    const { fault } = machine;
+    machine.fault = (command) =>
+      command.args[0] === "lvmconfig" ? { code: 137, stdout: "", stderr: "" } : fault?.(command);
+    if (isKnown) await exec.run(REPORT_COMMAND);
+    else await assertRejects(() => exec.run(REPORT_COMMAND), StorageError, "exit 137");
+    const filtered = `fullreport devices/scan_lvs=0 devices/filter=${PATTERN}`;
+    assertEquals(ran.filter((text) => text.startsWith("fullreport")), isKnown ? [filtered, filtered] : []);
+  }
 });
 
 Deno.test("FilteredExec keeps to itself that LVM ignores filters beside a devices file", async () => {
