@@ -19,7 +19,7 @@ import {
   readModules,
 } from "../host/device_mapper.ts";
 import { type Disk, readDisks } from "../host/disks.ts";
-import { readStackedFilter } from "../host/stacked_devices.ts";
+import { readStackedDevices, stackedFilter as filterOf } from "../host/stacked_devices.ts";
 import { type CgroupHierarchy, checkLimits, readCgroupHierarchy } from "./limits.ts";
 import { checkPools, THIN_TOOLS } from "./pools.ts";
 import { checkGroups, checkMetadata } from "./groups.ts";
@@ -144,7 +144,7 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
       readKernel(exec),
       tryRead(() => readMappedDevices(exec)),
       tryRead(() => readDisks(exec)),
-      tryRead(() => readStackedFilter(exec)),
+      tryRead(async () => filterOf(await readStackedDevices(exec))),
       tryRead(() => readMounts(exec)),
       tryRead(() => readUdev(exec)),
       readLvm(withDeadline(host, REPORT_DEADLINE_MS)),

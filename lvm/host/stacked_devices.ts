@@ -25,22 +25,37 @@ export const HOST_PATTERN = `r|^/dev/(${NEVER.join("|")})|`;
 /** What kubelet calls the directories with the devices of block volumes. */
 const KUBELET_DEVICES = "/volumeDevices/";
 
+/** What the filter is made from. */
+export interface StackedReadings {
+  /** The loop devices of files. */
+  readonly fileLoops: readonly string[];
+  /** All devices. */
+  readonly tree: readonly DeviceNode[];
+}
+
 /**
- * Reads the patterns of a filter of LVM (lvm.conf(5), global_filter) that rejects each device over a logical volume.
+ * Reads what {@linkcode stackedFilter} needs.
+ *
+ * @param known stays where something cannot be read: a group that vanishes would look as if its volumes were lost
+ */
+export async function readStackedDevices(
+  exec: Exec,
+  known: StackedReadings = { fileLoops: [], tree: [] },
+): Promise<StackedReadings> {
+  const [fileLoops, tree] = await Promise.all([
+    orKnown(() => readFileLoops(exec), known.fileLoops),
+    orKnown(() => readDeviceTree(exec), known.tree),
+  ]);
+  return { fileLoops, tree };
+}
+
+/**
+ * Returns the patterns of a filter of LVM (lvm.conf(5), global_filter) that rejects each device over a logical volume.
  *
  * The kernel does not say which device a loop device is made of. So they reject all loop devices but those of files, and all
  * mappings of the driver.
  */
-export async function readStackedFilter(exec: Exec): Promise<string[]> {
-  const [loops, tree] = await Promise.all([
-    orNone(() => readFileLoops(exec)),
-    orNone(() => readDeviceTree(exec)),
-  ]);
-  return stackedFilter(loops, tree);
-}
-
-/** Returns such patterns. @param fileLoops the loop devices of files */
-export function stackedFilter(fileLoops: readonly string[], tree: readonly DeviceNode[]): string[] {
+export function stackedFilter({ fileLoops, tree }: StackedReadings): string[] {
   const over = new Set(namesOver(tree, (device) => device.type === "lvm" || isStackedLoop(device, fileLoops)));
   const others = [...over].map((name) => plain(name.replace(/^\/dev\//, "")))
     .filter((name) => !NEVER.some((prefix) => name.startsWith(prefix))).map((name) => `${name}$`);
@@ -101,12 +116,12 @@ function isFilePath(path: string): boolean {
   return /^\/./.test(path) && !/^\/dev\/|\(deleted\)$/.test(path) && !path.includes(KUBELET_DEVICES);
 }
 
-/** What cannot be read is no reason to go without LVM: then all loop devices are rejected. */
-async function orNone<T>(read: () => Promise<T[]>): Promise<T[]> {
+/** What cannot be read is no reason to go without LVM: then all loop devices are rejected that are not known. */
+async function orKnown<T>(read: () => Promise<T>, known: T): Promise<T> {
   try {
     return await read();
   } catch (error) {
-    if (error instanceof StorageError) return [];
+    if (error instanceof StorageError) return known;
     throw error;
   }
 }

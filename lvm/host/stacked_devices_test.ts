@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeMachine, ok } from "../../tests/fake/machine.ts";
 import type { DeviceNode } from "../model/device_tree.ts";
-import { passesFilter, readStackedFilter, stackedFilter } from "./stacked_devices.ts";
+import { passesFilter, readStackedDevices, stackedFilter } from "./stacked_devices.ts";
 
 function device(name: string, type: string, ...children: DeviceNode[]): DeviceNode {
   return { name, kernelName: name.replace("/dev/mapper/", "/dev/dm-"), type, mountPoints: [], children };
@@ -32,7 +32,7 @@ const TREE = [
 ];
 
 Deno.test("stackedFilter() rejects whatever is over a logical volume, by both of its names, and nothing else", () => {
-  const filter = stackedFilter(["/dev/loop0"], TREE);
+  const filter = stackedFilter({ fileLoops: ["/dev/loop0"], tree: TREE });
   const names = (device: DeviceNode): string[] => [device.name, device.kernelName, ...device.children.flatMap(names)];
   const rejected = new Set(TREE.flatMap(names).filter((name) => !passesFilter(filter, name)));
   assertEquals([...rejected].sort(), [
@@ -57,8 +57,11 @@ Deno.test("stackedFilter() rejects whatever is over a logical volume, by both of
 });
 
 Deno.test("stackedFilter() is one pattern without characters that settings of LVM quote, where no file is a disk", () => {
-  assertEquals(stackedFilter([], []), ["r|^/dev/(loop|mapper/denolith.luks2-)|"]);
-  assertEquals(stackedFilter([], TREE.slice(1, 2)).map((pattern) => /^[\w|^$()/.-]+$/.test(pattern)), [true]);
+  assertEquals(stackedFilter({ fileLoops: [], tree: [] }), ["r|^/dev/(loop|mapper/denolith.luks2-)|"]);
+  assertEquals(
+    stackedFilter({ fileLoops: [], tree: TREE.slice(1, 2) }).map((pattern) => /^[\w|^$()/.-]+$/.test(pattern)),
+    [true],
+  );
 });
 
 /** Loop devices, as losetup(8) lists them, with the path and the filesystem of what they are made of. */
@@ -83,11 +86,11 @@ const LOOPS: Readonly<
 };
 
 for (const [name, [path, filesystem, ro, isDisk]] of Object.entries(LOOPS)) {
-  Deno.test(`readStackedFilter() ${isDisk ? "lets LVM read" : "rejects"} a loop device ${name}`, async () => {
+  Deno.test(`readStackedDevices() ${isDisk ? "lets LVM read" : "rejects"} a loop device ${name}`, async () => {
     const machine = new FakeMachine();
     const loop = { name: "/dev/loop7", "back-file": path, "back-maj:min": `     ${filesystem}  `, ro };
     machine.fault = ({ program }) => program === "losetup" ? ok(JSON.stringify({ loopdevices: [loop] })) : undefined;
-    const filter = await readStackedFilter(machine);
+    const filter = stackedFilter(await readStackedDevices(machine));
     assertEquals(["/dev/loop7", "/dev/loop7p1", "/dev/loop77"].map((path) => passesFilter(filter, path)), [
       isDisk,
       isDisk,
@@ -96,10 +99,10 @@ for (const [name, [path, filesystem, ro, isDisk]] of Object.entries(LOOPS)) {
   });
 }
 
-Deno.test("readStackedFilter() rejects all loop devices where they, or the devices, cannot be listed", async () => {
+Deno.test("readStackedDevices() rejects all loop devices where they, or the devices, cannot be listed", async () => {
   for (const program of ["losetup", "lsblk"] as const) {
     const machine = new FakeMachine();
     machine.host.missing.add(program);
-    assertEquals(await readStackedFilter(machine), ["r|^/dev/(loop|mapper/denolith.luks2-)|"], program);
+    assertEquals(stackedFilter(await readStackedDevices(machine)), ["r|^/dev/(loop|mapper/denolith.luks2-)|"], program);
   }
 });

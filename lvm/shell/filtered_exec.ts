@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, type Output } from "../exec.ts";
-import { readStackedFilter } from "../host/stacked_devices.ts";
+import { readStackedDevices, stackedFilter, type StackedReadings } from "../host/stacked_devices.ts";
 import { parseSettings } from "../model/configuration.ts";
 
 /** What LVM prints about filters where a devices file takes their place: what is not listed there is not read, either. */
@@ -23,6 +23,7 @@ export class FilteredExec implements Exec {
   readonly #exec: Exec;
   #settings: string | undefined;
   #hostFilters: HostFilters | undefined;
+  #stacked: StackedReadings | undefined;
   /** Reads the mount table as the other exec does. */
   readonly readMountTable?: NonNullable<Exec["readMountTable"]>;
 
@@ -49,8 +50,12 @@ export class FilteredExec implements Exec {
   }
 
   async #readSettings(): Promise<string> {
-    const [hostFilters, patterns] = await Promise.all([this.#readHostFilters(), readStackedFilter(this.#exec)]);
-    return `devices/scan_lvs=0 ${filterSetting(hostFilters, patterns)}`;
+    const [hostFilters, stacked] = await Promise.all([
+      this.#readHostFilters(),
+      readStackedDevices(this.#exec, this.#stacked),
+    ]);
+    this.#stacked = stacked;
+    return `devices/scan_lvs=0 ${filterSetting(hostFilters, stackedFilter(stacked))}`;
   }
 
   /** Reads the filters each time, since an administrator may change them; those before where that fails. */

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
@@ -75,6 +75,28 @@ Deno.test("FilteredExec never runs a command without filters of the host that it
     assertEquals(ran.filter((text) => text.startsWith("fullreport")), isKnown ? [filtered, filtered] : []);
   }
 });
+
+for (const program of ["losetup", "lsblk"] as const) {
+  Deno.test(`FilteredExec keeps what ${program} listed before when it fails, so that no group vanishes or appears`, async () => {
+    const { machine, exec, ran } = start();
+    const loop = { name: "/dev/loop7", "back-file": "/var/tmp/disk.img", "back-maj:min": "254:0", ro: false };
+    const md = { name: "/dev/md0", kname: "/dev/md0", type: "raid1" };
+    const lv = { name: "/dev/mapper/vg-lv", kname: "/dev/dm-0", type: "lvm", children: [md] };
+    const answers = { losetup: { loopdevices: [loop] }, lsblk: { blockdevices: [lv] } };
+    const { fault } = machine;
+    machine.fault = (command) =>
+      command.program === "losetup" || command.program === "lsblk"
+        ? ok(JSON.stringify(answers[command.program]))
+        : fault?.(command);
+    await exec.run(REPORT_COMMAND);
+    const failing = machine.fault;
+    machine.fault = (command) => command.program === program ? { code: 137, stdout: "", stderr: "" } : failing(command);
+    await exec.run(REPORT_COMMAND);
+    const [first, second] = ran.filter((text) => text.startsWith("fullreport"));
+    assertEquals(second, first);
+    assertMatch(first!, /loop7.*md0/);
+  });
+}
 
 Deno.test("FilteredExec keeps to itself that LVM ignores filters beside a devices file", async () => {
   const { machine, exec } = start();
