@@ -64,7 +64,7 @@ export interface ByteRange {
 export class Eraser {
   readonly #options: EraserOptions;
   readonly #exec: Exec;
-  /** The bytes that are erased, by UUID and way: a discard is no overwriting. Only overwriting is recorded in tags. */
+  /** The bytes that are erased, by {@linkcode keyOf}. Only overwriting is recorded in tags. */
   readonly #erased = new Map<string, bigint>();
   /** The UUIDs of the groups in which a command runs that outlasted its deadline. */
   readonly #busy = new Set<string>();
@@ -81,8 +81,10 @@ export class Eraser {
   }
 
   /** Forgets how far LVs are erased that are not deleted any more: they may get data again before they are deleted again. */
-  forget(lvUuids: readonly string[]): void {
-    for (const uuid of lvUuids) for (const erase of ["zero", "discard"]) this.#erased.delete(`${uuid} ${erase}`);
+  forget(lvs: readonly LocatedLv[]): void {
+    for (const located of lvs) {
+      for (const erase of ["zero", "discard"] as const) this.#erased.delete(keyOf(located, erase));
+    }
   }
 
   /**
@@ -96,7 +98,7 @@ export class Eraser {
    */
   async erase({ lv, group, tags }: DeletedLv, { from = 0n, to = lv.size }: ByteRange = {}): Promise<boolean> {
     const erase = tags.erase === "discard" ? "discard" : "zero";
-    const key = `${lv.uuid} ${erase}`;
+    const key = keyOf({ lv, group }, erase);
     let recorded = erase === "zero" ? tags.erased : 0n;
     const start = larger(recorded, this.#erased.get(key) ?? from);
     if (tags.encrypted && start === 0n) await this.destroyKeySlots({ lv, group });
@@ -140,7 +142,7 @@ export class Eraser {
     const range = ["--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
     const args = erase === "zero" ? ["--zeroout", ...range] : range;
     const command: Command = { program: "blkdiscard", args, mutates: true };
-    const record = (erased: bigint) => void this.#erased.set(`${lv.uuid} ${erase}`, erased);
+    const record = (erased: bigint) => void this.#erased.set(keyOf({ lv, group }, erase), erased);
     try {
       await runThen(this.#exec, command, (output) => {
         if (output.code === 0) return Promise.resolve(record(offset + length));
@@ -162,6 +164,11 @@ export class Eraser {
       this.#options.onLateEnd();
     });
   }
+}
+
+/** Returns what tells erasures apart: a clone in an imported group has the UUID of its LV, and a discard is no overwriting. */
+function keyOf({ lv, group }: LocatedLv, erase: Chunk["erase"]): string {
+  return `${group.uuid} ${lv.uuid} ${erase}`;
 }
 
 /**

@@ -153,9 +153,9 @@ export class Reaper {
     }
     await this.#repair.markHeaderBackups(groups, attempt);
     const deleted = deletedLvs(this.#driver, groups);
-    const deletedUuids = new Set(deleted.map(({ lv }) => lv.uuid));
+    const deletedLv = new Set(deleted.map(({ lv }) => lv));
     this.#eraser.forget(
-      groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)).filter((uuid) => !deletedUuids.has(uuid)),
+      groups.flatMap((group) => group.lvs.filter((lv) => !deletedLv.has(lv)).map((lv) => ({ group, lv }))),
     );
     this.#removal.forgetOthers(deleted);
     await this.#removeAll(deleted, isDue ? undefined : reportedAt, attempt);

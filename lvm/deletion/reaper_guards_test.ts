@@ -10,6 +10,7 @@ import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import { exactMatcher } from "../model/groups.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
+import { usedTag } from "../model/tags.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
@@ -256,6 +257,50 @@ Deno.test("each pass erases something, even if another one is due at once", asyn
   reaper.wake();
   await new Promise((resolve) => setTimeout(resolve));
   assertEquals([await finish(), group.lvs.length, parts, wakes < 25], [[], 1, 3, true], `${wakes} reports`);
+});
+
+/** Adds an imported clone of a group (vgimportclone(8)): another group with the same LVs, tags and UUIDs of LVs. */
+function addClone(machine: FakeMachine, { size, tags, pvs, lvs }: FakeMachine["groups"][number]) {
+  const clone = machine.addGroup("clone", size);
+  clone.tags = new Set(tags);
+  clone.pvs.splice(0, clone.pvs.length, ...pvs.map((pv) => ({ ...pv, path: "/dev/vdz" })));
+  clone.lvs = lvs.map((lv) => ({ ...lv, tags: new Set(lv.tags), minor: lv.minor + 500 }));
+  return clone;
+}
+
+Deno.test("the erasure of a deleted LV knows nothing of that of its clone in an imported group", async () => {
+  const { machine, group, reaper, volumes, finish } = await setUp();
+  await volumes.create(namedRequest("large", 4n * GIB, { format: { state: "raw" } }));
+  await volumes.delete(volumeIdOf("large"));
+  group.lvs.shift();
+  addClone(machine, group);
+  const erased = new Map<string, Set<string>>();
+  const run = machine.run.bind(machine);
+  machine.run = async (command) => {
+    const { program, args } = command;
+    if (program !== "blkdiscard") return await run(command);
+    const name = args.at(-1)!.includes("clone") ? "clone" : "data";
+    const parts = erased.get(name) ?? new Set();
+    erased.set(name, parts.add(args[2]!));
+    const isInterrupted = name === "data" && parts.size === 3; // while the clone is less far
+    if (isInterrupted) reaper.wake();
+    if (isInterrupted || name === "clone") await new Promise((end) => setTimeout(end, isInterrupted ? 40 : 20));
+    return await run(command);
+  };
+  reaper.wake();
+  assertEquals(await finish(), []);
+  assertEquals([erased.get("data")?.size, erased.get("clone")?.size, machine.allLvs().length], [4, 4, 0]);
+});
+
+Deno.test("the removal of a deleted LV leaves the record of its clone that is a volume", async () => {
+  const { machine, group, reaper, finish } = await setUp();
+  const [lv] = group.lvs;
+  group.tags.add(usedTag("test", id, lv!.uuid));
+  const clone = addClone(machine, group);
+  lv!.tags = new Set([...lv!.tags].filter((tag) => tag !== `denolith.volume=${id}`).concat(`denolith.deleted=${id}`));
+  reaper.wake();
+  assertEquals(await finish(), []);
+  assertEquals([group.lvs.length, [...group.tags], [...clone.tags]], [0, [], [usedTag("test", id, lv!.uuid)]]);
 });
 
 function knownName(tag: string): string {

@@ -84,6 +84,11 @@ function isSelectable({ lv, group, recordedIn }: DeletedLv): boolean {
     recordedIn.every(({ uuid }) => uuid === group.uuid);
 }
 
+/** Reports whether two are the same LV. A clone of it in an imported group has its UUID, too (vgimportclone(8)). */
+function isSame(one: DeletedLv, other: DeletedLv): boolean {
+  return one.lv.uuid === other.lv.uuid && one.group.uuid === other.group.uuid;
+}
+
 /** The removal of one driver's deleted LVs on this machine. */
 export class Removal {
   readonly #options: RemovalOptions;
@@ -154,7 +159,7 @@ export class Removal {
       const current = deletedLvs(this.#driver, await this.#options.report());
       const removable: RemovableLv[] = [];
       for (const listed of lvs) {
-        const found = current.find(({ lv }) => lv.uuid === listed.lv.uuid);
+        const found = current.find((each) => isSame(each, listed));
         if (found === undefined) continue;
         await attempt(() => {
           requireRemovable(found, listed.isErased);
@@ -172,8 +177,8 @@ export class Removal {
   }
 
   /** Finds an LV in a new report; `undefined` when it is gone, or not deleted any more. */
-  async #findAgain({ lv: { uuid } }: DeletedLv): Promise<DeletedLv | undefined> {
-    return deletedLvs(this.#driver, await this.#options.report()).find(({ lv }) => lv.uuid === uuid);
+  async #findAgain(deleted: DeletedLv): Promise<DeletedLv | undefined> {
+    return deletedLvs(this.#driver, await this.#options.report()).find((each) => isSame(each, deleted));
   }
 
   /** Separates a COW snapshot from its origin. It has another device then, so another pass removes it. */
@@ -294,7 +299,7 @@ export class Removal {
   /** Removes a deleted LV, and its records, after another report. */
   async #removeReported(deleted: DeletedLv, isErased: boolean, emptied?: EmptiedPool): Promise<void> {
     const groups = await this.#options.report();
-    const removable = deletedLvs(this.#driver, groups).find(({ lv }) => lv.uuid === deleted.lv.uuid);
+    const removable = deletedLvs(this.#driver, groups).find((each) => isSame(each, deleted));
     if (removable === undefined) {
       const there = groups.find(({ uuid }) => uuid === deleted.group.uuid)?.lvs;
       // a command that failed for another LV does not tell whether it removed this one

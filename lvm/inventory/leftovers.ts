@@ -40,7 +40,10 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
       const tags = parseDeletedTags(driver, lv.tags);
       if (tags === undefined) return [];
       const record = usedTag(driver, tags.id, lv.uuid);
-      return [{ lv, group, tags, recordedIn: groups.filter((each) => each.tags.includes(record)) }];
+      // the record of a clone in an imported group is the clone's own (vgimportclone(8))
+      const isOfClone = (other: VolumeGroup) => other !== group && other.lvs.some(({ uuid }) => uuid === lv.uuid);
+      const recordedIn = groups.filter((each) => each.tags.includes(record) && !isOfClone(each));
+      return [{ lv, group, tags, recordedIn }];
     })
   );
 }
