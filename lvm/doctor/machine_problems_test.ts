@@ -189,6 +189,13 @@ const MACHINE_PROBLEMS: Problems = {
       /global_filter = \["r\|\^\/dev\/\(loop\|/,
     ],
   ],
+  "one filter of the host is in use": [
+    ({ machine, lv }) => [
+      addKubeletLoop(machine, lv),
+      machine.host.settings.set("global_filter", '["r|/dev/.*/by-id/.*|", "a|.*|"]'),
+    ],
+    ["filters", "info", "devices/filter", /\/dev\/loop0.*what pods write/, /^filter = \["r\|[^"]*"\] in the section/],
+  ],
   "a pod made a physical volume of its block volume": [
     ({ machine, lv }) => [
       machine.host.hiddenPvs.push({ path: addKubeletLoop(machine, lv), uuid: "a-b" }),

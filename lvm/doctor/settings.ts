@@ -6,7 +6,7 @@
 
 import { type Configuration, type Setting, snapshotAutoextendThreshold } from "../model/configuration.ts";
 import type { Disk } from "../host/disks.ts";
-import { HOST_PATTERN, passesFilter } from "../host/stacked_devices.ts";
+import { acceptsAll, HOST_PATTERN, passesFilter } from "../host/stacked_devices.ts";
 import type { StorageError } from "../error.ts";
 import { isNotInstalled, isTimeout } from "../exec.ts";
 import {
@@ -210,8 +210,12 @@ function stackedDevices(settings: Configuration, stacked: readonly Disk[]): Find
   const isRead = ({ type, path }: Disk) => type !== "lvm" && filters.every((filter) => passesFilter(filter, path));
   if (settings.value("devices/use_devicesfile") === "1") return ofLvs;
   const read = stacked.filter(isRead);
-  const others = filters[0]!.filter((pattern) => pattern !== "a|.*|");
-  const remedy = settingRemedy("devices/global_filter", formatList([HOST_PATTERN, ...others]));
+  // the whole of a filter, if one is not in use: a device passes a filter that accepts any of its names
+  const setting = !acceptsAll(filters[0]) && acceptsAll(filters[1]) ? "devices/filter" : "devices/global_filter";
+  const others = acceptsAll(filters[0]) || acceptsAll(filters[1])
+    ? []
+    : filters[0]!.filter((pattern) => pattern !== "a|.*|");
+  const remedy = settingRemedy(setting, formatList([HOST_PATTERN, ...others]));
   const labelled = read.filter(({ pvUuid }) => pvUuid !== undefined).map(({ path, pvUuid }) =>
     warning(
       path,
@@ -224,7 +228,7 @@ function stackedDevices(settings: Configuration, stacked: readonly Disk[]): Find
   const found = `no filter rejects ${
     read[0]!.path
   }, which is over a logical volume: LVM of this host reads what pods write there`;
-  return [...ofLvs, info("devices/global_filter", found, remedy)];
+  return [...ofLvs, info(setting, found, remedy)];
 }
 
 function hidingRule(settings: Configuration, path: string): { why: string; remedy: string } {

@@ -64,6 +64,11 @@ export function stackedFilter({ fileLoops, tree }: StackedReadings): string[] {
   return allowed.length === 0 ? [rejection] : [`a|^/dev/(${allowed.join("|")})(p[0-9]+)?$|`, rejection];
 }
 
+/** Reports whether a filter accepts all devices, by its first pattern: it is as if it were not set. */
+export function acceptsAll([first]: readonly string[] = []): boolean {
+  return first === undefined || /^a(.)\.\*\/?\1$/.test(first);
+}
+
 /** Reports whether a filter lets LVM read a device: the first pattern that matches decides. */
 export function passesFilter(patterns: readonly string[], path: string): boolean {
   const match = patterns.find((pattern) => ignoreSyntaxError(() => new RegExp(pattern.slice(2, -1)).test(path)));

@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, type Output } from "../exec.ts";
-import { readStackedDevices, stackedFilter, type StackedReadings } from "../host/stacked_devices.ts";
+import { acceptsAll, readStackedDevices, stackedFilter, type StackedReadings } from "../host/stacked_devices.ts";
 import { parseSettings } from "../model/configuration.ts";
 
 /** What LVM prints about filters where a devices file takes their place: what is not listed there is not read, either. */
@@ -86,11 +86,12 @@ async function readHostFilters(exec: Exec): Promise<HostFilters> {
 
 /**
  * Returns the setting that adds patterns to the filters of the host. A device must pass both of LVM's filters, and passes one
- * when it accepts any name of the device. So the patterns are the whole of the filter that the host does not use.
+ * when it accepts any name of the device. So the patterns are the whole of the filter that the host does not use, if there is
+ * one: beside a pattern that accepts all names, they would reject no device that has another name, as in /dev/disk.
  */
 export function filterSetting({ filter, global_filter: global }: HostFilters, patterns: readonly string[]): string {
-  const name = global === undefined ? "global_filter" : "filter";
-  const all = global === undefined ? patterns : [...patterns, ...filter ?? []];
+  const name = acceptsAll(global) ? "global_filter" : "filter";
+  const all = acceptsAll(global) || acceptsAll(filter) ? patterns : [...patterns, ...filter!];
   // a single one without quotes, which a shell of LVM could not take
   const value = all.length === 1 && /^[\w|^$()/.-]+$/.test(all[0]!)
     ? all[0]

@@ -113,10 +113,13 @@ Deno.test("FilteredExec keeps to itself that LVM ignores filters beside a device
 
 Deno.test("filterSetting() leaves the filters of the host as they are, if it can", () => {
   assertEquals(filterSetting({}, [PATTERN]), `devices/global_filter=${PATTERN}`);
-  assertEquals(filterSetting({ filter: ["a|.*|"] }, [PATTERN]), `devices/global_filter=${PATTERN}`);
-  assertEquals(filterSetting({ global_filter: ["a|.*|"] }, [PATTERN]), `devices/filter=${PATTERN}`);
+  const [some, all] = [["r|/dev/sr0|", "a|.*|"], ["a/.*/", "r|/dev/sr0|"]];
+  assertEquals(filterSetting({ filter: some }, [PATTERN]), `devices/global_filter=${PATTERN}`);
+  assertEquals(filterSetting({ global_filter: some }, [PATTERN]), `devices/filter=${PATTERN}`);
+  assertEquals(filterSetting({ filter: all, global_filter: some }, [PATTERN]), `devices/filter=${PATTERN}`);
+  assertEquals(filterSetting({ filter: some, global_filter: all }, [PATTERN]), `devices/global_filter=${PATTERN}`);
   assertEquals(
-    filterSetting({ filter: ['r|"\\.x|'], global_filter: ["a|.*|"] }, [PATTERN]),
+    filterSetting({ filter: ['r|"\\.x|'], global_filter: some }, [PATTERN]),
     `devices/filter=["${PATTERN}","r|\\"\\\\.x|"]`,
   );
 });
