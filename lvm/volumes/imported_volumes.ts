@@ -24,6 +24,12 @@ import type { FormatState } from "../spec/format.ts";
 import { OWNER } from "../model/tag_text.ts";
 import { cowSnapshotsOn, isCowSnapshot, unzeroedReason } from "../pools/pool.ts";
 
+/**
+ * The types of signatures of what is made of several devices, or lies below a filesystem (libblkid). Who mounts one part alone
+ * changes it without the others: a mirror of md has the same filesystem on each.
+ */
+const PART_OF_OTHER = /_member$|^(?:crypto_LUKS|bcache|drbd)/;
+
 /** The start of the driver's tags, beside that of the owner. */
 const DRIVER_TAGS = "denolith.";
 
@@ -250,7 +256,8 @@ export class ImportedVolumes {
     const signatures = await readSignatures(exec, lv.devicePath);
     if (signatures.length === 0) return format; // its first use checks that it is blank, and formats it
     const { uuid } = signatures.find(({ type }) => type === format.type) ?? {};
-    if (uuid !== undefined) return { state: "formatted", type: format.type, uuid: uuid.toLowerCase() };
+    const isOwn = !signatures.some(({ type }) => PART_OF_OTHER.test(type));
+    if (uuid !== undefined && isOwn) return { state: "formatted", type: format.type, uuid: uuid.toLowerCase() };
     throw new StorageError(
       "ForeignData",
       `taking over ${lvPath(located)}: ${format.type} is expected, but it holds ${describeSignatures(signatures)}`,

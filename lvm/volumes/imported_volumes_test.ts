@@ -61,6 +61,22 @@ Deno.test("take() of an LV without a signature lets its first use format it, and
   assertEquals([...group.tags], [USED + lv.uuid]);
 });
 
+for (const other of ["linux_raid_member", "LVM2_member", "zfs_member", "crypto_LUKS", "bcache", "drbd"]) {
+  Deno.test(`take() refuses an LV that has a filesystem and is part of something else: ${other}`, async () => {
+    const { lv, imported, from, request } = await setUp();
+    lv.content.signatures.push({ type: other, uuid: "another" });
+    const error = await assertRejects(() => imported.take(request(), from), StorageError, other);
+    assertEquals([error.kind, [...lv.tags]], ["ForeignData", ["backup"]]);
+  });
+}
+
+Deno.test("take() accepts a further signature that is nobody's", async () => {
+  const { lv, imported, from, request } = await setUp();
+  lv.content.signatures.push({ type: "iso9660", uuid: "2020-01-01" });
+  await imported.take(request(), from);
+  assertEquals(lv.name, volumeLvName(ID));
+});
+
 Deno.test("giveBack() leaves the LV as it was, and can be repeated", async () => {
   const { machine, lv, group, imported, from, request } = await setUp();
   await imported.take(request({ erase: "none", shared: false }), from);
