@@ -147,6 +147,9 @@ export async function renewFilesystem(
   await recordFormatState(lvm, volume, renewing, { ...renewing, state: "formatted" });
 }
 
+/** The exit status with which e2fsck(8) does not begin. */
+const FSCK_REFUSED = 8;
+
 /**
  * Checks a filesystem before it is mounted, and repairs what is safe to repair. One that another mount namespace has mounted
  * cannot be checked; the kernel mounts the same one again.
@@ -163,7 +166,9 @@ export async function checkFilesystem(
   if (check === undefined) return "";
   const output = await exec.run(check.command);
   if (check.isSuccess(output.code)) return output.stdout;
-  const [inUse] = /.*is (?:in use|mounted)\.$/m.exec(output.stdout + output.stderr) ?? [];
+  // what it prints has the label, too, which whoever writes to the filesystem chooses
+  const isRefusal = output.code === FSCK_REFUSED;
+  const [inUse] = isRefusal ? /.*is (?:in use|mounted)\.$/m.exec(output.stdout + output.stderr) ?? [] : [];
   if (inUse === undefined) throw commandError(check.command, output, refusalKind(output));
   const message =
     `its filesystem is mounted without a check (${inUse}): another mount namespace has it, or a program. ` +
