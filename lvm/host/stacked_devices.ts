@@ -10,7 +10,7 @@
  */
 
 import { StorageError } from "../error.ts";
-import { type Exec, runOk } from "../exec.ts";
+import { type Exec, isTimeout, refusalKind, runOk } from "../exec.ts";
 import { MAPPING_GROUP } from "../ids.ts";
 import { asArray, asObject, asString, parseJson } from "../json.ts";
 import { type DeviceNode, readDeviceTree } from "../model/device_tree.ts";
@@ -37,14 +37,15 @@ export interface StackedReadings {
  * Reads what {@linkcode stackedFilter} needs.
  *
  * @param known stays where something cannot be read: a group that vanishes would look as if its volumes were lost
+ * @throws {StorageError} those of {@linkcode orKnown}
  */
 export async function readStackedDevices(
   exec: Exec,
-  known: StackedReadings = { fileLoops: [], tree: [] },
+  known?: StackedReadings,
 ): Promise<StackedReadings> {
   const [fileLoops, tree] = await Promise.all([
-    orKnown(() => readFileLoops(exec), known.fileLoops),
-    orKnown(() => readDeviceTree(exec), known.tree),
+    orKnown(() => readFileLoops(exec), known?.fileLoops),
+    orKnown(() => readDeviceTree(exec), known?.tree),
   ]);
   return { fileLoops, tree };
 }
@@ -104,7 +105,7 @@ function namesOver(tree: readonly DeviceNode[], isSelected: (device: DeviceNode)
 /** Reads the loop devices that are made of files, and can be written to. */
 async function readFileLoops(exec: Exec): Promise<string[]> {
   const args = ["--json", "--list", "--output", "NAME,BACK-FILE,BACK-MAJ:MIN,RO"];
-  const answer = await runOk(exec, { program: "losetup", args, mutates: false });
+  const answer = await runOk(exec, { program: "losetup", args, mutates: false }, refusalKind);
   if (answer.trim() === "") return [];
   const loops = asArray(asObject(parseJson("losetup", answer)).loopdevices).map(asObject)
     .filter(({ ro, "back-file": file }) => ro === false && isFilePath(asString(file ?? "")));
@@ -121,12 +122,17 @@ function isFilePath(path: string): boolean {
   return /^\/./.test(path) && !/^\/dev\/|\(deleted\)$/.test(path) && !path.includes(KUBELET_DEVICES);
 }
 
-/** What cannot be read is no reason to go without LVM: then all loop devices are rejected that are not known. */
-async function orKnown<T>(read: () => Promise<T>, known: T): Promise<T> {
+/**
+ * What cannot be read is no reason to go without LVM: then all loop devices are rejected that are not known.
+ *
+ * @throws {StorageError} when nothing is known, and the program may answer the next time: it was killed, or took too long
+ */
+async function orKnown<T>(read: () => Promise<T[]>, known: readonly T[] | undefined): Promise<readonly T[]> {
   try {
     return await read();
   } catch (error) {
-    if (error instanceof StorageError) return known;
-    throw error;
+    if (!(error instanceof StorageError)) throw error;
+    if (known === undefined && (error.kind === "CommandFailed" || isTimeout(error))) throw error;
+    return known ?? [];
   }
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Exec, runOk } from "../exec.ts";
+import { type Exec, refusalKind, runOk } from "../exec.ts";
 import { asArray, asObject, asString, parseJson } from "../json.ts";
 
 /** A block device, with what is made of it. */
@@ -21,10 +21,14 @@ export interface DeviceNode {
   readonly children: readonly DeviceNode[];
 }
 
-/** Reads all block devices. @throws {StorageError} `CommandFailed` when they cannot be listed */
+/**
+ * Reads all block devices.
+ *
+ * @throws {StorageError} `FailedPrecondition` when lsblk(8) cannot list them, `CommandFailed` when it was killed
+ */
 export async function readDeviceTree(exec: Exec): Promise<DeviceNode[]> {
   const args = ["--json", "--paths", "--output", "NAME,KNAME,TYPE,MOUNTPOINTS"];
-  const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }));
+  const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }, refusalKind));
   return parseTree(asObject(answer).blockdevices);
 }
 

@@ -98,6 +98,19 @@ for (const program of ["losetup", "lsblk"] as const) {
   });
 }
 
+Deno.test("FilteredExec runs no LVM before the first answer of losetup and lsblk, unless they refuse to answer", async () => {
+  for (const program of ["losetup", "lsblk"]) {
+    for (const code of [1, 137]) {
+      const { machine, exec, ran } = start();
+      const { fault } = machine;
+      machine.fault = (command) => command.program === program ? { code, stdout: "", stderr: "" } : fault?.(command);
+      const [report] = await Promise.allSettled([exec.run(REPORT_COMMAND)]);
+      const isRun = ran.some((text) => text.startsWith("fullreport"));
+      assertEquals([report.status, isRun], code === 1 ? ["fulfilled", true] : ["rejected", false], program);
+    }
+  }
+});
+
 Deno.test("FilteredExec keeps to itself that LVM ignores filters beside a devices file", async () => {
   const { machine, exec } = start();
   machine.fault = ({ program, args }) =>
