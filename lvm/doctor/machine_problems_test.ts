@@ -196,6 +196,14 @@ const MACHINE_PROBLEMS: Problems = {
     ],
     ["filters", "info", "devices/filter", /\/dev\/loop0.*what pods write/, /^filter = \["r\|[^"]*"\] in the section/],
   ],
+  "both filters of the host are in use, and one rejects names that all disks have": [
+    ({ machine, lv }) => [
+      addKubeletLoop(machine, lv),
+      machine.host.settings.set("filter", '["r|/dev/cdrom|"]'),
+      machine.host.settings.set("global_filter", '["r|/dev/.*/by-id/.*|", "a|.*|"]'),
+    ],
+    ["filters", "info", "devices/global_filter", /\/dev\/loop0/, /, "r\|\/dev\/\.\*\/by-id\/\.\*\|", "a\|\.\*\|"\]/],
+  ],
   "a pod made a physical volume of its block volume": [
     ({ machine, lv }) => [
       machine.host.hiddenPvs.push({ path: addKubeletLoop(machine, lv), uuid: "a-b" }),

@@ -212,9 +212,8 @@ function stackedDevices(settings: Configuration, stacked: readonly Disk[]): Find
   const read = stacked.filter(isRead);
   // the whole of a filter, if one is not in use: a device passes a filter that accepts any of its names
   const setting = !acceptsAll(filters[0]) && acceptsAll(filters[1]) ? "devices/filter" : "devices/global_filter";
-  const others = acceptsAll(filters[0]) || acceptsAll(filters[1])
-    ? []
-    : filters[0]!.filter((pattern) => pattern !== "a|.*|");
+  // as they are: without its last pattern, which accepts all, one that rejects names in /dev/disk would hide all disks
+  const others = acceptsAll(filters[0]) || acceptsAll(filters[1]) ? [] : filters[0]!;
   const remedy = settingRemedy(setting, formatList([HOST_PATTERN, ...others]));
   const labelled = read.filter(({ pvUuid }) => pvUuid !== undefined).map(({ path, pvUuid }) =>
     warning(
