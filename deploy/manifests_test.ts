@@ -23,6 +23,7 @@ const RESOURCES: Readonly<Record<string, readonly string[]>> = {
     "namespaces",
   ],
   "coordination.k8s.io": ["leases"],
+  apps: ["statefulsets"],
   "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses", "csistoragecapacities"],
   "snapshot.storage.k8s.io": [
     ...["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshotcontents/status", "volumesnapshots"],

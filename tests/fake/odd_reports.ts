@@ -26,10 +26,9 @@ const LV: Fields = {
   ...{ sync_percent: "", raid_sync_action: "", raid_mismatch_count: "", lv_when_full: "" },
 };
 
-/** What is odd about LVs, by a name of the LV. */
+/** What is odd about LVs, by a name of the LV. LVM refuses to change a group with an LV of a type that it does not know. */
 const ODD_LVS: Readonly<Record<string, Fields>> = {
   "no-time": { lv_time: "" }, // made before LVM recorded it
-  "unknown-type": { lv_layout: "unknown", lv_attr: "vwi-XXu---" }, // made by a newer LVM
   "no-size": { lv_size: "" },
   "huge": { lv_size: "99999999999999999999" },
   "words": { lv_suspended: "unknown", lv_device_open: "undefined", lv_snapshot_invalid: "unknown" },

@@ -42,7 +42,11 @@ const { run } = Controller.prototype;
 Controller.prototype.run = async function (this: Controller, signal: AbortSignal): Promise<void> {
   running.add(this);
   signal.addEventListener("abort", () => running.delete(this));
-  await run.call(this, signal);
+  try {
+    await run.call(this, signal);
+  } finally {
+    running.delete(this); // it may end by itself, as when it loses its Lease
+  }
 };
 
 /** The objects of a kind that a controller has to bring to their goal. */

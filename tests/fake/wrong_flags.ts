@@ -67,6 +67,8 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   output: [["xml", "must be json"], ["JSON", "must be json"]],
   context: [["--as=root", "must not begin with a dash"], ["a\nb", "control characters"]],
   as: [["-x", "must not begin with a dash"]],
+  "as-group": [["-x", "must not begin with a dash"]],
+  "request-timeout": [["-1", "must not begin with a dash"]],
   node: [["a/b", "must be 1 to 63 letters"]],
   to: [["a/b", "must be 1 to 63 letters"]],
   wait: [["no", "must be true or false"]],
