@@ -50,7 +50,7 @@ export function volumesContract(host: Host): void {
       const commands = await harness.exec.recordCommands(async () => {
         const lock = await machine.lockGroup(volumeGroup, "shared"); // until all calls have a report
         const deletions = volumeIds.map((volumeId) => harness.csi.controller.deleteVolume({ volumeId }));
-        await new Promise((resolve) => setTimeout(resolve, host.name === "lvm" ? 5_000 : 200));
+        await new Promise((resolve) => setTimeout(resolve, host.name === "lvm" ? 5_000 : 1_000));
         lock[Symbol.dispose]();
         await Promise.all(deletions);
       });
