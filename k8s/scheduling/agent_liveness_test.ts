@@ -57,6 +57,8 @@ async function observe(refusal?: number) {
     if (refusal === undefined) await waitUntil(() => api.watchCount === 2, "the watches");
   };
   const bookmark = async () => {
+    // a bookmark comes only with a revision that the watch does not have; others write all the time
+    api.put(leases, { metadata: { name: `other-${++count}`, namespace: "driver" } });
     api.sendBookmarks();
     await new Promise((resolve) => setTimeout(resolve, 5));
   };
