@@ -6,8 +6,15 @@
  * @module
  */
 
+import { timestamp } from "../../lvm/clock.ts";
 import { defined } from "../../lvm/defined.ts";
-import { agentLeaseFor, agentLeaseName, DRIVER_NAME_LABEL, nodeOfAgentLease } from "../api/agent_leases.ts";
+import {
+  agentLeaseFor,
+  agentLeaseName,
+  DRIVER_NAME_LABEL,
+  lastSignOfLife,
+  nodeOfAgentLease,
+} from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes, type LvmNodeStatus } from "../api/lvm_objects.ts";
 import { keyOfName, type Lease, leases } from "../api/objects.ts";
 import { isAlreadyExists, orAbsent } from "../client/client.ts";
@@ -32,14 +39,12 @@ export interface AgentLeasesOptions extends SidecarOptions {
  * the agent yet. A controller that has just started knows no silent agent: one that was silent is alive only after another
  * sign of life.
  */
-export function nextAgentState(
-  { status }: LvmNode,
-  { spec }: Lease,
-  isSilent: boolean,
-): LvmNodeStatus["agent"] {
-  const lastSeen = spec?.renewTime ?? status?.lastUpdateTime;
-  const { agent } = status ?? {};
-  if (lastSeen === undefined || (agent?.state === "Silent" && agent.lastSeen === lastSeen)) return undefined;
+export function nextAgentState(node: LvmNode, lease: Lease, isSilent: boolean): LvmNodeStatus["agent"] {
+  const lastSeenMs = lastSignOfLife(node, [lease]); // where its Lease cannot be renewed, an agent writes its LVMNode
+  const { agent } = node.status ?? {};
+  if (lastSeenMs === undefined) return undefined;
+  const lastSeen = timestamp(new Date(lastSeenMs));
+  if (agent?.state === "Silent" && agent.lastSeen === lastSeen) return undefined;
   if (isSilent) return { state: "Silent", lastSeen };
   return agent?.state === "Alive" ? undefined : { state: "Alive" };
 }

@@ -115,25 +115,26 @@ Deno.test("AgentLeases writes into the LVMNode whether its agent is silent", asy
   await renew(first);
   await isState("Alive");
   s.setSilent("a", true);
-  await isState("Silent", first);
+  await isState("Silent", "2026-01-01T00:00:00Z");
   s.setSilent("a", false); // as after a restart of the controller
   await renew(second);
   await isState("Alive");
 });
 
 Deno.test("nextAgentState() takes an agent that was silent for alive only after another sign of life", () => {
-  const node = (agent?: { state: "Alive" | "Silent"; lastSeen?: string }) => ({ status: { agent } }) as LvmNode;
-  const lease = (renewTime?: string) => ({ spec: { renewTime } }) as Lease;
-  const [early, late] = ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:09:00.000000Z"];
+  const node = (agent?: { state: "Alive" | "Silent"; lastSeen?: string }, lastUpdateTime?: string) =>
+    ({ metadata: { name: "a" }, status: { agent, lastUpdateTime } }) as LvmNode;
+  const lease = (renewTime?: string) => ({ metadata: { name: "agent.a" }, spec: { renewTime } }) as Lease;
+  const [early, late] = ["2026-01-01T00:00:00Z", "2026-01-01T00:09:00Z"];
+  const renewed = (time: string) => lease(time.replace("Z", ".000000Z"));
+  const [alive, silent] = [{ state: "Alive" }, { state: "Silent", lastSeen: late }] as const;
   assertEquals(nextAgentState(node(), lease(), false), undefined);
-  assertEquals(nextAgentState(node(), lease(early), false), { state: "Alive" });
-  assertEquals(nextAgentState(node({ state: "Alive" }), lease(late), false), undefined);
-  assertEquals(nextAgentState(node({ state: "Alive" }), lease(late), true), {
-    state: "Silent",
-    lastSeen: late,
-  });
-  assertEquals(nextAgentState(node({ state: "Silent", lastSeen: late }), lease(late), false), undefined);
-  assertEquals(nextAgentState(node({ state: "Silent", lastSeen: early }), lease(late), false), {
-    state: "Alive",
-  });
+  assertEquals(nextAgentState(node(), renewed(early), false), alive);
+  assertEquals(nextAgentState(node(alive), renewed(late), false), undefined);
+  assertEquals(nextAgentState(node(alive), renewed(late), true), silent);
+  assertEquals(nextAgentState(node(silent), renewed(late), false), undefined);
+  assertEquals(nextAgentState(node({ state: "Silent", lastSeen: early }), renewed(late), false), alive);
+  // one that cannot renew its Lease writes its LVMNode
+  assertEquals(nextAgentState(node({ state: "Silent", lastSeen: early }, late), renewed(early), false), alive);
+  assertEquals(nextAgentState(node(alive, late), renewed(early), true), silent);
 });
