@@ -159,9 +159,14 @@ export function hasLastOf({ move, copy }: Pick<MoveObjects, "move" | "copy">, vo
   return goal.snapshot === namedGoal(move, { ...goal, generation }).snapshot;
 }
 
-/** Reports whether a copy may be all that is left of a volume; also one whose own LV may come back with its disks. */
+/**
+ * Reports whether a copy may be all that is left of a volume: a complete one, or one that has an earlier snapshot of it; also one
+ * whose own LV may come back with its disks.
+ */
 export function isAllThatIsLeft(copy: LvmVolume | undefined, volume: LvmVolume | undefined): boolean {
-  return (volume === undefined || isGone(volume)) && hasLastGoal(copy) && (isReady(copy) || isGone(copy));
+  if (copy === undefined || copy.metadata.deletionTimestamp !== undefined) return false;
+  const isComplete = hasLastGoal(copy) && (isReady(copy) || isGone(copy));
+  return (volume === undefined || isGone(volume)) && (isComplete || copy.status?.copy?.snapshot !== undefined);
 }
 
 /** Reports whether the LV of a volume is gone, as far as anybody knows: it may come back with its disks. */

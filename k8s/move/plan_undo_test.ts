@@ -168,6 +168,18 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "delete copy",
   ],
   [
+    "a failure of a copy that has an earlier snapshot, of a volume that is Lost",
+    {
+      ...{ move: move(failure), volume: goneWith("Lost") },
+      copy: {
+        ...copy(),
+        spec: { ...copy().spec, copy: { round: 0, snapshot: "s" } },
+        status: { state: "Pending", copy: { copied: "1Gi", snapshot: "s" } },
+      },
+    },
+    kept,
+  ],
+  [
     "a deletion of a copy that somebody deletes, of a volume that is Lost",
     {
       ...{ move: move({}, deleted), volume: goneWith("Lost") },
