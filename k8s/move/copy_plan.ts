@@ -32,7 +32,7 @@ const COPYING = ["source", "target"] as const;
 export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep | undefined {
   const { move, copy } = objects;
   const isOnline = (move.status?.way ?? objects.way?.way) === "Online";
-  if (copy !== undefined && hasFailed(copy)) {
+  if (copy !== undefined && (hasFailed(copy) || isLost(copy, volume))) {
     const { message = "", code = "CommandFailed" } = copy.status?.error ?? {};
     // what is wrong with the volume for the other node is no matter of how it is copied
     if (isOnline && code !== "InvalidArgument") return { do: "go offline", reason: message };
@@ -144,6 +144,11 @@ function namedGoal(
 /** Reports whether a copy cannot be made, for what it should have now. */
 function hasFailed(copy: LvmVolume): boolean {
   return copy.status?.state === "Failed" && isObserved(copy);
+}
+
+/** Reports whether a copy is gone, and can be made again: its volume is there. */
+function isLost(copy: LvmVolume, volume: LvmVolume): boolean {
+  return copy.status?.state === "Lost" && !isGone(volume);
 }
 
 /** Reports whether the copy has all data of a volume that nobody has been able to use since. */

@@ -215,6 +215,25 @@ const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObj
   }, "wait: copies what changed since"],
   ["a copy that could not be made online", volume(), { ...offline, copy: copy(FIRST, failed) }, "delete copy"],
   ["a last difference that could not be had online", HELD, { ...offline, copy: copy(LAST, failed) }, "delete copy"],
+  [
+    "a complete copy that is Lost",
+    HELD,
+    { copy: copy(LAST, { state: "Lost", error: failed.error }) },
+    "go offline: gone",
+  ],
+  ["a complete copy that is Lost offline", HELD, { ...offline, copy: copy(LAST, { state: "Lost" }) }, "delete copy"],
+  [
+    "the only snapshot of a copy that is Lost",
+    HELD,
+    { ...offline, copy: copy(ONLY, { state: "Lost", error: failed.error }) },
+    "fail: gone",
+  ],
+  [
+    "a copy that is Lost, of a volume that is Lost",
+    { ...HELD, status: { ...HELD.status, state: "Lost" } },
+    { ...TAKEN, copy: copy(LAST, { state: "Lost", has: idOf(0) }) },
+    "wait: copies what changed since",
+  ],
   ["a copy that cannot be made offline", HELD, { ...offline, copy: copy(ONLY, failed) }, "fail: gone"],
 ];
 

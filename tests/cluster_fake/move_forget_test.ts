@@ -219,6 +219,27 @@ Deno.test("a move that is deleted ends when somebody deletes the copy, although 
   await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Lost", () => s.lvmVolumes.join());
 });
 
+Deno.test(
+  "a move whose target loses its disks when the copy is complete leaves the volume in use",
+  UNSANITIZED,
+  async () => {
+    await using s = await MoveCluster.start();
+    let isLost = false;
+    s.startMover(async (_now, send) => {
+      if (!isLost && s.lvmVolumes.includes("copy node-2 Ready")) {
+        isLost = true;
+        s.machines[1].groups.splice(0);
+        s.cluster.agent("node-2").node.requeue();
+        await waitUntil(() => s.lvmVolumes.includes("copy node-2 Lost"), () => s.lvmVolumes.join());
+      }
+      return await send();
+    });
+    s.addMove();
+    await s.waitForState("Failed");
+    await assertOnOneNode(s, "node-1");
+  },
+);
+
 Deno.test("a move whose source is forgotten keeps a copy that has all that it had before", UNSANITIZED, async () => {
   await using s = await MoveCluster.start();
   await FakePod.start(s);
