@@ -120,7 +120,7 @@ export class ClaimProvisioner {
         for (const key of this.#failedKeys((claim) => isPendingCloneOf(claim, now))) controller.wake(key);
       }, { replay: false })
       .watch(volumes, ({ spec }) => this.#unprovisionedClaimKeys(spec?.claimRef))
-      .watch(classes, ({ metadata }) => this.#failedKeys((claim) => classNameOf(claim) === metadata.name))
+      .watch(classes, ({ metadata }) => this.#keysOfClass(metadata.name))
       .subscribe(nodes, (_, now, before) => {
         const isChanged = (label: string) => now?.metadata.labels?.[label] !== before?.metadata.labels?.[label];
         this.#requeueTopology((claim) => {
@@ -155,6 +155,13 @@ export class ClaimProvisioner {
     const claim = this.#options.claims.get(`${reference?.namespace}/${reference?.name}`);
     if (claim === undefined || claim.metadata.uid !== reference?.uid) return [];
     return shouldProvision(claim, this.#options.driverName) ? [keyOfClaim(claim)] : [];
+  }
+
+  /** Returns the keys of the claims of a class that have no volume; also of those that wait for a pod: it may be made again. */
+  #keysOfClass(name: string): string[] {
+    return this.#options.claims.list().filter((claim) => classNameOf(claim) === name && this.#isRelevant(claim)).map(
+      keyOfClaim,
+    );
   }
 
   /** Requeues the claims that failed for want of a node or of space, and are selected: other nodes may help now. */

@@ -65,6 +65,21 @@ Deno.test("a claim that failed for another reason does not care for more space",
   assertEquals(s.cluster.driver.callCount("createVolume"), 6);
 });
 
+Deno.test("a claim that waits for a pod is served when its class is made again, and does not ask for that any more", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const options = cluster.controllerOptions();
+  const provisioner = new Provisioner(options);
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addStorageClass("odd", { volumeBindingMode: "WaitForFirstConsumer" });
+  await options.classes.waitFor("odd", (now) => now !== undefined);
+  cluster.addClaim("data", { storageClassName: "odd" });
+  await options.claims.waitFor("default/data", (now) => now !== undefined);
+  await new Promise((resolve) => setTimeout(resolve, 100)); // nobody says that it waits
+  await cluster.remove(storageClasses, { name: "odd" });
+  cluster.addStorageClass("odd", { volumeBindingMode: "Immediate" });
+  await cluster.waitForBound();
+});
+
 Deno.test("a claim of a broken class says what is wrong, and is served as soon as the class is mended", async () => {
   await using s = await scene();
   s.cluster.addStorageClass("broken", {
