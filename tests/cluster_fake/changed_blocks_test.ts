@@ -5,7 +5,7 @@
  */
 
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
+import { CREATED_ANNOTATION, lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
 import { formatListGrant, listGrantAnnotation, listGrantsOf } from "../../k8s/api/transfers.ts";
 import { makeCredentials } from "../../k8s/transfers/certificate.ts";
 import { dial } from "../../k8s/transfers/dial.ts";
@@ -74,7 +74,9 @@ Deno.test("the agent of the snapshots' node lists what changed, and no permissio
   const list = await s.list();
   assertEquals([list.size, await chunksOf(list)], [32n * MiB, CHANGED]);
   assertEquals(
-    cluster.api.objects(lvmSnapshots).flatMap(({ metadata }) => Object.keys(metadata.annotations ?? {})),
+    cluster.api.objects(lvmSnapshots).flatMap(({ metadata }) =>
+      Object.keys(metadata.annotations ?? {}).filter((name) => name !== CREATED_ANNOTATION)
+    ),
     [],
   );
 });
@@ -199,5 +201,5 @@ Deno.test("permissions that a controller left when it died are removed by the ne
   await cluster.snapshotObjects.waitFor(target, (object) => listGrantsOf(object!).size === 1);
   await chunksOf(await s.list());
   const object = await cluster.client.get(lvmSnapshots, { name: target });
-  assertEquals(object.metadata.annotations, { other: "1" });
+  assertEquals(object.metadata.annotations, { other: "1", [CREATED_ANNOTATION]: "true" });
 });

@@ -48,7 +48,7 @@ function startController(api: FakeApiServer): Promise<IdleProcess> {
       namespace: NAMESPACE,
       identity: "test",
     }),
-    hasStarted: () => api.objects(leases).filter(({ spec }) => spec?.holderIdentity?.startsWith("test-")).length === 4,
+    hasStarted: () => api.objects(leases).filter(({ spec }) => spec?.holderIdentity?.startsWith("test-")).length === 5,
   });
 }
 

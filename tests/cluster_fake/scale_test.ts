@@ -130,7 +130,7 @@ Deno.test("the controller lists each kind once, in pages, and only the metadata 
     ],
     ...[`--namespace=${NAMESPACE}`, `--driver-name=${DRIVER}`, "--identity=test"],
   );
-  const leads = () => api.objects(leases).filter(({ spec }) => spec?.holderIdentity?.startsWith("test-")).length === 4;
+  const leads = () => api.objects(leases).filter(({ spec }) => spec?.holderIdentity?.startsWith("test-")).length === 5;
   await using _running = await RunningSubcommand.start((end) => runController(flags, end), leads);
   const lists = api.requests.filter(({ method, query }) => method === "GET" && query.has("limit"));
   const counts = Map.groupBy(lists, ({ path }) => path.split("/").at(-1)!);
