@@ -58,7 +58,7 @@ function watchesPerHour(api: FakeApiServer): number {
   return times.map((seconds) => HOUR / 1_000 / Number(seconds)).reduce((sum, count) => sum + count, 0);
 }
 
-Deno.test("an idle controller renews its Leases, and pings the server twice: 50 requests a minute", async () => {
+Deno.test("an idle controller renews its Leases, and pings the server twice: 62 requests a minute", async () => {
   await using api = startApi();
   await using controller = await startController(api);
   const watches = watchesPerHour(api);
@@ -66,9 +66,9 @@ Deno.test("an idle controller renews its Leases, and pings the server twice: 50 
   await controller.activityOf(MINUTE);
   const pings = api.pings;
   const { requests, wakeUps } = await controller.activityOf(MINUTE);
-  assertEquals(requests, { "PUT leases": 4 * 12 });
+  assertEquals(requests, { "PUT leases": 5 * 12 });
   assert(api.pings - pings <= 2, `${api.pings - pings} pings of the connection without the Leases`);
-  assert(wakeUps <= 51, `${wakeUps} timers: those of the renewals, and some for the connection`);
+  assert(wakeUps <= 63, `${wakeUps} timers: those of the renewals, and some for the connection`);
 });
 
 /** The rest of the flags of an agent, with their defaults. */
