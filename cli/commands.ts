@@ -33,7 +33,7 @@ import {
 } from "./flags.ts";
 import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
 import { askedHosts, ASKING_FLAGS, TRANSFER_FLAGS, transferHosts, transferOptions } from "./transfers.ts";
-import { type AccessScope, SHELL_ENVIRONMENT } from "./permissions.ts";
+import type { AccessScope } from "./permissions.ts";
 
 /** When a process that serves ends well. */
 const SERVES = {
@@ -76,7 +76,6 @@ const standalone: Subcommand = {
   access: async (flags) => ({
     sockets: [socketPath(flags.endpoint!)],
     directories: [...await withRealPaths(parseMountRoots(flags["mount-roots"]!)), ...cgroupDirectories(flags)],
-    variables: shellVariables(flags),
   }),
 };
 
@@ -332,19 +331,13 @@ function cgroupDirectories(flags: Flags): string[] {
 
 async function nodeAccess(flags: Flags): Promise<AccessScope> {
   const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
-  const { variables = [], hosts = [], ...cluster } = await clusterAccess(flags);
+  const { hosts = [], ...cluster } = await clusterAccess(flags);
   return {
     sockets: flags["disable-registration"] === undefined ? [socket, registrationSocket] : [socket],
     directories: [...await withRealPaths([kubeletDir]), ...cgroupDirectories(flags)],
     ...cluster,
     hosts: [...hosts, ...transferHosts(flags)],
-    variables: [...variables, ...shellVariables(flags)],
   };
-}
-
-/** Returns the variables that the shell of lvm needs. */
-function shellVariables(flags: Flags): readonly string[] {
-  return flags["lvm-shell"] === undefined ? [] : SHELL_ENVIRONMENT;
 }
 
 async function statusAccess(flags: Flags): Promise<AccessScope> {

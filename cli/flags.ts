@@ -132,11 +132,6 @@ export const MACHINE_FLAGS = {
     check: parseSnapshotAutoextend,
   },
   ...THIN_POOL_FLAGS,
-  "lvm-shell": {
-    help:
-      "Run LVM's reports and some of its changes in lvm processes that stay (experimental); without it, each command is " +
-      "a process of its own",
-  },
 } as const satisfies Record<string, Flag>;
 
 /** Flags of the processes of a cluster. */

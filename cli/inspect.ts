@@ -15,7 +15,7 @@ import { reportedVolumes } from "../k8s/agent/volume_progress.ts";
 import { examine } from "../lvm/doctor/doctor.ts";
 import { diagnosisJson, diagnosisText } from "../lvm/doctor/text.ts";
 import { type Exec, HostExec } from "../lvm/exec.ts";
-import { FilteredExec } from "../lvm/shell/filtered_exec.ts";
+import { FilteredExec } from "../lvm/host/filtered_exec.ts";
 import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
 import { overcommitOption } from "./flags.ts";

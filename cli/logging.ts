@@ -41,11 +41,6 @@ function bigintAsNumber(_key: string, value: unknown): unknown {
   return typeof value === "bigint" ? Number(value) : value;
 }
 
-/** Logs that there is no shell of lvm now, so that processes run its commands. */
-export function logShellLost(reason: string): void {
-  commandLog.warn("no lvm shell", { reason });
-}
-
 /** Logs, at level debug, why the mount table cannot be read from a file. */
 export function logNoMountTable(error: unknown): void {
   commandLog.debug("findmnt lists the mounts", { error });

@@ -52,9 +52,9 @@ import { VolumeReconciler } from "../k8s/agent/volume_reconciler.ts";
 import { defined } from "../lvm/defined.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
-import { type CreateExec, openExec } from "../lvm/shell/open.ts";
+import { type CreateExec, openExec } from "../lvm/host/open_exec.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { logCommand, logNoMountTable, logNoTransferAddress, logShellLost, startLogging } from "./logging.ts";
+import { logCommand, logNoMountTable, logNoTransferAddress, startLogging } from "./logging.ts";
 import type { Metrics } from "./metrics/metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
@@ -221,8 +221,7 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
     checkedGroups: flags["volume-groups"] === undefined ? undefined : parseGroupList(flags["volume-groups"]),
     defaultLimits: parseGroupLimits(flags),
     exec: await createExec({
-      ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
-      ...{ mountTableDirectory: dirname(socket), onNoMountTable: logNoMountTable },
+      ...{ onCommand: logCommand, mountTableDirectory: dirname(socket), onNoMountTable: logNoMountTable },
       ...defined({ lvmConfig: flags["lvm-config"], devicesFile: flags["lvm-devices-file"] }),
     }),
     cgroupRoot: cgroupRoot(flags),

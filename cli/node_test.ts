@@ -4,7 +4,7 @@ import { Registration } from "../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import type { Exec } from "../lvm/exec.ts";
-import type { OpenExecOptions } from "../lvm/shell/open.ts";
+import type { OpenExecOptions } from "../lvm/host/open_exec.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
 import { nodes } from "../k8s/api/objects.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";

@@ -32,9 +32,6 @@ export const PROGRAM_PATHS: readonly string[] = PROGRAM_DIRECTORIES.flatMap((dir
   PROGRAMS.map((program) => `${directory}/${program}`)
 );
 
-/** The variables that Deno reads to start a program with more than three descriptors, as the shell of lvm is started. */
-export const SHELL_ENVIRONMENT: readonly string[] = ["NODE_V8_COVERAGE"];
-
 /**
  * Returns the permissions of a worker.
  *

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import manifest from "../deno.json" with { type: "json" };
 import { IN_CLUSTER_ENVIRONMENT } from "../k8s/client/config.ts";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "../lvm/exec.ts";
-import { permissionsFor, PROGRAM_PATHS, SHELL_ENVIRONMENT } from "./permissions.ts";
+import { permissionsFor, PROGRAM_PATHS } from "./permissions.ts";
 
 const permissionSet = manifest.permissions.denolith;
 
@@ -38,7 +38,7 @@ Deno.test("the permission set has the listed programs and variables, and only wh
     write: true,
     net: true,
     run: [...PROGRAM_PATHS],
-    env: ["CSI_ENDPOINT", ...IN_CLUSTER_ENVIRONMENT, ...SHELL_ENVIRONMENT],
+    env: ["CSI_ENDPOINT", ...IN_CLUSTER_ENVIRONMENT],
     sys: ["hostname"],
     ffi: false,
     import: false,

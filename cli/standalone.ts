@@ -12,11 +12,11 @@ import { parseMountRoots, requireDriverName, socketPath } from "../csi/driver_op
 import { parseGroupList } from "../csi/group_list.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { cgroupRoot } from "./paths.ts";
-import { type CreateExec, openExec } from "../lvm/shell/open.ts";
+import { type CreateExec, openExec } from "../lvm/host/open_exec.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { waitForAbort } from "../lvm/clock.ts";
 import { GRACE_MS } from "./sandbox.ts";
-import { logCommand, logNoMountTable, logShellLost, startLogging } from "./logging.ts";
+import { logCommand, logNoMountTable, startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
 import { defined } from "../lvm/defined.ts";
 
@@ -34,8 +34,11 @@ export async function standalone(
 ): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
   const exec = await createExec({
-    ...{ shell: flags["lvm-shell"] !== undefined, onCommand: logCommand, onShellLost: logShellLost },
-    ...{ mountTableDirectory: dirname(socketPath(flags.endpoint!)), onNoMountTable: logNoMountTable },
+    ...{
+      onCommand: logCommand,
+      mountTableDirectory: dirname(socketPath(flags.endpoint!)),
+      onNoMountTable: logNoMountTable,
+    },
   });
   const cgroups = cgroupRoot(flags);
   const driver = await startStandalone({

@@ -70,8 +70,6 @@ export interface Command extends CommandStreams {
   readonly deadlineMs?: number;
   /** Ends a command that only reads, before its deadline. */
   readonly signal?: AbortSignal;
-  /** Runs it as a process even where a shell of LVM could: for what it prints besides its report. */
-  readonly asProcess?: true;
   /** Settings for a command of lvm, which override {@linkcode HostExecOptions.lvmConfig}. */
   readonly config?: string;
 }
@@ -84,8 +82,6 @@ export interface Output {
   readonly stdout: string;
   /** Its standard error. */
   readonly stderr: string;
-  /** Set if it succeeded in a shell of LVM, so that what it wrote to its standard error was not read. */
-  readonly lacksMessages?: true;
 }
 
 /** Runs commands. */
@@ -172,7 +168,7 @@ export interface RunningCommand {
  *
  * @throws {StorageError} as {@linkcode Exec.run}
  */
-export async function awaitOutput(command: Command, running: RunningCommand, deadlines: Deadlines): Promise<Output> {
+async function awaitOutput(command: Command, running: RunningCommand, deadlines: Deadlines): Promise<Output> {
   const { output } = running;
   const deadlineMs = command.deadlineMs ?? (command.mutates ? deadlines.changeMs : deadlines.readMs);
   const signal = command.mutates ? undefined : command.signal;
@@ -273,12 +269,6 @@ export class HostExec implements Exec {
   /** Waits for the changing commands that are running, and for those that start meanwhile. */
   async idle(): Promise<void> {
     while (this.#changing.size > 0) await this.#changing.settled();
-  }
-
-  /** Returns the path of a program; `undefined` before it has run. */
-  pathOf(program: Program): string | undefined {
-    const directory = this.#directories.get(program);
-    return directory && `${directory}/${program}`;
   }
 
   /** Returns the arguments of a command, with the settings for lvm, which accepts `--config` only once (lvm(8)). */

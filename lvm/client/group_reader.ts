@@ -84,7 +84,7 @@ export class GroupReader {
   async #readAll(): Promise<{ groups: VolumeGroup[] } | { refusal: StorageError | undefined }> {
     try {
       const noteGroups = this.#known.startReport();
-      const output = await this.#runReport();
+      const output = await this.#exec.run(REPORT_COMMAND);
       if (output.code !== 0) {
         const refusal = commandError(REPORT_COMMAND, output);
         if (this.#groups.length === 0) this.#adopt(output, refusal);
@@ -108,16 +108,6 @@ export class GroupReader {
       this.#readsEach = true;
       return { refusal: undefined };
     }
-  }
-
-  /** Runs the report of all groups. In a shell it says nothing about groups that it lacks: a process does. */
-  async #runReport(): Promise<Output> {
-    const output = await this.#exec.run(REPORT_COMMAND);
-    if (!output.lacksMessages) return output;
-    const shown = new Set(parseReport(output.stdout).map(({ uuid }) => uuid));
-    const isComplete = this.#groups.length > 0 && this.#unreadable.length === 0 &&
-      this.#groups.every(({ group }) => shown.has(group.uuid));
-    return isComplete ? output : await this.#exec.run({ ...REPORT_COMMAND, asProcess: true });
   }
 
   /** Finds the groups that a report lacks because LVM cannot read them: those that were known, and those by their names alone. */

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
-import type { Exec, Output } from "../exec.ts";
+import type { Output } from "../exec.ts";
 import { type VolumeId, volumeIdOf } from "../ids.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 import { openMachine } from "../machine.ts";
@@ -103,34 +103,14 @@ const WARNINGS = [
   "Reading VG own on /dev/vdb failed.",
 ];
 
-/** Runs reports as a shell of LVM does, unless a process is asked for. */
-function reportsInShell(machine: FakeMachine): Exec {
-  return {
-    run: async (command) => {
-      const output = await machine.run(command);
-      if (command.args[0] !== "fullreport" || command.asProcess || output.code !== 0) return output;
-      return { ...output, stderr: "", lacksMessages: true };
-    },
-    idle: () => machine.idle(),
-    readMountTable: () => machine.readMountTable(),
-  };
-}
-
-/** Runs reports as processes, as the machine does. */
-function reportsByProcesses(machine: FakeMachine): Exec {
-  return machine;
-}
-
-const REPORTS = [reportsByProcesses, reportsInShell];
-
-for (const [warning, execOf] of WARNINGS.flatMap((warning) => REPORTS.map((execOf) => [warning, execOf] as const))) {
-  Deno.test(`a group that a report lacks is not gone when LVM warns, ${execOf.name}: ${warning}`, async () => {
+for (const warning of WARNINGS) {
+  Deno.test(`a group that a report lacks is not gone when LVM warns: ${warning}`, async () => {
     const machine = new FakeMachine();
     const own = machine.addGroup("own", 1n << 30n);
     machine.addGroup("other", 1n << 30n);
     const groups = exactMatcher("own");
     const { lvm, volumes, background } = openMachine({
-      ...{ exec: execOf(machine), driver: "d", groups, mountRoots: ["/p"], scratch: "/tmp" },
+      ...{ exec: machine, driver: "d", groups, mountRoots: ["/p"], scratch: "/tmp" },
     });
     const id = volumeIdOf("one");
     const request = requestFor(id, groups);
@@ -163,10 +143,8 @@ Deno.test("a group that was never known is unreadable when LVM names it in a war
     "PV /dev/vdy is marked in use but no VG was found using it.",
   ];
   const foreign = "foreign false LVM: Reading VG foreign on /dev/vdz failed";
-  for (const execOf of REPORTS) {
-    const lvm = new Lvm(execOf(machine));
-    for (let report = 0; report < 2; report++) assertEquals(await statesOf(lvm), ["own true", foreign], execOf.name);
-  }
+  const lvm = new Lvm(machine);
+  for (let report = 0; report < 2; report++) assertEquals(await statesOf(lvm), ["own true", foreign]);
 });
 
 Deno.test("a group that a report shows is there, also when LVM cannot read it on one of its disks", async () => {
@@ -177,22 +155,4 @@ Deno.test("a group that a report shows is there, also when LVM cannot read it on
   await lvm.report();
   machine.host.warnings = WARNINGS;
   assertEquals(await statesOf(lvm), ["own true", "other true"]);
-});
-
-Deno.test("a report in a shell is repeated as a process only when it may lack a group", async () => {
-  const machine = new FakeMachine();
-  machine.addGroup("own", 1n << 30n);
-  const other = machine.addGroup("other", 1n << 30n);
-  let runs = 0;
-  const exec = reportsInShell(machine);
-  const lvm = new Lvm({ ...exec, run: (command) => (runs++, exec.run(command)) });
-  const reports = async () => {
-    runs = 0;
-    await lvm.report();
-    await lvm.report();
-    return runs;
-  };
-  assertEquals([await reports(), await reports()], [3, 2]);
-  machine.groups.splice(machine.groups.indexOf(other), 1);
-  assertEquals([await reports(), await reports()], [3, 2], "a group that is really gone");
 });

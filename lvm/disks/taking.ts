@@ -131,9 +131,8 @@ export class DiskTaking {
     );
   }
 
-  /** Runs a command as a process: a shell of LVM would take the next command for an answer to a question. */
   async #run(args: readonly string[]): Promise<void> {
-    await runOk(this.#options.lvm.exec, { program: "lvm", args, mutates: true, asProcess: true });
+    await runOk(this.#options.lvm.exec, { program: "lvm", args, mutates: true });
   }
 }
 

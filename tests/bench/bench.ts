@@ -25,7 +25,6 @@ Flags:
   --machine KIND  the guest: uml (user-mode Linux, the default), or qemu, a machine that is emulated in software
   --runs N        how many times each operation runs; 20 by default
   --earlier       measure version 0.1.0, which is built from the history of the checkout, and compare nothing
-  --lvm-shell     the driver runs with --lvm-shell; compare nothing
   --json          print one JSON document instead of tables; its keys are in tests/bench/result.ts
   -h, --help      show this help`;
 
@@ -40,7 +39,7 @@ exec ./deno run --allow-all --quiet bench.js
 
 /** Runs the bench. @returns the result */
 async function measure(
-  { machine, runs, isEarlier, shell }: { machine: MachineKind; runs: number; isEarlier: boolean; shell: boolean },
+  { machine, runs, isEarlier }: { machine: MachineKind; runs: number; isEarlier: boolean },
   log: (line: string) => void,
 ): Promise<BenchResult> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-bench-");
@@ -55,7 +54,7 @@ async function measure(
     },
     env: {
       ...{ DENO_NO_UPDATE_CHECK: "1", NO_COLOR: "1" },
-      ...{ RUNS: String(runs), EARLIER: isEarlier ? "0.1.0" : "", LVM_SHELL: shell ? "1" : "" },
+      ...{ RUNS: String(runs), EARLIER: isEarlier ? "0.1.0" : "" },
     },
     script: SCRIPT,
     outDir,
@@ -68,13 +67,13 @@ async function measure(
 }
 
 const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-  boolean: ["help", "json", "earlier", "lvm-shell"],
+  boolean: ["help", "json", "earlier"],
   string: ["machine", "runs"],
   alias: { h: "help" },
   default: { machine: "uml", runs: "20" },
 });
 const [machine, runs] = [flags.machine as MachineKind, Number(flags.runs)];
-const KNOWN = ["_", "help", "h", "json", "earlier", "lvm-shell", "machine", "runs"];
+const KNOWN = ["_", "help", "h", "json", "earlier", "machine", "runs"];
 const isKnown = Object.keys(flags).every((flag) => KNOWN.includes(flag));
 if (flags.help) {
   console.log(HELP);
@@ -85,9 +84,8 @@ if (flags.help) {
   Deno.exitCode = 2;
 } else {
   const isEarlier = flags.earlier === true;
-  const shell = flags["lvm-shell"] === true;
-  const result = await measure({ machine, runs, isEarlier, shell }, (line) => console.error(line));
-  const last = isEarlier || shell ? undefined : await lastRelease();
+  const result = await measure({ machine, runs, isEarlier }, (line) => console.error(line));
+  const last = isEarlier ? undefined : await lastRelease();
   console.log(flags.json ? JSON.stringify(result, undefined, 2) : tables(result, last));
   if (last !== undefined && last.machine.kind !== machine) {
     console.error(`not compared with the last release, which was measured with --machine ${last.machine.kind}`);

@@ -6,7 +6,7 @@
  */
 
 import manifest from "../../deno.json" with { type: "json" };
-import { openExec } from "../../lvm/shell/open.ts";
+import { openExec } from "../../lvm/host/open_exec.ts";
 import { run } from "../demo/command.ts";
 import { pause } from "../demo/data.ts";
 import { ArtifactDriver, type DriverPaths } from "./artifact_driver.ts";
@@ -40,7 +40,7 @@ function logProgress(line: string): void {
 /** Commands of each operation. They come first: afterwards all that is measured has been in use once, on both sides. */
 async function countAllCommands(root: string): Promise<Record<Operation, number>> {
   logProgress("commands of each operation");
-  const exec = new CountingExec(await openExec({ shell: false, ownSessions: false, mountTableDirectory: root }));
+  const exec = new CountingExec(await openExec({ ownSessions: false, mountTableDirectory: root }));
   await using subject = await startCountedDriver(exec, { root, group: GROUP });
   return {
     ...await countCommands(LIFECYCLE, driverLifecycle(subject), exec),
@@ -126,9 +126,8 @@ async function main(): Promise<void> {
   const root = "/work/mounts";
   await Deno.mkdir(root);
   const commands = EARLIER === undefined ? await countAllCommands(root) : {};
-  const options = Deno.env.get("LVM_SHELL") ? ["--lvm-shell"] : [];
   const socket = "/run/bench/csi.sock";
-  const paths = { program: "/work/denolith", cache: "/work/cache", socket, root, group: GROUP, options };
+  const paths = { program: "/work/denolith", cache: "/work/cache", socket, root, group: GROUP };
   const { start, driver } = await measureStarts(paths);
   await using _stopped = driver;
   await pause(IDLE_WAIT_MS);

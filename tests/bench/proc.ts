@@ -60,15 +60,9 @@ export async function processTree(pid: number): Promise<number[]> {
   return treeOf(pid, parents);
 }
 
-/** Reports whether a process runs a command for the process above it: it is there, and is no shell of lvm, which stays. */
+/** Reports whether a process is there, so that it runs a command for the process above it. */
 export async function isCommand(pid: number): Promise<boolean> {
-  const words = await textOf(`/proc/${pid}/cmdline`);
-  return words !== "" && !isShellOfLvm(words);
-}
-
-/** Reports whether words, each with a zero byte at its end, are those of a shell of lvm(8): the program alone. */
-export function isShellOfLvm(words: string): boolean {
-  return /^[^\0]*\blvm\0$/.test(words);
+  return await textOf(`/proc/${pid}/cmdline`) !== "";
 }
 
 /** Returns the memory of a process and all its descendants. */

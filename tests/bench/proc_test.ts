@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { cpuOf, isShellOfLvm, kibOf, parentOf, treeOf } from "./proc.ts";
+import { cpuOf, kibOf, parentOf, treeOf } from "./proc.ts";
 
 const STATUS = "Name:\tdeno\nState:\tS (sleeping)\nVmRSS:\t   92160 kB\nRssAnon:\t   40960 kB\nThreads:\t9\n";
 
@@ -33,10 +33,4 @@ Deno.test("cpuOf() reads the times of a process and of its children, whatever th
   const stat = "7 (a) S (b)) S 1 7 7 0 -1 4194560 100 200 0 0 150 50 30 12 20 0 9 0 100 1000 50";
   assertEquals(cpuOf(stat), { own: 2_000, commands: 420 });
   assertThrows(() => cpuOf("7 (a) S 1"), Error, "processor time");
-});
-
-Deno.test("isShellOfLvm() tells the shell, which stays, from a command of lvm", () => {
-  assertEquals(isShellOfLvm("/usr/sbin/lvm\0"), true);
-  assertEquals(isShellOfLvm("/usr/sbin/lvm\0lvremove\0--yes\0"), false);
-  assertEquals(isShellOfLvm("sync\0/dev/x\0"), false);
 });

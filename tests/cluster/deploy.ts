@@ -60,8 +60,6 @@ const TRANSFER_NODES = ["node1", "node2"].map((name) => ({
 export interface DeployOptions {
   /** The kubelet's root directory, on every node. */
   readonly kubeletRoot?: string;
-  /** Whether the agents use shells of lvm (`--lvm-shell`). */
-  readonly lvmShell?: boolean;
   /** True for two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
   /** True for two nodes, the first with {@linkcode CARRIED_GROUP}. */
@@ -153,13 +151,12 @@ async function manifestFolder(
   folder: RunFolder,
   options: DeployOptions,
 ): Promise<string> {
-  const { kubeletRoot, lvmShell = false, transfers, bareHost = false, snapshotMetadata = false, diskRules } = options;
+  const { kubeletRoot, transfers, bareHost = false, snapshotMetadata = false, diskRules } = options;
   const defaultFolder = PRESENT_VERSION.manifests;
   const values = {
     ...(kubeletRoot === undefined || kubeletRoot === DEFAULT_KUBELET_ROOT ? {} : { kubeletDir: kubeletRoot }),
     ...(transfers === undefined ? {} : { transfer: { enabled: true, ...transfers } }),
     ...(options.republish === true ? { encryption: { republish: true } } : {}),
-    ...(lvmShell ? { node: { extraArgs: ["--lvm-shell"] } } : {}),
     ...(bareHost ? BARE_VALUES : {}),
     ...(diskRules === undefined ? {} : { diskRules }),
     ...(snapshotMetadata ? await snapshotMetadataValues() : {}),

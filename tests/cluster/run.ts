@@ -42,7 +42,7 @@ const DEFAULT_SUITES = [
 /** The suites that run by chance without names and without --full: CI has a limit of time. Each takes up to three minutes. */
 const DRAWN_SUITES = ["copies", "io_limits", "monitoring", "observability", "pending_claim", "raid"];
 
-const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--lvm-shell] [--kubernetes RELEASE]
+const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubernetes RELEASE]
                                 [--kubelet-dir DIR] [SUITE...]
 
   SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")},
@@ -50,7 +50,6 @@ const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--lvm-she
   --full  all suites, and in larger numbers; the lifecycle suite again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
-  --lvm-shell           the agents run with --lvm-shell
   --kubernetes RELEASE  the release of Kubernetes: ${kubernetesReleases().join(", ")}; the last by default
   --kubelet-dir DIR  kubelet's folder on the nodes; /var/lib/kubelet by default
 `;
@@ -253,7 +252,7 @@ function findRelease(name: unknown): KubernetesRelease | undefined {
 
 if (import.meta.main) {
   const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-    boolean: ["full", "keep", "use", "help", "lvm-shell"],
+    boolean: ["full", "keep", "use", "help"],
     string: ["kubelet-dir", "kubernetes"],
     alias: { h: "help" },
   });
@@ -265,7 +264,7 @@ if (import.meta.main) {
   if (args.kubernetes !== undefined && kubernetes === undefined) {
     complaints.push(`there is no release ${args.kubernetes}; there are ${kubernetesReleases().join(", ")}\n`);
   }
-  const isForNewCluster = args.keep || args["kubelet-dir"] || args["lvm-shell"] || args.kubernetes;
+  const isForNewCluster = args.keep || args["kubelet-dir"] || args.kubernetes;
   if (args.help || complaints.length > 0 || (args.use && isForNewCluster)) {
     for (const complaint of complaints) log(complaint);
     (args.help ? console.log : console.error)(HELP);
@@ -276,7 +275,6 @@ if (import.meta.main) {
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
-    lvmShell: args["lvm-shell"] === true,
     suites: requested.length > 0 ? requested : args.full === true ? available : await usualSuites(),
     ...(args["kubelet-dir"] ? { kubeletRoot: String(args["kubelet-dir"]) } : {}),
     ...(kubernetes === undefined ? {} : { kubernetes }),

@@ -1,6 +1,6 @@
 /** The tests of devices over logical volumes over the fake machine. */
 
-import { FilteredExec } from "../../lvm/shell/filtered_exec.ts";
+import { FilteredExec } from "../../lvm/host/filtered_exec.ts";
 import { addForeignLv } from "../fake/foreign_lv.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import { fakeHost } from "./fake_host.ts";

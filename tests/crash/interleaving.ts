@@ -145,22 +145,15 @@ export class Interleavings {
   /** The number of crashes. */
   crashes = 0;
   readonly #files: MemoryFiles;
-  readonly #openExec: (exec: Exec) => Exec;
   readonly #prepared = new Map<number, Prepared>();
 
   readonly #isEncrypted: boolean;
 
   /**
-   * @param openExec returns what the driver runs its commands by
    * @param isEncrypted true if all volumes are encrypted
    */
-  constructor(
-    files: MemoryFiles,
-    openExec: (exec: Exec) => Exec = (exec) => exec,
-    { isEncrypted = false }: { readonly isEncrypted?: boolean } = {},
-  ) {
+  constructor(files: MemoryFiles, { isEncrypted = false }: { readonly isEncrypted?: boolean } = {}) {
     this.#files = files;
-    this.#openExec = openExec;
     this.#isEncrypted = isEncrypted;
   }
 
@@ -178,7 +171,7 @@ export class Interleavings {
     const { folder } = this.#files;
     ledger.begin(requests);
     const exec = new ScheduledExec(machine, scheduler, ledger.acknowledged, crash);
-    const driver = startDriverServices(this.#openExec(exec), folder);
+    const driver = startDriverServices(exec, folder);
     const csi = inProcessCalls(driver);
     const answers: Answer[] = requests.map((request) => ({ request, result: "none" }));
     const calls = requests.map(async (request, index) => {

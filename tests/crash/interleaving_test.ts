@@ -3,15 +3,11 @@ import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { encryptedRuns, groupRuns, runs } from "./concurrent_callers.ts";
 import { MemoryFiles } from "../fake/memory_files.ts";
-import { PlayedShellExec } from "../fake/played_shells.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
 import { loseLock, LOST_LOCKS, PINNED_SEEDS, runsFor } from "./lost_locks.ts";
 
 /** The number of runs with a random seed. `task test:interleavings` has more. */
 const RUNS = Number(Deno.env.get("INTERLEAVINGS") ?? 80);
-
-/** The same for a driver with shells of lvm, an experimental option. */
-const SHELL_RUNS = Math.max(40, RUNS / 10);
 
 /** The number of runs with group snapshots, each of which takes many commands. */
 const GROUP_RUNS = Math.max(80, RUNS / 5);
@@ -60,24 +56,6 @@ Deno.test(
 );
 
 Deno.test(
-  "concurrent callers in any order, and crashes, of a driver that runs LVM's commands in shells",
-  NO_SANITIZERS,
-  async () => {
-    using files = new MemoryFiles();
-    const execs: PlayedShellExec[] = [];
-    const interleavings = new Interleavings(files, (exec) => {
-      const shellExec = new PlayedShellExec(exec);
-      execs.push(shellExec);
-      return shellExec;
-    });
-    const details = await checkInterleavings(interleavings, { numRuns: SHELL_RUNS });
-    if (details.failed) throw new Error(await fc.asyncDefaultReportMessage(details), { cause: details.errorInstance });
-    const lines = execs.flatMap(({ shells }) => shells.flatMap(({ lines }) => lines));
-    assert(lines.length > SHELL_RUNS * 4, `only ${lines.length} commands ran in shells`);
-  },
-);
-
-Deno.test(
   "concurrent callers and group snapshots, and crashes of the driver: a group snapshot is whole, and no device is left suspended",
   NO_SANITIZERS,
   async () => {
@@ -104,7 +82,7 @@ Deno.test(
   async () => {
     using files = new MemoryFiles();
     using _digests = digestAtOnce();
-    const interleavings = new Interleavings(files, undefined, { isEncrypted: true });
+    const interleavings = new Interleavings(files, { isEncrypted: true });
     const details = await checkInterleavings(interleavings, { numRuns: ENCRYPTED_RUNS, chosen: encryptedRuns });
     if (details.failed) throw new Error(await fc.asyncDefaultReportMessage(details), { cause: details.errorInstance });
     const { answers, crashes } = interleavings;

@@ -10,7 +10,7 @@ import { examine } from "../../lvm/doctor/doctor.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
-import { openExec, type OpenExecOptions } from "../../lvm/shell/open.ts";
+import { openExec, type OpenExecOptions } from "../../lvm/host/open_exec.ts";
 import { run } from "../demo/command.ts";
 
 const [LISTED, UNLISTED] = (Deno.env.get("DATA_DISKS") ?? "").split(" ") as [string, string];
@@ -25,7 +25,7 @@ await lvm("make the first group", "vgcreate", "--yes", "listed", LISTED);
 await lvm("make the second group", "vgcreate", "--yes", "unlisted", UNLISTED);
 
 function openAgentExec(options: Partial<OpenExecOptions> = {}): Promise<Exec> {
-  return openExec({ shell: false, lvmConfig: CONTAINER, ...options });
+  return openExec({ lvmConfig: CONTAINER, ...options });
 }
 
 async function groupsSeenBy(exec: Exec): Promise<string[]> {
@@ -54,7 +54,6 @@ Deno.test("LVM of an agent uses the host's devices file, unless the host's setti
   );
   await using _file = await makeDevicesFile("system.devices");
   assertEquals(await groupsSeenBy(await openAgentExec({ devicesFile: "auto" })), ["listed"]);
-  assertEquals(await groupsSeenBy(await openAgentExec({ devicesFile: "auto", shell: true })), ["listed"]);
   assertEquals(await groupsSeenBy(await openAgentExec()), ["listed", "unlisted"], "this LVM uses none by default");
   {
     await using _settings = await addSettings("devices/use_devicesfile = 0");
@@ -65,7 +64,7 @@ Deno.test("LVM of an agent uses the host's devices file, unless the host's setti
   assertEquals(await groupsSeenBy(await openAgentExec({ devicesFile: "denolith.devices" })), ["listed"]);
 });
 
-Deno.test("a report is read whatever the host's settings of logs and reports are, in a process and in a shell", async () => {
+Deno.test("a report is read whatever the host's settings of logs and reports are", async () => {
   await lvm(
     "make an LV with tags",
     "lvcreate",
@@ -90,9 +89,7 @@ Deno.test("a report is read whatever the host's settings of logs and reports are
     ];
     for (const setting of settings) {
       await using _settings = await addSettings(setting);
-      for (const shell of [false, true]) {
-        assertEquals(await new Lvm(await openAgentExec({ shell })).report(), before, `${setting}, shell: ${shell}`);
-      }
+      assertEquals(await new Lvm(await openAgentExec()).report(), before, setting);
     }
   } finally {
     await lvm("remove the LV", "lvremove", "-y", "listed/tagged");

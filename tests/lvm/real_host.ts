@@ -7,7 +7,7 @@
 import type { Exec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import { Lvm } from "../../lvm/client/client.ts";
-import { openExec } from "../../lvm/shell/open.ts";
+import { openExec } from "../../lvm/host/open_exec.ts";
 import { run } from "../demo/command.ts";
 import type { Host, HostCgroups } from "../contract/host.ts";
 import { isSkipped } from "./skipped_tests.ts";
@@ -19,7 +19,7 @@ import { isSkipped } from "./skipped_tests.ts";
 export async function realHost(name: string): Promise<Host> {
   const disks = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
   if (disks.length !== 2) throw new Error("DATA_DISKS: must name two empty disks");
-  const exec = await openExec({ shell: Deno.env.get("LVM_SHELL") === "1", mountTableDirectory: "/tmp" });
+  const exec = await openExec({ mountTableDirectory: "/tmp" });
   const groups: readonly [string, string] = [`${name}-small`, `${name}-large`];
   const lvm = async (...args: string[]) => {
     const { code, stderr } = await exec.run({ program: "lvm", args, mutates: true });

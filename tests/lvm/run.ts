@@ -32,7 +32,6 @@ Runs the contract tests, csi-sanity and further suites over real LVM, each suite
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
   --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance
   --jobs N        the number of guests at a time; by default that of the processors, and at least two
-  --lvm-shell     the driver runs with --lvm-shell; in the suites contract, csi-sanity and sigkill
   --machine KIND  uml (user-mode Linux, the default) or qemu (a whole machine in software emulation, much slower)
   -h, --help      show this help
 
@@ -68,8 +67,6 @@ interface Programs {
   readonly filter: string;
   /** Whether all tests run, and long ones in full length. */
   readonly full: boolean;
-  /** Whether the driver uses shells of lvm. */
-  readonly lvmShell: boolean;
 }
 
 /** Runs a suite in a guest. @returns whether it passed */
@@ -108,7 +105,6 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
       PART: suite.part ?? "",
       SAMPLE: programs.sample,
       FULL: programs.full ? "1" : "",
-      LVM_SHELL: programs.lvmShell ? "1" : "",
       SUITE: suite.module ?? suite.name,
     },
     dataDisksGiB: suite.disksGiB,
@@ -172,7 +168,7 @@ async function leftOutTests(unsupported: readonly string[], seed: string): Promi
 
 async function main(): Promise<number> {
   const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-    boolean: ["full", "help", "lvm-shell"],
+    boolean: ["full", "help"],
     string: ["debian", "filter", "jobs", "machine"],
     alias: { h: "help" },
     default: {
@@ -188,7 +184,7 @@ async function main(): Promise<number> {
   const isUsual = names.length === 0 && args.full !== true;
   const usual = SUITES.filter(({ name, onlyFull }) => !onlyFull || drawn.includes(name));
   const suites = names.length === 0 ? usual : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
-  const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "lvm-shell", "machine"];
+  const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "machine"];
   const machine = args.machine as MachineKind;
   const debian = args.debian as DebianRelease;
   const unknown = names.find((part) => !SUITES.some(({ name }) => name.startsWith(part)));
@@ -219,7 +215,6 @@ async function main(): Promise<number> {
       debian,
       filter: String(args.filter),
       full: args.full === true,
-      lvmShell: args["lvm-shell"] === true,
     };
     // A few tests need no parts.
     const whole = suites.filter(({ part }) => part === undefined || part.startsWith("1/"));

@@ -50,7 +50,6 @@ class KillableDriver {
       "--mount-roots",
       folder,
       "--thin-pool-remove-empty",
-      ...Deno.env.get("LVM_SHELL") === "1" ? ["--lvm-shell"] : [],
     ];
     const command = [
       "sh",

@@ -71,7 +71,6 @@ export const SUITES: readonly Suite[] = [
   { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
   { name: "differential", module: "differential", disksGiB: [1, 1, 1], onlyFull: true },
   { name: "debian_13", module: "debian_13", disksGiB: [1, 3], debian: "trixie", onlyFull: true },
-  { name: "shell", module: "shell", disksGiB: [1, 1, 1, 1] },
   { name: "transfers", module: "transfers", disksGiB: [2] },
   {
     ...{ name: "selinux", module: "selinux", disksGiB: [1, 3] },

@@ -22,7 +22,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["model"],
     ["client"],
     ["host"],
-    ["pools", "shell", "transfers", "disks", "encryption"],
+    ["pools", "transfers", "disks", "encryption"],
     ["inventory"],
     ["deletion", "health", "doctor"],
     ["volumes"],
@@ -175,11 +175,9 @@ Deno.test("lvm/ knows neither gRPC nor Kubernetes, and imports no npm package", 
   assertEquals(outside, []);
 });
 
-Deno.test("one file runs commands, one starts the shell of lvm, one runs a user's kubectl, entry points exit, one maps kinds of failure to codes", () => {
+Deno.test("one file runs commands, one runs a user's kubectl, entry points exit, one maps kinds of failure to codes", () => {
   const having = (pattern: RegExp) => files.filter((file) => pattern.test(texts.get(file)!)).toSorted();
-  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), [
-    ...["cli/plugin/kubectl.ts", "lvm/exec.ts", "lvm/shell/shell_process.ts"],
-  ]);
+  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["cli/plugin/kubectl.ts", "lvm/exec.ts"]);
   assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["kubectl_denolith.ts", "main.ts"]);
   assertEquals(having(/\bstatus\.NOT_FOUND\b/), ["csi/status.ts"]);
 });

@@ -60,7 +60,7 @@ export const OTHER_VALUES: Values = {
     resources: { requests: { cpu: "50m" }, limits: { memory: "512Mi" } },
     updateStrategy: { type: "OnDelete", rollingUpdate: null },
     disableRegistration: true,
-    extraArgs: ["--lvm-shell"],
+    extraArgs: ["--thin-pool-remove-empty"],
     podLabels: { "example.com/zone": "a" },
     podAnnotations: { "prometheus.io/scrape": "false", "example.com/owner": "storage" },
     serviceAccountAnnotations: { "example.com/role": "node" },

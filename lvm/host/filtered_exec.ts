@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, type Output } from "../exec.ts";
-import { acceptsAll, readStackedDevices, stackedFilter, type StackedReadings } from "../host/stacked_devices.ts";
+import { acceptsAll, readStackedDevices, stackedFilter, type StackedReadings } from "./stacked_devices.ts";
 import { parseSettings } from "../model/configuration.ts";
 
 /** What LVM prints about filters where a devices file takes their place: what is not listed there is not read, either. */
@@ -92,9 +92,5 @@ async function readHostFilters(exec: Exec): Promise<HostFilters> {
 export function filterSetting({ filter, global_filter: global }: HostFilters, patterns: readonly string[]): string {
   const name = acceptsAll(global) ? "global_filter" : "filter";
   const all = acceptsAll(global) || acceptsAll(filter) ? patterns : [...patterns, ...filter!];
-  // a single one without quotes, which a shell of LVM could not take
-  const value = all.length === 1 && /^[\w|^$()/.-]+$/.test(all[0]!)
-    ? all[0]
-    : `[${all.map((pattern) => `"${pattern.replace(/["\\]/g, "\\$&")}"`).join(",")}]`;
-  return `devices/${name}=${value}`;
+  return `devices/${name}=[${all.map((pattern) => `"${pattern.replace(/["\\]/g, "\\$&")}"`).join(",")}]`;
 }

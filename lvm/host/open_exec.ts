@@ -5,16 +5,12 @@
  */
 
 import { type Exec, HostExec, type HostExecOptions } from "../exec.ts";
-import { openMountTable } from "../host/mount_table.ts";
+import { openMountTable } from "./mount_table.ts";
 import { devicesFileSettings } from "./devices_file.ts";
 import { FilteredExec } from "./filtered_exec.ts";
-import type { ShellExecOptions } from "./shell_exec.ts";
 
 /** Options of {@linkcode openExec}. */
-export interface OpenExecOptions
-  extends HostExecOptions, Pick<ShellExecOptions, "clock" | "maxCommands" | "onShellLost"> {
-  /** Whether commands of lvm run in a shell. */
-  readonly shell: boolean;
+export interface OpenExecOptions extends HostExecOptions {
   /** LVM's devices file, as {@linkcode devicesFileSettings} takes it; without it, LVM's settings decide. */
   readonly devicesFile?: string;
   /** A directory of the driver, in which it opens the mount table; without it, a command lists the mounts. */
@@ -26,12 +22,9 @@ export interface OpenExecOptions
 /** Creates what runs commands; {@linkcode openExec}, or a fake. */
 export type CreateExec = (options: OpenExecOptions) => Exec | Promise<Exec>;
 
-/**
- * Opens an exec on this host. What a shell needs is loaded only for one. The shells end with this process, by the end of
- * their input.
- */
+/** Opens an exec on this host. */
 export async function openExec(
-  { shell, mountTableDirectory, onNoMountTable = () => {}, devicesFile, ...given }: OpenExecOptions,
+  { mountTableDirectory, onNoMountTable = () => {}, devicesFile, ...given }: OpenExecOptions = {},
 ): Promise<Exec> {
   const options = { ownSessions: !await isService(), ...given, ...await lvmConfigWith(devicesFile, given) };
   const processes = new HostExec(options);
@@ -42,15 +35,7 @@ export async function openExec(
   } catch (error) {
     onNoMountTable(error);
   }
-  if (!shell) return new FilteredExec(processes);
-  const { ShellExec } = await import("./shell_exec.ts");
-  const startShell = await (await import("./shell_process.ts")).openShellProgram();
-  const shells = new ShellExec({
-    ...{ ...options, processes },
-    // the profile was read by a process before, so that the path is known
-    start: (listener) => startShell(processes.pathOf("lvm")!, listener),
-  });
-  return new FilteredExec(shells);
+  return new FilteredExec(processes);
 }
 
 /** Returns the settings of LVM, with those for a devices file, and without one that {@linkcode FilteredExec} sets. */
