@@ -27,7 +27,6 @@ import {
   MACHINE_FLAGS,
   namespaceName,
   processName,
-  reasonText,
   SHELLS,
   THIN_POOL_FLAGS,
 } from "./flags.ts";
@@ -238,33 +237,6 @@ const status: Subcommand = {
   access: statusAccess,
 };
 
-const forgetNode: Subcommand = {
-  summary: "Give up a node of a cluster that is gone for good, and its volumes",
-  about:
-    "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, and with --yes gives them up. The LVMNode is removed, " +
-    "and each LVMVolume without a PersistentVolume. Every other LVMVolume becomes Lost, and its deletion no longer " +
-    "waits for the node. The data on the disks of the node is not changed. A node that seems to be alive is refused.\n\n" +
-    "Run it as a cluster administrator, on any machine.",
-  exit: {
-    success: "the node is given up, or shown without --yes",
-    failure: "the node is refused, or the cluster cannot be reached",
-  },
-  argument: { name: "NODE", help: "Name of the node", check: requireNodeId },
-  flags: {
-    yes: { help: "Give up the node; without this flag, only show what is affected" },
-    force: {
-      value: "REASON",
-      help: "Give up the node even if it seems to be alive; the reason is recorded in its volumes and snapshots",
-      check: reasonText,
-    },
-    kubeconfig: COMMON_FLAGS.kubeconfig,
-    "driver-name": COMMON_FLAGS["driver-name"],
-    json: { help: "Print JSON, with sizes in bytes" },
-  },
-  example: "denolith forget-node worker-1 --kubeconfig ~/.kube/config --yes",
-  access: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiAccess(flags) }),
-};
-
 const completion: Subcommand = {
   summary: "Print the completion script of a shell",
   about:
@@ -282,12 +254,13 @@ const ui: Subcommand = {
   flags: {},
 };
 
-/** The summaries of the subcommands that change where, or whose, volumes are; the plugin has them. */
+/** The summaries of the subcommands that change where, or whose, volumes are, or give them up; the plugin has them. */
 const MOVING = {
   move: "Move the volume of a claim to another node of a cluster",
   drain: "Move the volumes of a node of a cluster to other nodes",
   adopt: "Let volumes follow their disks to another node of a cluster",
   import: "Take over the volume of a claim from another driver",
+  "forget-node": "Give up a node of a cluster that is gone for good, and its volumes",
 };
 
 const moving = Object.entries(MOVING).map(([name, summary]): [string, Subcommand] => [name, {
@@ -310,7 +283,6 @@ export const PLUGIN_SUBCOMMANDS: readonly string[] = [...Object.keys(MOVING), "u
 /** The subcommands by name, in the order of the help. */
 export const SUBCOMMANDS: Subcommands = {
   ...{ standalone, node, controller, doctor, status },
-  "forget-node": forgetNode,
   ...Object.fromEntries(moving),
   ...{ ui, completion, version },
 };

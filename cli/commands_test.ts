@@ -42,7 +42,6 @@ Deno.test("the other subcommands may access no directories, and no sockets but t
   assertEquals(await accessOf("doctor", ...endpoint), { sockets, directories: [] });
   assertEquals(await accessOf("status"), { sockets: [], directories: [] });
   assertEquals(await accessOf("status", "--node-name", "n1", ...cluster), { sockets: [], directories: [] });
-  assertEquals(await accessOf("forget-node", "n1", ...cluster), { sockets: [], directories: [] });
   assertEquals(SUBCOMMANDS["version"]!.access, undefined);
 });
 

@@ -31,9 +31,10 @@ for (const program of [DENOLITH, PLUGIN]) {
         value !== undefined && !check
       );
       assertEquals(unchecked, []);
-      const required = program === DENOLITH && ["doctor", "move", "drain", "adopt", "import"].includes(name)
-        ? []
-        : REQUIRED[name] ?? [];
+      const required =
+        program === DENOLITH && ["doctor", "move", "drain", "adopt", "import", "forget-node"].includes(name)
+          ? []
+          : REQUIRED[name] ?? [];
       await checkFlags(name, subcommand, flagsOf(program, name, ...required));
     });
 

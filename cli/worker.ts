@@ -15,7 +15,6 @@ const BODIES: Readonly<Record<string, (flags: Flags, end: AbortSignal) => Promis
   controller: async (flags, end) => await (await import("./controller.ts")).controller(flags, end),
   doctor: async (flags) => await (await import("./inspect.ts")).doctor(flags),
   status: async (flags) => await (await import("./inspect.ts")).status(flags),
-  "forget-node": async (flags) => await (await import("./forget_node.ts")).forgetNode(flags),
 };
 
 /** The names of the subcommands that have a body. */

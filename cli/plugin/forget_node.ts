@@ -47,8 +47,5 @@ export async function forgetNode(session: Session): Promise<number> {
 }
 
 function planAnswer(plan: ForgetPlan, done: boolean): Answer {
-  return {
-    data: { ...plan, done },
-    text: () => forgetPlanText(plan, done, "kubectl denolith forget-node"),
-  };
+  return { data: { ...plan, done }, text: () => forgetPlanText(plan, done) };
 }

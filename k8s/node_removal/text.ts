@@ -8,20 +8,8 @@ import { formatBytes } from "../../lvm/size.ts";
 import { formatTable, wrapText } from "../../lvm/text_table.ts";
 import type { ForgetPlan, ForgottenSnapshot, ForgottenVolume, Outcome } from "./plan.ts";
 
-/**
- * Formats a plan as JSON, with whether it was carried out. A `bigint` becomes a number, which is exact for sizes of
- * whole extents.
- */
-export function forgetPlanJson(plan: ForgetPlan, done: boolean): string {
-  return JSON.stringify({ ...plan, done }, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
-}
-
-/**
- * Formats a plan as tables for a terminal of 100 columns, before or after it was carried out.
- *
- * @param command the beginning of the command that carries it out
- */
-export function forgetPlanText(plan: ForgetPlan, done: boolean, command?: string): string {
+/** Formats a plan as tables for a terminal of 100 columns, before or after it was carried out. */
+export function forgetPlanText(plan: ForgetPlan, done: boolean): string {
   const { nodeName, livenessEvidence, lvmNode, volumes, snapshots } = plan;
   if (!lvmNode && volumes.length === 0 && snapshots.length === 0) {
     return `There is nothing of node ${nodeName} to forget.`;
@@ -35,7 +23,7 @@ export function forgetPlanText(plan: ForgetPlan, done: boolean, command?: string
     ...section(`Volumes of PersistentVolumes, moves and imports: ${would}marked as Lost`, "lost", volumes, volumeNotes),
     ...section(`Snapshots that no VolumeSnapshotContent needs: ${would}removed`, "removed", snapshots, snapshotNotes),
     ...section(`Snapshots of VolumeSnapshotContents: ${would}marked as Lost`, "lost", snapshots, snapshotNotes),
-    ...(done ? [] : ["", ...wrapText("", nextCommand(plan, command))]),
+    ...(done ? [] : ["", ...wrapText("", nextCommand(plan))]),
   ].join("\n");
 }
 
@@ -83,8 +71,8 @@ function remedy(phase: string, reclaimPolicy: string, claim: string | undefined)
   return "delete it, and forget the node once more";
 }
 
-function nextCommand({ nodeName, livenessEvidence }: ForgetPlan, program = "denolith forget-node"): string {
-  const command = `${program} ${nodeName} --yes`;
+function nextCommand({ nodeName, livenessEvidence }: ForgetPlan): string {
+  const command = `kubectl denolith forget-node ${nodeName} --yes`;
   if (livenessEvidence.length === 0) return `Nothing was changed. To do it: ${command}`;
   return `Nothing was changed. Since the node seems to live, it is only done with a reason: ${command} --force REASON`;
 }

@@ -42,7 +42,7 @@ Deno.test("forgetPlanText() shows each volume in the section of its outcome, wit
     "  v1-d         1 GiB  Ready",
     "      LVMMove v1-d is under way, and needs it",
     "",
-    "Nothing was changed. To do it: denolith forget-node dead --yes",
+    "Nothing was changed. To do it: kubectl denolith forget-node dead --yes",
   ]);
 });
 

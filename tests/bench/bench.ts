@@ -7,11 +7,9 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { join } from "@std/path";
 import { bundle } from "../../deploy/bundle.ts";
-import { ensureEarlierProgram } from "../cluster/earlier_version.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
 import { type MachineKind, runGuest } from "../rig/guest.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
-import { lastRelease, regressions } from "./last_release.ts";
 import type { BenchResult } from "./result.ts";
 import { tables } from "./table.ts";
 
@@ -19,12 +17,10 @@ const HELP = `Usage: deno task bench [flags]
 
 Measures in a guest what the driver costs: starts, memory, and the time and commands of each operation beside those of the
 plain commands that an administrator would type. Takes some minutes; what it does meanwhile goes to standard error.
-Fails when a figure is far worse than that of the last release, in tests/bench/last_release.json.
 
 Flags:
   --machine KIND  the guest: uml (user-mode Linux, the default), or qemu, a machine that is emulated in software
   --runs N        how many times each operation runs; 20 by default
-  --earlier       measure version 0.1.0, which is built from the history of the checkout, and compare nothing
   --json          print one JSON document instead of tables; its keys are in tests/bench/result.ts
   -h, --help      show this help`;
 
@@ -39,11 +35,11 @@ exec ./deno run --allow-all --quiet bench.js
 
 /** Runs the bench. @returns the result */
 async function measure(
-  { machine, runs, isEarlier }: { machine: MachineKind; runs: number; isEarlier: boolean },
+  { machine, runs }: { machine: MachineKind; runs: number },
   log: (line: string) => void,
 ): Promise<BenchResult> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-bench-");
-  const driver = await (isEarlier ? ensureEarlierProgram(log) : ensureArtifact(log));
+  const driver = await ensureArtifact(log);
   const outDir = temp.file("out");
   const status = await runGuest({
     machine,
@@ -54,7 +50,7 @@ async function measure(
     },
     env: {
       ...{ DENO_NO_UPDATE_CHECK: "1", NO_COLOR: "1" },
-      ...{ RUNS: String(runs), EARLIER: isEarlier ? "0.1.0" : "" },
+      ...{ RUNS: String(runs) },
     },
     script: SCRIPT,
     outDir,
@@ -67,13 +63,13 @@ async function measure(
 }
 
 const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-  boolean: ["help", "json", "earlier"],
+  boolean: ["help", "json"],
   string: ["machine", "runs"],
   alias: { h: "help" },
   default: { machine: "uml", runs: "20" },
 });
 const [machine, runs] = [flags.machine as MachineKind, Number(flags.runs)];
-const KNOWN = ["_", "help", "h", "json", "earlier", "machine", "runs"];
+const KNOWN = ["_", "help", "h", "json", "machine", "runs"];
 const isKnown = Object.keys(flags).every((flag) => KNOWN.includes(flag));
 if (flags.help) {
   console.log(HELP);
@@ -83,14 +79,6 @@ if (flags.help) {
   console.error(`bench: ${Deno.args.join(" ")}: not understood; see --help`);
   Deno.exitCode = 2;
 } else {
-  const isEarlier = flags.earlier === true;
-  const result = await measure({ machine, runs, isEarlier }, (line) => console.error(line));
-  const last = isEarlier ? undefined : await lastRelease();
-  console.log(flags.json ? JSON.stringify(result, undefined, 2) : tables(result, last));
-  if (last !== undefined && last.machine.kind !== machine) {
-    console.error(`not compared with the last release, which was measured with --machine ${last.machine.kind}`);
-  }
-  const worse = last === undefined ? [] : regressions(result, last);
-  for (const line of worse) console.error(`worse than the last release: ${line}`);
-  if (worse.length > 0) Deno.exitCode = 1;
+  const result = await measure({ machine, runs }, (line) => console.error(line));
+  console.log(flags.json ? JSON.stringify(result, undefined, 2) : tables(result));
 }

@@ -29,9 +29,6 @@ const IDLE_WAIT_MS = 5_000;
 
 const GROUP = "bench";
 
-/** The version that is measured, when it is an earlier one. */
-const EARLIER = Deno.env.get("EARLIER") || undefined;
-
 /** Says where the bench is. */
 function logProgress(line: string): void {
   console.log(`[${Math.round(performance.now() / 1000)} s] ${line}`);
@@ -125,7 +122,7 @@ async function main(): Promise<void> {
   await run("make a group", "vgcreate", ["-qq", "--yes", GROUP, Deno.env.get("DATA_DISKS") ?? ""]);
   const root = "/work/mounts";
   await Deno.mkdir(root);
-  const commands = EARLIER === undefined ? await countAllCommands(root) : {};
+  const commands = await countAllCommands(root);
   const socket = "/run/bench/csi.sock";
   const paths = { program: "/work/denolith", cache: "/work/cache", socket, root, group: GROUP };
   const { start, driver } = await measureStarts(paths);
@@ -136,7 +133,7 @@ async function main(): Promise<void> {
   const afterCalls = await driver.memory();
   const operations = await measureOperations(driver, commands);
   const result: BenchResult = {
-    version: EARLIER ?? manifest.version,
+    version: manifest.version,
     machine: {
       cpus: navigator.hardwareConcurrency,
       kernel: Deno.osRelease(),

@@ -56,7 +56,7 @@ export interface OperationResult {
   readonly plainMs: number;
   /** The first divided by the second. */
   readonly ratio: number;
-  /** The number of commands that the driver ran. They are not counted for an earlier version. */
+  /** The number of commands that the driver ran. */
   readonly commands?: number;
   /** The commands that an administrator would type, in one of the runs. */
   readonly plain: readonly string[];

@@ -1,15 +1,9 @@
-import { startRatio } from "./last_release.ts";
 import { type BenchResult, type Memory, type Operation, OPERATIONS, type Start } from "./result.ts";
 
-/**
- * Formats the result for people, in lines of less than 100 characters.
- *
- * @param last the figures of the last release, to compare with
- */
-export function tables(result: BenchResult, last?: BenchResult): string {
+/** Formats the result for people, in lines of less than 100 characters. */
+export function tables(result: BenchResult): string {
   const { version, machine, start, memory, calls, operations } = result;
   const { first, later } = start;
-  const ratioBefore = (name: string) => last?.operations[name as Operation]?.ratio.toFixed(1) ?? "";
   const startRow = (label: string, time: keyof Start) => [label, seconds(first[time]), seconds(later[time])];
   const memoryRow = (label: string, { rssMiB, anonymousMiB, pssMiB }: Memory) => [
     ...[label, mib(rssMiB), mib(anonymousMiB), mib(pssMiB)],
@@ -22,7 +16,7 @@ export function tables(result: BenchResult, last?: BenchResult): string {
       startRow("socket answers", "socketMs"),
       startRow("Probe answers: ready", "readyMs"),
       startRow("first call of a new connection", "firstCallMs"),
-      ["… beside an empty file", "", startRatio(result).toFixed(1)],
+      ["… beside an empty file", "", (later.readyMs / start.emptyFileMs).toFixed(1)],
     ]),
     columns([
       ["Memory", "RSS", "anonymous", "PSS"],
@@ -32,17 +26,16 @@ export function tables(result: BenchResult, last?: BenchResult): string {
     ]),
     [`Calls that run no command, ${calls.atATime} at a time: ${Math.round(calls.perSecond)} per second`],
     columns([
-      ["Operation", "driver", "plain", "ratio", "before", "runs", "plain commands"],
+      ["Operation", "driver", "plain", "ratio", "runs", "plain commands"],
       ...Object.entries(operations).map(([name, { driverMs, plainMs, ratio, commands, plain }]) => [
         OPERATIONS[name as Operation],
         seconds(driverMs),
         seconds(plainMs),
         ratio.toFixed(1),
-        ratioBefore(name),
         String(commands ?? ""),
         plain.map((command) => command.split(" ")[0]).join(", "),
       ]),
-    ], [0, 6]),
+    ], [0, 5]),
   ].map((lines) => lines.join("\n")).join("\n\n");
 }
 

@@ -24,12 +24,6 @@ Deno.test("tables() reads well at 100 columns, whatever the operation", () => {
   for (const label of Object.values(OPERATIONS)) assert(lines.some((line) => line.startsWith(label)), label);
 });
 
-Deno.test("tables() has the ratios of the last release beside those of now", () => {
-  const operations = mapOperations(() => ({ ...OPERATION, ratio: 7.7, plain: [] }));
-  const text = tables(RESULT, { ...RESULT, operations }).replaceAll(/ +/g, " ");
-  assert(text.includes("CreateVolume 123.46 s 1.23 s 100.0 7.7 17 lvconvert"), text);
-});
-
 Deno.test("tables() has seconds, MiB and ratios, and leaves out values that the kernel does not report", () => {
   const text = tables(RESULT).replaceAll(/ +/g, " ");
   for (

@@ -17,7 +17,6 @@ import { ensurePostgresqlImage } from "../rig/postgresql_image.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
 import { ensureSnapshotMetadata } from "../rig/snapshot_metadata.ts";
 import { BARE_VALUES, stripNode } from "./bare_host.ts";
-import { type EarlierVersion, ensureEarlierVersion } from "./earlier_version.ts";
 import { prepareSnapshotMetadata, snapshotMetadataValues } from "./changed_blocks/sidecar.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
@@ -72,8 +71,6 @@ export interface DeployOptions {
   readonly postgresql?: boolean;
   /** Whether the nodes have the image that Kubernetes' own storage tests run. */
   readonly kubernetesTests?: boolean;
-  /** True to deploy version 0.1.0. The nodes have the images of both versions. */
-  readonly earlierVersion?: boolean;
   /** The release of Kubernetes; the usual one by default. */
   readonly kubernetes?: KubernetesRelease;
   /** Whether the node has neither lvm2 nor a writable `/etc`. */
@@ -90,17 +87,11 @@ const ROLLOUT_TIMEOUT_SECONDS = 600;
 /** kubelet's folder as the manifests have it. */
 const DEFAULT_KUBELET_ROOT = "/var/lib/kubelet";
 
-/** The folders of manifests of a version of the driver. */
-export type DriverManifests = Pick<EarlierVersion, "crds" | "manifests">;
+/** The folder of the custom resource definitions. */
+export const CRDS = join(DEPLOY, "crds");
 
-/** The manifests of the present sources. */
-export const PRESENT_VERSION: DriverManifests = { crds: join(DEPLOY, "crds"), manifests: join(DEPLOY, "manifests") };
-
-/** The driver's workloads, by the file of manifests that has them. */
-export const WORKLOADS = {
-  "node.yaml": "daemonset/denolith-node",
-  "controller.yaml": "deployment/denolith-controller",
-} as const;
+/** The driver's workloads. */
+const WORKLOADS = ["daemonset/denolith-node", "deployment/denolith-controller"];
 
 /**
  * Starts a cluster with the driver, of the present sources by default.
@@ -112,12 +103,10 @@ export async function startWithDriver(
   log: (line: string) => void,
   options: DeployOptions = {},
 ): Promise<Cluster> {
-  const { kubeletRoot = DEFAULT_KUBELET_ROOT, earlierVersion = false, kubernetes } = options;
+  const { kubeletRoot = DEFAULT_KUBELET_ROOT, kubernetes } = options;
   const { snapshotMetadata = false, postgresql = false, kubernetesTests = false } = options;
-  const earlier = earlierVersion ? await ensureEarlierVersion(log) : undefined;
   const images = [
     await buildDriverImage(folder, log),
-    ...earlier === undefined ? [] : [earlier.image],
     ...postgresql ? [await ensurePostgresqlImage(log)] : [],
     ...kubernetesTests ? [await ensureKubernetesTestImage(log)] : [],
     ...snapshotMetadata ? [(await ensureSnapshotMetadata(log)).image] : [],
@@ -126,8 +115,7 @@ export async function startWithDriver(
   const cluster = await Cluster.start({ folder, nodes, log, ...kubernetes === undefined ? {} : { kubernetes } });
   if (snapshotMetadata) await prepareSnapshotMetadata(cluster, log);
   if (options.bareHost === true) await Promise.all(cluster.nodes.map(stripNode));
-  const { crds } = PRESENT_VERSION;
-  await deploy(cluster, log, earlier ?? { crds, manifests: await manifestFolder(folder, options) });
+  await deploy(cluster, log, await manifestFolder(folder, options));
   return cluster;
 }
 
@@ -152,7 +140,7 @@ async function manifestFolder(
   options: DeployOptions,
 ): Promise<string> {
   const { kubeletRoot, transfers, bareHost = false, snapshotMetadata = false, diskRules } = options;
-  const defaultFolder = PRESENT_VERSION.manifests;
+  const defaultFolder = join(DEPLOY, "manifests");
   const values = {
     ...(kubeletRoot === undefined || kubeletRoot === DEFAULT_KUBELET_ROOT ? {} : { kubeletDir: kubeletRoot }),
     ...(transfers === undefined ? {} : { transfer: { enabled: true, ...transfers } }),
@@ -177,35 +165,20 @@ async function manifestFolder(
 async function deploy(
   { controlPlane }: Cluster,
   log: (line: string) => void,
-  { crds, manifests }: DriverManifests,
+  manifests: string,
 ): Promise<void> {
-  log(`driver: kubectl apply --filename ${crds} --filename ${manifests}`);
-  await applyCrds(controlPlane, crds);
-  await applyManifests(controlPlane, manifests);
-  for (const workload of Object.values(WORKLOADS)) {
+  log(`driver: kubectl apply --filename ${CRDS} --filename ${manifests}`);
+  await controlPlane.kubectl(["apply", "--filename", CRDS]);
+  await controlPlane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+  await controlPlane.kubectl(["apply", "--filename", manifests]);
+  for (const workload of WORKLOADS) {
     await waitForRollout(controlPlane, workload);
     log(`driver: ${workload} is ready`);
   }
 }
 
-/** Applies the CRDs of a version of the driver, and waits until the API server serves them. */
-export async function applyCrds(controlPlane: ControlPlane, folder: string): Promise<void> {
-  await controlPlane.kubectl(["apply", "--filename", folder]);
-  await controlPlane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
-}
-
-/** Applies the manifests of a version of the driver, except those of a workload that is to stay as it is. */
-export async function applyManifests(
-  controlPlane: ControlPlane,
-  folder: string,
-  { without }: { without?: keyof typeof WORKLOADS } = {},
-): Promise<void> {
-  const names = [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => name !== without).sort();
-  await controlPlane.kubectl(["apply", ...names.flatMap((name) => ["--filename", join(folder, name)])]);
-}
-
 /** Waits until all pods of a workload have its present template, and are ready. */
-export async function waitForRollout(controlPlane: ControlPlane, workload: string): Promise<void> {
+async function waitForRollout(controlPlane: ControlPlane, workload: string): Promise<void> {
   const args = ["--namespace", "denolith-system", "rollout", "status", workload];
   await controlPlane.kubectl([...args, `--timeout=${ROLLOUT_TIMEOUT_SECONDS}s`]);
 }

@@ -20,7 +20,7 @@ import { freePorts } from "../rig/free_ports.ts";
 import { ensureKubernetes } from "../rig/kubernetes.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 import { RunFolder } from "../rig/run_folder.ts";
-import { PRESENT_VERSION } from "./deploy.ts";
+import { CRDS } from "./deploy.ts";
 import { SYSTEM_NAMESPACE } from "./suite/driver_pods.ts";
 import { claimObject, classObject, DRIVER } from "./suite/objects.ts";
 
@@ -35,7 +35,7 @@ async function start(apiserverFlags: readonly string[]) {
   const apply = (object: object) => plane.kubectl(["apply", "--filename", "-"], { stdin: JSON.stringify(object) });
   const get = async <T>(kind: string, name: string) =>
     JSON.parse(await plane.kubectl(["get", kind, name, "--output=json"])) as T;
-  await plane.kubectl(["apply", "--filename", PRESENT_VERSION.crds]);
+  await plane.kubectl(["apply", "--filename", CRDS]);
   await plane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
   await apply({ apiVersion: "v1", kind: "Namespace", metadata: { name: SYSTEM_NAMESPACE } }); // of the Leases
   for (const name of NODES) {

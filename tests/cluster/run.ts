@@ -21,7 +21,6 @@ import { SuiteLines } from "../rig/test_output.ts";
 import { runTestProcess } from "../rig/test_process.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { type DeployOptions, startWithDriver } from "./deploy.ts";
-import { ensureEarlierVersion, whyNoEarlierVersion } from "./earlier_version.ts";
 import { terminationSignals } from "./signals.ts";
 import { clusterPath, isThere, lock } from "./cluster_status.ts";
 import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
@@ -79,7 +78,6 @@ const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
   stacked_devices: {}, // the node's own LVM sees the groups of pods, too
   transfers: { transfers: {} },
   two_nodes: { twoNodes: true },
-  upgrade: { earlierVersion: true },
 };
 
 /** The number of files that run at a time: they mostly wait for one guest. */
@@ -106,14 +104,7 @@ const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Pr
   transfers: ensureSnapshotController,
   ui: () => ensureChromium(),
   chaos_snapshots: ensureSnapshotController,
-  upgrade: async (log) => {
-    await ensureSnapshotController(log);
-    await ensureEarlierVersion(log);
-  },
 };
-
-/** Returns why a suite cannot run in this checkout, by its name. */
-const OBSTACLES: Readonly<Record<string, () => Promise<string | undefined>>> = { upgrade: whyNoEarlierVersion };
 
 /** The options of the command line, and what the cluster of a run has. */
 interface RunOptions extends DeployOptions {
@@ -208,23 +199,10 @@ async function run(options: RunOptions): Promise<number> {
 
 /**
  * Runs the requested suites, some in clusters of their own, and with --full the lifecycle suite again with another
- * kubelet folder. Suites that cannot run in this checkout are named at the end, and count as failed with --full.
+ * kubelet folder.
  * @returns the exit status
  */
-async function runAll({ suites, ...options }: RunOptions): Promise<number> {
-  const obstacles = new Map<string, string>();
-  for (const name of suites) {
-    const obstacle = await OBSTACLES[name]?.();
-    if (obstacle !== undefined) obstacles.set(name, obstacle);
-  }
-  const possible = suites.filter((name) => !obstacles.has(name));
-  const status = possible.length === 0 ? 1 : await runPossible({ ...options, suites: possible });
-  for (const [name, why] of obstacles) log(`suite ${name}: NOT RUN: ${why}`);
-  return options.full && obstacles.size > 0 ? 1 : status;
-}
-
-/** Runs suites that can run in this checkout. @returns the exit status */
-async function runPossible(options: RunOptions): Promise<number> {
+async function runAll(options: RunOptions): Promise<number> {
   for (const name of options.suites) await PREREQUISITES[name]?.(log);
   if (options.use) return await run(options);
   const shared = options.suites.filter((name) => OWN_CLUSTERS[name] === undefined);

@@ -128,7 +128,7 @@ Deno.test("the annotation alone forgets no node that has an agent", async () => 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const TLS = new URL("../fixtures/tls/", import.meta.url).pathname;
 
-/** Starts an API server with a dead node, and the commands that an administrator runs. */
+/** Starts an API server, and the commands that an administrator runs. */
 async function setUpCommand() {
   const [cert, key, ca] = await Promise.all(
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
@@ -155,14 +155,6 @@ async function setUpCommand() {
     },
   };
 }
-
-Deno.test("denolith forget-node: its permissions let it reach the API server, and give up a node", async () => {
-  await using s = await setUpCommand();
-  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER } });
-  const done = await s.runDenolith("forget-node", "n1", "--yes");
-  assertEquals([done.code, done.err], [0, ""]);
-  assertEquals(s.api.objects(lvmNodes), []);
-});
 
 Deno.test("denolith status: its permissions let it read the objects of a node from the cluster", async () => {
   await using s = await setUpCommand();

@@ -9,7 +9,7 @@ import { parse } from "@std/yaml";
 import { formatAge } from "../../cli/plugin/tables.ts";
 import { REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { leases, nodes, persistentVolumes } from "../../k8s/api/objects.ts";
+import { events, leases, nodes, persistentVolumes } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
@@ -226,6 +226,12 @@ Deno.test("kubectl denolith forget-node: shows the plan, asks, and refuses a nod
   const reasons = await s.plugin(["status", "-o", "json"], { now: new Date() });
   assertEquals(JSON.parse(reasons.output).problems.map(({ reason }: { reason: string }) => reason), [
     "NodeForgotten", // and not that its agent is missing, which is known
+  ]);
+  const sent = s.api.objects(events) as unknown as Record<string, string>[];
+  const own = sent.filter(({ reportingComponent }) => reportingComponent === "lvm.denolith.dev/forget-node");
+  assertEquals(own.map(({ reason, reportingInstance }) => `${reason} ${reportingInstance}`).sort(), [
+    "Lost n1",
+    "VolumeLost n1",
   ]);
 });
 

@@ -24,24 +24,24 @@ import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
 import { LAYOUT_NAMES } from "../../lvm/spec/layouts.ts";
 import { ERASURES } from "../../lvm/model/tags.ts";
 import { requiredPvCount } from "../../lvm/model/layout.ts";
-import { validator } from "../compatibility/schemas.ts";
+import { validator } from "./schemas.ts";
 import { parsed } from "./expect.ts";
 import { changedJson, extendedJson } from "./inputs.ts";
 import { type Json, statelessTarget, type Target } from "./target.ts";
 
-const { objects } = JSON.parse(
-  Deno.readTextFileSync(new URL("../fixtures/0.1.0/objects.json", import.meta.url)),
-) as { objects: readonly (KubeObject & Json)[] };
-
-/** Returns recorded objects of a kind: those with the most different fields. */
-function recorded(kind: string): Json[] {
-  const bySize = objects.filter((object) => object.kind === kind).sort((a, b) => sizeOf(b) - sizeOf(a));
-  return bySize.slice(0, 10);
-}
-
-const sizeOf = (object: unknown) => JSON.stringify(object).length;
+const CONDITION = {
+  ...{
+    type: "Healthy",
+    observedGeneration: 1,
+    status: "True",
+    reason: "PhysicalVolumesPresent",
+    message: "all are there",
+  },
+  lastTransitionTime: "2026-11-14T22:13:38Z",
+};
 
 const VOLUME = {
+  kind: "LVMVolume",
   metadata: { name: "v1-11111111111111111111111111111111", uid: "u", generation: 2 },
   spec: {
     ...{ driverName: "lvm.denolith.dev", requestName: "pvc-1", nodeName: "node-1", size: "1Gi", sizeLimit: "2Gi" },
@@ -51,7 +51,14 @@ const VOLUME = {
     ioLimits: { readIops: "500", writeBpsPerGiB: "4Mi" },
     source: { snapshot: "v1-22222222222222222222222222222222" },
   },
-  status: { state: "Ready", observedGeneration: 2, volumeGroup: "data", size: "1Gi", lvUUID: "u" },
+  status: {
+    state: "Ready",
+    observedGeneration: 2,
+    volumeGroup: "data",
+    size: "1Gi",
+    lvUUID: "u",
+    conditions: [CONDITION],
+  },
 };
 
 const THIN = {
@@ -62,9 +69,43 @@ const THIN = {
   },
 };
 
-const VOLUMES: readonly Json[] = [...recorded("LVMVolume"), VOLUME, JSON.parse(JSON.stringify(THIN)) as Json];
-const SNAPSHOTS: readonly Json[] = recorded("LVMSnapshot");
-const NODES: readonly Json[] = recorded("LVMNode");
+const SNAPSHOT = {
+  kind: "LVMSnapshot",
+  metadata: { name: "v1-22222222222222222222222222222222", uid: "s", generation: 1 },
+  spec: {
+    ...{ driverName: "lvm.denolith.dev", requestName: "snapshot-1", nodeName: "node-1", cowSize: "20%" },
+    sourceVolume: "v1-11111111111111111111111111111111",
+  },
+  status: {
+    ...{ state: "Ready", observedGeneration: 1, volumeGroup: "data", volumeGroupUUID: "g", lvName: "snap-2" },
+    ...{ lvUUID: "u", size: "16Mi", restoreSize: "64Mi", creationTime: "2026-11-14T22:13:38Z" },
+    ...{ readyToUse: true, cowPercent: 3, conditions: [CONDITION] },
+  },
+};
+
+const NODE = {
+  kind: "LVMNode",
+  metadata: { name: "node-1", uid: "n", generation: 1 },
+  spec: { driverName: "lvm.denolith.dev" },
+  status: {
+    ...{ lastUpdateTime: "2026-11-14T22:13:38Z", thinPoolOvercommit: "1", conditions: [CONDITION] },
+    total: { volumeGroups: 1, size: "240Gi", free: "240716Mi" },
+    volumeGroups: [{
+      ...{ name: "data", uuid: "g", size: "240Gi", free: "240716Mi", extentSize: "4Mi", lvCount: 9, pvCount: 1 },
+      ...{ snapshotCount: 0, missingPVCount: 0, writeable: true, metadata: { size: "1020Ki", free: "508Ki" } },
+      physicalVolumes: [{ uuid: "p", free: "36272Mi" }],
+      volumes: [{ name: "v1-11111111111111111111111111111111", size: "1Gi" }],
+      thinPools: [{
+        ...{ name: "data_thinpool", size: "4Gi", owned: true, overcommit: "1", availableVirtual: "4032Mi" },
+        ...{ dataPercent: 0, metadataPercent: 11 },
+      }],
+    }],
+  },
+};
+
+const VOLUMES: readonly Json[] = [VOLUME, JSON.parse(JSON.stringify(THIN)) as Json];
+const SNAPSHOTS: readonly Json[] = [SNAPSHOT];
+const NODES: readonly Json[] = [NODE];
 
 /** Reads a volume as its agent, the controller and the scheduler's helper do. @returns what they read */
 function readVolume(volume: LvmVolume): unknown {
@@ -117,7 +158,6 @@ const READERS: Readonly<Record<string, (object: never) => unknown>> = {
 /** The definition of LVMNodes without limits of values, as a newer version may have it: types never change in a version. */
 const validateNode = validator(
   new Map([["LVMNode", withoutLimits(readObjects("crds").find(({ spec }) => spec.names.kind === "LVMNode")!)]]),
-  "allowed",
 );
 
 /** Returns the schema of a definition that allows any value of the right type. */

@@ -52,7 +52,7 @@ for (const program of [DENOLITH, PLUGIN]) {
 Deno.test("a right command line reaches for something, so that the worker without permissions can tell", async () => {
   using judge = new Judge();
   const cases: [string, string[], RegExp][] = [
-    ["denolith", ["forget-node", "n1", "--kubeconfig", "/k"], /read.*\/k|Requires read access/],
+    ["denolith", ["status", "--node-name", "n1", "--kubeconfig", "/k"], /read.*\/k|Requires read access/],
     ["kubectl denolith", ["status"], /kubectl: not found in PATH/],
   ];
   for (const [program, args, expected] of cases) {

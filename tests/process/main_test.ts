@@ -16,7 +16,7 @@ Deno.test("denolith: help names every command, and every command has help of its
   const overview = await runDenolith("--help");
   assertEquals(overview.code, 0);
   for (
-    const command of ["standalone", "node", "controller", "doctor", "status", "forget-node", "completion", "version"]
+    const command of ["standalone", "node", "controller", "doctor", "status", "completion", "version"]
   ) {
     assert(overview.stdout.includes(`  ${command} `), overview.stdout);
     const help = await runDenolith(command, "--help");
@@ -49,7 +49,6 @@ Deno.test("denolith: a command line that is not understood ends with status 2 an
     [["standalone", "--volume-groups", "a", "--log-level", "loud"], /--log-level "loud": must be debug/],
     [["doctor", "--volume-groups", "/(/"], /--volume-groups/],
     [["status", "--driver-name", "_"], /--driver-name "_": must be/],
-    [["forget-node"], /forget-node: NODE is missing/],
     [["help", "standalon"], /unknown command "standalon"; did you mean standalone\?/],
     [["help", "nonsense"], /unknown command "nonsense"; see "denolith help"/],
     [["status", "--kubeconfig", "/k"], /--kubeconfig has no effect without --node-name/],
@@ -70,7 +69,6 @@ Deno.test("denolith: flags are checked before the API server is looked for", asy
     [["node", "--kubelet-dir", "kubelet"], /--kubelet-dir "kubelet": not an absolute path; must be/],
     [["controller", "--disable-controllers", "resize"], /--disable-controllers "resize": must be provisioner/],
     [["controller", "--kubeconfig", "/nowhere", "--log-level", "loud"], /--log-level "loud": must be/],
-    [["forget-node", "a/b"], /forget-node: NODE "a\/b": must be/],
     [["status", "--node-name", "a/b"], /--node-name "a\/b": must be/],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
@@ -84,7 +82,6 @@ Deno.test("denolith: without a way to the API server the processes of a cluster 
   const cases: [string[], RegExp][] = [
     [["node"], /not in a pod: KUBERNETES_SERVICE_HOST .* are not set/],
     [["controller", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
-    [["forget-node", "n1"], /not in a pod: KUBERNETES_SERVICE_HOST .* are not set/],
     [["status", "--node-name", "n1", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {

@@ -20,7 +20,7 @@ import { ensureKubernetes } from "../../rig/kubernetes.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { RunFolder } from "../../rig/run_folder.ts";
 import { ensureSnapshotMetadata } from "../../rig/snapshot_metadata.ts";
-import { PRESENT_VERSION } from "../deploy.ts";
+import { CRDS } from "../deploy.ts";
 import { applySnapshotMetadata } from "./sidecar.ts";
 
 const SIZE = 32n * MiB;
@@ -35,7 +35,7 @@ async function start() {
   const programs = await ensureSnapshotMetadata(log);
   const plane = await ControlPlane.start({ folder, programs: await ensureKubernetes(log) });
   const apply = (object: object) => plane.kubectl(["apply", "--filename", "-"], { stdin: JSON.stringify(object) });
-  await plane.kubectl(["apply", "--filename", PRESENT_VERSION.crds]);
+  await plane.kubectl(["apply", "--filename", CRDS]);
   const [transferPort, grpcPort, httpPort] = freePorts(3) as [number, number, number];
   await applySnapshotMetadata(plane, log, `localhost:${grpcPort}`);
   await plane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);

@@ -4,13 +4,13 @@
  * @module
  */
 
-import { assertEquals, assertMatch } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { isForgotten, LVM_GROUP } from "../../../k8s/api/lvm_objects.ts";
 import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../../k8s/provisioner/persistent_volume.ts";
 import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { namedRequest } from "../../fake/request.ts";
-import { forgetNode } from "./forget_command.ts";
+import { runPlugin } from "./plugin_command.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { DRIVER } from "./objects.ts";
 
@@ -64,20 +64,13 @@ Deno.test("a forgotten node blocks nothing: released volumes are deleted, kept o
   const released = await createVolume(ns, node, "released", "Delete");
   const kept = await createVolume(ns, node, "kept", "Retain");
 
-  const aliveReport = await forgetNode(ns, ns.node.name, "--json");
-  assertEquals(
-    JSON.parse(aliveReport.out).livenessEvidence.includes(`Node ${ns.node.name} is Ready`),
-    true,
-    aliveReport.out,
-  );
+  const { livenessEvidence } = await runPlugin(ns, "forget-node", ns.node.name);
+  assertEquals((livenessEvidence as string[]).includes(`Node ${ns.node.name} is Ready`), true, `${livenessEvidence}`);
   await setStatus(ns, `lvmnode/${node}`, { lastUpdateTime: new Date().toISOString() });
-  const refused = await forgetNode(ns, node, "--yes");
-  assertEquals([refused.code, refused.out], [1, ""]);
-  assertMatch(refused.err, /its agent reported \d+ s ago/);
+  const { message } = await assertRejects(() => runPlugin(ns, "forget-node", node, "--yes"), Error);
+  assertMatch(message, /its agent reported \d+ s ago/);
   await setStatus(ns, `lvmnode/${node}`, { lastUpdateTime: "2026-01-01T00:00:00Z" });
-  const preview = await forgetNode(ns, node);
-  assertEquals([preview.code, preview.err], [0, ""]);
-  assertMatch(preview.out, /Nothing was changed/);
+  assertEquals((await runPlugin(ns, "forget-node", node)).done, false);
   const remainingObjects = async () =>
     (await ns.kubectl("get", "lvmnodes,lvmvolumes", "--output=name")).trim().split("\n");
   assertEquals(
@@ -85,8 +78,7 @@ Deno.test("a forgotten node blocks nothing: released volumes are deleted, kept o
     4,
   );
 
-  const done = await forgetNode(ns, node, "--yes");
-  assertEquals([done.code, done.err], [0, ""], done.out);
+  assertEquals((await runPlugin(ns, "forget-node", node, "--yes")).done, true);
   await ns.waitForDeletion("LVMNode", node);
   await ns.waitForDeletion("LVMVolume", spare);
   await ns.waitForDeletion("PersistentVolume", `${node}-released`);
@@ -98,10 +90,8 @@ Deno.test("a forgotten node blocks nothing: released volumes are deleted, kept o
   assertEquals(other.metadata.deletionTimestamp, undefined);
 
   await ns.deleteAndWait("PersistentVolume", `${node}-kept`);
-  const again = await forgetNode(ns, node, "--yes", "--json");
-  assertEquals([again.code, JSON.parse(again.out).volumes.map(({ outcome }: { outcome: string }) => outcome)], [0, [
-    "removed",
-  ]]);
+  const { volumes } = await runPlugin(ns, "forget-node", node, "--yes");
+  assertEquals((volumes as { outcome: string }[]).map(({ outcome }) => outcome), ["removed"]);
   await ns.waitForDeletion("LVMVolume", kept);
   await ns.waitForCleanup();
 });

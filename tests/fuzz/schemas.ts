@@ -14,17 +14,13 @@ type Schema = Record<string, any>;
 /** Returns the errors of an object; none when it is valid, or of a kind without a schema. */
 export type Validate = (object: KubeObject) => string[];
 
-/**
- * Returns the validation with the schemas of some kinds.
- *
- * @param unknownFields whether fields are allowed that the schemas do not have; the API server drops them
- */
-export function validator(schemas: ReadonlyMap<string, Schema>, unknownFields: "allowed" | "refused"): Validate {
+/** Returns the validation with the schemas of some kinds. Fields are allowed that the schemas do not have. */
+export function validator(schemas: ReadonlyMap<string, Schema>): Validate {
   // formats such as int64 and keys such as x-kubernetes-validations are not of JSON Schema
   const ajv = new Ajv({ strict: false, validateFormats: false, allErrors: true });
   const validators = new Map<string, ValidateFunction>();
   for (const [kind, schema] of schemas) {
-    validators.set(kind, ajv.compile(unknownFields === "allowed" ? schema : closed(schema)));
+    validators.set(kind, ajv.compile(schema));
   }
   return (object) => {
     const validate = validators.get(object.kind ?? "");
@@ -37,17 +33,4 @@ export function validator(schemas: ReadonlyMap<string, Schema>, unknownFields: "
 
 function describe({ instancePath, message, params }: ErrorObject): string {
   return `${instancePath} ${message} ${JSON.stringify(params)}`;
-}
-
-/** Returns a schema that refuses unknown fields. */
-function closed(schema: Schema): Schema {
-  const { properties, items } = schema;
-  return {
-    ...schema,
-    ...(properties && {
-      properties: Object.fromEntries(Object.entries<Schema>(properties).map(([name, part]) => [name, closed(part)])),
-      additionalProperties: false,
-    }),
-    ...(items && { items: closed(items) }),
-  };
 }
