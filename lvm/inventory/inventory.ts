@@ -94,6 +94,8 @@ export interface Inventory {
   readonly lost: readonly LostVolume[];
   /** The volumes that several LVs claim to be, or whose tags cannot be read, in the order of their ids. */
   readonly foreign: readonly ForeignVolume[];
+  /** The volumes of which nothing is known, since their group cannot be read, in the order of their ids. */
+  readonly unknown: readonly ForeignVolume[];
   /** The snapshots, also incomplete ones, in the order of their ids. */
   readonly snapshots: readonly LocatedSnapshot[];
   /** The deleted LVs, which the reaper erases and removes. */
@@ -130,7 +132,6 @@ export function createFinders(driver: string, known?: KnownObjects): Finders {
  *
  * @param groups a report of LVM
  * @param finders the finders of the driver, from {@linkcode createFinders}
- * @throws {StorageError} `Unavailable` when a volume or snapshot is, or may be, in an unresponsive group.
  */
 export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapshots, known }: Finders): Inventory {
   const { driver } = volumes;
@@ -148,14 +149,14 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
   ]);
   const snapshotIds = sortUnique(allLvs.map(({ lv }) => ownedSnapshotId(driver, lv.tags)));
 
-  const states = volumeIds.map((id) => ({ id, found: catchForeignData(() => volumes.locate(groups, id)) }));
-  const located = snapshotIds.map((id) => ({ id, found: catchForeignData(() => snapshots.locate(groups, id)) }));
+  const states = volumeIds.map((id) => ({ id, found: attempt(() => volumes.locate(groups, id)) }));
+  const located = snapshotIds.map((id) => ({ id, found: attempt(() => snapshots.locate(groups, id)) }));
   const lost = states.flatMap(({ id, found }) =>
     "value" in found && found.value.state === "lost" ? [{ ...found.value, id }] : []
   );
-  const foreign = states.flatMap(({ id, found }) => "error" in found ? [{ id, error: found.error }] : []);
+  const failed = states.flatMap(({ id, found }) => "error" in found ? [{ id, error: found.error }] : []);
   const ambiguousKeys = new Set<string>([
-    ...foreign.map(({ id }) => keyOf({ kind: "volume", id })),
+    ...failed.map(({ id }) => keyOf({ kind: "volume", id })),
     ...located.filter(({ found }) => "error" in found).map(({ id }) => keyOf({ kind: "snapshot", id })),
   ]);
   return {
@@ -163,7 +164,8 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
       "value" in found && found.value.state === "present" ? [found.value.volume] : []
     ),
     lost,
-    foreign,
+    foreign: failed.filter(({ error }) => error.kind === "ForeignData"),
+    unknown: failed.filter(({ error }) => error.kind === "Unavailable"),
     snapshots: located.flatMap(({ found }) => "value" in found && found.value !== undefined ? [found.value] : []),
     deleted: deletedLvs(driver, groups),
     inconsistencies: [
@@ -285,11 +287,12 @@ function keyOf({ kind, id }: TaggedObject): string {
   return `${kind} ${id}`;
 }
 
-function catchForeignData<T>(find: () => T): { readonly value: T } | { readonly error: StorageError } {
+/** Returns what is found, or why not: one volume that cannot be told, or one group that cannot be read, hides no other. */
+function attempt<T>(find: () => T): { readonly value: T } | { readonly error: StorageError } {
   try {
     return { value: find() };
   } catch (error) {
-    if (error instanceof StorageError && error.kind === "ForeignData") return { error };
+    if (error instanceof StorageError && ["ForeignData", "Unavailable"].includes(error.kind)) return { error };
     throw error;
   }
 }

@@ -85,10 +85,19 @@ export interface GroupStatus {
  * - `Rebuilding`: it is degraded, and LVM is syncing a RAID image.
  * - `Lost`: it was in use, and its LV is missing or replaced.
  * - `Inconsistent`: several LVs claim to be it, or its tags cannot be read.
+ * - `Unknown`: LVM cannot read its group.
  * - `Copying`: it is still being filled from its source, and cannot be used yet. `Partial`, `Degraded` and `Rebuilding`
  *   take precedence over it.
  */
-export type VolumeStateName = "Ready" | "Partial" | "Degraded" | "Rebuilding" | "Lost" | "Inconsistent" | "Copying";
+export type VolumeStateName =
+  | "Ready"
+  | "Partial"
+  | "Degraded"
+  | "Rebuilding"
+  | "Lost"
+  | "Inconsistent"
+  | "Unknown"
+  | "Copying";
 
 /** A mount of a volume. */
 export interface MountStatus {
@@ -98,7 +107,7 @@ export interface MountStatus {
   readonly readOnly: boolean;
 }
 
-/** Status of a volume; sizes in bytes. Unknown properties of a volume that is `Lost` or `Inconsistent` are absent. */
+/** Status of a volume; sizes in bytes. Unknown properties of a volume that is `Lost`, `Inconsistent` or `Unknown` are absent. */
 export interface VolumeStatus {
   /** Its id. */
   readonly id: string;
@@ -237,7 +246,8 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
         return volumeStatus(volume, details, { mounts, usages });
       }),
       ...inventory.lost.filter(({ groupName }) => isShown(groupName) || isAbsent(groupName)).map(lostStatus),
-      ...inventory.foreign.map(foreignStatus),
+      ...inventory.foreign.map((volume) => failedStatus("Inconsistent", volume)),
+      ...inventory.unknown.map((volume) => failedStatus("Unknown", volume)),
     ].sort((a, b) => a.id < b.id ? -1 : 1),
     snapshots: inventory.snapshots.filter(({ group }) => isShown(group.name)).map(snapshotStatus),
     deleted: inventory.deleted.filter(({ group }) => isShown(group.name)).map(deletedStatus),
@@ -309,8 +319,8 @@ function lostStatus({ id, groupName, error }: LostVolume): VolumeStatus {
   return { id, state: "Lost", group: groupName, mounts: [], problem: error.message };
 }
 
-function foreignStatus({ id, error }: ForeignVolume): VolumeStatus {
-  return { id, state: "Inconsistent", mounts: [], problem: error.message };
+function failedStatus(state: VolumeStateName, { id, error }: ForeignVolume): VolumeStatus {
+  return { id, state, mounts: [], problem: error.message };
 }
 
 function deletedStatus({ lv, group, tags }: DeletedLv): DeletedStatus {
