@@ -7,7 +7,6 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
 import {
   FORGOTTEN_ANNOTATION,
   type LvmNode,
@@ -42,7 +41,19 @@ const VOLUME_ANNOTATIONS = [
   ...SECRET_ANNOTATIONS,
 ];
 
-/** Makes of objects what is kept of them. Fields that are left out, or absent, are `undefined`. */
+/** The fields of a spec that nobody reads after the volume was created. */
+const ONLY_FOR_CREATION = [
+  "volumeGroups",
+  "volumeGroupPreference",
+  "mkfsOptions",
+  "shared",
+  "erase",
+  "ioLimits",
+  "discard",
+  "fstrim",
+] as const satisfies readonly (keyof LvmVolume["spec"])[];
+
+/** Makes of objects what is kept of them. Of the driver's own, only fields that are named here are left out. */
 export class CachedObjects {
   readonly #pool = new ValuePool();
 
@@ -50,94 +61,39 @@ export class CachedObjects {
   readonly lvmVolume = (object: LvmVolume): LvmVolume => {
     if (!isCreated(object)) return object;
     const { metadata, spec, status = {} } = object;
-    const {
-      requestName,
-      sizeLimit,
-      volumeMode,
-      fsType,
-      encryption,
-      source,
-      sourceNode,
-      layout,
-      thinProvision,
-      thinPool,
-      thinPoolSize,
-      held,
-      takes,
-      imports,
-    } = spec;
-    const { state, observedGeneration, lvUUID, error, problems, copy, conditions } = status;
-    const driverName = this.#pool.text(spec.driverName);
-    const nodeName = this.#pool.text(spec.nodeName);
-    const size = this.#pool.text(spec.size);
+    const problems = status.conditions?.filter(isProblem) ?? [];
     return kept(
       object,
       this.#metadata(metadata, LVM_VOLUME_ANNOTATIONS),
+      { ...without(spec, ONLY_FOR_CREATION), ...this.#pooled(spec, ["driverName", "nodeName", "size"]) },
       {
-        driverName,
-        requestName,
-        nodeName,
-        size,
-        sizeLimit,
-        volumeMode,
-        fsType,
-        encryption,
-        source,
-        sourceNode,
-        layout,
-        thinProvision,
-        thinPool,
-        thinPoolSize,
-        held,
-        takes,
-        imports,
-      },
-      {
-        state,
-        observedGeneration,
-        volumeGroup: this.#pool.text(status.volumeGroup),
-        lvUUID,
-        size: this.#pool.text(status.size),
-        error,
-        problems,
-        copy,
-        conditions: conditions?.some(isProblem) ? conditions.filter(isProblem) : undefined,
+        ...without(status, ["volumeGroupUUID", "lvName", "devicePath", "layout", "conditions"]),
+        ...this.#pooled(status, ["volumeGroup", "size"]),
+        ...(problems.length > 0 && { conditions: problems }),
       },
     );
   };
 
-  /** Returns what is kept of an LVMNode: its groups, as far as they have free space. */
+  /** Returns what is kept of an LVMNode: what is known of its groups for the choice of one, and of its agent. */
   readonly lvmNode = (object: LvmNode): LvmNode => {
     const { metadata, spec, status } = object;
-    const group = ({ name, uuid, free, extentSize, missingPVCount, writeable, ...more }: NodeVolumeGroup) => {
-      const { physicalVolumes, thinPools, volumes, spare, refusal } = more;
-      return {
-        name,
-        uuid,
-        free,
-        extentSize,
-        missingPVCount,
-        writeable,
-        ...defined({ spare, refusal }), // for messages
-        thinPools,
-        physicalVolumes: physicalVolumes?.map(({ uuid, free, cacheFree }) => ({
-          uuid,
-          free,
-          ...defined({ cacheFree }),
-        })),
-        volumes: volumes?.map(({ name, size }) => ({ name, size: this.#pool.text(size) })),
-      };
-    };
+    const group = (group: NodeVolumeGroup) => ({
+      ...without(group, ["size", "lvCount", "pvCount", "snapshotCount", "allocationPolicy", "metadata", "erasing"]),
+      ...(group.physicalVolumes && {
+        physicalVolumes: group.physicalVolumes.map((pv) => without(pv, ["path", "size", "missing"])),
+      }),
+      ...(group.volumes && {
+        volumes: group.volumes.map(({ name, size }) => ({ name, size: this.#pool.text(size) })),
+      }),
+    });
     return kept(
       object,
       this.#metadata(metadata, []),
       spec,
       status && {
-        volumeGroups: status.volumeGroups?.map(group),
-        thinPoolOvercommit: status.thinPoolOvercommit,
-        lastUpdateTime: status.lastUpdateTime,
-        agent: status.agent,
-        transfer: status.transfer && { validUntil: status.transfer.validUntil },
+        ...without(status, ["total", "conditions", "doctor", "disks", "acceptedDisks"]),
+        ...(status.volumeGroups && { volumeGroups: status.volumeGroups.map(group) }),
+        ...(status.transfer && { transfer: { validUntil: status.transfer.validUntil } }),
       },
     );
   };
@@ -215,6 +171,11 @@ export class CachedObjects {
     return kept(object, this.#metadata(object.metadata, []), { renewTime: object.spec?.renewTime });
   };
 
+  /** Returns some fields of an object, each value of which is kept once. */
+  #pooled<T extends object>(object: T, names: readonly (keyof T & string)[]): object {
+    return this.#pool.entries(object as Record<string, string>, names) ?? {};
+  }
+
   #requests(storage: string | undefined): object | undefined {
     return storage === undefined
       ? undefined
@@ -240,6 +201,11 @@ export class CachedObjects {
 /** Reports whether a condition may be about a problem. */
 function isProblem({ type, status }: { readonly type: string; readonly status: string }): boolean {
   return type === REDUNDANT_CONDITION || (type === HEALTHY_CONDITION && status === "False");
+}
+
+/** Returns an object without some of its fields. */
+function without<T extends object>(object: T, names: readonly (keyof T)[]): Partial<T> {
+  return Object.fromEntries(Object.entries(object).filter(([name]) => !names.includes(name as keyof T))) as Partial<T>;
 }
 
 /** Returns an object with the part that is kept. */

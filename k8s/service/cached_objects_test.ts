@@ -50,6 +50,18 @@ Deno.test("what the controller decides by an LVMVolume is the same by what it ke
   for (const [name, object] of Object.entries(volumes)) {
     assertEquals(decisions(cached.lvmVolume(object), cached.lvmNode(node)), decisions(object), name);
   }
+  const [group] = node.status!.volumeGroups!;
+  for (
+    const more of [{ hostUse: "/" }, { spare: "1Gi" }, { refusal: "r" }, { writeable: false }, { missingPVCount: 1 }]
+  ) {
+    const odd = { ...node, status: { ...node.status, volumeGroups: [{ ...group!, ...more }] } };
+    const object = volumes.healthy!;
+    assertEquals(
+      decisions(cached.lvmVolume(object), cached.lvmNode(odd)),
+      decisions(object, odd),
+      JSON.stringify(more),
+    );
+  }
   assertEquals(freeSpaceGrowth(undefined, cached.lvmNode(node)), freeSpaceGrowth(undefined, node));
 });
 
