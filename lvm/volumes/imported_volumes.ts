@@ -182,11 +182,10 @@ export class ImportedVolumes {
     const { group, lv } = located;
     await this.#requireUnused(`taking over ${lvPath(located)}`, request.id, located);
     const format = await this.#formatOf(request, located);
-    const { id, mkfsOptions, shared, erase, trim } = request;
-    const tags = volumeTags(finder.driver, { id, format, mkfsOptions, shared, erase, ...(trim && { trim }) });
+    const tags = volumeTags(finder.driver, { ...request, format });
     const selection = { uuid: lv.uuid, closed: true } as const;
     await lvm.change(group, lvchangeTags(tags.flatMap((tag) => ["--addtag", tag]), lvPath(located), selection));
-    if (finder.locate(await lvm.report(), id).state === "present") return;
+    if (finder.locate(await lvm.report(), request.id).state === "present") return;
     throw new StorageError("Busy", `taking over ${lvPath(located)}: it was opened or changed meanwhile; try again`);
   }
 
