@@ -13,6 +13,7 @@ import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { EarlierGuards } from "./group_snapshots/suspension.ts";
 import type { GroupMatcher } from "./model/groups.ts";
+import { ContentSectors } from "./health/content_sectors.ts";
 import { HealthCheck } from "./health/health_check.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
 import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";
@@ -81,6 +82,8 @@ export interface MachineListener extends Partial<CowListener>, Partial<TrimListe
   onProgress?(id: VolumeId): void;
   /** Called for a volume when the state of its keys has changed. */
   onKeyChange?(id: VolumeId): void;
+  /** Called when the largest sectors are known on which what is on a volume can be used. */
+  onSectorsRead?(): void;
   /** Called when a volume is staged although something is wrong with its filesystem. */
   onStagingWarning?(id: VolumeId, warning: StagingWarning): void;
   /** Called when background work failed; the machine tries it again later. `action` names the work. */
@@ -149,6 +152,8 @@ export interface Machine {
   readonly keyChanges: KeyChanges;
   /** Finds filesystems that the kernel has made read-only. The caller checks them periodically. */
   readonly filesystems: ReadOnlyFilesystems;
+  /** Knows the largest sectors on which what is on volumes in use can be used. */
+  readonly contentSectors: ContentSectors;
   /** Creates volumes from snapshots and other volumes. */
   readonly copies: Copies;
   /** Lists what changed between snapshots. */
@@ -261,8 +266,14 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder, keyChanges });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
-  const background = combineWorkers(reaper, [limiter, copies, cowMonitor, differences, poolMonitor, trimmer]);
-  const inUse = { staging, health, keyChanges, filesystems, limiter, trimmer, differences };
+  const contentSectors = new ContentSectors(
+    exec,
+    () => listener.onSectorsRead?.(),
+    onErrorOf("reading the sectors of volumes"),
+  );
+  const workers = [limiter, copies, cowMonitor, differences, poolMonitor, trimmer, contentSectors];
+  const background = combineWorkers(reaper, workers);
+  const inUse = { staging, health, keyChanges, filesystems, contentSectors, limiter, trimmer, differences };
   const finders = { volumeFinder, snapshotFinder };
   return {
     lvm,

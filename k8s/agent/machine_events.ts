@@ -92,6 +92,9 @@ export class MachineEvents implements MachineListener {
   /** Called when the state of the keys of a volume has changed. */
   readonly onKeyChange = (): void => this.onChange();
 
+  /** Called when the largest sectors are known on which what is on a volume can be used. */
+  readonly onSectorsRead = (): void => this.onChange();
+
   /** Called when a volume is staged although something is wrong with its filesystem. */
   readonly onStagingWarning = (id: VolumeId, warning: StagingWarning): void =>
     this.receivers.volumes.recordWarning(id, warning);

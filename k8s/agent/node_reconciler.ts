@@ -14,6 +14,7 @@ import { type GroupMatcher, groupsAllowedBy } from "../../lvm/model/groups.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
+import { GroupSectors } from "../../lvm/host/group_sectors.ts";
 import { ownedVolumeId } from "../../lvm/model/tags.ts";
 import {
   availableVirtual,
@@ -103,6 +104,7 @@ const log = getLogger(["denolith", "lvmnode"]);
 export class NodeReconciler {
   readonly #options: NodeReconcilerOptions;
   readonly #clock: Clock;
+  readonly #sectors: GroupSectors;
   #requeued = new AbortController();
   /** The object as it was last written, until the cache shows it; `undefined` when it was deleted since. */
   #written: LvmNode | undefined;
@@ -115,6 +117,7 @@ export class NodeReconciler {
   constructor(options: NodeReconcilerOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#sectors = new GroupSectors(options.exec);
     options.objects.subscribe((name, now, before) => {
       if (name === options.nodeName) this.#onChanged(now, before);
     }, { replay: false });
@@ -149,7 +152,7 @@ export class NodeReconciler {
   /** Reads a report of the volume groups, and writes it into the LVMNode unless it is there. */
   async refresh(): Promise<void> {
     const { exec, onReport, verify, withRefusals = (groups) => groups } = this.#options;
-    const groups = withRefusals((await readSurvey(exec)).groups);
+    const groups = await this.#sectors.addTo(withRefusals((await readSurvey(exec)).groups));
     try {
       await onReport(groups);
     } finally {
@@ -286,6 +289,7 @@ const OPTIONAL_FIELDS = [
   "refusal",
   "spare",
   "hostUse",
+  "sectorSize",
   "erasing",
   "thinPools",
   "dataPercent",
@@ -334,6 +338,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     free,
     spare,
     hostUse,
+    sectorBytes,
     extentSize,
     lvs,
     pvs,
@@ -353,6 +358,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     free: formatQuantity(free),
     ...(spare === undefined ? {} : { spare: formatQuantity(spare) }),
     ...defined({ hostUse }),
+    ...(sectorBytes === undefined ? {} : { sectorSize: formatQuantity(sectorBytes) }),
     ...(erasing.volumes === 0 ? {} : { erasing: { volumes: erasing.volumes, space: formatQuantity(erasing.bytes) } }),
     extentSize: formatQuantity(extentSize),
     lvCount: lvs.length,

@@ -18,6 +18,7 @@ import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes, formatQuantity } from "../../lvm/size.ts";
 import { describeSource } from "../../lvm/model/tags.ts";
 import type { KeyChanges } from "../../lvm/encryption/key_changes.ts";
+import type { ContentSectors } from "../../lvm/health/content_sectors.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
@@ -67,6 +68,8 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly limiter: Pick<IoLimiter, "stateOf">;
   /** Knows the filesystems that the kernel has made read-only. */
   readonly filesystems: Pick<ReadOnlyFilesystems, "problemOf">;
+  /** Knows the largest sectors on which what is on volumes in use can be used. */
+  readonly contentSectors: Pick<ContentSectors, "of" | "forget">;
   /** Knows what comes of changes of keys. */
   readonly keyChanges: Pick<KeyChanges, "stateOf">;
   /** Locks by volume, shared with the Node service. */
@@ -308,9 +311,22 @@ export class VolumeReconciler {
       held: this.#holds.stateOf(volume.id),
       filesystem: filesystems.problemOf(volume.id),
       keys: keyChanges.stateOf(volume),
+      maximumSectorSize: this.#maximumSectorSize(object, volume),
     });
     // what was received last is reported until the copy is used
     return object.spec.copy === undefined ? status : { ...status, copy: copyStatus(copies.progress(volume)) };
+  }
+
+  /** Returns the largest sectors for a volume: they are those that its status has, as long as it has the same LV. */
+  #maximumSectorSize({ status = {} }: LvmVolume, volume: Volume): string | undefined {
+    const { contentSectors } = this.#options;
+    const recorded = status.lvUUID === volume.lv.uuid ? status.maximumSectorSize : undefined;
+    if (recorded !== undefined) {
+      contentSectors.forget(volume.id);
+      return recorded;
+    }
+    const bytes = contentSectors.of(volume);
+    return bytes === undefined ? undefined : formatQuantity(bytes);
   }
 
   /** Records an event for each new problem of the volume alone, and one when the volume has no problem any more. */

@@ -6,6 +6,7 @@
 
 import { cacheProblem, groupProblem, poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
 import type { KeyOutcome, KeyState } from "../../lvm/encryption/key_changes.ts";
+import { defined } from "../../lvm/defined.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
@@ -62,6 +63,8 @@ export interface RuntimeState {
   readonly filesystem?: Problem<"FilesystemReadOnly"> | undefined;
   /** The state of its keys, as far as this process knows it. */
   readonly keys?: KeyState | undefined;
+  /** The largest logical sectors on which what is on it can be used, if they are known. */
+  readonly maximumSectorSize?: string | undefined;
 }
 
 /**
@@ -71,7 +74,7 @@ export interface RuntimeState {
 export function readyStatus(
   object: LvmVolume,
   { lv, group, size }: Volume,
-  { limits, filesystem, held, keys }: RuntimeState = {},
+  { limits, filesystem, held, keys, maximumSectorSize }: RuntimeState = {},
 ): LvmVolumeStatus {
   const { metadata: { generation = 0 }, status } = object;
   const problems = healthProblems(lv, group, filesystem);
@@ -88,6 +91,7 @@ export function readyStatus(
     lvName: lv.name,
     lvUUID: lv.uuid,
     devicePath: lv.devicePath,
+    ...defined({ maximumSectorSize }),
     size: formatQuantity(size),
     ...(keepsError ? { error: status.error! } : {}),
     ...(problems.length === 0 ? {} : { problems }),

@@ -193,6 +193,11 @@ export interface LvmVolumeSpec {
 export interface LvmVolumeStatus extends AgentManagedStatus {
   state?: "Pending" | "Ready" | "Failed" | "Lost";
   devicePath?: string;
+  /**
+   * The size of the largest logical sectors of disks on which what is on the volume can be used; absent while it is not known, as
+   * before it was used.
+   */
+  maximumSectorSize?: string;
   /** The layout of an LV of somebody else that was inspected; absent for a linear or thin one. */
   layout?: LayoutSpec;
   /** Its health problems, the most severe first; absent without problems, and for agents of early versions. */
@@ -261,6 +266,8 @@ export interface NodeVolumeGroup {
    * names the group.
    */
   hostUse?: string;
+  /** The size of the largest logical sectors of its disks; absent while it is not known, and for agents of early versions. */
+  sectorSize?: string;
   extentSize: string;
   lvCount: number;
   pvCount: number;

@@ -89,6 +89,7 @@ const KNOWN_FIELDS = {
   error: true,
   conditions: true,
   devicePath: true,
+  maximumSectorSize: true,
   layout: true,
   problems: true,
   copy: true,

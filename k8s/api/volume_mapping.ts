@@ -37,7 +37,11 @@ import { requireKnownValues } from "./volume_spec.ts";
 import { listNodeNames } from "./node_names.ts";
 
 /** A request with its CSI name, which the LVMVolume records. */
-export type NamedVolumeRequest = VolumeRequest & { readonly name: string };
+export type NamedVolumeRequest = VolumeRequest & {
+  readonly name: string;
+  /** The size of the largest logical sectors on which its content can be used, in bytes; absent while that is not known. */
+  readonly maximumSectorBytes?: bigint;
+};
 
 /** The driver and the node of a volume. */
 export interface NodeDriver {
@@ -219,6 +223,11 @@ export function layoutOf(object: LvmVolume): Layout {
 /** Returns the actual size of a volume in bytes, or `undefined` before it is created. */
 export function actualSize({ status }: LvmVolume): bigint | undefined {
   return status?.size === undefined ? undefined : parseQuantity(status.size);
+}
+
+/** Returns the size of the largest logical sectors on which what is on a volume can be used, as far as it is known. */
+export function maximumSectorBytesOf({ status }: LvmVolume): { readonly maximumSectorBytes?: bigint } {
+  return defined({ maximumSectorBytes: parseQuantity(status?.maximumSectorSize ?? "") });
 }
 
 /**

@@ -15,6 +15,7 @@ import {
   actualSize,
   desiredSizeRange,
   layoutOf,
+  maximumSectorBytesOf,
   type NamedVolumeRequest,
   volumeRequestOf,
 } from "../api/volume_mapping.ts";
@@ -195,6 +196,7 @@ export function copyRequestOf(
     id: copyIdOf(move),
     name: copyRequestName(move),
     range: { required: actualSize(volume) ?? desiredSizeRange(volume).required },
+    ...maximumSectorBytesOf(volume),
     source: { kind: "volume", id: request.id },
   };
 }

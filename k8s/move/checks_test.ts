@@ -188,14 +188,17 @@ for (const [what, objects, message] of OBJECT_REFUSALS) {
   });
 }
 
-function lvmNode(name: string, { free = "1Gi", validUntil = "2026-02-01T00:00:00Z", uuid = "group" } = {}): LvmNode {
+function lvmNode(
+  name: string,
+  { free = "1Gi", validUntil = "2026-02-01T00:00:00Z", uuid = "group", sectorSize = "512" } = {},
+): LvmNode {
   const physicalVolumes = [{ uuid: "pv", free }];
   const group = { name: "data", uuid, size: "1Gi", free, extentSize: "4Mi", writeable: true, missingPVCount: 0 };
   return {
     metadata: { name },
     spec: { driverName: DRIVER },
     status: {
-      volumeGroups: [{ ...group, physicalVolumes, thinPools: [], volumes: [] }],
+      volumeGroups: [{ ...group, sectorSize, physicalVolumes, thinPools: [], volumes: [] }],
       transfer: { address: "1.2.3.4:1", certificate: "c", validUntil },
     },
   } as unknown as LvmNode;
@@ -279,6 +282,24 @@ const SURROUNDINGS_REFUSALS: readonly [
     {},
     { lvmNodes: { source: lvmNode("a"), target: lvmNode("b", { free: "4Mi" }) } },
     "node b: ",
+  ],
+  [
+    "a volume whose content could not be used on the disks of the target",
+    { volume: volume({}, { status: { ...volume().status!, maximumSectorSize: "512" } }) },
+    { lvmNodes: { source: lvmNode("a"), target: lvmNode("b", { sectorSize: "4Ki" }) } },
+    "node b: volume group data, which it would be in, has logical sectors of",
+  ],
+  [
+    "a volume whose content can be used on any disks",
+    { volume: volume({}, { status: { ...volume().status!, maximumSectorSize: "4Ki" } }) },
+    { lvmNodes: { source: lvmNode("a"), target: lvmNode("b", { sectorSize: "4Ki" }) } },
+    undefined,
+  ],
+  [
+    "a volume of which that is not known",
+    {},
+    { lvmNodes: { source: lvmNode("a"), target: lvmNode("b", { sectorSize: "4Ki" }) } },
+    undefined,
   ],
   ["a class for other nodes", {}, { storageClass: elsewhere }, "not in the allowedTopologies"],
   ["disks that were carried", adopting, carried, undefined],

@@ -261,9 +261,9 @@ function groupSpaceDraft(
   overcommit: bigint,
 ): GroupSpaceDraft {
   const { name, free, spare, extentSize, missingPVCount, writeable, hostUse, refusal } = group;
-  const { physicalVolumes = [], thinPools = [] } = group;
+  const { physicalVolumes = [], thinPools = [], sectorSize = "" } = group;
   return {
-    ...defined({ hostUse, refusal }),
+    ...defined({ hostUse, refusal, sectorBytes: parseQuantity(sectorSize) }),
     // old agents do not report the virtual size that is available
     pools: thinPools.map(({ name, availableVirtual = "0" }) => ({ name, free: parseQuantity(availableVirtual) ?? 0n })),
     overcommit,

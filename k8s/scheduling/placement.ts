@@ -14,6 +14,7 @@ import {
   isSelected,
   selectCandidates,
 } from "../../lvm/model/groups.ts";
+import { formatBytes } from "../../lvm/size.ts";
 import { withSpaceFor } from "../../lvm/pools/pool.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";
@@ -64,12 +65,29 @@ export function chooseNode(
   return [...candidates].reduce((best, node) => nodeOrder(node, best) < 0 ? node : best)[0];
 }
 
+/**
+ * Returns why the content of a volume could not be used in a group; `undefined` when it could, or that is not known. The agent
+ * chooses the group, so another one of its node, with less space, is no remedy.
+ */
+function sectorRefusal(
+  { maximumSectorBytes }: NamedVolumeRequest,
+  { name, sectorBytes }: GroupSpace,
+): string | undefined {
+  if (maximumSectorBytes === undefined || sectorBytes === undefined || sectorBytes <= maximumSectorBytes) {
+    return undefined;
+  }
+  return `volume group ${name}, which it would be in, has logical sectors of ${
+    formatBytes(sectorBytes)
+  }, and what is to be ` +
+    `copied can be used on sectors of ${formatBytes(maximumSectorBytes)} at most; copy its files into a new volume`;
+}
+
 /** Returns the group of a node that the volume would be created in, or the kind of the failure. */
 function bestGroupFor(request: NamedVolumeRequest, { groups }: NodeCapacity): GroupSpace | "NoSpace" | "OutOfRange" {
   const { groups: matcher, range, preference, layout, thin } = request;
   try {
     const [best] = findCandidates(withSpaceFor(groups, thin), matcher, range, preference, layout);
-    return best?.group ?? "NoSpace";
+    return best === undefined || sectorRefusal(request, best.group) !== undefined ? "NoSpace" : best.group;
   } catch (error) {
     if (error instanceof StorageError) return error.kind === "OutOfRange" ? "OutOfRange" : "NoSpace";
     throw error;
@@ -95,17 +113,15 @@ function refusal(
   );
 }
 
-function reasonOf(
-  { groups: matcher, range, preference, layout, thin }: NamedVolumeRequest,
-  node: NodeCapacity,
-): string {
+function reasonOf(request: NamedVolumeRequest, node: NodeCapacity): string {
+  const { groups: matcher, range, preference, layout, thin } = request;
   try {
-    selectCandidates(withSpaceFor(node.groups, thin), matcher, range, preference, layout);
+    const [best] = selectCandidates(withSpaceFor(node.groups, thin), matcher, range, preference, layout);
+    return sectorRefusal(request, best!.group) ?? "its volume groups changed";
   } catch (error) {
     if (error instanceof StorageError) return error.message;
     throw error;
   }
-  return "its volume groups changed";
 }
 
 /** Returns the free space of the group that matches and has the most, in bytes; -1 when no group matches. */

@@ -69,6 +69,19 @@ Deno.test("chooseNode() leaves out a group in which LVM creates nothing, and say
   assertEquals(totalCapacity({ groups: ANY_GROUP, layout: LINEAR }, [refused]).available, 0n);
 });
 
+Deno.test("chooseNode() leaves out a node on whose disks the content could not be used, and says why", () => {
+  const nodes = [node("a", { free: "1Gi", sectorSize: "4Ki" }), node("b", { free: "2Gi", sectorSize: "512" })];
+  const copied = { ...TEN, maximumSectorBytes: 512n };
+  assertEquals(chooseNode(copied, { preferred: ["a"] }, nodes), "b");
+  assertMatch(
+    refusal("NoSpace", copied, { allowed: ["a"], preferred: [] }, nodes),
+    /^node a: volume group data, which it would be in, has logical sectors of 4 KiB, and .* on sectors of 512 B at most; copy/,
+  );
+  assertEquals(chooseNode({ ...TEN, maximumSectorBytes: 4_096n }, { preferred: ["a"] }, nodes), "a");
+  assertEquals(chooseNode(TEN, { preferred: ["a"] }, nodes), "a", "what is not known is not refused");
+  assertEquals(chooseNode(copied, { preferred: ["c"] }, [node("c", { free: "1Gi" })]), "c");
+});
+
 Deno.test("chooseNode() without a preferred node compares the best group of each by the preference of the class", () => {
   const nodes = [
     node("a", { name: "data", free: "2Gi" }, { name: "more", free: "20Mi" }),

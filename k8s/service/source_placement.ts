@@ -15,7 +15,13 @@ import type { VolumeId } from "../../lvm/ids.ts";
 import type { AgentManaged, LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { listNodeNames } from "../api/node_names.ts";
 import { snapshotOf } from "../api/snapshot_mapping.ts";
-import { actualSize, desiredSizeRange, layoutOf, type NamedVolumeRequest } from "../api/volume_mapping.ts";
+import {
+  actualSize,
+  desiredSizeRange,
+  layoutOf,
+  maximumSectorBytesOf,
+  type NamedVolumeRequest,
+} from "../api/volume_mapping.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { isDeleting } from "./remote_objects.ts";
 import { contentOf } from "./stored_volume.ts";
@@ -57,14 +63,16 @@ export async function placeNearSource(
 ): Promise<Placement> {
   const { id, source } = request;
   if (source === undefined) return { request, choices: [choice] };
-  const { nodeName, ...facts } = await sourceFacts(source, options);
+  const { nodeName, maximumSectorBytes, ...facts } = await sourceFacts(source, options);
   const range = copyRange({ ...request, source }, facts);
   const targets = options.transfers?.targetsOf(nodeName, choice.allowed) ?? [];
   const choices = [
     ...(choice.allowed?.includes(nodeName) ?? true ? [{ allowed: [nodeName], preferred: [] }] : []),
     ...(targets.length > 0 ? [{ ...choice, allowed: targets }] : []),
   ];
-  if (choices.length > 0) return { request: { ...request, range, sourceNode: nodeName }, choices };
+  if (choices.length > 0) {
+    return { request: { ...request, range, sourceNode: nodeName, ...defined({ maximumSectorBytes }) }, choices };
+  }
   throw new StorageError(
     "NoSpace",
     `creating volume ${id} from ${
@@ -78,7 +86,7 @@ export async function placeNearSource(
 async function sourceFacts(
   { kind, id }: ContentSource,
   options: SourcePlacementOptions,
-): Promise<SourceProperties & { nodeName: string }> {
+): Promise<SourceProperties & { nodeName: string; maximumSectorBytes?: bigint }> {
   const { get, driver, snapshots, volumes } = options;
   if (kind === "volume") {
     const { size, content, nodeId } = await get(id);
@@ -102,7 +110,7 @@ async function sourceFacts(
   return { size, nodeName: object.spec.nodeName, ...content, ...sizeFacts({ size, object, volume }, options) };
 }
 
-/** Returns how the size of a source came about, as far as it is known. */
+/** Returns how the size of a source came about, and the largest sectors for its content, as far as they are known. */
 function sizeFacts(
   { size, object, volume }: {
     readonly size: bigint;
@@ -112,12 +120,13 @@ function sizeFacts(
     readonly volume: LvmVolume | undefined;
   },
   { nodes }: SourcePlacementOptions,
-): Pick<SourceProperties, "step" | "requested"> {
+): Pick<SourceProperties, "step" | "requested"> & { readonly maximumSectorBytes?: bigint } {
   const { volumeGroups = [] } = nodes.get(object?.spec.nodeName ?? "")?.status ?? {};
   const group = volumeGroups.find(({ uuid }) => uuid === object?.status?.volumeGroupUUID);
   const extentSize = parseQuantity(group?.extentSize ?? "") || 1n;
   const layout = volume && ignoreStorageError(() => layoutOf(volume));
   const isSame = volume !== undefined && actualSize(volume) === size; // it may have been expanded since
   const requested = isSame ? ignoreStorageError(() => desiredSizeRange(volume).required) : undefined;
-  return { step: sizeStep(layout ?? LINEAR, extentSize), ...defined({ requested }) };
+  const step = sizeStep(layout ?? LINEAR, extentSize);
+  return { step, ...defined({ requested }), ...(volume && maximumSectorBytesOf(volume)) };
 }

@@ -280,7 +280,7 @@ async function fetch(
  */
 async function requireMountable(destination: LocatedLv, format: FormatState, exec: Exec): Promise<void> {
   if (format.state === "raw" || format.luks !== undefined) return;
-  const sectorBytes = await readSectorBytes(exec, destination.lv.devicePath);
+  const sectorBytes = await readSectorBytes(exec, [destination.lv.devicePath]);
   if (sectorBytes <= SMALLEST_SECTOR_BYTES) return;
   const maximum = await readMaximumSectorBytes(exec, destination.lv.devicePath, format.type);
   if (maximum === undefined || BigInt(maximum) >= sectorBytes) return;

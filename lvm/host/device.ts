@@ -70,11 +70,12 @@ function parseBlockDevices(stdout: string): BlockDevice[] {
   }));
 }
 
-/** Reads the size of the logical sectors of a block device, in bytes. @throws {StorageError} */
-export async function readSectorBytes(exec: Exec, path: string): Promise<bigint> {
-  const args = ["--json", "--nodeps", "--output", "LOG-SEC", path];
+/** Reads the size of the largest logical sectors of block devices, in bytes. @throws {StorageError} */
+export async function readSectorBytes(exec: Exec, paths: readonly string[]): Promise<bigint> {
+  const args = ["--json", "--nodeps", "--output", "LOG-SEC", ...paths];
   const answer = asObject(parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false })));
-  return asUnsignedInteger(asObject(asArray(answer.blockdevices)[0])["log-sec"]);
+  const sizes = asArray(answer.blockdevices).map((device) => asUnsignedInteger(asObject(device)["log-sec"]));
+  return sizes.reduce((largest, size) => size > largest ? size : largest, 0n);
 }
 
 /**

@@ -59,6 +59,7 @@ export interface GroupSpace extends
     | "responsive"
     | "readError"
     | "hostUse"
+    | "sectorBytes"
   > {
   /** Its physical volumes; none where they are not known: then the group takes only linear volumes. */
   readonly pvs: readonly PvSpace[];

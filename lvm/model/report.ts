@@ -191,6 +191,8 @@ export interface VolumeGroup {
   readonly unreadable?: readonly string[];
   /** What this machine itself uses of it, as `root (mounted), swap_1 (swap)`; absent for nothing. */
   readonly hostUse?: string;
+  /** The size of the largest logical sectors of its physical volumes; absent while it is not known. */
+  readonly sectorBytes?: bigint;
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
 }

@@ -388,6 +388,24 @@ Deno.test("a move to disks on which the filesystem could not be mounted fails be
   await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Ready", () => s.lvmVolumes.join());
 });
 
+for (const offline of [false, true]) {
+  Deno.test(`a${offline ? "n offline" : ""} move to disks with larger sectors than a block volume was used with is refused`, async () => {
+    await using s = await MoveCluster.start({ offline, targetSectorBytes: 4_096 });
+    s.machines[0].openLvs.push(s.lv(0)!);
+    s.cluster.agent("node-1").node.requeue();
+    const known = () => s.cluster.api.objects(lvmVolumes)[0]?.status?.maximumSectorSize;
+    await waitUntil(() => known() === "512", () => `the sectors of the volume: ${known()}`);
+    const group = () => s.cluster.nodes.get("node-2")?.status?.volumeGroups?.[0]?.sectorSize;
+    await waitUntil(() => group() === "4Ki", () => `the sectors of the group: ${group()}`);
+    s.startMover();
+    s.addMove();
+    const { status } = await s.waitForState("Failed");
+    assert(status?.error?.message.includes("has logical sectors of 4"), status?.error?.message);
+    assertEquals(status?.way, undefined); // nothing was held or copied
+    assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
+  });
+}
+
 Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume deleted", async () => {
   await using s = await MoveCluster.start();
   await using pod = await FakePod.start(s);

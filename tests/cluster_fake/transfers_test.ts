@@ -21,8 +21,11 @@ import { assertFailsWith, machineWith, MiB, request } from "../fake/volume_clust
 const [A, B] = ["node-1", "node-2"].map((name) => ({ allowed: [name], preferred: [] }));
 
 /** Starts a cluster of two nodes whose agents take part in transfers. */
-async function startTwoNodes(options: { readonly transfers?: boolean; readonly waitMs?: number } = {}) {
+async function startTwoNodes(
+  { sectorBytes, ...options }: { transfers?: boolean; waitMs?: number; sectorBytes?: number } = {},
+) {
   const machines = [machineWith({ data: 1n << 30n }), machineWith({ data: 1n << 30n })] as const;
+  if (sectorBytes !== undefined) machines[1].groups[0]!.sectorBytes = sectorBytes;
   const execs = machines.map((machine) => new MortalExec(machine));
   const cluster = await FakeCluster.start({ "node-1": execs[0]!, "node-2": execs[1]! }, {
     transfers: true,
@@ -109,6 +112,21 @@ Deno.test("the node of the source is preferred, and another one is taken when th
     request(name, { ...raw, range: { required: 300n * MiB }, source: { kind: "snapshot", id } });
   assertEquals((await cluster.volumes.create(wanted("one"), both)).nodeId, "node-1");
   assertEquals((await cluster.volumes.create(wanted("two"), both)).nodeId, "node-2");
+});
+
+Deno.test("a volume is not created from a snapshot on a node on whose disks its filesystem could not be mounted", async () => {
+  await using s = await startTwoNodes({ sectorBytes: 4_096 });
+  const { cluster, machines: [a, b] } = s;
+  await cluster.volumes.create(request("source", raw), A!);
+  a.openLvs.push(writeData(a, "source", "letters"));
+  const source = volumeIdOf("source");
+  const { id } = await cluster.snapshots.create({ id: snapshotIdOf("s"), name: "s", source, cowSize: FULL_COW });
+  cluster.agent("node-1").node.requeue();
+  await cluster.objects.waitFor(source, (volume) => volume?.status?.maximumSectorSize === "512", { timeoutMs: 5_000 });
+  const copy = request("copy", { ...raw, source: { kind: "snapshot", id } });
+  const error = await assertFailsWith("NoSpace", cluster.volumes.create(copy, B!));
+  assert(error.message.includes("node node-2: volume group data, which it would be in, has logical"), error.message);
+  assertEquals(b.allLvs(), []);
 });
 
 /**

@@ -51,6 +51,8 @@ export interface MoveClusterOptions {
   readonly mutableAffinity?: boolean;
   /** The volume groups of the second node, with their sizes in bytes; `data` by default. */
   readonly targetGroups?: Record<string, bigint>;
+  /** The size of the logical sectors of the second node's disks, in bytes. */
+  readonly targetSectorBytes?: number;
   /** Arguments of lvcreate for the size and the layout of an LV of somebody else, which becomes the volume by an import. */
   readonly imported?: readonly string[];
   /** The number of physical volumes of each group; 1 by default. */
@@ -86,6 +88,7 @@ export class MoveCluster implements AsyncDisposable {
       machineWith({ data: 1n << 30n }, options.pvCount),
       machineWith(options.targetGroups ?? { data: 1n << 30n }, options.pvCount),
     ] as const;
+    if (options.targetSectorBytes !== undefined) machines[1].groups[0]!.sectorBytes = options.targetSectorBytes;
     const execs = machines.map((machine) => new MortalExec(machine));
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-move-" }));
     const settings = { transfers: true, waitMs: 3_000, mountRoots: [root], ...options };

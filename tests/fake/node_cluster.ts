@@ -138,7 +138,12 @@ export class FakeAgent implements AsyncDisposable {
       },
       scratch: mountRoots[0]!,
       listener: {
-        ...{ onRemoved: onChange, onKeyChange: onChange, onProgress: (id) => volumeController.add(id) },
+        ...{
+          onRemoved: onChange,
+          onKeyChange: onChange,
+          onSectorsRead: onChange,
+          onProgress: (id) => volumeController.add(id),
+        },
         onSnapshotExtended: (cowLv, size) => this.snapshots.recordCowExtended(cowLv, size),
         onSnapshotCannotExtend: (cowLv, why) => this.snapshots.recordCowCannotExtend(cowLv, why),
         onStagingWarning: (id, warning) => this.volumes.recordWarning(id, warning),

@@ -20,7 +20,7 @@ import { deviceBytes, kernelPools } from "./thin.ts";
 export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return listBlockDevices(machine, args);
   if (args.at(-1)!.startsWith("NAME,MAJ:MIN,TYPE,SIZE,ROTA")) return listDisks(machine);
-  if (args[3] === "LOG-SEC") return logicalSectors(machine, args[4]!);
+  if (args[3] === "LOG-SEC") return logicalSectors(machine, args.slice(4));
   if (args[3]?.startsWith("NAME,KNAME,TYPE")) return deviceTree(machine);
   if (args[3] === "NAME,MOUNTPOINT") return listUses(machine, args.slice(4));
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
@@ -43,12 +43,16 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   };
 }
 
-/** Lists the size of the logical sectors of a device, which is that of its disks. */
-function logicalSectors(machine: FakeMachine, path: string): Output {
-  const lv = machine.lvAt(path);
-  if (lv === undefined) return failure(32, `lsblk: ${path}: not a block device`);
-  const { sectorBytes = 512 } = machine.groups.find(({ lvs }) => lvs.includes(lv))!;
-  return ok(JSON.stringify({ blockdevices: [{ "log-sec": sectorBytes }] }));
+/** Lists the sizes of the logical sectors of devices, which are those of their disks. */
+function logicalSectors(machine: FakeMachine, paths: readonly string[]): Output {
+  const groups = paths.map((path) => {
+    const lv = machine.lvAt(path);
+    return lv === undefined
+      ? machine.groups.find(({ pvs }) => pvs.some((pv) => pv.path === path))
+      : ownerOf(machine, lv).group;
+  });
+  if (groups.includes(undefined)) return failure(32, `lsblk: ${paths.join()}: not a block device`);
+  return ok(JSON.stringify({ blockdevices: groups.map((group) => ({ "log-sec": group!.sectorBytes ?? 512 })) }));
 }
 
 /** Lists devices with what is mounted and built on them. */
