@@ -119,7 +119,10 @@ export function creationProblems(
   return [
     ...(isReady ? [] : waitProblems(state.snapshotEvents, state.now, source)),
     ...causes,
-    ...reported.filter(({ message }) => !causes.some((cause) => message.includes(cause.message))),
+    ...reported.filter(({ message }) => !causes.some((cause) => message.includes(cause.message)))
+      .map((problem) =>
+        problem.remedy === undefined ? messageProblem(problem.message, { ...source, ...problem }) : problem
+      ),
     ...agentProblems(state),
   ];
 }

@@ -1,0 +1,42 @@
+import { assertEquals } from "@std/assert";
+import { explainGroupSnapshot } from "./why_group_snapshot.ts";
+
+const driver = "lvm.denolith.dev";
+const since = "2026-03-01T08:00:00Z";
+const message = "creating group snapshot g: the COW space of 160Mi does not fit";
+
+Deno.test("explainGroupSnapshot() says what to do as soon as a snapshot has failed, before anything else reports it", () => {
+  const { problems } = explainGroupSnapshot(
+    {
+      ...{ driver, now: new Date(since), key: "default/both", events: [], snapshotEvents: [], unread: [] },
+      snapshotterLease: undefined,
+      groupSnapshot: { metadata: { namespace: "default", name: "both", uid: "u" }, spec: { source: {} } },
+      content: {
+        metadata: { name: "content", uid: "c" },
+        spec: {
+          ...{ driver, deletionPolicy: "Delete", source: { volumeHandles: [] } },
+          volumeGroupSnapshotRef: { namespace: "default", name: "both", uid: "u" },
+        },
+      },
+      snapshots: [{
+        metadata: { name: "v1-1", uid: "s", generation: 1 },
+        spec: { driverName: driver, requestName: "s", nodeName: "n1", sourceVolume: "v1-2" },
+        status: {
+          ...{ state: "Failed", observedGeneration: 1, error: { code: "NoSpace", message } },
+          conditions: [{ type: "Ready", status: "False", reason: "NoSpace", message, lastTransitionTime: since }],
+        },
+      }],
+    } as unknown as Parameters<typeof explainGroupSnapshot>[0],
+  );
+  assertEquals(
+    problems.map(({ reason, since, remedy, runbook }) => [reason, since, remedy, runbook !== undefined])[0],
+    [
+      ...[
+        "NoSpace",
+        since,
+        "Use a smaller snapSize, or free space in the volume group. The request is then retried at once.",
+        true,
+      ],
+    ],
+  );
+});
