@@ -203,6 +203,7 @@ Deno.test("the agent has the host's paths that LVM needs, kubelet's for its moun
   assertEquals([node.hostPID, node.hostNetwork, node.hostIPC], [undefined, undefined, undefined]);
   assert(node.terminationGracePeriodSeconds >= 120);
   assertEquals(node.tolerations, [{ operator: "Exists" }]);
+  assertEquals([node.priorityClassName, node.nodeSelector], ["system-node-critical", { "kubernetes.io/os": "linux" }]);
 });
 
 Deno.test("the controller runs as `restricted` demands, with its socket in a folder of its own", () => {

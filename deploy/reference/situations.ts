@@ -12,7 +12,7 @@ export function situationSections(): string {
   return Object.entries(SITUATIONS).map(([subject, rows]) =>
     [
       `## ${subject}\n`,
-      ...rows.map(({ seen, happened, here }) => listItem(`${seen.join(", ")}: ${happened} **Here:** ${here}`)),
+      ...rows.map(({ seen, happened, here }) => listItem(`${seen.join(", ")}: ${happened} → ${here}`)),
     ].join("\n")
   ).join("\n\n");
 }

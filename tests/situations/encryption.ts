@@ -10,8 +10,8 @@ import { by, type Situation } from "./situation.ts";
 export const ENCRYPTION: readonly Situation[] = [
   {
     seen: ["ceph-csi#3781", "otaru#2785"],
-    happened: "The derivation of keys takes half of the memory each, and a node that starts many pods runs out of it.",
-    here: "Each derivation takes 64 MiB, and one runs at a time.",
+    happened: "The derivation of keys takes half of the memory each, and a node runs out of it.",
+    here: "Each takes 64 MiB, and one runs at a time.",
     shown: [
       by("lvm/encryption/encryption_test.ts", "one key is derived at a time, since each derivation takes much memory"),
     ],
@@ -19,7 +19,7 @@ export const ENCRYPTION: readonly Situation[] = [
   {
     seen: ["talos#10473", "ceph-csi#5306", "community.crypto#844"],
     happened: "A passphrase is cut at a newline, or shown in the list of processes.",
-    here: "Each byte of a passphrase counts, and it is shown nowhere.",
+    here: "Each byte counts, and it is shown nowhere.",
     shown: [
       by(
         "lvm/encryption/passphrase_test.ts",
@@ -27,5 +27,11 @@ export const ENCRYPTION: readonly Situation[] = [
       ),
       by("tests/contract/hostile_secrets.ts", "passphrases are the bytes that they are"),
     ],
+  },
+  {
+    seen: ["ceph-csi#1469", "osc-bsu-csi-driver#837"],
+    happened: "An encrypted volume does not grow, since cryptsetup wants the passphrase again.",
+    here: "It grows under its pod.",
+    shown: [by("tests/contract/encryption.ts", "staged, published, expanded while in use, and back")],
   },
 ];

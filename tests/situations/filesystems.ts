@@ -1,5 +1,5 @@
 /**
- * Situations of filesystems and of how they are mounted.
+ * Situations of filesystems.
  *
  * @module
  */
@@ -7,33 +7,98 @@
 import { assertEquals } from "@std/assert";
 import { assertFails, mountCapability } from "../contract/host.ts";
 import { failure } from "../fake/machine.ts";
-import { onMachine } from "./play.ts";
+import { onMachine, type Stage } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 
 const MiB = 1n << 20n;
 
+/** Creates a volume with the filesystem, and uses it once. @returns its id */
+async function usedVolume({ harness }: Stage, fsType = ""): Promise<string> {
+  const volumeCapabilities = [mountCapability(fsType)];
+  const volumeId = await harness.create({ volumeCapabilities, capacityRange: { requiredBytes: 320n * MiB } });
+  const stagingTargetPath = await harness.stage(volumeId, volumeCapabilities[0]);
+  await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  return volumeId;
+}
+
 /** The situations. */
 export const FILESYSTEMS: readonly Situation[] = [
   {
+    seen: ["lvm-localpv#339"],
+    happened: "The objects of a cluster are lost and written again, over the same logical volumes.",
+    here: "A volume whose filesystem was recorded is never formatted again.",
+    shown: [
+      by("tests/contract/safety.ts", "a formatted volume whose filesystem is gone is not formatted again"),
+      by("tests/contract/safety.ts", "a formatted volume with another filesystem in its place is an error"),
+    ],
+  },
+  {
+    seen: ["util-linux#4031", "util-linux#3897", "util-linux#4170"],
+    happened: "A file on the volume, such as an image of a CD, looks like a second filesystem.",
+    here: "The recorded filesystem is mounted, with a warning.",
+    shown: [by("tests/contract/caution.ts", "keeps a volume from being formatted, and not from being mounted")],
+  },
+  {
+    seen: ["topolvm#522"],
+    happened: "A copy of a filesystem gets a new UUID, is taken for none, and formatted.",
+    here: "A device with any filesystem is never formatted.",
+    shown: [by("tests/contract/safety.ts", "a device with a foreign filesystem is never formatted")],
+  },
+  {
+    seen: ["container-storage-interface/spec#482", "azuredisk-csi-driver#954", "longhorn#8796"],
+    happened: "A copy of an XFS has the same UUID, and cannot be mounted beside its source.",
+    here: "Copies get a UUID of their own.",
+    shown: [by("tests/contract/copies.ts", "volume is larger, and is mounted beside it")],
+  },
+  {
+    seen: ["fedora-coreos-tracker#735"],
+    happened: "The clock of the machine went back, and tune2fs refuses to change a UUID.",
+    here: "e2fsck repairs the times first.",
+    shown: [by("tests/contract/programs.ts", "the Controller calls run the programs that they need")],
+  },
+  {
+    seen: ["topolvm#511", "topolvm#900"],
+    happened: "A snapshot is restored with a class of another filesystem, and the pod hangs.",
+    here: "Creation refuses it, and names the filesystem to set.",
+    shown: onMachine(async (stage) => {
+      const { harness } = stage;
+      const sourceVolumeId = await usedVolume(stage, "xfs");
+      const { snapshot } = await harness.csi.controller.createSnapshot({ sourceVolumeId, name: "s" });
+      const snapshotId = snapshot!.snapshotId;
+      const volumeContentSource = { type: { case: "snapshot" as const, value: { snapshotId } } };
+      const capacityRange = { requiredBytes: 320n * MiB };
+      const copy = harness.create({ volumeContentSource, capacityRange, volumeCapabilities: [mountCapability("")] });
+      await assertFails("INVALID_ARGUMENT", copy, "set fsType to xfs");
+    }),
+  },
+  {
     seen: ["seagate-exos-x-csi#139"],
-    happened: "A driver checks each filesystem so that an unclean one is never mounted again.",
+    happened: "A filesystem that is not clean is never mounted again.",
     here: "e2fsck repairs what it can repair safely, and the volume is mounted.",
-    shown: onMachine(async ({ harness }) => {
-      const volumeId = await harness.create();
-      const stagingTargetPath = await harness.stage(volumeId);
-      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-      const commands = await harness.exec.recordCommands(() => harness.stage(volumeId));
+    shown: onMachine(async (stage) => {
+      const volumeId = await usedVolume(stage);
+      const commands = await stage.harness.exec.recordCommands(() => stage.harness.stage(volumeId));
       assertEquals(commands.filter((command) => command.startsWith("e2fsck")).map((c) => c.split(" ")[1]), ["-p"]);
+    }),
+  },
+  {
+    seen: ["kubernetes/utils#141", "ceph-csi#859", "democratic-csi#39"],
+    happened: "xfs_repair runs before each mount, and fails on the log that only a mount replays.",
+    here: "An XFS is mounted without it.",
+    shown: onMachine(async (stage) => {
+      const volumeId = await usedVolume(stage, "xfs");
+      const staged = () => stage.harness.stage(volumeId, mountCapability("xfs"));
+      const commands = await stage.harness.exec.recordCommands(staged);
+      assertEquals(commands.filter((command) => command.startsWith("xfs_repair")), []);
     }),
   },
   {
     seen: ["e2fsprogs#147", "simplyblock-csi#438"],
     happened: "An older e2fsck does not know a feature of the filesystem.",
     here: "Staging fails with the words of e2fsck, and nothing is written.",
-    shown: onMachine(async ({ harness, machine }) => {
-      const volumeId = await harness.create();
-      const stagingTargetPath = await harness.stage(volumeId);
-      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+    shown: onMachine(async (stage) => {
+      const { harness, machine } = stage;
+      const volumeId = await usedVolume(stage);
       machine.fault = ({ program }) =>
         program === "e2fsck" ? failure(8, "filesystem has unsupported feature(s): FEATURE_C12") : undefined;
       const writes = (await harness.exec.recordCommands(() =>
@@ -45,10 +110,59 @@ export const FILESYSTEMS: readonly Situation[] = [
     }),
   },
   {
+    seen: ["openebs#1276", "rauc#1190", "e2b-dev/infra#2192"],
+    happened: "Tools of the node are older than a filesystem.",
+    here: "The image has its own, with settings that all kernels read.",
+    shown: [by("lvm/spec/mkfs_defaults_test.ts", "xfsKernelOptions() switches off what the kernel does not know")],
+  },
+  {
+    seen: ["vsphere-csi-driver#3168", "kubernetes/utils#322", "hetznercloud/csi-driver#747"],
+    happened: "mkfs.xfs is newer than the kernel, which cannot mount what it made.",
+    here: "What the kernel does not know is switched off.",
+    shown: [by("lvm/staging/staging_test.ts", "stage() makes an xfs that an old kernel mounts")],
+  },
+  {
+    seen: ["fstransform#36", "mdadm#187", "qubes-issues#9293"],
+    happened: "A filesystem of a disk with sectors of 512 bytes comes onto one with 4096.",
+    here: "New filesystems fit both; a copy that could not be mounted is refused.",
+    shown: [
+      by("tests/contract/staging.ts", "a new filesystem can be copied to a disk with larger sectors"),
+      by("tests/cluster_fake/move_test.ts", "could not be mounted fails before the volume is held"),
+    ],
+  },
+  {
     seen: ["longhorn#8473"],
-    happened: "A check of the filesystem takes hours, and kubelet repeats its call meanwhile.",
-    here: "The repeated call is ABORTED, one check runs, and the volume is staged after it.",
+    happened: "A check of a filesystem takes hours, and kubelet repeats its call.",
+    here: "One check runs, and the volume is staged after it.",
     shown: [by("tests/machine_fake/faults_test.ts", "a change that hangs keeps its volume locked until it is over")],
+  },
+  {
+    seen: ["longhorn#9908", "kubernetes#30240"],
+    happened: "mkfs lasts longer than the call.",
+    here: "It goes on, runs once, and is recorded when it ends.",
+    shown: [by("tests/contract/safety.ts", "a mkfs that takes longer than its call is recorded when it ends")],
+  },
+  {
+    seen: ["local-csi-driver#458"],
+    happened: "mkfs is killed for want of memory.",
+    here: "It is run again with the UUID that was recorded for it.",
+    shown: [
+      by("tests/contract/safety.ts", "a crash between mkfs and its record is redone, with the UUID that was recorded"),
+    ],
+  },
+  {
+    seen: ["longhorn#8604"],
+    happened: "mkfs fails halfway, and half of a filesystem is mounted later.",
+    here: "The next try makes it anew, before anything is mounted.",
+    shown: onMachine(async ({ harness, machine }) => {
+      const volumeId = await harness.create();
+      machine.fault = ({ program }) => program === "mke2fs" ? failure(1, "mke2fs: Input/output error") : undefined;
+      await assertFails("INTERNAL", harness.stage(volumeId), "Input/output error");
+      machine.fault = undefined;
+      const commands = await harness.exec.recordCommands(() => harness.stage(volumeId));
+      const names = commands.map((command) => command.split(" ")[0]!).filter((name) => /^(?:mke2fs|mount)$/.test(name));
+      assertEquals(names, ["mke2fs", "mount"]);
+    }),
   },
   {
     seen: ["kata-containers#11206"],
@@ -61,106 +175,45 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["kubernetes#126634"],
-    happened: "A class has mount flags that no driver can apply, such as _netdev.",
-    here: "Creation refuses them by their names, so that no pod waits for its mount.",
-    shown: [
-      by("tests/contract/staging.ts", "mount flags and mkfs options are applied, and those that are not on the list"),
-    ],
-  },
-  {
-    seen: ["lvm-localpv#339"],
-    happened: "The objects of a cluster are lost and written again, and the logical volumes are still there.",
-    here: "A volume whose filesystem was recorded is never formatted again.",
-    shown: [
-      by("tests/contract/safety.ts", "a formatted volume whose filesystem is gone is not formatted again"),
-      by("tests/contract/safety.ts", "a formatted volume with another filesystem in its place is an error"),
-    ],
-  },
-  {
-    seen: ["kubernetes#109955"],
-    happened: "A container writes into the target before the volume is mounted there.",
-    here: "The volume is mounted over the files, and unpublishing leaves them.",
+    happened: "A class has mount flags that nobody can apply, or two in one entry.",
+    here: "Creation refuses them by their names.",
     shown: onMachine(async ({ harness }) => {
-      const volumeId = await harness.create();
-      await harness.stage(volumeId);
-      const targetPath = `${harness.folder}/pod`;
-      await Deno.mkdir(targetPath);
-      await Deno.writeTextFile(`${targetPath}/early`, "written too early");
-      await harness.publish(volumeId);
-      await assertFails("FAILED_PRECONDITION", harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath }));
-      assertEquals(await Deno.readTextFile(`${targetPath}/early`), "written too early");
+      for (const [flag, words] of [["_netdev", "_netdev"], ["noatime,nodiratime", "each flag is an entry"]] as const) {
+        const volumeCapabilities = [mountCapability("", [flag])];
+        await assertFails("INVALID_ARGUMENT", harness.create({ volumeCapabilities }), words);
+      }
     }),
   },
   {
-    seen: ["local-csi-driver#458"],
-    happened: "A tool is killed for want of memory.",
-    here: "A killed mkfs is run again with the UUID that was recorded for it.",
-    shown: [
-      by("tests/contract/safety.ts", "a crash between mkfs and its record is redone, with the UUID that was recorded"),
-    ],
-  },
-  {
-    seen: ["topolvm#955"],
-    happened: "Another driver mounted the volume by another name of its device.",
-    here: "The mount is known by the number of the device.",
-    shown: [by("lvm/host/mount_info_test.ts", "leaves sources to findmnt that may be other names of volumes")],
-  },
-  {
-    seen: ["linstor-csi#381", "linstor-csi#385"],
-    happened: "A filesystem is checked that a pod of the node has mounted.",
-    here: "A volume that is mounted on the node is not checked.",
+    seen: ["soleur#7197", "coreos/bugs#1691", "minikube#17991"],
+    happened: "A class has prjquota without the features of ext4 for it.",
+    here: "Creation names the mkfs options that are missing.",
     shown: onMachine(async ({ harness }) => {
-      const volumeId = await harness.create();
-      await harness.stage(volumeId);
-      const stagingTargetPath = `${harness.folder}/other`;
-      await Deno.mkdir(stagingTargetPath);
-      const volumeCapability = mountCapability();
-      const commands = await harness.exec.recordCommands(() =>
-        harness.csi.node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability })
-      );
-      assertEquals(commands.filter((command) => command.startsWith("e2fsck")), []);
+      const volumeCapabilities = [mountCapability("ext4", ["prjquota"])];
+      await assertFails("INVALID_ARGUMENT", harness.create({ volumeCapabilities }), "project");
     }),
   },
   {
-    seen: ["lvresize(8)"],
-    happened: "An administrator extends a logical volume by hand.",
-    here: "The volume has that size, and its filesystem grows when it is staged.",
-    shown: [by("tests/contract/staging.ts", "a volume whose LV an administrator grew has that size")],
-  },
-  {
-    seen: ["sched-ops#264"],
-    happened: "A client asks for a size that is not whole, such as 1500m or 23.625G.",
-    here: "The size is parsed, and rounded up to whole extents.",
-    shown: [by("k8s/api/quantity_test.ts", "quantityToBytes() parses quantities of Kubernetes, and rounds up")],
-  },
-  {
-    seen: ["lvextend(8)"],
-    happened: "An expansion asks for less than the volume has.",
-    here: "It succeeds, and nothing shrinks.",
-    shown: onMachine(async ({ harness }) => {
-      const volumeId = await harness.create({ capacityRange: { requiredBytes: 64n * MiB } });
-      const { capacityBytes } = await harness.csi.controller.controllerExpandVolume({
-        ...{ volumeId, capacityRange: { requiredBytes: 32n * MiB } },
-      });
-      assertEquals(capacityBytes, 64n * MiB);
-    }),
-  },
-  {
-    seen: ["fstransform#36", "mdadm#187", "QubesOS/qubes-issues#9293"],
-    happened:
-      "A filesystem made on disks with sectors of 512 bytes comes onto disks with sectors of 4096, and cannot be mounted.",
-    here: "New filesystems have sectors or blocks of 4 KiB, which any disk takes.",
+    seen: ["ydb-platform/nbs#2936", "btrfs-progs#774"],
+    happened: "The kernel makes a filesystem read-only, and nobody notices.",
+    here: "Event, condition and alert tell of it; the next pod has it checked and writable.",
     shown: [
-      by("tests/contract/staging.ts", "a new filesystem can be copied to a disk with larger sectors"),
-      by("lvm/spec/mkfs_defaults_test.ts", "extDefaults() sets blocks of 4 KiB"),
+      by(
+        "tests/cluster/suite/health.ts",
+        "a filesystem that the kernel made read-only is reported, and accepts writes",
+      ),
     ],
   },
   {
-    seen: ["vsphere-csi-driver#3168", "kubernetes/utils#322", "hetznercloud/csi-driver#747"],
-    happened: "mkfs.xfs is newer than the kernel of the node, which then cannot mount what it made.",
-    here: "What the kernel does not know is switched off.",
-    shown: [
-      by("lvm/staging/staging_test.ts", "stage() makes an xfs that an old kernel mounts"),
-    ],
+    seen: ["lvm2#48", "rook#3832", "rawfile-localpv#18"],
+    happened: "Deleted files free nothing in the thin pool.",
+    here: "A class has them mounted with discard, or trimmed.",
+    shown: [by("tests/contract/trimming.ts", "mounted with discard, and trimmed while it is staged")],
+  },
+  {
+    seen: ["cloudnative-pg#7216", "harbor-helm#330", "kubernetes#130192"],
+    happened: "A pod that is not root cannot write, or waits while kubelet changes millions of files.",
+    here: "fsGroup works, also with OnRootMismatch.",
+    shown: [by("tests/cluster/suite/pods.ts", "a pod has its group on the files")],
   },
 ];

@@ -5,7 +5,7 @@
  */
 
 import { fakeHost } from "../contract/fake_host.ts";
-import { Harness, type HostMachine } from "../contract/host.ts";
+import { Harness, type Host, type HostMachine } from "../contract/host.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 
 /** What a situation is played on. */
@@ -20,11 +20,15 @@ export interface Stage {
   lv(): FakeLv;
 }
 
-/** Returns what plays a situation with a driver over a fake machine that has two volume groups, of 1 GiB and of 2 GiB. */
-export function onMachine(body: (stage: Stage) => Promise<void>): () => Promise<void> {
+/**
+ * Returns what plays a situation with a driver over a fake machine.
+ *
+ * @param on the machine; by default one that has two volume groups, of 1 GiB and of 2 GiB, on a disk each
+ */
+export function onMachine(body: (stage: Stage) => Promise<void>, on: Host = fakeHost): () => Promise<void> {
   return async () => {
-    await using host = await fakeHost.setUp();
-    await using harness = await Harness.start(host.exec, fakeHost.groups, fakeHost.serve);
+    await using host = await on.setUp();
+    await using harness = await Harness.start(host.exec, on.groups, on.serve);
     const machine = host.exec as FakeMachine;
     await body({ harness, host, machine, lv: () => machine.allLvs()[0]!.lv });
   };

@@ -1,39 +1,34 @@
 /**
- * Situations of creation, size and deletion of volumes.
+ * Situations of the creation and deletion of volumes.
  *
  * @module
  */
 
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/proto/csi_pb.ts";
 import { assertFails, mountCapability } from "../contract/host.ts";
+import { failure } from "../fake/machine.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
-
-const MiB = 1n << 20n;
 
 /** The situations. */
 export const VOLUMES: readonly Situation[] = [
   {
-    seen: ["kubevirt/kubevirt#12801", "truenas-csp#58"],
-    happened: "Live migration asks for a volume that several nodes can write.",
-    here: "Creation refuses it, and says that a volume of this kind is for one node.",
+    seen: ["kubevirt#12801", "truenas-csp#58", "containerized-data-importer#4180"],
+    happened: "Live migration, or CDI, asks for a volume that several nodes can write.",
+    here: "Creation refuses it: a volume is for one node.",
     shown: onMachine(async ({ harness }) => {
       const volumeCapabilities = [mountCapability("", [], Mode.MULTI_NODE_MULTI_WRITER)];
       await assertFails("INVALID_ARGUMENT", harness.create({ volumeCapabilities }), "is for one node");
     }),
   },
   {
-    seen: ["hwameistor#688"],
-    happened: "A claim asks for an XFS filesystem that is smaller than mkfs.xfs accepts.",
-    here: "The volume gets the 300 MiB that XFS needs; a limit below that is OUT_OF_RANGE.",
+    seen: ["csi-driver-lvm#64", "lvm-localpv#216"],
+    happened: "A node has no volume group, or the class names a wrong one.",
+    here: "Creation names the groups that there are.",
     shown: onMachine(async ({ harness }) => {
-      const volumeCapabilities = [mountCapability("xfs")];
-      const capacityRange = { requiredBytes: 100n * MiB };
-      await harness.create({ volumeCapabilities, capacityRange });
-      assertEquals((await harness.singleLv()).size, 300n * MiB);
-      const limited = { ...capacityRange, limitBytes: 200n * MiB };
-      await assertFails("OUT_OF_RANGE", harness.create({ volumeCapabilities, capacityRange: limited }));
+      const parameters = { volumeGroup: "absent" };
+      await assertFails("RESOURCE_EXHAUSTED", harness.create({ parameters }), "none matches");
     }),
   },
   {
@@ -52,82 +47,132 @@ export const VOLUMES: readonly Situation[] = [
     }),
   },
   {
-    seen: ["lvm2#49"],
-    happened: "A logical volume is open although nothing is mounted.",
-    here: "Deletion says that the volume is in use, and succeeds when it is closed.",
-    shown: [by("tests/contract/tools.ts", "a volume whose device a process has open is not deleted")],
+    seen: ["cloudnative-pg#7566", "cloudnative-pg#8178", "velero#7223"],
+    happened: "Storage is made anew and empty under a claim that had data.",
+    here: "What was used is never made again: the volume is Lost.",
+    shown: [by("tests/contract/safety.ts", "is Lost: no new one is created, and nothing is formatted")],
   },
   {
-    seen: ["csi-driver-lvm#64"],
-    happened: "A node has no volume group.",
-    here: "Creation says which groups the class asks for, and that there are none.",
-    shown: onMachine(async ({ harness }) => {
-      await assertFails(
-        "RESOURCE_EXHAUSTED",
-        harness.create({ parameters: { volumeGroup: "absent" } }),
-        "none matches",
-      );
-    }),
-  },
-  {
-    seen: ["lvm-localpv#31"],
-    happened: "The node that the scheduler chose is full.",
-    here: "Creation is RESOURCE_EXHAUSTED, and the scheduler chooses again.",
+    seen: ["topolvm#827"],
+    happened: "Repeated requests leave several logical volumes for one object.",
+    here: "One request has one logical volume, whoever dies in between.",
     shown: [
-      by(
-        "k8s/provisioner/provisioner_failures_test.ts",
-        "the selected node is withdrawn when the scheduler knows that it has no free capacity",
-      ),
+      by("tests/cluster_fake/volume_faults_test.ts", "finds the volume, and creates it once"),
+      by("tests/machine_fake/faults_test.ts", "two drivers of the same name create one LV for one request"),
     ],
   },
   {
-    seen: ["linode/apl-core#3607", "lxd#6435"],
-    happened: "A storage object is renamed while volumes on it are in use.",
-    here: "Volumes are known by UUIDs and tags: a renamed group or logical volume changes nothing for them.",
+    seen: ["lvm2#50"],
+    happened: "lvcreate does not find the new device for a moment, and gives up.",
+    here: "The error quotes LVM, and the next call creates the volume.",
+    shown: onMachine(async ({ harness, machine }) => {
+      const name = "claim";
+      machine.fault = ({ args }) =>
+        args.includes("lvcreate") ? failure(5, "  /dev/data/v: not found: device not cleared") : undefined;
+      await assertFails("INTERNAL", harness.create({ name }), "device not cleared");
+      machine.fault = undefined;
+      await harness.create({ name });
+      assertEquals((await harness.lvs()).length, 1);
+    }),
+  },
+  {
+    seen: ["local-csi-driver#193"],
+    happened: "lvcreate is killed halfway.",
+    here: "The driver kills no such command; what a crash left is completed or removed.",
+    shown: [by("tests/crash/crash_test.ts", "a driver may crash at any moment")],
+  },
+  {
+    seen: ["zfs-localpv#130"],
+    happened: "A claim whose volume cannot be created is deleted, and leaves an object.",
+    here: "Nothing is left of it.",
     shown: [
-      by("tests/contract/staging.ts", "a volume whose LV was renamed is staged, measured and removed as others are"),
-      by("lvm/staging/staging_test.ts", "of a volume whose LV an administrator has renamed"),
+      by("k8s/provisioner/provisioner_races_test.ts", "leaves nothing behind"),
+      by("k8s/provisioner/garbage_collector_test.ts", "removes a pending volume of a deleted claim"),
+    ],
+  },
+  {
+    seen: ["cloudnative-pg#10985"],
+    happened: "An operator makes a claim anew while the old one is being deleted.",
+    here: "The new claim has a volume of its own at once.",
+    shown: [by("tests/contract/erasure.ts", "a deleted volume's name can be used again at once")],
+  },
+  {
+    seen: ["incus#1560", "xen-tools#39", "osism/documentation#356"],
+    happened: "A new volume shows the data of a deleted one.",
+    here: "Data is overwritten before its space is free.",
+    shown: [by("tests/contract/erasure.ts", "no data of a deleted volume can be read from a new one")],
+  },
+  {
+    seen: ["openebs#1424"],
+    happened: "Overwriting a deleted volume takes hours, and holds everything up.",
+    here: "It runs in the background, and small volumes do not wait for it.",
+    shown: [
+      by("lvm/deletion/removal_test.ts", "lets no erased volume wait for the erasure of a large one"),
+      by("lvm/deletion/reaper_test.ts", "continues at the offset that an earlier process recorded"),
+    ],
+  },
+  {
+    seen: ["qubes-issues#5077"],
+    happened: "The space of a deleted volume is not discarded on the SSD.",
+    here: "`erase: discard` does that.",
+    shown: [by("tests/contract/erasure.ts", "with erase: discard is discarded and removed")],
+  },
+  {
+    seen: ["lvm2#49", "lxd#17382"],
+    happened: "A logical volume is open although nothing is mounted.",
+    here: "Deletion says that it is in use, and succeeds when it is closed.",
+    shown: [by("tests/contract/tools.ts", "a volume whose device a process has open is not deleted")],
+  },
+  {
+    seen: ["kubernetes#102408", "rook#4185"],
+    happened: "A loop device or a container keeps the volume open after its pod.",
+    here: "Deletion waits, and is done when it is closed.",
+    shown: [
+      by("tests/cluster_fake/deletion_in_use_test.ts", "whose device another program has open is checked again"),
     ],
   },
   {
     seen: ["csi-driver-host-path#178", "external-snapshotter#336"],
     happened: "Objects with the policy Retain never go, or go with their data.",
-    here: "The policy at the time of deletion decides, and a last look at the object precedes each removal.",
+    here: "The policy at the time of deletion decides.",
     shown: [
       by("k8s/snapshotter/snapshotter_test.ts", "with the policy Retain the snapshot stays"),
       by("k8s/provisioner/reclaimer_test.ts", "a policy that just became Retain keeps the volume"),
     ],
   },
   {
-    seen: ["backsnap#5"],
-    happened: "A snapshot reports the size 0, so that no claim can be restored from it.",
-    here: "A snapshot reports the size of its volume.",
-    shown: onMachine(async ({ harness }) => {
-      const sourceVolumeId = await harness.create();
-      const { snapshot } = await harness.csi.controller.createSnapshot({ sourceVolumeId, name: "s" });
-      assertEquals(snapshot?.sizeBytes, 32n * MiB);
-    }),
-  },
-  {
-    seen: ["pmem-csi#218"],
-    happened: "LVM prints warnings about a resized disk beside its report.",
-    here: "Warnings are ignored, and volumes are created.",
-    shown: onMachine(async ({ harness, machine }) => {
-      machine.host.warnings.push(
-        "  WARNING: Device /dev/sda has size of 2 sectors which is smaller than corresponding PV size.",
-      );
-      const volumeId = await harness.create();
-      assert(volumeId.startsWith("v1-"));
-    }),
-  },
-  {
-    seen: ["kubernetes#132859", "external-resizer#607", "Kubernetes-Volume-Autoscaler#38"],
-    happened:
-      "A driver rounds a size up, and kubelet expands the filesystem again and again, since the claim shows what was asked for.",
-    here: "allocatedResources is what the volume got.",
+    seen: ["deckhouse#21698"],
+    happened: "A PersistentVolume with Retain is deleted, and then the object of its volume cannot be.",
+    here: "It can, and leaves an orphan.",
     shown: [
-      by("k8s/resizer/resizer_test.ts", "allocatedResources is what the volume got, with and without a filesystem"),
-      by("k8s/resizer/resizer_test.ts", "an expansion that ended below the size of the PersistentVolume is completed"),
+      by("tests/cluster_fake/volume_faults_test.ts", "deleting only the object does not delete the data"),
+      by("tests/cluster_fake/orphans_test.ts", "an orphan that the annotation names is removed, and no other"),
     ],
+  },
+  {
+    seen: ["external-provisioner#546", "sig-storage-lib-external-provisioner#42"],
+    happened: "A PersistentVolume is deleted before its claim, and something stays for ever.",
+    here: "Both go when the claim goes.",
+    shown: [by("k8s/provisioner/reclaimer_test.ts", "deleted before its claim waits for the claim")],
+  },
+  {
+    seen: ["external-provisioner#1217", "sig-storage-lib-external-provisioner#87"],
+    happened: "A conflict on a finalizer leaves a PersistentVolume Terminating.",
+    here: "The removal is repeated until nothing is left.",
+    shown: [by("k8s/provisioner/provisioner_races_test.ts", "a removal that fails is repeated until nothing is left")],
+  },
+  {
+    seen: ["harvester#11128"],
+    happened: "Logical volumes without an object are never found.",
+    here: "A condition, an event and a metric tell of such orphans.",
+    shown: [
+      by("tests/cluster/suite/orphans.ts", "an orphan is reported and kept, and is removed when an administrator"),
+    ],
+  },
+  {
+    seen: ["carina#213"],
+    happened: "Each logical volume without an object is deleted.",
+    here: "An orphan is kept until an administrator names it.",
+    shown: [by("tests/cluster_fake/orphans_test.ts", "orphans of a node without any objects are only removed after")],
   },
 ];
