@@ -42,9 +42,9 @@ const SKIPPED_FOLDERS = ["node_modules", "dist", ".git"];
  * at about the same time. When a file becomes slow, add it: `time deno test -A --no-check FILE` measures it.
  */
 const SLOW_FILES: Readonly<Record<string, number>> = {
-  "tests/crash/crash_test.ts": 12,
+  "tests/crash/crash_test.ts": 8,
   "tests/contract/contract_test.ts": 12,
-  "tests/cluster_fake/snapshot_crash_test.ts": 8,
+  "tests/cluster_fake/snapshot_crash_test.ts": 4,
   "tests/fuzz/fuzz_test.ts": 5,
   "csi/server_test.ts": 5,
   "tests/cluster_fake/contract_test.ts": 5,

@@ -6,7 +6,7 @@ import { MemoryFiles } from "../fake/memory_files.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
 import { loseLock, LOST_LOCKS, PINNED_SEEDS, runsFor } from "./lost_locks.ts";
 
-/** The number of runs with a random seed. `task test:interleavings` has more. */
+/** The number of runs with a random seed. `task test:crashes` has more. */
 const RUNS = Number(Deno.env.get("INTERLEAVINGS") ?? 80);
 
 /** The number of runs with group snapshots, each of which takes many commands. */

@@ -29,9 +29,28 @@ export async function draw(names: readonly string[], seed: string): Promise<stri
   const drawn: string[] = [];
   for (let start = 0; start < names.length; start += CHANCE) {
     const neighbours = names.slice(start, start + CHANCE);
-    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${seed} ${neighbours[0]}`));
-    const name = neighbours[new DataView(digest).getUint32(0) % CHANCE];
+    const name = neighbours[await numberOf(`${seed} ${neighbours[0]}`) % CHANCE];
     if (name !== undefined) drawn.push(name);
   }
   return drawn;
+}
+
+/**
+ * Returns about one in a number of cases, drawn by the seed of samples; all of them where the variable CRASHES is `all`, as in
+ * `task test:crashes`.
+ *
+ * @param name what the cases are of: each name draws others
+ */
+export async function sampleCases<T>(name: string, cases: readonly T[], oneIn: number): Promise<T[]> {
+  if (Deno.env.get("CRASHES") === "all") return [...cases];
+  const seed = await sampleSeed();
+  const drawn = await Promise.all(
+    cases.map(async (_, index) => await numberOf(`${seed} ${name} ${index}`) % oneIn === 0),
+  );
+  return cases.filter((_, index) => drawn[index]);
+}
+
+async function numberOf(text: string): Promise<number> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return new DataView(digest).getUint32(0);
 }

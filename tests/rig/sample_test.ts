@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { draw } from "./sample.ts";
+import { draw, sampleCases } from "./sample.ts";
 
 const NAMES = Array.from({ length: 600 }, (_, i) => `suite ${i}`);
 
@@ -23,4 +23,20 @@ Deno.test("draw() draws one of three neighbours, each of them by a third of the 
 
 Deno.test("draw() draws nothing for the seed none", async () => {
   assertEquals(await draw(NAMES, "none"), []);
+});
+
+Deno.test("sampleCases() draws about one in so many, other cases for another name, and all when it is told so", async () => {
+  using env = new DisposableStack();
+  for (const name of ["SAMPLE", "CRASHES"]) {
+    const before = Deno.env.get(name);
+    env.defer(() => before === undefined ? Deno.env.delete(name) : Deno.env.set(name, before));
+    Deno.env.delete(name);
+  }
+  Deno.env.set("SAMPLE", "a");
+  const drawn = await sampleCases("x", NAMES, 6);
+  assert(drawn.length > 60 && drawn.length < 140, `${drawn.length} of 600`);
+  assertEquals(await sampleCases("x", NAMES, 6), drawn);
+  assert((await sampleCases("y", NAMES, 6)).join() !== drawn.join());
+  Deno.env.set("CRASHES", "all");
+  assertEquals(await sampleCases("x", NAMES, 6), NAMES);
 });
