@@ -7,13 +7,14 @@
 import { Copies } from "./copies/copies.ts";
 import { Differences } from "./differences/differences.ts";
 import type { RemoteSources } from "./copies/fetch.ts";
+import { interruptedReencryptions } from "./inventory/interrupted_reencryptions.ts";
 import { Encryption } from "./encryption/encryption.ts";
 import { KeyChanges } from "./encryption/key_changes.ts";
 import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { EarlierGuards } from "./group_snapshots/suspension.ts";
 import type { GroupMatcher } from "./model/groups.ts";
-import { ContentSectors } from "./health/content_sectors.ts";
+import { type ContentSectors, contentSectors as contentSectorsOf } from "./health/content_sectors.ts";
 import { HealthCheck } from "./health/health_check.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
 import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";
@@ -258,7 +259,11 @@ export function openMachine(options: MachineOptions): Machine {
     volumes: volumeFinder,
     onError: onErrorOf("applying limits"),
   });
-  const keyChanges = new KeyChanges((id) => listener.onKeyChange?.(id));
+  const headers = interruptedReencryptions(exec, {
+    onRead: (id, isInterrupted) => isInterrupted && listener.onKeyChange?.(id),
+    onError: onErrorOf("reading LUKS headers"),
+  });
+  const keyChanges = new KeyChanges((id) => listener.onKeyChange?.(id), headers);
   const staging = new Staging({
     ...{ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer, scratch: options.scratch },
     encryption: new Encryption(lvm, onErrorOf("changing the keys of a volume"), keyChanges),
@@ -266,12 +271,11 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder, keyChanges });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
-  const contentSectors = new ContentSectors(
-    exec,
-    () => listener.onSectorsRead?.(),
-    onErrorOf("reading the sectors of volumes"),
-  );
-  const workers = [limiter, copies, cowMonitor, differences, poolMonitor, trimmer, contentSectors];
+  const contentSectors = contentSectorsOf(exec, {
+    onRead: () => listener.onSectorsRead?.(),
+    onError: onErrorOf("reading the sectors of volumes"),
+  });
+  const workers = [limiter, copies, cowMonitor, differences, poolMonitor, trimmer, contentSectors, headers];
   const background = combineWorkers(reaper, workers);
   const inUse = { staging, health, keyChanges, filesystems, contentSectors, limiter, trimmer, differences };
   const finders = { volumeFinder, snapshotFinder };

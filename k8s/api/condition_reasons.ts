@@ -146,6 +146,12 @@ export const VOLUME_CONDITIONS = {
         "Its data is being encrypted by another [volume key](../guides/volume-keys.md), and its pods wait for that.",
       remedy: "Wait. It takes as long as reading and writing the whole volume.",
     },
+    ReencryptionInterrupted: {
+      status: "False",
+      meaning:
+        "A change of the [volume key](../guides/volume-keys.md) was interrupted. It can be neither moved nor copied.",
+      remedy: "Start a pod with the volume, with its passphrase and the volumeKey in its Secret.",
+    },
   } satisfies Reasons<KeyChangeProblem["reason"] | "KeyChangeComplete">,
   Held: {
     NotInUse: {

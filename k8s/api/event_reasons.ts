@@ -211,6 +211,10 @@ export const EVENTS = {
       type: "Normal",
       meaning: "Its data is being encrypted by another [volume key](../guides/volume-keys.md).",
     },
+    ReencryptionInterrupted: {
+      type: "Warning",
+      meaning: "A change of its [volume key](../guides/volume-keys.md#what-it-takes) was interrupted.",
+    },
     FurtherSignatures: {
       type: "Warning",
       meaning:

@@ -7,6 +7,7 @@
 import { StorageError } from "../../lvm/error.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import { snapshotRefusal } from "../../lvm/model/layout.ts";
+import { KEYS_CONDITION } from "../agent/volume_status.ts";
 import { isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import type { StorageClass } from "../api/objects.ts";
 import { namesOfBlocking } from "../api/snapshot_mapping.ts";
@@ -25,7 +26,15 @@ import { chooseNode } from "../scheduling/placement.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { type ClusterTopology, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { isCopied, isGone } from "./copy_plan.ts";
-import { copyIdOf, copyRequestName, type LvmMove, movedVolumeOf, type MoveObjects, type MoveStep } from "./objects.ts";
+import {
+  copyIdOf,
+  copyRequestName,
+  isHeldFor,
+  type LvmMove,
+  movedVolumeOf,
+  type MoveObjects,
+  type MoveStep,
+} from "./objects.ts";
 import { nodeOfVolume } from "./persistent_volume.ts";
 
 /** The cluster, as far as it decides whether a volume can be moved. */
@@ -76,6 +85,8 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
       volume.status?.error?.message ?? "it is not created yet"
     }`;
   }
+  const keys = spec.adopt || isSaved || isHeldFor(move, volume) ? undefined : keysRefusal(volume);
+  if (keys !== undefined) return keys;
   const name = spec.persistentVolume;
   if (
     claim.spec?.volumeName !== name || persistentVolume?.spec?.claimRef?.uid !== spec.claim.uid ||
@@ -88,6 +99,13 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
     return `the node affinity of PersistentVolume ${name} is not to node ${spec.sourceNode} alone, by the label ${topologyKey}`;
   }
   return undefined;
+}
+
+/** Returns that the data of a volume is encrypted by two volume keys, so that a copy could not be used. */
+function keysRefusal({ status }: LvmVolume): string | undefined {
+  const keys = status?.conditions?.find(({ type }) => type === KEYS_CONDITION);
+  const isHalf = keys?.status === "False" && ["ReencryptionInterrupted", "KeyChangeRunning"].includes(keys.reason);
+  return isHalf ? `a copy of the volume could not be used: ${keys.message}` : undefined;
 }
 
 /** Returns why a volume cannot be moved now; `undefined` when it can. It is asked before the volume is held. */

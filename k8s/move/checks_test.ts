@@ -2,6 +2,7 @@ import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
 import { heldConditions, type HeldState } from "../api/held.ts";
+import type { ConditionReason } from "../api/condition_reasons.ts";
 import {
   FORGOTTEN_ANNOTATION,
   type LvmNode,
@@ -89,6 +90,18 @@ const READY = {
   status: { state: "Ready", lvUUID: "b" },
 } as unknown as LvmVolume;
 
+/** Returns a volume with a condition about its keys. */
+function withKeys(reason: ConditionReason, object: LvmVolume = volume()): LvmVolume {
+  const condition = {
+    type: "KeysChanged",
+    status: "False",
+    reason,
+    message: "start a pod",
+    lastTransitionTime: "",
+  } as const;
+  return { ...object, status: { ...object.status, conditions: [...object.status?.conditions ?? [], condition] } };
+}
+
 const forgotten = volume({}, { metadata: { name: ID, annotations: { [FORGOTTEN_ANNOTATION]: "now" } } });
 
 const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, message: string | undefined][] = [
@@ -116,6 +129,27 @@ const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, me
     "a volume that failed",
     { volume: volume({}, { status: { state: "Failed", error: { code: "NoSpace", message: "full" } } }) },
     "the volume is Failed: full",
+  ],
+  [
+    "a volume of whose data a part has another key",
+    { volume: withKeys("ReencryptionInterrupted") },
+    "a copy of the volume could not be used: start a pod",
+  ],
+  [
+    "a volume that is being encrypted again",
+    { volume: withKeys("KeyChangeRunning") },
+    "could not be used: start a pod",
+  ],
+  ["a volume whose passphrase was not changed", { volume: withKeys("KeyChangeInterrupted") }, undefined],
+  [
+    "a volume that is held already",
+    { volume: withKeys("ReencryptionInterrupted", held({ state: "Ready" })) },
+    undefined,
+  ],
+  [
+    "a volume of whose data a part has another key, and whose disks were carried",
+    { move: ADOPTION, volume: withKeys("ReencryptionInterrupted", forgotten) },
+    undefined,
   ],
   ["no PersistentVolume", { persistentVolume: undefined }, "is not bound to PersistentVolume pv"],
   [

@@ -2,7 +2,7 @@
  * What comes of the changes of passphrases and volume keys, by volume, for reports without a request.
  *
  * The outcome of a change is known to the process that made it. The backup of the header shows that a change was interrupted,
- * also after a restart.
+ * also after a restart; of a change of the volume key, the header itself does.
  *
  * @module
  */
@@ -13,11 +13,12 @@ import { lvPath } from "../model/report.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import { PREVIOUS_KEY } from "./passphrase.ts";
+import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** Why a volume does not have the keys that its secret requests. */
 export interface KeyChangeProblem {
   /** The reason, in one word. */
-  readonly reason: "KeyChangeFailed" | "KeyChangeInterrupted" | "KeyChangeRunning";
+  readonly reason: "KeyChangeFailed" | "KeyChangeInterrupted" | "KeyChangeRunning" | "ReencryptionInterrupted";
   /** The problem and the remedy, in a sentence. */
   readonly message: string;
 }
@@ -37,16 +38,31 @@ interface KnownState {
   readonly since: number;
 }
 
+/** What the headers of volumes that are not in use say. */
+export interface HeaderStates {
+  /** Reports whether data of a volume is encrypted by two volume keys; `undefined` while that is not known. */
+  of(volume: EncryptedVolume): boolean | undefined;
+  /** Forgets what the header of a volume says. */
+  forget(id: VolumeId): void;
+}
+
 /** The states of the keys of volumes, since this process started. */
 export class KeyChanges {
   readonly #onChange: (id: VolumeId) => void;
+  readonly #headers: HeaderStates | undefined;
   readonly #known = new Map<VolumeId, KnownState>();
   /** The changes that are being made, each with its begin, in milliseconds since 1970. */
   readonly #running = new Map<VolumeId, number>();
 
-  /** Creates an object that knows nothing yet. @param onChange called when the state of a volume has changed */
-  constructor(onChange: (id: VolumeId) => void = () => {}) {
+  /**
+   * Creates an object that knows nothing yet.
+   *
+   * @param onChange called when the state of a volume has changed
+   * @param headers what the headers say; by default, that is not known
+   */
+  constructor(onChange: (id: VolumeId) => void = () => {}, headers?: HeaderStates) {
     this.#onChange = onChange;
+    this.#headers = headers;
   }
 
   /** Makes a change, and records what comes of it. @throws {Error} that of the change */
@@ -68,6 +84,7 @@ export class KeyChanges {
 
   /** Records the state of a volume. */
   record(id: VolumeId, state: KeyState): void {
+    this.#headers?.forget(id);
     const before = this.#known.get(id)?.state;
     this.#known.set(id, { state, since: Date.now() });
     // most volumes have no request, and the next report corrects what an earlier process said of one
@@ -87,6 +104,13 @@ export class KeyChanges {
     this.#onChange(id);
   }
 
+  /** Reports whether nobody is completing what the header of a volume says is not complete. It is completed before each use. */
+  #isHalfEncrypted(volume: EncryptedVolume): boolean {
+    if (!volume.lv.open && !this.#running.has(volume.id)) return this.#headers?.of(volume) ?? false;
+    this.#headers?.forget(volume.id);
+    return false;
+  }
+
   #isRunning(id: VolumeId): boolean {
     const state = this.#known.get(id)?.state;
     return typeof state === "object" && state.reason === "KeyChangeRunning";
@@ -101,6 +125,10 @@ export class KeyChanges {
   stateOf(volume: EncryptedVolume): KeyState | undefined {
     if (volume.tags.format.luks === undefined) return undefined;
     const { state, since = 0 } = this.#known.get(volume.id) ?? {};
+    const problem = typeof state === "object" ? state : undefined;
+    if (!this.#isRunning(volume.id) && this.#isHalfEncrypted(volume)) {
+      return { reason: "ReencryptionInterrupted", message: reencryptionMessage(problem) };
+    }
     if (typeof state === "object") return state;
     const backup = findHeaderBackup(volume);
     if (backup === undefined) return state;
@@ -124,6 +152,13 @@ export function interruptionMessage(backup: HeaderBackup): string {
   return `a change of its passphrase was interrupted, and the former passphrase may still open it; ${lvPath(backup)} ` +
     "has its LUKS header. To complete the change, start a pod with the " +
     `volume, with the new passphrase in its secret, and with the former one there as ${PREVIOUS_KEY}`;
+}
+
+/** Returns that a change of a volume's key was interrupted, and what to do. @param problem why it was not completed */
+function reencryptionMessage(problem: KeyChangeProblem | undefined): string {
+  const cause = problem === undefined ? "" : ` (${problem.message})`;
+  return `its data is encrypted by two volume keys, since a change of its volume key was interrupted${cause}. To complete it, start ` +
+    `a pod with the volume, with its passphrase and the ${VOLUME_KEY_KEY} in its secret`;
 }
 
 function describe(state: KeyState | undefined): string | undefined {

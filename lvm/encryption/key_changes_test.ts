@@ -127,6 +127,29 @@ Deno.test("while a change runs, an interruption before it is still known, and it
   assertEquals(await during(seconds - 60), [undefined], "the report is older than the end of the change before");
 });
 
+Deno.test("an interrupted change of the volume key is known while nobody uses the volume or completes it", async () => {
+  const volume = await reportedVolume();
+  const forgotten: string[] = [];
+  const headers = { of: () => true, forget: (id: string) => void forgotten.push(id) };
+  const changes = new KeyChanges(() => {}, headers);
+  const reason = (lv: object = {}) => changes.problemOf({ ...volume, lv: { ...volume.lv, ...lv } })?.reason;
+  assertEquals([reason(), forgotten.length], ["ReencryptionInterrupted", 0]);
+  assertEquals([reason({ open: true }), forgotten.length], [undefined, 1], "it is read again after the use");
+  await changes.track(ID, () => {
+    assertEquals(reason(), undefined, "it is being completed");
+    return Promise.resolve("Complete");
+  });
+  assertEquals(forgotten.length, 3, "as before the completion, it is not any more");
+  changes.record(ID, { reason: "KeyChangeFailed", message: "no passphrase opens it" });
+  assertEquals(reason(), "ReencryptionInterrupted");
+  assertMatch(
+    changes.problemOf(volume)!.message,
+    /was interrupted \(no passphrase opens it\)\. To complete it, start a pod/,
+  );
+  changes.record(ID, { reason: "KeyChangeRunning", message: "it still runs" });
+  assertEquals(reason(), "KeyChangeRunning");
+});
+
 Deno.test("nothing is known of the keys of a volume that is not encrypted", async () => {
   const volume = await reportedVolume({ format: "raw" });
   const { changes } = newChanges();

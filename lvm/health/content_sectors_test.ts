@@ -6,7 +6,7 @@ import { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
-import { ContentSectors } from "./content_sectors.ts";
+import { contentSectors } from "./content_sectors.ts";
 
 /** Creates a volume, and what reads its sectors. */
 async function setUp(format: VolumeRequest["format"] = { state: "raw" }) {
@@ -21,7 +21,10 @@ async function setUp(format: VolumeRequest["format"] = { state: "raw" }) {
   const seen = { reads: 0, errors: [] as unknown[] };
   const commands: string[] = [];
   machine.fault = ({ program }) => void commands.push(program);
-  const sectors = new ContentSectors(machine, () => void seen.reads++, (error) => void seen.errors.push(error));
+  const sectors = contentSectors(machine, {
+    onRead: () => void seen.reads++,
+    onError: (error) => void seen.errors.push(error),
+  });
   /** Returns what is known by a new report, and then after what is read because of it. */
   const read = async () => {
     const [before, after] = [sectors.of(finder.require(await lvm.report(), id)), sectors.idle()];
@@ -31,7 +34,7 @@ async function setUp(format: VolumeRequest["format"] = { state: "raw" }) {
   return { machine, lv, sectors, read, seen, commands, id };
 }
 
-Deno.test("ContentSectors reads the sectors of a block volume once, when it is in use", async () => {
+Deno.test("contentSectors() reads the sectors of a block volume once, when it is in use", async () => {
   const { machine, lv, read, seen, commands, sectors, id } = await setUp();
   machine.groups[0]!.sectorBytes = 4_096;
   assertEquals(await read(), [undefined, undefined]);
@@ -45,7 +48,7 @@ Deno.test("ContentSectors reads the sectors of a block volume once, when it is i
   assertEquals(await read(), [undefined, undefined]);
 });
 
-Deno.test("ContentSectors reads the sectors from a filesystem, and nothing of one that is not complete", async () => {
+Deno.test("contentSectors() reads the sectors from a filesystem, and nothing of one that is not complete", async () => {
   for (const [state, bytes] of [["formatted", 1_024n], ["formatting", undefined]] as const) {
     const { machine, lv, read } = await setUp({ state: "unformatted", type: "ext4" });
     lv.tags = new Set([...lv.tags].filter((tag) => !tag.startsWith("denolith.fs=")));
@@ -56,7 +59,7 @@ Deno.test("ContentSectors reads the sectors from a filesystem, and nothing of on
   }
 });
 
-Deno.test("ContentSectors tells why it cannot read, and reads again when the volume is used again", async () => {
+Deno.test("contentSectors() tells why it cannot read, and reads again when the volume is used again", async () => {
   const { machine, lv, read, seen } = await setUp();
   machine.openLvs.push(lv);
   machine.fault = ({ program }) => program === "lsblk" ? failure(32, "lsblk: not a block device") : undefined;
@@ -69,7 +72,7 @@ Deno.test("ContentSectors tells why it cannot read, and reads again when the vol
   assertEquals([await read(), seen.errors.length, seen.reads], [[undefined, 512n], 1, 1]);
 });
 
-Deno.test("ContentSectors reads of another LV of the volume, not of a suspended one, and nothing after its end", async () => {
+Deno.test("contentSectors() reads of another LV of the volume, not of a suspended one, and nothing after its end", async () => {
   const { machine, lv, read, sectors, seen } = await setUp();
   machine.openLvs.push(lv);
   assertEquals(await read(), [undefined, 512n]);

@@ -53,6 +53,8 @@ const STATUS = {
   KeyChangeFailed: "Degraded",
   /** A change of its passphrase was interrupted: the former one may still open it. */
   KeyChangeInterrupted: "Degraded",
+  /** A change of its volume key was interrupted: a part of its data is encrypted by each of two. */
+  ReencryptionInterrupted: "Degraded",
   /** Its data is being encrypted by another volume key, and nobody can use it meanwhile. */
   KeyChangeRunning: "Inaccessible",
   RaidFailed: "Inaccessible",

@@ -137,6 +137,30 @@ Deno.test("a change of the passphrase that was interrupted is seen by everybody,
   assert(!s.machine.allLvs().some(({ lv: { name } }) => name.startsWith("hdr-")));
 });
 
+Deno.test("a change of the volume key that was interrupted is a condition, an event and a health until it is completed", async () => {
+  await using s = await setUp();
+  const [{ lv }] = s.machine.allLvs() as [ReturnType<typeof s.machine.allLvs>[0]];
+  const call = { volumeId: s.id, targetPath: `${s.folder}/pod`, stagingTargetPath: `${s.folder}/staging` } as never;
+  await s.cluster.agent(NODE).nodeService.nodeUnpublishVolume!(call);
+  await s.cluster.agent(NODE).nodeService.nodeUnstageVolume!(call);
+  await s.cluster.stopAgent(NODE);
+  lv.content.luks!.isReencrypting = true;
+  s.cluster.startAgent(NODE, s.machine, { mountRoots: [s.folder] });
+  const agent = s.cluster.agent(NODE);
+  await agent.objects.synced;
+  await agent.node.refresh();
+  await waitForReason(s, "ReencryptionInterrupted");
+  const { message } = s.condition()!;
+  await waitUntil(() => s.eventTexts().includes(`Warning ReencryptionInterrupted: ${message}`), "the event");
+  const problems = [{ reason: "ReencryptionInterrupted", message } as const];
+  assertEquals((await s.cluster.volumes.health(s.id)).problems, problems);
+  assertEquals((await agent.machine.health.volume(s.id)).problems, problems);
+
+  const passphrases = { passphrase: new Passphrase("old"), volumeKey: "next" };
+  await agent.machine.staging.stage(s.id, `${s.folder}/staging`, ACCESS, passphrases);
+  await waitForReason(s, "KeyChangeComplete");
+});
+
 Deno.test("the doctor says that data is encrypted by two volume keys", async () => {
   await using s = await setUp();
   const [{ lv }] = s.machine.allLvs() as [ReturnType<typeof s.machine.allLvs>[0]];

@@ -10,7 +10,7 @@ import { defined } from "../defined.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import type { VolumeGroup } from "../model/report.ts";
-import { readSectorBytes } from "./device.ts";
+import { readSectorBytes } from "../host/device.ts";
 
 /** Reads the sectors of groups, and remembers them. */
 export class GroupSectors {
