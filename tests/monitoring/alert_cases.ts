@@ -18,6 +18,9 @@ function series(metric: string, labels: Readonly<Record<string, string>> = {}): 
 /** Returns a value for some minutes. */
 const hold = (value: number, minutes: number): string => `${value}+0x${minutes - 1}`;
 
+/** Returns no value for some minutes. */
+const gap = (minutes: number): string => `_x${minutes}`;
+
 /** Returns values that grow by a step each minute. */
 const grow = (from: number, step: number, minutes: number): string => `${from}+${step}x${minutes - 1}`;
 
@@ -27,6 +30,7 @@ function growEvery(period: number, minutes: number, from = 0): string {
 }
 
 const GROUP = { group: "data" };
+const THIN_GROUP = { group: "thin" };
 const LV = { group: "data", lv: "vol-1" };
 const CLAIMED_LV = { group: "data", lv: "vol-2" };
 const CLAIM = { persistentvolumeclaim: "orders", claim_namespace: "shop" };
@@ -99,6 +103,11 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
   },
   DenolithVolumeGroupNearFull: {
     series: {
+      [series("volume_group_size_bytes", THIN_GROUP)]: hold(100, 120),
+      [series("volume_group_free_bytes", THIN_GROUP)]: `${hold(10, 20)} ${hold(9, 40)} ${hold(10, 20)}`,
+      [series("thin_pool_virtual_available_bytes", { ...THIN_GROUP, pool: "pool" })]: hold(0, 120),
+      [series("logical_volume_info", { ...THIN_GROUP, lv: "vol-1", pool: "pool" })]: hold(1, 120),
+      [series("logical_volume_size_bytes", { ...THIN_GROUP, lv: "vol-1" })]: hold(1, 120),
       [series("volume_group_size_bytes", GROUP)]: hold(100, 120),
       [series("volume_group_free_bytes", GROUP)]: `${hold(10, 20)} ${hold(9, 40)} ${hold(10, 20)}`,
       [series("thin_pool_virtual_available_bytes", { ...GROUP, pool: "pool" })]: hold(50, 120),
@@ -109,6 +118,9 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     fires: Object.fromEntries([35, 59].map((at) => [at, [{
       labels: { ...TARGET, ...GROUP },
       summary: "Volume group data on node n1 has only 9% free",
+    }, {
+      labels: { ...TARGET, ...THIN_GROUP },
+      summary: "Volume group thin on node n1 has only 9% free",
     }]])),
     clears: [60, 79],
     neverFires: {
@@ -210,17 +222,37 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     ...{ labels: POOL, for: 1 },
     summary: "The metadata of thin pool data/pool on node n1 is damaged",
   }),
-  DenolithCacheFailed: flag("logical_volume_health_status", {
-    labels: { ...LV, status: "error" },
-    summary: "The cache of data/vol-1 on node n1 has failed (error)",
-    for: 1,
+  DenolithCacheFailed: {
+    series: {
+      [series("logical_volume_health_status", { ...LV, status: "failed" })]: `${gap(20)} ${hold(1, 20)} stale`,
+      [series("logical_volume_info", { ...LV, type: "cache" })]: hold(1, 60),
+      [series("logical_volume_health_status", { ...CLAIMED_LV, status: "error" })]: `${gap(20)} ${hold(1, 20)} stale`,
+      [series("logical_volume_info", { ...CLAIMED_LV, ...CLAIM, type: "writecache" })]: hold(1, 60),
+    },
+    doesNotFire: [1, 19, 20],
+    fires: Object.fromEntries([21, 39].map((at) => [at, [{
+      labels: { ...TARGET, ...LV, status: "failed" },
+      summary: "The cache of data/vol-1 on node n1 has failed (failed)",
+    }, {
+      labels: { ...TARGET, ...CLAIMED_LV, ...CLAIM, status: "error" },
+      summary: "The cache of data/vol-2 on node n1 has failed (error): claim shop/orders",
+    }]])),
+    clears: [40, 59],
     neverFires: {
-      "all is well": { [series("logical_volume_health_status", { ...LV, status: "ok" })]: hold(1, 60) },
+      "all is well": {
+        [series("logical_volume_health_status", { ...LV, status: "ok" })]: hold(1, 120),
+        [series("logical_volume_info", { ...LV, type: "cache" })]: hold(1, 120),
+      },
       "it is no volume": {
-        [series("logical_volume_health_status", { group: "data", lv: "root", status: "error" })]: hold(1, 60),
+        [series("logical_volume_health_status", { group: "data", lv: "root", status: "error" })]: hold(1, 120),
+        [series("logical_volume_info", { group: "data", lv: "root", type: "writecache" })]: hold(1, 120),
+      },
+      "the thin pool of the volume has failed": {
+        [series("logical_volume_health_status", { ...LV, status: "failed" })]: hold(1, 120),
+        [series("logical_volume_info", { ...LV, type: "thin", pool: "pool" })]: hold(1, 120),
       },
     },
-  }),
+  },
   DenolithFilesystemReadOnly: {
     series: {
       [series("filesystem_readonly", LV)]: `${hold(0, 20)} ${hold(1, 20)} ${hold(0, 20)}`,

@@ -14,6 +14,7 @@ import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapp
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { CACHE_PV } from "../../lvm/model/tag_text.ts";
 import { connect } from "../contract/csi_client.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 import { FakeCgroups } from "../fake/cgroups.ts";
@@ -29,13 +30,14 @@ const NODE = "n1";
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
 const MiB = 1n << 20n;
 
-/** The volumes: a limited one, a RAID volume, a thin one, and one whose lvcreate fails. */
-const REQUESTS: Readonly<Record<"limited" | "mirrored" | "thin" | "failing", Partial<NamedVolumeRequest>>> = {
+/** The volumes: a limited one, a RAID volume, a thin one, one whose cache fails, and one whose lvcreate fails. */
+const REQUESTS = {
   limited: { limits: { readIops: { rate: 500n, perGiB: false }, writeBps: { rate: 4n * MiB, perGiB: false } } },
   mirrored: { layout: { type: "raid1", mirrors: 1 } },
   thin: { thin: { poolSize: { percent: 50n } } },
+  cached: { layout: { type: "writecache", cacheSize: 64n * MiB } },
   failing: {},
-};
+} as const satisfies Readonly<Record<string, Partial<NamedVolumeRequest>>>;
 
 /** A driver that can be scraped. It ends when it is disposed of. */
 export interface DriverScene extends AsyncDisposable {
@@ -67,7 +69,7 @@ export async function startDriver({ withFailures = true } = {}): Promise<DriverS
   stack.use(collectPrinted());
   const client = stack.use(new HttpClient({ url: api.url }, { userAgent: "denolith/test (administrator)" }));
   const machine = new FakeMachine();
-  machine.addGroup("data", 8n << 30n, 4n * MiB, 2);
+  machine.addGroup("data", 12n << 30n, 4n * MiB, 3).pvs[2]!.tags = new Set([CACHE_PV]);
   const failing = volumeIdOf("failing");
   machine.fault = ({ args }) => {
     if (args[0] !== "lvcreate" || !args.some((arg) => arg.includes(failing))) return undefined;
@@ -106,7 +108,7 @@ export async function startDriver({ withFailures = true } = {}): Promise<DriverS
       api.put(lvmVolumes, lvmVolumeFor(request, { driver: DRIVER, nodeName: NODE }));
     }
     const isReady = (name: string) => object(name)?.status?.state === "Ready";
-    await waitUntil(() => ["limited", "mirrored", "thin"].every(isReady), "the volumes");
+    await waitUntil(() => ["limited", "mirrored", "thin", "cached"].every(isReady), "the volumes");
     const snapshot = { name: "snapshot", id: snapshotIdOf("snapshot"), source: volumeIdOf("limited") };
     api.put(lvmSnapshots, {
       ...lvmSnapshotFor({ ...snapshot, cowSize: { bytes: 16n * MiB } }, { driver: DRIVER, nodeName: NODE }),
@@ -119,6 +121,7 @@ export async function startDriver({ withFailures = true } = {}): Promise<DriverS
     const tag = `denolith.volume=${volumeIdOf(name)}`;
     return machine.allLvs().find(({ lv }) => lv.tags.has(tag))!.lv;
   };
+  lvOf("cached").cacheHealth = "error";
   Object.assign(lvOf("mirrored").raid!, { action: "recover", syncPercent: 50, isNew: false });
   const mount = (name: string, target: string): FakeMount => {
     const lv = lvOf(name);
