@@ -11,7 +11,7 @@ import { formatBytes } from "../../lvm/size.ts";
 import { formatTable } from "../../lvm/text_table.ts";
 import { ApiError } from "../../k8s/client/client.ts";
 import { type DrainedVolume, planDrain, readDrainState } from "../../k8s/move/drain.ts";
-import { previewMove } from "../../k8s/move/preview.ts";
+import { previewMove, type PreviewOptions } from "../../k8s/move/preview.ts";
 import { EXIT } from "../command_line.ts";
 import { askForMove, followToEnd } from "./move_follow.ts";
 import type { Answer } from "./output.ts";
@@ -24,8 +24,8 @@ type DrainOutcome = DrainedVolume & { readonly state?: string };
 export async function drainNode(session: Session): Promise<number> {
   const { client, driver, flags, subject } = session;
   const nodeName = requireNodeId(flags["NODE"]!);
-  const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: session.now.getTime() };
-  const plan = planDrain(await readDrainState(client, driver, nodeName), options);
+  const planNow = async () => planDrain(await readDrainState(client, driver, nodeName), previewOptions(session));
+  const plan = await planNow();
   const moving = plan.filter(({ targetNode }) => targetNode !== undefined);
   const isForProgram = flags.output !== undefined && flags.yes === undefined; // a program cannot be asked
   if (flags["dry-run"] !== undefined || isForProgram || moving.length === 0) {
@@ -36,19 +36,41 @@ export async function drainNode(session: Session): Promise<number> {
   const count = moving.length === 1 ? "1 volume" : `${moving.length} volumes`;
   if (!session.confirm(`Move ${count} from node ${nodeName} of context ${subject.context}?`)) return EXIT.failure;
   const outcomes: DrainOutcome[] = [];
-  for (const one of plan) outcomes.push(one.targetNode === undefined ? one : await moveOne(session, one));
+  for (const one of plan) {
+    const planAgain = async () => (await planNow()).find(({ volume }) => volume === one.volume) ?? one;
+    // volumes that pods use together follow one that went elsewhere
+    const isAsPlanned = outcomes.every(({ targetNode }, index) => targetNode === plan[index]!.targetNode);
+    const first = isAsPlanned || one.targetNode === undefined ? one : await planAgain();
+    outcomes.push(await moveToAnyNode(session, first, planAgain));
+  }
   session.print(drainAnswer(nodeName, outcomes));
   return outcomes.every(({ state }) => state === "Complete") ? EXIT.success : EXIT.failure;
+}
+
+/** Moves a volume to the node of its plan or, where that cannot have it any more, to the next one that can. */
+async function moveToAnyNode(
+  session: Session,
+  first: DrainedVolume,
+  planAgain: () => Promise<DrainedVolume>,
+): Promise<DrainOutcome> {
+  const tried = new Set<string | undefined>([undefined]); // without a node, it stays
+  let [next, outcome]: [DrainedVolume, DrainOutcome] = [first, first];
+  while (!tried.has(next.targetNode)) {
+    tried.add(next.targetNode);
+    outcome = await moveOne(session, next);
+    if (outcome.state !== undefined) break; // also of one that failed: it was begun
+    next = await planAgain();
+  }
+  return outcome;
 }
 
 /** Moves a volume, as long as that is possible by now. What fails does not keep the others. */
 async function moveOne(session: Session, one: DrainedVolume): Promise<DrainOutcome> {
   const { client, driver, flags } = session;
   const [namespace, claimName] = one.claim!.split("/") as [string, string];
-  const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: session.now.getTime() };
   try {
     const request = { driver, namespace, claimName, targetNode: one.targetNode! };
-    const { plan, move } = await previewMove(client, request, options);
+    const { plan, move } = await previewMove(client, request, previewOptions(session));
     if (plan.refusal !== undefined) return { ...one, refusal: plan.refusal };
     if (flags.output === undefined) session.say(`\n${one.claim} to node ${one.targetNode}:`);
     const { move: { status } } = await followToEnd(session, plan, await askForMove(session, move));
@@ -62,6 +84,10 @@ async function moveOne(session: Session, one: DrainedVolume): Promise<DrainOutco
     if (!isOfOne || session.signal.aborted) throw error;
     return { ...one, refusal: error.message };
   }
+}
+
+function previewOptions({ now }: Session): PreviewOptions {
+  return { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: now.getTime() };
 }
 
 function drainAnswer(nodeName: string, volumes: readonly DrainOutcome[]): Answer {

@@ -8,7 +8,8 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { parseGroupList } from "../../csi/group_list.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { planDrain, readDrainState } from "../../k8s/move/drain.ts";
-import { type Pod, pods } from "../../k8s/api/objects.ts";
+import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
+import { nodes, type Pod, pods } from "../../k8s/api/objects.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { DRIVER } from "../fake/node_cluster.ts";
 import { MiB, request } from "../fake/volume_cluster.ts";
@@ -175,6 +176,26 @@ Deno.test("kubectl denolith drain: shows where volumes can go and which stay, as
   assert(s.lvmVolumes.includes("volume node-2 Ready"), s.lvmVolumes.join());
   const back = await plugin(["drain", "node-2", "--yes", "-o", "json"]);
   assertEquals([back.status, JSON.parse(back.output).volumes[0].targetNode], [0, "node-1"]);
+});
+
+Deno.test("kubectl denolith drain: goes to the next node when the first one cannot have a volume any more", async () => {
+  await using s = await MoveCluster.start();
+  s.startMover();
+  const { api } = s.cluster;
+  const [node] = api.objects(nodes);
+  const other = api.objects(lvmNodes).find(({ metadata }) => metadata.name === "node-2")!;
+  const total = { volumeGroups: 1, size: "1Ti", free: "1Ti" };
+  api.put(nodes, { ...node!, metadata: { name: "node-3", labels: { [TOPOLOGY_KEY]: "node-3" } } });
+  api.put(lvmNodes, { ...other, metadata: { name: "node-3" }, status: { ...other.status, total } });
+  const shown: string[] = [];
+  const onPrint = (text: string) => {
+    if (shown.push(text) === 1) api.collection(lvmNodes).delete({ name: "node-3", namespace: undefined });
+  };
+  const { status, output, errors } = await pluginOver(api)(["drain", "node-1"], { answer: true, onPrint });
+  assertMatch(shown[0]!, /shop\/data +32 MiB +node-3/);
+  assertEquals([status, errors], [0, ""], output);
+  assertMatch(output, /shop\/data to node node-2:/);
+  assertMatch(output, /shop\/data +32 MiB +node-2 +Complete$/);
 });
 
 Deno.test("kubectl denolith drain: leaves cordoned nodes alone, and counts what earlier volumes take", async () => {
