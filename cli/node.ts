@@ -42,6 +42,7 @@ import { MachineEvents } from "../k8s/agent/machine_events.ts";
 import { NodeReconciler } from "../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../k8s/agent/node_limits.ts";
 import { recordedLvOf } from "../k8s/agent/object_reconciler.ts";
+import { heldForLongSince } from "../k8s/api/held.ts";
 import { nodes } from "../k8s/api/objects.ts";
 import { PhysicalVolumeConditions } from "../k8s/agent/physical_volume_conditions.ts";
 import { PoolConditions } from "../k8s/agent/pool_conditions.ts";
@@ -122,10 +123,11 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
 
   const machineEvents = new MachineEvents();
   const limiting = { cgroupRoot: options.cgroupRoot, defaults: options.defaultLimits, objects: volumeObjects };
+  const onBytes = metrics.registerTransfers();
   const transfers = options.transfer && await createTransfers({
     ...{ client, exec, driver, nodeName, snapshots: snapshotObjects, clock, ...options.transfer },
     onChange: () => machineEvents.onChange(),
-    onBytes: metrics.registerTransfers(),
+    onBytes,
   });
   const machine = openMachine({
     ...options,
@@ -145,7 +147,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
     ...{ ...options, ...informers, client, events, machine, state, machineEvents, end },
     transfers,
   });
-  registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, orphans: agent.orphans });
+  registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, clock, orphans: agent.orphans });
   const createController = (name: string, reconciler: VolumeReconciler | SnapshotReconciler) =>
     new Controller({
       name,
@@ -339,17 +341,18 @@ function createDisks(
 /** Registers the metrics of a node, except the counters of background work. */
 function registerMetrics(
   metrics: Metrics,
-  { driver, thin, volumeObjects, machine, state, orphans }:
+  { driver, thin, volumeObjects, machine, state, clock, orphans }:
     & Pick<AgentOptions, "driver" | "thin" | "volumeObjects" | "machine" | "state">
-    & { readonly orphans: OrphanReconciler },
+    & { readonly clock: Clock; readonly orphans: OrphanReconciler },
 ): void {
-  const isLost = ({ spec, status }: LvmVolume) => spec.driverName === driver && status?.state === "Lost";
+  const volumes = () => volumeObjects.list().filter(({ spec }) => spec.driverName === driver);
   const claimOf = (volumeId: string) => volumeObjects.get(volumeId)?.metadata.annotations?.[CLAIM_ANNOTATION];
   metrics.registerGroups(() => state.survey ?? [], driver, claimOf);
   metrics.registerPools(() => state.survey ?? [], thin.overcommit);
-  metrics.registerInconsistencies({
+  metrics.registerProblems({
     orphans: () => orphans.orphans.length,
-    lost: () => volumeObjects.list().filter(isLost).length,
+    lost: () => volumes().filter(({ status }) => status?.state === "Lost").length,
+    held: () => volumes().filter((volume) => heldForLongSince(volume, clock.date()) !== undefined).length,
   });
   metrics.registerLimits(() => machine.limiter.limitedVolumes());
   metrics.registerReadOnlyFilesystems(() => machine.filesystems.list());

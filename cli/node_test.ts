@@ -80,6 +80,23 @@ Deno.test("denolith node: counts the lost volumes of its own driver", async () =
   while (await lost() !== "2") await new Promise((resolve) => setTimeout(resolve, 1));
 });
 
+Deno.test("denolith node: counts the volumes of its own driver that nobody has been able to use for minutes", async () => {
+  await using s = await setUp({ flags: ["--disable-registration"] });
+  const held = (name: string, driver: string, minutes: number, status: "True" | "False" = "True") => {
+    const lastTransitionTime = new Date(Date.now() - minutes * 60_000).toISOString();
+    const volume = volumeOf(name, driver, "Lost"); // one whose LV the agent does not look for
+    const condition = { type: "Held", status, reason: "NotInUse" as const, message: "", lastTransitionTime };
+    return { ...volume, spec: { ...volume.spec, held: true }, status: { ...volume.status, conditions: [condition] } };
+  };
+  s.api.put(lvmVolumes, held("used", DRIVER, 6, "False"));
+  s.api.put(lvmVolumes, held("other", "other.example.com", 6));
+  for (const [name, minutes] of [["new", 4], ["one", 6], ["two", 60], ["three", 600]] as const) {
+    s.api.put(lvmVolumes, held(name, DRIVER, minutes));
+  }
+  const count = async () => /^denolith_held_volumes (\d+)$/m.exec(await s.get("/metrics"))?.[1];
+  while (await count() !== "3") await new Promise((resolve) => setTimeout(resolve, 1));
+});
+
 Deno.test("denolith node: makes the volumes that the cluster asks of its node", async () => {
   await using s = await setUp();
   const request = namedRequest("one", 32n << 20n, { erase: "none" });

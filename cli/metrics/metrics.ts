@@ -172,11 +172,12 @@ export class Metrics {
       labelNames: ["direction"],
       registers: [this.#registry],
     });
+    for (const direction of ["sent", "received"]) bytes.inc({ direction }, 0); // series that alerts can use
     return (direction, count) => bytes.inc({ direction }, count);
   }
 
-  /** Registers the differences between the LVs and the objects of the node. @param counts called on each scrape */
-  registerInconsistencies(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
+  /** Registers the numbers of LVs and objects of the node that need attention. @param counts called on each scrape */
+  registerProblems(counts: Readonly<Record<"orphans" | "lost" | "held", () => number>>): void {
     const gauges = [
       [
         "denolith_orphan_logical_volumes",
@@ -184,6 +185,7 @@ export class Metrics {
         counts.orphans,
       ],
       ["denolith_lost_volumes", "LVMVolumes whose logical volume is missing", counts.lost],
+      ["denolith_held_volumes", "LVMVolumes that a move has kept from being used for five minutes", counts.held],
     ] as const;
     for (const [name, help, count] of gauges) {
       this.#readAtScrape({ name, help, labels: [], samples: () => [{ labels: {}, value: count() }] });

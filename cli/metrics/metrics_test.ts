@@ -206,18 +206,25 @@ Deno.test("Metrics: another volume adds the same number of series each time, and
   assertEquals(counts.map((count) => count - counts[0]!), [0, 5, 10, 15]);
 });
 
-Deno.test("Metrics: orphans and lost volumes are counted at each scrape", async () => {
-  const metrics = new Metrics();
-  let [orphans, lost] = [0, 2];
-  metrics.registerInconsistencies({ orphans: () => orphans, lost: () => lost });
-  assertEquals([...await lines(metrics, "denolith_orphan"), ...await lines(metrics, "denolith_lost")], [
+Deno.test("Metrics: orphans, and lost and held volumes are counted at each scrape", async () => {
+  const metrics = new Metrics({ process: false });
+  let [orphans, lost, held] = [0, 2, 1];
+  metrics.registerProblems({ orphans: () => orphans, lost: () => lost, held: () => held });
+  const counts = async () => [
+    ...await lines(metrics, "denolith_orphan"),
+    ...await lines(metrics, "denolith_lost"),
+    ...await lines(metrics, "denolith_held"),
+  ];
+  assertEquals(await counts(), [
     "denolith_orphan_logical_volumes 0",
     "denolith_lost_volumes 2",
+    "denolith_held_volumes 1",
   ]);
-  [orphans, lost] = [3, 0];
-  assertEquals([...await lines(metrics, "denolith_orphan"), ...await lines(metrics, "denolith_lost")], [
+  [orphans, lost, held] = [3, 0, 0];
+  assertEquals(await counts(), [
     "denolith_orphan_logical_volumes 3",
     "denolith_lost_volumes 0",
+    "denolith_held_volumes 0",
   ]);
 });
 
@@ -347,6 +354,10 @@ Deno.test("Metrics: what happens to snapshots, in trims and in transfers is coun
     { volume: { group: { name: "data" }, lv: { name: "one" } } as TrimmedVolume, at: 1_700_000_000 },
   ]);
   const countBytes = metrics.registerTransfers();
+  assertEquals(await lines(metrics, "denolith_transfer"), [
+    'denolith_transfer_bytes_total{direction="received"} 0',
+    'denolith_transfer_bytes_total{direction="sent"} 0',
+  ]);
   countExtension();
   trims.succeeded(4096);
   trims.succeeded(1);

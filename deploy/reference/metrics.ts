@@ -28,7 +28,7 @@ export function allMetrics(): MetricDescription[] {
   const metrics = new Metrics();
   metrics.registerGroups(() => [], "lvm.denolith.dev");
   metrics.registerPools(() => [], 100n);
-  metrics.registerInconsistencies({ orphans: () => 0, lost: () => 0 });
+  metrics.registerProblems({ orphans: () => 0, lost: () => 0, held: () => 0 });
   metrics.registerLimits(() => []);
   metrics.registerReadOnlyFilesystems(() => []);
   metrics.registerCopies(() => []);

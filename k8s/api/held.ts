@@ -12,6 +12,16 @@ import { type ConditionState, updatedConditions } from "./object_status.ts";
 /** The type of the condition: whether the volume is held and nobody uses it any more. It is absent while it is not held. */
 export const HELD_CONDITION = "Held";
 
+/** The time for which nobody may be able to use a volume without that being a problem, in milliseconds. */
+const MAX_HELD_MS = 300_000;
+
+/** Returns the time since which nobody has been able to use a volume (RFC 3339); `undefined` unless that is minutes ago. */
+export function heldForLongSince(object: LvmVolume, now: Date): string | undefined {
+  const { status, lastTransitionTime: since = "" } = heldCondition(object) ?? {};
+  if (!object.spec.held || status !== "True" || now.getTime() - Date.parse(since) < MAX_HELD_MS) return undefined;
+  return since;
+}
+
 /** What is known of a volume that is held. */
 export interface HeldState {
   /** What still uses it, in words; absent when nothing does. */

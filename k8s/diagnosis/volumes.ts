@@ -4,7 +4,7 @@
  * @module
  */
 
-import { heldCondition } from "../api/held.ts";
+import { heldForLongSince } from "../api/held.ts";
 import { SNAPSHOT_CONDITIONS, VOLUME_CONDITIONS } from "../api/condition_reasons.ts";
 import { conditionsOf } from "../api/conditions.ts";
 import {
@@ -170,13 +170,10 @@ export function volumeProblems(volume: LvmVolume, object: string): Problem[] {
   return managedProblems(volume, object, VOLUME_CONDITIONS);
 }
 
-/** The time for which a volume may be held without being a problem, in milliseconds. */
-const MAX_HELD_MS = 300_000;
-
 /** Returns the problem that nobody has been able to use a volume for minutes, because it is held for a move. */
 export function heldProblems(volume: LvmVolume, object: string, now: Date): Problem[] {
-  const { status, lastTransitionTime: since = "" } = heldCondition(volume) ?? {};
-  if (!volume.spec.held || status !== "True" || now.getTime() - Date.parse(since) < MAX_HELD_MS) return [];
+  const since = heldForLongSince(volume, now);
+  if (since === undefined) return [];
   return [{
     ...{ severity: "warning", reason: "HeldForLong", object, since, runbook: "../move.md#when-it-does-not-go-on" },
     message: "nobody can use the volume, because it is held for a move that does not end",

@@ -371,6 +371,29 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     for: 5,
     summary: "Node n1 has 1 orphan logical volumes",
   }),
+  DenolithVolumesHeld: {
+    series: {
+      [series("held_volumes")]: `${hold(0, 20)} ${hold(1, 40)} ${hold(0, 20)}`,
+      [series("transfer_bytes_total", { direction: "sent" })]: hold(1000, 80),
+      [series("transfer_bytes_total", { direction: "received" })]: grow(0, 1000, 80),
+    },
+    doesNotFire: [1, 19, 20, 29],
+    fires: Object.fromEntries([30, 59].map((at) => [at, [{
+      labels: TARGET,
+      summary: "Nobody can use 1 volumes on node n1, and nothing is sent for their moves",
+    }]])),
+    clears: [60, 79],
+    neverFires: {
+      "it is sent": {
+        [series("held_volumes")]: hold(1, 120),
+        [series("transfer_bytes_total", { direction: "sent" })]: grow(0, 0.1, 120),
+      },
+      "volumes are moved one after the other": {
+        [series("held_volumes")]: `${hold(1, 9)} 0 ${hold(1, 9)} 0 ${hold(1, 9)} ${hold(0, 90)}`,
+        [series("transfer_bytes_total", { direction: "sent" })]: hold(1000, 120),
+      },
+    },
+  },
   DenolithVolumesLost: flag("lost_volumes", {
     for: 1,
     summary: "The logical volumes of 1 volumes on node n1 are lost",
