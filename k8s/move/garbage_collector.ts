@@ -1,6 +1,7 @@
 /**
  * Removes what a controller leaves that stalls during a move, and goes on after another one has completed or undone it: a volume
- * that is held, a PersistentVolume that is retained, a copy, and a volume that waits for the LV of a copy.
+ * that is held, a PersistentVolume that is retained, a copy, and a volume that waits for the LV of a copy. It also removes finished
+ * LVMMoves whose volumes are deleted.
  *
  * It never takes from a move what that needs:
  *
@@ -16,7 +17,7 @@ import { getLogger } from "@logtape/logtape";
 import type { VolumeId } from "../../lvm/ids.ts";
 import { type LvmVolume, lvmVolumes, MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
-import { orAbsent } from "../client/client.ts";
+import { orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { release, restore } from "./actions.ts";
 import { isAllThatIsLeft } from "./copy_plan.ts";
@@ -57,12 +58,29 @@ export class MoveGarbageCollector {
         if (now !== undefined && !isFinished(now)) return;
         for (const key of keysOf((now ?? before)!)) controller.add(key);
       }, { replay: false })
+      .subscribe(moves, (name, now, before) => {
+        // one that ends without its volume is left to be read until another controller starts
+        if (before === undefined && now !== undefined && isFinished(now)) controller.add(moveKey(name));
+      })
+      .subscribe(lvmVolumes, (name, now) => {
+        if (now === undefined && moves.get(name) !== undefined) controller.add(moveKey(name));
+      }, { replay: false })
       .run(signal);
   }
 
   async #reconcile(key: string): Promise<Recheck> {
     const [kind, name] = key.split("/") as [string, string];
+    if (kind === lvmMoves.plural) return await this.#collectMove(name);
     return kind === persistentVolumes.plural ? await this.#collectRetained(name) : await this.#collectVolume(name);
+  }
+
+  /** Deletes a finished LVMMove whose volume is deleted. The mover removes its finalizer. */
+  async #collectMove(name: string): Promise<void> {
+    const { client, driverName } = this.#options;
+    const move = await this.#readMove(name);
+    if (move === undefined || !isFinished(move) || move.spec.driverName !== driverName) return;
+    if (await orAbsent(client.get(lvmVolumes, { name })) !== undefined) return;
+    await orAbsentOrChanged(client.delete(lvmMoves, { name }, { uid: move.metadata.uid }));
   }
 
   /** Removes what is left of a volume, or a whole volume that is left. */
@@ -151,6 +169,7 @@ function hasLv({ status }: LvmVolume): boolean {
   return status?.lvUUID !== undefined;
 }
 
+const moveKey = (name: string) => `${lvmMoves.plural}/${name}`;
 const volumeKey = (name: string) => `${lvmVolumes.plural}/${name}`;
 const persistentVolumeKey = (name: string) => `${persistentVolumes.plural}/${name}`;
 

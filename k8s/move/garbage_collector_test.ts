@@ -184,3 +184,35 @@ Deno.test("a MoveGarbageCollector decides by what the API server has, not by its
   assertEquals([s.volume?.spec.held, s.calls, policyOf(s)], [true, [], "Retain"]);
   assertEquals(s.move?.metadata.uid, move().metadata.uid);
 });
+
+/** Returns whether the LVMMove was deleted; the mover would remove its finalizer. */
+const isMoveDeleted = (s: MoverScene) => s.move?.metadata.deletionTimestamp !== undefined;
+
+Deno.test("a MoveGarbageCollector deletes a finished LVMMove when its volume is deleted", async () => {
+  await using s = await start((s) => s.addMove({}, begun({ state: "Complete" })));
+  await looked(s);
+  assertEquals(isMoveDeleted(s), false);
+  s.remove(lvmVolumes, NAME);
+  await s.waitUntil(() => isMoveDeleted(s), "the deletion");
+});
+
+Deno.test("a MoveGarbageCollector deletes a finished LVMMove whose volume was deleted while no controller ran", async () => {
+  await using s = await start((s) => {
+    s.remove(lvmVolumes, NAME);
+    s.addMove({}, begun({ state: "Failed" }));
+  });
+  await s.waitUntil(() => isMoveDeleted(s), "the deletion");
+});
+
+Deno.test("a MoveGarbageCollector deletes no LVMMove that is unfinished, or of another driver, nor one that has just failed", async () => {
+  for (const [spec, status] of [[{}, {}], [{ driverName: "other" }, { state: "Complete" }]] as const) {
+    await using s = await start((s) => s.addMove(spec, begun(status)));
+    s.remove(lvmVolumes, NAME);
+    await looked(s);
+    assertEquals(isMoveDeleted(s), false);
+    if ("driverName" in spec) continue;
+    s.change(lvmMoves, NAME, (object) => ({ ...object, ...begun({ state: "Failed" }) }));
+    await looked(s, s.reconciled.length + 3); // all that may be left of it
+    assertEquals(isMoveDeleted(s), false, "who follows it reads why");
+  }
+});

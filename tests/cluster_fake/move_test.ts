@@ -420,6 +420,16 @@ Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume
   assertEquals(s.machines.flatMap((machine) => machine.allLvs()), []);
 });
 
+Deno.test("a finished LVMMove goes with its volume", async () => {
+  await using s = await MoveCluster.start();
+  s.startMover();
+  s.startGarbageCollector();
+  s.addMove();
+  await s.waitForState("Complete");
+  await s.cluster.volumes.delete(MOVED);
+  await waitUntil(() => s.move === undefined, () => JSON.stringify(s.move));
+});
+
 Deno.test("a move waits while the agent of its target restarts, and is not registered with kubelet", async () => {
   await using s = await MoveCluster.start();
   const setDrivers = (drivers: object[]) =>
