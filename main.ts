@@ -15,7 +15,7 @@ import { completionScript, type Shell } from "./cli/help/scripts.ts";
 import { helpColumns, helpText } from "./cli/help/text.ts";
 import { permissionsFor } from "./cli/permissions.ts";
 import { abortOnSignals, runSandboxed } from "./cli/sandbox.ts";
-import { StorageError } from "./lvm/error.ts";
+import { StorageError } from "./base/error.ts";
 
 /** The URL of this module. In the image, a link leads to it, which Deno does not follow. */
 const MODULE = /\.[jt]s$/.test(import.meta.url)

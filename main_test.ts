@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { WorkerRequest } from "./cli/sandbox.ts";
 import { UsageError } from "./cli/command_line.ts";
-import { StorageError } from "./lvm/error.ts";
+import { StorageError } from "./base/error.ts";
 import { execute } from "./cli/worker.ts";
 import { main } from "./main.ts";
 import { collectPrinted, SubcommandFolder } from "./tests/fake/subcommand.ts";

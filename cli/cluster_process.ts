@@ -9,7 +9,7 @@ import { apiClient } from "./api_client.ts";
 import { httpAddress } from "./api_access.ts";
 import type { Flags } from "./command_line.ts";
 import { serveHttp } from "./http_server.ts";
-import type { Clock } from "../lvm/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import type { HttpClient } from "../k8s/client/http_client.ts";
 import { Metrics } from "./metrics/metrics.ts";
 

@@ -8,7 +8,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
 import { levenshteinDistance } from "@std/text/levenshtein-distance";
-import { quote } from "../lvm/error.ts";
+import { quote } from "../base/error.ts";
 import type { AccessScope } from "./permissions.ts";
 
 /** A flag of a subcommand. */

@@ -2,7 +2,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { PluginCapability_Service_Type } from "../csi/proto/csi_pb.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { csiStorageCapacities, leases } from "../k8s/api/objects.ts";
-import { snapshotIdOf } from "../lvm/ids.ts";
+import { snapshotIdOf } from "../base/ids.ts";
 import { connect } from "../tests/contract/csi_client.ts";
 import { assertFails } from "../tests/contract/host.ts";
 import { DRIVER, FakeControlPlane } from "../tests/fake/control_plane.ts";

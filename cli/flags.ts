@@ -7,7 +7,7 @@
 
 import type { PoolAutoextend } from "../lvm/pools/pool_autoextend.ts";
 import { parseGroupEntries, requireDriverName, socketPath } from "../csi/driver_options.ts";
-import { quote } from "../lvm/error.ts";
+import { quote } from "../base/error.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { parseDiskRules } from "../lvm/disks/rules.ts";
 import { parseOvercommit } from "../lvm/pools/pool.ts";

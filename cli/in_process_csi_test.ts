@@ -26,11 +26,11 @@ import { serve } from "../csi/server.ts";
 import { bindService, type CompletedCall } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
 import { CallError, type ClaimReference, Code, type CreateVolumeRequest } from "../k8s/sidecars/csi_client.ts";
-import { StorageError } from "../lvm/error.ts";
-import { volumeIdOf } from "../lvm/ids.ts";
-import { Locks } from "../lvm/locks.ts";
+import { StorageError } from "../base/error.ts";
+import { volumeIdOf } from "../base/ids.ts";
+import { Locks } from "../base/locks.ts";
 
-import { currentRequestId } from "../lvm/request_id.ts";
+import { currentRequestId } from "../base/request_id.ts";
 import type { StoredVolume } from "../lvm/volume_service.ts";
 import { volumeRequest } from "../tests/contract/host.ts";
 

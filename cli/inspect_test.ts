@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
-import { volumeIdOf } from "../lvm/ids.ts";
+import { volumeIdOf } from "../base/ids.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { healthyMachine } from "../tests/fake/healthy_machine.ts";
 import type { FakeMachine } from "../tests/fake/machine.ts";

@@ -5,9 +5,9 @@
  */
 
 import { configure, getLogger, jsonLinesFormatter, type LogLevel, type TextFormatter } from "@logtape/logtape";
-import { defined } from "../lvm/defined.ts";
+import { defined } from "../base/defined.ts";
 import { type Command, type CommandEnd, describeCommand } from "../lvm/exec.ts";
-import { currentRequestId } from "../lvm/request_id.ts";
+import { currentRequestId } from "../base/request_id.ts";
 import { LOG_FORMATS, LOG_LEVELS, oneOf } from "./flags.ts";
 
 /** Starts the log. @throws {UsageError} for an unknown level or format */

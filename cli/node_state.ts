@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../lvm/clock.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
 
 /** Milliseconds without a survey after which LVM counts as unresponsive. An agent makes one each minute. */

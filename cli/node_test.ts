@@ -2,7 +2,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { connect, connectToService } from "../tests/contract/csi_client.ts";
 import { Registration } from "../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
-import { volumeIdOf } from "../lvm/ids.ts";
+import { volumeIdOf } from "../base/ids.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { OpenExecOptions } from "../lvm/host/open_exec.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";

@@ -7,7 +7,7 @@
 import { join } from "@std/path";
 import { type Flags, UsageError } from "./command_line.ts";
 import { parseMountRoots, socketPath } from "../csi/driver_options.ts";
-import { quote } from "../lvm/error.ts";
+import { quote } from "../base/error.ts";
 import { invalidArgument } from "../csi/request.ts";
 
 /** The paths of a driver below the directory of kubelet. */

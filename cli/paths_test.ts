@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { UsageError } from "./command_line.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 
 Deno.test("kubeletPaths(): sockets lie below kubelet's directory, under the driver's name", () => {
   assertEquals(kubeletPaths({ "kubelet-dir": "/var/lib/kubelet", "driver-name": "lvm.denolith.dev" }), {

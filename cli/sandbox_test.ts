@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { waitForAbort } from "../lvm/clock.ts";
+import { waitForAbort } from "../base/clock.ts";
 import { waitUntil } from "../tests/fake/control_plane.ts";
 import { abortOnSignals, isSandboxed, serveWorker, supervise, type WorkerScope } from "./sandbox.ts";
 

@@ -14,11 +14,11 @@ import { requireNodeId } from "../csi/topology.ts";
 import { cgroupRoot } from "./paths.ts";
 import { type CreateExec, openExec } from "../lvm/host/open_exec.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { waitForAbort } from "../lvm/clock.ts";
+import { waitForAbort } from "../base/clock.ts";
 import { GRACE_MS } from "./sandbox.ts";
 import { logCommand, logNoMountTable, startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
-import { defined } from "../lvm/defined.ts";
+import { defined } from "../base/defined.ts";
 
 /**
  * Serves until the process is asked to end.

@@ -5,9 +5,9 @@
  */
 
 import { type Flag, type Flags, UsageError } from "./command_line.ts";
-import { quote } from "../lvm/error.ts";
+import { quote } from "../base/error.ts";
 import { formatAgentAddress, isIpv4, isIpv6, parseAgentAddress, podName } from "../k8s/transfers/address.ts";
-import { formatBytes, parseQuantity } from "../lvm/size.ts";
+import { formatBytes, parseQuantity } from "../base/size.ts";
 
 /** The smallest bandwidth, in bytes per second: a block of 4 MiB passes long before a connection counts as stalled. */
 const MIN_BYTES_PER_SECOND = 1n << 20n;

@@ -4,13 +4,13 @@
  * @module
  */
 
-import { quote, StorageError } from "../lvm/error.ts";
-import { FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../lvm/spec/filesystem.ts";
-import { checkMountFlags, effectiveMountFlags } from "../lvm/spec/mount_flags.ts";
+import { quote, StorageError } from "../base/error.ts";
+import { FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../lvm/settings/filesystem.ts";
+import { checkMountFlags, effectiveMountFlags } from "../lvm/settings/mount_flags.ts";
 import type { Access } from "../lvm/staging/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
 import { invalidArgument } from "./request.ts";
-import { defined } from "../lvm/defined.ts";
+import { defined } from "../base/defined.ts";
 
 /** A supported capability. */
 export interface Capability {

@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import { requireCapabilities, requireCapability } from "./capability.ts";
 import { VolumeCapability_AccessMode_Mode as Mode, VolumeCapabilitySchema } from "./proto/csi_pb.ts";
 

@@ -6,11 +6,11 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { quote } from "../lvm/error.ts";
-import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
-import { smallestVolume } from "../lvm/spec/format.ts";
-import { requireMountable } from "../lvm/spec/mount_flags.ts";
-import { type Locks, snapshotCreationLocks, snapshotLock, volumeCreationLocks, volumeLock } from "../lvm/locks.ts";
+import { quote } from "../base/error.ts";
+import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../base/ids.ts";
+import { smallestVolume } from "../lvm/settings/format.ts";
+import { requireMountable } from "../lvm/settings/mount_flags.ts";
+import { type Locks, snapshotCreationLocks, snapshotLock, volumeCreationLocks, volumeLock } from "../base/locks.ts";
 import type { ContentSource } from "../lvm/model/tags.ts";
 import type { CreateOptions, VolumeRequest } from "../lvm/inventory/volume.ts";
 import { isUnsupportedCapability, requireCapabilities, requireCapability } from "./capability.ts";
@@ -51,7 +51,7 @@ import type {
   StoredVolume,
   VolumeService,
 } from "../lvm/volume_service.ts";
-import { defined } from "../lvm/defined.ts";
+import { defined } from "../base/defined.ts";
 
 /** A PersistentVolumeClaim. */
 export interface ClaimReference {

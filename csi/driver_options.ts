@@ -6,7 +6,7 @@
  */
 
 import { basename, dirname, join } from "@std/path";
-import { quote, StorageError } from "../lvm/error.ts";
+import { quote, StorageError } from "../base/error.ts";
 import { invalidArgument, requirePath } from "./request.ts";
 import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../lvm/model/groups.ts";
 

@@ -6,7 +6,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { quote, StorageError } from "../lvm/error.ts";
+import { quote, StorageError } from "../base/error.ts";
 import {
   type GroupSnapshotId,
   groupSnapshotIdOf,
@@ -14,8 +14,8 @@ import {
   parseSnapshotId,
   type SnapshotId,
   type VolumeId,
-} from "../lvm/ids.ts";
-import { groupSnapshotCreationLocks, groupSnapshotLock, type Locks, snapshotLock } from "../lvm/locks.ts";
+} from "../base/ids.ts";
+import { groupSnapshotCreationLocks, groupSnapshotLock, type Locks, snapshotLock } from "../base/locks.ts";
 import type { GroupSnapshotService, StoredGroupSnapshot } from "../lvm/volume_service.ts";
 import { snapshotMessage } from "./controller.ts";
 import { parseSnapshotParameters } from "./parameters.ts";

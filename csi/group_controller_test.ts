@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
-import { groupSnapshotIdOf, snapshotIdOf } from "../lvm/ids.ts";
-import { Locks, snapshotLock } from "../lvm/locks.ts";
+import { StorageError } from "../base/error.ts";
+import { groupSnapshotIdOf, snapshotIdOf } from "../base/ids.ts";
+import { Locks, snapshotLock } from "../base/locks.ts";
 import type { GroupSnapshotService } from "../lvm/volume_service.ts";
 import { groupControllerHandlers } from "./group_controller.ts";
 

@@ -4,11 +4,11 @@
  * @module
  */
 
-import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
+import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/settings/io_limits.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { parseGroupList } from "./group_list.ts";
 import { splitGroupEntries } from "./driver_options.ts";
-import { quote } from "../lvm/error.ts";
+import { quote } from "../base/error.ts";
 import { invalidArgument } from "./request.ts";
 
 /** The flags, each with the limit that it sets for each GiB. */

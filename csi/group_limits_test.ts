@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import { cpuMs } from "../tests/fake/cpu_time.ts";
 import { parseGroupLimits } from "./group_limits.ts";
 

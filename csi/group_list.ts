@@ -6,7 +6,7 @@
 
 import { RE2JS } from "re2js";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
-import { quote } from "../lvm/error.ts";
+import { quote } from "../base/error.ts";
 import { parseGroupEntries } from "./driver_options.ts";
 import { invalidArgument } from "./request.ts";
 

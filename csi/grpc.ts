@@ -10,7 +10,7 @@
 import { getLogger } from "@logtape/logtape";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
-import { sleep, systemClock } from "../lvm/clock.ts";
+import { sleep, systemClock } from "../base/clock.ts";
 import { type Status, status, StatusError, statusOf } from "./status.ts";
 
 /** Listens on a socket, and makes the calls that come. */

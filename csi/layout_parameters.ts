@@ -5,7 +5,7 @@
  */
 
 import { type Integrity, type Layout, LINEAR } from "../lvm/model/layout.ts";
-import { formatQuantity, parseQuantity } from "../lvm/size.ts";
+import { formatQuantity, parseQuantity } from "../base/size.ts";
 import {
   type Bounds,
   DEFAULT_CACHE_SIZE,
@@ -15,9 +15,9 @@ import {
   LAYOUTS,
   MIN_CACHE_SIZE,
   STRIPE_SIZE,
-} from "../lvm/spec/layouts.ts";
-import { SETTINGS } from "../lvm/spec/settings.ts";
-import { quote } from "../lvm/error.ts";
+} from "../lvm/settings/layouts.ts";
+import { SETTINGS } from "../lvm/settings/settings.ts";
+import { quote } from "../base/error.ts";
 import { invalidArgument } from "./request.ts";
 
 /** The layouts of LVM that the driver does not create, each with the reason. */

@@ -5,7 +5,7 @@
  */
 
 import type { Copies } from "../lvm/copies/copies.ts";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import type { HealthCheck } from "../lvm/health/health_check.ts";
 import type { GroupSnapshot } from "../lvm/group_snapshots/groups.ts";
 import type { GroupSnapshots } from "../lvm/group_snapshots/group_snapshots.ts";
@@ -22,8 +22,8 @@ import type {
   StoredVolume,
   VolumeService,
 } from "../lvm/volume_service.ts";
-import type { FormatState } from "../lvm/spec/format.ts";
-import { defined } from "../lvm/defined.ts";
+import type { FormatState } from "../lvm/settings/format.ts";
+import { defined } from "../base/defined.ts";
 
 /** Options of {@linkcode localVolumeService}. */
 export interface LocalVolumeServiceOptions {

@@ -5,10 +5,10 @@
  */
 
 import { passphrasesOf } from "../lvm/encryption/passphrase.ts";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import type { HealthCheck } from "../lvm/health/health_check.ts";
-import { type Locks, volumeLock } from "../lvm/locks.ts";
-import type { VolumeId } from "../lvm/ids.ts";
+import { type Locks, volumeLock } from "../base/locks.ts";
+import type { VolumeId } from "../base/ids.ts";
 import type { Staging, Stats } from "../lvm/staging/staging.ts";
 import { type Capability, requireCapability, requireNodeCapability } from "./capability.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./proto/csi_pb.ts";

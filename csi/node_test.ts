@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { assertEquals } from "@std/assert";
-import { volumeIdOf } from "../lvm/ids.ts";
-import { Locks, volumeLock } from "../lvm/locks.ts";
+import { volumeIdOf } from "../base/ids.ts";
+import { Locks, volumeLock } from "../base/locks.ts";
 import type { Staging } from "../lvm/staging/staging.ts";
 import { nodeHandlers } from "./node.ts";
 import { NodeUnpublishVolumeRequestSchema, NodeUnstageVolumeRequestSchema } from "./proto/csi_pb.ts";

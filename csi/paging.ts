@@ -4,7 +4,7 @@
  * @module
  */
 
-import { parseVolumeId } from "../lvm/ids.ts";
+import { parseVolumeId } from "../base/ids.ts";
 import { invalidArgument } from "./request.ts";
 import { unknownToken } from "./status.ts";
 

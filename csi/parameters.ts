@@ -8,17 +8,22 @@
  */
 
 import { closestString } from "@std/text/closest-string";
-import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions, supportsDiscard } from "../lvm/spec/filesystem.ts";
-import type { Encryption } from "../lvm/spec/format.ts";
+import {
+  DEFAULT_FILESYSTEM,
+  type FilesystemType,
+  parseMkfsOptions,
+  supportsDiscard,
+} from "../lvm/settings/filesystem.ts";
+import type { Encryption } from "../lvm/settings/format.ts";
 import { ANY_GROUP, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
-import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
+import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/settings/io_limits.ts";
 import { hasIntegrity, type Layout, LINEAR } from "../lvm/model/layout.ts";
-import { FULL_COW, parseSizeOrPercent, PERCENT, type SizeOrPercent } from "../lvm/spec/cow_size.ts";
+import { FULL_COW, parseSizeOrPercent, PERCENT, type SizeOrPercent } from "../lvm/settings/cow_size.ts";
 import type { Erasure } from "../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../lvm/pools/pool.ts";
-import { SETTING_NAMES, type SettingProperty, SETTINGS } from "../lvm/spec/settings.ts";
-import { SNAPSHOT_SETTING_NAMES } from "../lvm/spec/snapshot_settings.ts";
-import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
+import { SETTING_NAMES, type SettingProperty, SETTINGS } from "../lvm/settings/settings.ts";
+import { SNAPSHOT_SETTING_NAMES } from "../lvm/settings/snapshot_settings.ts";
+import { parseInterval, type TrimPolicy } from "../lvm/settings/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { patternMatcher } from "./group_list.ts";
 import { nameMatcher } from "./driver_options.ts";
@@ -28,10 +33,10 @@ import {
   OPENEBS_REFUSED_PARAMETERS,
   OPENEBS_SNAPSHOT_PARAMETERS,
   openEbsAliases,
-} from "../lvm/spec/openebs_names.ts";
-import { quote } from "../lvm/error.ts";
+} from "../lvm/settings/openebs_names.ts";
+import { quote } from "../base/error.ts";
 import { invalidArgument } from "./request.ts";
-import { defined } from "../lvm/defined.ts";
+import { defined } from "../base/defined.ts";
 
 /** The parameters of a StorageClass. */
 export interface VolumeParameters {

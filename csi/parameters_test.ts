@@ -1,11 +1,15 @@
 import { assert, assertEquals, assertMatch, assertNotEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import { code } from "../deploy/reference/markdown.ts";
-import { LAYOUTS, type LayoutSpec } from "../lvm/spec/layouts.ts";
-import { SETTING_NAMES } from "../lvm/spec/settings.ts";
-import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/spec/snapshot_settings.ts";
+import { LAYOUTS, type LayoutSpec } from "../lvm/settings/layouts.ts";
+import { SETTING_NAMES } from "../lvm/settings/settings.ts";
+import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/settings/snapshot_settings.ts";
 import { parametersWith } from "../tests/fake/settings.ts";
-import { OPENEBS_PARAMETERS, OPENEBS_REFUSED_PARAMETERS, type OpenEbsParameter } from "../lvm/spec/openebs_names.ts";
+import {
+  OPENEBS_PARAMETERS,
+  OPENEBS_REFUSED_PARAMETERS,
+  type OpenEbsParameter,
+} from "../lvm/settings/openebs_names.ts";
 import { parseGroupList } from "./group_list.ts";
 import { parseMutableParameters, parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
 

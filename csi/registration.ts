@@ -6,7 +6,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Backoff, backoffMs, type Clock, systemClock } from "../lvm/clock.ts";
+import { type Backoff, backoffMs, type Clock, systemClock } from "../base/clock.ts";
 import { listenByNode } from "./grpc.ts";
 import { type RunningServer, serve } from "./server.ts";
 import { Registration } from "./proto/registration_pb.ts";

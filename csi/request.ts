@@ -7,10 +7,10 @@
  * @module
  */
 
-import { quote, StorageError } from "../lvm/error.ts";
-import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../lvm/ids.ts";
+import { quote, StorageError } from "../base/error.ts";
+import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../base/ids.ts";
 import { isBelow } from "../lvm/host/mounts.ts";
-import type { SizeRange } from "../lvm/size.ts";
+import type { SizeRange } from "../base/size.ts";
 import type { CapacityRange } from "./proto/csi_pb.ts";
 
 /** Characters that names must not contain (CSI spec, CreateVolumeRequest.name). */

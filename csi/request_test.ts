@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { StorageError } from "../lvm/error.ts";
-import { MAX_BYTES, roundToExtents } from "../lvm/size.ts";
+import { StorageError } from "../base/error.ts";
+import { MAX_BYTES, roundToExtents } from "../base/size.ts";
 import { parseSizeRange, requireName, requirePath } from "./request.ts";
 
 const GiB = 1n << 30n;

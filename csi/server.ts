@@ -6,8 +6,8 @@
 
 import { dirname } from "@std/path";
 import type { SocketState } from "../lvm/doctor/leftovers.ts";
-import { StorageError } from "../lvm/error.ts";
-import { withinDeadline } from "../lvm/clock.ts";
+import { StorageError } from "../base/error.ts";
+import { withinDeadline } from "../base/clock.ts";
 import { newSocketPath, OWN_HOST } from "./driver_options.ts";
 import { type BoundAnswer, type BoundMethod, type Listen, listen } from "./grpc.ts";
 import { Identity } from "./proto/csi_pb.ts";

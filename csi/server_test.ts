@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import { fakeHost } from "../tests/contract/fake_host.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";

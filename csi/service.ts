@@ -23,7 +23,7 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { getLogger } from "@logtape/logtape";
-import { currentRequestId, newRequestId, withRequestId } from "../lvm/request_id.ts";
+import { currentRequestId, newRequestId, withRequestId } from "../base/request_id.ts";
 import { csi_secret } from "./proto/csi_pb.ts";
 import type { BoundMethod } from "./grpc.ts";
 import { statusOf, unimplemented } from "./status.ts";

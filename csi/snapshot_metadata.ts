@@ -5,7 +5,7 @@
  */
 
 import type { Differences, Extent, ListRequest } from "../lvm/differences/differences.ts";
-import type { SnapshotId } from "../lvm/ids.ts";
+import type { SnapshotId } from "../base/ids.ts";
 import { BlockMetadataType, type SnapshotMetadata } from "./proto/csi_pb.ts";
 import { invalidArgument, requireSnapshotId } from "./request.ts";
 import type { Handlers } from "./service.ts";

@@ -7,10 +7,10 @@
 
 import { getLogger } from "@logtape/logtape";
 import { dirname } from "@std/path";
-import { systemClock } from "../lvm/clock.ts";
+import { systemClock } from "../base/clock.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
-import type { VolumeId } from "../lvm/ids.ts";
+import type { VolumeId } from "../base/ids.ts";
 import type { LimitsState } from "../lvm/staging/io_limiter.ts";
 import type { Lvm } from "../lvm/client/client.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";

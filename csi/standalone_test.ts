@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { stub } from "@std/testing/mock";
-import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../base/ids.ts";
 import type { Lvm } from "../lvm/client/client.ts";
 import type { CowUsage } from "../lvm/snapshots/cow_autoextend.ts";
 import type { TrimmedVolume } from "../lvm/staging/trimmer.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type ErrorKind, quote, StorageError, truncate } from "../lvm/error.ts";
+import { type ErrorKind, quote, StorageError, truncate } from "../base/error.ts";
 
 /** The status codes of gRPC (its statuscodes.md). */
 export const status = {

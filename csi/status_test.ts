@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { assertEquals } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import { STATUS_CODES, statusOf, unimplemented } from "./status.ts";
 
 Deno.test("every kind of failure has the code that the spec's error tables name", () => {

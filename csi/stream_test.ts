@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { waitForAbort } from "../lvm/clock.ts";
-import { StorageError } from "../lvm/error.ts";
+import { waitForAbort } from "../base/clock.ts";
+import { StorageError } from "../base/error.ts";
 import { connect, type FullCsiClient } from "../tests/contract/csi_client.ts";
 import { assertFails } from "../tests/contract/host.ts";
 import { type Listen, listenByDeno, listenByNode } from "./grpc.ts";

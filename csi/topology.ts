@@ -5,7 +5,7 @@
  */
 
 import type { Topology, TopologyRequirement } from "./proto/csi_pb.ts";
-import { quote } from "../lvm/error.ts";
+import { quote } from "../base/error.ts";
 import { invalidArgument } from "./request.ts";
 import type { NodeChoice } from "../lvm/volume_service.ts";
 

@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
+import { StorageError } from "../base/error.ts";
 import { TopologyRequirementSchema } from "./proto/csi_pb.ts";
 import { nodeChoice, requireNodeId, TOPOLOGY_KEY, topologyOf } from "./topology.ts";
 

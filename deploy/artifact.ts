@@ -3,7 +3,7 @@ import manifest from "../deno.json" with { type: "json" };
 import { DENOLITH } from "../cli/help/denolith.ts";
 import { installedFiles } from "../cli/help/installed.ts";
 import { completionScript } from "../cli/help/scripts.ts";
-import { PLUGIN } from "../cli/plugin/commands.ts";
+import { PLUGIN } from "../plugin/commands.ts";
 import { bundleDriver, bundlePlugin } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";
 import { compileNative, NATIVE_PLUGIN } from "./native.ts";

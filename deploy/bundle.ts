@@ -78,7 +78,7 @@ export function withLazyBuiltins(code: string): string {
  * @throws {Error} when it cannot be bundled
  */
 export async function bundlePlugin(folder: string): Promise<string> {
-  const path = await bundle("kubectl_denolith.ts", folder);
+  const path = await bundle("plugin/main.ts", folder);
   await removeWhitespace(path);
   return path;
 }

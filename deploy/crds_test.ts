@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
-import { FILESYSTEM_TYPES } from "../lvm/spec/filesystem.ts";
-import { IO_LIMIT_PARAMETERS } from "../lvm/spec/io_limits.ts";
-import { parseQuantity } from "../lvm/size.ts";
-import { parseSizeOrPercent } from "../lvm/spec/cow_size.ts";
+import { FILESYSTEM_TYPES } from "../lvm/settings/filesystem.ts";
+import { IO_LIMIT_PARAMETERS } from "../lvm/settings/io_limits.ts";
+import { parseQuantity } from "../base/size.ts";
+import { parseSizeOrPercent } from "../lvm/settings/cow_size.ts";
 import { ERASURES } from "../lvm/model/tags.ts";
 import { readObjects } from "./objects.ts";
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { volumeIdOf } from "../lvm/ids.ts";
+import { volumeIdOf } from "../base/ids.ts";
 import { subcommandFlags } from "../tests/process/driver_command.ts";
 import { IMAGE } from "./image/archive.ts";
 import { DRIVER_FOLDER, IMAGE_START } from "./image/driver.ts";

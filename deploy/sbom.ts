@@ -1,6 +1,6 @@
 import { Enums, Models, Serialize, SPDX, Spec } from "@cyclonedx/cyclonedx-library";
 import { join } from "@std/path";
-import { asArray, asObject, asString } from "../lvm/json.ts";
+import { asArray, asObject, asString } from "../base/json.ts";
 import manifest from "../deno.json" with { type: "json" };
 import { run } from "./process.ts";
 import type { Runtime } from "./runtime.ts";
@@ -29,7 +29,7 @@ export interface DebianPackage {
 const ROOT = new URL("..", import.meta.url).pathname;
 
 /** The modules that start the threads of the driver. */
-export const ENTRIES = ["main.ts", "cli/worker.ts", "kubectl_denolith.ts"] as const;
+export const ENTRIES = ["main.ts", "cli/worker.ts", "plugin/main.ts"] as const;
 
 /**
  * Returns the npm packages that the driver imports, and their dependencies, by their keys in deno.lock. The bundler removes

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { asArray, asObject, asString } from "../lvm/json.ts";
+import { asArray, asObject, asString } from "../base/json.ts";
 import manifest from "../deno.json" with { type: "json" };
 import { denoRuntime } from "./runtime.ts";
 import { ENTRIES, npmPackages, sbom } from "./sbom.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { withinDeadline } from "./clock.ts";
+import { withinDeadline } from "../base/clock.ts";
 
 /** The bytes that are read of the output of a command at a time. */
 const PART_BYTES = 1 << 20;

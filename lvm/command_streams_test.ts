@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { type Command, HostExec } from "./exec.ts";
-import { nextTurn } from "./clock.ts";
-import { StorageError } from "./error.ts";
+import { nextTurn } from "../base/clock.ts";
+import { StorageError } from "../base/error.ts";
 
 const MiB = 1 << 20;
 

@@ -10,8 +10,8 @@
  * @module
  */
 
-import { lateCompletion, StorageError, type StorageErrorOptions, truncate } from "./error.ts";
-import { withinDeadline } from "./clock.ts";
+import { lateCompletion, StorageError, type StorageErrorOptions, truncate } from "../base/error.ts";
+import { withinDeadline } from "../base/clock.ts";
 import { attempt, type CommandStreams, outputOf } from "./command_streams.ts";
 
 /** The programs that the driver may run. */

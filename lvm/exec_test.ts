@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { nextTurn } from "./clock.ts";
-import { defined } from "./defined.ts";
-import { StorageError } from "./error.ts";
+import { nextTurn } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
+import { StorageError } from "../base/error.ts";
 import { type Command, commandError, describeCommand, HostExec, isNotInstalled, runOk } from "./exec.ts";
-import { currentRequestId, withRequestId } from "./request_id.ts";
+import { currentRequestId, withRequestId } from "../base/request_id.ts";
 
 const ENDLESS = { program: "dd", args: ["if=/dev/zero", "of=/dev/null", "status=none"] } as const;
 

@@ -16,11 +16,11 @@ import type { EarlierGuards } from "./group_snapshots/suspension.ts";
 import type { GroupMatcher } from "./model/groups.ts";
 import { type ContentSectors, contentSectors as contentSectorsOf } from "./health/content_sectors.ts";
 import { HealthCheck } from "./health/health_check.ts";
-import type { SnapshotId, VolumeId } from "./ids.ts";
+import type { SnapshotId, VolumeId } from "../base/ids.ts";
 import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";
-import { Locks } from "./locks.ts";
+import { Locks } from "../base/locks.ts";
 import { Lvm } from "./client/client.ts";
-import { resumeSuspended } from "./host/resumption.ts";
+import { resumeSuspended } from "./deletion/resumption.ts";
 import { isThin } from "./pools/pool.ts";
 import { PoolReservation } from "./pools/pool_reservation.ts";
 import type { PoolAutoextend } from "./pools/pool_autoextend.ts";
@@ -48,7 +48,7 @@ import { removePendingThin } from "./deletion/missing_thin.ts";
 import { HeldVolumes } from "./volumes/held_volumes.ts";
 import { ImportedVolumes } from "./volumes/imported_volumes.ts";
 import { Volumes } from "./volumes/volumes.ts";
-import { defined } from "./defined.ts";
+import { defined } from "../base/defined.ts";
 
 /** Options of thin pools. */
 export interface ThinPoolOptions {

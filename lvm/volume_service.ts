@@ -5,12 +5,12 @@
  * @module
  */
 
-import type { FilesystemType } from "./spec/filesystem.ts";
+import type { FilesystemType } from "./settings/filesystem.ts";
 import type { GroupCapacity } from "./model/groups.ts";
 import type { VolumeHealth } from "./health/health.ts";
-import type { IoLimits } from "./spec/io_limits.ts";
-import type { GroupSnapshotId, SnapshotId, VolumeId } from "./ids.ts";
-import type { SizeRange } from "./size.ts";
+import type { IoLimits } from "./settings/io_limits.ts";
+import type { GroupSnapshotId, SnapshotId, VolumeId } from "../base/ids.ts";
+import type { SizeRange } from "../base/size.ts";
 import type { Snapshot } from "./inventory/snapshot_finder.ts";
 import type { GroupSnapshotRequest } from "./group_snapshots/group_snapshots.ts";
 import type { SnapshotRequest } from "./snapshots/snapshots.ts";

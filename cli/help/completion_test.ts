@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { PLUGIN } from "../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/commands.ts";
 import { DENOLITH } from "./denolith.ts";
 import { completionLines, type NameSource } from "./completion.ts";
 

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { erasingOf } from "../../lvm/inventory/leftovers.ts";
 import { isRaid, redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";

@@ -10,7 +10,7 @@ import type { ReconcileResult } from "../../k8s/runtime/controller.ts";
 import type { LimitedVolume } from "../../lvm/staging/io_limiter.ts";
 import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { type ClaimOf, type LastSurvey, lvmGauges, poolGauges } from "./lvm_metrics.ts";
 import type { ReadAtScrape } from "./sample.ts";
 import manifest from "../../deno.json" with { type: "json" };

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { LogicalVolume, Segment } from "../../lvm/model/report.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { Metrics } from "./metrics.ts";

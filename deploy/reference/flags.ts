@@ -7,7 +7,7 @@
 import type { Flag, Program, SubcommandHelp } from "../../cli/command_line.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
 import { defaultText, exitSentence, flagSyntax } from "../../cli/help/text.ts";
-import { PLUGIN } from "../../cli/plugin/commands.ts";
+import { PLUGIN } from "../../plugin/commands.ts";
 import { code, paragraph, sentence, table } from "./markdown.ts";
 
 /** Returns a section for each subcommand of the driver that has flags. */

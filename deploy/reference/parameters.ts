@@ -9,11 +9,11 @@ import {
   OPENEBS_SNAPSHOT_PARAMETERS,
   openEbsAliases,
   type OpenEbsParameter,
-} from "../../lvm/spec/openebs_names.ts";
-import { IO_LIMIT_VALUES } from "../../lvm/spec/io_limits.ts";
-import { type Bounds, LAYOUTS, type LayoutSpec } from "../../lvm/spec/layouts.ts";
-import { type Setting, SETTING_NAMES, type SettingName, SETTINGS } from "../../lvm/spec/settings.ts";
-import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../../lvm/spec/snapshot_settings.ts";
+} from "../../lvm/settings/openebs_names.ts";
+import { IO_LIMIT_VALUES } from "../../lvm/settings/io_limits.ts";
+import { type Bounds, LAYOUTS, type LayoutSpec } from "../../lvm/settings/layouts.ts";
+import { type Setting, SETTING_NAMES, type SettingName, SETTINGS } from "../../lvm/settings/settings.ts";
+import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../../lvm/settings/snapshot_settings.ts";
 import { code, table } from "./markdown.ts";
 
 const SEE_IO_LIMITS = "See [IO limits](#io-limits).";

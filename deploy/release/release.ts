@@ -9,7 +9,7 @@ import manifest from "../../deno.json" with { type: "json" };
 import { DENOLITH } from "../../cli/help/denolith.ts";
 import { installedFiles } from "../../cli/help/installed.ts";
 import { completionScript } from "../../cli/help/scripts.ts";
-import { PLUGIN } from "../../cli/plugin/commands.ts";
+import { PLUGIN } from "../../plugin/commands.ts";
 import { bundleDriver, bundlePlugin } from "../bundle.ts";
 import { IMAGE_ARCHITECTURES } from "../image/archive.ts";
 import { makeTar } from "../image/tar.ts";

@@ -57,7 +57,7 @@ const STYLE = `
 `;
 
 const icon = encodeURIComponent(
-  readFileSync(join(ROOT, "cli/ui/page/icon.svg"), "utf8"),
+  readFileSync(join(ROOT, "plugin/ui/page/icon.svg"), "utf8"),
 );
 
 export default {

@@ -10,10 +10,10 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Clock, systemClock, timestamp } from "../../lvm/clock.ts";
+import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
 import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
-import { truncate } from "../../lvm/error.ts";
-import { BackgroundWorker } from "../../lvm/worker.ts";
+import { truncate } from "../../base/error.ts";
+import { BackgroundWorker } from "../../base/worker.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../api/lvm_objects.ts";
 import { type ApiClient, ApiError, type MergePatch, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { MachineListener } from "../../lvm/machine.ts";
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
 import type { StagingWarning } from "../../lvm/staging/formatting.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { MachineEvents } from "./machine_events.ts";

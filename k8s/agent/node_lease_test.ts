@@ -14,7 +14,7 @@ import { agentLeaseFor } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
 import { leases, nodes } from "../api/objects.ts";
 import type { ApiClient } from "../client/client.ts";
-import { waitForAbort } from "../../lvm/clock.ts";
+import { waitForAbort } from "../../base/clock.ts";
 import { Informer } from "../runtime/informer.ts";
 import type { NodeReconcilerOptions } from "./node_reconciler.ts";
 

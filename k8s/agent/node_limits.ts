@@ -6,12 +6,12 @@
 
 import { getLogger } from "@logtape/logtape";
 import type { IoLimiter, IoLimiterSettings } from "../../lvm/staging/io_limiter.ts";
-import { hasLimits, type IoLimits } from "../../lvm/spec/io_limits.ts";
+import { hasLimits, type IoLimits } from "../../lvm/settings/io_limits.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
 import type { VolumeReconciler } from "./volume_reconciler.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Options of {@linkcode nodeIoLimiterSettings}. */
 export interface NodeIoLimiterOptions extends Pick<IoLimiterSettings, "cgroupRoot" | "defaults"> {

@@ -6,13 +6,13 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { defined } from "../../lvm/defined.ts";
-import { truncate } from "../../lvm/error.ts";
+import { defined } from "../../base/defined.ts";
+import { truncate } from "../../base/error.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { erasingOf } from "../../lvm/inventory/leftovers.ts";
 import { type GroupMatcher, groupsAllowedBy } from "../../lvm/model/groups.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { GroupSectors } from "../../lvm/health/group_sectors.ts";
 import { ownedVolumeId } from "../../lvm/model/tags.ts";
@@ -27,7 +27,7 @@ import {
 import { agentLeaseName } from "../api/agent_leases.ts";
 import { conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
 import { type ApiClient, ApiError, isAlreadyExists, type MergePatch, orAbsent } from "../client/client.ts";
-import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
+import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../base/clock.ts";
 import {
   LVM_GROUP,
   type LvmNode,

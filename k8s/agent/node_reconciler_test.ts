@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Lvm } from "../../lvm/client/client.ts";
 import { ANY_GROUP, exactMatcher, type GroupMatcher } from "../../lvm/model/groups.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
 import { createPool } from "../../lvm/pools/pool_commands.ts";

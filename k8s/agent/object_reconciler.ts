@@ -9,9 +9,9 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { defined } from "../../lvm/defined.ts";
-import { type ErrorKind, ignoreStorageError, StorageError } from "../../lvm/error.ts";
-import { currentRequestId, withRequestId } from "../../lvm/request_id.ts";
+import { defined } from "../../base/defined.ts";
+import { type ErrorKind, ignoreStorageError, StorageError } from "../../base/error.ts";
+import { currentRequestId, withRequestId } from "../../base/request_id.ts";
 import type { Lvm } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";

@@ -8,7 +8,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import {
   findOrphanLvs,
   isKnown,
@@ -16,12 +16,12 @@ import {
   type OrphanLv,
   type TaggedObject,
 } from "../../lvm/inventory/inventory.ts";
-import { type Locks, snapshotLock, volumeLock } from "../../lvm/locks.ts";
+import { type Locks, snapshotLock, volumeLock } from "../../base/locks.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { Snapshots } from "../../lvm/snapshots/snapshots.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import type { ApiClient } from "../client/client.ts";
-import { type Clock, systemClock } from "../../lvm/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { NewCondition } from "../api/conditions.ts";

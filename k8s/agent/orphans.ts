@@ -6,7 +6,7 @@
  */
 
 import type { KnownObjects, OrphanLv, TaggedObject } from "../../lvm/inventory/inventory.ts";
-import { formatBytes } from "../../lvm/size.ts";
+import { formatBytes } from "../../base/size.ts";
 import type { ApiClient } from "../client/client.ts";
 import type { NewCondition } from "../api/conditions.ts";
 import {

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { OrphanLv } from "../../lvm/inventory/inventory.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import {

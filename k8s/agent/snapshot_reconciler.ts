@@ -4,13 +4,13 @@
  * @module
  */
 
-import { memberSnapshotIdOf, parseGroupSnapshotId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
-import { groupSnapshotCreationLocks, type Locks, snapshotCreationLocks, snapshotLock } from "../../lvm/locks.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { memberSnapshotIdOf, parseGroupSnapshotId, type SnapshotId, type VolumeId } from "../../base/ids.ts";
+import { groupSnapshotCreationLocks, type Locks, snapshotCreationLocks, snapshotLock } from "../../base/locks.ts";
+import { StorageError } from "../../base/error.ts";
 import type { GroupSnapshotRequest, GroupSnapshots } from "../../lvm/group_snapshots/group_snapshots.ts";
 import type { FreshReport } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
-import { formatBytes } from "../../lvm/size.ts";
+import { formatBytes } from "../../base/size.ts";
 import type { SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { requireSource, type SnapshotRequest, type Snapshots } from "../../lvm/snapshots/snapshots.ts";

@@ -4,11 +4,11 @@
  * @module
  */
 
-import type { StorageError } from "../../lvm/error.ts";
+import type { StorageError } from "../../base/error.ts";
 import { isUsable } from "../../lvm/model/groups.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { cowState, type LocatedSnapshot } from "../../lvm/inventory/snapshot_finder.ts";
-import { timestamp } from "../../lvm/clock.ts";
+import { timestamp } from "../../base/clock.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { type ConditionState, groupHealth, lostStatus, updatedConditions } from "../api/object_status.ts";
 

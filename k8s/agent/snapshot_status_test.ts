@@ -1,10 +1,10 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { parseReport } from "../../lvm/model/report_parser.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import type { LocatedSnapshot } from "../../lvm/inventory/snapshot_finder.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { lvmSnapshotFor } from "../api/snapshot_mapping.ts";

@@ -7,9 +7,9 @@
  * @module
  */
 
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
-import { type Locks, volumeLock } from "../../lvm/locks.ts";
+import { type Locks, volumeLock } from "../../base/locks.ts";
 import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";

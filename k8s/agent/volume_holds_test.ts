@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { Locks } from "../../lvm/locks.ts";
+import { Locks } from "../../base/locks.ts";
 import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { VolumeHolds } from "./volume_holds.ts";

@@ -6,10 +6,10 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
-import { parseVolumeId, type VolumeId } from "../../lvm/ids.ts";
-import { type Locks, volumeLock } from "../../lvm/locks.ts";
+import { defined } from "../../base/defined.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
+import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
+import { type Locks, volumeLock } from "../../base/locks.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { ForeignLv, ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";

@@ -5,14 +5,14 @@
  */
 
 import type { CopyProgress } from "../../lvm/inventory/copying.ts";
-import { StorageError } from "../../lvm/error.ts";
-import type { IoLimits } from "../../lvm/spec/io_limits.ts";
+import { StorageError } from "../../base/error.ts";
+import type { IoLimits } from "../../lvm/settings/io_limits.ts";
 import type { ReportedVolume } from "../../lvm/status/volume_details.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { KEYS_CONDITION, LIMITS_CONDITION } from "./volume_status.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Returns what LVMVolumes report about their volumes, by id. */
 export function reportedVolumes(volumes: readonly LvmVolume[]): Map<string, ReportedVolume> {

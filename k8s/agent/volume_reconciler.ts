@@ -5,17 +5,17 @@
  */
 
 import type { Copies } from "../../lvm/copies/copies.ts";
-import { defined } from "../../lvm/defined.ts";
-import { StorageError, truncate } from "../../lvm/error.ts";
+import { defined } from "../../base/defined.ts";
+import { StorageError, truncate } from "../../base/error.ts";
 import type { CopyProgress } from "../../lvm/inventory/copying.ts";
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
-import { parseVolumeId, type VolumeId } from "../../lvm/ids.ts";
+import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import type { IoLimiter, LimitsState } from "../../lvm/staging/io_limiter.ts";
-import { type Locks, volumeCreationLocks, volumeLock } from "../../lvm/locks.ts";
+import { type Locks, volumeCreationLocks, volumeLock } from "../../base/locks.ts";
 import type { FreshReport } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
-import { formatBytes, formatQuantity } from "../../lvm/size.ts";
+import { formatBytes, formatQuantity } from "../../base/size.ts";
 import { describeSource } from "../../lvm/model/tags.ts";
 import type { KeyChanges } from "../../lvm/encryption/key_changes.ts";
 import type { ContentSectors } from "../../lvm/health/content_sectors.ts";

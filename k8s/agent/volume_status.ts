@@ -6,10 +6,10 @@
 
 import { cacheProblem, groupProblem, poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
 import type { KeyOutcome, KeyState } from "../../lvm/encryption/key_changes.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import type { LimitsState } from "../../lvm/staging/io_limiter.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
 import { type Condition, conditionsOf } from "../api/conditions.ts";

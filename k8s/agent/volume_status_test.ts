@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { KeyState } from "../../lvm/encryption/key_changes.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { parseReport } from "../../lvm/model/report_parser.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { ErrorKind } from "../../lvm/error.ts";
+import type { ErrorKind } from "../../base/error.ts";
 import type { HealthReason } from "../../lvm/health/health.ts";
 import type { KeyChangeProblem } from "../../lvm/encryption/key_changes.ts";
 import type { RedundancyState } from "../../lvm/model/redundancy.ts";

@@ -5,8 +5,8 @@
  */
 
 import { hasIntegrity, isCached, type Layout, LINEAR } from "../../lvm/model/layout.ts";
-import { DEFAULT_CACHE_SIZE, DEFAULT_STRIPE_SIZE } from "../../lvm/spec/layouts.ts";
-import { formatQuantity, parseQuantity } from "../../lvm/size.ts";
+import { DEFAULT_CACHE_SIZE, DEFAULT_STRIPE_SIZE } from "../../lvm/settings/layouts.ts";
+import { formatQuantity, parseQuantity } from "../../base/size.ts";
 import type { LayoutSpec } from "./lvm_objects.ts";
 
 /** Returns the `layout` field of an LVMVolume, or `undefined` for a linear layout. */

@@ -4,13 +4,13 @@
  * @module
  */
 
-import type { ErrorKind } from "../../lvm/error.ts";
-import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
-import type { CachedLayoutName } from "../../lvm/spec/layouts.ts";
-import type { Encryption } from "../../lvm/spec/format.ts";
+import type { ErrorKind } from "../../base/error.ts";
+import type { FilesystemType } from "../../lvm/settings/filesystem.ts";
+import type { CachedLayoutName } from "../../lvm/settings/layouts.ts";
+import type { Encryption } from "../../lvm/settings/format.ts";
 import type { GroupPreference } from "../../lvm/model/groups.ts";
 import type { Erasure } from "../../lvm/model/tags.ts";
-import { currentRequestId } from "../../lvm/request_id.ts";
+import { currentRequestId } from "../../base/request_id.ts";
 import type { Condition } from "./conditions.ts";
 import type { KubeObject, Resource } from "./objects.ts";
 

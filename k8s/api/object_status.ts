@@ -4,12 +4,12 @@
  * @module
  */
 
-import { ERROR_KINDS, StorageError, truncate } from "../../lvm/error.ts";
+import { ERROR_KINDS, StorageError, truncate } from "../../base/error.ts";
 import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { ConditionReason } from "./condition_reasons.ts";
 import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
-import { timestamp } from "../../lvm/clock.ts";
+import { timestamp } from "../../base/clock.ts";
 import type {
   AgentManaged,
   AgentManagedStatus,

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
 import {

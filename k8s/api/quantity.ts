@@ -4,7 +4,7 @@
  * @module
  */
 
-import { MAX_BYTES } from "../../lvm/size.ts";
+import { MAX_BYTES } from "../../base/size.ts";
 
 /** The power of ten, or of two, that a suffix stands for. */
 const SUFFIXES: Readonly<Record<string, readonly [2n | 10n, number]>> = {

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { quantityToBytes } from "./quantity.ts";
 
 Deno.test("quantityToBytes() parses quantities of Kubernetes, and rounds up", () => {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { quote, StorageError } from "../../lvm/error.ts";
+import { quote, StorageError } from "../../base/error.ts";
 import {
   memberSnapshotIdOf,
   parseGroupSnapshotId,
@@ -12,13 +12,13 @@ import {
   parseVolumeId,
   type SnapshotId,
   type VolumeId,
-} from "../../lvm/ids.ts";
-import { defined } from "../../lvm/defined.ts";
+} from "../../base/ids.ts";
+import { defined } from "../../base/defined.ts";
 import type { GroupSnapshotRequest } from "../../lvm/group_snapshots/group_snapshots.ts";
-import { parseQuantity } from "../../lvm/size.ts";
+import { parseQuantity } from "../../base/size.ts";
 import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import type { SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
-import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
+import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/settings/cow_size.ts";
 import {
   CREATED_ANNOTATION,
   LVM_GROUP,

@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_COW, type SizeOrPercent } from "../../lvm/spec/cow_size.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { FULL_COW, type SizeOrPercent } from "../../lvm/settings/cow_size.ts";
 import type { LvmSnapshot, LvmSnapshotSpec, LvmSnapshotStatus } from "./lvm_objects.ts";
 import {
   blocksSourceDeletion,

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { parseVolumeId, type VolumeId } from "../../lvm/ids.ts";
+import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import { LVM_GROUP, type LvmNode, type LvmSnapshot } from "./lvm_objects.ts";
 
 /** The prefix of the annotations of an LVMSnapshot; the id of the volume follows. */

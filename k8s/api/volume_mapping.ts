@@ -4,7 +4,7 @@
  * @module
  */
 
-import { quote, StorageError } from "../../lvm/error.ts";
+import { quote, StorageError } from "../../base/error.ts";
 import { ANY_GROUP, type GroupMatcher } from "../../lvm/model/groups.ts";
 import {
   formatIoLimitParameters,
@@ -12,17 +12,17 @@ import {
   IO_LIMIT_PARAMETERS,
   type IoLimits,
   parseIoLimitParameters,
-} from "../../lvm/spec/io_limits.ts";
-import { parseSnapshotId, parseVolumeId } from "../../lvm/ids.ts";
+} from "../../lvm/settings/io_limits.ts";
+import { parseSnapshotId, parseVolumeId } from "../../base/ids.ts";
 import { describeLayout, type Layout } from "../../lvm/model/layout.ts";
-import { encryptionOf } from "../../lvm/spec/format.ts";
-import { formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
-import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
+import { encryptionOf } from "../../lvm/settings/format.ts";
+import { formatQuantity, parseQuantity, type SizeRange } from "../../base/size.ts";
+import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/settings/cow_size.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../../lvm/pools/pool.ts";
-import type { SettingField } from "../../lvm/spec/settings.ts";
-import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/spec/trim.ts";
+import type { SettingField } from "../../lvm/settings/settings.ts";
+import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/settings/trim.ts";
 import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import {
@@ -32,7 +32,7 @@ import {
   type LvmVolume,
   type LvmVolumeSpec,
 } from "./lvm_objects.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { requireKnownValues } from "./volume_spec.ts";
 import { listNodeNames } from "./node_names.ts";
 

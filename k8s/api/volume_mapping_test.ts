@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
-import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
+import { FILESYSTEM_TYPES } from "../../lvm/settings/filesystem.ts";
 import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../../lvm/model/groups.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeSpec, LvmVolumeStatus } from "./lvm_objects.ts";
 import {

@@ -7,13 +7,13 @@
  * @module
  */
 
-import { quote, StorageError } from "../../lvm/error.ts";
-import { parseSnapshotId } from "../../lvm/ids.ts";
-import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
-import { IO_LIMIT_PARAMETERS } from "../../lvm/spec/io_limits.ts";
-import { type Bounds, isCachedLayoutName, LAYOUT_NAMES, LAYOUTS } from "../../lvm/spec/layouts.ts";
-import { SETTINGS } from "../../lvm/spec/settings.ts";
-import { parseQuantity } from "../../lvm/size.ts";
+import { quote, StorageError } from "../../base/error.ts";
+import { parseSnapshotId } from "../../base/ids.ts";
+import { FILESYSTEM_TYPES } from "../../lvm/settings/filesystem.ts";
+import { IO_LIMIT_PARAMETERS } from "../../lvm/settings/io_limits.ts";
+import { type Bounds, isCachedLayoutName, LAYOUT_NAMES, LAYOUTS } from "../../lvm/settings/layouts.ts";
+import { SETTINGS } from "../../lvm/settings/settings.ts";
+import { parseQuantity } from "../../base/size.ts";
 import type { LvmVolume, LvmVolumeSpec } from "./lvm_objects.ts";
 
 /** Reports whether this version knows a value. */

@@ -14,7 +14,7 @@ import {
 } from "./client.ts";
 import type { ReplaceOptions, RequestOptions, Selection, WatchEvent } from "./client.ts";
 import { isTransient } from "./client.ts";
-import { backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
+import { backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
 import type { ApiServer } from "./config.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../api/objects.ts";
 import { collectPages, readPages, selectionQuery } from "./lists.ts";

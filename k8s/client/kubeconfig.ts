@@ -7,7 +7,7 @@
 
 import { dirname, join } from "@std/path";
 import { parseAll } from "@std/yaml";
-import { quote } from "../../lvm/error.ts";
+import { quote } from "../../base/error.ts";
 import type { ApiServer, CredentialSource } from "./config.ts";
 
 const IMPERSONATION_REMEDY = "use the credentials of the user that the requests are made as";

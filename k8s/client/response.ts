@@ -4,7 +4,7 @@
  * @module
  */
 
-import { truncate } from "../../lvm/error.ts";
+import { truncate } from "../../base/error.ts";
 import { ApiError, type WatchEvent } from "./client.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../../lvm/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ApiServer, readCredential } from "./config.ts";
 import { messageWithCauses } from "./response.ts";
 

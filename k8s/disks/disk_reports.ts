@@ -5,9 +5,9 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import type { NamedDisk, NamedDisks } from "../../lvm/disks/reading.ts";
-import { formatBytes, formatQuantity } from "../../lvm/size.ts";
+import { formatBytes, formatQuantity } from "../../base/size.ts";
 import type { LvmNode, NodeDisk } from "../api/lvm_objects.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 

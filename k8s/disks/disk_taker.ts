@@ -6,11 +6,11 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { type DiskOrder, type DiskRecord, type DiskStep, nextStep } from "../../lvm/disks/orders.ts";
 import { newPvUuid } from "../../lvm/disks/pv_uuid.ts";
 import { diskFacts, type DiskTaking, type MachineDisks } from "../../lvm/disks/taking.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { SurveyedGroup } from "../../lvm/model/survey.ts";
 import {
   type AcceptedDisk,

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { DiskNode } from "../../tests/fake/disk_node.ts";
 
 const MiB = 1n << 20n;

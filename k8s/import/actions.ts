@@ -4,7 +4,7 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { type ApiClient, isAlreadyExists, type MergePatch, orAbsentOrChanged } from "../client/client.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {

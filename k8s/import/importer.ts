@@ -5,7 +5,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { truncate } from "../../lvm/error.ts";
+import { truncate } from "../../base/error.ts";
 import { ApiError, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";

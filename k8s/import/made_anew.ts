@@ -5,7 +5,7 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import type { NewObject } from "../client/client.ts";
 import { CLAIM_ANNOTATION, LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import type { PersistentVolume, StorageClass } from "../api/objects.ts";

@@ -5,11 +5,11 @@
  */
 
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
-import type { SnapshotId, VolumeId } from "../../lvm/ids.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
-import { defined } from "../../lvm/defined.ts";
-import { truncate } from "../../lvm/error.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
+import { defined } from "../../base/defined.ts";
+import { truncate } from "../../base/error.ts";
 import {
   type ApiClient,
   ApiError,

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
-import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { heldConditions } from "../api/held.ts";
 import {

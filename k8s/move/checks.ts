@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import { snapshotRefusal } from "../../lvm/model/layout.ts";
 import { KEYS_CONDITION } from "../agent/volume_status.ts";

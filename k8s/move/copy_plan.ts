@@ -9,9 +9,9 @@
  * @module
  */
 
-import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
-import { parseQuantity } from "../../lvm/size.ts";
+import { parseQuantity } from "../../base/size.ts";
 import { heldCondition } from "../api/held.ts";
 import { isForgotten, type LvmVolume } from "../api/lvm_objects.ts";
 import { grantsOf } from "../api/transfers.ts";

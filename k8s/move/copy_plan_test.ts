@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
 import { heldConditions } from "../api/held.ts";
 import { type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import { formatGrant, grantAnnotation } from "../api/transfers.ts";

@@ -14,7 +14,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { type LvmVolume, lvmVolumes, MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { orAbsent, orAbsentOrChanged } from "../client/client.ts";

@@ -5,8 +5,8 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { systemClock } from "../../lvm/clock.ts";
-import { StorageError, truncate } from "../../lvm/error.ts";
+import { systemClock } from "../../base/clock.ts";
+import { StorageError, truncate } from "../../base/error.ts";
 import { isSameContent } from "../api/object_status.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
 import { ApiError, isConflict, isTransient, orAbsent } from "../client/client.ts";

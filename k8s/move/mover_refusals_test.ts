@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
 import { KEY, NAME } from "../../tests/fake/move_objects.ts";
 import {
   begun,

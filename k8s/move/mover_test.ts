@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
 import { KEY, move, NAME, RECORD } from "../../tests/fake/move_objects.ts";
 import {
   begun,

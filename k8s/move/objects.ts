@@ -7,7 +7,7 @@
  * @module
  */
 
-import { parseVolumeId, type VolumeId, volumeIdOf } from "../../lvm/ids.ts";
+import { parseVolumeId, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
 import { LVM_GROUP, type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION, type StatusError } from "../api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume, PersistentVolumeClaim, Resource } from "../api/objects.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import type { NewObject } from "../client/client.ts";
 import { MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume } from "../api/objects.ts";

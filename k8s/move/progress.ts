@@ -5,11 +5,11 @@
  * @module
  */
 
-import { timestamp } from "../../lvm/clock.ts";
-import { defined } from "../../lvm/defined.ts";
-import { truncate } from "../../lvm/error.ts";
+import { timestamp } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
+import { truncate } from "../../base/error.ts";
 import { compare } from "../../lvm/model/groups.ts";
-import { parseQuantity } from "../../lvm/size.ts";
+import { parseQuantity } from "../../base/size.ts";
 import { heldCondition } from "../api/held.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
 import type { EventReason } from "../api/event_reasons.ts";

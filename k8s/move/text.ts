@@ -4,9 +4,9 @@
  * @module
  */
 
-import { formatBytes, parseQuantity } from "../../lvm/size.ts";
+import { formatBytes, parseQuantity } from "../../base/size.ts";
 import type { LvmMove, LvmMoveStatus } from "./objects.ts";
-import type { MovePlan } from "./preview.ts";
+import type { MovePlan } from "../../plugin/move/preview.ts";
 
 /** Returns the plan of a move for people. */
 export function movePlanText(plan: MovePlan): string {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { LvmMoveStatus } from "./objects.ts";
-import type { MovePlan } from "./preview.ts";
+import type { MovePlan } from "../../plugin/move/preview.ts";
 import { downtimeSeconds, movePlanText, moveProgressText, outcomeText, sentText, wayText } from "./text.ts";
 
 const PLAN: MovePlan = {

@@ -6,8 +6,8 @@
  * @module
  */
 
-import { formatBytes, parseQuantity } from "../../lvm/size.ts";
-import { cowBytes, FULL_COW, type SizeOrPercent } from "../../lvm/spec/cow_size.ts";
+import { formatBytes, parseQuantity } from "../../base/size.ts";
+import { cowBytes, FULL_COW, type SizeOrPercent } from "../../lvm/settings/cow_size.ts";
 import { poolNameIn } from "../../lvm/pools/pool.ts";
 import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import { actualSize, thinSpecOf } from "../api/volume_mapping.ts";

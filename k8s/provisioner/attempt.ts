@@ -6,7 +6,7 @@
 
 import type { PersistentVolumeClaim } from "../api/objects.ts";
 import type { CreatedVolume } from "../sidecars/csi_client.ts";
-import { systemClock } from "../../lvm/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import type { SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { volumeNameOf } from "./claim.ts";
 import type { ProvisioningInputs } from "./persistent_volume.ts";

@@ -15,7 +15,7 @@ import { CLONING_FINALIZER } from "./content_source.ts";
 import { keyOf, type PersistentVolumeClaim, persistentVolumeClaims } from "../api/objects.ts";
 import { type VolumeSnapshot, volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Removes the finalizer from claims that are being deleted, and that no pending claim is cloned from. */
 export class CloningProtection {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { ApiError } from "../client/client.ts";
 import { CallError, Code, type CreateVolumeRequest } from "../sidecars/csi_client.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";

@@ -4,14 +4,14 @@
  * @module
  */
 
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { classNameOf } from "./claim.ts";
 import type { ClassParameters } from "../sidecars/class_parameters.ts";
 import type { NewObject } from "../client/client.ts";
 import type { CreatedVolume, CreateVolumeRequest, Segments } from "../sidecars/csi_client.ts";
 import { secretAnnotations } from "../sidecars/volume_secrets.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The finalizer of a PersistentVolume until its volume is deleted. The official provisioner uses the same. */
 export const VOLUME_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
-import { parseVolumeId, volumeIdOf } from "../../lvm/ids.ts";
+import { defined } from "../../base/defined.ts";
+import { parseVolumeId, volumeIdOf } from "../../base/ids.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
 import type { Informer } from "../runtime/informer.ts";
@@ -17,7 +17,7 @@ import {
   type LvmVolumeSpec,
   PENDING_ANNOTATION,
 } from "../api/lvm_objects.ts";
-import { settingsOf } from "../../lvm/spec/settings.ts";
+import { settingsOf } from "../../lvm/settings/settings.ts";
 import { actualSize, contentSourceOf, desiredSizeRange } from "../api/volume_mapping.ts";
 
 /**

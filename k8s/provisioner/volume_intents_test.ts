@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { parseVolumeParameters } from "../../csi/parameters.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { settingsOf } from "../../lvm/spec/settings.ts";
+import { settingsOf } from "../../lvm/settings/settings.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type ClassParameters, parametersWith } from "../../tests/fake/settings.ts";
 import { ApiError } from "../client/client.ts";

@@ -7,7 +7,7 @@
 
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { orAbsent } from "../client/client.ts";
-import { type Clock, systemClock, timestamp } from "../../lvm/clock.ts";
+import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
 import {
   CallError,
   Code,

@@ -5,13 +5,13 @@
  * @module
  */
 
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { conditionsOf, withConditions } from "../api/conditions.ts";
 import type { MergePatch } from "../client/client.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import type { ClaimCondition, Failure, StatusPatch } from "./claim_status.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The annotation of a PersistentVolume with its size before the expansion, until its filesystem was expanded. */
 export const PRE_RESIZE_CAPACITY_ANNOTATION = "volume.alpha.kubernetes.io/pre-resize-capacity";

@@ -5,7 +5,7 @@
  */
 
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
-import { type Clock, systemClock, timestamp } from "../../lvm/clock.ts";
+import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
 import {
   type CsiClient,
   errorMessage,

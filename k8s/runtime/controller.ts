@@ -5,7 +5,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Clock, sleep, systemClock, waitForAbort } from "../../lvm/clock.ts";
+import { type Clock, sleep, systemClock, waitForAbort } from "../../base/clock.ts";
 import type { Informer, Listener, SubscribeOptions } from "./informer.ts";
 import type { KubeObject } from "../api/objects.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { nextTurn, waitForAbort } from "../../lvm/clock.ts";
+import { nextTurn, waitForAbort } from "../../base/clock.ts";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";

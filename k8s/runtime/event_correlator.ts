@@ -6,8 +6,8 @@
  * @module
  */
 
-import { type Clock, timestamp } from "../../lvm/clock.ts";
-import { truncate } from "../../lvm/error.ts";
+import { type Clock, timestamp } from "../../base/clock.ts";
+import { truncate } from "../../base/error.ts";
 import type { Event, KubeObject } from "../api/objects.ts";
 
 /** The type of an event: `Warning` for what somebody may have to act on. */

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock } from "../../lvm/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { RecordedEvent } from "./event_correlator.ts";
 
 /** The number of events that wait at most. */

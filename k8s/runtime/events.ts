@@ -11,7 +11,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
-import { backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
+import { backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
 import type { EventReason } from "../api/event_reasons.ts";
 import { events, type KubeObject } from "../api/objects.ts";
 import { EventCorrelator, type EventType, type RecordedEvent, remember } from "./event_correlator.ts";

@@ -7,7 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, ApiError, isGone, isNotFound, type Selection, type WatchEvent } from "../client/client.ts";
-import { type Backoff, backoffMs, type Clock, nextTurn, sleep, systemClock } from "../../lvm/clock.ts";
+import { type Backoff, backoffMs, type Clock, nextTurn, sleep, systemClock } from "../../base/clock.ts";
 import { keyOf, type KubeObject, type Resource } from "../api/objects.ts";
 
 /** Options of an {@linkcode Informer}. */

@@ -18,7 +18,7 @@ import {
   orAbsentOrChanged,
   type RequestOptions,
 } from "../client/client.ts";
-import { type Clock, sleep, systemClock } from "../../lvm/clock.ts";
+import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { type Lease, leases } from "../api/objects.ts";
 
 /** Options of a {@linkcode LeaderElection}. The durations are those of the official sidecars. */

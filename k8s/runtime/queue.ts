@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Backoff, backoffMs, type Clock, nextTurn, systemClock } from "../../lvm/clock.ts";
+import { type Backoff, backoffMs, type Clock, nextTurn, systemClock } from "../../base/clock.ts";
 
 /** Options of a {@linkcode WorkQueue}. */
 export interface QueueOptions {

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { nextTurn } from "../../lvm/clock.ts";
+import { nextTurn } from "../../base/clock.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Clock } from "../../lvm/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /** Options of a {@linkcode TokenBucket}. */
 export interface TokenBucketOptions {

@@ -6,8 +6,8 @@
  * @module
  */
 
-import { timestamp } from "../../lvm/clock.ts";
-import { defined } from "../../lvm/defined.ts";
+import { timestamp } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import {
   agentLeaseFor,
   agentLeaseName,

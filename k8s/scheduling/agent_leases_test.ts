@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { agentLeaseSelector, DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
 import { type Lease, leases } from "../api/objects.ts";
 import { HttpClient } from "../client/http_client.ts";

@@ -8,8 +8,8 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../../lvm/clock.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";
 import { nodeOfAgentLease, SILENT_AFTER_MS } from "../api/agent_leases.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";

@@ -24,7 +24,7 @@ import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_cont
 import { hasDriver } from "../sidecars/claim_topology.ts";
 import { FS_TYPE } from "../sidecars/class_parameters.ts";
 import { isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
-import { systemClock } from "../../lvm/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { CallError, type Capacity, type CapacityClient, Code } from "../sidecars/csi_client.ts";
 import type { Informer, WaitOptions } from "../runtime/informer.ts";
 import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { sha256Hex } from "../../lvm/sha256.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { sha256Hex } from "../../base/sha256.ts";
+import { formatQuantity } from "../../base/size.ts";
 import type { Capacity } from "../sidecars/csi_client.ts";
 import { DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";

@@ -13,8 +13,8 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
-import { ignoreStorageError } from "../../lvm/error.ts";
+import { defined } from "../../base/defined.ts";
+import { ignoreStorageError } from "../../base/error.ts";
 import { compare, type GroupMatcher, isSelected, selectCandidates } from "../../lvm/model/groups.ts";
 import {
   bytesPerPv,
@@ -26,7 +26,7 @@ import {
   LINEAR,
   requiredPvCount,
 } from "../../lvm/model/layout.ts";
-import { parseQuantity, roundUp } from "../../lvm/size.ts";
+import { parseQuantity, roundUp } from "../../base/size.ts";
 import {
   DEFAULT_OVERCOMMIT,
   type GroupWithPools,

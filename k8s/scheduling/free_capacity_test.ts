@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { ANY_GROUP, exactMatcher, type GroupMatcher, type GroupPreference } from "../../lvm/model/groups.ts";
-import { StorageError } from "../../lvm/error.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import type { Layout } from "../../lvm/model/layout.ts";
 import { type ThinSpec, withThinSpace } from "../../lvm/pools/pool.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";

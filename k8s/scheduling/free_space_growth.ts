@@ -5,7 +5,7 @@
  */
 
 import { DEFAULT_OVERCOMMIT, parseOvercommit } from "../../lvm/pools/pool.ts";
-import { parseQuantity } from "../../lvm/size.ts";
+import { parseQuantity } from "../../base/size.ts";
 import type { LvmNode, NodePhysicalVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import {
   compare,
   findCandidates,
@@ -14,7 +14,7 @@ import {
   isSelected,
   selectCandidates,
 } from "../../lvm/model/groups.ts";
-import { formatBytes } from "../../lvm/size.ts";
+import { formatBytes } from "../../base/size.ts";
 import { withSpaceFor } from "../../lvm/pools/pool.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";

@@ -1,9 +1,9 @@
 import { LINEAR } from "../../lvm/model/layout.ts";
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import { ANY_GROUP, exactMatcher, type GroupMatcher, type GroupPreference } from "../../lvm/model/groups.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
-import type { SizeRange } from "../../lvm/size.ts";
+import { volumeIdOf } from "../../base/ids.ts";
+import type { SizeRange } from "../../base/size.ts";
 import type { NodeVolumeGroup } from "../api/lvm_objects.ts";
 import { chooseNode, totalCapacity } from "./placement.ts";
 import { freeCapacityOf, type NodeCapacity } from "./free_capacity.ts";

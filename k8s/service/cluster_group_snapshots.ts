@@ -5,9 +5,9 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { GroupSnapshotRequest } from "../../lvm/group_snapshots/group_snapshots.ts";
-import { type GroupSnapshotId, memberSnapshotIdOf, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
+import { type GroupSnapshotId, memberSnapshotIdOf, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 import type { GroupSnapshotService, StoredGroupSnapshot } from "../../lvm/volume_service.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot } from "../api/lvm_objects.ts";
 import { reportedError } from "../api/object_status.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
-import type { SnapshotId, VolumeId } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { requireSource } from "../../lvm/snapshots/snapshots.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import type { NodeChoice, SnapshotService, StoredSnapshot } from "../../lvm/volume_service.ts";

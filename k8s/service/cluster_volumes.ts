@@ -5,13 +5,13 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { defined } from "../../base/defined.ts";
+import { StorageError } from "../../base/error.ts";
 import type { GroupCapacity } from "../../lvm/model/groups.ts";
 import type { VolumeHealth } from "../../lvm/health/health.ts";
-import { hasLimits, type IoLimits } from "../../lvm/spec/io_limits.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
-import { formatBytes, formatQuantity, type SizeRange } from "../../lvm/size.ts";
+import { hasLimits, type IoLimits } from "../../lvm/settings/io_limits.ts";
+import type { VolumeId } from "../../base/ids.ts";
+import { formatBytes, formatQuantity, type SizeRange } from "../../base/size.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";

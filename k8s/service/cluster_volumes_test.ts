@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { DRIVER, FakeCluster, type ProcessOptions } from "../../tests/fake/node_cluster.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";

@@ -8,8 +8,8 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { defined } from "../../base/defined.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import {
   type ApiClient,
   ApiError,

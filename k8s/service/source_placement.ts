@@ -5,13 +5,13 @@
  */
 
 import { copyRange, type SourceProperties } from "../../lvm/copies/rules.ts";
-import { defined } from "../../lvm/defined.ts";
-import { ignoreStorageError, StorageError } from "../../lvm/error.ts";
+import { defined } from "../../base/defined.ts";
+import { ignoreStorageError, StorageError } from "../../base/error.ts";
 import { LINEAR, sizeStep } from "../../lvm/model/layout.ts";
-import { parseQuantity } from "../../lvm/size.ts";
+import { parseQuantity } from "../../base/size.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { NodeChoice, StoredVolume } from "../../lvm/volume_service.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { AgentManaged, LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { listNodeNames } from "../api/node_names.ts";
 import { snapshotOf } from "../api/snapshot_mapping.ts";

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { defined } from "../../lvm/defined.ts";
-import { ignoreStorageError } from "../../lvm/error.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
-import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
+import { defined } from "../../base/defined.ts";
+import { ignoreStorageError } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
+import type { FilesystemType } from "../../lvm/settings/filesystem.ts";
 import type { StoredVolume } from "../../lvm/volume_service.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
 import { actualSize, contentSourceOf } from "../api/volume_mapping.ts";

@@ -7,10 +7,10 @@
  * @module
  */
 
-import { systemClock } from "../../lvm/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { remoteSnapshotOf } from "../../lvm/copies/fetch.ts";
-import { ignoreStorageError } from "../../lvm/error.ts";
-import { parseSnapshotId, type SnapshotId } from "../../lvm/ids.ts";
+import { ignoreStorageError } from "../../base/error.ts";
+import { parseSnapshotId, type SnapshotId } from "../../base/ids.ts";
 import { type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import {
   formatGrant,

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { snapshotIdOf, transferSnapshotName, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, transferSnapshotName, volumeIdOf } from "../../base/ids.ts";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { decideGrant } from "./transfer_grants.ts";
 

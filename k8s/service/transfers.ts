@@ -8,11 +8,11 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../../lvm/clock.ts";
-import { StorageError } from "../../lvm/error.ts";
-import { type SnapshotId, snapshotIdOf, transferSnapshotName, type VolumeId } from "../../lvm/ids.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
+import { type SnapshotId, snapshotIdOf, transferSnapshotName, type VolumeId } from "../../base/ids.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
-import { FULL_COW, type SizeOrPercent } from "../../lvm/spec/cow_size.ts";
+import { FULL_COW, type SizeOrPercent } from "../../lvm/settings/cow_size.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import type { Informer } from "../runtime/informer.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { ConditionReason } from "../api/condition_reasons.ts";
 import type { Condition } from "../api/conditions.ts";

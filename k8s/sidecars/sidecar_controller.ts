@@ -6,7 +6,7 @@
  */
 
 import type { ApiClient } from "../client/client.ts";
-import type { Backoff, Clock } from "../../lvm/clock.ts";
+import type { Backoff, Clock } from "../../base/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { Controller, type ControllerOptions, type ReconcileResult } from "../runtime/controller.ts";

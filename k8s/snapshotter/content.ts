@@ -5,7 +5,7 @@
  * @module
  */
 
-import { timestamp } from "../../lvm/clock.ts";
+import { timestamp } from "../../base/clock.ts";
 import type { KubeObject } from "../api/objects.ts";
 import type { MergePatch } from "../client/client.ts";
 import type { SecretReference } from "../sidecars/class_parameters.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { backoffMs, type Clock, systemClock, waitForAbort } from "../../lvm/clock.ts";
+import { backoffMs, type Clock, systemClock, waitForAbort } from "../../base/clock.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 import type { VolumeSnapshotClass } from "../api/snapshot_objects.ts";
 import { isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";

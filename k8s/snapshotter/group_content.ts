@@ -5,7 +5,7 @@
  * @module
  */
 
-import { timestamp } from "../../lvm/clock.ts";
+import { timestamp } from "../../base/clock.ts";
 import type { VolumeGroupSnapshotContent } from "../api/snapshot_objects.ts";
 import type { MergePatch } from "../client/client.ts";
 import type { CreatedGroupSnapshot } from "../sidecars/csi_client.ts";

@@ -9,10 +9,10 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Clock, systemClock } from "../../lvm/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import type { Extent, ExtentList, ListRequest } from "../../lvm/differences/differences.ts";
 import { receiveList } from "../../lvm/differences/remote_list.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Connection } from "../../lvm/transfers/connection.ts";
 import type { SnapshotService } from "../../lvm/volume_service.ts";
 import { type LvmNode, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { serveList } from "../../lvm/differences/remote_list.ts";
 import type { Extent, ExtentList } from "../../lvm/differences/differences.ts";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { readJson } from "../../lvm/transfers/connection.ts";
 import type { StoredSnapshot } from "../../lvm/volume_service.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";

@@ -8,8 +8,8 @@
  */
 
 import { type Connection, readAll } from "../../lvm/transfers/connection.ts";
-import { StorageError } from "../../lvm/error.ts";
-import { type Clock, systemClock, withinDeadline } from "../../lvm/clock.ts";
+import { StorageError } from "../../base/error.ts";
+import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
 import type { Credentials } from "./certificate.ts";
 import { fingerprintOfPem } from "./fingerprint.ts";
 import { IdleLimit } from "./idle_limit.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock } from "../../lvm/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /** Calls a function when something takes too long. One thing at a time is waited for. */
 export class IdleLimit {

@@ -5,9 +5,9 @@
  * @module
  */
 
-import type { Clock } from "../../lvm/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { RemoteListRequest } from "../../lvm/differences/list_protocol.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { LvmSnapshot } from "../api/lvm_objects.ts";
 import { listGrantAnnotation, listGrantsOf } from "../api/transfers.ts";
 import type { Informer } from "../runtime/informer.ts";

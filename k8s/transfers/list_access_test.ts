@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf } from "../../base/ids.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import type { LvmSnapshot } from "../api/lvm_objects.ts";
 import { formatListGrant, listGrantAnnotation } from "../api/transfers.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import { parseAgentAddress, podName } from "./address.ts";

@@ -5,10 +5,10 @@
  */
 
 import type { Exec } from "../../lvm/exec.ts";
-import type { Clock } from "../../lvm/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { sourceBytes } from "../../lvm/copies/plan.ts";
 import type { Differences, ExtentList } from "../../lvm/differences/differences.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Lvm } from "../../lvm/client/client.ts";
 import { verifyDevice } from "../../lvm/host/device.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";

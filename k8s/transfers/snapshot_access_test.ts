@@ -3,8 +3,8 @@ import { lvmNodes, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts"
 import { formatGrant, grantAnnotation } from "../api/transfers.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Lvm } from "../../lvm/client/client.ts";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
 import type { TransferRequest } from "../../lvm/transfers/protocol.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";

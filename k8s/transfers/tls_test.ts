@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { connect } from "node:net";
 import type { Connection } from "../../lvm/transfers/connection.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";

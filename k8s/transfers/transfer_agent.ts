@@ -5,11 +5,11 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Clock, sleep, systemClock, timestamp, withinDeadline } from "../../lvm/clock.ts";
+import { type Clock, sleep, systemClock, timestamp, withinDeadline } from "../../base/clock.ts";
 import type { RemoteRange, RemoteSources } from "../../lvm/copies/fetch.ts";
 import { isListRequest } from "../../lvm/differences/list_protocol.ts";
 import { serveList } from "../../lvm/differences/remote_list.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Machine } from "../../lvm/machine.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { Bandwidth } from "../../lvm/transfers/bandwidth.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { stub } from "@std/testing/mock";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";

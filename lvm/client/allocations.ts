@@ -4,10 +4,10 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { VolumeGroup } from "../model/report.ts";
-import { describeFree } from "../spec/spare_space.ts";
-import { formatBytes } from "../size.ts";
+import { describeFree } from "../settings/spare_space.ts";
+import { formatBytes } from "../../base/size.ts";
 
 /** Runs the allocations of each group one after the other. */
 export class Allocations {

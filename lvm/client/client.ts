@@ -8,7 +8,7 @@
  * @module
  */
 
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
 import { Allocations, requireFree } from "./allocations.ts";
 import { pvsToName } from "./cache_pvs.ts";
@@ -21,8 +21,8 @@ import type { LvremoveOptions } from "../model/commands.ts";
 import { GroupRefusals } from "./group_refusals.ts";
 import { classifyRefusal, groupRefusalIn, isPoolRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import type { SnapshotId, VolumeId } from "../ids.ts";
-import { withinDeadline } from "../clock.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
+import { withinDeadline } from "../../base/clock.ts";
 
 /** What LVM prints about each LV or group that a command changed, with LC_ALL=C. */
 const CHANGED = /^\s*(?:Logical volume \S+ (?:successfully removed|changed)|Volume group \S+ successfully changed)/m;

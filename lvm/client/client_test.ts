@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, describeCommand, type Output } from "../exec.ts";
 import { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";

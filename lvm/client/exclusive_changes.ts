@@ -4,8 +4,8 @@
  * @module
  */
 
-import { withinDeadline } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { withinDeadline } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
 /** Keeps the changes of groups waiting while a body changes them alone. */

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";
 
 const group = { uuid: "u", name: "data" };

@@ -12,8 +12,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { defined } from "../defined.ts";
+import { StorageError } from "../../base/error.ts";
+import { defined } from "../../base/defined.ts";
 import { commandError, describeCommand, type Exec, type Output, runOk } from "../exec.ts";
 import { mayHaveHostUse, withHostUse } from "../model/host_use.ts";
 import type { VolumeGroup } from "../model/report.ts";

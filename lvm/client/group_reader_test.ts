@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Output } from "../exec.ts";
-import { type VolumeId, volumeIdOf } from "../ids.ts";
+import { type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 import { openMachine } from "../machine.ts";
 import { exactMatcher, type GroupMatcher } from "../model/groups.ts";

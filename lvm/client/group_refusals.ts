@@ -7,7 +7,7 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
 /** The time after which a group that was refused is tried again, in milliseconds. */

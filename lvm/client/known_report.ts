@@ -8,7 +8,7 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 declare const known: unique symbol;

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ErrorKind } from "../error.ts";
+import type { ErrorKind } from "../../base/error.ts";
 import type { Output } from "../exec.ts";
 
 /** LVM's message when it does not activate a thin pool, whose metadata is damaged. */

@@ -10,8 +10,8 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../clock.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { lvremove, type LvremoveOptions, lvremoveTogether } from "../model/commands.ts";
 import type { VolumeGroup } from "../model/report.ts";
 

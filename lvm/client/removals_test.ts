@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { nextTurn } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { nextTurn } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { type RemovalRunner, Removals } from "./removals.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { describeCommand } from "../exec.ts";
 import type { FreshReport } from "./client.ts";
 import { Lvm } from "./client.ts";

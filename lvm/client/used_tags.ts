@@ -8,7 +8,7 @@
  * @module
  */
 
-import type { SnapshotId, VolumeId } from "../ids.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { usedTag } from "../model/tags.ts";

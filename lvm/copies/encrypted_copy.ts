@@ -10,11 +10,11 @@
 import { headerUuidCommand } from "../encryption/cryptsetup.ts";
 import { readHeaderKeys } from "../encryption/header.ts";
 import { VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 
 /**
  * Gives the LUKS header of a complete copy another UUID.

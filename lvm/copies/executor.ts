@@ -12,12 +12,12 @@ import type { CopyWork } from "./work_state.ts";
 import { renewHeader } from "./encrypted_copy.ts";
 import { readMaximumSectorBytes } from "../host/device_bytes.ts";
 import { describeSignatures, readSectorBytes, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
-import { resumeSuspended } from "../host/resumption.ts";
-import { defined } from "../defined.ts";
-import { type ErrorKind, StorageError } from "../error.ts";
+import { resumeSuspended } from "../deletion/resumption.ts";
+import { defined } from "../../base/defined.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "../staging/filesystem_uuid.ts";
-import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
+import { copySnapshotLvName, uniqueLvName } from "../../base/ids.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { type LocatedLv, type LogicalVolume, lvPath } from "../model/report.ts";
 import {
@@ -32,7 +32,7 @@ import {
   ownedVolumeId,
   snapshotPolicyOf,
 } from "../model/tags.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 import { forgetSourceNode, markCopyBase } from "../model/remote_source.ts";
 import { findPool, isThin } from "../pools/pool.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";

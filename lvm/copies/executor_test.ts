@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type CopyContext, type CopyTask, executeStep } from "./executor.ts";
 
 Deno.test("a step whose LV was removed since the report lets the copy continue by another report", async () => {

@@ -4,11 +4,11 @@
  * @module
  */
 
-import { defined } from "../defined.ts";
-import { type ErrorKind, StorageError } from "../error.ts";
-import { type SnapshotId, transferSnapshotIdOf, type VolumeId } from "../ids.ts";
+import { defined } from "../../base/defined.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
+import { type SnapshotId, transferSnapshotIdOf, type VolumeId } from "../../base/ids.ts";
 import { markCopyBase } from "../model/remote_source.ts";
-import { roundUp } from "../size.ts";
+import { roundUp } from "../../base/size.ts";
 import type { ContentSource } from "../model/tags.ts";
 import type { DestinationDevice, ReceivedRange } from "../transfers/receiver.ts";
 import { DIFFERENCE_UNIT, type KnownSnapshot, type Range } from "../transfers/protocol.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../error.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { CopyBase } from "../model/remote_source.ts";
 import { fetchRange } from "./fetch.ts";
 import type { CopyState } from "./plan.ts";

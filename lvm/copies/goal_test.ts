@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { CopyBase, CopyGoal } from "../model/remote_source.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { newWork, recordFailure, recordGoal } from "./work.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 
 const GiB = 1n << 30n;
 const [FIRST, SECOND, THIRD] = ["first", "second", "third"].map(snapshotIdOf) as [

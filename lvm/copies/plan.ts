@@ -8,11 +8,11 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { SnapshotId, VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { CopyBase, CopyGoal } from "../model/remote_source.ts";
 import type { LocatedLv, LogicalVolume } from "../model/report.ts";
-import { formatBytes } from "../size.ts";
+import { formatBytes } from "../../base/size.ts";
 import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import { RANGE_UNIT } from "../transfers/protocol.ts";

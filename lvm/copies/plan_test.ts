@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { CHUNK_BYTES, type CopyState, nextStep } from "./plan.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 const GiB = 1n << 30n;

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 import type { CopyProgress } from "../inventory/copying.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { copyBaseOf } from "../model/remote_source.ts";

@@ -4,17 +4,17 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { FilesystemType } from "../spec/filesystem.ts";
+import { StorageError } from "../../base/error.ts";
+import type { FilesystemType } from "../settings/filesystem.ts";
 import { isUsable } from "../model/groups.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
-import { fitToExtents, formatBytes, formatQuantity, roundUp, type SizeRange } from "../size.ts";
-import { describeFree } from "../spec/spare_space.ts";
-import { cowBytes, FULL_COW } from "../spec/cow_size.ts";
+import { fitToExtents, formatBytes, formatQuantity, roundUp, type SizeRange } from "../../base/size.ts";
+import { describeFree } from "../settings/spare_space.ts";
+import { cowBytes, FULL_COW } from "../settings/cow_size.ts";
 import { type ContentSource, describeSource } from "../model/tags.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 

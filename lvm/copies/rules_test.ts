@@ -1,9 +1,9 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { copyRange, type SourceProperties, thinCloneSize } from "./rules.ts";
-import { defined } from "../defined.ts";
-import { StorageError } from "../error.ts";
+import { defined } from "../../base/defined.ts";
+import { StorageError } from "../../base/error.ts";
 import { ANY_GROUP, exactMatcher } from "../model/groups.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 

@@ -9,16 +9,16 @@ import type { SourceProperties } from "./rules.ts";
 import type { CopyState } from "./plan.ts";
 import { isWithoutDifference } from "./fetch.ts";
 import type { CopyWork } from "./work_state.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { type ContentSource, copySnapshotOf, describeSource } from "../model/tags.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 import { ENCRYPTED } from "../model/tag_text.ts";
 import { copyBaseOf, sourceNodeOf } from "../model/remote_source.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Options of {@linkcode CopySources}. */
 export interface CopySourcesOptions {

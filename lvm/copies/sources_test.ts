@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
-import { volumeIdOf, volumeLvName } from "../ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { createFinders } from "../inventory/inventory.ts";
 import { Lvm } from "../client/client.ts";
 import { volumeTags } from "../model/tags.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../error.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import type { CopyGoal } from "../model/remote_source.ts";
 import { isSameGoal } from "./goal.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type ErrorKind, StorageError } from "../error.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import { newWork, recordBusy, recordFailure, recordSuccess } from "./work.ts";
 
 const RETRY_MS = 60_000;

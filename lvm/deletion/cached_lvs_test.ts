@@ -1,16 +1,16 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { failure, FakeMachine, newUuid } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { systemClock } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { systemClock } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import { describeCommand } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { cacheTags } from "../inventory/cache_tags.ts";
 import { markVolumeDeleted } from "../model/tags.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 import { Volumes } from "../volumes/volumes.ts";
 import { Reaper } from "./reaper.ts";
 

@@ -6,7 +6,7 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";

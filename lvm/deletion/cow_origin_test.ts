@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { describeCommand } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import { markVolumeDeleted } from "../model/tags.ts";

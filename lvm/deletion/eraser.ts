@@ -8,7 +8,7 @@
  */
 
 import { destroyKeySlots } from "../encryption/header.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { allowWrites, verifyDevice } from "../host/device.ts";
 import { flushDisks } from "../client/disk_cache.ts";

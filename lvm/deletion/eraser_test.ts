@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { failure, FakeMachine, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, describeCommand } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import { type Erasure, markVolumeDeleted } from "../model/tags.ts";

@@ -14,7 +14,7 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../error.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";

@@ -1,15 +1,15 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
-import { FULL_COW } from "../spec/cow_size.ts";
+import { FULL_COW } from "../settings/cow_size.ts";
 import { removePendingThin } from "./missing_thin.ts";
 import { Reaper } from "./reaper.ts";
 import { Volumes } from "../volumes/volumes.ts";

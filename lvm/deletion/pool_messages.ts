@@ -18,9 +18,9 @@
  * @module
  */
 
-import { lateCompletion } from "../error.ts";
+import { lateCompletion } from "../../base/error.ts";
 import { runOk } from "../exec.ts";
-import { isMessageLvName, messageLvName, uniqueLvName } from "../ids.ts";
+import { isMessageLvName, messageLvName, uniqueLvName } from "../../base/ids.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvcreate, lvremove } from "../model/commands.ts";

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { Command } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";

@@ -10,12 +10,12 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { derivedReport, type FreshReport, type Lvm, requireReadable } from "../client/client.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import { BackgroundWorker } from "../worker.ts";
+import { BackgroundWorker } from "../../base/worker.ts";
 import { Eraser } from "./eraser.ts";
 import { type RemovableLv, Removal } from "./removal.ts";
 import { type Attempt, Repair } from "./repair.ts";

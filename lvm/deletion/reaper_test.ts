@@ -1,12 +1,12 @@
 import { assert, assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { systemClock } from "../clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { describeCommand } from "../exec.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
-import { FULL_COW } from "../spec/cow_size.ts";
+import { FULL_COW } from "../settings/cow_size.ts";
 import { type Erasure, markErased, markVolumeDeleted } from "../model/tags.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";

@@ -7,10 +7,10 @@
  * @module
  */
 
-import type { Clock } from "../clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import { markCacheDeleted } from "../inventory/cache_tags.ts";
 import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../model/commands.ts";

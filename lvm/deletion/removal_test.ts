@@ -4,7 +4,7 @@ import { namedRequest } from "../../tests/fake/request.ts";
 import { Lvm } from "../client/client.ts";
 import { addUsedTag } from "../client/used_tags.ts";
 import { describeCommand } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";

@@ -6,7 +6,7 @@
  */
 
 import type { FreshReport, Lvm } from "../client/client.ts";
-import { removeLeftTables, resumeSuspended } from "../host/resumption.ts";
+import { removeLeftTables, resumeSuspended } from "./resumption.ts";
 import { type HeaderBackup, markHeaderBackupDeleted } from "../encryption/header_tags.ts";
 import {
   incompleteVolumes,

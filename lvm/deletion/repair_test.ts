@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";

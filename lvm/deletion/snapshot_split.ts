@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../error.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import { type Lvm, requirePvs } from "../client/client.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { lvconvert } from "../model/commands.ts";

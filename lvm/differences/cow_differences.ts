@@ -10,7 +10,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";

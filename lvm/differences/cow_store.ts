@@ -9,7 +9,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 
 /** The bytes of a store that have its header. It is read without the page cache, so these are whole blocks of any disk. */
 export const HEADER_BYTES = 4096;

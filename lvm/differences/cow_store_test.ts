@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { ExceptionScanner, parseCowHeader } from "./cow_store.ts";
 
 const CHUNK_BYTES = 4096;

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { readBlockDevices, restoreDeviceNode } from "../host/device.ts";
 import { readMappedDevice } from "../host/device_mapper.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command, Exec, Output } from "../exec.ts";
 import type { LocatedLv } from "../model/report.ts";
 import { requireHiddenDevice } from "./devices.ts";

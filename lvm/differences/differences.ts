@@ -8,13 +8,13 @@
  * @module
  */
 
-import { eitherSignal } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { eitherSignal } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
-import type { SnapshotId } from "../ids.ts";
+import type { SnapshotId } from "../../base/ids.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Lvm } from "../client/client.ts";
-import { type Locks, snapshotLock } from "../locks.ts";
+import { type Locks, snapshotLock } from "../../base/locks.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isThin } from "../pools/pool.ts";

@@ -1,10 +1,10 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { openMachine } from "../machine.ts";
 import { ANY_GROUP } from "../model/groups.ts";
 import { LINEAR } from "../model/layout.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { noteWrites } from "../../tests/fake/block_tools.ts";
 import type { Extent, ExtentList, ListRequest } from "./differences.ts";
 

@@ -10,8 +10,8 @@
  * @module
  */
 
-import { ignoreStorageError, type StorageError } from "../error.ts";
-import { parseSnapshotId } from "../ids.ts";
+import { ignoreStorageError, type StorageError } from "../../base/error.ts";
+import { parseSnapshotId } from "../../base/ids.ts";
 import {
   type Bytes,
   concatenate,

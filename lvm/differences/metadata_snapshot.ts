@@ -9,7 +9,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { runOk } from "../exec.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvchangeTags } from "../model/commands.ts";

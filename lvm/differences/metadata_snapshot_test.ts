@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
 import { type LocatedPool, MetadataSnapshots } from "./metadata_snapshot.ts";
 

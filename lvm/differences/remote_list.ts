@@ -7,7 +7,7 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { asStorageError, type Connection, PulseLimit, readAll, readJson, withPulse } from "../transfers/connection.ts";
 import { decodeFailure, decodeHeadJson, encodeRefusal, protocolError } from "../transfers/protocol.ts";
 import type { Differences, Extent, ExtentList } from "./differences.ts";

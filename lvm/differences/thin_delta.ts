@@ -5,7 +5,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { ChunkRange } from "./chunk_set.ts";
 
 /** What two thin LVs have in a range of blocks, by the names of thin_delta; `left_only` is what the second one has lost. */

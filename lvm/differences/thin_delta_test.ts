@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type DeltaKind, ThinDeltaReader } from "./thin_delta.ts";
 
 const OUTPUT = Deno.readTextFileSync(new URL("../../tests/fixtures/differences/thin_delta.xml", import.meta.url));

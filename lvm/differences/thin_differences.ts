@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";
 import { lvPath } from "../model/report.ts";

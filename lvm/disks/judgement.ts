@@ -5,7 +5,7 @@
  * @module
  */
 
-import { sha256Hex } from "../sha256.ts";
+import { sha256Hex } from "../../base/sha256.ts";
 import type { Disk } from "./disk.ts";
 
 /** What a judgement depends on beside the disk. */

@@ -4,11 +4,11 @@
  * @module
  */
 
-import { defined } from "../defined.ts";
-import { StorageError } from "../error.ts";
+import { defined } from "../../base/defined.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { readBlockDevices, readSignatures } from "../host/device.ts";
-import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
+import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../../base/json.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import type { BlockDevice, Disk, DiskLinks } from "./disk.ts";
 import { diskIdentity, diskName, objections } from "./judgement.ts";

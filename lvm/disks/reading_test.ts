@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command, Exec } from "../exec.ts";
 import { type DiskRule, parseDevices, parseLinks, readNamedDisks } from "./reading.ts";
 

@@ -4,9 +4,9 @@
  * @module
  */
 
-import { quote, StorageError } from "../error.ts";
+import { quote, StorageError } from "../../base/error.ts";
 import type { GroupMatcher } from "../model/groups.ts";
-import { parseQuantity } from "../size.ts";
+import { parseQuantity } from "../../base/size.ts";
 import type { DiskRule } from "./reading.ts";
 
 /** Creates the matcher of a pattern, or throws an error that shows the rule. */

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type CreateMatcher, parseDiskRules } from "./rules.ts";
 
 /** A matcher of whole names, by the patterns of JavaScript. */

@@ -7,7 +7,7 @@
 
 import type { Lvm } from "../client/client.ts";
 import { flushDisks } from "../client/disk_cache.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { runOk } from "../exec.ts";
 import { readBlockDevices } from "../host/device.ts";
 import { pvcreate, pvremove, vgcreate, vgextend } from "../model/commands.ts";

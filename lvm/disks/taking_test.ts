@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { spareDisk } from "../../tests/fake/disks.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { DiskRecord, DiskStep } from "./orders.ts";
 import type { NamedDisk } from "./reading.ts";
 import { DiskTaking } from "./taking.ts";

@@ -26,7 +26,7 @@ import { checkGroups, checkMetadata } from "./groups.ts";
 import { checkLeftovers, checkUdev, type SocketState, type UdevState } from "./leftovers.ts";
 import { checkFilters, checkLocks } from "./settings.ts";
 import { checkKernel, checkTools, modulesToProbe } from "./tools.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, type Exec, isTimeout, PROGRAM_DIRECTORIES, PROGRAMS, runOk } from "../exec.ts";
 import {
   type CheckName,
@@ -51,7 +51,7 @@ import {
 } from "../model/survey.ts";
 import { ownersOf } from "../model/tags.ts";
 import { FORMAT, tagValue } from "../model/tag_text.ts";
-import { parseFormat } from "../spec/format.ts";
+import { parseFormat } from "../settings/format.ts";
 import { readHeaderKeys } from "../encryption/header.ts";
 
 /** Options of {@linkcode examine}. */

@@ -7,7 +7,7 @@ import { diagnosisJson, diagnosisText } from "./text.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { CHECKS } from "./finding.ts";
 import { anyMatcherOf, exactMatcher } from "../model/groups.ts";
-import { volumeIdOf, volumeLvName } from "../ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { volumeTags } from "../model/tags.ts";
 import { HOST_PATTERN } from "../host/stacked_devices.ts";
 import { addKubeletLoop } from "../../tests/fake/stacked_devices.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { StorageError } from "../error.ts";
-import { defined } from "../defined.ts";
+import type { StorageError } from "../../base/error.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The checks, in the order of the output. */
 export const CHECKS = [

@@ -1,7 +1,7 @@
 import { freeBytes } from "../../tests/fake/pvs.ts";
 import { newUuid, ok } from "../../tests/fake/machine.ts";
 import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
-import { snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
+import { snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { usedTag } from "../model/tags.ts";
 import {
   DRIVER,

@@ -21,8 +21,8 @@ import type { GroupMatcher } from "../model/groups.ts";
 import { METADATA_BYTES_PER_VOLUME, METADATA_RESERVE } from "../model/report_parser.ts";
 import { redundancyOf } from "../model/redundancy.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import { requestedSpareBytes, SPARE, unreadableSpareTags } from "../spec/spare_space.ts";
-import { formatBytes } from "../size.ts";
+import { requestedSpareBytes, SPARE, unreadableSpareTags } from "../settings/spare_space.ts";
+import { formatBytes } from "../../base/size.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 
 /** Input of {@linkcode checkGroups} and {@linkcode checkMetadata}. */

@@ -21,13 +21,13 @@ import {
   type Reading,
   skippedCheck,
 } from "./finding.ts";
-import { isDriverDeviceName } from "../ids.ts";
+import { isDriverDeviceName } from "../../base/ids.ts";
 import type { Inconsistency, Inventory } from "../inventory/inventory.ts";
 import { isDeletedNodeMount, isDriverVolumeMount, type Mount } from "../host/mounts.ts";
 import { type LogicalVolume, lvPath } from "../model/report.ts";
 import { cowState } from "../inventory/snapshot_finder.ts";
 import type { Survey } from "../model/survey.ts";
-import { shellWord } from "../text_table.ts";
+import { shellWord } from "../../base/text_table.ts";
 
 /** The state of udev: it responds, was never there, or left its socket and does not respond any more. */
 export type UdevState = "running" | "absent" | "dead";

@@ -7,7 +7,7 @@
 import { type Configuration, type Setting, snapshotAutoextendThreshold } from "../model/configuration.ts";
 import type { Disk } from "../host/disks.ts";
 import { acceptsAll, HOST_PATTERN, passesFilter } from "../host/stacked_devices.ts";
-import type { StorageError } from "../error.ts";
+import type { StorageError } from "../../base/error.ts";
 import { isNotInstalled, isTimeout } from "../exec.ts";
 import {
   type CheckResult,

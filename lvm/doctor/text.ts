@@ -6,7 +6,7 @@
 
 import type { Diagnosis } from "./doctor.ts";
 import type { Finding, Level } from "./finding.ts";
-import { escapeControls, withoutControls, wrapText } from "../text_table.ts";
+import { escapeControls, withoutControls, wrapText } from "../../base/text_table.ts";
 
 const MARKS: Readonly<Record<Level, string>> = { ok: "✓", info: "i", warning: "!", error: "✗" };
 

@@ -5,7 +5,7 @@
  */
 
 import type { LvmVersion } from "../host/device_mapper.ts";
-import { missingXfsFeatures } from "../spec/mkfs_defaults.ts";
+import { missingXfsFeatures } from "../settings/mkfs_defaults.ts";
 import { isNotInstalled, type Program, PROGRAMS } from "../exec.ts";
 import { type CheckResult, failureSummary, type Finding, findingsOf, type Reading } from "./finding.ts";
 

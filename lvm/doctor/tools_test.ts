@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { PROGRAMS } from "../exec.ts";
 import { checkKernel, checkTools, type KernelReadings } from "./tools.ts";
 

@@ -6,9 +6,9 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Output } from "../exec.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
 
 /**

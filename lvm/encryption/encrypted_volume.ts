@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { LocatedLv } from "../model/report.ts";
 import type { VolumeTags } from "../model/tags.ts";
 

@@ -11,8 +11,8 @@
  */
 
 import type { Lvm } from "../client/client.ts";
-import { type Backoff, backoffMs, type Clock, systemClock } from "../clock.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { type Backoff, backoffMs, type Clock, systemClock } from "../../base/clock.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import {
   allowWrites,
@@ -27,11 +27,11 @@ import {
 } from "../host/device.ts";
 import type { MappedDevice } from "../host/device_mapper.ts";
 import type { Mount } from "../host/mounts.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { lvchangeTags } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";
 import { markFormatState } from "../model/tags.ts";
-import type { LuksState } from "../spec/format.ts";
+import type { LuksState } from "../settings/format.ts";
 import {
   formatCommand,
   mappingError,

@@ -8,7 +8,7 @@
 import { flushDisks } from "../client/disk_cache.ts";
 import { commandError, type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures } from "../host/device.ts";
-import { LUKS_HEADER_BYTES } from "../spec/format.ts";
+import { LUKS_HEADER_BYTES } from "../settings/format.ts";
 import { dumpCommand, isNoHeader } from "./cryptsetup.ts";
 import { type HeaderKeys, parseHeaderKeys } from "./volume_key.ts";
 

@@ -6,10 +6,10 @@
  */
 
 import type { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
-import { headerBackupLvName, uniqueLvName } from "../ids.ts";
+import { headerBackupLvName, uniqueLvName } from "../../base/ids.ts";
 import { lvchange, lvchangeTags, lvcreate } from "../model/commands.ts";
 import {
   type BackedUpKeys,
@@ -21,7 +21,7 @@ import {
 } from "./header_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf } from "../model/tags.ts";
-import { LUKS_HEADER_BYTES } from "../spec/format.ts";
+import { LUKS_HEADER_BYTES } from "../settings/format.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { destroyKeySlots } from "./header.ts";
 

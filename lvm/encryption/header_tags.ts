@@ -4,7 +4,7 @@
  * @module
  */
 
-import { parseVolumeId, type VolumeId } from "../ids.ts";
+import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { DELETED, ENCRYPTED, HEADER_BACKUP, OWNER, tagValue } from "../model/tag_text.ts";
 import { isOwned, ownersOf } from "../model/tags.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { type BackedUpKeys, headerBackupOf, headerBackupTag, headerBackupTags } from "./header_tags.ts";
 
 const ID = volumeIdOf("one");

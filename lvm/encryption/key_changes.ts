@@ -7,8 +7,8 @@
  * @module
  */
 
-import { lateCompletion } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import { lateCompletion } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { lvPath } from "../model/report.ts";
 import type { EncryptedVolume } from "./encrypted_volume.ts";
 import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";

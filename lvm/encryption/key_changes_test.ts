@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
-import { headerBackupLvName, volumeIdOf, volumeLvName } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { headerBackupLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { KeyChanges } from "./key_changes.ts";
 

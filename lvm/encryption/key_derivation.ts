@@ -4,8 +4,8 @@
  * @module
  */
 
-import { type Clock, systemClock, withinDeadline } from "../clock.ts";
-import { lateCompletion } from "../error.ts";
+import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
+import { lateCompletion } from "../../base/error.ts";
 import type { Command, Exec, Output } from "../exec.ts";
 
 /**

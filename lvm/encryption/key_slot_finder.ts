@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { openedSlot, opensNothing, passphraseError, testCommand } from "./cryptsetup.ts";
 import type { KeyDerivation } from "./key_derivation.ts";
 import type { Passphrase } from "./passphrase.ts";

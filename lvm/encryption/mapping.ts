@@ -8,14 +8,14 @@
  */
 
 import { basename } from "@std/path";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { type MappedDevice, readMappedDevice } from "../host/device_mapper.ts";
 import { deviceMounts, type Mount, type MountedDevice } from "../host/mounts.ts";
-import { MAPPING_GROUP, parseVolumeId, type VolumeId, volumeLvName } from "../ids.ts";
+import { MAPPING_GROUP, parseVolumeId, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { FORMAT, tagValue, VOLUME } from "../model/tag_text.ts";
-import { parseFormat } from "../spec/format.ts";
+import { parseFormat } from "../settings/format.ts";
 import { closeCommand, isNoMapping, mappingError } from "./cryptsetup.ts";
 
 /** Returns the name of the mapping of a volume. */

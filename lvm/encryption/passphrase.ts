@@ -6,8 +6,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** The key under which a secret has the passphrase. */

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../error.ts";
-import { volumeIdOf } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import {
   addKeyCommand,
   beginReencryptionCommand,

@@ -9,7 +9,7 @@
 
 import { flushDisks } from "../client/disk_cache.ts";
 import type { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk, runThen } from "../exec.ts";
 import { lvPath } from "../model/report.ts";
 import {

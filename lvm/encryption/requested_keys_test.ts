@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { type PassphraseScene, passphraseScene, type Secret } from "../../tests/fake/passphrase_scene.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 
 /** Returns the commands of cryptsetup by which a secret is published again. */
 async function publishCommands(s: PassphraseScene, ...secret: Secret): Promise<(string | undefined)[]> {

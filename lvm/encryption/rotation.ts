@@ -9,7 +9,7 @@
  */
 
 import type { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { flushDisks } from "../client/disk_cache.ts";
 import { lvPath } from "../model/report.ts";

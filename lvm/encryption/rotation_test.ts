@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { passphraseScene, REENCRYPTION, type Secret } from "../../tests/fake/passphrase_scene.ts";
 import { headersOf } from "../../tests/fake/luks.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 
 Deno.test("a header whose data has another volume key since is not replaced by its backup, and opens by its own passphrase", async () => {
   const s = await passphraseScene("OLD");

@@ -8,8 +8,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
 
 /** The key under which a secret has the name that the volume key is to have. */
 export const VOLUME_KEY_KEY = "volumeKey";

@@ -10,12 +10,12 @@
  * @module
  */
 
-import { lateCompletion, StorageError } from "../error.ts";
-import { type GroupSnapshotId, memberSnapshotIdOf, type SnapshotId, type VolumeId } from "../ids.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
+import { type GroupSnapshotId, memberSnapshotIdOf, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { readMounts } from "../host/mounts.ts";
-import { resumeSuspended } from "../host/resumption.ts";
+import { resumeSuspended } from "../deletion/resumption.ts";
 import { requireSnapshots } from "../inventory/copying.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -25,7 +25,7 @@ import { markConfirmed } from "../model/group_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { markSnapshotDeleted, ownedVolumeId } from "../model/tags.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import type { SizeOrPercent } from "../spec/cow_size.ts";
+import type { SizeOrPercent } from "../settings/cow_size.ts";
 import { isInKernel, type Snapshots } from "../snapshots/snapshots.ts";
 import {
   type GroupSnapshot,

@@ -3,10 +3,10 @@ import { FakeTime } from "@std/testing/time";
 import { machineWithVolumes, only, openDriver, thin, volumeRequest } from "../../tests/fake/group_machine.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { guardsOf, setResumed, write } from "../../tests/fake/suspension.ts";
-import { nextTurn } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { nextTurn } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command, Output } from "../exec.ts";
-import { groupSnapshotIdOf, type VolumeId, volumeIdOf } from "../ids.ts";
+import { groupSnapshotIdOf, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import type { Machine } from "../machine.ts";
 
 const MiB = 1n << 20n;

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { GroupSnapshotId, VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { GroupSnapshotId, VolumeId } from "../../base/ids.ts";
 import { indexReport } from "../inventory/report_index.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { parseMembership } from "../model/group_tags.ts";

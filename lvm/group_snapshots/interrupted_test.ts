@@ -4,7 +4,7 @@ import type { FakeLv } from "../../tests/fake/machine.ts";
 import { guardsOf } from "../../tests/fake/suspension.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { groupSnapshotIdOf, snapshotIdOf } from "../ids.ts";
+import { groupSnapshotIdOf, snapshotIdOf } from "../../base/ids.ts";
 import { EarlierGuards } from "./suspension.ts";
 
 const cowSize = { bytes: 8n << 20n };

@@ -6,9 +6,9 @@
 
 import { contentDevice } from "../encryption/mapping.ts";
 import { basename } from "@std/path";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import type { SnapshotId } from "../ids.ts";
+import type { SnapshotId } from "../../base/ids.ts";
 import type { Lvm } from "../client/client.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -19,7 +19,7 @@ import { ownedSnapshotId } from "../model/tags.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import { cowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
+import { cowBytes, type SizeOrPercent } from "../settings/cow_size.ts";
 import { noCowSpaceError, snapshotCommand } from "../snapshots/snapshots.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { type SuspendedDevices, whileSuspended } from "./suspension.ts";

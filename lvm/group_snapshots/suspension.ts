@@ -8,8 +8,8 @@
  * @module
  */
 
-import { type Clock, nextTurn, sleep, systemClock, withinDeadline } from "../clock.ts";
-import { lateCompletion, StorageError, truncate } from "../error.ts";
+import { type Clock, nextTurn, sleep, systemClock, withinDeadline } from "../../base/clock.ts";
+import { lateCompletion, StorageError, truncate } from "../../base/error.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import { readMappedDevices } from "../host/device_mapper.ts";
 

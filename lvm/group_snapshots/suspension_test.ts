@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { nextTurn } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { nextTurn } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command, Exec, Output } from "../exec.ts";
 import { SUSPENSION_SECONDS, whileSuspended } from "./suspension.ts";
 

@@ -6,11 +6,11 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { filesystemMounts, isBelow, type Mount } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { asArray, asObject, asString, parseJson } from "../json.ts";
+import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 import { lvPath } from "../model/report.ts";
 
 /** A device, and what the kernel has built on it. */

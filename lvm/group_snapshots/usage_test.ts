@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { mappingPath } from "../encryption/mapping.ts";
 import { FORMAT, VOLUME } from "../model/tag_text.ts";

@@ -6,8 +6,8 @@
  * @module
  */
 
-import { defined } from "../defined.ts";
-import { StorageError } from "../error.ts";
+import { defined } from "../../base/defined.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { readSectorBytes } from "../host/device.ts";

@@ -8,7 +8,7 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import type { ErrorKind, StorageError } from "../error.ts";
+import type { ErrorKind, StorageError } from "../../base/error.ts";
 import type { GroupSpace } from "../model/groups.ts";
 import { filesystemMounts, type Mount } from "../host/mounts.ts";
 import { type PoolState, poolState, remedyFor } from "../pools/pool_status.ts";

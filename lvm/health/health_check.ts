@@ -4,10 +4,10 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { KeyChanges } from "../encryption/key_changes.ts";
 import { problemOf, type StorageProblem, storageProblems, type VolumeHealth, volumeProblems } from "./health.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { takeInventory } from "../inventory/inventory.ts";
 import type { Lvm } from "../client/client.ts";
 import { type Mount, readMounts } from "../host/mounts.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";

@@ -9,7 +9,7 @@
 
 import type { Exec } from "../exec.ts";
 import { mountProblem, type Problem } from "./health.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { type Mount, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { ownedVolumeId } from "../model/tags.ts";

@@ -4,9 +4,9 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
-import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
+import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../../base/json.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
 /** A block device, as the kernel reports it. */

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import type { FilesystemType } from "../spec/filesystem.ts";
-import { maximumSectorBytes, SUPERBLOCK_BYTES } from "../spec/superblock.ts";
+import type { FilesystemType } from "../settings/filesystem.ts";
+import { maximumSectorBytes, SUPERBLOCK_BYTES } from "../settings/superblock.ts";
 
 /** The block size of dd, in bytes. */
 const BLOCK_BYTES = 1 << 20;

@@ -5,7 +5,7 @@
  */
 
 import { type Command, commandError, type Exec, runOk } from "../exec.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 /** A device-mapper device. */

@@ -7,9 +7,9 @@ import findmnt from "../../tests/fixtures/doctor/findmnt_deleted.json" with { ty
 import version from "../../tests/fixtures/doctor/lvm_version.txt" with { type: "text" };
 import { readDmTargets, readLvmVersion, readMappedDevices, readPoolUsage } from "./device_mapper.ts";
 import { readDisks } from "./disks.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
-import { isDriverDeviceName } from "../ids.ts";
+import { isDriverDeviceName } from "../../base/ids.ts";
 import { isDeletedNodeMount, isDriverVolumeMount, readMounts, readUsages } from "./mounts.ts";
 
 function execReturning(stdout: string, code = 0): Exec {

@@ -16,7 +16,7 @@ import {
   verifyDevice,
   wipeSignatures,
 } from "./device.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command, Exec } from "../exec.ts";
 import {
   bindMount,

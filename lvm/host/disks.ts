@@ -5,7 +5,7 @@
  */
 
 import { type Command, type Exec, runOk } from "../exec.ts";
-import { asArray, asObject, asString, parseJson } from "../json.ts";
+import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 
 /** A block device. */
 export interface Disk {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output } from "../exec.ts";
 import { acceptsAll, readStackedDevices, stackedFilter, type StackedReadings } from "./stacked_devices.ts";
 import { parseSettings } from "../model/configuration.ts";

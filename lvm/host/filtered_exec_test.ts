@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { FakeMachine, ok } from "../../tests/fake/machine.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 
 /**
  * Creates the file or directory to mount on.

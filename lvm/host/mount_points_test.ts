@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { createMountPoint, removeMountPoint } from "./mount_points.ts";
 
 Deno.test("createMountPoint() creates a file or a directory, and leaves what is there as it is", async () => {

@@ -9,8 +9,8 @@
  * @module
  */
 
-import { withinDeadline } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { withinDeadline } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import { DEFAULT_DEADLINES, type Exec } from "../exec.ts";
 import { bindMount } from "./mounts.ts";
 import { mountPoints } from "./mount_info.ts";

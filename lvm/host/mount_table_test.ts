@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import table from "../../tests/fixtures/mountinfo.txt" with { type: "text" };
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command, Exec } from "../exec.ts";
 import { openMountTable, readStable } from "./mount_table.ts";
 import { readMounts } from "./mounts.ts";

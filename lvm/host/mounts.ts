@@ -5,13 +5,13 @@
  */
 
 import { basename, dirname, join, relative } from "@std/path";
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
-import { defined } from "../defined.ts";
-import { isDriverDeviceName } from "../ids.ts";
-import { asArray, asObject, asString, parseJson } from "../json.ts";
+import { defined } from "../../base/defined.ts";
+import { isDriverDeviceName } from "../../base/ids.ts";
+import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import { contextIn, isSameContext, requestedContext } from "../spec/selinux.ts";
+import { contextIn, isSameContext, requestedContext } from "../settings/selinux.ts";
 import { parseMountInfo } from "./mount_info.ts";
 
 /** A mount of this mount namespace. */

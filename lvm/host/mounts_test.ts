@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import {
   canonicalizePath,

@@ -9,10 +9,10 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Exec, isTimeout, refusalKind, runOk } from "../exec.ts";
-import { MAPPING_GROUP } from "../ids.ts";
-import { asArray, asObject, asString, parseJson } from "../json.ts";
+import { MAPPING_GROUP } from "../../base/ids.ts";
+import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 import { type DeviceNode, readDeviceTree } from "../model/device_tree.ts";
 import { readMounts } from "./mounts.ts";
 

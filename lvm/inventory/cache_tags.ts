@@ -4,7 +4,7 @@
  * @module
  */
 
-import { parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+import { parseVolumeId, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 import { CACHE, DELETED, OWNER, tagValue } from "../model/tag_text.ts";
 import { eraseTags, isOwned, type VolumeTags } from "../model/tags.ts";
 

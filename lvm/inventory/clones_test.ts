@@ -3,7 +3,7 @@ import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
 import { newUuid } from "../../tests/fake/machine.ts";
 import { DRIVER } from "../../tests/fake/status_machine.ts";
 import { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { SnapshotFinder } from "./snapshot_finder.ts";
 import { VolumeFinder } from "./volume_finder.ts";
 

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { SnapshotId, VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { layoutOf, snapshotRefusal } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
@@ -16,7 +16,7 @@ import {
   ownedVolumeId,
   parseVolumeTags,
 } from "../model/tags.ts";
-import { formatBytes } from "../size.ts";
+import { formatBytes } from "../../base/size.ts";
 import type { Volume } from "./volume.ts";
 
 /** The progress of a copy; sizes in bytes. */

@@ -4,9 +4,9 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { GroupMatcher } from "../model/groups.ts";
-import { isDriverLvName, type KindAndId, parseVolumeId, type VolumeId } from "../ids.ts";
+import { isDriverLvName, type KindAndId, parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { type LocatedSnapshot, SnapshotFinder } from "./snapshot_finder.ts";
 import {
@@ -25,7 +25,7 @@ import { type DeletedLv, deletedLvs } from "./leftovers.ts";
 import type { RecordedLv, VolumeState } from "./volume_state.ts";
 import type { Volume } from "./volume.ts";
 import { VolumeFinder } from "./volume_finder.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** A volume that is Lost. */
 export type LostVolume = Extract<VolumeState, { state: "lost" }> & {

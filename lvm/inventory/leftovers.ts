@@ -7,7 +7,7 @@
 
 import { type HeaderBackup, headerBackups } from "../encryption/header_tags.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { CACHED, hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
 import { hasChecksums } from "../model/layout.ts";
 import { ownedCacheId } from "./cache_tags.ts";

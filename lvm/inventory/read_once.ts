@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Volume } from "./volume.ts";
 
 /** What is known of a volume. */

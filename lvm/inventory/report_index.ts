@@ -7,7 +7,7 @@
  * @module
  */
 
-import type { SnapshotId, VolumeId } from "../ids.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { ownedSnapshotId, ownedVolumeId, parseUsedTags } from "../model/tags.ts";
 import { deletedLvs, incompleteVolumes } from "./leftovers.ts";

@@ -4,14 +4,14 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { defined } from "../defined.ts";
-import type { GroupSnapshotId, SnapshotId, VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { defined } from "../../base/defined.ts";
+import type { GroupSnapshotId, SnapshotId, VolumeId } from "../../base/ids.ts";
 import { requireReadable, requireResponsive } from "../client/client.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { parseMembership } from "../model/group_tags.ts";
 import { type Erasure, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts";
-import { fullCowBytes } from "../spec/cow_size.ts";
+import { fullCowBytes } from "../settings/cow_size.ts";
 import { isIncompleteSnapshot } from "./leftovers.ts";
 import { indexReport } from "./report_index.ts";
 import { lostError, type RecordedLv, withoutClones } from "./volume_state.ts";

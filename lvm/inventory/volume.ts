@@ -4,19 +4,19 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { GroupMatcher, GroupPreference } from "../model/groups.ts";
-import type { VolumeId } from "../ids.ts";
-import type { IoLimits } from "../spec/io_limits.ts";
+import type { VolumeId } from "../../base/ids.ts";
+import type { IoLimits } from "../settings/io_limits.ts";
 import { describeLayout, describeLayoutOf, type Layout, roundLayout } from "../model/layout.ts";
 import type { CopyGoal } from "../model/remote_source.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { formatBytes, type SizeRange } from "../size.ts";
+import { formatBytes, type SizeRange } from "../../base/size.ts";
 import { type ContentSource, describeSource, type Erasure, type VolumeTags } from "../model/tags.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 import { poolNameIn, type ThinSpec } from "../pools/pool.ts";
-import type { KindProperty } from "../spec/settings.ts";
-import type { TrimPolicy } from "../spec/trim.ts";
+import type { KindProperty } from "../settings/settings.ts";
+import type { TrimPolicy } from "../settings/trim.ts";
 
 /** An existing volume. */
 export interface Volume {

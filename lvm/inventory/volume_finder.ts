@@ -7,8 +7,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { requireReadable, requireResponsive } from "../client/client.ts";
 import { ANY_GROUP, type GroupMatcher, groupsAllowedBy } from "../model/groups.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import type { SnapshotId, VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { Volume } from "./volume.ts";
 

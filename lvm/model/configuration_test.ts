@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import healthy from "../../tests/fixtures/doctor/lvmconfig.txt" with { type: "text" };
 import lists from "../../tests/fixtures/doctor/lvmconfig_lists.txt" with { type: "text" };
 import { parseConfiguration, readConfiguration } from "./configuration.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec, Output } from "../exec.ts";
 
 function execReturning(output: Output): Exec {

@@ -5,7 +5,7 @@
  */
 
 import { type Exec, refusalKind, runOk } from "../exec.ts";
-import { asArray, asObject, asString, parseJson } from "../json.ts";
+import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 
 /** A block device, with what is made of it. */
 export interface DeviceNode {

@@ -16,8 +16,8 @@ import {
   requiredPvCount,
 } from "./layout.ts";
 import type { LogicalVolume, PhysicalVolume, VolumeGroup } from "./report.ts";
-import { formatBytes } from "../size.ts";
-import { describeFree } from "../spec/spare_space.ts";
+import { formatBytes } from "../../base/size.ts";
+import { describeFree } from "../settings/spare_space.ts";
 
 /** A plan for the extension of an LV. */
 export interface ExtensionPlan {

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type GroupSnapshotId, parseGroupSnapshotId } from "../ids.ts";
+import { type GroupSnapshotId, parseGroupSnapshotId } from "../../base/ids.ts";
 import { GROUP_SNAPSHOT, tagValue } from "./tag_text.ts";
 
 /** The membership of a snapshot in a group snapshot. */

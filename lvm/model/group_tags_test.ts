@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { groupSnapshotIdOf } from "../ids.ts";
+import { groupSnapshotIdOf } from "../../base/ids.ts";
 import { markConfirmed, membershipTag, parseMembership } from "./group_tags.ts";
 
 const id = groupSnapshotIdOf("group");

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import {
   allocatedBytes,
   bytesPerPv,
@@ -27,9 +27,9 @@ import {
 } from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
 import { CACHE_PV } from "./tag_text.ts";
-import { describeFree } from "../spec/spare_space.ts";
-import { fitToExtents, formatBytes, roundToExtents, type SizeRange } from "../size.ts";
-import type { SETTINGS } from "../spec/settings.ts";
+import { describeFree } from "../settings/spare_space.ts";
+import { fitToExtents, formatBytes, roundToExtents, type SizeRange } from "../../base/size.ts";
+import type { SETTINGS } from "../settings/settings.ts";
 
 /** A matcher of volume groups by name. */
 export interface GroupMatcher {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { HELD, SOURCE, VOLUME } from "./tag_text.ts";
 import { describeSource, type VolumeTags } from "./tags.ts";
 

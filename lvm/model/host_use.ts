@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError, truncate } from "../error.ts";
+import { StorageError, truncate } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { type DeviceNode, readDeviceTree } from "./device_tree.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";

@@ -11,9 +11,9 @@
  */
 
 import type { LogicalVolume, PhysicalVolume, Segment } from "./report.ts";
-import { formatBytes, formatQuantity, roundUp } from "../size.ts";
+import { formatBytes, formatQuantity, roundUp } from "../../base/size.ts";
 import type { LvcreateOptions } from "./commands.ts";
-import { type CachedLayoutName, isCachedLayoutName, LAYOUTS } from "../spec/layouts.ts";
+import { type CachedLayoutName, isCachedLayoutName, LAYOUTS } from "../settings/layouts.ts";
 
 /** A layout of a volume; sizes in bytes. */
 export type Layout =

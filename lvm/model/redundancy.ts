@@ -9,7 +9,7 @@
 
 import { hasChecksums, imagePvs, pvsWithSeveralImages } from "./layout.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /**
  * The state of the redundancy of a volume. `InSync`: it is redundant. `Mismatches`: it is redundant, but the last check

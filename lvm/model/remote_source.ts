@@ -5,7 +5,7 @@
  * @module
  */
 
-import { parseSnapshotId, type SnapshotId } from "../ids.ts";
+import { parseSnapshotId, type SnapshotId } from "../../base/ids.ts";
 import { COPIED, tagValue } from "./tag_text.ts";
 
 const NODE = "denolith.from=";

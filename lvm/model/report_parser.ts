@@ -15,12 +15,12 @@ import {
   asString,
   asUnsignedInteger,
   parseJson,
-} from "../json.ts";
-import { defined } from "../defined.ts";
-import { StorageError } from "../error.ts";
+} from "../../base/json.ts";
+import { defined } from "../../base/defined.ts";
+import { StorageError } from "../../base/error.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
-import { spaceForVolumes } from "../spec/spare_space.ts";
-import { formatBytes } from "../size.ts";
+import { spaceForVolumes } from "../settings/spare_space.ts";
+import { formatBytes } from "../../base/size.ts";
 import { CACHE_PV } from "./tag_text.ts";
 
 /** What LVM prints about each group that it could not read, with LC_ALL=C. */

@@ -3,7 +3,7 @@ import layouts from "../../tests/fixtures/report_layouts.json" with { type: "tex
 import captured from "../../tests/fixtures/report.json" with { type: "text" };
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
 import { FakeMachine } from "../../tests/fake/machine.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { LogicalVolume } from "./report.ts";
 import { parseReport } from "./report_parser.ts";
 import { REPORT_COMMAND } from "./report_command.ts";

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { StorageError, truncate } from "../error.ts";
+import { StorageError, truncate } from "../../base/error.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
 import type { PhysicalVolume, VolumeGroup } from "./report.ts";
 import { parsePvs, parseReport, parseUnreadable, Row, rowsOf, unassignedPvEntry, vgEntries } from "./report_parser.ts";

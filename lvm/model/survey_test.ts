@@ -3,7 +3,7 @@ import missing from "../../tests/fixtures/doctor/survey_missing.json" with { typ
 import missingWarnings from "../../tests/fixtures/doctor/survey_missing.stderr.txt" with { type: "text" };
 import shared from "../../tests/fixtures/doctor/survey_shared.json" with { type: "text" };
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec, Output } from "../exec.ts";
 import { parseSurvey, parseUnassignedPvs, readSurvey, type SurveyedGroup } from "./survey.ts";
 

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { isFormatBegun } from "../spec/format.ts";
+import { isFormatBegun } from "../settings/format.ts";
 
 /** The driver whose an LV is. */
 export const OWNER = "denolith=";

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { StorageError, truncate } from "../error.ts";
-import { formatFormat, type FormatState, parseFormat } from "../spec/format.ts";
-import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../spec/io_limits.ts";
-import { type KindAndId, parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+import { StorageError, truncate } from "../../base/error.ts";
+import { formatFormat, type FormatState, parseFormat } from "../settings/format.ts";
+import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../settings/io_limits.ts";
+import { type KindAndId, parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 import {
   COPIED,
   COPY_SNAPSHOT,
@@ -33,9 +33,9 @@ import {
   USED,
   VOLUME,
 } from "./tag_text.ts";
-import { SETTINGS, type SettingTag } from "../spec/settings.ts";
-import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
-import { defined } from "../defined.ts";
+import { SETTINGS, type SettingTag } from "../settings/settings.ts";
+import { formatTrim, parseTrim, type TrimPolicy } from "../settings/trim.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The ways to erase the data of a deleted volume; the first one is the default. */
 export const ERASURES = SETTINGS.erase.values;

@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { StorageError } from "../error.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
-import type { IoLimits } from "../spec/io_limits.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import type { IoLimits } from "../settings/io_limits.ts";
 import {
   ERASURES,
   markLimits,
@@ -14,8 +14,8 @@ import {
   usedTag,
   volumeTags,
 } from "./tags.ts";
-import type { FormatState } from "../spec/format.ts";
-import type { TrimPolicy } from "../spec/trim.ts";
+import type { FormatState } from "../settings/format.ts";
+import type { TrimPolicy } from "../settings/trim.ts";
 
 const id = volumeIdOf("a");
 const uuid = "11111111-2222-3333-4444-555555555555";

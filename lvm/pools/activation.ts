@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { isCowSnapshot } from "./pool.ts";
 import { monitoringOptions } from "./pool_commands.ts";
 import { isRaid } from "../model/redundancy.ts";

@@ -10,8 +10,8 @@
 
 import type { GroupSpace } from "../model/groups.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { formatBytes, roundUp } from "../size.ts";
-import type { SizeOrPercent } from "../spec/cow_size.ts";
+import { formatBytes, roundUp } from "../../base/size.ts";
+import type { SizeOrPercent } from "../settings/cow_size.ts";
 import { hasPoolTag, isDeleted, isOwned, overcommitTagValue } from "../model/tags.ts";
 
 /** Thin provisioning of a volume: its pool, and the size of a new pool. */

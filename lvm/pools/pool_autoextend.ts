@@ -6,9 +6,9 @@
 
 import { isUsable } from "../model/groups.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { roundUp } from "../size.ts";
+import { roundUp } from "../../base/size.ts";
 import { isBeingErased } from "./pool.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The policy for the extension of the driver's pools. */
 export interface PoolAutoextend {

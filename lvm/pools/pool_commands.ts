@@ -5,7 +5,7 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { hasPoolTag, poolTags } from "../model/tags.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { describeCommand } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import { PoolReservation } from "./pool_reservation.ts";
 import { PoolMonitor } from "./pool_monitor.ts";

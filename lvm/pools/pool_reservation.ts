@@ -7,11 +7,11 @@
  * @module
  */
 
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Lvm, requireResponsive } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { describeFree } from "../spec/spare_space.ts";
-import { formatBytes } from "../size.ts";
+import { describeFree } from "../settings/spare_space.ts";
+import { formatBytes } from "../../base/size.ts";
 import {
   allocatedVirtual,
   availableVirtual,

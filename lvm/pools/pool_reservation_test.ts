@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { Lvm } from "../client/client.ts";
 import { PoolReservation } from "./pool_reservation.ts";
 

@@ -17,7 +17,7 @@ import {
   NEAR_FULL_PERCENT,
   overcommitOf,
 } from "./pool.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /**
  * The state of a pool. `Ready`: it has free space. `NearFull`: 80 % of its data or its metadata are used.

@@ -4,12 +4,12 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { isUsable } from "../model/groups.ts";
-import type { SnapshotId, VolumeId } from "../ids.ts";
+import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { roundUp } from "../size.ts";
-import { fullCowBytes } from "../spec/cow_size.ts";
+import { roundUp } from "../../base/size.ts";
+import { fullCowBytes } from "../settings/cow_size.ts";
 import { parseSnapshotTags, type SnapshotTags } from "../model/tags.ts";
 
 /** Policy for the extension of COW space. */

@@ -11,11 +11,11 @@
  */
 
 import { readConfiguration, snapshotAutoextendThreshold } from "../model/configuration.ts";
-import { StorageError } from "../error.ts";
-import { type Locks, snapshotLock, volumeLock } from "../locks.ts";
+import { StorageError } from "../../base/error.ts";
+import { type Locks, snapshotLock, volumeLock } from "../../base/locks.ts";
 import type { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
-import { describeFree } from "../spec/spare_space.ts";
+import { describeFree } from "../settings/spare_space.ts";
 import {
   cowsAtRisk,
   type CowUsage,
@@ -23,8 +23,8 @@ import {
   nextCheckMs,
   type SnapshotAutoextend,
 } from "./cow_autoextend.ts";
-import type { Clock } from "../clock.ts";
-import { BackgroundWorker } from "../worker.ts";
+import type { Clock } from "../../base/clock.ts";
+import { BackgroundWorker } from "../../base/worker.ts";
 import { lvextend } from "../model/commands.ts";
 
 /** Listener to the extension of COW space. */

@@ -9,8 +9,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { type GroupSnapshotId, type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { type GroupSnapshotId, type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../../base/ids.ts";
 import { copiesInProgress, refuseWhileCopied, requireSnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
@@ -18,12 +18,12 @@ import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
-import { describeFree } from "../spec/spare_space.ts";
+import { describeFree } from "../settings/spare_space.ts";
 import { markSnapshotDeleted, ownedVolumeId, snapshotPolicyOf, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import { formatBytes } from "../size.ts";
-import { cowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
+import { formatBytes } from "../../base/size.ts";
+import { cowBytes, type SizeOrPercent } from "../settings/cow_size.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { removePendingSnapshot } from "../deletion/missing_thin.ts";
 import { isOutdated } from "../volumes/refusals.ts";

@@ -1,13 +1,13 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeMachine, newUuid, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { defined } from "../defined.ts";
-import { StorageError } from "../error.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { defined } from "../../base/defined.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type ContentSource, volumeTags } from "../model/tags.ts";
-import { FULL_COW } from "../spec/cow_size.ts";
+import { FULL_COW } from "../settings/cow_size.ts";
 import type { RecordedLv } from "../inventory/volume_state.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";

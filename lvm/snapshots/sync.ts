@@ -8,7 +8,7 @@ import { contentDevice } from "../encryption/mapping.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 
 /**
  * Syncs a mounted filesystem that device-mapper does not freeze itself.

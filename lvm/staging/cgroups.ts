@@ -7,8 +7,8 @@
  */
 
 import { basename, join } from "@std/path";
-import type { ErrorKind } from "../error.ts";
-import { IO_LIMITS, type IoLimitName, type IoRates } from "../spec/io_limits.ts";
+import type { ErrorKind } from "../../base/error.ts";
+import { IO_LIMITS, type IoLimitName, type IoRates } from "../settings/io_limits.ts";
 
 /** The reason why the limits of a volume are not applied, other than an error. */
 export type LimitsRefusal =

@@ -5,9 +5,9 @@
  */
 
 import { describeSignatures, readSignatures } from "../host/device.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, runOk } from "../exec.ts";
-import { changeUuidCommand, type FilesystemType, journalReplayOf } from "../spec/filesystem.ts";
+import { changeUuidCommand, type FilesystemType, journalReplayOf } from "../settings/filesystem.ts";
 import { filesystemMounts, mountDevice, readMounts, unmount } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
 

@@ -22,17 +22,17 @@ import {
   type Signature,
   wipeSignatures,
 } from "../host/device.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 import { changeUuid } from "./filesystem_uuid.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, refusalKind, runOk, runThen } from "../exec.ts";
 import { contentDevice } from "../encryption/mapping.ts";
-import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
-import { missingXfsFeatures, xfsKernelOptions } from "../spec/mkfs_defaults.ts";
+import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../settings/filesystem.ts";
+import { missingXfsFeatures, xfsKernelOptions } from "../settings/mkfs_defaults.ts";
 import { readKernelRelease } from "../host/kernel.ts";
 import type { Lvm } from "../client/client.ts";
 import { formatStateTag, markFormatState } from "../model/tags.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { lvchangeTags } from "../model/commands.ts";
 

@@ -1,6 +1,6 @@
 import { assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { checkFilesystem } from "./formatting.ts";
 
 Deno.test("checkFilesystem() believes no label of a damaged filesystem that says it is mounted", async () => {

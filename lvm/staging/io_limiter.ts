@@ -9,16 +9,16 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import { type Clock, systemClock } from "../clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { type LimitResult, type LimitsReason, PodCgroups } from "./cgroups.ts";
-import { StorageError } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
-import { describeRates, hasLimits, type IoLimits, type IoRates, ratesFor } from "../spec/io_limits.ts";
+import { StorageError } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
+import { describeRates, hasLimits, type IoLimits, type IoRates, ratesFor } from "../settings/io_limits.ts";
 import type { Lvm } from "../client/client.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { BackgroundWorker } from "../worker.ts";
+import { BackgroundWorker } from "../../base/worker.ts";
 
 /** State of a volume's limits, for all pods that use the volume. */
 export interface LimitsState {

@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
-import { volumeIdOf, volumeLvName } from "../ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { openMachine } from "../machine.ts";
 import { ANY_GROUP } from "../model/groups.ts";
 import { lvPath } from "../model/report.ts";

@@ -5,11 +5,11 @@
  */
 
 import type { BlockDevice } from "../host/device.ts";
-import { StorageError } from "../error.ts";
-import type { FilesystemType } from "../spec/filesystem.ts";
-import { checkMountFlags } from "../spec/mount_flags.ts";
-import { isSameContext, requestedContext } from "../spec/selinux.ts";
-import type { VolumeId } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import type { FilesystemType } from "../settings/filesystem.ts";
+import { checkMountFlags } from "../settings/mount_flags.ts";
+import { isSameContext, requestedContext } from "../settings/selinux.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Passphrases } from "../encryption/passphrase.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { deviceMounts, filesystemMounts, isDeletedNodeMount, type Mount } from "../host/mounts.ts";

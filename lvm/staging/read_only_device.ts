@@ -1,6 +1,6 @@
 import { allowWrites, readBlockDevice, refuseWrites } from "../host/device.ts";
 import { contentDevice } from "../encryption/mapping.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import type { Volume } from "../inventory/volume.ts";
 

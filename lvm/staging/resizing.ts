@@ -5,11 +5,11 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { commandError, type Exec, refusalKind } from "../exec.ts";
 import { restoreDeviceNode } from "../host/device.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { resizeCommand } from "../spec/filesystem.ts";
+import { resizeCommand } from "../settings/filesystem.ts";
 import type { StagingWarning } from "./formatting.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 

@@ -8,7 +8,7 @@
  */
 
 import type { Mount } from "../host/mounts.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 
 /** What is remembered of one volume. */

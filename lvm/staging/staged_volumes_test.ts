@@ -2,10 +2,10 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { Command } from "../exec.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { openMachine } from "../machine.ts";
 import { ANY_GROUP } from "../model/groups.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Mount } from "../host/mounts.ts";
 import { StagedVolumes } from "./staged_volumes.ts";
 

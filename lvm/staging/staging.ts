@@ -12,11 +12,11 @@ import { checkFilesystem, makeFilesystem, renewFilesystem, type StagingWarning }
 import { type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { Encryption } from "../encryption/encryption.ts";
 import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
-import { ignoreStorageError, StorageError } from "../error.ts";
+import { ignoreStorageError, StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { setReadOnly } from "./read_only_device.ts";
-import { bindMountFlags, missingMountFlags } from "../spec/mount_flags.ts";
-import type { VolumeId } from "../ids.ts";
+import { bindMountFlags, missingMountFlags } from "../settings/mount_flags.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
 import type { Lvm } from "../client/client.ts";
 import {
@@ -47,8 +47,8 @@ import {
   resolveFilesystemType,
 } from "./publication.ts";
 import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
-import { resumeSuspended } from "../host/resumption.ts";
-import { withDiscardFlag } from "../spec/trim.ts";
+import { resumeSuspended } from "../deletion/resumption.ts";
+import { withDiscardFlag } from "../settings/trim.ts";
 import { prepare, prepareKnown } from "./preparation.ts";
 import { resizeFilesystem, resizeStaged } from "./resizing.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";

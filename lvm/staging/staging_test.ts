@@ -3,10 +3,10 @@ import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tes
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { Lvm } from "../client/client.ts";
-import { volumeIdOf } from "../ids.ts";
-import type { FilesystemType } from "../spec/filesystem.ts";
+import { volumeIdOf } from "../../base/ids.ts";
+import type { FilesystemType } from "../settings/filesystem.ts";
 import { Reaper } from "../deletion/reaper.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { StagedVolumes } from "./staged_volumes.ts";
 import type { StagingWarning } from "./formatting.ts";
 import { Staging } from "./staging.ts";

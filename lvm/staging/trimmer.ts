@@ -14,15 +14,15 @@
 
 import { contentDevice } from "../encryption/mapping.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Lvm } from "../client/client.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { cowSnapshotsOn } from "../pools/pool.ts";
 import { ownedVolumeId, parseVolumeTags, type VolumeTags } from "../model/tags.ts";
-import { type Clock, systemClock } from "../clock.ts";
-import { nextTrimTime } from "../spec/trim.ts";
-import { BackgroundWorker } from "../worker.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { nextTrimTime } from "../settings/trim.ts";
+import { BackgroundWorker } from "../../base/worker.ts";
 
 /** A volume that is trimmed periodically. */
 export interface TrimmedVolume {

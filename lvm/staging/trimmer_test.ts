@@ -2,10 +2,10 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { failure, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import { type Command, describeCommand, type Output } from "../exec.ts";
-import { volumeIdOf, volumeLvName } from "../ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import { volumeTags } from "../model/tags.ts";
-import { nextTrimTime, type TrimPolicy } from "../spec/trim.ts";
+import { nextTrimTime, type TrimPolicy } from "../settings/trim.ts";
 import { Trimmer } from "./trimmer.ts";
 
 const HOUR = 3_600_000;

@@ -6,7 +6,7 @@
 
 import { contentDevice } from "../encryption/mapping.ts";
 import type { Lvm } from "../client/client.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode } from "../host/device.ts";
 import {
@@ -20,7 +20,7 @@ import {
   readMounts,
   unmount,
 } from "../host/mounts.ts";
-import { type VolumeId, volumeLvName } from "../ids.ts";
+import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Trimmer } from "./trimmer.ts";
 

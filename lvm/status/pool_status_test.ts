@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { readStatus } from "./status.ts";
 import { statusText } from "./text.ts";
 import { poolTags } from "../model/tags.ts";

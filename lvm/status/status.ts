@@ -22,7 +22,7 @@ import {
 } from "../inventory/inventory.ts";
 import { mountProblem, pvProblem } from "../health/health.ts";
 import type { CopyProgress } from "../inventory/copying.ts";
-import type { IoRates } from "../spec/io_limits.ts";
+import type { IoRates } from "../settings/io_limits.ts";
 import { describeLayoutOf } from "../model/layout.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "../host/mounts.ts";
 import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
@@ -33,8 +33,8 @@ import { DEFAULT_OVERCOMMIT, isThin, poolsOf } from "../pools/pool.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { type ReportedVolume, type VolumeDetails, volumeDetails } from "./volume_details.ts";
-import { type Encryption, encryptionOf } from "../spec/format.ts";
-import { defined } from "../defined.ts";
+import { type Encryption, encryptionOf } from "../settings/format.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Options of {@linkcode readStatus}. */
 export interface StatusOptions {

@@ -5,11 +5,11 @@
  */
 
 import type { Inconsistency, OrphanLv } from "../inventory/inventory.ts";
-import { describeRates } from "../spec/io_limits.ts";
+import { describeRates } from "../settings/io_limits.ts";
 import { LINEAR } from "../model/layout.ts";
 import type { PoolState, PoolStatus } from "../pools/pool_status.ts";
-import { formatBytes } from "../size.ts";
-import { escapeControls, formatTable, withoutControls, wrapText } from "../text_table.ts";
+import { formatBytes } from "../../base/size.ts";
+import { escapeControls, formatTable, withoutControls, wrapText } from "../../base/text_table.ts";
 import type { DeletedStatus, GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
 
 /** The states of a thin pool, in words. */

@@ -9,13 +9,13 @@ import { findHeaderBackup } from "../encryption/header_tags.ts";
 import { interruptionMessage } from "../encryption/key_changes.ts";
 import { poolProblem } from "../health/health.ts";
 import type { Inventory } from "../inventory/inventory.ts";
-import { hasLimits, type IoLimits, type IoRates, ratesFor } from "../spec/io_limits.ts";
+import { hasLimits, type IoLimits, type IoRates, ratesFor } from "../settings/io_limits.ts";
 import { type PoolState, poolState } from "../pools/pool_status.ts";
-import { formatBytes } from "../size.ts";
+import { formatBytes } from "../../base/size.ts";
 import { describeSource } from "../model/tags.ts";
 import { findPool } from "../pools/pool.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { defined } from "../defined.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Reports on a volume from elsewhere: in a cluster, from its object. */
 export interface ReportedVolume {

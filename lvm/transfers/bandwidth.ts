@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Clock, sleep, systemClock } from "../clock.ts";
+import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 
 /** Spreads bytes over time. All transfers of an agent share it. */
 export class Bandwidth {

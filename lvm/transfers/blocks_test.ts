@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { timesACopy } from "../../tests/fake/speed.ts";
-import { nextTurn } from "../clock.ts";
+import { nextTurn } from "../../base/clock.ts";
 import { BlockBuffer, isZeros, runsOf } from "./blocks.ts";
 import { MAX_DATA_BYTES } from "./protocol.ts";
 

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { type Clock, systemClock, withinDeadline } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Bytes, decodeLength, MAX_JSON_BYTES } from "./protocol.ts";
 
 /** One end of a connection. A read or write that makes no progress for long fails. */

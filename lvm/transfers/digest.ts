@@ -4,7 +4,7 @@
  * @module
  */
 
-import { Sha256 } from "../sha256.ts";
+import { Sha256 } from "../../base/sha256.ts";
 import {
   type Bytes,
   encodeHead,

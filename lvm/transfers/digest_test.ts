@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { createHash } from "node:crypto";
 import fc from "fast-check";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { RangeDigest } from "./digest.ts";
 import { encodeHead, encodeHeader, encodeRequest } from "./protocol.ts";
 

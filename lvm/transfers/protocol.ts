@@ -13,8 +13,8 @@
  * @module
  */
 
-import { ERROR_KINDS, type ErrorKind, quote, StorageError, truncate } from "../error.ts";
-import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+import { ERROR_KINDS, type ErrorKind, quote, StorageError, truncate } from "../../base/error.ts";
+import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 
 /** The version of the protocol. Another one is refused. */
 export const VERSION = 1;

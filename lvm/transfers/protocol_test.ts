@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../error.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import {
   decodeFailure,
   decodeHead,

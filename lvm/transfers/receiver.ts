@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { Clock } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import type { Clock } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import type { Bandwidth } from "./bandwidth.ts";
 import { isZeros, RUN_BYTES } from "./blocks.ts";

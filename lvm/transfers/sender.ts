@@ -4,8 +4,8 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import type { Bandwidth } from "./bandwidth.ts";
 import { BlockBuffer, blockPair, runsOf } from "./blocks.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { ByteDevices } from "../../tests/fake/byte_devices.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Bandwidth } from "./bandwidth.ts";
 import type { Connection } from "./connection.ts";
 import { encodeRequest, MAX_DATA_BYTES } from "./protocol.ts";

@@ -1,8 +1,8 @@
 import { closeMapping, contentDevice } from "../encryption/mapping.ts";
-import { sleep, systemClock } from "../clock.ts";
-import { StorageError } from "../error.ts";
+import { sleep, systemClock } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts } from "../host/mounts.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";

@@ -4,13 +4,13 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Selection } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";
-import { volumeLvName } from "../ids.ts";
+import { volumeLvName } from "../../base/ids.ts";
 import { OWNER, VOLUME } from "../model/tag_text.ts";
 import { formatStateTag, usedTag } from "../model/tags.ts";
 import { inUseError } from "./refusals.ts";

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { type FakeGroup, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
-import { volumeIdOf } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { usedTag } from "../model/tags.ts";

@@ -6,9 +6,9 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
-import type { VolumeId } from "../ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Lvm } from "../client/client.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags } from "../model/commands.ts";

@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { Lvm } from "../client/client.ts";
-import { volumeIdOf } from "../ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { HeldVolumes } from "./held_volumes.ts";

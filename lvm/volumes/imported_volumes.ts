@@ -7,11 +7,11 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { describeSignatures, readSignatures, verifyDevice } from "../host/device.ts";
 import { resumeRemedy } from "../host/device_mapper.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts } from "../host/mounts.ts";
-import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
+import { uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { type Lvm, requirePvs, requireResponsive } from "../client/client.ts";
 import { addUsedTag, removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
 import { differences, type Volume, type VolumeRequest } from "../inventory/volume.ts";
@@ -20,7 +20,7 @@ import { lvchangeTags, lvrename } from "../model/commands.ts";
 import { describeLayoutOf, type Layout, layoutOf, LINEAR } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf, volumeTags } from "../model/tags.ts";
-import type { FormatState } from "../spec/format.ts";
+import type { FormatState } from "../settings/format.ts";
 import { OWNER } from "../model/tag_text.ts";
 import { cowSnapshotsOn, isCowSnapshot, unzeroedReason } from "../pools/pool.ts";
 

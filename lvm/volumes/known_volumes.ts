@@ -7,8 +7,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { type VolumeId, volumeLvName } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";

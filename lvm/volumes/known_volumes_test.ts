@@ -1,12 +1,12 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
-import { snapshotIdOf, volumeIdOf, volumeLvName } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { openMachine } from "../machine.ts";
 import { ANY_GROUP } from "../model/groups.ts";
-import { FULL_COW, type SizeOrPercent } from "../spec/cow_size.ts";
+import { FULL_COW, type SizeOrPercent } from "../settings/cow_size.ts";
 
 const MiB = 1n << 20n;
 const id = volumeIdOf("one");

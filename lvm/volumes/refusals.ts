@@ -1,5 +1,5 @@
-import { StorageError, type StorageErrorOptions } from "../error.ts";
-import type { VolumeId } from "../ids.ts";
+import { StorageError, type StorageErrorOptions } from "../../base/error.ts";
+import type { VolumeId } from "../../base/ids.ts";
 
 /**
  * Returns the refusal of a group that was filled or removed after the report, or that LVM does not change: the next one, or

@@ -5,7 +5,7 @@
  */
 
 import { activationArguments } from "../pools/activation.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import { planExtension } from "../model/extension.ts";
 import {
   allocatedBytes,
@@ -23,11 +23,11 @@ import { cacheTags } from "../inventory/cache_tags.ts";
 import { copyBaseTags, sourceNodeTags } from "../model/remote_source.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "../deletion/cow_origin.ts";
-import { formatBytes } from "../size.ts";
+import { formatBytes } from "../../base/size.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
-import { cacheLvName, uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
+import { cacheLvName, uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import { CACHED, INTEGRITY } from "../model/tag_text.ts";
 import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
-import { uniqueLvName, volumeLvName } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { uniqueLvName, volumeLvName } from "../../base/ids.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import {

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
-import { volumeIdOf } from "../ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { Lvm } from "../client/client.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";

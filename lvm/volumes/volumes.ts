@@ -8,10 +8,10 @@
  */
 
 import { contentDevice } from "../encryption/mapping.ts";
-import { lateCompletion, StorageError } from "../error.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
-import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
-import { type VolumeId, volumeLvName } from "../ids.ts";
+import { type IoLimits, isSameLimits } from "../settings/io_limits.ts";
+import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { isCached, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
@@ -21,7 +21,7 @@ import { removeUsedTags } from "../client/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
-import { roundToExtents, type SizeRange } from "../size.ts";
+import { roundToExtents, type SizeRange } from "../../base/size.ts";
 import { markLimits, markVolumeDeleted } from "../model/tags.ts";
 import { markLooseCache, removeIncompleteVolume } from "../deletion/repair.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";

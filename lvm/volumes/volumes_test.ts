@@ -1,12 +1,12 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { StorageError } from "../error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
 import { Lvm } from "../client/client.ts";
-import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
-import { FULL_COW } from "../spec/cow_size.ts";
+import { FULL_COW } from "../settings/cow_size.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";

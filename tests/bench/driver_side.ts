@@ -1,4 +1,4 @@
-import { type SnapshotId, snapshotLvName, type VolumeId, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { type SnapshotId, snapshotLvName, type VolumeId, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { blockCapability, mountCapability } from "../contract/host.ts";
 import { LISTED_VOLUMES } from "./result.ts";
 import { type CreationOperation, type LifecycleOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";

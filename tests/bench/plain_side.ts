@@ -1,4 +1,4 @@
-import { type VolumeId, volumeLvName } from "../../lvm/ids.ts";
+import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { volumeTags } from "../../lvm/model/tags.ts";
 import { run } from "../demo/command.ts";
 import { type CreationOperation, type LifecycleOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";

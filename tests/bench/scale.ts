@@ -34,7 +34,7 @@ import { csiStorageCapacityFor } from "../../k8s/scheduling/capacity_object.ts";
 import { ClusterVolumes } from "../../k8s/service/cluster_volumes.ts";
 import { sidecarController } from "../../k8s/sidecars/sidecar_controller.ts";
 import { topologyOfAllNodes } from "../../k8s/sidecars/claim_topology.ts";
-import { Locks } from "../../lvm/locks.ts";
+import { Locks } from "../../base/locks.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 import { FakeClock, flushPromises } from "../fake/clock.ts";
 import { DRIVER, FakeControlPlane, TOPOLOGY_KEY } from "../fake/control_plane.ts";

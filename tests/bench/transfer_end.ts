@@ -6,7 +6,7 @@
  */
 
 import { HostExec } from "../../lvm/exec.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { FETCH_BYTES } from "../../lvm/copies/goal.ts";
 import { Bandwidth } from "../../lvm/transfers/bandwidth.ts";
 import { receiveRange } from "../../lvm/transfers/receiver.ts";

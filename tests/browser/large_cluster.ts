@@ -30,9 +30,9 @@ import {
 } from "../../k8s/api/objects.ts";
 import { layoutOfSpec } from "../../k8s/api/layout_mapping.ts";
 import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
-import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { allocatedBytes } from "../../lvm/model/layout.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { DRIVER } from "../fake/control_plane.ts";
 import type { FakeApiServer } from "../fake/api_server.ts";
 import { pick, type RandomSource, seededRandom } from "../rig/seeded_random.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { runPlugin } from "../../cli/plugin/plugin.ts";
-import type { Kubectl, KubectlCommand, KubectlOptions, KubectlOutput } from "../../cli/plugin/kubectl.ts";
+import { runPlugin } from "../../plugin/subcommands/run.ts";
+import type { Kubectl, KubectlCommand, KubectlOptions, KubectlOutput } from "../../plugin/kubectl.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { FakeApiServer } from "../fake/api_server.ts";

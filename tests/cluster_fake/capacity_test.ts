@@ -31,8 +31,8 @@ import {
 import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { volumeIntents } from "../../k8s/provisioner/volume_intents.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
-import { Locks } from "../../lvm/locks.ts";
+import { volumeIdOf } from "../../base/ids.ts";
+import { Locks } from "../../base/locks.ts";
 import { usedTag } from "../../lvm/model/tags.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { FakeClock } from "../fake/clock.ts";

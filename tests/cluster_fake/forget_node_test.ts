@@ -7,11 +7,11 @@
 
 import { assertEquals, assertRejects } from "@std/assert";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
-import { forget } from "../../k8s/node_removal/forget_node.ts";
+import { forget } from "../../plugin/node_removal/forget_node.ts";
 import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
-import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
+import { StorageError } from "../../base/error.ts";
 import { DRIVER_FLAGS } from "../process/driver_command.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { FakeApiServer } from "../fake/api_server.ts";

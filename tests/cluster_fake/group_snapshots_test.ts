@@ -8,8 +8,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
 import { lvmSnapshotsForGroup } from "../../k8s/api/snapshot_mapping.ts";
-import { StorageError } from "../../lvm/error.ts";
-import { groupSnapshotIdOf, memberSnapshotIdOf, type VolumeId, volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { groupSnapshotIdOf, memberSnapshotIdOf, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";

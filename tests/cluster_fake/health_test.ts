@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { lvmNodes, type LvmVolumeStatus } from "../../k8s/api/lvm_objects.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { StorageHealthErrorType, type VolumeHealth, VolumeHealthErrorType } from "../../csi/proto/csi_pb.ts";
 import { healthContract } from "../contract/health.ts";
 import { clusterHost } from "../contract/cluster_host.ts";

@@ -7,7 +7,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { heldCondition } from "../../k8s/api/held.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";

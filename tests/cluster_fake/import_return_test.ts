@@ -11,7 +11,7 @@ import { persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmImports } from "../../k8s/import/objects.ts";
 import { objectsOf } from "../../k8s/import/origins.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { volumeLvName } from "../../lvm/ids.ts";
+import { volumeLvName } from "../../base/ids.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { addForeignLv } from "../fake/foreign_lv.ts";
 import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";

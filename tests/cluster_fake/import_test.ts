@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { snapshotIdOf, volumeLvName } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf, volumeLvName } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { ApiError } from "../../k8s/client/client.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";

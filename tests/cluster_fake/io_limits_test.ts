@@ -8,7 +8,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events } from "../../k8s/api/objects.ts";
-import type { IoLimits } from "../../lvm/spec/io_limits.ts";
+import type { IoLimits } from "../../lvm/settings/io_limits.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { FakeCgroups } from "../fake/cgroups.ts";
 import { waitUntil } from "../fake/control_plane.ts";

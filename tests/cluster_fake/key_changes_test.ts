@@ -6,10 +6,10 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { volumeProblems } from "../../k8s/diagnosis/volumes.ts";
+import { volumeProblems } from "../../plugin/diagnosis/volumes.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events } from "../../k8s/api/objects.ts";
-import { headerBackupLvName } from "../../lvm/ids.ts";
+import { headerBackupLvName } from "../../base/ids.ts";
 import { Passphrase } from "../../lvm/encryption/passphrase.ts";
 import { examine } from "../../lvm/doctor/doctor.ts";
 import { readStatus } from "../../lvm/status/status.ts";

@@ -7,8 +7,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumes } from "../../k8s/api/objects.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
-import { snapshotIdOf } from "../../lvm/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
+import { snapshotIdOf } from "../../base/ids.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";
 import { assertOnOneNode } from "../fake/move_checks.ts";

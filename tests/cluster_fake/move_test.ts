@@ -5,10 +5,10 @@
  */
 
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf } from "../../lvm/ids.ts";
-import { parseQuantity } from "../../lvm/size.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf } from "../../base/ids.ts";
+import { parseQuantity } from "../../base/size.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { type LvmSnapshot, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { csiNodes, type KubeObject, persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
 import { grantsOf } from "../../k8s/api/transfers.ts";

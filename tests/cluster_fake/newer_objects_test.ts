@@ -6,7 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, request } from "../fake/volume_cluster.ts";
 

@@ -7,7 +7,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";

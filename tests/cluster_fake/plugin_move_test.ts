@@ -6,8 +6,8 @@
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
-import { planDrain, readDrainState } from "../../k8s/move/drain.ts";
+import { volumeIdOf } from "../../base/ids.ts";
+import { planDrain, readDrainState } from "../../plugin/move/drain.ts";
 import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { nodes, type Pod, pods } from "../../k8s/api/objects.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";

@@ -8,8 +8,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type Pod, pods } from "../../k8s/api/objects.ts";
-import { snapshotIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import type { LoggedRequest } from "../fake/api_server.ts";
 import { ImportCluster } from "../fake/import_cluster.ts";
 import { MoveCluster } from "../fake/move_cluster.ts";

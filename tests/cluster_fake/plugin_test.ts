@@ -6,15 +6,15 @@
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { parse } from "@std/yaml";
-import { formatAge } from "../../cli/plugin/tables.ts";
+import { formatAge } from "../../plugin/subcommands/tables.ts";
 import { REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events, leases, nodes, persistentVolumes } from "../../k8s/api/objects.ts";
-import { snapshotIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
-import { runPlugin } from "../../cli/plugin/plugin.ts";
+import { runPlugin } from "../../plugin/subcommands/run.ts";
 import { FakeKubectl } from "../fake/kubectl.ts";
 import { pluginOver } from "../fake/plugin_run.ts";
 import { machineWith, MiB, request } from "../fake/volume_cluster.ts";

@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import type { Sent } from "../../cli/ui/cluster_page.ts";
-import type { VolumeMessage } from "../../cli/ui/volume_page.ts";
+import type { Sent } from "../../plugin/ui/cluster_page.ts";
+import type { VolumeMessage } from "../../plugin/ui/volume_page.ts";
 import { type Event, events, persistentVolumes } from "../../k8s/api/objects.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { pluginOver } from "../fake/plugin_run.ts";

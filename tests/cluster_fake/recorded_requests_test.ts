@@ -23,7 +23,7 @@ import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import { requeueSettledRequests } from "../../k8s/service/settled_requests.ts";
-import { Locks } from "../../lvm/locks.ts";
+import { Locks } from "../../base/locks.ts";
 import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/control_plane.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { machineWith, MiB } from "../fake/volume_cluster.ts";

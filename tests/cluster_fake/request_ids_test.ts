@@ -7,9 +7,9 @@
 import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { assertEquals } from "@std/assert";
 import { lvmSnapshots, lvmVolumes, REQUEST_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
-import { snapshotIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
-import { withRequestId } from "../../lvm/request_id.ts";
+import { snapshotIdOf } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
+import { withRequestId } from "../../base/request_id.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { ANYWHERE, machineWith, MiB, request } from "../fake/volume_cluster.ts";
 

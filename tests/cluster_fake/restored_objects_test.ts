@@ -14,7 +14,7 @@ import {
   PENDING_ANNOTATION,
 } from "../../k8s/api/lvm_objects.ts";
 import type { ObjectMeta, Resource } from "../../k8s/api/objects.ts";
-import { groupSnapshotIdOf } from "../../lvm/ids.ts";
+import { groupSnapshotIdOf } from "../../base/ids.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import type { FakeCluster } from "../fake/node_cluster.ts";

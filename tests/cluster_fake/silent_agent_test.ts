@@ -8,7 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { LINEAR } from "../../lvm/model/layout.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { FakeClock } from "../fake/clock.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";

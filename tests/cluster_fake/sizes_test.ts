@@ -14,7 +14,7 @@ import {
   persistentVolumes,
 } from "../../k8s/api/objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import { WholeCluster } from "../fake/whole_cluster.ts";

@@ -11,9 +11,9 @@ import { controllerHandlers } from "../../csi/controller.ts";
 import { groupControllerHandlers } from "../../csi/group_controller.ts";
 import { Controller, GroupController } from "../../csi/proto/csi_pb.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { StorageError } from "../../lvm/error.ts";
-import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { Locks } from "../../lvm/locks.ts";
+import { StorageError } from "../../base/error.ts";
+import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { Locks } from "../../base/locks.ts";
 import { mountCapability } from "../contract/host.ts";
 import {
   CrashingClient,

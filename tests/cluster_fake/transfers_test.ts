@@ -8,8 +8,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { grantsOf } from "../../k8s/api/transfers.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { runRandom } from "../rig/seeded_random.ts";
 import type { FakeMachine } from "../fake/machine.ts";

@@ -6,8 +6,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { CrashingExec, type CrashPoint, crashPoints } from "../crash/crashing_exec.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";

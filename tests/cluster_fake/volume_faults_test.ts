@@ -15,7 +15,7 @@ import {
 } from "../../k8s/api/lvm_objects.ts";
 import { events, type KubeObject, type Resource } from "../../k8s/api/objects.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { interceptClient } from "../fake/intercepted_client.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { usedTag } from "../../lvm/model/tags.ts";

@@ -16,7 +16,7 @@ import {
 } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { interceptClient } from "../fake/intercepted_client.ts";

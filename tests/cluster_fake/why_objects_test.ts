@@ -28,9 +28,9 @@ import {
 } from "../../k8s/api/objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { ApiError } from "../../k8s/client/client.ts";
-import { readClaimState } from "../../k8s/diagnosis/claim_state.ts";
-import { explainClaim, type WhyAnswer } from "../../k8s/diagnosis/why.ts";
-import { KubectlClient } from "../../cli/plugin/kubectl_client.ts";
+import { readClaimState } from "../../plugin/diagnosis/claim_state.ts";
+import { explainClaim, type WhyAnswer } from "../../plugin/diagnosis/why.ts";
+import { KubectlClient } from "../../plugin/kubectl_client.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
 import { ClaimScene } from "../fake/claim_scene.ts";
 import { FakeKubectl } from "../fake/kubectl.ts";

@@ -7,7 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { layoutOf } from "../../lvm/model/layout.ts";
 import type { LogicalVolume, PhysicalVolume } from "../../lvm/model/report.ts";
-import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 import { createVolume } from "./layouts.ts";
 import { isZeroed, writeRandom } from "./erasure.ts";

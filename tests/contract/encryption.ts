@@ -9,7 +9,7 @@ import { readSignatures } from "../../lvm/host/device.ts";
 import { readBytes } from "../../lvm/host/device_bytes.ts";
 import { mappingPath, readMapping } from "../../lvm/encryption/mapping.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { type Command, describeCommand } from "../../lvm/exec.ts";
 import {
   assertFails,

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readBlockDevice } from "../../lvm/host/device.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { blockCapability, contractTest, type Harness, type Host, volumeRequest } from "./host.ts";
 import { subcommand } from "./volumes.ts";
 

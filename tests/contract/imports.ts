@@ -6,14 +6,14 @@
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Lvm } from "../../lvm/client/client.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { readSignatures } from "../../lvm/host/device.ts";
-import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { type Layout, layoutOf, LINEAR } from "../../lvm/model/layout.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
-import { type FilesystemType, mkfsCommand } from "../../lvm/spec/filesystem.ts";
+import { type FilesystemType, mkfsCommand } from "../../lvm/settings/filesystem.ts";
 import { type ForeignLv, ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import type { VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { createCopy, stageAt } from "./copies.ts";

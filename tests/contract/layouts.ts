@@ -8,7 +8,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { type Layout, layoutOf, pvsWithSeveralImages } from "../../lvm/model/layout.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
-import { type CachedLayoutName, isCachedLayoutName, LAYOUT_NAMES } from "../../lvm/spec/layouts.ts";
+import { type CachedLayoutName, isCachedLayoutName, LAYOUT_NAMES } from "../../lvm/settings/layouts.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 import { createCopy, createFilledVolume, haveSameData, lvOf } from "./copies.ts";

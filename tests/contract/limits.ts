@@ -8,7 +8,7 @@ import { assertEquals } from "@std/assert";
 import { dirname } from "@std/path";
 import { ControllerServiceCapability_RPC_Type as Rpc } from "../../csi/proto/csi_pb.ts";
 import { parseRates } from "../../lvm/staging/cgroups.ts";
-import type { IoRates } from "../../lvm/spec/io_limits.ts";
+import type { IoRates } from "../../lvm/settings/io_limits.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import {
   assertFails,

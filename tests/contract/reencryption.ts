@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { type HeaderKeys, parseHeaderKeys } from "../../lvm/encryption/volume_key.ts";
 import { createCopy } from "./copies.ts";
 import {

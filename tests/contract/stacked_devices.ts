@@ -7,7 +7,7 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { Exec } from "../../lvm/exec.ts";
-import { parseVolumeId } from "../../lvm/ids.ts";
+import { parseVolumeId } from "../../base/ids.ts";
 import { HOST_PATTERN } from "../../lvm/host/stacked_devices.ts";
 import { mappingPath } from "../../lvm/encryption/mapping.ts";
 import { Lvm } from "../../lvm/client/client.ts";

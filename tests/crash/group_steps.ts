@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { groupSnapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { groupSnapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { VOLUME } from "../../lvm/model/tag_text.ts";
 import { blockCapability } from "../contract/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";

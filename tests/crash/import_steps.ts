@@ -5,8 +5,8 @@
  */
 
 import { assertEquals, assertRejects } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import type { VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { foreignLv } from "../fake/foreign_lv.ts";
 import { lvm } from "../fake/lvm.ts";

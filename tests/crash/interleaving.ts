@@ -9,10 +9,10 @@
 
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { nextTurn } from "../../lvm/clock.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { nextTurn } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
-import { currentRequestId, withRequestId } from "../../lvm/request_id.ts";
+import { currentRequestId, withRequestId } from "../../base/request_id.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import type { MemoryFiles } from "../fake/memory_files.ts";
 import {

@@ -17,7 +17,7 @@ import {
   USED,
   VOLUME,
 } from "../../lvm/model/tag_text.ts";
-import { type ContentState, parseFormat } from "../../lvm/spec/format.ts";
+import { type ContentState, parseFormat } from "../../lvm/settings/format.ts";
 import { contentOf } from "../fake/luks.ts";
 import { type FakeGroup, type FakeLv, type FakeMachine, type FakeMount, isReadOnly } from "../fake/machine.ts";
 

@@ -5,7 +5,7 @@
  */
 
 import type fc from "fast-check";
-import { type LockRequest, Locks } from "../../lvm/locks.ts";
+import { type LockRequest, Locks } from "../../base/locks.ts";
 import { PoolReservation } from "../../lvm/pools/pool_reservation.ts";
 import { groupRuns, type Run, runs } from "./concurrent_callers.ts";
 

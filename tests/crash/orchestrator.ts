@@ -11,7 +11,7 @@ import { Controller, GetMetadataDeltaRequestSchema, GroupController, Node } from
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
 import type { UnaryCalls } from "../contract/csi_client.ts";
 import { Lvm } from "../../lvm/client/client.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import type { Exec } from "../../lvm/exec.ts";

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import type { CsiClient } from "../contract/csi_client.ts";
 import { VolumeCapability_AccessMode_Mode as Mode, VolumeUsage_Unit as Unit } from "../../csi/proto/csi_pb.ts";
-import { formatBytes } from "../../lvm/size.ts";
+import { formatBytes } from "../../base/size.ts";
 import type { LoopGroup } from "./loop_group.ts";
 import type { StepRunner } from "./step_runner.ts";
 

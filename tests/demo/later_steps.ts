@@ -1,5 +1,5 @@
 import { status } from "@grpc/grpc-js";
-import { formatBytes } from "../../lvm/size.ts";
+import { formatBytes } from "../../base/size.ts";
 import { run } from "./command.ts";
 import { checksum, goodLines, pause, writeRandom } from "./data.ts";
 import type { DriverProcess } from "./driver_process.ts";

@@ -3,7 +3,7 @@ import {
   ControllerServiceCapability_RPC_Type as ControllerRpc,
   NodeServiceCapability_RPC_Type as NodeRpc,
 } from "../../csi/proto/csi_pb.ts";
-import { formatBytes } from "../../lvm/size.ts";
+import { formatBytes } from "../../base/size.ts";
 import { checksum, goodLines, Writer, writeRandom } from "./data.ts";
 import {
   DATA_BYTES,

@@ -16,7 +16,7 @@ import {
   lvremove,
   vgchange,
 } from "../../lvm/model/commands.ts";
-import { changeUuidCommand, type FilesystemType, mkfsCommand } from "../../lvm/spec/filesystem.ts";
+import { changeUuidCommand, type FilesystemType, mkfsCommand } from "../../lvm/settings/filesystem.ts";
 
 /** The volume group of a play. */
 export const GROUP = "differential";

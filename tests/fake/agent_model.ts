@@ -7,7 +7,7 @@
 
 import type { LvmNode, LvmVolume, LvmVolumeStatus } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { namedRequest } from "./request.ts";
 
 /** Bytes of an extent. */

@@ -6,7 +6,7 @@
  */
 
 import { apiVersionOf, type KubeObject, pathOf, type Resource } from "../../k8s/api/objects.ts";
-import { waitForAbort } from "../../lvm/clock.ts";
+import { waitForAbort } from "../../base/clock.ts";
 import { BUILT_IN_KINDS } from "./api_kinds.ts";
 import { parseSelectors, type SelectorPredicate } from "./api_selectors.ts";
 import {

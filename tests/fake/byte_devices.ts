@@ -4,7 +4,7 @@
  * @module
  */
 
-import { nextTurn } from "../../lvm/clock.ts";
+import { nextTurn } from "../../base/clock.ts";
 import type { Command, Exec, Output } from "../../lvm/exec.ts";
 import type { Connection } from "../../lvm/transfers/connection.ts";
 import type { Bytes } from "../../lvm/transfers/protocol.ts";

@@ -33,7 +33,7 @@ import {
 import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import { type Sidecar, sidecarLeaseName } from "../../k8s/runtime/leader.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { DRIVER, NAMESPACE } from "./node_cluster.ts";
 import { pluginOver } from "./plugin_run.ts";

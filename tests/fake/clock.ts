@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Clock, nextTurn } from "../../lvm/clock.ts";
+import { type Clock, nextTurn } from "../../base/clock.ts";
 
 /** A clock that changes only by {@linkcode FakeClock.advance}. Its random numbers are always one half. */
 export class FakeClock implements Clock {

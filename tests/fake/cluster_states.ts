@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ClusterState } from "../../k8s/diagnosis/cluster_state.ts";
+import type { ClusterState } from "../../plugin/diagnosis/cluster_state.ts";
 import { DRIVER } from "./control_plane.ts";
 
 /** Returns the state of a cluster in which there is only what is given. */

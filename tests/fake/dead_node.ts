@@ -4,8 +4,8 @@
  * @module
  */
 
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import {
   type AgentManaged,
   FORGOTTEN_ANNOTATION,
@@ -25,8 +25,8 @@ import { HttpClient } from "../../k8s/client/http_client.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { lvmImports } from "../../k8s/import/objects.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
-import { forget } from "../../k8s/node_removal/forget_node.ts";
-import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
+import { forget } from "../../plugin/node_removal/forget_node.ts";
+import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { DRIVER } from "./node_cluster.ts";
 import { namedRequest } from "./request.ts";

@@ -8,9 +8,9 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { healthyMachine } from "./healthy_machine.ts";
 import { type FakeMachine, type FakePool, newUuid } from "./machine.ts";
 import { type Diagnosis, type DoctorOptions, examine } from "../../lvm/doctor/doctor.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { CHECKS } from "../../lvm/doctor/finding.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 
 /** The name of the driver that the doctor looks for. */
 export const DRIVER = "lvm.denolith.dev";

@@ -19,8 +19,8 @@ import type {
 } from "../../k8s/sidecars/csi_client.ts";
 import { CallError, Code, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
 import type { Intent, Intents } from "../../k8s/provisioner/intents.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { roundUp } from "../../lvm/size.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { roundUp } from "../../base/size.ts";
 
 /** The calls of a driver. */
 export type Call = keyof CsiClient;

@@ -8,7 +8,7 @@ import type { ApiClient, RequestOptions } from "../../k8s/client/client.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { leases } from "../../k8s/api/objects.ts";
 import { LeaderElection } from "../../k8s/runtime/leader.ts";
-import { waitForAbort } from "../../lvm/clock.ts";
+import { waitForAbort } from "../../base/clock.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { FakeClock } from "./clock.ts";
 import { waitUntil } from "./control_plane.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { type KubeObject, persistentVolumeClaims, persistentVolumes, type Resource } from "../../k8s/api/objects.ts";

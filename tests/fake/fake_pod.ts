@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Access } from "../../lvm/staging/publication.ts";
 import { type MoveCluster, MOVED } from "./move_cluster.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type VolumeId, volumeIdOf } from "../../lvm/ids.ts";
+import { type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import { type Machine, type MachineOptions, openMachine } from "../../lvm/machine.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { LINEAR } from "../../lvm/model/layout.ts";

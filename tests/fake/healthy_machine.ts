@@ -4,7 +4,7 @@
  * @module
  */
 
-import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { snapshotTags, usedTag, volumeTags } from "../../lvm/model/tags.ts";
 import { devicePath, FakeMachine, newUuid } from "./machine.ts";
 import { blankContent } from "./device_content.ts";

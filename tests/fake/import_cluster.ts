@@ -5,7 +5,7 @@
  * @module
  */
 
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   type KubeObject,
@@ -19,9 +19,9 @@ import {
 import { Importer } from "../../k8s/import/importer.ts";
 import { type LvmImport, lvmImports, type Origin } from "../../k8s/import/objects.ts";
 import { objectsOf } from "../../k8s/import/origins.ts";
-import { planImport } from "../../k8s/import/plan.ts";
-import type { ImportOptions } from "../../k8s/import/sources.ts";
-import { readSources } from "../../k8s/import/preview.ts";
+import { planImport } from "../../plugin/import/plan.ts";
+import type { ImportOptions } from "../../plugin/import/sources.ts";
+import { readSources } from "../../plugin/import/preview.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
 import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
 import { addForeignLv } from "./foreign_lv.ts";

@@ -13,7 +13,7 @@ import {
   type KubectlLines,
   type KubectlOptions,
   type KubectlOutput,
-} from "../../cli/plugin/kubectl.ts";
+} from "../../plugin/kubectl.ts";
 import { readLines } from "../../k8s/client/watch_lines.ts";
 
 /** Options of a {@linkcode FakeKubectl}. */

@@ -5,9 +5,9 @@
  * @module
  */
 
-import { nextTurn } from "../../lvm/clock.ts";
+import { nextTurn } from "../../base/clock.ts";
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Segment } from "../../lvm/model/report.ts";
 import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { type FakeHost, healthyHost } from "./machine_host.ts";

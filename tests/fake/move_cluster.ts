@@ -6,7 +6,7 @@
  */
 
 import { parseGroupList } from "../../csi/group_list.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
@@ -20,8 +20,8 @@ import {
 } from "../../k8s/api/objects.ts";
 import { Importer } from "../../k8s/import/importer.ts";
 import { lvmImports } from "../../k8s/import/objects.ts";
-import { planImport } from "../../k8s/import/plan.ts";
-import { readSources } from "../../k8s/import/preview.ts";
+import { planImport } from "../../plugin/import/plan.ts";
+import { readSources } from "../../plugin/import/preview.ts";
 import { MoveGarbageCollector } from "../../k8s/move/garbage_collector.ts";
 import { Mover } from "../../k8s/move/mover.ts";
 import { affinityTo } from "../../k8s/move/persistent_volume.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
 import { heldConditions } from "../../k8s/api/held.ts";
 import { FORGOTTEN_ANNOTATION, type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../../k8s/api/objects.ts";

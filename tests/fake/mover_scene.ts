@@ -5,8 +5,8 @@
  */
 
 import { parseGroupList } from "../../csi/group_list.ts";
-import { snapshotIdOf, transferSnapshotName } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import {
   type LvmNode,
   lvmNodes,

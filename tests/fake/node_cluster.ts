@@ -8,14 +8,14 @@
 import { parseGroupList } from "../../csi/group_list.ts";
 import { nodeHandlers } from "../../csi/node.ts";
 import { examine } from "../../lvm/doctor/doctor.ts";
-import { defined } from "../../lvm/defined.ts";
+import { defined } from "../../base/defined.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { lvmImports } from "../../k8s/import/objects.ts";
 import { openEbsVolumes, topoLvmVolumes } from "../../k8s/import/origins.ts";
 import { lvmMoves } from "../../k8s/move/objects.ts";
-import { forget } from "../../k8s/node_removal/forget_node.ts";
-import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
+import { forget } from "../../plugin/node_removal/forget_node.ts";
+import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
 import { ClusterGroupSnapshots } from "../../k8s/service/cluster_group_snapshots.ts";
 import { ClusterSnapshots } from "../../k8s/service/cluster_snapshots.ts";

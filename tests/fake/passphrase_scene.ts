@@ -13,7 +13,7 @@ import { Passphrase, type Passphrases } from "../../lvm/encryption/passphrase.ts
 import { Lvm } from "../../lvm/client/client.ts";
 import { verifyDevice } from "../../lvm/host/device.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { FakeMachine } from "./machine.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { Terminal } from "../../cli/plugin/output.ts";
-import { runPlugin } from "../../cli/plugin/plugin.ts";
+import type { Terminal } from "../../plugin/output.ts";
+import { runPlugin } from "../../plugin/subcommands/run.ts";
 import { FakeKubectl, type FakeKubectlOptions } from "./kubectl.ts";
 
 /** Options of {@linkcode pluginOver}. */

@@ -7,7 +7,7 @@
 import { LINEAR } from "../../lvm/model/layout.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 
 /**
  * Returns a request with this name for an ext4 volume of at least so many bytes, on any node, with the given changes.

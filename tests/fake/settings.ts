@@ -1,5 +1,5 @@
 /**
- * Requests for volumes with the settings of lvm/spec/settings.ts, as the Controller service parses them.
+ * Requests for volumes with the settings of lvm/settings/settings.ts, as the Controller service parses them.
  *
  * @module
  */
@@ -8,8 +8,8 @@ import { create } from "@bufbuild/protobuf";
 import { controllerHandlers, type ControllerVolumes } from "../../csi/controller.ts";
 import { CreateVolumeRequestSchema } from "../../csi/proto/csi_pb.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
-import { Locks } from "../../lvm/locks.ts";
-import { type Setting, type SettingName, SETTINGS } from "../../lvm/spec/settings.ts";
+import { Locks } from "../../base/locks.ts";
+import { type Setting, type SettingName, SETTINGS } from "../../lvm/settings/settings.ts";
 
 /** Parameters of a StorageClass. */
 export type ClassParameters = Readonly<Record<string, string>>;

@@ -20,7 +20,7 @@ import {
   volumeSnapshotContents,
 } from "../../k8s/api/snapshot_objects.ts";
 import { Snapshotter, type SnapshotterOptions } from "../../k8s/snapshotter/snapshotter.ts";
-import { snapshotIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf } from "../../base/ids.ts";
 import { DRIVER, FakeControlPlane, WAIT_TIMEOUT_MS } from "./control_plane.ts";
 import type { FakeDriver } from "./driver.ts";
 

@@ -7,7 +7,7 @@
 import type { healthyMachine } from "./healthy_machine.ts";
 import { type FakePool, newUuid } from "./machine.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
-import { volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { readStatus, type Status } from "../../lvm/status/status.ts";
 import { usedTag, volumeTags } from "../../lvm/model/tags.ts";
 

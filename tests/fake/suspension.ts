@@ -5,7 +5,7 @@
  */
 
 import { type Command, describeCommand, type Output } from "../../lvm/exec.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
 import { mappingsOf } from "./luks.ts";
 import { copyContent, kernelPools } from "./thin.ts";

@@ -7,7 +7,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 import type { FakeCluster } from "./node_cluster.ts";
 import { FakeMachine } from "./machine.ts";
 import { namedRequest } from "./request.ts";

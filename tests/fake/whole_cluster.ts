@@ -26,7 +26,7 @@ import {
 } from "../../k8s/api/snapshot_objects.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { type Clock, systemClock } from "../../lvm/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { PROVISIONER_ANNOTATION } from "./control_plane.ts";
 import { DRIVER, FakeCluster, NAMESPACE, type ProcessOptions } from "./node_cluster.ts";

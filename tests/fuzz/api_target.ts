@@ -11,7 +11,7 @@ import { HttpClient } from "../../k8s/client/http_client.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import type { KubeObject } from "../../k8s/api/objects.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { type Clock, withinDeadline } from "../../lvm/clock.ts";
+import { type Clock, withinDeadline } from "../../base/clock.ts";
 import { requireNoNaN } from "./expect.ts";
 import { changedJson, changedText, oddTexts, oddValues } from "./inputs.ts";
 import { asTarget, type Json, type Subject, type Target } from "./target.ts";

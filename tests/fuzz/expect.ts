@@ -6,7 +6,7 @@
 
 import { assert } from "@std/assert";
 import { cpuMs } from "../fake/cpu_time.ts";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
 
 /** The maximum length of the message of a parser's error, in characters. */
 const MAX_MESSAGE_LENGTH = 2_000;

@@ -19,7 +19,7 @@ import fc from "fast-check";
 import { Controller, Identity, Node } from "../../csi/proto/csi_pb.ts";
 import { unaryMethods } from "../../csi/service.ts";
 import { TOPOLOGY_KEY } from "../../csi/topology.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { oddTexts } from "./inputs.ts";
 
 /** The calls of the services on the driver's socket, by name. */

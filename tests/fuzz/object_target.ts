@@ -20,8 +20,8 @@ import {
 } from "../../k8s/api/volume_mapping.ts";
 import { freeCapacityOf } from "../../k8s/scheduling/free_capacity.ts";
 import { readObjects } from "../../deploy/objects.ts";
-import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
-import { LAYOUT_NAMES } from "../../lvm/spec/layouts.ts";
+import { FILESYSTEM_TYPES } from "../../lvm/settings/filesystem.ts";
+import { LAYOUT_NAMES } from "../../lvm/settings/layouts.ts";
 import { ERASURES } from "../../lvm/model/tags.ts";
 import { requiredPvCount } from "../../lvm/model/layout.ts";
 import { validator } from "./schemas.ts";

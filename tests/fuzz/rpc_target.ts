@@ -9,7 +9,7 @@ import { type Client, type ServiceError, status } from "@grpc/grpc-js";
 import { assert } from "@std/assert";
 import { Buffer } from "node:buffer";
 import { describeCommand } from "../../lvm/exec.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { fakeHost } from "../contract/fake_host.ts";
 import { grpcClient } from "../contract/grpc_client.ts";
 import { blockCapability, Harness } from "../contract/host.ts";

@@ -7,7 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { Buffer } from "node:buffer";
-import { sleep, systemClock, withinDeadline } from "../../lvm/clock.ts";
+import { sleep, systemClock, withinDeadline } from "../../base/clock.ts";
 import { fakeHost } from "../contract/fake_host.ts";
 import { Harness } from "../contract/host.ts";
 import { encodeFrames, type Frame, frame, FRAMES, grpcMessage, headerBlock, PREFACE } from "./http2.ts";

@@ -6,7 +6,7 @@
 
 import fc from "fast-check";
 import { join } from "@std/path";
-import { withinDeadline } from "../../lvm/clock.ts";
+import { withinDeadline } from "../../base/clock.ts";
 
 /** A value that can be written as JSON, as every input is. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };

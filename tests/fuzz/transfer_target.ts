@@ -6,8 +6,8 @@
 
 import { assert } from "@std/assert";
 import fc from "fast-check";
-import { StorageError } from "../../lvm/error.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Bandwidth } from "../../lvm/transfers/bandwidth.ts";
 import { readJson } from "../../lvm/transfers/connection.ts";
 import { decodeRequest, encodeRequest } from "../../lvm/transfers/protocol.ts";

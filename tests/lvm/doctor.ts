@@ -13,7 +13,7 @@ import { parseGroupList } from "../../mod.ts";
 import { type Diagnosis, examine } from "../../lvm/doctor/doctor.ts";
 import type { Exec, Program } from "../../lvm/exec.ts";
 import type { Finding } from "../../lvm/doctor/finding.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { readStatus, type Status } from "../../lvm/status/status.ts";
 import { usedTag } from "../../lvm/model/tags.ts";
 import { contractTest, type Harness, type Host } from "../contract/host.ts";

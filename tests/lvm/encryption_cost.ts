@@ -8,7 +8,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { formatCommand, openCommand } from "../../lvm/encryption/cryptsetup.ts";
 import { mappingPath } from "../../lvm/encryption/mapping.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { Passphrase } from "../../lvm/encryption/passphrase.ts";
 import { runOk } from "../../lvm/exec.ts";
 import { PARAMETERS, unpublish, unstage } from "../contract/encrypted_volumes.ts";

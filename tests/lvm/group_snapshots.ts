@@ -11,7 +11,7 @@ import { basename } from "@std/path";
 import { readMappedDevices } from "../../lvm/host/device_mapper.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/client/client.ts";
-import type { StorageError } from "../../lvm/error.ts";
+import type { StorageError } from "../../base/error.ts";
 import { whileSuspended } from "../../lvm/group_snapshots/suspension.ts";
 import { connect } from "../contract/csi_client.ts";
 import { createVolumes, removePool, take } from "../contract/group_snapshots.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { asArray, asObject, asString } from "../../lvm/json.ts";
+import { asArray, asObject, asString } from "../../base/json.ts";
 
 /** The reasons why specs are skipped: a pattern of their names, and what they wait for. */
 const TOPICS: readonly (readonly [RegExp, string])[] = [

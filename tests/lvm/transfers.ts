@@ -7,7 +7,7 @@
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Bandwidth } from "../../lvm/transfers/bandwidth.ts";
 import type { Connection } from "../../lvm/transfers/connection.ts";
 import { RANGE_UNIT } from "../../lvm/transfers/protocol.ts";

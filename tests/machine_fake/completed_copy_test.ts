@@ -5,8 +5,8 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { waitUntil } from "../fake/control_plane.ts";

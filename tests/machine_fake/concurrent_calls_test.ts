@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { withinDeadline } from "../../lvm/clock.ts";
+import { withinDeadline } from "../../base/clock.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import { contentSourceOf } from "../contract/copies.ts";

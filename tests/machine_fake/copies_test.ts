@@ -5,13 +5,13 @@
  */
 
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { withinDeadline } from "../../lvm/clock.ts";
+import { withinDeadline } from "../../base/clock.ts";
 import { openMachine } from "../../lvm/machine.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE } from "../../lvm/pools/pool.ts";
 import { waitUntil } from "../fake/control_plane.ts";

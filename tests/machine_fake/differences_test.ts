@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { waitForAbort } from "../../lvm/clock.ts";
-import { StorageError } from "../../lvm/error.ts";
+import { waitForAbort } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { connect } from "../contract/csi_client.ts";
 import { fakeHost } from "../contract/fake_host.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../base/error.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { connect } from "../contract/csi_client.ts";
 import { failure, type FakeGroup, FakeMachine, ok } from "../fake/machine.ts";

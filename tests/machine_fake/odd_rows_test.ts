@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Exec } from "../../lvm/exec.ts";
-import { volumeLvName } from "../../lvm/ids.ts";
-import type { VolumeId } from "../../lvm/ids.ts";
+import { volumeLvName } from "../../base/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import { markVolumeDeleted } from "../../lvm/model/tags.ts";
 import { fakeHost } from "../contract/fake_host.ts";
 import { assertFails, Harness, mountCapability, volumeRequest } from "../contract/host.ts";

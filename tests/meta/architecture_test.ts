@@ -54,14 +54,14 @@ const ON_TOP: readonly string[] = [
 /** The limit of files in a folder, without tests. */
 const MAX_FILES: Readonly<Record<string, number>> = {
   cli: 20,
-  "cli/plugin": 20,
+  "plugin": 20,
   csi: 22,
   lvm: 16,
   "lvm/model": 17,
-  "lvm/spec": 15,
+  "lvm/settings": 15,
   "k8s/agent": 17,
   "k8s/api": 18,
-  "k8s/diagnosis": 16,
+  "plugin/diagnosis": 16,
   "k8s/import": 15,
 };
 
@@ -177,8 +177,8 @@ Deno.test("lvm/ knows neither gRPC nor Kubernetes, and imports no npm package", 
 
 Deno.test("one file runs commands, one runs a user's kubectl, entry points exit, one maps kinds of failure to codes", () => {
   const having = (pattern: RegExp) => files.filter((file) => pattern.test(texts.get(file)!)).toSorted();
-  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["cli/plugin/kubectl.ts", "lvm/exec.ts"]);
-  assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["kubectl_denolith.ts", "main.ts"]);
+  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["plugin/kubectl.ts", "lvm/exec.ts"]);
+  assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["plugin/main.ts", "main.ts"]);
   assertEquals(having(/\bstatus\.NOT_FOUND\b/), ["csi/status.ts"]);
 });
 

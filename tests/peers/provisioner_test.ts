@@ -20,7 +20,7 @@ import { accessModeOf } from "../../k8s/sidecars/access_mode.ts";
 import { readClassParameters, type SecretUse } from "../../k8s/sidecars/class_parameters.ts";
 import { CallError, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
 import { topologyOfAllNodes, topologyOfNode } from "../../k8s/sidecars/claim_topology.ts";
-import { formatQuantity } from "../../lvm/size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { refused, type Row, testRows } from "./rows.ts";
 
 const DRIVER = "lvm.denolith.dev";

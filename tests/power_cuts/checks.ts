@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
-import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { run } from "../demo/command.ts";

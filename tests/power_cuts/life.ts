@@ -4,7 +4,7 @@
  * @module
  */
 
-import { groupSnapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { groupSnapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 
 /** A step of an orchestrator or a pod. */
 export type Step =

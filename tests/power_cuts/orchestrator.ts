@@ -10,7 +10,7 @@ import { Lvm } from "../../lvm/client/client.ts";
 import { testCommand } from "../../lvm/encryption/cryptsetup.ts";
 import { Passphrase } from "../../lvm/encryption/passphrase.ts";
 import { HostExec } from "../../lvm/exec.ts";
-import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
 import { blockCapability, failureStatus, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { runPlugin } from "../../cli/plugin/plugin.ts";
+import { runPlugin } from "../../plugin/subcommands/run.ts";
 import { main } from "../../main.ts";
 
 /** A command line. */

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { PLUGIN_COMMANDS } from "../../cli/plugin/commands.ts";
+import { PLUGIN_COMMANDS } from "../../plugin/commands.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
@@ -25,7 +25,7 @@ async function setUp() {
   await Deno.writeTextFile(`${folder}/seen`, "");
   const command = (args: readonly string[], env: Record<string, string> = {}) =>
     new Deno.Command(Deno.execPath(), {
-      args: [...FLAGS, `${ROOT}kubectl_denolith.ts`, ...args],
+      args: [...FLAGS, `${ROOT}plugin/main.ts`, ...args],
       ...{ stdout: "piped", stderr: "piped" },
       env: {
         ...{
@@ -108,7 +108,7 @@ Deno.test("kubectl denolith: gives up the loopback address: ui as soon as it lis
   const probe = `${s.folder}/probe.ts`;
   await Deno.writeTextFile(
     probe,
-    `import { dropNetwork } from "${ROOT}kubectl_denolith.ts";
+    `import { dropNetwork } from "${ROOT}plugin/main.ts";
     const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response("served"));
     await dropNetwork();
     const refused = await fetch("http://127.0.0.1:" + server.addr.port).then(() => "sent", ({ name }) => name);

@@ -8,7 +8,7 @@
 import { assertEquals } from "@std/assert";
 import { DENOLITH } from "../../cli/help/denolith.ts";
 import { completionScript, type Shell } from "../../cli/help/scripts.ts";
-import { PLUGIN } from "../../cli/plugin/commands.ts";
+import { PLUGIN } from "../../plugin/commands.ts";
 import { bundle } from "../../deploy/bundle.ts";
 import { succeeds } from "../demo/command.ts";
 
@@ -17,7 +17,7 @@ const ROOT = new URL("../../", import.meta.url).pathname;
 /** The programs whose completion is tried: module, and permission set. */
 const PROGRAMS = [
   { program: DENOLITH, module: "main.ts", set: "denolith" },
-  { program: PLUGIN, module: "kubectl_denolith.ts", set: "kubectl-denolith" },
+  { program: PLUGIN, module: "plugin/main.ts", set: "kubectl-denolith" },
 ];
 
 /** Prints the arguments in a form that a terminal does not change. */

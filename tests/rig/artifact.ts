@@ -36,7 +36,7 @@ async function inputs(): Promise<string[]> {
   const files = [
     await bundle("main.ts", temp.path),
     await bundle("cli/worker.ts", temp.path),
-    await bundle("kubectl_denolith.ts", temp.path),
+    await bundle("plugin/main.ts", temp.path),
     ...["deno.json", "deno.lock", ...packing].map((f) => join(ROOT, f)),
   ];
   return [Deno.build.arch, DENO_VERSION, ...await Promise.all(files.map((file) => Deno.readTextFile(file)))];

@@ -113,7 +113,7 @@ export const FILESYSTEMS: readonly Situation[] = [
     seen: ["openebs#1276", "rauc#1190", "e2b-dev/infra#2192"],
     happened: "Tools of the node are older than a filesystem.",
     here: "The image has its own, with settings that all kernels read.",
-    shown: [by("lvm/spec/mkfs_defaults_test.ts", "xfsKernelOptions() switches off what the kernel does not know")],
+    shown: [by("lvm/settings/mkfs_defaults_test.ts", "xfsKernelOptions() switches off what the kernel does not know")],
   },
   {
     seen: ["vsphere-csi-driver#3168", "kubernetes/utils#322", "hetznercloud/csi-driver#747"],

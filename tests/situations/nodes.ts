@@ -23,14 +23,14 @@ export const NODES: readonly Situation[] = [
     here: "They delay nothing, and forget-node removes them.",
     shown: [
       by("tests/cluster_fake/volume_faults_test.ts", "a node that is gone delays no other requests"),
-      by("k8s/node_removal/forget_node_test.ts", "removes what no PersistentVolume or VolumeSnapshotContent needs"),
+      by("plugin/node_removal/forget_node_test.ts", "removes what no PersistentVolume or VolumeSnapshotContent needs"),
     ],
   },
   {
     seen: ["ceph-csi#5409"],
     happened: "A node is marked as out of service while its pods may still write.",
     here: "Its volumes are on it alone; forget-node refuses while the node is Ready.",
-    shown: [by("k8s/node_removal/plan_test.ts", "that is out of service, unless the Node is Ready")],
+    shown: [by("plugin/node_removal/plan_test.ts", "that is out of service, unless the Node is Ready")],
   },
   {
     seen: ["ubicloud#5355"],

@@ -6,7 +6,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { transferSnapshotIdOf, volumeIdOf } from "../../../lvm/ids.ts";
+import { transferSnapshotIdOf, volumeIdOf } from "../../../base/ids.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { pick, runRandom } from "../../rig/seeded_random.ts";
 import { listDriverLvs } from "./driver_lvs.ts";

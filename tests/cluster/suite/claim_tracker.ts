@@ -10,7 +10,7 @@ import { HttpClient } from "../../../k8s/client/http_client.ts";
 import { Informer } from "../../../k8s/runtime/informer.ts";
 import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { type KubeObject, persistentVolumeClaims, persistentVolumes } from "../../../k8s/api/objects.ts";
-import { volumeIdOf } from "../../../lvm/ids.ts";
+import { volumeIdOf } from "../../../base/ids.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 import type { Node } from "../../rig/node.ts";
 import { pollUntil } from "../../rig/poll_until.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { volumeIdOf } from "../../../lvm/ids.ts";
+import { volumeIdOf } from "../../../base/ids.ts";
 import type { TestNamespace } from "./test_namespace.ts";
 import { claimObject, type ClaimSpec } from "./objects.ts";
 import { WAIT_MS } from "./object_watcher.ts";

@@ -7,7 +7,7 @@
 import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
 import { PENDING_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
-import { type VolumeId, volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
+import { type VolumeId, volumeIdOf, volumeLvName } from "../../../base/ids.ts";
 import { parseUsedTags, parseVolumeTags } from "../../../lvm/model/tags.ts";
 import { DRIVER } from "./objects.ts";
 

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
 import { PENDING_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
-import { volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
+import { volumeIdOf, volumeLvName } from "../../../base/ids.ts";
 import { volumeTags } from "../../../lvm/model/tags.ts";
 import { apiInconsistencies, type LogicalVolume, lvmInconsistencies } from "./consistency.ts";
 import { DRIVER } from "./objects.ts";

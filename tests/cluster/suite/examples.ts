@@ -5,7 +5,7 @@
  */
 
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { volumeIdOf } from "../../../lvm/ids.ts";
+import { volumeIdOf } from "../../../base/ids.ts";
 import { example, EXAMPLES } from "./example_files.ts";
 import { ioLimitHelpers, NEEDS_ATTRIBUTES_CLASSES } from "./io_limit_helpers.ts";
 import { createTestGroup, removePool } from "./test_group.ts";

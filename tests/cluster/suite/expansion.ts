@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { quantityToBytes } from "../../../k8s/api/quantity.ts";
-import { defined } from "../../../lvm/defined.ts";
+import { defined } from "../../../base/defined.ts";
 import { checkingWriter, waitForMoreRounds } from "./checking_writer.ts";
 import { QUICK } from "./objects.ts";
 import { requestSize, resizeState, waitForSize } from "./resizing.ts";

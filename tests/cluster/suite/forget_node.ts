@@ -8,7 +8,7 @@ import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { isForgotten, LVM_GROUP } from "../../../k8s/api/lvm_objects.ts";
 import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../../k8s/provisioner/persistent_volume.ts";
 import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
-import { volumeIdOf } from "../../../lvm/ids.ts";
+import { volumeIdOf } from "../../../base/ids.ts";
 import { namedRequest } from "../../fake/request.ts";
 import { runPlugin } from "./plugin_command.ts";
 import { TestNamespace } from "./test_namespace.ts";

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
-import { volumeIdOf } from "../../../lvm/ids.ts";
+import { volumeIdOf } from "../../../base/ids.ts";
 import { namedRequest } from "../../fake/request.ts";
 import { waitForMoreRounds } from "./checking_writer.ts";
 import { example } from "./example_files.ts";

@@ -8,7 +8,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
+import { volumeIdOf, volumeLvName } from "../../../base/ids.ts";
 import type { KubeObject, Pod, StorageClass } from "../../../k8s/api/objects.ts";
 import {
   addOtherVolume,

@@ -8,7 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { Pod } from "../../../k8s/api/objects.ts";
 import { REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
 import { lvmSnapshotFor } from "../../../k8s/api/snapshot_mapping.ts";
-import { parseVolumeId, snapshotIdOf } from "../../../lvm/ids.ts";
+import { parseVolumeId, snapshotIdOf } from "../../../base/ids.ts";
 import { PANEL_QUERIES, RULES, RULES_TEXT, selectorsOf, withoutVariables } from "../../monitoring/chart_files.ts";
 import { queriesWithoutData } from "../../monitoring/dashboard_queries.ts";
 import { freePorts } from "../../rig/free_ports.ts";

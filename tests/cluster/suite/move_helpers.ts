@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { sha256Hex } from "../../../lvm/sha256.ts";
+import { sha256Hex } from "../../../base/sha256.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { listDriverLvs } from "./driver_lvs.ts";
 import { WAIT_MS } from "./object_watcher.ts";

@@ -18,7 +18,7 @@ import {
 import { agentLeaseName } from "../../../k8s/api/agent_leases.ts";
 import { leases, type Pod } from "../../../k8s/api/objects.ts";
 import { sidecarLeaseName } from "../../../k8s/runtime/leader.ts";
-import { volumeIdOf } from "../../../lvm/ids.ts";
+import { volumeIdOf } from "../../../base/ids.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 import { deniedPermissions, TEST_USER_AGENT } from "./rbac_usage.ts";

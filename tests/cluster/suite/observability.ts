@@ -8,7 +8,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
 import type { Pod } from "../../../k8s/api/objects.ts";
 import { lvmSnapshotFor } from "../../../k8s/api/snapshot_mapping.ts";
-import { parseVolumeId, snapshotIdOf } from "../../../lvm/ids.ts";
+import { parseVolumeId, snapshotIdOf } from "../../../base/ids.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { DRIVER, QUICK } from "./objects.ts";
 

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
+import { volumeIdOf, volumeLvName } from "../../../base/ids.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { DRIVER, QUICK } from "./objects.ts";

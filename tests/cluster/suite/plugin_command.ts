@@ -19,7 +19,7 @@ export async function runPlugin(ns: TestNamespace, ...args: readonly string[]): 
     args: [
       ...["run", "--quiet", "--no-prompt", "--cached-only", "-P=kubectl-denolith", `--config=${ROOT}deno.json`],
       ...[
-        `${ROOT}kubectl_denolith.ts`,
+        `${ROOT}plugin/main.ts`,
         ...args,
         ...(OF_CLUSTER.includes(args[0]!) ? [] : ["--namespace", ns.namespace]),
       ],

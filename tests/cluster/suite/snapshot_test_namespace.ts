@@ -6,7 +6,7 @@
 
 import { snapshotNameOf, snapshotRules } from "../../../k8s/snapshotter/snapshot_content.ts";
 import type { VolumeSnapshotContent } from "../../../k8s/api/snapshot_objects.ts";
-import { snapshotIdOf } from "../../../lvm/ids.ts";
+import { snapshotIdOf } from "../../../base/ids.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { applySnapshotCrds } from "../snapshots.ts";

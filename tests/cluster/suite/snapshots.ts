@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { parseSnapshotId, snapshotLvName } from "../../../lvm/ids.ts";
+import { parseSnapshotId, snapshotLvName } from "../../../base/ids.ts";
 import { waitForMoreRounds } from "./checking_writer.ts";
 import { example } from "./example_files.ts";
 import type { TestNamespace } from "./test_namespace.ts";

@@ -6,7 +6,7 @@
 
 import { parseAll } from "@std/yaml";
 import type { KubeObject, PersistentVolume, PersistentVolumeClaim, Pod } from "../../../k8s/api/objects.ts";
-import { volumeIdOf } from "../../../lvm/ids.ts";
+import { volumeIdOf } from "../../../base/ids.ts";
 import { Cluster } from "../../rig/cluster.ts";
 import type { Node } from "../../rig/node.ts";
 import { type DriverLv, listDriverLvs } from "./driver_lvs.ts";

@@ -6,7 +6,7 @@
 
 import type { Pod } from "../../../k8s/api/objects.ts";
 import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
-import { transferSnapshotIdOf, type VolumeId } from "../../../lvm/ids.ts";
+import { transferSnapshotIdOf, type VolumeId } from "../../../base/ids.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { listDriverLvs } from "./driver_lvs.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";

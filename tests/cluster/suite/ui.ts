@@ -21,7 +21,7 @@ async function startPage({ kubeconfig, programs }: ControlPlane): Promise<AsyncD
   const child = new Deno.Command(Deno.execPath(), {
     args: [
       ...["run", "--quiet", "--no-prompt", "--cached-only", "-P=kubectl-denolith", `--config=${ROOT}deno.json`],
-      ...[`${ROOT}kubectl_denolith.ts`, "ui", "--kubeconfig", kubeconfig],
+      ...[`${ROOT}plugin/main.ts`, "ui", "--kubeconfig", kubeconfig],
     ],
     env: { PATH: `${dirname(programs.kubectl)}:${Deno.env.get("PATH")}` },
     stdout: "piped",

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Clock, systemClock } from "../../../lvm/clock.ts";
+import { type Clock, systemClock } from "../../../base/clock.ts";
 
 /** The time that the controller waits for the agent of a node, in milliseconds. */
 export const NODE_WAIT_MS = 60_000;

@@ -91,7 +91,7 @@ Deno.test("troubleshooting: each chapter of the pages is played", () => {
 });
 
 Deno.test("troubleshooting: the pages name each reason that `why` and `status` give", () => {
-  const sources = sourceFiles("k8s/diagnosis")
+  const sources = sourceFiles("plugin/diagnosis")
     .map((path) => Deno.readTextFileSync(path));
   const own = sources.flatMap((text) => [...text.matchAll(/\breason(?::| =)\s*([^\n]*)/g)].map(([, value]) => value!))
     .flatMap((value) => [...value.matchAll(/"([A-Z]\w+)"/g)].map(([, reason]) => reason!));

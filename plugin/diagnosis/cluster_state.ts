@@ -1,0 +1,136 @@
+/**
+ * The objects of a cluster that tell about the driver, as they are read for people. A person may not be allowed to read
+ * some kinds, and a cluster may lack some: then the answer says what is missing in it.
+ *
+ * @module
+ */
+
+import { type ApiClient, ApiError, type Selection } from "../../k8s/client/client.ts";
+import { agentLeaseSelector } from "../../k8s/api/agent_leases.ts";
+import {
+  type AgentManaged,
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../k8s/api/lvm_objects.ts";
+import {
+  type KubeObject,
+  type Lease,
+  leases,
+  type Node,
+  nodes,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+} from "../../k8s/api/objects.ts";
+import { provisionerOf } from "../../k8s/provisioner/claim.ts";
+import { sidecarLeaseName } from "../../k8s/runtime/leader.ts";
+import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
+
+/** The objects of a cluster that tell about the driver. */
+export interface ClusterState {
+  /** The driver. */
+  readonly driver: string;
+  /** The time at which they were read. */
+  readonly now: Date;
+  /** Nodes. */
+  readonly nodes: readonly Node[];
+  /** LVMNodes of the driver. */
+  readonly lvmNodes: readonly LvmNode[];
+  /** The Leases of its agents. */
+  readonly agentLeases: readonly Lease[];
+  /** The Leases under which volumes were created; none where an official sidecar works without one. */
+  readonly provisionerLeases: readonly Lease[];
+  /** LVMVolumes of the driver. */
+  readonly volumes: readonly LvmVolume[];
+  /** LVMSnapshots of the driver. */
+  readonly snapshots: readonly LvmSnapshot[];
+  /** PersistentVolumes of the driver. */
+  readonly persistentVolumes: readonly PersistentVolume[];
+  /** VolumeSnapshotContents of the driver. */
+  readonly contents: readonly VolumeSnapshotContent[];
+  /** Claims without a volume that Kubernetes has asked the driver for; none where they were not to be read. */
+  readonly pendingClaims: readonly PersistentVolumeClaim[];
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Reads objects, and notes what this person may not read. */
+export class LenientReader {
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: string[] = [];
+
+  /** Creates it. */
+  constructor(readonly client: ApiClient) {}
+
+  /** Lists objects; none where this person may not list them, or the cluster lacks the kind. @throws {ApiError} */
+  async list<T extends KubeObject>(resource: Resource<T>, selection: Selection = {}): Promise<T[]> {
+    return await this.#read(resource, async () => (await this.client.list(resource, selection)).items) ?? [];
+  }
+
+  /** Gets an object; `undefined` where there is none, or this person may not get it. @throws {ApiError} */
+  async get<T extends KubeObject>(
+    resource: Resource<T>,
+    at: { readonly name: string; readonly namespace?: string | undefined },
+  ): Promise<T | undefined> {
+    return await this.#read(resource, () => this.client.get(resource, at));
+  }
+
+  async #read<R>({ plural }: Resource, read: () => Promise<R>): Promise<R | undefined> {
+    try {
+      return await read();
+    } catch (error) {
+      if (!(error instanceof ApiError) || (error.status !== 403 && error.status !== 404)) throw error;
+      if (error.status === 403) this.unread.push(`${plural}: ${error.reason}`);
+      return undefined;
+    }
+  }
+}
+
+/**
+ * Reads the objects of a driver.
+ *
+ * @param options.withClaims whether claims are read: a cluster may have very many
+ * @throws {ApiError} when the API server does not answer, or the cluster does not have the driver's kinds
+ */
+export async function readClusterState(
+  client: ApiClient,
+  driver: string,
+  now: Date,
+  { withClaims = false }: { readonly withClaims?: boolean } = {},
+): Promise<ClusterState> {
+  const reader = new LenientReader(client);
+  const [allNodes, lvm, agentLeases, provisionerLeases, volumes, snapshots, allPersistentVolumes, contents, claims] =
+    await Promise.all([
+      reader.list(nodes),
+      client.list(lvmNodes).then(({ items }) => items, (error) => requireKind(error)),
+      reader.list(leases, { labelSelector: agentLeaseSelector(driver) }),
+      reader.list(leases, { fieldSelector: `metadata.name=${sidecarLeaseName("csi-provisioner", driver)}` }),
+      reader.list(lvmVolumes),
+      reader.list(lvmSnapshots),
+      reader.list(persistentVolumes),
+      reader.list(volumeSnapshotContents),
+      withClaims ? reader.list(persistentVolumeClaims) : [],
+    ]);
+  const isOwn = ({ spec }: AgentManaged | LvmNode) => spec.driverName === driver;
+  return {
+    ...{ driver, now, nodes: allNodes, agentLeases, provisionerLeases, unread: [...new Set(reader.unread)].sort() },
+    lvmNodes: lvm.filter(isOwn),
+    volumes: volumes.filter(isOwn),
+    snapshots: snapshots.filter(isOwn),
+    persistentVolumes: allPersistentVolumes.filter(({ spec }) => spec?.csi?.driver === driver),
+    contents: contents.filter(({ spec }) => spec.driver === driver),
+    pendingClaims: claims.filter((claim) => claim.status?.phase === "Pending" && provisionerOf(claim) === driver),
+  };
+}
+
+/** Explains that the driver is not installed; without its own kinds there is nothing to show. */
+function requireKind(error: unknown): never {
+  if (!(error instanceof ApiError) || error.status !== 404) throw error;
+  throw new ApiError("this cluster has no LVMNodes: the driver is not installed in it, or the context is wrong", error);
+}

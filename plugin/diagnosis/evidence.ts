@@ -1,0 +1,200 @@
+/**
+ * What an answer rests on: events, Leases, and messages that the runbooks describe.
+ *
+ * @module
+ */
+
+import { lastSignOfLife } from "../../k8s/api/agent_leases.ts";
+import type { LvmNode } from "../../k8s/api/lvm_objects.ts";
+import type { Event, Lease, Node, Pod } from "../../k8s/api/objects.ts";
+import { isNodeReady } from "../../k8s/api/pods.ts";
+import { type AgentEvidence, agentStateOf } from "./nodes.ts";
+import { isUnread, type Problem, type Severity } from "../problem.ts";
+import { SYMPTOM_CHAPTERS, type SymptomChapter, symptomOf } from "./symptoms.ts";
+
+/** Returns the time of an event's last occurrence (RFC 3339). */
+export function timeOfEvent({ lastTimestamp, series, eventTime, firstTimestamp, metadata }: Event): string {
+  return lastTimestamp ?? series?.lastObservedTime ?? eventTime ?? firstTimestamp ?? metadata.creationTimestamp ?? "";
+}
+
+/** Returns the last event with one of these reasons; `undefined` when there is none. */
+export function lastEvent(events: readonly Event[], ...reasons: readonly string[]): Event | undefined {
+  return events.filter(({ reason }) => reasons.includes(reason ?? ""))
+    .sort((a, b) => Date.parse(timeOfEvent(a)) - Date.parse(timeOfEvent(b))).at(-1);
+}
+
+/**
+ * Returns the last event about a failure, unless the same work succeeded later: events live for an hour.
+ *
+ * @param ended the reasons of events that say that the work is over
+ */
+export function lastFailure(
+  events: readonly Event[],
+  failed: string,
+  ...ended: readonly string[]
+): Event | undefined {
+  const last = lastEvent(events, failed, ...ended);
+  return last?.reason === failed ? last : undefined;
+}
+
+/** Where a message comes from, for a problem. */
+export interface MessageSource {
+  /** The chapter of the runbooks that describes such messages. */
+  readonly chapter: SymptomChapter;
+  /** The object that has the problem, as `kind/name`. */
+  readonly object: string;
+  /** The reason when the runbooks do not describe the message. */
+  readonly reason: string;
+  /** The time since when it is so. */
+  readonly since?: string | undefined;
+  /** How bad it is; an error by default. */
+  readonly severity?: Severity;
+  /** What to do when the runbooks do not describe the message. */
+  readonly remedy?: string;
+}
+
+/** What to do of a message that the runbooks do not describe. */
+const DEFAULT_REMEDY =
+  "The message says what was tried. It is tried again; the logs of the controller and of the node's agent " +
+  "say more.";
+
+/** Returns the problem that a message reports, with what the runbooks say of it. */
+export function messageProblem(message: string, source: MessageSource): Problem {
+  const { chapter, object, reason, since, severity, remedy = DEFAULT_REMEDY } = source;
+  const symptom = symptomOf(chapter, message);
+  return {
+    severity: symptom?.isWait === true ? "info" : severity ?? "error",
+    ...{ reason: symptom?.reason ?? reason, object, message },
+    ...(since !== undefined && since !== "" && { since }),
+    remedy: symptom?.remedy ?? remedy,
+    runbook: SYMPTOM_CHAPTERS[chapter],
+  };
+}
+
+/** Returns the problem that an event reports. Its time is that of the first occurrence. */
+export function eventProblem(event: Event, source: Omit<MessageSource, "reason" | "since">): Problem {
+  const since = event.firstTimestamp ?? event.eventTime ?? timeOfEvent(event);
+  return messageProblem(event.message ?? "", { ...source, reason: event.reason ?? "Event", since });
+}
+
+/** The time after which a Lease that is not renewed has no holder, in milliseconds, when it does not say. */
+const LEASE_MS = 15_000;
+
+/** The allowance for clocks that differ, in milliseconds. */
+const CLOCK_SKEW_MS = 60_000;
+
+/** Reports whether the holder of a Lease renews it. */
+export function isHeld(lease: Lease | undefined, now: Date): boolean {
+  const { holderIdentity, renewTime, leaseDurationSeconds } = lease?.spec ?? {};
+  if (!holderIdentity) return false;
+  const durationMs = leaseDurationSeconds === undefined ? LEASE_MS : leaseDurationSeconds * 1_000;
+  return now.getTime() - Date.parse(renewTime ?? "") < durationMs + CLOCK_SKEW_MS;
+}
+
+/** The time within which a component says again what it waits for, or why it fails, in milliseconds. */
+export const MAX_RETRY_MS = 360_000;
+
+/**
+ * Returns for what the agent waits, while LVM does not respond: it says so in an event of the LVMVolume or LVMSnapshot, again at
+ * each attempt.
+ */
+export function waitProblems(
+  events: readonly Event[],
+  now: Date,
+  source: Omit<MessageSource, "reason" | "since">,
+): Problem[] {
+  const last = lastEvent(events, "Waiting");
+  if (last === undefined || now.getTime() - Date.parse(timeOfEvent(last)) > MAX_RETRY_MS) return [];
+  return [
+    eventProblem(last, { ...source, remedy: "LVM does not answer the agent. See kubectl denolith doctor NODE." }),
+  ];
+}
+
+/**
+ * Returns the problem that no controller holds the Lease of what should do the work.
+ *
+ * @param since since when it is to be done (RFC 3339), where the Lease does not tell
+ */
+export function noControllerProblem(
+  object: string,
+  lease: Lease | undefined,
+  { what, since }: { readonly what: string; readonly since?: string | undefined },
+): Problem {
+  const { holderIdentity, renewTime = since } = lease?.spec ?? {};
+  return {
+    ...{ severity: "error", reason: "NoController", object },
+    message: holderIdentity
+      ? `no ${what} is active: ${holderIdentity} held its Lease, and does not renew it`
+      : `no ${what} is active: nobody holds its Lease`,
+    ...(renewTime !== undefined && { since: renewTime }),
+    remedy: "Look at the pods of the controller and its log: kubectl --namespace denolith-system get pods,leases",
+    runbook: "claims-and-pods.md#no-active-controller",
+  };
+}
+
+/** Reports whether a pod has not ended. */
+export function isLive({ status }: Pod): boolean {
+  return status?.phase !== "Succeeded" && status?.phase !== "Failed";
+}
+
+/** Returns what the scheduler says of a pod that has no node; an empty message when it says nothing. */
+export function schedulingOf(
+  { metadata, status }: Pod,
+  podEvents: readonly Event[],
+): { readonly message: string; readonly reason: string; readonly since?: string | undefined } {
+  const condition = status?.conditions?.find(({ type, status }) => type === "PodScheduled" && status === "False");
+  const about = lastEvent(
+    podEvents.filter(({ involvedObject }) => involvedObject?.name === metadata.name),
+    "FailedScheduling",
+  );
+  return {
+    message: condition?.message ?? about?.message ?? "",
+    reason: condition?.reason ?? "Unschedulable",
+    since: condition?.lastTransitionTime ?? about?.firstTimestamp ?? metadata.creationTimestamp,
+  };
+}
+
+/** What is known of the node of a claim or a snapshot. */
+export interface NodeEvidence extends AgentEvidence {
+  /** The name of the node; absent while none was chosen. */
+  readonly nodeName?: string | undefined;
+  /** Its Node. */
+  readonly node?: Node | undefined;
+  /** Its LVMNode. */
+  readonly lvmNode?: LvmNode | undefined;
+}
+
+/** Returns what is wrong with the node of a claim or a snapshot. */
+export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unread }: NodeEvidence): Problem[] {
+  if (nodeName === undefined || isUnread({ unread }, "lvmnodes")) return [];
+  const object = `node/${nodeName}`;
+  if (lvmNode === undefined) {
+    const isGone = node === undefined && !isUnread({ unread }, "nodes");
+    return [{
+      ...{ severity: "error", reason: isGone ? "NodeGone" : "NodeWithoutAgent", object },
+      message: isGone
+        ? "the Node does not exist, nor its LVMNode"
+        : "the node has no LVMNode: no agent of the driver has reported on it",
+      remedy: isGone
+        ? `If the node is gone for good: kubectl denolith forget-node ${nodeName}`
+        : "Find the pod of the node's agent in the driver's namespace, and read its log.",
+      runbook: "nodes-and-controllers.md#node-does-not-come-back",
+    }];
+  }
+  if (agentStateOf(lvmNode, { agentLeases, now, unread }) !== "Silent") return [];
+  const seenMs = lastSignOfLife(lvmNode, agentLeases)!;
+  const isDown = node !== undefined && !isNodeReady(node);
+  return [{
+    ...{ severity: "error", reason: isDown ? "NodeDown" : "AgentSilent", object },
+    message: isDown
+      ? "the Node is not Ready, and its agent is silent"
+      : "its agent is silent: it gives no sign of life",
+    since: new Date(seenMs).toISOString(),
+    remedy: isDown
+      ? `Wait for the node. If it is gone for good: kubectl denolith forget-node ${nodeName}`
+      : "kubectl denolith doctor " + nodeName +
+        " shows whether LVM waits for a disk. If it gets no answer, read the log of the " +
+        "node's agent, and restart it.",
+    runbook: "nodes-and-controllers.md#node-does-not-come-back",
+  }];
+}

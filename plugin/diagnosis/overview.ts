@@ -1,0 +1,113 @@
+/**
+ * The whole cluster in one answer: nodes, volume groups, thin pools, volumes, snapshots, orphans, how full it is, what
+ * is wrong, and since when.
+ *
+ * @module
+ */
+
+import { isForgotten } from "../../k8s/api/lvm_objects.ts";
+import type { ClusterState } from "./cluster_state.ts";
+import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
+import { isHeld, noControllerProblem } from "./evidence.ts";
+import { compareProblems, compareText, type Problem } from "../problem.ts";
+import { heldProblems, snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
+
+/** Numbers of objects by their states, in the order of the states' names. */
+export type Counts = Readonly<Record<string, number>>;
+
+/** A cluster. Sizes are in bytes. */
+export interface Overview {
+  /** The driver. */
+  readonly driver: string;
+  /** The size of all volume groups. */
+  readonly size: bigint;
+  /** What of it is free. */
+  readonly free: bigint;
+  /** What of it is used, in percent. */
+  readonly usedPercent: number;
+  /** The nodes. */
+  readonly nodes: readonly NodeView[];
+  /** The volumes by their states. */
+  readonly volumes: Counts;
+  /** The snapshots by their states. */
+  readonly snapshots: Counts;
+  /** The number of logical volumes without objects. */
+  readonly orphans: number;
+  /** What is wrong, the worst first. */
+  readonly problems: readonly Problem[];
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** Returns the overview of a cluster. */
+export function overviewOf(state: ClusterState): Overview {
+  const nodes = nodeViews(state);
+  const groups = nodes.flatMap(({ groups }) => groups);
+  const [size, free] = [groups.reduce((sum, { size }) => sum + size, 0n), groups.reduce((sum, g) => sum + g.free, 0n)];
+  const [volumes, snapshots] = [volumeViews(state), snapshotViews(state)];
+  const claims = new Map(volumes.map(({ id, claim }) => [id, claim]));
+  const names = new Map(snapshots.map(({ id, volumeSnapshot }) => [id, volumeSnapshot]));
+  const nameOf = (kind: string, known: string | undefined, id: string) => known === undefined ? id : `${kind}/${known}`;
+  return {
+    ...{ driver: state.driver, size, free, usedPercent: usedPercent(size, free), nodes, unread: state.unread },
+    volumes: countBy(volumes.map(({ state }) => state)),
+    snapshots: countBy(snapshots.map(({ state }) => state)),
+    orphans: nodes.reduce((sum, { orphans }) => sum + orphans, 0),
+    problems: [
+      ...controllerProblems(state),
+      ...nodeProblems(state, nodes),
+      ...withoutAgent(state, nodes),
+      ...claimProblems(state),
+      ...state.volumes.flatMap((volume) => {
+        const { name } = volume.metadata;
+        const object = nameOf("claim", claims.get(name), `lvmvolume/${name}`);
+        return [...volumeProblems(volume, object), ...heldProblems(volume, object, state.now)];
+      }),
+      ...state.snapshots.flatMap((snapshot) => {
+        const { name } = snapshot.metadata;
+        return snapshotProblems(snapshot, nameOf("volumesnapshot", names.get(name), `lvmsnapshot/${name}`));
+      }),
+    ].sort(compareProblems),
+  };
+}
+
+/** Returns the problem that no controller holds the Lease that one has held: then nothing is created or deleted. */
+function controllerProblems({ provisionerLeases, now }: ClusterState): Problem[] {
+  const [last] = provisionerLeases.toSorted((a, b) => compareText(b.spec?.renewTime ?? "", a.spec?.renewTime ?? ""));
+  if (last === undefined || isHeld(last, now)) return [];
+  const problem = noControllerProblem(`lease/${last.metadata.name}`, last, { what: "controller that creates volumes" });
+  // an official sidecar that has taken over may work without a Lease
+  return [{ ...problem, severity: "warning" }];
+}
+
+/** Returns a problem for each node that has volumes and no LVMNode. That of a node that was given up is known. */
+function withoutAgent({ volumes }: ClusterState, nodes: readonly NodeView[]): Problem[] {
+  const known = new Set(nodes.map(({ name }) => name));
+  const without = Map.groupBy(volumes.filter((volume) => !isForgotten(volume)), ({ spec }) => spec.nodeName);
+  return [...without].filter(([name]) => !known.has(name)).map(([name, { length }]) => ({
+    ...{ severity: "error", reason: "NodeWithoutAgent", object: `node/${name}` },
+    message: `it has ${length} ${length === 1 ? "volume" : "volumes"}, and no LVMNode: the node is gone, or its agent`,
+    remedy: `If it is gone for good: kubectl denolith forget-node ${name}`,
+    runbook: "nodes-and-controllers.md#node-does-not-come-back",
+  }));
+}
+
+/** The age from which a claim without a volume is a problem, in milliseconds: a volume is created within seconds. */
+const MAX_PENDING_MS = 60_000;
+
+/** Returns a problem for each claim that has waited for its volume. The cause takes more objects than an overview reads. */
+function claimProblems({ pendingClaims, now }: ClusterState): Problem[] {
+  return pendingClaims.flatMap(({ metadata: { namespace, name, creationTimestamp: since = "" } }): Problem[] =>
+    now.getTime() - Date.parse(since) < MAX_PENDING_MS ? [] : [{
+      ...{ severity: "warning", reason: "ClaimPending", object: `claim/${namespace}/${name}`, since },
+      message: "the claim is Pending, and the driver was asked for its volume",
+      remedy: `kubectl denolith why ${name} --namespace ${namespace} names the cause.`,
+      runbook: "claims-and-pods.md#claim-stays-pending",
+    }]
+  );
+}
+
+function countBy(states: readonly string[]): Counts {
+  const counts = Map.groupBy(states, (state) => state);
+  return Object.fromEntries([...counts].map(([state, { length }]) => [state, length] as const).sort());
+}

@@ -1,0 +1,64 @@
+/**
+ * What a move to another node has to do with the state of a claim.
+ *
+ * @module
+ */
+
+import { isFinished, type LvmMove } from "../../k8s/move/objects.ts";
+import { moveProgressText, outcomeText } from "../../k8s/move/text.ts";
+import type { ClaimState } from "./claim_state.ts";
+import type { Problem } from "../problem.ts";
+
+const RUNBOOK = "../move.md#when-it-does-not-go-on";
+
+/** Returns that a claim is being moved; `undefined` when it is not. */
+export function moveInProgress(
+  { move, absentAgents }: Pick<ClaimState, "move" | "absentAgents">,
+  object: string,
+): Problem | undefined {
+  if (move === undefined || isFinished(move)) return undefined;
+  const { spec: { sourceNode, targetNode }, status = {} } = move;
+  const what = status.state === "Undoing" ? "the move is undone of its volume" : "its volume is being moved";
+  const problem = {
+    ...{ object, runbook: RUNBOOK },
+    message: `${what} from node ${sourceNode} to node ${targetNode}: ${moveProgressText(move)}`,
+  };
+  const [absent] = absentAgents;
+  if (absent !== undefined) {
+    return { ...problem, severity: "error", reason: "MoveWithoutAgent", remedy: absenceRemedy(move, absent) };
+  }
+  return {
+    ...{ ...problem, severity: "info", reason: "BeingMoved" },
+    remedy: status.state === "Holding"
+      ? "End the pods that use the claim, or undo it: kubectl denolith move CLAIM --cancel."
+      : "Wait. Do not delete the claim or its PersistentVolume: the claim may be Lost meanwhile.",
+  };
+}
+
+/** Returns what to do of a move while the agent of a node is away. */
+function absenceRemedy({ spec: { targetNode, adopt }, status = {} }: LvmMove, absent: string): string {
+  const isUndoable = !status.removing && status.state !== "Undoing";
+  const end = isUndoable && absent === targetNode && !adopt
+    ? "undo the move: kubectl denolith move CLAIM --cancel"
+    : `forget it if it is gone for good: kubectl denolith forget-node ${absent}`;
+  return `The agent of node ${absent} is away. Do not delete the claim. Bring the node back, or ${end}`;
+}
+
+/** Returns that the last move of a claim failed; `undefined` when it did not. */
+export function failedMove({ move }: Pick<ClaimState, "move">, object: string): Problem | undefined {
+  if (move?.status?.state !== "Failed") return undefined;
+  const { metadata: { name }, spec: { sourceNode, targetNode }, status: { error, message = "" } } = move;
+  return {
+    ...{ severity: "warning", reason: "MoveFailed", object, runbook: RUNBOOK },
+    message: `its move from node ${sourceNode} to node ${targetNode} failed: ${message || (error?.message ?? "")}`,
+    remedy: `Remove the cause, and move it again. To forget the failure: kubectl delete lvmmove ${name}`,
+  };
+}
+
+/** Returns what is known of the last move of a claim, in words. */
+export function moveFact({ move }: Pick<ClaimState, "move">): string | undefined {
+  if (move === undefined) return undefined;
+  const { spec: { sourceNode, targetNode }, status = {} } = move;
+  const what = status.state === "Complete" ? outcomeText(status) : moveProgressText(move);
+  return `${sourceNode} to ${targetNode} (${what})`;
+}

@@ -1,0 +1,106 @@
+/**
+ * Reads what the plan of an import is decided from.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../base/error.ts";
+import { volumeIdOf } from "../../base/ids.ts";
+import { type ApiClient, orAbsent } from "../../k8s/client/client.ts";
+import { lvmNodes, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  type KubeObject,
+  leases,
+  type PersistentVolume,
+  persistentVolumeClaims,
+  persistentVolumes,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
+import { classNameOf } from "../../k8s/provisioner/claim.ts";
+import { lvmImports, type Origin } from "../../k8s/import/objects.ts";
+import { objectsOf, type OriginDescription, ORIGINS } from "../../k8s/import/origins.ts";
+import type { ImportSources } from "./sources.ts";
+
+/** A claim whose volume is to be taken over. */
+export interface ImportRequest {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The namespace of the claim. */
+  readonly namespace: string;
+  /** The name of the claim. */
+  readonly claimName: string;
+}
+
+/**
+ * Reads the objects that an import depends on.
+ *
+ * @throws {StorageError} `NotFound` without such a claim, or a volume of a known driver that it is bound to
+ * @throws {ApiError}
+ */
+export async function readSources(client: ApiClient, request: ImportRequest): Promise<ImportSources> {
+  const { driver, namespace, claimName } = request;
+  const what = `taking over claim ${namespace}/${claimName}`;
+  const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName }));
+  if (claim === undefined) throw new StorageError("NotFound", `${what}: there is no such claim`);
+  const name = claim.spec?.volumeName;
+  const persistentVolume = name === undefined ? undefined : await orAbsent(client.get(persistentVolumes, { name }));
+  const origin = persistentVolume && originOf(persistentVolume);
+  const id = volumeIdOf(name ?? "");
+  const existing = name === undefined ? undefined : await orAbsent(client.get(lvmImports, { name: id }));
+  if (persistentVolume === undefined || origin === undefined) {
+    const whose = persistentVolume?.spec?.csi?.driver;
+    throw new StorageError(
+      "NotFound",
+      whose === driver
+        ? `${what}: it is a volume of the driver already`
+        : `${what}: it is bound to no volume of ${Object.values(ORIGINS).map(({ title }) => title).join(", ")}` +
+          (whose === undefined ? "" : `, but to one of ${whose}`),
+    );
+  }
+  const className = classNameOf(claim);
+  const [storageClass, object, nodes, volume, imports, allLeases] = await Promise.all([
+    className === "" ? undefined : orAbsent(client.get(storageClasses, { name: className })),
+    findObject(client, origin, persistentVolume),
+    client.list(lvmNodes),
+    orAbsent(client.get(lvmVolumes, { name: id })),
+    client.list(lvmImports),
+    client.list(leases),
+  ]);
+  const own = nodes.items.filter(({ spec }) => spec.driverName === driver);
+  return {
+    claim,
+    persistentVolume,
+    origin,
+    storageClass,
+    object,
+    lvmNodes: own,
+    volume,
+    existing,
+    imports: imports.items,
+    leases: allLeases.items,
+  };
+}
+
+/** Returns whose a PersistentVolume is; `undefined` for a driver whose volumes cannot be taken over. */
+export function originOf({ spec }: PersistentVolume): Origin | undefined {
+  if (spec?.local !== undefined) return "Local";
+  const found = Object.entries(ORIGINS).find(([, origin]) => {
+    const { driver }: OriginDescription = origin;
+    return driver !== undefined && driver === spec?.csi?.driver;
+  });
+  return found?.[0] as Origin | undefined;
+}
+
+/** Finds the object by which a driver knows a volume: by its name, in any namespace. */
+async function findObject(
+  client: ApiClient,
+  origin: Origin,
+  { metadata: { name }, spec }: PersistentVolume,
+): Promise<KubeObject | undefined> {
+  const resource = objectsOf(origin);
+  if (resource === undefined) return undefined;
+  if (!resource.namespaced) return await orAbsent(client.get(resource, { name }));
+  const handle = spec?.csi?.volumeHandle;
+  const found = await orAbsent(client.list(resource, { fieldSelector: `metadata.name=${handle}` }));
+  return found?.items[0];
+}

@@ -1,0 +1,280 @@
+/**
+ * What a move of a claim would do, before anybody asks for it.
+ *
+ * @module
+ */
+
+import { defined } from "../../base/defined.ts";
+import { StorageError } from "../../base/error.ts";
+import { type ApiClient, type NewObject, orAbsent } from "../../k8s/client/client.ts";
+import { agentLeaseSelector, lastSignOfLife, SILENT_AFTER_MS } from "../../k8s/api/agent_leases.ts";
+import {
+  LVM_GROUP,
+  type LvmNode,
+  lvmNodes,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../k8s/api/lvm_objects.ts";
+import {
+  type CsiNode,
+  type Lease,
+  leases,
+  type Node,
+  nodes,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Pod,
+  pods,
+  type StorageClass,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
+import { claimNamesOf, hasEnded } from "../../k8s/api/pods.ts";
+import { actualSize } from "../../k8s/api/volume_mapping.ts";
+import type { ObjectsByName } from "../../k8s/sidecars/claim_topology.ts";
+import { classNameOf } from "../../k8s/provisioner/claim.ts";
+import {
+  blockingSnapshots,
+  type MoveSurroundings,
+  objectsRefusal,
+  surroundingsRefusal,
+} from "../../k8s/move/checks.ts";
+import { isFinished, type LvmMove, lvmMoves, type MoveObjects, type MoveWay } from "../../k8s/move/objects.ts";
+import { chooseWay } from "../../k8s/move/way.ts";
+
+/** A claim, and the node that its volume is to move to. */
+export interface MoveRequest {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The namespace of the claim. */
+  readonly namespace: string;
+  /** The name of the claim. */
+  readonly claimName: string;
+  /** The node. */
+  readonly targetNode: string;
+  /** True to copy it only while nobody may use it. */
+  readonly offline?: boolean;
+}
+
+/** What a move would do. */
+export interface MovePlan {
+  /** The claim, as `namespace/name`. */
+  readonly claim: string;
+  /** The PersistentVolume. */
+  readonly persistentVolume: string;
+  /** The id of the volume. */
+  readonly volume: string;
+  /** Its size in bytes. */
+  readonly size: bigint;
+  /** True if it is a thin volume. */
+  readonly thin: boolean;
+  /** How its data on the first node is erased. */
+  readonly erase: string;
+  /** The node of the volume. */
+  readonly sourceNode: string;
+  /** The node that it moves to. */
+  readonly targetNode: string;
+  /** The pods that use the claim. */
+  readonly pods: readonly string[];
+  /** The other claims of these pods on the first node: the pods start only where all of their volumes are. */
+  readonly companions: readonly string[];
+  /** How it would be copied. */
+  readonly way: MoveWay;
+  /** Why it would be copied offline. */
+  readonly offlineReason?: string;
+  /** Why it cannot be moved now; absent when it can. */
+  readonly refusal?: string;
+}
+
+/** Settings of the driver that a plan depends on. */
+export interface PreviewOptions extends Pick<MoveSurroundings, "parseGroups" | "now"> {
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+}
+
+/**
+ * Reads what a move depends on, and returns the plan and the LVMMove that asks for it.
+ *
+ * @throws {StorageError} `NotFound` without such a claim, or a volume of the driver that it is bound to
+ * @throws {ApiError}
+ */
+export async function previewMove(
+  client: ApiClient,
+  request: MoveRequest,
+  options: PreviewOptions,
+): Promise<{ readonly plan: MovePlan; readonly move: NewObject<LvmMove> & { metadata: { name: string } } }> {
+  const { driver, namespace, claimName, targetNode } = request;
+  const { claim, volume, objects } = await readObjects(client, request, options);
+  const { nodeName: sourceNode, thinProvision = false, erase } = volume.spec;
+  const [using, surroundings] = await Promise.all([
+    podsUsing(client, claim),
+    readSurroundings(client, { claim, driver, sourceNode, targetNode }, options),
+  ]);
+  const [existing, companions] = await Promise.all([
+    orAbsent(client.get(lvmMoves, { name: volume.metadata.name })),
+    companionsOn(client, { claim, driver, sourceNode, using }),
+  ]);
+  const refusal = (existing === undefined || isFinished(existing) ? undefined : runningRefusal(existing)) ??
+    objectsRefusal(objects, driver) ?? surroundingsRefusal(objects, surroundings);
+  const { way, reason } = chooseWay(volume, surroundings.lvmNodes.source, objects.move.spec);
+  const plan = {
+    claim: `${namespace}/${claimName}`,
+    persistentVolume: objects.move.spec.persistentVolume,
+    volume: volume.metadata.name,
+    size: actualSize(volume) ?? 0n,
+    thin: thinProvision,
+    ...{ erase, sourceNode, targetNode },
+    pods: using.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`),
+    companions,
+    ...{ way, ...defined({ offlineReason: reason, refusal }) },
+  };
+  return { plan, move: objects.move };
+}
+
+/** Returns the pods of a claim that have not ended. @throws {ApiError} */
+export async function podsUsing(client: ApiClient, { metadata }: PersistentVolumeClaim): Promise<Pod[]> {
+  const { items } = await client.list(pods, { namespace: metadata.namespace });
+  return items.filter((pod) => !hasEnded(pod) && claimNamesOf(pod).includes(metadata.name));
+}
+
+/** Returns the other claims of pods whose volumes are on a node, too, as `namespace/name`. @throws {ApiError} */
+async function companionsOn(
+  client: ApiClient,
+  { claim: { metadata }, driver, sourceNode, using }: {
+    readonly claim: PersistentVolumeClaim;
+    readonly driver: string;
+    readonly sourceNode: string;
+    readonly using: readonly Pod[];
+  },
+): Promise<string[]> {
+  const names = new Set(using.flatMap(claimNamesOf));
+  names.delete(metadata.name);
+  if (names.size === 0) return [];
+  const [volumes, local] = await Promise.all([
+    client.list(persistentVolumes),
+    client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${sourceNode}` }),
+  ]);
+  const handles = new Set(local.items.map(({ metadata: { name } }) => name));
+  return volumes.items.filter(({ spec }) =>
+    spec?.csi?.driver === driver && handles.has(spec.csi.volumeHandle) &&
+    spec.claimRef?.namespace === metadata.namespace && names.has(spec.claimRef?.name ?? "")
+  ).map(({ spec }) => `${metadata.namespace}/${spec!.claimRef!.name}`).sort();
+}
+
+function runningRefusal({ spec: { targetNode }, status }: LvmMove): string {
+  return `it is being moved to node ${targetNode} already (${status?.state ?? "Pending"})`;
+}
+
+async function readObjects(
+  client: ApiClient,
+  { driver, namespace, claimName, targetNode, offline }: MoveRequest,
+  { topologyKey }: PreviewOptions,
+): Promise<{ claim: PersistentVolumeClaim; volume: LvmVolume; objects: MoveObjects }> {
+  const what = `moving claim ${namespace}/${claimName}`;
+  const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName }));
+  if (claim === undefined) throw new StorageError("NotFound", `${what}: there is no such claim`);
+  const name = claim.spec?.volumeName;
+  const persistentVolume = name === undefined ? undefined : await orAbsent(client.get(persistentVolumes, { name }));
+  const csi = persistentVolume?.spec?.csi;
+  if (csi?.driver !== driver) {
+    throw new StorageError("NotFound", `${what}: it is not bound to a PersistentVolume of the driver ${driver}`);
+  }
+  const volume = await orAbsent(client.get(lvmVolumes, { name: csi.volumeHandle }));
+  if (volume === undefined) throw new StorageError("NotFound", `${what}: there is no LVMVolume ${csi.volumeHandle}`);
+  const move: LvmMove = {
+    apiVersion: `${LVM_GROUP}/v1alpha1`,
+    kind: lvmMoves.kind,
+    metadata: { name: volume.metadata.name },
+    spec: {
+      driverName: driver,
+      persistentVolume: name!,
+      claim: { namespace, name: claimName, uid: claim.metadata.uid! },
+      sourceNode: volume.spec.nodeName,
+      targetNode,
+      ...(offline && { offline }),
+    },
+  };
+  const { items } = await client.list(lvmSnapshots);
+  const snapshots = blockingSnapshots(move, volume, items);
+  const objects = { move, volume, copy: undefined, persistentVolume, claim, snapshots, temporary: [], topologyKey };
+  return { claim, volume, objects: { ...objects, hasSpaceForSnapshot: false } };
+}
+
+async function readSurroundings(
+  client: ApiClient,
+  { claim, driver, sourceNode, targetNode }: {
+    readonly claim: PersistentVolumeClaim;
+    readonly driver: string;
+    readonly sourceNode: string;
+    readonly targetNode: string;
+  },
+  options: PreviewOptions,
+): Promise<MoveSurroundings> {
+  const [nodesState, volumes, storageClass] = await Promise.all([
+    readNodes(client, driver),
+    client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${targetNode}` }),
+    orAbsent(client.get(storageClasses, { name: classNameOf(claim) })),
+  ]);
+  return surroundingsOf(nodesState, { driver, sourceNode, targetNode, volumes: volumes.items, storageClass }, options);
+}
+
+/** The nodes and their agents. */
+export interface NodesState {
+  /** The nodes. */
+  readonly nodes: readonly Node[];
+  /** The LVMNodes of the driver. */
+  readonly lvmNodes: readonly LvmNode[];
+  /** The Leases of its agents. */
+  readonly agentLeases: readonly Lease[];
+}
+
+/** Reads the nodes and their agents. @throws {ApiError} */
+export async function readNodes(client: ApiClient, driver: string): Promise<NodesState> {
+  const [allNodes, allLvmNodes, agentLeases] = await Promise.all([
+    client.list(nodes),
+    client.list(lvmNodes),
+    client.list(leases, { labelSelector: agentLeaseSelector(driver) }),
+  ]);
+  const own = allLvmNodes.items.filter(({ spec }) => spec.driverName === driver);
+  return { nodes: allNodes.items, lvmNodes: own, agentLeases: agentLeases.items };
+}
+
+/** Returns what decides whether a volume can be moved, of what was read of the cluster. */
+export function surroundingsOf(
+  { nodes, lvmNodes, agentLeases }: NodesState,
+  { driver, sourceNode, targetNode, volumes, storageClass }: {
+    readonly driver: string;
+    readonly sourceNode: string;
+    readonly targetNode: string;
+    readonly volumes: readonly LvmVolume[];
+    readonly storageClass: StorageClass | undefined;
+  },
+  { topologyKey, parseGroups, now }: PreviewOptions,
+): MoveSurroundings {
+  const lvmNode = (name: string) => lvmNodes.find(({ metadata }) => metadata.name === name);
+  return {
+    lvmNodes: { source: lvmNode(sourceNode), target: lvmNode(targetNode) },
+    isSilent: (name) => now - (lastSignOfLife(lvmNode(name)!, agentLeases) ?? now) >= SILENT_AFTER_MS,
+    targetVolumes: volumes.filter(({ spec }) => spec.nodeName === targetNode),
+    storageClass,
+    cluster: {
+      ...{ driverName: driver, topologyKey },
+      nodes: namedObjects(nodes),
+      csiNodes: csiNodesOf(driver, lvmNodes),
+    },
+    ...{ parseGroups, now },
+  };
+}
+
+/** Returns the CSINodes as far as LVMNodes show them: an agent that reports is registered. */
+export function csiNodesOf(driver: string, lvmNodes: readonly LvmNode[]): ObjectsByName<CsiNode> {
+  const spec = (name: string) => ({ drivers: [{ name: driver, nodeID: name }] });
+  return namedObjects(lvmNodes.map(({ metadata: { name } }) => ({ metadata: { name }, spec: spec(name) })));
+}
+
+/** Returns objects of a list by their names. */
+export function namedObjects<T extends { metadata: { name: string } }>(objects: readonly T[]): ObjectsByName<T> {
+  const byName = new Map(objects.map((object) => [object.metadata.name, object]));
+  return { get: (name) => byName.get(name), list: () => objects };
+}

@@ -1,0 +1,152 @@
+/**
+ * Flags that several subcommands of the plugin have, and the checks of their values.
+ *
+ * @module
+ */
+
+import { requireDriverName } from "../csi/driver_options.ts";
+import { requireNodeId } from "../csi/topology.ts";
+import { quote } from "../base/error.ts";
+import { type Flag, type Flags, UsageError } from "../cli/command_line.ts";
+import { choice, namespaceName, path } from "../cli/flags.ts";
+
+/** The formats of `--output`. */
+export const OUTPUT_FORMATS = ["json", "yaml", "wide"] as const;
+
+/** Flags that select the cluster; kubectl gets them as they are. */
+export const CLUSTER_FLAGS = {
+  context: {
+    value: "NAME",
+    help: "Context of the kubeconfig (default: the current one)",
+    check: word,
+    candidates: "contexts",
+  },
+  kubeconfig: {
+    value: "PATH",
+    help: "Path of the kubeconfig (default: as kubectl has it)",
+    check: path,
+    candidates: "files",
+  },
+  as: { value: "USER", help: "User to impersonate", check: word },
+  "as-group": { value: "GROUP", help: "Group to impersonate", check: word, needs: "as" },
+  "request-timeout": { value: "TIME", help: "Time limit of each request, such as 30s", check: word },
+  "driver-name": {
+    value: "NAME",
+    help: "Name of the driver",
+    default: () => "lvm.denolith.dev",
+    check: requireDriverName,
+  },
+} as const satisfies Record<string, Flag>;
+
+/** A namespace. */
+export const NAMESPACE: Flag = {
+  value: "NAME",
+  short: "n",
+  help: "Namespace (default: that of the context)",
+  check: namespaceName,
+  candidates: { resource: "namespaces" },
+};
+
+/** All namespaces, which lists show anyway. */
+const ALL_NAMESPACES: Flag = { short: "A", help: "Those of all namespaces, as without it", excludes: "namespace" };
+
+/** The format of the output. */
+export const OUTPUT: Flag = {
+  value: "FORMAT",
+  short: "o",
+  help: "Format of the output: json, yaml or wide (default: a table)",
+  ...choice(OUTPUT_FORMATS),
+};
+
+/** Whether it is shown again whenever it changes. */
+export const WATCH: Flag = { short: "w", help: "Show it again whenever it changes, until Ctrl-C" };
+
+/** Whether nothing is asked. */
+export const YES: Flag = { help: "Do not ask before anything is changed" };
+
+/** Flags of the subcommands that show a list. */
+export const LIST_FLAGS = { output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
+
+/** Flags of the subcommands that show a list of objects of namespaces. */
+export const NAMESPACED_LIST_FLAGS = { "all-namespaces": ALL_NAMESPACES, ...LIST_FLAGS };
+
+/** A filter by node. */
+export const NODE: Flag = {
+  value: "NAME",
+  help: "Only those of this node",
+  check: requireNodeId,
+  candidates: { resource: "lvmnodes" },
+};
+
+/** The form of the names of LVM. */
+const LVM_NAME = /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/;
+
+/** Returns the name of a volume group if it can be one (lvm(8)). */
+export function groupName(text: string, field: string): string {
+  if (LVM_NAME.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a volume group`);
+}
+
+/** Returns the name of a thin pool if it can be one (lvm(8)). */
+export function poolName(text: string, field: string): string {
+  if (LVM_NAME.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a thin pool`);
+}
+
+/** Returns the name of a disk in /dev/disk/by-id if it can be one that an agent reports. */
+export function diskName(text: string, field: string): string {
+  if (/^[A-Za-z0-9][A-Za-z0-9:._+=@-]{0,252}$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a disk in /dev/disk/by-id`);
+}
+
+/** Returns the name of a claim if it can be one. */
+export function claimName(text: string, field: string): string {
+  if (/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be the name of a claim`);
+}
+
+/** Returns a word: anything that kubectl cannot take for a flag. */
+function word(text: string, field: string): string {
+  if (/^(?!-)\P{Cc}{1,1024}$/u.test(text)) return text;
+  throw new UsageError(
+    `${field} ${quote(text)}: must not begin with a dash, have control characters, or more than 1024 characters`,
+  );
+}
+
+/** Parses a number of seconds. */
+export function seconds(text: string, field: string): number {
+  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
+  throw new UsageError(`${field} ${quote(text)}: must be a whole number of seconds from 1 to 9999`);
+}
+
+/** Parses a TCP port; 0 stands for a free one. */
+export function portNumber(text: string, field: string): number {
+  if (/^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535) return Number(text);
+  throw new UsageError(`${field} ${quote(text)}: must be a port from 0 to 65535`);
+}
+
+/** The claim of a subcommand. */
+export const CLAIM = {
+  name: "CLAIM",
+  help: "Name of the claim",
+  check: claimName,
+  candidates: { resource: "persistentvolumeclaims" },
+} as const;
+
+/** The claim of a subcommand that can list all of them, too. */
+export const CLAIM_OR_ALL = {
+  ...CLAIM,
+  help: "Name of the claim; without it, --dry-run lists all volumes of others",
+  isOptional: true,
+} as const;
+
+/** Requires a claim, or that nothing is changed. @throws {Error} */
+export function requireClaimOrDryRun({ CLAIM, "dry-run": dryRun }: Flags): void {
+  if (CLAIM !== undefined || dryRun !== undefined) return;
+  throw new Error("CLAIM is missing; without it, --dry-run lists all volumes of others, and what becomes of each");
+}
+
+/** Requires the node that a claim moves to, unless its move is undone. @throws {Error} */
+export function requireTargetOrCancel({ to, cancel }: Flags): void {
+  if (to === undefined && cancel === undefined) throw new Error("--to is missing: it names the node");
+}

@@ -1,0 +1,179 @@
+/**
+ * Problems of a cluster, as people read them: what is wrong, since when, and what to do.
+ *
+ * @module
+ */
+
+import { type AnyCondition, conditionsOf } from "../k8s/api/conditions.ts";
+import type { ReasonDescription } from "../k8s/api/condition_reasons.ts";
+
+/** How bad a problem is. */
+export type Severity = "error" | "warning" | "info";
+
+/** A problem. */
+export interface Problem {
+  /** How bad it is: of a `warning` work goes on, and of an `info` nothing is to be done but waiting. */
+  readonly severity: Severity;
+  /** The kind of problem, in one CamelCase word. */
+  readonly reason: string;
+  /** The object that has it, as `kind/name`. */
+  readonly object: string;
+  /** What is wrong, in a sentence. */
+  readonly message: string;
+  /** The time since when it is so (RFC 3339), where that is known. */
+  readonly since?: string;
+  /** What to do, in a sentence. */
+  readonly remedy?: string;
+  /** The chapter of the runbooks, as `page.md#chapter`. */
+  readonly runbook?: string;
+}
+
+/** A condition with a reason and a message, as our own kinds and Kubernetes' have it. */
+export interface ToldCondition extends AnyCondition {
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+/** Returns the condition of a type, if an object has it. */
+export function conditionOf<C extends ToldCondition>(
+  object: { status?: { conditions?: C[] } } | undefined,
+  type: string,
+): C | undefined {
+  return object === undefined ? undefined : conditionsOf(object).find((condition) => condition.type === type);
+}
+
+/** The problem that a condition reports. */
+export function conditionProblem(
+  { reason = "", message = "", lastTransitionTime, type }: ToldCondition,
+  about: { readonly object: string; readonly severity: Severity },
+  reasons: Readonly<Record<string, ReasonDescription>> = {},
+): Problem {
+  const { meaning, remedy = meaning && plainText(meaning) } = reasons[reason] ?? {};
+  return {
+    ...about,
+    reason: reason || type,
+    message,
+    ...(lastTransitionTime !== undefined && { since: lastTransitionTime }),
+    ...(remedy !== undefined && { remedy }),
+    ...(meaning !== undefined && linkOf(meaning)),
+  };
+}
+
+/** Returns a text in Markdown without links and code. */
+function plainText(markdown: string): string {
+  return markdown.replace(/:? \[runbook\]\([^)]*\)/g, "").replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll("`", "");
+}
+
+/** Returns the chapter of the runbooks that a text in Markdown links to. */
+function linkOf(markdown: string): { runbook: string } | undefined {
+  const [, runbook] = /\]\(\.\.\/guides\/([^)]+)\)/.exec(markdown) ?? [];
+  if (runbook === undefined) return undefined;
+  return { runbook: runbook.startsWith("runbooks/") ? runbook.slice("runbooks/".length) : `../${runbook}` };
+}
+
+const SEVERITIES: readonly Severity[] = ["error", "warning", "info"];
+
+/** Compares problems: the worst first, and among equals the oldest. */
+export function compareProblems(a: Problem, b: Problem): number {
+  return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) ||
+    compareText(a.since ?? "9", b.since ?? "9") || compareText(a.object, b.object);
+}
+
+/** Lists texts, as many as fit; `undefined` when there are none. @param what the kind of the others, after a blank */
+export function listText(texts: readonly string[], max: number, what = ""): string | undefined {
+  const more = texts.length > max ? `, and ${texts.length - max} more${what}` : "";
+  return texts.length === 0 ? undefined : texts.slice(0, max).join(", ") + more;
+}
+
+/** Reports whether this person may not read some objects of a kind, by what could not be read. */
+export function isUnread({ unread }: { readonly unread: readonly string[] }, plural: string): boolean {
+  return unread.some((what) => what.startsWith(`${plural}:`));
+}
+
+/** Compares texts by their code units. */
+export function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** A symptom. */
+export interface Symptom {
+  /** The cause, in one CamelCase word. */
+  readonly reason: string;
+  /** Parts of messages, as the runbooks quote them, with `…` for inserted values. */
+  readonly quotes: readonly string[];
+  /** What to do, in a sentence. */
+  readonly remedy: string;
+  /** True if nothing is to be done but waiting. */
+  readonly isWait?: boolean;
+}
+
+export const AGENT_DOES_NOT_ANSWER: Symptom = {
+  reason: "AgentDoesNotAnswer",
+  quotes: ["the agent of node … has not answered within … s"],
+  remedy:
+    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, the agent is down: read its " +
+    "log. The request is repeated.",
+};
+
+export const AGENT_SILENT: Symptom = {
+  reason: "AgentSilent",
+  quotes: [
+    "the agent of node … has not reported for minutes; see its log",
+    "the agents of nodes … have not reported for minutes; see their logs",
+  ],
+  remedy:
+    "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, restart the agent. Until it " +
+    "reports, the node gets no new volumes.",
+};
+
+export const NO_COW_SPACE: Symptom = {
+  reason: "NoSpace",
+  quotes: ["the COW space of … does not fit"],
+  remedy: "Use a smaller snapSize, or free space in the volume group. The request is then retried at once.",
+};
+
+export const VOLUME_GROUP_UNRESPONSIVE: Symptom = {
+  reason: "VolumeGroupUnresponsive",
+  quotes: ["volume group … does not respond; look for a disk among …"],
+  remedy: "LVM waits for a disk. Find it with kubectl denolith doctor NODE, and dmesg on the node.",
+};
+
+export const VOLUME_GROUP_UNREADABLE: Symptom = {
+  reason: "VolumeGroupUnreadable",
+  quotes: ["volume group … cannot be read: …; look at its disks … (dmesg)"],
+  remedy: "LVM does not find the volume group on its disks, or refuses to read it. See kubectl denolith doctor NODE.",
+};
+
+/** What LVM says when the metadata of a volume group does not fit (LVM 2.03, lib/format_text/format-text.c). */
+export const METADATA_AREA_FULL: Symptom = {
+  reason: "MetadataAreaFull",
+  quotes: ["its metadata area is full", "too large for circular buffer"],
+  remedy: "The metadata area of the volume group is full. Add a disk with a larger one: vgextend --metadatasize 16m.",
+};
+
+export const NO_SUCH_SECRET: Symptom = {
+  reason: "NoSuchSecret",
+  quotes: ["A class names this secret, but it does not exist"],
+  remedy: "Remove the secret from the class, since the driver needs none, or create it.",
+};
+
+export const SECRET_FORBIDDEN: Symptom = {
+  reason: "SecretForbidden",
+  quotes: ["the controller may not read it"],
+  remedy: "Remove the secret from the class, since the driver needs none, or create the Role.",
+};
+
+export const UNEXPECTED_DATA: Symptom = {
+  reason: "UnexpectedData",
+  quotes: [
+    ...["it holds …", "it should hold … with the UUID …, but holds …"],
+    "its first 4 KiB are not zeros, though it was never formatted",
+  ],
+  remedy:
+    "Something else wrote to the device, and nothing is overwritten. Look at the data before you delete the claim.",
+};
+
+/**
+ * The symptoms of each chapter. Of several that a message has, the first one counts: what keeps a volume group from
+ * being used comes before its being full.
+ */

@@ -1,0 +1,123 @@
+/**
+ * `kubectl denolith doctor`: asks the agent of a node for a diagnosis, by an annotation of its LVMNode, and waits for the
+ * answer in the status.
+ *
+ * @module
+ */
+
+import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
+import { diagnosisText } from "../../lvm/doctor/text.ts";
+import { sleep, systemClock } from "../../base/clock.ts";
+import { StorageError } from "../../base/error.ts";
+import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
+import { patchWithRetry } from "../../k8s/client/patch_with_retry.ts";
+import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
+import { EXIT } from "../../cli/command_line.ts";
+import { seconds } from "../plugin_flags.ts";
+import type { Session } from "../session.ts";
+
+/** The delay before a watch that ended is started again, in milliseconds. */
+const REWATCH_MS = 1_000;
+
+/** Shows what the agent of a node finds. @returns 1 when it is an error, and 0 otherwise */
+export async function diagnoseNode(session: Session): Promise<number> {
+  const { client, flags, signal } = session;
+  const name = flags["NODE"]!;
+  const waitSeconds = seconds(flags["timeout"]!, "--timeout");
+  const request = crypto.randomUUID();
+  const asked = await ask(session, { name, request });
+  let answer: NodeDiagnosis | undefined;
+  const timeout = new AbortController();
+  const timer = setTimeout(() => timeout.abort(), waitSeconds * 1_000);
+  const onEnd = () => timeout.abort();
+  signal.addEventListener("abort", onEnd);
+  if (signal.aborted) onEnd();
+  try {
+    answer = await waitForAnswer(client, asked, { request, signal: timeout.signal });
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onEnd);
+    await withdraw(client, { name, request });
+  }
+  if (answer === undefined && signal.aborted) {
+    throw new StorageError("Unavailable", `doctor: interrupted; the agent of node ${name} is no longer asked`);
+  }
+  if (answer === undefined) {
+    throw new StorageError(
+      "Unavailable",
+      `doctor: the agent of node ${name} has not answered within ${waitSeconds} s: it is down, or of an older version, or ` +
+        `somebody else asked meanwhile; see kubectl denolith nodes`,
+    );
+  }
+  const { findings = [], omitted = 0, checks = [], level = "ok", time = "" } = answer;
+  const more = omitted === 0 ? "" : `\n${omitted} more findings are not shown: see denolith doctor on the node.`;
+  session.print({
+    data: { node: name, time, level, checks, findings, omitted },
+    text: () => `Node ${name}, by its agent\n\n${diagnosisText({ level, checks, findings } as Diagnosis)}${more}`,
+  });
+  return level === "error" ? EXIT.failure : EXIT.success;
+}
+
+/** Asks the agent. @returns the LVMNode as it is then @throws {StorageError} `NotFound` without an LVMNode */
+async function ask(
+  { client, driver }: Session,
+  { name, request }: { name: string; request: string },
+): Promise<LvmNode> {
+  const node = await orAbsent(client.get(lvmNodes, { name }));
+  if (node === undefined) {
+    throw new StorageError(
+      "NotFound",
+      `doctor: node ${name} has no LVMNode: no agent of the driver has reported on it`,
+    );
+  }
+  if (node.spec.driverName !== driver) {
+    throw new StorageError("NotFound", `doctor: node ${name} is of the driver ${node.spec.driverName}`);
+  }
+  return await client.patch(lvmNodes, { name }, {
+    merge: { metadata: { annotations: { [DOCTOR_ANNOTATION]: request } } },
+  });
+}
+
+/** Waits for the answer to a request. @returns the answer; `undefined` when the signal is aborted */
+async function waitForAnswer(
+  client: ApiClient,
+  { metadata: { name, resourceVersion: askedAt = "0" } }: LvmNode,
+  { request, signal }: { readonly request: string; readonly signal: AbortSignal },
+): Promise<NodeDiagnosis | undefined> {
+  const selection = { fieldSelector: `metadata.name=${name}`, signal };
+  const answerOf = ({ status }: LvmNode) =>
+    status?.doctor?.request === request && status.doctor.findings !== undefined ? status.doctor : undefined;
+  let resourceVersion: string | undefined = askedAt;
+  while (!signal.aborted) {
+    try {
+      if (resourceVersion === undefined) {
+        const node: LvmNode = await client.get(lvmNodes, { name }, { signal });
+        const answer = answerOf(node);
+        if (answer !== undefined) return answer;
+        resourceVersion = node.metadata.resourceVersion ?? "0";
+      }
+      for await (const { object } of client.watch(lvmNodes, { ...selection, resourceVersion })) {
+        const answer = answerOf(object);
+        if (answer !== undefined) return answer;
+        resourceVersion = object.metadata.resourceVersion ?? resourceVersion;
+      }
+    } catch (error) {
+      if (signal.aborted) return undefined;
+      if (!isGone(error)) throw error;
+      resourceVersion = undefined; // the server remembers changes for minutes only
+    }
+    await sleep(systemClock, REWATCH_MS, signal); // a server may end watches at once
+  }
+  return undefined;
+}
+
+/** Withdraws a request, unless somebody else has asked since. The agent then removes its answer. */
+async function withdraw(client: ApiClient, { name, request }: { name: string; request: string }): Promise<void> {
+  const node = await orAbsent(client.get(lvmNodes, { name }));
+  if (node === undefined) return;
+  const withdrawn = ({ metadata }: LvmNode) =>
+    metadata.annotations?.[DOCTOR_ANNOTATION] === request
+      ? { metadata: { annotations: { [DOCTOR_ANNOTATION]: null } } }
+      : undefined;
+  await orAbsentOrChanged(patchWithRetry(client, lvmNodes, node, withdrawn, {}));
+}

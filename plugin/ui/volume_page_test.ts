@@ -1,0 +1,48 @@
+import { assertEquals } from "@std/assert";
+import type { LvmVolume } from "../../k8s/api/lvm_objects.ts";
+import type { ClaimState } from "../diagnosis/claim_state.ts";
+import { clusterState } from "../../tests/fake/cluster_states.ts";
+import { DRIVER } from "../../tests/fake/control_plane.ts";
+import { volumePage } from "./volume_page.ts";
+
+const NOW = new Date("2026-05-01T12:00:00Z");
+
+/** Returns a volume that the agent no longer finds. */
+function lostVolume(): LvmVolume {
+  const message = "the logical volume data/vol-1 is missing";
+  const lost = {
+    type: "Ready",
+    status: "False" as const,
+    reason: "Lost",
+    message,
+    lastTransitionTime: NOW.toISOString(),
+  };
+  return {
+    metadata: { name: "v1-1" },
+    spec: {
+      ...{ driverName: DRIVER, requestName: "r", nodeName: "n1", size: "10Gi", volumeGroupPreference: "mostFree" },
+      ...{ volumeMode: "Filesystem", fsType: "ext4", shared: false, erase: "zero" },
+    },
+    status: { state: "Lost", volumeGroup: "data", size: "10Gi", conditions: [lost] },
+  } as LvmVolume;
+}
+
+/** Returns the reasons of the problems of the volume's page. */
+function reasons(claim: Partial<ClaimState>): string[] {
+  const volume = lostVolume();
+  const state = clusterState({ now: NOW, volumes: [volume] });
+  const evidence: ClaimState = {
+    ...{ driver: DRIVER, now: NOW, key: "shop/db", volume, claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
+    ...{ agentLeases: [], capacities: [], lvmNodes: [], absentAgents: [], otherClaims: [], unread: [], ...claim },
+  };
+  return volumePage("v1-1", { state, claim: evidence, usage: "not known" })!.problems.map(({ reason }) => reason);
+}
+
+Deno.test("volumePage(): a Lost volume is Lost, also when its claim is gone", () => {
+  assertEquals(reasons({}).slice(0, 1), ["Lost"]);
+});
+
+Deno.test("volumePage(): what the explanation of the claim says of the volume is there once", () => {
+  const claim = { metadata: { name: "db", namespace: "shop" }, status: { phase: "Bound" } };
+  assertEquals(reasons({ claim }), ["Lost"]);
+});
