@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { LvmMoveStatus } from "./objects.ts";
 import type { MovePlan } from "../../plugin/move/preview.ts";
-import { downtimeSeconds, movePlanText, moveProgressText, outcomeText, sentText, wayText } from "./text.ts";
+import { downtimeSeconds, moveProgressText, outcomeText, sentText, wayText } from "./text.ts";
+import { movePlanText } from "../../plugin/move/preview.ts";
 
 const PLAN: MovePlan = {
   ...{ claim: "n/c", persistentVolume: "pv", volume: "v", size: 1n << 20n, thin: false, erase: "zero" },

@@ -12,8 +12,7 @@ import {
   pods,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { movePlanText } from "../../k8s/move/text.ts";
-import { csiNodesOf, type MoveRequest, namedObjects, podsUsing, previewMove } from "./preview.ts";
+import { csiNodesOf, movePlanText, type MoveRequest, namedObjects, podsUsing, previewMove } from "./preview.ts";
 
 const OPTIONS = { topologyKey: KEY, parseGroups: parseGroupList, now: Date.parse("2026-01-01T00:00:00Z") };
 const REQUEST: MoveRequest = { driver: MOVE_DRIVER, namespace: "n", claimName: "c", targetNode: "b" };

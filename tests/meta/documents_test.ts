@@ -112,7 +112,7 @@ Deno.test("commands for kubectl mean the driver's kinds also beside those of the
     ...["README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/chart/README.md", "deploy/chart/templates/NOTES.txt"],
     ...["deploy/chart/values.yaml", "deploy/chart/files/alerts.yaml"],
     ...[...markdownFiles("docs"), ...markdownFiles("deploy/examples")].filter((page) => !page.startsWith("docs/adr/")),
-    ...["cli", "csi", "k8s", "lvm"].flatMap(sourceFiles).map((path) => path.slice(ROOT.length)),
+    ...["base", "cli", "csi", "k8s", "lvm", "plugin"].flatMap(sourceFiles).map((path) => path.slice(ROOT.length)),
   ];
   const ambiguous: string[] = [];
   for (const path of texts) {

@@ -14,7 +14,7 @@ const MIN_LETTERS = 14;
 
 /** Returns the driver's sources with concatenated strings joined, and `…` for each value that is inserted. */
 export function sourceText(): string {
-  const paths = [join(ROOT, "main.ts"), ...["cli", "csi", "k8s", "lvm"].flatMap(sourceFiles)];
+  const paths = [join(ROOT, "main.ts"), ...["base", "cli", "csi", "k8s", "lvm", "plugin"].flatMap(sourceFiles)];
   let all = paths.map((path) => Deno.readTextFileSync(path)).join("\n");
   for (let before = ""; before !== all;) [before, all] = [all, all.replace(/\$\{[^{}]*\}/g, "…")];
   return all.replace(/(["`])\s*\+\s*["`]/g, "");
