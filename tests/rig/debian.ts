@@ -1,3 +1,5 @@
+import { join } from "@std/path";
+import { cacheFolder } from "./cache.ts";
 import { hasProgram, run } from "./process.ts";
 
 /** Debian's releases by the names that sources use, without the -updates, -security and -backports beside them. */
@@ -34,11 +36,15 @@ export async function ensureTools(tools: readonly Tool[], log: (line: string) =>
 }
 
 /**
- * Fetches apt's current package lists.
+ * Fetches apt's current package lists. apt-get waits for others that install packages, and not for others that fetch lists:
+ * guests that start together would fail on a new machine.
  *
  * @throws {Error} when not run as root, or when a mirror does not answer
  */
 export async function refreshPackageLists(): Promise<void> {
+  await Deno.mkdir(cacheFolder(), { recursive: true });
+  using lock = await Deno.open(join(cacheFolder(), "package-lists.lock"), { create: true, write: true });
+  await lock.lock(true);
   await run("refresh apt's package lists", "apt-get", [...APT_OPTIONS, "update"]);
 }
 

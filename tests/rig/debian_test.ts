@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { mirrorFrom } from "./debian.ts";
+import { join } from "@std/path";
+import { mirrorFrom, refreshPackageLists } from "./debian.ts";
 
 Deno.test("mirrorFrom() takes the first address with the main part of a Debian release", () => {
   const targets = [
@@ -16,4 +17,19 @@ Deno.test("mirrorFrom() takes the first address with the main part of a Debian r
 Deno.test("mirrorFrom() finds none where apt serves another distribution or nothing", () => {
   assertEquals(mirrorFrom("http://archive.example/ubuntu/ noble main"), undefined);
   assertEquals(mirrorFrom(""), undefined);
+});
+
+Deno.test("refreshPackageLists() waits for another one", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = Deno.env.get("PATH")!;
+  // as apt-get, it fails while another one has the lock of the lists
+  const script = `#!/bin/sh\nmkdir ${folder}/lists || exit 100\nsleep 0.2\nrmdir ${folder}/lists\n`;
+  await Deno.writeTextFile(join(folder, "apt-get"), script, { mode: 0o755 });
+  Deno.env.set("PATH", `${folder}:${path}`);
+  try {
+    await Promise.all([refreshPackageLists(), refreshPackageLists()]);
+  } finally {
+    Deno.env.set("PATH", path);
+    await Deno.remove(folder, { recursive: true });
+  }
 });
