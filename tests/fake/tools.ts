@@ -85,16 +85,16 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
   if (lv === undefined) return diskSignatures(machine, path) ?? deviceNotFound("wipefs: error", path);
+  // it says nothing of a disk that fails, and reads none of a snapshot that overflowed
+  const signatures = lv.content.unreadable || lv.invalid ? [] : lv.content.signatures;
   if (args.includes("--all")) {
     if (isMounted(machine, lv)) {
       return failure(1, `wipefs: error: ${path}: probing initialization failed: Device or resource busy`);
     }
-    if (isReadOnly(lv) && lv.content.signatures.length > 0) return notPermitted("wipefs: error", path);
+    if (isReadOnly(lv) && signatures.length > 0) return notPermitted("wipefs: error", path);
     lv.content.signatures = []; // it wipes magic strings alone: a LUKS header that is written back has its key slots
     return ok();
   }
-  // it says nothing of a disk that fails
-  const signatures = lv.content.unreadable ? [] : lv.content.signatures;
   return ok(JSON.stringify({
     signatures: signatures.map((signature) => ({ device: "x", offset: "0x438", ...signature, label: null })),
   }));

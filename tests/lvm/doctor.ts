@@ -209,7 +209,7 @@ export function doctorTests(host: Host): void {
       const file = await Deno.makeTempFile();
       await Deno.truncate(file, 64 << 20);
       const loop = (await runOnHost("losetup", "--find", "--show", file)).trim();
-      await harness.runAsAdmin("lvm", "pvcreate", "--yes", loop);
+      await runOnHost("pvcreate", "--yes", loop); // the driver reads loop devices from its next report on
       await assertProblems(harness, []);
       await harness.csi.controller.deleteVolume({ volumeId: await harness.create() });
       await harness.runAsAdmin("lvm", "vgextend", "--yes", small, loop);
@@ -314,22 +314,24 @@ async function assertProblems(
     expected.toSorted(),
     problems.map(({ message }) => message).join("\n"),
   );
-  assert(commands.length <= 15, commands.join("\n"));
+  assert(commands.length <= 18, commands.join("\n"));
   return diagnosis!;
 }
 
-/** Runs the command that a finding has as its remedy, without the remark after it. */
+/** Runs the commands that a finding has as its remedy, without the remark after them. */
 async function applyRemedy(harness: Harness, findings: readonly Finding[], on: string): Promise<void> {
   const remedy = findings.find((finding) => finding.subject === on && finding.level !== "info")!.remedy!.replace(
     / {3}\(.*$/,
     "",
   );
-  // quotes group words, as a shell has it
-  const [program, ...args] = [...remedy.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map((match) =>
-    match[1] ?? match[2] ?? match[3]!
-  );
-  const isLvm = /^(?:lv|vg|pv)/.test(program!);
-  await harness.runAsAdmin(isLvm ? "lvm" : program as Program, ...(isLvm ? [program!, ...args] : args));
+  for (const command of remedy.split(" && ")) {
+    // quotes group words, as a shell has it
+    const [program, ...args] = [...command.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map((match) =>
+      match[1] ?? match[2] ?? match[3]!
+    );
+    const isLvm = /^(?:lv|vg|pv)/.test(program!);
+    await harness.runAsAdmin(isLvm ? "lvm" : program as Program, ...(isLvm ? [program!, ...args] : args));
+  }
 }
 
 function statusOf(harness: Harness): Promise<Status> {
