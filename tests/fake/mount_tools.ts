@@ -70,6 +70,7 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   const type = optionValue(args, "-t");
   const lv = machine.lvAt(source);
   if (lv === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
+  if (lv.invalid) return failure(32, `mount: ${target}: can't read superblock on ${source}.`);
   const isOfKernel = !lv.content.needsNewKernel || !/^(?:[0-4]|5\.\d\.)/.test(machine.host.kernel);
   const filesystem = lv.content.signatures.find((signature) => signature.type === type);
   if (filesystem === undefined || !isOfKernel) {

@@ -20,7 +20,7 @@ import {
   newUuid,
   ok,
 } from "./machine.ts";
-import { hasActiveThinLv, thinFields } from "./thin.ts";
+import { isPoolOpen, thinFields } from "./thin.ts";
 import { cacheFields } from "./cache.ts";
 
 const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
@@ -112,7 +112,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_kernel_minor: lv.active ? `${lv.minor}` : "-1",
     lv_active: machine.host.debian === 12 ? lv.active ? "active" : "" : lv.active ? "1" : "0",
     lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
-    lv_device_open: lv.active ? isOpen(machine, lv) || hasActiveThinLv(group, lv) ? "1" : "0" : "-1",
+    lv_device_open: lv.active ? isOpen(machine, lv) || isPoolOpen(group, lv) ? "1" : "0" : "-1",
     lv_layout: layoutOf(lv.segment ?? LINEAR),
     origin: lv.origin?.name ?? "",
     origin_size: `${lv.origin?.size ?? lv.size}`,

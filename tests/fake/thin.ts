@@ -154,9 +154,12 @@ export function isCowSnapshot({ origin, pool }: FakeLv): boolean {
   return origin !== undefined && pool === undefined;
 }
 
-/** Reports whether an LV is a pool with an active thin LV, which has the pool's device open. */
-export function hasActiveThinLv(group: FakeGroup, { name }: FakeLv): boolean {
-  return group.lvs.some(({ pool, active }) => pool === name && active);
+/**
+ * Reports whether an active LV is a pool whose device in the kernel is open. Its active thin LVs have it open, and from its first
+ * transaction on, the device that LVM shows as the pool.
+ */
+export function isPoolOpen(group: FakeGroup, { name, thinPool }: FakeLv): boolean {
+  return (thinPool?.transactionId ?? 0) > 0 || group.lvs.some(({ pool, active }) => pool === name && active);
 }
 
 /** Returns the size of an LV's device: a copy-on-write snapshot looks like its origin. Without a table it has none. */
