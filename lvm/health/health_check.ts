@@ -10,7 +10,7 @@ import { problemOf, type StorageProblem, storageProblems, type VolumeHealth, vol
 import type { VolumeId } from "../../base/ids.ts";
 import { takeInventory } from "../inventory/inventory.ts";
 import type { Lvm } from "../client/client.ts";
-import { type Mount, readMounts } from "../host/mounts.ts";
+import { type Mount, readMountStates } from "../host/mounts.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -101,7 +101,7 @@ export class HealthCheck {
   }
 
   async #read(): Promise<{ groups: readonly VolumeGroup[]; mounts: Mount[] }> {
-    const [groups, mounts] = await Promise.all([this.#lvm.report(), readMounts(this.#lvm.exec)]);
+    const [groups, mounts] = await Promise.all([this.#lvm.report(), readMountStates(this.#lvm.exec)]);
     return { groups, mounts };
   }
 }

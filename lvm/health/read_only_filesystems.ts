@@ -1,8 +1,7 @@
 /**
- * The volumes whose filesystems the kernel has made read-only, for reports without a request.
+ * The volumes whose filesystems the kernel has made read-only or shut down, for reports without a request.
  *
- * Only the mount table shows it, and no event reports a change of it. So the mount table is read whenever the groups
- * are observed.
+ * Only their mounts show it, and no event reports a change of it. So these are read whenever the groups are observed.
  *
  * @module
  */
@@ -10,7 +9,7 @@
 import type { Exec } from "../exec.ts";
 import { mountProblem, type Problem } from "./health.ts";
 import type { VolumeId } from "../../base/ids.ts";
-import { type Mount, readMounts } from "../host/mounts.ts";
+import { type Mount, readMountStates } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { ownedVolumeId } from "../model/tags.ts";
 
@@ -52,7 +51,7 @@ export class ReadOnlyFilesystems {
     ).filter(({ id }) => id !== undefined);
     let mounts: Mount[] = [];
     try {
-      if (open.length > 0) mounts = await readMounts(this.#exec);
+      if (open.length > 0) mounts = await readMountStates(this.#exec);
     } catch (error) {
       return this.#onError(error);
     }

@@ -80,6 +80,23 @@ export async function readMounts(exec: Exec): Promise<Mount[]> {
   return (table === undefined ? undefined : parseMounts(table)) ?? await listMounts(exec);
 }
 
+/**
+ * Reads all mounts, as {@linkcode readMounts} does, with what the mount table does not show: an XFS that the kernel has
+ * shut down fails each access.
+ *
+ * @throws {StorageError} `CommandFailed` when the mount table cannot be read
+ */
+export async function readMountStates(exec: Exec): Promise<Mount[]> {
+  return await Promise.all((await readMounts(exec)).map(async (mount) => {
+    if (mount.fsType !== "xfs" || !mount.source.startsWith("/dev/mapper/")) return mount;
+    const error = await Deno.lstat(mount.target).then(
+      () => undefined,
+      (error: Error & { code?: string }) => error.code,
+    );
+    return error === "EIO" ? { ...mount, filesystemWritable: false } : mount;
+  }));
+}
+
 /** Parses the mount table as findmnt(8) shows it. @returns `undefined` when only findmnt(8) can tell */
 export function parseMounts(table: string): Mount[] | undefined {
   const mounts = parseMountInfo(table);

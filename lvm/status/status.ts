@@ -24,7 +24,7 @@ import { mountProblem, pvProblem } from "../health/health.ts";
 import type { CopyProgress } from "../inventory/copying.ts";
 import type { IoRates } from "../settings/io_limits.ts";
 import { describeLayoutOf } from "../model/layout.ts";
-import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "../host/mounts.ts";
+import { deviceMounts, filesystemMounts, type Mount, readMountStates, readUsages, type Usage } from "../host/mounts.ts";
 import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
 import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";
 import { readSurvey, type SurveyedGroup } from "../model/survey.ts";
@@ -223,7 +223,7 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
     run: (command) => host.run({ ...command, deadlineMs: DEADLINE_MS }),
     idle: () => host.idle(),
   };
-  const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMounts(exec)]);
+  const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMountStates(exec)]);
   const groups = wanted === undefined
     ? groupsInUse(all, driver, undefined)
     : all.filter(({ name }) => wanted.matches(name));

@@ -5,10 +5,10 @@
  * @module
  */
 
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
 import { faultsContract } from "../contract/faults.ts";
-import { assertFails, failureStatus, Harness } from "../contract/host.ts";
+import { assertFails, failureStatus, Harness, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
 import { retryCall } from "./retry.ts";
 
@@ -139,6 +139,67 @@ Deno.test("a disk that refuses writes fails the call, and when it takes them aga
   await harness.csi.controller.deleteVolume({ volumeId });
   assertEquals(await harness.lvs(), []);
 });
+
+for (const type of ["ext4", "xfs"] as const) {
+  Deno.test(`a volume whose disk fails in use is unmounted, and has its data when the disk is back: ${type} [lvm]`, async () => {
+    await using harness = await Harness.start(new HostExec(), GROUPS);
+    const { controller, node } = harness.csi;
+    const capability = mountCapability(type, type === "ext4" ? ["errors=remount-ro"] : []);
+    const volumeId = await harness.create({
+      ...{ parameters: { volumeGroup: GROUPS[0] }, capacityRange: { requiredBytes: 320n << 20n } },
+      volumeCapabilities: [capability],
+    });
+    const stagingTargetPath = await harness.stage(volumeId, capability);
+    const targetPath = await harness.publish(volumeId, "pod", { volumeCapability: capability });
+    await Deno.writeTextFile(`${targetPath}/file`, "data");
+    await run("write the data", "sync", ["--file-system", targetPath]);
+    try {
+      await loadTable("error");
+      const options = ["if=/dev/zero", `of=${targetPath}/more`, "bs=1M", "count=8", "conv=fsync"];
+      await assertRejects(() => run("write more", "dd", options));
+      await assertRejects(() => run("write it", "sync", ["--file-system", targetPath]));
+      await node.nodeUnpublishVolume({ volumeId, targetPath });
+      await loadTable("linear");
+      const { volumeHealth } = await node.nodeGetVolumeHealth({ volumeId });
+      const reasons = volumeHealth!.healthStatuses.map(({ reason }) => reason);
+      if (type === "xfs") assertEquals(reasons, ["FilesystemReadOnly"]);
+      await loadTable("error");
+      await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+    } finally {
+      await loadTable("linear");
+    }
+    await harness.stage(volumeId, capability);
+    assertEquals(await Deno.readTextFile(`${stagingTargetPath}/file`), "data");
+    await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+    await controller.deleteVolume({ volumeId });
+    assertEquals(await harness.lvs(), []);
+  });
+}
+
+for (const type of ["ext4", "xfs", "btrfs"] as const) {
+  Deno.test(`a volume that is full grows in use: ${type} [lvm]`, async () => {
+    await using harness = await Harness.start(new HostExec(), GROUPS);
+    const { controller, node } = harness.csi;
+    const [volumeCapability, parameters] = [mountCapability(type), { volumeGroup: GROUPS[1] }];
+    const request = { parameters, capacityRange: { requiredBytes: 320n << 20n } };
+    const volumeId = await harness.create({ ...request, volumeCapabilities: [volumeCapability] });
+    const stagingTargetPath = await harness.stage(volumeId, volumeCapability);
+    const fill = async (name: string, blockBytes: number) => {
+      const options = ["if=/dev/zero", `of=${stagingTargetPath}/${name}`, `bs=${blockBytes}`, "conv=fsync"];
+      await assertRejects(() => run("fill it", "dd", options), Error, "No space left on device");
+    };
+    await fill("large", 1 << 20);
+    await fill("small", 512);
+    const capacityRange = { requiredBytes: 400n << 20n };
+    await controller.controllerExpandVolume({ volumeId, capacityRange });
+    await node.nodeExpandVolume({ volumeId, volumePath: stagingTargetPath, capacityRange, volumeCapability });
+    await Deno.writeFile(`${stagingTargetPath}/more`, new Uint8Array(32 << 20));
+    await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+    await retryCall(() => controller.deleteVolume({ volumeId }));
+    await harness.waitUntilIdle();
+    assertEquals(await harness.lvs(), []);
+  });
+}
 
 Deno.test("a volume that the host activated grows and is staged, though its node is lost when it is extended [lvm]", async () => {
   const lvmConfig = "activation/udev_sync=0 activation/udev_rules=0"; // as in a container
