@@ -364,15 +364,19 @@ for (
   });
 }
 
-Deno.test("whatever the values, all is in the namespace, and selectors are those of the pods", () => {
+Deno.test("whatever the values, all is in the namespace, and selectors are those of the pods, and the same", () => {
+  const selectors = new Set<string>(); // that of a workload cannot be changed, so an upgrade would fail
   for (const [title, rendering] of Object.entries(RENDERINGS)) {
     const objects = objectsOf(rendering);
     const { namespace = NAMESPACE } = rendering;
     const namespaced = objects.filter(({ metadata }) => metadata.namespace !== undefined);
     assertEquals(new Set(namespaced.map(({ metadata }) => metadata.namespace)), new Set([namespace]), title);
+    const workloads = objects.filter(({ kind }) => /^(?:Deployment|DaemonSet)$/.test(kind));
+    selectors.add(JSON.stringify(workloads.map(({ kind, spec }) => [kind, spec.selector])));
     const { labels } = object(rendering, "Deployment").spec.template.metadata;
     for (const { spec, kind } of objects.filter(({ kind }) => /^Pod/.test(kind))) {
       assertEquals({ ...labels, ...spec.selector.matchLabels }, labels, kind);
     }
   }
+  assertEquals(selectors.size, 1);
 });

@@ -66,8 +66,9 @@ function flagsOf(args: readonly string[]): Map<string, string> {
   return new Map(args.slice(1).map((arg) => /^--([a-z-]+)=(.*)$/.exec(arg)!.slice(1) as [string, string]));
 }
 
-Deno.test("everything is in the namespace that comes first", () => {
+Deno.test("everything is in the namespace that comes first, which permits privileged pods", () => {
   assertEquals([manifests[0]!.kind, manifests[0]!.metadata.name], ["Namespace", NAMESPACE]);
+  assertEquals(manifests[0]!.metadata.labels?.["pod-security.kubernetes.io/enforce"], "privileged");
   const namespaced = manifests.filter(({ kind }) =>
     /^(?:ServiceAccount|Role|RoleBinding|Deployment|DaemonSet)$/.test(kind)
   );
