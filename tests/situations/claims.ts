@@ -30,7 +30,13 @@ export const CLAIMS: readonly Situation[] = [
     ],
   },
   {
-    seen: ["kubernetes#100485", "sig-storage-lib-external-provisioner#121", "karpenter-provider-aws#3262"],
+    seen: [
+      "velero#9053",
+      "velero#5631",
+      "kubernetes#100485",
+      "sig-storage-lib-external-provisioner#121",
+      "karpenter-provider-aws#3262",
+    ],
     happened: "A claim keeps a selected node that is gone or has no driver.",
     here: "The node is given back, with an event.",
     shown: [
@@ -71,6 +77,18 @@ export const CLAIMS: readonly Situation[] = [
     happened: "Claims have long names, and what is named after them is not valid.",
     here: "Names of events are cut so that the API accepts them.",
     shown: [by("k8s/runtime/event_correlator_test.ts", "EventCorrelator names events as the API requires")],
+  },
+  {
+    seen: ["cloudnative-pg#3671", "clickhouse-operator#702", "mongodb-kubernetes-operator#489", "topolvm#194"],
+    happened: "A pod may not run on the node of its volume.",
+    here: "why names the node, and the command that moves the volume.",
+    shown: [by("k8s/diagnosis/problems_test.ts", "and the volumes of a pod's other claims")],
+  },
+  {
+    seen: ["kubernetes#92598", "kubeflow/pipelines#4506", "ods-pipeline#647"],
+    happened: "Pods that have ended keep a claim Terminating.",
+    here: "why names them.",
+    shown: [by("tests/cluster_fake/troubleshooting/terminating.ts", "UsedByPods")],
   },
   {
     seen: ["alibaba-cloud-csi-driver#126"],

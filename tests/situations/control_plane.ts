@@ -31,8 +31,8 @@ export const CONTROL_PLANE: readonly Situation[] = [
   },
   {
     seen: ["ceph-csi#3397", "aws-ebs-csi-driver#1390", "democratic-csi#194"],
-    happened: "An upgrade changes a field that cannot be changed.",
-    here: "Upgrades are tried in a cluster, both ways.",
-    shown: [by("tests/cluster/suite/upgrade.ts", "live on in this version, and in 0.1.0 again, while pods use them")],
+    happened: "An upgrade changes a selector, which cannot be changed.",
+    here: "Selectors are the same, whatever the values.",
+    shown: [by("deploy/chart_test.ts", "and selectors are those of the pods, and the same")],
   },
 ];

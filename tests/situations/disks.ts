@@ -6,7 +6,9 @@
 
 import { assertEquals } from "@std/assert";
 import { assertFails } from "../contract/host.ts";
-import { failure } from "../fake/machine.ts";
+import { failure, FakeMachine } from "../fake/machine.ts";
+import { FakeCluster } from "../fake/node_cluster.ts";
+import { namedRequest } from "../fake/request.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 
@@ -51,7 +53,7 @@ export const DISKS: readonly Situation[] = [
     shown: [by("lvm/disks/judgement_test.ts", "refuses both paths of a disk that no multipath device has yet")],
   },
   {
-    seen: ["hwameistor#613", "open-local#250"],
+    seen: ["hwameistor#613", "open-local#250", "lvm-operator#105"],
     happened: "A disk is enlarged, or space is freed by hand, and the driver does not see it.",
     here: "After pvresize, the space can be used.",
     shown: onMachine(async ({ harness, machine }) => {
@@ -81,9 +83,18 @@ export const DISKS: readonly Situation[] = [
     seen: ["kubermatic#8238", "terraform-provider-proxmox#377"],
     happened: "Nodes are cloned from one machine, and their groups have the same UUIDs.",
     here: "Each agent sees its own node alone.",
-    shown: [
-      by("tests/cluster_fake/orphans_test.ts", "an LV without an object is reported as an orphan after a minute"),
-    ],
+    shown: async () => {
+      const machines = { a: new FakeMachine(), b: new FakeMachine() };
+      for (const machine of Object.values(machines)) machine.addGroup("data", GiB);
+      await using cluster = await FakeCluster.start(machines);
+      const { id } = await cluster.volumes.create(namedRequest("one", GiB / 8n), { preferred: [] });
+      const [clone, from] = Object.values(machines).sort((a, b) => a.allLvs().length - b.allLvs().length);
+      const [copy, group] = [clone!.groups[0]!, from!.groups[0]!];
+      copy.uuid = group.uuid;
+      copy.lvs = group.lvs.map((lv) => ({ ...lv, tags: new Set(lv.tags) }));
+      await cluster.volumes.delete(id);
+      assertEquals([from!.allLvs().length, clone!.allLvs().length], [0, 1]);
+    },
   },
   {
     seen: ["csi-baremetal#489"],
@@ -104,7 +115,7 @@ export const DISKS: readonly Situation[] = [
     shown: [by("tests/machine_fake/missing_pvs_test.ts", "deleted volumes are removed when it is back")],
   },
   {
-    seen: ["lvm2#120"],
+    seen: ["lvm2#120", "lvm2#143"],
     happened: "Disks of a RAID are away for a moment, and stay marked as failed.",
     here: "The volume says so, and is redundant again after a refresh.",
     shown: [by("tests/cluster/suite/raid.ts", "a raid1 volume that loses a disk keeps working under its pod")],
@@ -131,7 +142,7 @@ export const DISKS: readonly Situation[] = [
     shown: [by("tests/lvm/hosts.ts", "the doctor names a disk that is not in the devices file")],
   },
   {
-    seen: ["lvm-operator#698"],
+    seen: ["lvm-operator#698", "lvm2#157"],
     happened: "pvmove moves volumes between disks while pods use them.",
     here: "They are used as before; an expansion waits until LVM permits it.",
     shown: onMachine(async ({ harness, machine }) => {

@@ -54,7 +54,15 @@ export const FILESYSTEMS: readonly Situation[] = [
     seen: ["fedora-coreos-tracker#735"],
     happened: "The clock of the machine went back, and tune2fs refuses to change a UUID.",
     here: "e2fsck repairs the times first.",
-    shown: [by("tests/contract/programs.ts", "the Controller calls run the programs that they need")],
+    shown: onMachine(async (stage) => {
+      const { harness } = stage;
+      const volumeId = await usedVolume(stage);
+      const volumeContentSource = { type: { case: "volume" as const, value: { volumeId } } };
+      const capacityRange = { requiredBytes: 320n * MiB };
+      const commands = await harness.exec.recordCommands(() => harness.create({ volumeContentSource, capacityRange }));
+      const options = commands.map((command) => command.split(" ").slice(0, 2).join(" "));
+      assertEquals(options.filter((words) => /^(?:e2fsck|tune2fs) /.test(words)), ["e2fsck -f", "tune2fs -U"]);
+    }),
   },
   {
     seen: ["topolvm#511", "topolvm#900"],
@@ -203,6 +211,12 @@ export const FILESYSTEMS: readonly Situation[] = [
         "a filesystem that the kernel made read-only is reported, and accepts writes",
       ),
     ],
+  },
+  {
+    seen: ["kubernetes#73513", "kubernetes#66868", "kubernetes#67072", "longhorn#11936", "node-problem-detector#845"],
+    happened: "An XFS is shut down after an error of its disk, and can neither be unmounted nor mounted again.",
+    here: "Event and condition tell of it; it is unmounted, and has its data when the disk is back.",
+    shown: [by("tests/lvm/faults.ts", "a volume whose disk fails in use is unmounted, and has its data")],
   },
   {
     seen: ["lvm2#48", "rook#3832", "rawfile-localpv#18"],

@@ -33,6 +33,18 @@ export const HOSTS: readonly Situation[] = [
     shown: [by("deploy/manifests_test.ts", "the agent has the host's paths that LVM needs, kubelet's for its mounts")],
   },
   {
+    seen: ["proxmox-csi-plugin#241", "hetznercloud/csi-driver#98", "synology-csi-talos#12", "openebs/charts#274"],
+    happened: "Pod Security refuses the pods of a driver.",
+    here: "The namespace of the manifests permits them.",
+    shown: [by("deploy/manifests_test.ts", "everything is in the namespace that comes first")],
+  },
+  {
+    seen: ["k3s#3184", "synology-csi#51", "ibm-block-csi-driver#661"],
+    happened: "kubelet has no figures of the used space of volumes.",
+    here: "It has them, in bytes and inodes.",
+    shown: [by("tests/contract/staging.ts", "nodeGetVolumeStats() counts bytes and inodes")],
+  },
+  {
     seen: ["open-local#177"],
     happened: "IO limits do nothing on a host with cgroup v1.",
     here: "A condition and an event say NoCgroup2.",

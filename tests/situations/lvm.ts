@@ -170,7 +170,7 @@ export const LVM: readonly Situation[] = [
   {
     seen: ["lvm-operator#446"],
     happened: "Volumes of an earlier installation are still in the group of a new one.",
-    here: "They are left alone, and listed as orphans.",
+    here: "They are left alone, and those of the driver are listed as orphans.",
     shown: onMachine(async ({ harness }) => {
       const [group] = harness.groups;
       await harness.runAsAdmin("lvm", "lvcreate", "--yes", "--name", "old", "--size", EIGHT_MIB, group);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { assertFails, mountCapability } from "../contract/host.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
@@ -134,6 +134,22 @@ export const MOUNTS: readonly Situation[] = [
     happened: "kubelet rejects a driver once, and never registers it again.",
     here: "The agent shows it another socket, until it is registered.",
     shown: [by("csi/registration_test.ts", "a driver that kubelet has rejected shows it another socket")],
+  },
+  {
+    seen: ["kubernetes#119919", "kubernetes#111933", "kubernetes#105536", "kubernetes#60645"],
+    happened: "A pod is deleted while its node reboots, and its directories stay.",
+    here: "Unpublishing what is not mounted removes the directory.",
+    shown: onMachine(async ({ harness, machine, lv }) => {
+      const volumeId = await harness.create();
+      const stagingTargetPath = await harness.stage(volumeId);
+      const targetPath = await harness.publish(volumeId);
+      machine.mounts.length = 0;
+      lv().active = false;
+      await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await assertRejects(() => Deno.lstat(targetPath), Deno.errors.NotFound);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    }),
   },
   {
     seen: ["node-driver-registrar#206"],

@@ -9,7 +9,15 @@ import { by, type Situation } from "./situation.ts";
 /** The situations. */
 export const NODES: readonly Situation[] = [
   {
-    seen: ["autoscaler#4923", "AKS#2991", "local-path-provisioner#215", "cloudnative-pg#5233", "cloudnative-pg#6139"],
+    seen: [
+      "autoscaler#4923",
+      "AKS#2991",
+      "local-path-provisioner#215",
+      "cloudnative-pg#5233",
+      "cloudnative-pg#6139",
+      "tidb-operator#402",
+      "cloud-on-k8s#9247",
+    ],
     happened: "Claims stay bound to nodes that are gone.",
     here: "why and status name them; forget-node lets them be deleted.",
     shown: [
@@ -59,7 +67,7 @@ export const NODES: readonly Situation[] = [
     ],
   },
   {
-    seen: ["descheduler#6", "descheduler#424", "csi-driver-lvm#117"],
+    seen: ["descheduler#6", "descheduler#424", "csi-driver-lvm#117", "cluster-api#12403", "cluster-api#9489"],
     happened: "Evicted pods can only come back to their node.",
     here: "drain moves their volumes; why names a cordoned node.",
     shown: [

@@ -131,10 +131,16 @@ export const REBOOTS: readonly Situation[] = [
     ],
   },
   {
+    seen: ["nixpkgs#255783", "rancher/elemental#587"],
+    happened: "At shutdown, filesystems are taken away before the containers have ended.",
+    here: "That is a power cut: what was synced is there.",
+    shown: [by("tests/lvm/power_cuts.ts", "the power may fail at any write")],
+  },
+  {
     seen: ["topolvm#607"],
-    happened: "A new version of the driver deletes the volumes of the old one.",
-    here: "They live on, also when it is put back.",
-    shown: [by("tests/cluster/suite/upgrade.ts", "live on in this version, and in 0.1.0 again, while pods use them")],
+    happened: "A new version of the driver does not know the volumes of the other one, and deletes them.",
+    here: "What a version does not know stays.",
+    shown: [by("tests/cluster_fake/newer_objects_test.ts", "fields that only a newer version knows stay in an object")],
   },
   {
     seen: ["ankhmorpork#1465", "longhorn#5453"],

@@ -96,6 +96,18 @@ export const SIZES: readonly Situation[] = [
     ],
   },
   {
+    seen: ["lvm-localpv#53", "rawfile-localpv#34", "hammer-space/csi-plugin#72"],
+    happened: "An XFS does not grow, since its tool is missing, or gets a device.",
+    here: "It grows, at its mount point.",
+    shown: [by("tests/contract/staging.ts", "staged, published, expanded while in use, and back")],
+  },
+  {
+    seen: ["strimzi-kafka-operator#11279", "strimzi-kafka-operator#7484"],
+    happened: "A filesystem is full, and cannot be expanded for that.",
+    here: "It grows.",
+    shown: [by("tests/lvm/faults.ts", "a volume that is full grows in use")],
+  },
+  {
     seen: ["kubernetes#80208"],
     happened: "The expansion of a block volume never ends.",
     here: "It ends when the volume is larger.",

@@ -76,6 +76,12 @@ export const SNAPSHOTS: readonly Situation[] = [
     ],
   },
   {
+    seen: ["miroir#270", "longhorn#13349"],
+    happened: "Snapshots of several volumes are of several moments.",
+    here: "A group snapshot is of one moment.",
+    shown: [by("tests/lvm/group_snapshots.ts", "written to its volumes in turn no later one without the earlier")],
+  },
+  {
     seen: ["velero#7561", "velero#4428", "kubevirt#10832"],
     happened: "A restore waits for its claim, and the claim for a first pod.",
     here: "A class with Immediate binding gives it a volume at once.",

@@ -97,8 +97,8 @@ export const VOLUMES: readonly Situation[] = [
     shown: [by("tests/contract/erasure.ts", "a deleted volume's name can be used again at once")],
   },
   {
-    seen: ["incus#1560", "xen-tools#39", "osism/documentation#356"],
-    happened: "A new volume shows the data of a deleted one.",
+    seen: ["incus#1560", "xen-tools#39", "osism/documentation#356", "lxd#14761"],
+    happened: "A new or grown volume shows the data of a deleted one.",
     here: "Data is overwritten before its space is free.",
     shown: [by("tests/contract/erasure.ts", "no data of a deleted volume can be read from a new one")],
   },
