@@ -16,6 +16,7 @@ import { formatQuantity } from "../../base/size.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { GroupSectors } from "../../lvm/health/group_sectors.ts";
 import { ownedVolumeId } from "../../lvm/model/tags.ts";
+import { isSameContent } from "../api/object_status.ts";
 import {
   availableVirtual,
   DEFAULT_OVERCOMMIT,
@@ -284,35 +285,14 @@ export class NodeReconciler {
   }
 }
 
-/** The fields of groups and pools that a report lacks when they have none, or LVM does not know it. */
-const OPTIONAL_FIELDS = [
-  "refusal",
-  "spare",
-  "hostUse",
-  "sectorSize",
-  "erasing",
-  "thinPools",
-  "dataPercent",
-  "metadataPercent",
-  "reason",
-  "rotational",
-  "identity",
-] satisfies (
-  | keyof NodeVolumeGroup
-  | keyof NodeDisk
-  | keyof NodeThinPool
-)[];
-
 /**
- * Reports whether a value has all that another one has, and none of the optional fields that it lacks. Lists must have the
- * same length. What else only the value has is of others, or of a newer version.
+ * Reports whether a value has all that another one has. Lists must have the same content, since they are written as a whole. What
+ * else only the value has is of others, or of a newer version.
  */
 function isContained(part: unknown, value: unknown): boolean {
   if (part === undefined) return true;
-  if (typeof part !== "object" || part === null) return part === value;
-  if (typeof value !== "object" || value === null || Array.isArray(part) !== Array.isArray(value)) return false;
-  if (Array.isArray(part) && part.length !== (value as unknown[]).length) return false;
-  if (OPTIONAL_FIELDS.some((key) => key in value && !(key in part))) return false;
+  if (typeof part !== "object" || part === null || Array.isArray(part)) return isSameContent(part, value);
+  if (typeof value !== "object" || value === null) return false;
   return Object.entries(part).every(([key, field]) => isContained(field, (value as Record<string, unknown>)[key]));
 }
 

@@ -189,7 +189,7 @@ Deno.test("NodeReconciler refreshes with one request, and creates a deleted LVMN
   assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
 });
 
-Deno.test("NodeReconciler writes the LVMNode when something is not known any more, and keeps what a newer agent wrote", async () => {
+Deno.test("NodeReconciler writes the LVMNode when something is not known any more, and leaves fields of a newer agent alone", async () => {
   const fake = machine();
   await using s = await scene(fake);
   s.api.put(nodes, { metadata: { name: "n1" } });
@@ -207,12 +207,17 @@ Deno.test("NodeReconciler writes the LVMNode when something is not known any mor
   await s.agent.refresh();
   assertEquals(percents(), [undefined, undefined]);
 
-  const volumeGroups = seen().status!.volumeGroups!.map((group) => ({ ...group, newer: "field" }));
-  const merge = { status: { volumeGroups } };
-  const { metadata } = await s.client.patch(lvmNodes, { name: "n1" }, { merge, subresource: "status" });
-  await s.objects.waitFor("n1", (object) => object?.metadata.resourceVersion === metadata.resourceVersion);
-  await s.agent.refresh();
-  assertEquals(seen().metadata.resourceVersion, metadata.resourceVersion, "nothing is written");
+  const write = async (status: object) => {
+    const merge = { status } as object;
+    const { metadata } = await s.client.patch(lvmNodes, { name: "n1" }, { merge, subresource: "status" });
+    await s.objects.waitFor("n1", (object) => object?.metadata.resourceVersion === metadata.resourceVersion);
+    await s.agent.refresh();
+    return seen().metadata.resourceVersion === metadata.resourceVersion;
+  };
+  assert(await write({ newer: "field" }), "a field of a newer agent is left alone");
+  const [reported] = seen().status!.volumeGroups!;
+  assertEquals(await write({ volumeGroups: [{ ...reported, newer: "field" }] }), false);
+  assertEquals(seen().status!.volumeGroups, [reported!], "what is said of a group is the agent's alone");
 });
 
 Deno.test("NodeReconciler changes only its own conditions, and reports the object that was written", async () => {
