@@ -82,7 +82,7 @@ export const CLAIMS: readonly Situation[] = [
     seen: ["cloudnative-pg#3671", "clickhouse-operator#702", "mongodb-kubernetes-operator#489", "topolvm#194"],
     happened: "A pod may not run on the node of its volume.",
     here: "why names the node, and the command that moves the volume.",
-    shown: [by("k8s/diagnosis/problems_test.ts", "and the volumes of a pod's other claims")],
+    shown: [by("plugin/diagnosis/problems_test.ts", "and the volumes of a pod's other claims")],
   },
   {
     seen: ["kubernetes#92598", "kubeflow/pipelines#4506", "ods-pipeline#647"],
