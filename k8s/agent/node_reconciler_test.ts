@@ -215,9 +215,9 @@ Deno.test("NodeReconciler writes the LVMNode when something is not known any mor
     return seen().metadata.resourceVersion === metadata.resourceVersion;
   };
   assert(await write({ newer: "field" }), "a field of a newer agent is left alone");
-  const [reported] = seen().status!.volumeGroups!;
-  assertEquals(await write({ volumeGroups: [{ ...reported, newer: "field" }] }), false);
-  assertEquals(seen().status!.volumeGroups, [reported!], "what is said of a group is the agent's alone");
+  const reported = seen().status!.volumeGroups!;
+  assertEquals(await write({ volumeGroups: reported.map((group) => ({ ...group, newer: "field" })) }), false);
+  assertEquals(seen().status!.volumeGroups, reported, "what is said of a group is the agent's alone");
 });
 
 Deno.test("NodeReconciler changes only its own conditions, and reports the object that was written", async () => {
