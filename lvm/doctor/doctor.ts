@@ -24,7 +24,7 @@ import { type CgroupHierarchy, checkLimits, readCgroupHierarchy } from "./limits
 import { checkPools, THIN_TOOLS } from "./pools.ts";
 import { checkGroups, checkMetadata } from "./groups.ts";
 import { checkLeftovers, checkUdev, type SocketState, type UdevState } from "./leftovers.ts";
-import { checkFilters, checkLocks } from "./settings.ts";
+import { checkFilters, checkLocks, lockFolderCommand } from "./settings.ts";
 import { checkKernel, checkTools, modulesToProbe } from "./tools.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Command, type Exec, isTimeout, PROGRAM_DIRECTORIES, PROGRAMS, runOk } from "../exec.ts";
@@ -132,6 +132,7 @@ interface MachineReadings {
   readonly deviceNodes: Reading<readonly BlockDevice[]>;
   readonly hierarchy: Reading<CgroupHierarchy | undefined>;
   readonly halfReencrypted: ReadonlySet<string>;
+  readonly lockFolder: Reading<string>;
 }
 
 async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineReadings> {
@@ -159,11 +160,12 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
     const format = tagValue(tags, FORMAT);
     return format !== undefined && parseFormat(format)?.luks?.state === "formatted";
   });
-  const [deviceNodes, hierarchy, systemId, halfReencrypted] = await Promise.all([
+  const [deviceNodes, hierarchy, systemId, halfReencrypted, lockFolder] = await Promise.all([
     tryRead(() => readBlockDevices(exec, activeLvs.map(({ devicePath }) => devicePath))),
     tryRead(() => readCgroupHierarchy(exec, "value" in mounts ? mounts.value : [])),
     groups.some((group) => group.systemId !== "") ? tryRead(() => readSystemId(exec)) : { value: "" },
     findHalfReencrypted(exec, encrypted),
+    tryRead(() => readLockFolder(exec, configuration)),
   ]);
   return {
     ...{
@@ -183,6 +185,7 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
     },
     hierarchy,
     halfReencrypted,
+    lockFolder,
     systemId: "value" in systemId ? systemId.value : "",
   };
 }
@@ -231,6 +234,12 @@ async function readUdev(exec: Exec): Promise<UdevState> {
   const args = ["control", "--ping", `--timeout=${seconds}`];
   const { code, stderr } = await exec.run({ program: "udevadm", args, mutates: false });
   return code === 0 ? "running" : /No such file or directory/.test(stderr) ? "absent" : "dead";
+}
+
+/** Reads what {@linkcode lockFolderCommand} prints; nothing without the directory, which LVM creates. */
+async function readLockFolder(exec: Exec, configuration: Reading<Configuration>): Promise<string> {
+  const folder = "value" in configuration ? configuration.value.value("global/locking_dir") : undefined;
+  return folder === undefined ? "" : (await exec.run(lockFolderCommand(folder))).stdout;
 }
 
 /** Reads the system id of this host (lvmsystemid(7)); empty for none. */

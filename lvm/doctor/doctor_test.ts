@@ -29,7 +29,7 @@ Deno.test("examine() finds nothing wrong on a healthy machine, reads everything 
   assertEquals([level, findings], ["ok", []]);
   assertEquals(checks.map(({ check }) => check), [...CHECKS]);
   assertEquals(commands.filter(({ mutates }) => mutates), []);
-  assert(commands.length <= 14, commands.map(describeCommand).join("\n"));
+  assert(commands.length <= 15, commands.map(describeCommand).join("\n"));
   assert(commands.every(({ deadlineMs }) => deadlineMs !== undefined && deadlineMs <= 20_000));
 });
 
@@ -80,6 +80,8 @@ const NO_PROBLEMS: Record<string, (parts: HealthyMachine) => unknown> = {
       active: false,
       tags: new Set(["denolith=x"]),
     }),
+  "no directory of locks yet": ({ machine }) => machine.host.lockFolder = "",
+  "a directory of locks that others can read": ({ machine }) => machine.host.lockFolder = "0 755 d",
   "a read-only mount that another hides": ({ machine }) =>
     machine.mounts.push(tmpfs("/run/lock", true), tmpfs("/run", false)),
 };

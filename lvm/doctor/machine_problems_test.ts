@@ -128,6 +128,18 @@ const MACHINE_PROBLEMS: Problems = {
     ({ machine }) => machine.mounts.push({ ...tmpfs("/", false), fsType: "overlay", source: "overlay" }),
     ["locks", "warning", "/run/lock/lvm", /do not exclude each other/, /mount the host's \/run\/lock\/lvm/],
   ],
+  "the directory of locks is another user's": [
+    ({ machine }) => machine.host.lockFolder = "1000 755 d",
+    ["locks", "warning", "/run/lock/lvm", /user with the number 1000, who can keep LVM waiting/, /install -d -m 0700/],
+  ],
+  "the directory of locks can be written by all": [
+    ({ machine }) => machine.host.lockFolder = "0 1777 d",
+    ["locks", "warning", "/run/lock/lvm", /its mode is 1777: any user, or a group, can keep LVM waiting/, /install -d/],
+  ],
+  "the directory of locks is a link": [
+    ({ machine }) => machine.host.lockFolder = "0 777 l",
+    ["locks", "warning", "/run/lock/lvm", /it is a link, which whoever made it can lead elsewhere$/, /rm -r/],
+  ],
   "a filter hides a disk of no group": [
     ({ machine }) => {
       machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });

@@ -8,7 +8,7 @@ import { type Configuration, type Setting, snapshotAutoextendThreshold } from ".
 import type { Disk } from "../host/disks.ts";
 import { acceptsAll, HOST_PATTERN, passesFilter } from "../host/stacked_devices.ts";
 import type { StorageError } from "../../base/error.ts";
-import { isNotInstalled, isTimeout } from "../exec.ts";
+import { type Command, isNotInstalled, isTimeout } from "../exec.ts";
 import {
   type CheckResult,
   failureSummary,
@@ -33,10 +33,17 @@ export interface LockReadings {
   readonly survey: Reading<Survey>;
   /** True if LVM reported only without locks. */
   readonly lockStuck: boolean;
+  /** The directory of locks, as {@linkcode lockFolderCommand} describes it; empty while there is none. */
+  readonly lockFolder: Reading<string>;
+}
+
+/** Returns the command that describes the directory of locks: the number of its owner, its mode, and its kind. */
+export function lockFolderCommand(folder: string): Command {
+  return { program: "find", args: ["-P", folder, "-maxdepth", "0", "-printf", "%U %m %y"], mutates: false };
 }
 
 /** Checks whether LVM's commands exclude each other, and whether one of them hangs. */
-export function checkLocks({ configuration, mounts, survey, lockStuck }: LockReadings): CheckResult {
+export function checkLocks({ configuration, mounts, survey, lockStuck, lockFolder }: LockReadings): CheckResult {
   const { error } = findingsOf("locks");
   const findings: Finding[] = [];
   if (lockStuck) {
@@ -58,6 +65,7 @@ export function checkLocks({ configuration, mounts, survey, lockStuck }: LockRea
   }
   const { value: settings } = configuration;
   findings.push(...lockSettings(settings), ...lockDirectory(settings, "value" in mounts ? mounts.value : []));
+  if ("value" in lockFolder) findings.push(...lockOwner(settings.value("global/locking_dir")!, lockFolder.value));
   return { summary: `lock files in ${settings.value("global/locking_dir") ?? "LVM's own directory"}`, findings };
 }
 
@@ -123,6 +131,23 @@ function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Findi
     return [warning(folder, found, `mount the host's ${folder} into the container`)];
   }
   return [];
+}
+
+/** Finds another owner of the directory of locks than root: whoever makes it first owns it, where all may write beside it. */
+function lockOwner(folder: string, described: string): Finding[] {
+  const { warning } = findingsOf("locks");
+  const [, owner, mode = "", kind] = /^(\d+) ([0-7]+) (\w)/.exec(described) ?? [];
+  if (owner === undefined) return [];
+  const who = kind === "l"
+    ? "it is a link, which whoever made it can lead elsewhere"
+    : owner !== "0"
+    ? `it belongs to the user with the number ${owner}, who`
+    : (parseInt(mode, 8) & 0o022) !== 0
+    ? `its mode is ${mode}: any user, or a group,`
+    : undefined;
+  if (who === undefined) return [];
+  const message = kind === "l" ? who : `${who} can keep LVM waiting by its locks, and take them away`;
+  return [warning(folder, message, `rm -r ${folder}; install -d -m 0700 ${folder}   (while no command of LVM runs)`)];
 }
 
 /** Reports whether this process is in a container: the root filesystem is made of the layers of an image. */

@@ -227,6 +227,7 @@ export class FakeMachine implements Exec {
       throw new StorageError("Unavailable", `${command.program}: not found`, { cause });
     }
     if (command.program === "find") {
+      if (command.args.includes("-printf")) return ok(this.host.lockFolder);
       return isDeviceSearch(command) ? findDevices(this, command) : await find(this, command);
     }
     const tool = command.program === "cryptsetup"

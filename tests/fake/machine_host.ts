@@ -22,6 +22,8 @@ export interface FakeHost {
   lvmVersion: string;
   /** The settings, as lvmconfig prints them after the names. */
   settings: Map<string, string>;
+  /** What find prints of the directory of LVM's locks: its owner, its mode and its kind. */
+  lockFolder: string;
   /** The warnings that LVM prints. */
   warnings: string[];
   /** The device-mapper targets of the kernel, with their versions. */
@@ -106,6 +108,7 @@ export function healthyHost(): FakeHost {
       ["archive_dir", '"/etc/lvm/archive"'],
       ...THIN_TOOLS.map((tool) => [`${tool}_executable`, `"/usr/sbin/${tool}"`] as const),
     ]),
+    lockFolder: "0 700 d",
     warnings: [],
     targets: new Map([
       ["snapshot-merge", "1.5.0"],
