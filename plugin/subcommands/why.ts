@@ -37,7 +37,8 @@ export async function explain(session: Session): Promise<number> {
     const answer = kind === "volumesnapshot"
       ? explainSnapshot(await readSnapshotState(client, at))
       : explainGroupSnapshot(await readGroupSnapshotEvidence(client, at));
-    requireSomething(answer, { kind, namespace, name });
+    const error = whyNothing(answer, { kind, namespace, name });
+    if (error !== undefined) throw error;
     return { data: answer, text: ({ colours }) => answerText(answer, { colours, now }) };
   });
 }
@@ -52,11 +53,14 @@ async function explainClaims(session: Session, target: Target): Promise<number> 
   ]);
   return await session.show([...watched, { resource: lvmVolumes }], async (now) => {
     const answers: WhyAnswer[] = [];
+    const missing: StorageError[] = [];
     for (const claim of claims) {
       const answer = explainClaim(await readClaimState(client, { driver, now, ...claim }));
-      requireSomething(answer, { kind: "claim", ...claim });
-      answers.push(answer);
+      const error = whyNothing(answer, { kind: "claim", ...claim });
+      if (error !== undefined) missing.push(error);
+      answers.push(error === undefined ? answer : missingClaim(answer, error));
     }
+    if (missing.length === answers.length) throw missing[0];
     return {
       data: target.kind === "claim" ? answers[0]! : { claims: answers },
       text: ({ colours }) => answers.map((answer) => answerText(answer, { colours, now })).join("\n\n"),
@@ -90,22 +94,35 @@ function claimOfVolume({ metadata: { annotations } }: LvmVolume): { namespace?: 
   return { ...defined({ namespace, name }) };
 }
 
-/** Refuses to explain what never was, or has gone without a trace. */
-function requireSomething(
+/** Returns why there is nothing to explain: it never was, or has gone without a trace. */
+function whyNothing(
   { state, facts, unread }: WhyAnswer,
   { kind, namespace, name }: { kind: string; namespace: string; name: string },
-): void {
+): StorageError | undefined {
   if (
     state !== "Deleted" ||
     facts.some(([label]) => /^(?:PersistentVolume|Volume|Volume(?:Group)?SnapshotContent)$/.test(label))
   ) {
-    return;
+    return undefined;
   }
   const unreadText = unread.length === 0 ? "" : ` that you may read (${unread.join(", ")})`;
-  throw new StorageError(
+  return new StorageError(
     "NotFound",
     `why: there is no ${kind} ${name} in namespace ${namespace}${unreadText}, and nothing is left of one`,
   );
+}
+
+/** Returns the answer about a claim of a pod that does not exist: the pod waits for it. */
+function missingClaim({ object, facts, unread }: WhyAnswer, { message }: StorageError): WhyAnswer {
+  const remedy = "Create the claim, or correct the volumes of the pod: it does not start before.";
+  const problem = {
+    severity: "error",
+    reason: "ClaimNotFound",
+    object,
+    message: message.replace(/^why: /, ""),
+    remedy,
+  } as const;
+  return { object, state: "NotFound", problems: [problem], facts, unread };
 }
 
 /** Formats an answer: what is wrong with what to do, and what the answer rests on. */

@@ -423,6 +423,15 @@ Deno.test("why pod/NAME, pv/NAME and volume/NAME explain the claims of a pod or 
     const { claims } = JSON.parse((await run(["why", target, "-o", "json"])).output);
     assertEquals(claims.map((claim: WhyAnswer) => [claim.problems, claim.facts]), [[problems, facts]], target);
   }
+  const spec = { volumes: ["wal", "data"].map((name) => ({ name, persistentVolumeClaim: { claimName: name } })) };
+  scene.api.collection(pods).patch({ spec }, { name: "web", namespace: "default" });
+  const { status, output, errors } = await run(["why", "pod/web"]);
+  assertEquals([status, errors], [0, ""]);
+  assertMatch(
+    output,
+    /claim\/default\/wal is NotFound[^]*there is no claim wal in namespace default[^]*Create the claim/,
+  );
+  assertMatch(output, /claim\/default\/data is Bound/);
   const refusals = [["pod/absent", "there is no pod absent"], ["pv/absent", "not found"], ["secret/x", "pod/NAME"]];
   for (const [target, words] of refusals) assertMatch((await run(["why", target!])).errors, new RegExp(words!));
 });
