@@ -72,7 +72,7 @@ function state(more: Partial<DrainState> = {}): DrainState {
     lvmNodes: [lvmNodeOf("a"), lvmNodeOf("b", { free: "512Mi" }), lvmNodeOf("c", { free: "768Mi" })],
     ...{ volumes: [volume("1")], snapshots: [], persistentVolumes: [persistentVolume], claims: [claim], moves: [] },
     classes: new Map([["local", { metadata: { name: "local" }, provisioner: MOVE_DRIVER } as StorageClass]]),
-    ...{ pods: [], statefulSets: [], agentLeases: [] },
+    ...{ pods: [], statefulSets: [] },
     ...more,
   };
 }
@@ -218,11 +218,11 @@ Deno.test("planDrain() sends no volume to a node that takes no pods of it, or wh
   );
   assertEquals(to(withC({ status: { conditions: [{ type: "Ready", status: "Unknown" }] } })), "b");
   assertEquals(to({ nodes: [node("a"), node("b")] }), "b");
-  const renewed = (minutes: number) => {
-    const renewTime = new Date(OPTIONS.now - minutes * 60_000).toISOString();
-    return { agentLeases: [{ metadata: { name: "agent.c" }, spec: { renewTime } }] };
+  const withAgent = (agent: "Silent" | "Alive") => {
+    const [a, b, c] = state().lvmNodes;
+    return { lvmNodes: [a!, b!, { ...c!, status: { ...c!.status, agent: { state: agent } } }] };
   };
-  assertEquals([to(renewed(5)), to(renewed(4))], ["b", "c"]);
+  assertEquals([to(withAgent("Silent")), to(withAgent("Alive"))], ["b", "c"]);
 });
 
 Deno.test("planDrain() says that the volume of a pod goes with it", () => {

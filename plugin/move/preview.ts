@@ -8,7 +8,6 @@ import { formatBytes } from "../../base/size.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import { type ApiClient, type NewObject, orAbsent } from "../../k8s/client/client.ts";
-import { agentLeaseSelector, lastSignOfLife, SILENT_AFTER_MS } from "../../k8s/api/agent_leases.ts";
 import {
   LVM_GROUP,
   type LvmNode,
@@ -19,8 +18,6 @@ import {
 } from "../../k8s/api/lvm_objects.ts";
 import {
   type CsiNode,
-  type Lease,
-  leases,
   type Node,
   nodes,
   type PersistentVolumeClaim,
@@ -226,24 +223,18 @@ export interface NodesState {
   readonly nodes: readonly Node[];
   /** The LVMNodes of the driver. */
   readonly lvmNodes: readonly LvmNode[];
-  /** The Leases of its agents. */
-  readonly agentLeases: readonly Lease[];
 }
 
 /** Reads the nodes and their agents. @throws {ApiError} */
 export async function readNodes(client: ApiClient, driver: string): Promise<NodesState> {
-  const [allNodes, allLvmNodes, agentLeases] = await Promise.all([
-    client.list(nodes),
-    client.list(lvmNodes),
-    client.list(leases, { labelSelector: agentLeaseSelector(driver) }),
-  ]);
+  const [allNodes, allLvmNodes] = await Promise.all([client.list(nodes), client.list(lvmNodes)]);
   const own = allLvmNodes.items.filter(({ spec }) => spec.driverName === driver);
-  return { nodes: allNodes.items, lvmNodes: own, agentLeases: agentLeases.items };
+  return { nodes: allNodes.items, lvmNodes: own };
 }
 
 /** Returns what decides whether a volume can be moved, of what was read of the cluster. */
 export function surroundingsOf(
-  { nodes, lvmNodes, agentLeases }: NodesState,
+  { nodes, lvmNodes }: NodesState,
   { driver, sourceNode, targetNode, volumes, storageClass }: {
     readonly driver: string;
     readonly sourceNode: string;
@@ -256,7 +247,8 @@ export function surroundingsOf(
   const lvmNode = (name: string) => lvmNodes.find(({ metadata }) => metadata.name === name);
   return {
     lvmNodes: { source: lvmNode(sourceNode), target: lvmNode(targetNode) },
-    isSilent: (name) => now - (lastSignOfLife(lvmNode(name)!, agentLeases) ?? now) >= SILENT_AFTER_MS,
+    // as the controller sees it: the clock of this machine may be wrong
+    isSilent: (name) => lvmNode(name)?.status?.agent?.state === "Silent",
     targetVolumes: volumes.filter(({ spec }) => spec.nodeName === targetNode),
     storageClass,
     cluster: {

@@ -167,6 +167,20 @@ Deno.test("previewMove() refuses what the objects and the nodes do not allow", a
   );
 });
 
+Deno.test("previewMove() takes an agent for silent as the controller does, whatever the clock of this machine says", async () => {
+  const refusal = async (state: "Alive" | "Silent", days: number) => {
+    await using s = await MoverScene.start((s) => {
+      const lastUpdateTime = "2026-01-01T00:00:00Z";
+      const { status, ...node } = lvmNodeOf("b");
+      s.restore(lvmNodes, { ...node, status: { ...status, lastUpdateTime, agent: { state } } });
+    });
+    const now = OPTIONS.now + days * 86_400_000;
+    return (await previewMove(s.client, REQUEST, { ...OPTIONS, now })).plan.refusal;
+  };
+  assertEquals(await refusal("Alive", 1), undefined);
+  assertEquals(await refusal("Silent", -1), "the agent of node b has not reported for minutes");
+});
+
 Deno.test("previewMove() counts what the volumes of the other node take, and of no other one", async () => {
   const pending = (nodeName: string) => (s: MoverScene) => {
     const { spec } = movableVolume();
