@@ -156,7 +156,9 @@ async function moveWithEviction(s: MoveCluster): Promise<void> {
     },
   });
   const plugin = pluginOver(s.cluster.api, { role: "operator" });
-  for (const node of ["node-2", "node-1"]) await plugin(["move", "data", "-n", "shop", "--to", node, "--evict"]);
+  for (const node of ["node-2", "node-1"]) {
+    await plugin(["move", "data", "-n", "shop", "--to", node, "--evict", "--force"]);
+  }
 }
 
 Deno.test("denolith-operate has the rights that changing subcommands use besides, and no other ones", async () => {
