@@ -16,7 +16,7 @@ export interface QueueOptions {
    * for each of `parallel`. It always counts, when absent.
    */
   slowAfterMs?: number | undefined;
-  /** The delay after consecutive failures of a key; from 1 s to 5 min. */
+  /** The delay after consecutive failures of a key; {@linkcode DEFAULT_BACKOFF}, when absent. */
   backoff?: Backoff | undefined;
   /** Reports whether a key that is enqueued is processed before those that are not urgent; none is, when absent. */
   isUrgent?: ((key: string) => boolean) | undefined;
@@ -25,6 +25,9 @@ export interface QueueOptions {
   /** Time. */
   clock?: Clock | undefined;
 }
+
+/** The delay after consecutive failures of a key of most controllers. */
+export const DEFAULT_BACKOFF: Backoff = { startMs: 1_000, capMs: 300_000 };
 
 /** The number of keys that are taken before other tasks of the event loop have their turn. Some take 10 ms each. */
 const KEYS_PER_TURN = 5;
@@ -74,7 +77,7 @@ export class WorkQueue {
     this.#work = work;
     this.#parallel = options.parallel ?? 4;
     this.#slowAfterMs = options.slowAfterMs;
-    this.#backoff = options.backoff ?? { startMs: 1_000, capMs: 300_000 };
+    this.#backoff = options.backoff ?? DEFAULT_BACKOFF;
     this.#clock = options.clock ?? systemClock;
     this.#isUrgent = options.isUrgent ?? (() => false);
     this.#onDepth = options.onDepth ?? (() => {});

@@ -70,9 +70,6 @@ interface NodeAndClass {
  */
 const MAX_CONCURRENT_WRITES = 10;
 
-/** The delay after consecutive failures of an object. It is short, since stale capacity misleads the scheduler. */
-const BACKOFF = { startMs: 1_000, capMs: 30_000 };
-
 /** The time limit for the cache to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
 
@@ -103,10 +100,10 @@ export class CapacityPublisher {
     this.#names.clear();
     this.#writtenAtMs.clear();
     this.#stopSignal = signal;
-    const { parallel = MAX_CONCURRENT_WRITES, backoff = BACKOFF } = this.#options;
+    const { parallel = MAX_CONCURRENT_WRITES } = this.#options;
     // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
     const isUrgent = (name: string) => this.#keys.has(name) && published.get(this.#cacheKeyOf(name)) === undefined;
-    const options = { ...this.#options, parallel, backoff, isUrgent, waitsForNodes: false };
+    const options = { ...this.#options, parallel, isUrgent, waitsForNodes: false };
     this.#controller = sidecarController(
       "capacity",
       options,

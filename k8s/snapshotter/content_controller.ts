@@ -15,7 +15,7 @@ import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { errorMessage, isMaybeInProgress, isOperationPending, isResourceExhausted } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
-import { sidecarController } from "../sidecars/sidecar_controller.ts";
+import { backoffOf, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import { type Content, type ContentStep, failedPatch, unusablePatch } from "./content.ts";
@@ -185,8 +185,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
     if (step === "check") {
       const checks = (this.#checks.get(name) ?? 0) + 1;
       this.#checks.set(name, checks);
-      const { backoff = { startMs: 1_000, capMs: 300_000 } } = this.#options;
-      return { requeueAfterMs: backoffMs(backoff, checks, this.#clock) };
+      return { requeueAfterMs: backoffMs(backoffOf(this.#kind.name, this.#options), checks, this.#clock) };
     }
     this.#checks.delete(name);
     if (step !== "nothing") return { requeueAfterMs: 0 };
