@@ -15,7 +15,7 @@ import { flushDisks } from "../client/disk_cache.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvchange, lvchangeTags } from "../model/commands.ts";
-import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { type LocatedLv, lvPath } from "../model/report.ts";
 import { eraseNoneArguments, markErased } from "../model/tags.ts";
 import { unzeroedReason } from "../pools/pool.ts";
 
@@ -39,6 +39,9 @@ const CHUNK_BYTES = { zero: 1n << 30n, discard: 16n << 30n };
  * overwritten before a command outlasted its deadline or failed is recorded as well: it may have taken hours.
  */
 const RECORD_INTERVAL_BYTES = 32n << 30n;
+
+/** The number of commands in a group, which outlasted their deadlines, from which no other LV of it is erased. */
+const MAX_HANGING = 3;
 
 /** A part of an LV to erase. */
 interface Chunk {
@@ -66,8 +69,8 @@ export class Eraser {
   readonly #exec: Exec;
   /** The bytes that are erased, by {@linkcode keyOf}. Only overwriting is recorded in tags. */
   readonly #erased = new Map<string, bigint>();
-  /** The UUIDs of the groups in which a command runs that outlasted its deadline. */
-  readonly #busy = new Set<string>();
+  /** The UUIDs of the LVs that commands still erase which outlasted their deadlines, by the UUIDs of their groups. */
+  readonly #busy = new Map<string, Set<string>>();
 
   /** Creates an eraser. */
   constructor(options: EraserOptions) {
@@ -75,9 +78,13 @@ export class Eraser {
     this.#exec = options.lvm.exec;
   }
 
-  /** Reports whether a command that outlasted its deadline still erases a part of an LV of the group. */
-  isBusy({ uuid }: Pick<VolumeGroup, "uuid">): boolean {
-    return this.#busy.has(uuid);
+  /**
+   * Reports whether an LV must wait for commands that outlasted their deadlines: one erases a part of it, or as many hang in its
+   * group that its disks may be slow.
+   */
+  isBusy({ lv, group }: LocatedLv): boolean {
+    const lvs = this.#busy.get(group.uuid);
+    return lvs !== undefined && (lvs.has(lv.uuid) || lvs.size >= MAX_HANGING);
   }
 
   /** Forgets how far LVs are erased that are not deleted any more: they may get data again before they are deleted again. */
@@ -152,15 +159,19 @@ export class Eraser {
         return Promise.resolve(record(total));
       });
     } catch (error) {
-      if (error instanceof StorageError && error.kind === "StillRunning") this.#waitForEnd(group, error.completion);
+      if (error instanceof StorageError && error.kind === "StillRunning") {
+        this.#waitForEnd({ lv, group }, error.completion);
+      }
       throw error;
     }
   }
 
-  #waitForEnd({ uuid }: VolumeGroup, completion: Promise<unknown> | undefined): void {
-    this.#busy.add(uuid);
+  #waitForEnd({ lv, group }: LocatedLv, completion: Promise<unknown> | undefined): void {
+    const lvs = this.#busy.get(group.uuid) ?? new Set();
+    this.#busy.set(group.uuid, lvs.add(lv.uuid));
     void Promise.resolve(completion).then(() => {}, this.#options.onError).then(() => {
-      this.#busy.delete(uuid);
+      lvs.delete(lv.uuid);
+      if (lvs.size === 0) this.#busy.delete(group.uuid);
       this.#options.onLateEnd();
     });
   }

@@ -32,20 +32,31 @@ async function setUp(
   });
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
-  await volumes.create(namedRequest("one", size, { format: { state: "raw" }, erase, ...(layout && { layout }) }));
-  const { lv, group: { name } } = await volumes.get(id);
-  await lvm.change((await volumes.get(id)).group, [
-    "lvchange",
-    ...markVolumeDeleted(id, { state: "raw" }),
-    `${name}/${lv.name}`,
-  ]);
+  const addDeleted = async (name: string) => {
+    await volumes.create(namedRequest(name, size, { format: { state: "raw" }, erase, ...(layout && { layout }) }));
+    const id = volumeIdOf(name);
+    const { lv, group } = await volumes.get(id);
+    const args = ["lvchange", ...markVolumeDeleted(id, { state: "raw" }), `${group.name}/${lv.name}`];
+    await lvm.change(group, args);
+  };
+  await addDeleted("one");
   const [fake] = group.lvs;
   fake!.content.data.add("secret");
   const run = async () => {
     reaper.wake();
     await reaper.idle();
   };
-  return { machine, group, lv: fake!, errors, reaper, volumes, run, [Symbol.asyncDispose]: () => reaper.stop() };
+  return {
+    machine,
+    group,
+    lv: fake!,
+    errors,
+    reaper,
+    volumes,
+    run,
+    addDeleted,
+    [Symbol.asyncDispose]: () => reaper.stop(),
+  };
 }
 
 /** Makes each blkdiscard outlast its deadline. It ends when the test says so. */
@@ -90,6 +101,30 @@ for (const [erase, sizes] of [["discard", [40n, 16n, 8n]], ["zero", [3n, 1n, 1n]
     assertEquals(machine.allLvs(), []);
   });
 }
+
+Deno.test("Eraser goes on with other LVs of a group while one hangs, but not when three do", async () => {
+  await using fixture = await setUp(2n * GIB);
+  const { machine, run, addDeleted } = fixture;
+  for (const name of ["two", "three", "four", "five"]) await addDeleted(name);
+  const hanging: string[] = [];
+  let hangs = (path: string) => path === hanging[0];
+  machine.fault = (command) => {
+    const path = command.args.at(-1)!;
+    if (command.program !== "blkdiscard") return undefined;
+    if (hanging.length === 0 || hangs(path)) {
+      hanging.push(path);
+      throw new StorageError("StillRunning", "blkdiscard: still running", { completion: new Promise(() => {}) });
+    }
+    return undefined;
+  };
+  await run();
+  assertEquals([machine.allLvs().length, hanging.length], [1, 1], "the others are erased and removed");
+  hangs = () => true;
+  for (const name of ["six", "seven", "eight", "nine"]) await addDeleted(name);
+  await run();
+  await run();
+  assertEquals([machine.allLvs().length, new Set(hanging).size, hanging.length], [5, 3, 3]);
+});
 
 Deno.test("Eraser records each part that outlasts its deadline, so that a later process does not zero it again", async () => {
   await using fixture = await setUp(4n * GIB);

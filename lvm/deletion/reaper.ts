@@ -188,7 +188,7 @@ export class Reaper {
       if (this.#worker.stopped) return;
       const isQuick = this.#removal.isQuick(each);
       if (index > 0 && this.#worker.woken && (this.#resumeDue || !isQuick)) break;
-      if (!isQuick && this.#eraser.isBusy(each.group)) break; // the end of its command wakes the reaper
+      if (!isQuick && this.#eraser.isBusy(each)) continue; // the end of its command wakes the reaper
       if (erased.length === MAX_TOGETHER || (!isQuick && each.lv.size > LARGE_BYTES)) await removeErased();
       await attempt(async () => {
         requireReadable("erasing", each);
