@@ -6,7 +6,7 @@
 
 import { StorageError } from "../../base/error.ts";
 import type { FilesystemType } from "../settings/filesystem.ts";
-import { isUsable } from "../model/groups.ts";
+import { isSelected, isUsable } from "../model/groups.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
@@ -104,7 +104,7 @@ export function thinCloneSize(
 ): bigint | undefined {
   const group = groups.find(({ uuid }) => uuid === original.group.uuid);
   const pool = group && findPool(group, original.lv.pool);
-  if (group === undefined || pool === undefined || !wanted.matches(group.name) || !isUsable(group)) return undefined;
+  if (group === undefined || pool === undefined || !isSelected(group, wanted) || !isUsable(group)) return undefined;
   if (thin === undefined || poolNameIn(group.name, thin) !== pool.name) return undefined;
   const size = fitToExtents(range, group.extentSize);
   return size !== undefined && size <= availableVirtual(group, pool, overcommit) ? size : undefined;

@@ -54,6 +54,12 @@ Deno.test("a thin clone is created only in a group that is requested and usable"
   assertEquals(cloneSize(inPool, { thin }, [{ ...group, missingPvs: 1 }]), undefined);
 });
 
+Deno.test("a thin clone is created in a group that this machine itself uses only where that is named, as other volumes are", () => {
+  const system = [{ ...group, hostUse: "root (mounted)" }];
+  assertEquals(cloneSize(inPool, { thin }, system), undefined);
+  assertEquals(cloneSize(inPool, { thin, groups: exactMatcher("g") }, system), GiB);
+});
+
 Deno.test("a thin clone is created only where the pool has enough available virtual size, in whole extents", () => {
   assertEquals(cloneSize(inPool, { thin, range: { required: GiB + 1n } }), GiB + 4n * MiB);
   assertEquals(cloneSize(inPool, { thin, range: { required: GiB + 1n, limit: GiB + 2n } }), undefined);
