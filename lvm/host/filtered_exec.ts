@@ -6,11 +6,21 @@
 
 import { StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output } from "../exec.ts";
-import { acceptsAll, readStackedDevices, stackedFilter, type StackedReadings } from "./stacked_devices.ts";
+import {
+  acceptsAll,
+  acceptsName,
+  namesOfOthers,
+  readStackedDevices,
+  stackedFilter,
+  type StackedReadings,
+} from "./stacked_devices.ts";
 import { parseSettings } from "../model/configuration.ts";
 
 /** What LVM prints about filters where a devices file takes their place: what is not listed there is not read, either. */
 const IGNORED = /^\s*Please remove the lvm\.conf (?:global_)?filter, it is ignored with the devices file\.\n/gm;
+
+/** The pattern that rejects further names of devices, which are links to them. */
+const OTHER_NAMES = "r|^/dev/(disk|block|md|bcache)/|";
 
 /** The commands that read no disk, or are about LVM's own settings. */
 const WITHOUT_DISKS = ["lvmconfig", "systemid", "version"];
@@ -55,7 +65,7 @@ export class FilteredExec implements Exec {
       readStackedDevices(this.#exec, this.#stacked),
     ]);
     this.#stacked = stacked;
-    return `devices/scan_lvs=0 ${filterSetting(hostFilters, stackedFilter(stacked))}`;
+    return `devices/scan_lvs=0 ${filterSetting(hostFilters, stackedFilter(stacked), namesOfOthers(stacked))}`;
   }
 
   /** Reads the filters each time, since an administrator may change them; those before where that fails. */
@@ -88,9 +98,27 @@ async function readHostFilters(exec: Exec): Promise<HostFilters> {
  * Returns the setting that adds patterns to the filters of the host. A device must pass both of LVM's filters, and passes one
  * when it accepts any name of the device. So the patterns are the whole of the filter that the host does not use, if there is
  * one: beside a pattern that accepts all names, they would reject no device that has another name, as in /dev/disk.
+ *
+ * If the host uses both, such names are rejected, too, in one that accepts all other devices by their own names.
+ *
+ * @param others the names of each device that is not to be rejected
  */
-export function filterSetting({ filter, global_filter: global }: HostFilters, patterns: readonly string[]): string {
-  const name = acceptsAll(global) ? "global_filter" : "filter";
-  const all = acceptsAll(global) || acceptsAll(filter) ? patterns : [...patterns, ...filter!];
+export function filterSetting(
+  { filter, global_filter: global }: HostFilters,
+  patterns: readonly string[],
+  others: readonly (readonly string[])[] = [],
+): string {
+  if (acceptsAll(global)) return formatSetting("global_filter", patterns);
+  if (acceptsAll(filter)) return formatSetting("filter", patterns);
+  const acceptsOthers = (patterns: readonly string[]) =>
+    others.length > 0 && others.every((names) => names.some((name) => acceptsName(patterns, name)));
+  const own = { filter: [OTHER_NAMES, ...filter!], global_filter: [OTHER_NAMES, ...global!] };
+  const name = (["filter", "global_filter"] as const).find((name) => acceptsOthers(own[name]));
+  return name === undefined
+    ? formatSetting("filter", [...patterns, ...filter!])
+    : formatSetting(name, [...patterns, ...own[name]]);
+}
+
+function formatSetting(name: keyof HostFilters, all: readonly string[]): string {
   return `devices/${name}=[${all.map((pattern) => `"${pattern.replace(/["\\]/g, "\\$&")}"`).join(",")}]`;
 }

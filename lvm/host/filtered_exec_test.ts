@@ -123,6 +123,30 @@ Deno.test("FilteredExec keeps to itself that LVM ignores filters beside a device
   assertEquals((await exec.run(lvm("vgs"))).stderr, "  No such group\n");
 });
 
+Deno.test("filterSetting() rejects further names of devices where the host uses both filters, and the names that are known do", () => {
+  const others = [["/dev/sda", "/dev/sda"], ["/dev/mapper/mpatha", "/dev/dm-0"]];
+  const setting = (filter: string[], global_filter: string[], devices = others) =>
+    filterSetting({ filter, global_filter }, [PATTERN], devices).replace(/^devices\//, "");
+  const [optical, byId] = [["r|/dev/sr0|", "a|.*|"], ["a|/dev/disk/by-id/x|", "r|.*|"]];
+  const names = "r|^/dev/(disk|block|md|bcache)/|";
+  assertEquals(setting(optical, optical), `filter=["${PATTERN}","${names}","r|/dev/sr0|","a|.*|"]`);
+  assertEquals(setting(byId, optical), `global_filter=["${PATTERN}","${names}","r|/dev/sr0|","a|.*|"]`);
+  // a disk that the host reads only by another name, or that may have none
+  const kept = `filter=["${PATTERN}","a|/dev/disk/by-id/x|","r|.*|"]`;
+  assertEquals([setting(byId, byId), setting(byId, optical, [])], [kept, kept]);
+  const some = ["r|/dev/sda|", "a|.*|"];
+  assertEquals(setting(some, some), `filter=["${PATTERN}","r|/dev/sda|","a|.*|"]`);
+  assertEquals(setting(["r|/dev/sr0|"], some), `filter=["${PATTERN}","r|/dev/sr0|"]`, "no pattern accepts it");
+});
+
+Deno.test("FilteredExec rejects what is over a logical volume by all of its names, beside both filters of a host", async () => {
+  const { machine, exec, ran } = start();
+  machine.addGroup("data", 1n << 30n);
+  for (const name of ["filter", "global_filter"]) machine.host.settings.set(name, '["r|/dev/sr0|", "a|.*|"]');
+  await exec.run(REPORT_COMMAND);
+  assertMatch(ran.at(-1)!, /devices\/filter=\["r\|\^\/dev\/\(loop.*\|","r\|\^\/dev\/\(disk\|block.*a\|\.\*\|"\]$/);
+});
+
 Deno.test("filterSetting() leaves the filters of the host as they are, if it can", () => {
   assertEquals(filterSetting({}, [PATTERN]), `devices/global_filter=["${PATTERN}"]`);
   const [some, all] = [["r|/dev/sr0|", "a|.*|"], ["a/.*/", "r|/dev/sr0|"]];

@@ -54,15 +54,28 @@ export async function readStackedDevices(
  * Returns the patterns of a filter of LVM (lvm.conf(5), global_filter) that rejects each device over a logical volume.
  *
  * The kernel does not say which device a loop device is made of. So they reject all loop devices but those of files, and all
- * mappings of the driver.
+ * mappings of the driver. An array or a cache is rejected when one of its parts is a logical volume: whoever can write that part
+ * may decide what is read from the whole.
  */
 export function stackedFilter({ fileLoops, tree }: StackedReadings): string[] {
-  const over = new Set(namesOver(tree, (device) => device.type === "lvm" || isStackedLoop(device, fileLoops)));
+  const over = new Set(stackedNames({ fileLoops, tree }));
   const others = [...over].map((name) => plain(name.replace(/^\/dev\//, "")))
     .filter((name) => !NEVER.some((prefix) => name.startsWith(prefix))).map((name) => `${name}$`);
   const rejection = `r|^/dev/(${[...NEVER, ...others].join("|")})|`;
   const allowed = fileLoops.filter((name) => !over.has(name)).map((name) => name.replace(/^\/dev\//, ""));
   return allowed.length === 0 ? [rejection] : [`a|^/dev/(${allowed.join("|")})(p[0-9]+)?$|`, rejection];
+}
+
+/**
+ * Returns the names that {@linkcode stackedFilter} knows of each device that LVM may read, its own ones. CD drives have no physical
+ * volumes, and loop devices are accepted by names of their own.
+ */
+export function namesOfOthers({ fileLoops, tree }: StackedReadings): string[][] {
+  const over = new Set(stackedNames({ fileLoops, tree }));
+  const all = (devices: readonly DeviceNode[]): DeviceNode[] =>
+    devices.flatMap((each) => [each, ...all(each.children)]);
+  return all(tree).filter(({ name, type }) => !over.has(name) && !["loop", "lvm", "rom"].includes(type))
+    .map(({ name, kernelName }) => [name, kernelName]);
 }
 
 /** Reports whether a filter accepts all devices, by its first pattern: it is as if it were not set. */
@@ -72,8 +85,16 @@ export function acceptsAll([first]: readonly string[] = []): boolean {
 
 /** Reports whether a filter lets LVM read a device: the first pattern that matches decides. */
 export function passesFilter(patterns: readonly string[], path: string): boolean {
-  const match = patterns.find((pattern) => ignoreSyntaxError(() => new RegExp(pattern.slice(2, -1)).test(path)));
-  return match?.[0] !== "r";
+  return firstMatch(patterns, path)?.[0] !== "r";
+}
+
+/** Reports whether a filter accepts a name by a pattern: LVM reads the device then, whatever other names it has. */
+export function acceptsName(patterns: readonly string[], path: string): boolean {
+  return firstMatch(patterns, path)?.[0] === "a";
+}
+
+function firstMatch(patterns: readonly string[], path: string): string | undefined {
+  return patterns.find((pattern) => ignoreSyntaxError(() => new RegExp(pattern.slice(2, -1)).test(path)));
 }
 
 function ignoreSyntaxError(test: () => boolean): boolean {
@@ -87,6 +108,11 @@ function ignoreSyntaxError(test: () => boolean): boolean {
 /** Returns a name as a pattern without characters that mean something else in a pattern of LVM, or in its settings. */
 function plain(name: string): string {
   return name.replace(/[^\w/-]/g, ".");
+}
+
+/** Returns the names of all devices over logical volumes, also of those of which only a part is over one. */
+function stackedNames({ fileLoops, tree }: StackedReadings): string[] {
+  return namesOver(tree, (device) => device.type === "lvm" || isStackedLoop(device, fileLoops));
 }
 
 function isStackedLoop({ type, name }: DeviceNode, fileLoops: readonly string[]): boolean {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeMachine, ok } from "../../tests/fake/machine.ts";
 import type { DeviceNode } from "../model/device_tree.ts";
-import { passesFilter, readStackedDevices, stackedFilter } from "./stacked_devices.ts";
+import { namesOfOthers, passesFilter, readStackedDevices, stackedFilter } from "./stacked_devices.ts";
 
 function device(name: string, type: string, ...children: DeviceNode[]): DeviceNode {
   return { name, kernelName: name.replace("/dev/mapper/", "/dev/dm-"), type, mountPoints: [], children };
@@ -27,6 +27,13 @@ const TREE = [
       device("/dev/mapper/vg-snapshot", "lvm", device("/dev/bcache0", "disk")),
     ),
   ),
+  device("/dev/sdc", "disk", device("/dev/md9", "raid1"), device("/dev/bcache1", "disk")),
+  device(
+    "/dev/sdd",
+    "disk",
+    device("/dev/mapper/vg-part", "lvm", device("/dev/md9", "raid1"), device("/dev/bcache1", "disk")),
+  ),
+  device("/dev/sr0", "rom"),
   device("/dev/loop0", "loop", device("/dev/loop0p1", "part"), device("/dev/mapper/my-on-file", "crypt")),
   device("/dev/loop1", "loop", device("/dev/loop1p1", "part"), device("/dev/mapper/over-loop", "crypt")),
 ];
@@ -37,6 +44,7 @@ Deno.test("stackedFilter() rejects whatever is over a logical volume, by both of
   const rejected = new Set(TREE.flatMap(names).filter((name) => !passesFilter(filter, name)));
   assertEquals([...rejected].sort(), [
     "/dev/bcache0",
+    "/dev/bcache1", // the cache of a disk on a logical volume
     "/dev/dm-a+b {x}",
     "/dev/dm-deep",
     "/dev/dm-denolith.luks2-vol--1",
@@ -50,10 +58,18 @@ Deno.test("stackedFilter() rejects whatever is over a logical volume, by both of
     "/dev/mapper/over-loop",
     "/dev/mapper/part",
     "/dev/md127",
+    "/dev/md9", // an array of a disk and a logical volume
   ]);
   assertEquals(passesFilter(filter, "/dev/md1277"), true);
   assertEquals(passesFilter(filter, "/dev/loop01"), false, "a loop device that came after the report");
   assertEquals(passesFilter(filter, "/dev/mapper/denolith.luks2-vol--2"), false, "a mapping that came after it");
+});
+
+Deno.test("namesOfOthers() returns the names of the disks and mappings that LVM may read", () => {
+  assertEquals(namesOfOthers({ fileLoops: ["/dev/loop0"], tree: TREE }).map(([name]) => name), [
+    ...["/dev/sda", "/dev/sda1", "/dev/mapper/my-luks", "/dev/md0", "/dev/mapper/my-mpath", "/dev/sdb", "/dev/sdc"],
+    ...["/dev/sdd", "/dev/loop0p1", "/dev/mapper/my-on-file"],
+  ]);
 });
 
 Deno.test("stackedFilter() is one pattern without characters that settings of LVM quote, where no file is a disk", () => {
