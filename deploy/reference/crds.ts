@@ -5,7 +5,7 @@
  */
 
 import { readObjects } from "../objects.ts";
-import { code, listItem, paragraph, sentence, table } from "./markdown.ts";
+import { code, listItem, paragraph, sentence } from "./markdown.ts";
 
 /** A part of a schema (OpenAPI v3). */
 interface Schema {
@@ -20,66 +20,54 @@ interface Schema {
 /** A printer column. */
 interface Column {
   readonly name: string;
-  readonly description: string;
   readonly priority?: number;
 }
 
 /** Fields that Kubernetes defines. */
 const KUBERNETES_FIELDS = ["apiVersion", "kind", "metadata"];
 
-/** The kinds that ask for something that is done once. They have a page of their own. */
-const REQUESTS = ["LVMImport", "LVMMove"];
-
-/** Returns a section for each kind of what there is. */
+/** Returns a section for each kind. */
 export function crdSections(): string {
-  return sections((kind) => !REQUESTS.includes(kind));
-}
-
-/** Returns a section for each kind of requests. */
-export function requestCrdSections(): string {
-  return sections((kind) => REQUESTS.includes(kind));
-}
-
-function sections(isWanted: (kind: string) => boolean): string {
-  return readObjects("chart/crds").filter(({ spec }) => isWanted(spec.names.kind)).map((crd) => {
+  return readObjects("chart/crds").map((crd) => {
     const { names, versions: [{ schema: { openAPIV3Schema: schema }, additionalPrinterColumns: columns }] } = crd.spec;
     const fields = Object.entries((schema as Schema).properties!).filter(([name]) => !KUBERNETES_FIELDS.includes(name));
     return [
       `## ${names.kind}`,
       paragraph(schema.description),
-      paragraph(`Short name: ${names.shortNames.map(code).join(", ")}.`),
-      "### Columns of " + names.plural,
-      columnsTable(columns),
-      "### Fields of " + names.kind,
+      paragraph(`Short name: ${names.shortNames.map(code).join(", ")}. ${columnsSentence(columns)}`),
       fields.flatMap(([name, field]) => items(name, field, schema.required?.includes(name) ?? false)).join("\n"),
     ].join("\n\n");
   }).join("\n\n");
 }
 
-function columnsTable(columns: readonly Column[]): string {
-  const rows = columns.map(({ name, description, priority = 0 }) => [
-    name,
-    priority === 0 ? "" : "yes",
-    sentence(description),
-  ]);
-  return table(["Column", "Only with `-o wide`", "Meaning"], rows);
+function columnsSentence(columns: readonly Column[]): string {
+  const names = (isWide: boolean) =>
+    columns.filter(({ priority = 0 }) => priority > 0 === isWide).map(({ name }) => name).join(", ");
+  return `Columns: ${names(false)}${names(true) === "" ? "" : `; with \`-o wide\` also ${names(true)}`}.`;
 }
 
 /** What descriptions say of quantities, and the page says once. */
 const QUANTITY = ", as a quantity of bytes";
 
+/** The conditions, whose fields are those of Kubernetes. */
+const CONDITIONS = "conditions";
+
 /** Returns the list items of a field and of the fields in it. */
-function items(path: string, { type, description, enum: words, ...schema }: Schema, isRequired: boolean): string[] {
+function items(
+  name: string,
+  { type, description, enum: words, ...schema }: Schema,
+  isRequired: boolean,
+  depth = 0,
+): string[] {
   const isQuantity = description.includes(QUANTITY);
   const kind = words !== undefined ? words.map(code).join(", ") : isQuantity ? "quantity" : type;
+  const notes = [["string", "object"].includes(kind) ? "" : kind, isRequired ? "required" : ""].filter(Boolean);
   const parts = schema.items ?? schema;
-  const prefix = schema.items === undefined ? path : `${path}[]`;
+  const head = `${code(name)}${notes.length === 0 ? "" : ` (${notes.join("; ")})`}`;
   return [
-    listItem(
-      `${code(path)} (${kind}${isRequired ? ", required" : ""}): ${sentence(description.replace(QUANTITY, ""))}`,
-    ),
-    ...Object.entries(parts.properties ?? {}).flatMap(([name, part]) =>
-      items(`${prefix}.${name}`, part, parts.required?.includes(name) ?? false)
+    listItem(`${head}: ${sentence(description.replace(QUANTITY, ""))}`, depth),
+    ...Object.entries(name === CONDITIONS ? {} : parts.properties ?? {}).flatMap(([child, part]) =>
+      items(child, part, parts.required?.includes(child) ?? false, depth + 1)
     ),
   ];
 }

@@ -11,7 +11,7 @@ import {
   VOLUME_CONDITIONS,
 } from "../../k8s/api/condition_reasons.ts";
 import { type EventDescription, EVENTS } from "../../k8s/api/event_reasons.ts";
-import { code, table } from "./markdown.ts";
+import { code, listItem } from "./markdown.ts";
 
 /** The conditions by kind. */
 const CONDITIONS = {
@@ -20,29 +20,55 @@ const CONDITIONS = {
   LVMNode: NODE_CONDITIONS,
 };
 
-/** Returns a table of events for each kind of object. */
+/** Returns a list of events for each kind of object. */
 export function eventSections(): string {
+  const described = new Map<unknown, string>();
   const sections = Object.entries<Readonly<Record<string, EventDescription>>>(EVENTS).map(([kind, reasons]) => {
-    const rows = Object.entries(reasons).map(([reason, { type, meaning }]) => [code(reason), type, meaning]);
-    return `## Events of ${kind}s\n\n${table(["Reason", "Type", "Meaning, and what to do"], rows)}`;
+    const { fresh, asBefore } = split(kind, reasons, described);
+    const items = fresh.map(([reason, { type, meaning }]) =>
+      listItem(`${code(reason)}${type === "Warning" ? " (warning)" : ""}: ${meaning}`)
+    );
+    return `## Events of ${kind}s\n\n${[...items, ...asBefore.map((text) => listItem(text))].join("\n")}`;
   });
   return sections.join("\n\n");
 }
 
-/** Returns a table of conditions for each kind of object. */
+/** Returns a list of conditions for each kind of object. */
 export function conditionSections(): string {
+  const described = new Map<unknown, string>();
   const sections = Object.entries<Readonly<Record<string, Readonly<Record<string, ReasonDescription>>>>>(CONDITIONS)
-    .map(
-      ([kind, conditions]) => {
-        const rows = Object.entries(conditions).flatMap(([type, reasons]) =>
-          Object.entries(reasons).map((
-            [reason, { status, meaning, remedy }],
-          ) => [code(type), code(status), code(reason), remedy === undefined ? meaning : `${meaning} ${remedy}`])
-        );
-        return `## Conditions of ${kind}s\n\n${
-          table(["Condition", "Status", "Reason", "Meaning, and what to do"], rows)
-        }`;
-      },
-    );
+    .map(([kind, conditions]) => {
+      const items = Object.entries(conditions).flatMap(([type, reasons]) => {
+        const { fresh, asBefore } = split(kind, reasons, described);
+        return [
+          listItem(code(type)),
+          ...fresh.map(([reason, { status, meaning, remedy }]) =>
+            listItem(`${code(reason)} (${status}): ${remedy === undefined ? meaning : `${meaning} ${remedy}`}`, 1)
+          ),
+          ...asBefore.map((text) => listItem(text, 1)),
+        ];
+      });
+      return `## Conditions of ${kind}s\n\n${items.join("\n")}`;
+    });
   return sections.join("\n\n");
+}
+
+/**
+ * Splits reasons into those that are described for the first time, and the names of those that an earlier kind has with
+ * the same description.
+ *
+ * @param described the kind for which each description was given first; it gets those of this kind
+ */
+function split<Description>(
+  kind: string,
+  reasons: Readonly<Record<string, Description>>,
+  described: Map<unknown, string>,
+): { fresh: [string, Description][]; asBefore: string[] } {
+  const fresh = Object.entries(reasons).filter(([, description]) => !described.has(description));
+  const others = Object.entries(reasons).filter(([, description]) => described.has(description));
+  for (const [, description] of fresh) described.set(description, kind);
+  const asBefore = [...Map.groupBy(others, ([, description]) => described.get(description)!)].map(([earlier, named]) =>
+    `${named.map(([reason]) => code(reason)).join(", ")}: as for ${earlier}s.`
+  );
+  return { fresh, asBefore };
 }

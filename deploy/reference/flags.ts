@@ -6,58 +6,72 @@
 
 import type { Flag, Program, SubcommandHelp } from "../../cli/command_line.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
-import { defaultText, exitSentence, flagSyntax } from "../../cli/help/text.ts";
+import { defaultText, flagSyntax } from "../../cli/help/text.ts";
 import { PLUGIN } from "../../plugin/commands.ts";
-import { code, paragraph, sentence, table } from "./markdown.ts";
+import { code, listItem, paragraph, sentence, termList } from "./markdown.ts";
 
-/** Returns a section for each subcommand of the driver that has flags. */
+/** Returns a section for the flags that several subcommands of the driver share, and one for each that has flags. */
 export function flagSections(): string {
   return sections(DENOLITH);
 }
 
-/** Returns a section for each subcommand of the kubectl plugin that has flags. */
+/** Returns the same for the kubectl plugin. */
 export function pluginFlagSections(): string {
   return sections(PLUGIN);
 }
 
 /** Returns the exit statuses. */
-export function exitStatusTable(): string {
-  return topicTable(DENOLITH, "exit-status", "Exit status");
+export function exitStatuses(): string {
+  return topicList(DENOLITH, "exit-status");
 }
 
 /** Returns the environment variables of the driver. */
-export function environmentTable(): string {
-  return topicTable(DENOLITH, "environment", "Variable");
+export function environment(): string {
+  return topicList(DENOLITH, "environment");
 }
 
 /** Returns the environment variables of the kubectl plugin. */
-export function pluginEnvironmentTable(): string {
-  return topicTable(PLUGIN, "environment", "Variable");
+export function pluginEnvironment(): string {
+  return topicList(PLUGIN, "environment");
 }
 
-function topicTable({ topics }: Program, topic: string, word: string): string {
-  return table([word, "Meaning"], topics[topic]!.rows!.map(([name, meaning]) => [code(name), meaning]));
+function topicList({ topics }: Program, topic: string): string {
+  return termList(topics[topic]!.rows!.map(([name, meaning]) => [code(name), [], meaning]));
 }
 
 function sections({ name: program, commands }: Program): string {
-  return Object.entries(commands).filter(([, { flags }]) => Object.keys(flags).length > 0)
-    .map(([name, subcommand]) => section(`${program} ${name}`, subcommand)).join("\n\n");
-}
-
-function section(command: string, subcommand: SubcommandHelp): string {
-  const { summary, argument, flags, example } = subcommand;
-  const exit = exitSentence(subcommand);
+  const withFlags = Object.entries(commands).filter(([, { flags }]) => Object.keys(flags).length > 0);
+  const all = withFlags.flatMap(([, { flags }]) => Object.entries(flags).map(([name, flag]) => ({ name, flag })));
+  const shared = [...Map.groupBy(all, ({ name, flag }) => term(name, flag).join()).values()]
+    .filter((uses) => uses.length > 1).map(([first]) => first!);
+  const isShared = (name: string, flag: Flag) =>
+    shared.some((other) => other.name === name && term(name, flag).join() === term(name, other.flag).join());
   return [
-    `## ${command}`,
-    paragraph([sentence(summary), exit ?? ""].join(" ").trim()),
-    ...(argument === undefined ? [] : [paragraph(`${code(argument.name)}: ${argument.help}.`)]),
-    table(["Flag", "Default", "Meaning"], Object.entries(flags).map(([flag, of]) => row(flag, of))),
-    ...(example === undefined ? [] : ["```sh\n" + example + "\n```"]),
+    "## Flags of several commands",
+    termList(shared.map(({ name, flag }) => term(name, flag))),
+    ...withFlags.map(([name, subcommand]) => section(`${program} ${name}`, subcommand, isShared)),
   ].join("\n\n");
 }
 
-function row(name: string, flag: Flag): string[] {
-  const text = defaultText(flag) ?? (flag.value === undefined ? "off" : "");
-  const isValue = flag.value !== undefined && text !== "" && !text.includes(" ");
-  return [code(flagSyntax(name, flag)), isValue ? code(text) : text, sentence(flag.help)];
+function section(
+  command: string,
+  subcommand: SubcommandHelp,
+  isShared: (name: string, flag: Flag) => boolean,
+): string {
+  const { summary, argument, flags, exit, example } = subcommand;
+  const own = Object.entries(flags).filter(([name, flag]) => !isShared(name, flag));
+  const others = Object.entries(flags).filter(([name, flag]) => isShared(name, flag));
+  const items = [
+    ...(argument === undefined ? [] : [termList([[code(argument.name), [], sentence(argument.help)]])]),
+    ...(own.length === 0 ? [] : [termList(own.map(([name, flag]) => term(name, flag)))]),
+    ...(others.length === 0 ? [] : [listItem(`As above: ${others.map(([name]) => code(`--${name}`)).join(", ")}.`)]),
+    ...(exit === undefined ? [] : [listItem(`Exit status: 0 if ${exit.success}, 1 if ${exit.failure}.`)]),
+    ...(example === undefined ? [] : [listItem(`Example: ${code(example)}`)]),
+  ];
+  return [`## ${command}`, paragraph(sentence(summary)), items.join("\n")].join("\n\n");
+}
+
+function term(name: string, flag: Flag): [string, string[], string] {
+  const text = defaultText(flag);
+  return [code(flagSyntax(name, flag)), text === undefined ? [] : [`default ${text}`], sentence(flag.help)];
 }

@@ -10,23 +10,11 @@
 
 import { join } from "@std/path";
 import { chartValuesTables } from "./chart_values.ts";
-import { crdSections, requestCrdSections } from "./crds.ts";
+import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
-import {
-  environmentTable,
-  exitStatusTable,
-  flagSections,
-  pluginEnvironmentTable,
-  pluginFlagSections,
-} from "./flags.ts";
-import { metricsTable } from "./metrics.ts";
-import {
-  ioLimitsTable,
-  layoutsTable,
-  openEbsTable,
-  snapshotParametersTable,
-  volumeParametersTable,
-} from "./parameters.ts";
+import { environment, exitStatuses, flagSections, pluginEnvironment, pluginFlagSections } from "./flags.ts";
+import { metricsList } from "./metrics.ts";
+import { ioLimits, layoutsTable, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
 import { situationSections } from "./situations.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
@@ -40,21 +28,12 @@ export const END = "<!-- generated: end -->";
 /** The generators of the pages' generated parts, in the order of the page, by the page's path from the root. */
 const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   "deploy/chart/README.md": [chartValuesTables],
-  "docs/reference/chart-values.md": [chartValuesTables],
-  "docs/reference/conditions.md": [conditionSections],
   "docs/reference/crds.md": [crdSections],
-  "docs/reference/crds-requests.md": [requestCrdSections],
-  "docs/reference/events.md": [eventSections],
-  "docs/reference/flags.md": [exitStatusTable, environmentTable, flagSections],
-  "docs/reference/kubectl-plugin.md": [pluginEnvironmentTable, pluginFlagSections],
-  "docs/reference/metrics.md": [metricsTable],
-  "docs/reference/parameters.md": [
-    volumeParametersTable,
-    layoutsTable,
-    ioLimitsTable,
-    openEbsTable,
-    snapshotParametersTable,
-  ],
+  "docs/reference/events.md": [eventSections, conditionSections],
+  "docs/reference/flags.md": [exitStatuses, environment, flagSections],
+  "docs/reference/kubectl-plugin.md": [pluginEnvironment, pluginFlagSections],
+  "docs/reference/metrics.md": [metricsList],
+  "docs/reference/parameters.md": [volumeParameters, layoutsTable, ioLimits, openEbsNames, snapshotParameters],
   "docs/reference/situations.md": [situationSections],
 };
 

@@ -17,9 +17,25 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [toLine(lines[0]!), rule, ...lines.slice(1).map(toLine)].join("\n");
 }
 
-/** Returns a list item, wrapped at the line width. */
-export function listItem(text: string): string {
-  return wrap(text, WIDTH - 2).map((line, index) => (index === 0 ? "- " : "  ") + line).join("\n");
+/**
+ * Returns a list item, wrapped at the line width.
+ *
+ * @param depth number of items that it is nested in
+ */
+export function listItem(text: string, depth = 0): string {
+  const indent = "  ".repeat(depth);
+  return wrap(text, WIDTH - indent.length - 2).map((line, index) => `${indent}${index === 0 ? "- " : "  "}${line}`)
+    .join("\n");
+}
+
+/** Returns a list of terms with their meanings. Notes stand in parentheses after the term; empty ones are left out. */
+export function termList(
+  terms: readonly (readonly [term: string, notes: readonly string[], meaning: string])[],
+): string {
+  return terms.map(([term, notes, meaning]) => {
+    const said = notes.filter((note) => note !== "");
+    return listItem(`${term}${said.length === 0 ? "" : ` (${said.join("; ")})`}: ${meaning}`);
+  }).join("\n");
 }
 
 /** Returns a paragraph, wrapped at the line width. */
@@ -37,10 +53,10 @@ export function sentence(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
-/** Splits a text into lines. Code stays in one piece. */
+/** Splits a text into lines. Code and links stay in one piece. */
 function wrap(text: string, width: number): string[] {
   const lines: string[] = [""];
-  for (const word of text.split(/\s+/)) {
+  for (const [word] of text.matchAll(/(?:`[^`]*`|\[[^\]]*\]\([^)]*\)|\S)+/g)) {
     const line = lines.at(-1)!;
     if (line === "") lines[lines.length - 1] = word;
     else if (line.length + 1 + word.length <= width) lines[lines.length - 1] = `${line} ${word}`;

@@ -5,22 +5,17 @@
  */
 
 import { type MetricDescription, Metrics } from "../../cli/metrics/metrics.ts";
-import { code, sentence, table } from "./markdown.ts";
+import { code, sentence, termList } from "./markdown.ts";
 
-/** Returns the table of all metrics, in alphabetical order. */
-export function metricsTable(): string {
+/** Returns the list of all metrics, in alphabetical order. */
+export function metricsList(): string {
   const shared = new Set(new Metrics().describe().map(({ name }) => name));
   const rows = allMetrics().sort((left, right) => left.name < right.name ? -1 : 1);
-  return table(
-    ["Metric", "Type", "Labels", "Process", "Meaning"],
-    rows.map(({ name, type, labels, help }) => [
-      code(name),
-      type,
-      labels.map(code).join(", "),
-      shared.has(name) ? "both" : "node",
-      sentence(help),
-    ]),
-  );
+  return termList(rows.map(({ name, type, labels, help }) => [
+    code(name),
+    [[type, ...labels.map(code)].join(", "), shared.has(name) ? "both processes" : ""],
+    sentence(help),
+  ]));
 }
 
 /** Returns the descriptions of the metrics of a node agent, which has all that there are. */

@@ -14,14 +14,14 @@ import { IO_LIMIT_VALUES } from "../../lvm/settings/io_limits.ts";
 import { type Bounds, LAYOUTS, type LayoutSpec } from "../../lvm/settings/layouts.ts";
 import { type Setting, SETTING_NAMES, type SettingName, SETTINGS } from "../../lvm/settings/settings.ts";
 import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../../lvm/settings/snapshot_settings.ts";
-import { code, table } from "./markdown.ts";
+import { code, table, termList } from "./markdown.ts";
 
 const SEE_IO_LIMITS = "See [IO limits](#io-limits).";
 
 /** The notes of the reference on settings, in Markdown; links are relative to docs/reference. */
 const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
   volumeGroupPreference: "Ties are resolved by name. With `Immediate` also for nodes.",
-  mkfsOptions: "See [mkfs options](mkfs-options.md).",
+  mkfsOptions: "See [mkfs options](filesystems.md#mkfs-options).",
   shared: "`yes`: as many as the access mode allows. `no`: one.",
   erase: "`zero`: overwritten before it is free. `discard`: discarded, best effort. " +
     "`none`: kept on the disk.",
@@ -35,18 +35,17 @@ const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
   thinPool: "Without it, the default pool of the volume group, which is created when it is first needed.",
   thinPoolSize: "A percentage is that of the free space in the volume group at that time.",
   layout: "See [layouts](#layouts).",
-  discard: "See [discard](../guides/discard.md).",
-  fstrim: "See [discard](../guides/discard.md).",
+  discard: "See [discard](../guides/thin-volumes.md#discard-and-fstrim).",
+  fstrim: "See [discard](../guides/thin-volumes.md#discard-and-fstrim).",
 };
 
-/** Returns the table of the parameters of volumes. */
-export function volumeParametersTable(): string {
-  const rows = SETTING_NAMES.map((name) => {
+/** Returns the list of the parameters of volumes. */
+export function volumeParameters(): string {
+  return termList(SETTING_NAMES.map((name) => {
     const setting: Setting = SETTINGS[name];
     const meaning = [setting.meaning, NOTES[name]].filter((text) => text !== undefined).join(" ");
-    return [code(name), defaultCell(setting), valuesCell(setting), meaning];
-  });
-  return table(["Parameter", "Default", "Values", "Meaning"], rows);
+    return [code(name), notes(setting), meaning];
+  }));
 }
 
 /** Returns the table of the layouts. */
@@ -69,36 +68,34 @@ export function layoutsTable(): string {
   );
 }
 
-/** Returns the table of the values of IO limits. */
-export function ioLimitsTable(): string {
-  const rows = IO_LIMIT_VALUES.map(({ parameters, values }) => [parameters.map(code).join(", "), values]);
-  return table(["Parameter", "Values"], rows);
+/** Returns the list of the values of IO limits. */
+export function ioLimits(): string {
+  return termList(IO_LIMIT_VALUES.map(({ parameters, values }) => [parameters.map(code).join(", "), [], values]));
 }
 
-/** Returns the table of the names of OpenEBS' parameters. */
-export function openEbsTable(): string {
-  const rows = Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS).map(([name, { settings, meaning }]) => [
-    code(name),
-    [settings?.map(code).join(" and "), meaning].filter((text) => text !== undefined).join(". "),
-  ]);
-  return table(["Parameter", "Meaning in denolith"], rows);
+/** Returns the list of the names of OpenEBS' parameters. */
+export function openEbsNames(): string {
+  return termList(
+    Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS).map(([name, { settings, meaning }]) => [
+      code(name),
+      [],
+      [settings?.map(code).join(" and "), meaning].filter((text) => text !== undefined).join(". "),
+    ]),
+  );
 }
 
-/** Returns the table of the parameters of snapshots. */
-export function snapshotParametersTable(): string {
+/** Returns the list of the parameters of snapshots. */
+export function snapshotParameters(): string {
   const inAnyCase = [...openEbsAliases(OPENEBS_SNAPSHOT_PARAMETERS).values()].flat();
-  const rows = SNAPSHOT_SETTING_NAMES.map((name) => {
+  return termList(SNAPSHOT_SETTING_NAMES.map((name) => {
     const setting = SNAPSHOT_SETTINGS[name];
-    const names = inAnyCase.includes(name) ? `${code(name)} (in any case)` : code(name);
-    return [names, defaultCell(setting), valuesCell(setting), setting.meaning];
-  });
-  return table(["Parameter", "Default", "Values", "Meaning"], rows);
+    return [code(name), [inAnyCase.includes(name) ? "in any case" : "", ...notes(setting)], setting.meaning];
+  }));
 }
 
-function defaultCell({ default: value }: Pick<Setting, "default">): string {
-  return typeof value === "string" ? code(value) : value.words;
-}
-
-function valuesCell({ values }: Pick<Setting, "values">): string {
-  return "form" in values ? values.form : values.map(code).join(", ");
+/** Returns the values of a setting, and its default. */
+function notes({ default: byDefault, values }: Pick<Setting, "default" | "values">): string[] {
+  const form = "form" in values ? values.form : values.map(code).join(", ");
+  const text = typeof byDefault === "string" ? code(byDefault) : byDefault.words;
+  return [form, text === "" ? "" : `by default ${text}`];
 }

@@ -71,7 +71,7 @@ export default {
   head: [["link", { rel: "icon", href: `data:image/svg+xml,${icon}` }], ["style", {}, STYLE]],
   // the list of chapters beside a page takes the space that wide tables need
   transformPageData: ({ relativePath }: { relativePath: string }) =>
-    relativePath.startsWith("reference/") ? { frontmatter: { aside: false } } : {},
+    /^(?:reference|chart)\//.test(relativePath) ? { frontmatter: { aside: false } } : {},
   ignoreDeadLinks: [/^\/source\//], // they are made and checked afterwards
   markdown: { anchor: { slugify: anchorOf }, config: rewriteLinks },
   themeConfig: {

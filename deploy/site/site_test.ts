@@ -25,12 +25,14 @@ Deno.test("pageOf() gives documents a page, and README.md that of its folder", (
     "docs/adr/README.md",
     "docs/guides/install.md",
     "deploy/examples/pod/README.md",
+    "deploy/chart/README.md",
   ];
   assertEquals(pages.map(pageOf), [
     "index.md",
     "adr/index.md",
     "guides/install.md",
     "examples/pod/index.md",
+    "chart/index.md",
   ]);
   assertEquals(["CHANGELOG.md", "README.md", "lvm/exec.ts"].map(pageOf), [
     "changelog.md",

@@ -37,7 +37,10 @@ export async function removeDocuments(): Promise<void> {
 
 /** Copies the documents, and the pictures that they show, to where VitePress reads them. */
 export async function copyDocuments(): Promise<void> {
-  for (const path of [...filesIn("docs"), ...filesIn("deploy/examples"), ...rootFiles()].filter(isDocument)) {
+  for (
+    const path of [...filesIn("docs"), ...filesIn("deploy/examples"), ...filesIn("deploy/chart"), ...rootFiles()]
+      .filter(isDocument)
+  ) {
     await Deno.mkdir(dirname(join(PAGES, path)), { recursive: true });
     await Deno.copyFile(join(ROOT, path), join(PAGES, path));
   }

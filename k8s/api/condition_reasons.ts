@@ -122,20 +122,20 @@ export const VOLUME_CONDITIONS = {
     KeyChangeComplete: {
       status: "True",
       meaning:
-        "The [passphrase](../guides/passphrases.md) and the volume key are those that its Secret requests. After a change " +
+        "The [passphrase](../guides/encryption.md#rotate-the-passphrase) and the volume key are those that its Secret requests. After a change " +
         "of the passphrase, the message says that the previous one opens nothing.",
     },
     KeyChangeFailed: {
       status: "False",
       meaning:
-        "The [passphrase](../guides/passphrases.md#when-it-does-not-work) or the volume key could not be changed. The " +
+        "The [passphrase](../guides/encryption.md#when-it-does-not-work) or the volume key could not be changed. The " +
         "message gives the cause.",
       remedy: "Correct the Secret, as the message says. The volume is used as before.",
     },
     KeyChangeInterrupted: {
       status: "False",
       meaning:
-        "A change of the [passphrase](../guides/passphrases.md#see-whether-it-is-done) was interrupted, and the former " +
+        "A change of the [passphrase](../guides/encryption.md#see-whether-it-is-complete) was interrupted, and the former " +
         "one may still open the volume.",
       remedy:
         "Start a pod with the volume, with the new passphrase in its Secret, and the former one there as previousPassphrase.",
@@ -143,13 +143,13 @@ export const VOLUME_CONDITIONS = {
     KeyChangeRunning: {
       status: "False",
       meaning:
-        "Its data is being encrypted by another [volume key](../guides/volume-keys.md), and its pods wait for that.",
+        "Its data is being encrypted by another [volume key](../guides/encryption.md#rotate-the-volume-key), and its pods wait for that.",
       remedy: "Wait. It takes as long as reading and writing the whole volume.",
     },
     ReencryptionInterrupted: {
       status: "False",
       meaning:
-        "A change of the [volume key](../guides/volume-keys.md) was interrupted. It can be neither moved nor copied.",
+        "A change of the [volume key](../guides/encryption.md#rotate-the-volume-key) was interrupted. It can be neither moved nor copied.",
       remedy: "Start a pod with the volume, with its passphrase and the volumeKey in its Secret.",
     },
   } satisfies Reasons<KeyChangeProblem["reason"] | "KeyChangeComplete">,
@@ -280,7 +280,7 @@ export const NODE_CONDITIONS = {
     NoOrphans: { status: "False", meaning: "Each logical volume of the driver has its object." },
     OrphansFound: {
       status: "True",
-      meaning: "Some have none: [orphans](../guides/orphans.md).",
+      meaning: "Some have none: [orphans](../guides/volume-repair.md#orphans).",
       remedy: "kubectl denolith orphans lists them. Use their data again, or remove them.",
     },
   },

@@ -98,7 +98,8 @@ export const EVENTS = {
     VolumeModifyCanceled: { type: "Normal", meaning: "The change that failed is no longer requested." },
     VolumeLost: {
       type: "Warning",
-      meaning: "The node was [removed](../guides/node-removal.md). Delete the claim and its pods to get a new volume.",
+      meaning:
+        "The node was [removed](../guides/node-maintenance.md#remove-a-dead-node). Delete the claim and its pods to get a new volume.",
     },
     ...MOVE_EVENTS,
   },
@@ -144,7 +145,8 @@ export const EVENTS = {
   VolumeSnapshot: {
     SnapshotLost: {
       type: "Warning",
-      meaning: "The node was [removed](../guides/node-removal.md), and the content of the snapshot with it. Delete " +
+      meaning:
+        "The node was [removed](../guides/node-maintenance.md#remove-a-dead-node), and the content of the snapshot with it. Delete " +
         "the VolumeSnapshot.",
     },
   },
@@ -195,25 +197,26 @@ export const EVENTS = {
     },
     KeyChangeComplete: {
       type: "Normal",
-      meaning: "Its [passphrase](../guides/passphrases.md) and its volume key are those that its Secret requests.",
+      meaning:
+        "Its [passphrase](../guides/encryption.md#rotate-the-passphrase) and its volume key are those that its Secret requests.",
     },
     KeyChangeFailed: {
       type: "Warning",
       meaning: "Its passphrase or its volume key could not be changed. The message gives the cause: " +
-        "[when it does not work](../guides/passphrases.md#when-it-does-not-work).",
+        "[when it does not work](../guides/encryption.md#when-it-does-not-work).",
     },
     KeyChangeInterrupted: {
       type: "Warning",
       meaning: "A change of its passphrase was interrupted: " +
-        "[see whether it is done](../guides/passphrases.md#see-whether-it-is-done).",
+        "[see whether it is done](../guides/encryption.md#see-whether-it-is-complete).",
     },
     KeyChangeRunning: {
       type: "Normal",
-      meaning: "Its data is being encrypted by another [volume key](../guides/volume-keys.md).",
+      meaning: "Its data is being encrypted by another [volume key](../guides/encryption.md#rotate-the-volume-key).",
     },
     ReencryptionInterrupted: {
       type: "Warning",
-      meaning: "A change of its [volume key](../guides/volume-keys.md#what-it-takes) was interrupted.",
+      meaning: "A change of its [volume key](../guides/encryption.md#rotate-the-volume-key) was interrupted.",
     },
     FurtherSignatures: {
       type: "Warning",
@@ -232,7 +235,8 @@ export const EVENTS = {
     },
     TrimFailed: {
       type: "Warning",
-      meaning: "[fstrim](../guides/discard.md) failed at least three times in a row. The message quotes it. The " +
+      meaning:
+        "[fstrim](../guides/thin-volumes.md#discard-and-fstrim) failed at least three times in a row. The message quotes it. The " +
         "agent keeps trying.",
     },
     TrimUnsupported: {
@@ -266,7 +270,7 @@ export const EVENTS = {
   LVMNode: {
     OrphanFound: {
       type: "Warning",
-      meaning: "A logical volume has no object: [orphans](../guides/orphans.md).",
+      meaning: "A logical volume has no object: [orphans](../guides/volume-repair.md#orphans).",
     },
     DiskAdded: {
       type: "Normal",

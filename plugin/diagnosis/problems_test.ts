@@ -53,7 +53,10 @@ Deno.test("conditionProblem() leads to the chapter of the runbooks, or to anothe
   const runbookOf = (meaning: string) =>
     conditionProblem(condition("A", "R"), ABOUT, { R: { meaning } as never }).runbook;
   assertEquals(runbookOf("Bad: [runbook](../guides/runbooks/storage.md#full)"), "storage.md#full");
-  assertEquals(runbookOf("Bad: [runbook](../guides/node-removal.md)"), "../node-removal.md");
+  assertEquals(
+    runbookOf("Bad: [runbook](../guides/node-maintenance.md#remove-a-dead-node)"),
+    "../node-maintenance.md#remove-a-dead-node",
+  );
   assertEquals(Object.keys(conditionProblem(condition("A", "R"), ABOUT)), ["object", "severity", "reason", "message"]);
 });
 

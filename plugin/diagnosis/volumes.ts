@@ -215,7 +215,7 @@ function managedProblems(
         : {
           reason: "NodeForgotten",
           remedy: "Delete the claim and its pods to have a new volume. If the node comes back, so does this one.",
-          runbook: "../node-removal.md",
+          runbook: "../node-maintenance.md#remove-a-dead-node",
         }),
     };
   });

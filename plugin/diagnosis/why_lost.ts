@@ -41,6 +41,6 @@ export function lostProblems(state: ClaimState, { spec }: PersistentVolumeClaim,
     remedy: isKnown
       ? "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan."
       : "Delete nothing. Have somebody look who may read them: while a move or an import is under way, the claim is Lost.",
-    runbook: "../orphans.md",
+    runbook: "../volume-repair.md#orphans",
   }];
 }

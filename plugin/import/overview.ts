@@ -167,7 +167,7 @@ function withoutVolume(origin: Extract<Origin, "OpenEBS" | "TopoLVM">, lists: Li
       reasons: [
         taken === undefined
           ? "no PersistentVolume is for it, and so no claim: use its logical volume by objects that are written by hand " +
-            `(docs/guides/static-volumes.md), or delete the object, and ${title} removes it`
+            `(docs/guides/storage-classes.md#existing-logical-volumes), or delete the object, and ${title} removes it`
           : takenText(taken),
       ],
     };
@@ -207,6 +207,6 @@ export function overviewText(volumes: readonly ForeignVolume[]): string {
   return [
     ...(lines.length === 0 ? ["There are no volumes of other drivers that could be taken over."] : lines),
     "",
-    "Logical volumes that no object names are not listed: see lvs on the nodes, and docs/guides/static-volumes.md.",
+    "Logical volumes that no object names are not listed: see lvs on the nodes, and docs/guides/storage-classes.md#existing-logical-volumes.",
   ].join("\n");
 }

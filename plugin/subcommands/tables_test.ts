@@ -36,8 +36,8 @@ Deno.test("problemsText() has the remedy and the chapter of the runbooks with --
     "  Add a disk.",
     "  docs/guides/runbooks/storage.md#volume-group-full",
   ]);
-  const other = { ...problem, runbook: "../orphans.md" };
-  assertEquals(problemsText([other], { ...options, wide: true }).at(-1), "  docs/guides/orphans.md");
+  const other = { ...problem, runbook: "../volume-repair.md#orphans" };
+  assertEquals(problemsText([other], { ...options, wide: true }).at(-1), "  docs/guides/volume-repair.md#orphans");
 });
 
 /** Returns a node that has a group with each of these percentages used, and a thin pool in the first. */

@@ -55,7 +55,10 @@ Deno.test("why: the node of a Lost volume was forgotten", async () => {
     status: { state: "Lost" },
   });
   const { problems } = await scene.why();
-  assertEquals([problems[0]!.reason, problems[0]!.runbook], ["NodeForgotten", "../node-removal.md"]);
+  assertEquals([problems[0]!.reason, problems[0]!.runbook], [
+    "NodeForgotten",
+    "../node-maintenance.md#remove-a-dead-node",
+  ]);
   assertMatch(problems[0]!.remedy!, /^Delete the claim and its pods/);
 });
 

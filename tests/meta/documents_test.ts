@@ -6,7 +6,6 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { controllerLeaseName, sidecarLeaseName } from "../../k8s/runtime/leader.ts";
-import { subcommandFlags } from "../process/driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
 import { inlineCode, sourceText, unknownMessages } from "./messages.ts";
 import { sourceFiles } from "./source_files.ts";
@@ -28,14 +27,14 @@ function reference(name: string): Promise<string> {
   return Deno.readTextFile(`${ROOT}docs/reference/${name}.md`);
 }
 
-/** Returns the code at the start of each table row. */
-function firstColumn(text: string): string[] {
-  return [...text.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name!);
+/** Returns the code at the start of each list item. */
+function terms(text: string): string[] {
+  return [...text.matchAll(/^- `([^`]+)`/gm)].map(([, name]) => name!);
 }
 
 Deno.test("docs/reference/alerts.md lists all alerts", async () => {
   const alerts = (await Deno.readTextFile(`${ROOT}deploy/chart/files/alerts.yaml`)).matchAll(/- alert: (\w+)/g);
-  assertEquals(firstColumn(await reference("alerts")), [...alerts].map(([, name]) => name!));
+  assertEquals(terms(await reference("alerts")), [...alerts].map(([, name]) => name!));
 });
 
 Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
@@ -51,9 +50,9 @@ Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
 
 Deno.test("error messages in the documents are those of the driver, with … for omitted parts", async () => {
   const repair = await Deno.readTextFile(`${ROOT}docs/guides/volume-repair.md`);
+  const errors = await reference("errors");
   const messages = [
-    ...firstColumn(await reference("parameter-errors")),
-    ...firstColumn(chapter(await reference("errors"), "Messages about thin pools and IO limits")),
+    ...["Parameters", "Thin pools"].flatMap((title) => terms(chapter(errors, title))),
     ...[...repair.matchAll(/^`.*`[^`]*(?:: | or )/gm)].flatMap(([text]) => inlineCode(text)),
   ];
   assert(messages.length > 25, "the test sees them");
@@ -67,12 +66,6 @@ Deno.test("no page of docs/ is too large", async () => {
     if ((await Deno.stat(`${ROOT}${page}`)).size > max) large.push(page);
   }
   assertEquals(large, []);
-});
-
-Deno.test("docs/guides/standalone.md lists the flags of standalone mode", async () => {
-  const text = chapter(await Deno.readTextFile(`${ROOT}docs/guides/standalone.md`), "Flags");
-  const listed = firstColumn(text).map((flag) => /^--([a-z-]+)/.exec(flag)![1]!);
-  assertEquals(listed.sort(), (await subcommandFlags("standalone")).sort());
 });
 
 Deno.test("README.md is short", async () => {

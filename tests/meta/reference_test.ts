@@ -17,9 +17,11 @@ Deno.test("the generated parts of docs/reference are up to date", async () => {
   assertEquals(stale, [], "these pages are stale; run: deno task reference");
 });
 
-Deno.test("the tables of the generated pages have no row without a meaning", () => {
+Deno.test("the generated tables and lists have no row without a meaning", () => {
   const empty = [...referencePages()].flatMap(([path, text]) =>
-    generatedParts(text).flatMap((part) => [...part.matchAll(/^\|.*\| +\|$/gm)].map(([row]) => `${path}: ${row}`))
+    generatedParts(text).flatMap((part) =>
+      [...part.matchAll(/^\|.*\| +\|$|^( *)- .*: *\.?$(?!\n\1 {2}[^ -])/gm)].map(([row]) => `${path}: ${row}`)
+    )
   );
   assertEquals(empty, []);
 });

@@ -1,5 +1,5 @@
 /**
- * Guides, played as they stand: the expansion of a volume that is not in use, and the maintenance of a node. They stop pods, and
+ * Guides, played as they stand: the expansion of a volume with snapshots, and the maintenance of a node. They stop pods, and
  * drain the node.
  *
  * @module
@@ -65,7 +65,7 @@ Deno.test("the guide of offline expansion: a volume with snapshots grows while i
   const { id } = await snapshots.waitUntilReady("one");
 
   const names = { CLAIM: "data-store-0", NAME: "store", "20Gi": "48Mi", "replicas=3": "replicas=1" };
-  const played = new PlayedDocument(ns, await guide("offline-expansion"), names);
+  const played = new PlayedDocument(ns, await guide("expansion"), names);
   await played.runBlock("patch pvc");
   await ns.waitForEvent("PersistentVolumeClaim", "data-store-0", "VolumeResizeFailed", /in use and has the snapshots/);
   assertStringIncludes(await played.runBlock("--replicas=0"), "Used By:");
