@@ -296,10 +296,17 @@ function failureOf({ kind, message }: StorageError): { code: ErrorKind; message:
   return { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
 }
 
-/** Returns the error of a failure. One of a kind that only a newer agent knows may pass by itself. */
+/** The kinds of failures that are about objects of this machine: what another one says of its own is none of them. */
+const OWN_KINDS: readonly ErrorKind[] = ["AlreadyExists", "Lost", "ForeignData", "NoSpace", "Unauthenticated"];
+
+/**
+ * Returns the error of a failure. One of a kind that only a newer agent knows may pass by itself. Its text gets into statuses,
+ * events and logs: it has no character that a terminal acts on.
+ */
 function parseFailure(value: unknown): StorageError {
   const { code, message } = typeof value === "object" && value !== null ? value as Record<string, unknown> : {};
   if (typeof message !== "string") throw protocolError("a failure without a message");
   const kind = ERROR_KINDS.find((known) => known === code) ?? "CommandFailed";
-  return new StorageError(kind, truncate(message, MAX_MESSAGE_LENGTH));
+  const text = truncate(message, MAX_MESSAGE_LENGTH).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ");
+  return new StorageError(OWN_KINDS.includes(kind) ? "FailedPrecondition" : kind, text);
 }

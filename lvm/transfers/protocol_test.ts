@@ -25,6 +25,22 @@ Deno.test("a failure arrives with its kind, however long its message is in JSON"
   }
 });
 
+Deno.test("a failure of another agent is about nothing of this machine, and has no characters that a terminal acts on", () => {
+  const decoded = (code: string, message = "x") => {
+    const { kind, message: text } = decodeFailure(new TextEncoder().encode(JSON.stringify({ code, message })));
+    return [kind, text];
+  };
+  for (const kind of ["AlreadyExists", "Lost", "ForeignData", "NoSpace", "Unauthenticated"]) {
+    assertEquals(decoded(kind), ["FailedPrecondition", "x"]);
+  }
+  for (const kind of ["NotFound", "FailedPrecondition", "Unavailable", "InvalidArgument"]) {
+    assertEquals(decoded(kind), [kind, "x"]);
+  }
+  assertEquals(decoded("Newer"), ["CommandFailed", "x"]);
+  assertEquals(decoded("InUse", "a\u001b[2J\r\nb\u202ec\u2028d\ud800e 漢 😀")[1], "a [2J b c d e 漢 😀");
+  assertEquals(decoded("InUse", "y".repeat(9_000))[1]!.length, 600);
+});
+
 Deno.test("a message without a part that it must have is refused in words", () => {
   const request = {
     ...{ driver: "lvm.denolith.dev", node: "node-2", snapshot: snapshotIdOf("s"), volume: volumeIdOf("v") },
