@@ -85,7 +85,7 @@ async function propose(program: Program, words: readonly string[], source: NameS
   return await values(subcommand.argument.candidates, current, context);
 }
 
-/** Proposes words, of which those that begin with a dash only to who has typed one. */
+/** Proposes words, of which those that begin with a dash only after a dash. */
 function proposeWords(candidates: readonly Candidate[], current: string): Proposal {
   return { ...NOTHING, candidates: candidates.filter(([word]) => word.startsWith("-") === current.startsWith("-")) };
 }

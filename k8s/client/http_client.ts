@@ -74,7 +74,7 @@ const WATCH_SECONDS = 1_800;
 const IDLE_WATCH = { status: 504, reason: "Timeout" } as const;
 /** The maximum number of attempts of a request. */
 const MAX_ATTEMPTS = 3;
-/** The longest that a server may ask to wait before it is told to the caller instead. */
+/** The longest wait that a server may ask for, in milliseconds: the caller gets the error of a longer one. */
 const MAX_RETRY_WAIT_MS = 5_000;
 
 /** The API server over HTTP. It holds one connection until it is disposed of. */

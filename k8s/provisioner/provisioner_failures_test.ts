@@ -8,7 +8,6 @@ import { CallError, Code } from "../sidecars/csi_client.ts";
 import { csiNodes, nodes, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
 import type { ReconcileResult } from "../runtime/controller.ts";
 import { Provisioner } from "./provisioner.ts";
-import { secrets } from "../sidecars/secrets.ts";
 
 /** Starts a cluster and a provisioner. */
 async function scene() {
@@ -291,8 +290,7 @@ Deno.test("after repeated refusals of its PersistentVolume, a volume is deleted,
 
 Deno.test("a claim whose secret cannot be read has an event with the remedy, and gets its volume once it can", async () => {
   await using cluster = await FakeControlPlane.start();
-  const key = { name: "key", namespace: "team" };
-  cluster.api.put(secrets, { metadata: key, data: { pass: btoa("word") } });
+  cluster.addClassWithSecret({ name: "key", namespace: "team" });
   let refusals = 2;
   const provisioner = new Provisioner(
     cluster.controllerOptions("loop", (client) =>
@@ -302,13 +300,6 @@ Deno.test("a claim whose secret cannot be read has an event with the remedy, and
       })),
   );
   cluster.run((signal) => provisioner.run(signal));
-  cluster.addStorageClass("locked", {
-    volumeBindingMode: "Immediate",
-    parameters: {
-      "csi.storage.k8s.io/provisioner-secret-name": key.name,
-      "csi.storage.k8s.io/provisioner-secret-namespace": key.namespace,
-    },
-  });
   cluster.addClaim("data", { storageClassName: "locked" });
   await cluster.waitForBound();
   assertMatch(

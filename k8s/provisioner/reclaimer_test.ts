@@ -62,16 +62,9 @@ for (const status of [403, 404]) {
   Deno.test(`a volume is deleted without its secret, which cannot be read any more: ${status}`, async () => {
     await using cluster = await FakeControlPlane.start();
     const key = { name: "key", namespace: "default" };
-    cluster.api.put(secrets, { metadata: key });
+    cluster.addClassWithSecret(key);
     const provisioner = new Provisioner(cluster.controllerOptions());
     cluster.run((signal) => provisioner.run(signal));
-    cluster.addStorageClass("locked", {
-      volumeBindingMode: "Immediate",
-      parameters: {
-        "csi.storage.k8s.io/provisioner-secret-name": key.name,
-        "csi.storage.k8s.io/provisioner-secret-namespace": key.namespace,
-      },
-    });
     cluster.addClaim("data", { storageClassName: "locked" });
     await cluster.waitForBound();
     if (status === 403) cluster.api.faults.forbidden.add("secrets");

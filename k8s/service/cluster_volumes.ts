@@ -97,7 +97,7 @@ export class ClusterVolumes implements VolumeService {
   /** The nodes that have refused a volume for its space, of the volumes that were refused last. */
   readonly #refusedBy = new Map<VolumeId, Set<string>>();
 
-  /** Creates the service; its state are the objects that are being created, and who has refused them. */
+  /** Creates the service; its state are the objects that are being created, and the nodes that have refused them. */
   constructor(options: ClusterVolumesOptions) {
     this.#client = options.client;
     this.#driver = options.driver;

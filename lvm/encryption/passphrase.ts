@@ -36,7 +36,7 @@ export class Passphrase {
     return this.#bytes.length;
   }
 
-  /** Returns a digest of its bytes, which tells nothing of them to who has not the key. */
+  /** Returns a digest of its bytes, which reveals nothing of them without the key. */
   async digest(key: string): Promise<string> {
     const bytes = Uint8Array.from([...new TextEncoder().encode(key), ...this.#bytes]);
     return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();

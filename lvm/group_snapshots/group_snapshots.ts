@@ -258,7 +258,7 @@ export class GroupSnapshots {
       try {
         await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot.id), lvPath({ group, lv })));
       } catch (error) {
-        // one that its pool never made is removed before the next change of the pool, whoever has the locks
+        // one that its pool never made is removed before the next change of the pool, by any operation
         if (!(error instanceof StorageError) || error.kind !== "NotFound") throw error;
       }
     }

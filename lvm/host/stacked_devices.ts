@@ -1,5 +1,5 @@
 /**
- * The devices that LVM must not read: what lies over a logical volume is a disk of whoever has the volume, never one of this
+ * The devices that LVM must not read: what lies over a logical volume is a disk of the user of the volume, never one of this
  * machine.
  *
  * LVM itself skips logical volumes (lvm.conf(5), scan_lvs), and nothing that is made of one. kubelet keeps a loop device over

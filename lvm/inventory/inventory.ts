@@ -287,7 +287,7 @@ function keyOf({ kind, id }: TaggedObject): string {
   return `${kind} ${id}`;
 }
 
-/** Returns what is found, or why not: one volume that cannot be told, or one group that cannot be read, hides no other. */
+/** Returns what is found, or why not: one volume that cannot be identified, or one group that cannot be read, hides no other. */
 function attempt<T>(find: () => T): { readonly value: T } | { readonly error: StorageError } {
   try {
     return { value: find() };

@@ -78,7 +78,7 @@ export interface StagingOptions {
   readonly encryption?: Encryption;
   /** Trims filesystems regularly, and pauses for a volume that is to be unmounted; absent for no trimming. */
   readonly trimmer?: Pick<Trimmer, "pause">;
-  /** Called when a volume is staged although something is wrong with its filesystem; by default, nobody is told. */
+  /** Called when a volume is staged although something is wrong with its filesystem; by default, that is not reported. */
   readonly onWarning?: (id: VolumeId, warning: StagingWarning) => void;
 }
 

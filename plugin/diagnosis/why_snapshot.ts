@@ -138,7 +138,7 @@ function creationCauses(
   return [messageProblem(error.message, { ...source, reason, since: error.time })];
 }
 
-/** Returns who has not done what, while nobody says anything. */
+/** Returns which controller has not done what, where no event says it. */
 export function waitingProblems(
   state: SnapshotEvidence,
   { request, content, source: { chapter, object }, words }: {

@@ -155,6 +155,18 @@ export class FakeControlPlane implements AsyncDisposable {
     });
   }
 
+  /** Adds a Secret, and a class `locked` whose volumes are created with it. */
+  addClassWithSecret(key: { readonly name: string; readonly namespace: string }): void {
+    this.api.put(secrets, { metadata: key, data: { pass: btoa("word") } });
+    this.addStorageClass("locked", {
+      volumeBindingMode: "Immediate",
+      parameters: {
+        "csi.storage.k8s.io/provisioner-secret-name": key.name,
+        "csi.storage.k8s.io/provisioner-secret-namespace": key.namespace,
+      },
+    });
+  }
+
   /** Adds a VolumeAttributesClass. */
   addAttributesClass(name: string, parameters: Record<string, string>, driverName = DRIVER): void {
     this.api.put(volumeAttributesClasses, { metadata: { name }, driverName, parameters });
