@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { combinationsOf } from "../../tests/fake/combinations.ts";
 import { IMPORTED_CONDITION } from "../api/imported.ts";
 import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
@@ -393,3 +394,59 @@ for (const [what, objects, expected, state] of STEPS) {
     assertEquals(stateOf(step, all.import), state);
   });
 }
+
+/** What an import can wait for: an agent, or others, and then the message names them. */
+const WAITS: readonly string[] = [
+  "agent: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: LVMVolume.local.openebs.io o is gone",
+  "agent: it cannot be given back: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is being deleted",
+  "agent: it cannot be given back: waits until snapshots s are deleted",
+  "agent: it cannot be given back: what the agent says",
+  "agent: waits for the agent of node a",
+  "agent: waits for the state of the volume",
+  "agent: what the agent says",
+  "others: it can be given back, or finished",
+  "others: its LVMVolume is gone, or being moved to another node",
+  "others: the volume was moved to node b; move it back, or finish",
+  "others: waits for others to remove the finalizers other/one of the PersistentVolume",
+  "others: waits until StorageClass fast is made anew for another claim",
+  "others: waits until claim n/c is Bound again",
+  "others: waits until the volume is not moved any more",
+];
+
+Deno.test("nextStep() of an import waits for nothing that it does not name", () => {
+  const statuses: LvmImportStatus[] = [{}, RECORD, { ...RECORD, imported: true }, {
+    ...{ ...RECORD, imported: true, finishing: true },
+  }, { ...RECORD, error: { code: "FailedPrecondition", message: "" } }];
+  const actions = ["Inspect", "Take", "InspectReturn", "Return"];
+  const reasons = [undefined, "Inspected", "InUse", "Refused", "TakenOver", "Returnable", "NotReturnable", "Returned"];
+  const theirs = persistentVolume("theirs", "Retain");
+  const waiting = { ...deleted, finalizers: ["other/one"] };
+  const all = combinationsOf<Partial<ImportObjects>>({
+    import: statuses.flatMap((status) => [{}, deleted].map((metadata) => self(status, metadata))),
+    volume: [
+      ...[undefined, HELD as LvmVolume, volume("Take", "TakenOver", { nodeName: "b" })],
+      ...actions.flatMap((action) => reasons.map((reason) => volume(action, reason))),
+      ...actions.map((action) => ({ ...volume(action, "TakenOver"), status: volume(action, "Returnable").status! })),
+    ],
+    persistentVolume: [
+      ...[undefined, persistentVolume("theirs"), theirs, persistentVolume("theirs", "Retain", waiting)],
+      ...[persistentVolume("ours"), RETAINED, MOVING, persistentVolume("ours", "Retain", waiting)],
+    ],
+    claim: [undefined, claim("Lost"), claim("Bound")],
+    storageClass: [undefined, OURS],
+    object: [undefined, START.object, { metadata: { name: "o", uid: "o", ...deleted } }],
+    snapshots: [[], ["s"]],
+    isClassShared: [false, true],
+  });
+  const seen = new Set<string>();
+  for (const objects of all) {
+    const step = nextStep({ ...START, ...objects });
+    if (step.do !== "wait") continue;
+    const message = step.message.replace(
+      /\bis (?:Inspected|InUse|TakenOver|(?:Not)?Returnable|Returned)$/,
+      "what the agent says",
+    );
+    seen.add(`${step.isForAgent ? "agent" : "others"}: ${message}`);
+  }
+  assertEquals([...seen].sort(), WAITS);
+});

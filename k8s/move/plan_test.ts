@@ -1,11 +1,16 @@
 import { assertEquals } from "@std/assert";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
+import { combinationsOf } from "../../tests/fake/combinations.ts";
 import {
   adoption,
   claim,
   COPIED,
+  copy,
   deleted,
+  goneWith,
   lost,
   move,
+  NAME,
   persistentVolume,
   RECORD,
   SNAPSHOT,
@@ -14,7 +19,10 @@ import {
   SWITCHING,
   volume,
 } from "../../tests/fake/move_objects.ts";
-import type { LvmMove, MoveObjects, MoveStep } from "./objects.ts";
+import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import { formatGrant, grantAnnotation } from "../api/transfers.ts";
+import { nameAbsence } from "./checks.ts";
+import { copyIdOf, type LvmMove, type LvmMoveStatus, type MoveObjects, type MoveStep } from "./objects.ts";
 import { nextStep, stateOf } from "./plan.ts";
 
 const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string][] = [
@@ -156,4 +164,97 @@ Deno.test("nextStep() says of a wait for finalizers of others that they have to 
 
 Deno.test("nextStep() of a move whose LVMVolume is gone waits", () => {
   assertEquals(nextStep({ ...START, volume: undefined }), { do: "wait", message: "its LVMVolume is gone", agents: [] });
+});
+
+/** What a move can wait for, and whose agents end it; without any, the message names who does. */
+const WAITS = [
+  "others: its LVMVolume is gone", // the mover fails such a move before it plans the next step
+  "others: keeps LVMVolume COPY on node b, which may be all that is left, because LVMVolume NAME was deleted, and its claim was not. Save the data and delete that LVMVolume",
+  "others: keeps LVMVolume COPY on node b, which may be all that is left, because the volume on node a is Lost. Bring the disks of node a back, or save the data and delete that LVMVolume",
+  "others: waits for others to remove the finalizers other/one of the PersistentVolume",
+  "others: waits until claim n/c is Bound again",
+  "source and target: completes the copy",
+  "source and target: copies all of it again: what changed could not be had",
+  "source and target: copies it",
+  "source and target: copies it while it may be used",
+  "source and target: copies what changed meanwhile",
+  "source and target: copies what changed since",
+  "source: nobody else may begin to use it, but a pod still does",
+  "source: waits for the agent of node a",
+  "source: waits until snapshots s are deleted",
+  "target: waits for the agent of node b",
+];
+
+Deno.test("nextStep() waits for nothing that it does not name, and for agents that are away, it says that", () => {
+  const statuses: LvmMoveStatus[] = [{}, { way: "Online" }, RECORD, { ...RECORD, removing: true }, {
+    error: { code: "NoSpace", message: "" },
+  }];
+  const volumes = [
+    undefined,
+    volume("a"),
+    volume("a", { held: false }),
+    volume("a", { user: "a pod" }),
+    goneWith("Lost"),
+    volume("b", { held: false }),
+  ];
+  const unheld = { ...volume("a"), status: { state: "Ready" } } as LvmVolume;
+  const id = copyIdOf(move());
+  const goals = [[0], [1], [0, 7], [1, 7]].map(([round, generation]) => ({
+    round: round!,
+    snapshot: snapshotIdOf(transferSnapshotName(id, round!, ...(generation === undefined ? [] : [generation]))),
+    last: generation !== undefined,
+    ...(round === 1 && { base: snapshotIdOf("base") }),
+  }));
+  const filled = (goal: (typeof goals)[number], status: object) =>
+    ({
+      ...copy(),
+      spec: { nodeName: "b", copy: goal },
+      status: { state: "Pending", ...status },
+    }) as unknown as LvmVolume;
+  const annotations = { [grantAnnotation(id)]: formatGrant({ node: "b", until: 4e12 }) };
+  const granted = goals.map(({ snapshot }) =>
+    ({ metadata: { name: snapshot, annotations } }) as unknown as LvmSnapshot
+  );
+  const seen = new Map<string, MoveStep>();
+  const all = combinationsOf<Partial<MoveObjects>>({
+    move: statuses.map((status) => move(status)),
+    volume: [...volumes, unheld, { ...volume("b", { held: false }), status: { state: "Pending" } }],
+    copy: [
+      ...[undefined, copy(), { ...copy(), status: { state: "Lost", lvUUID: "b" } } as LvmVolume],
+      ...goals.flatMap((goal) =>
+        [{}, { copy: { snapshot: "other" } }, { copy: { snapshot: goal.snapshot } }].map((status) =>
+          filled(goal, status)
+        )
+      ),
+    ],
+    persistentVolume: [
+      ...[undefined, persistentVolume("a", "Delete"), persistentVolume("b", "Retain")],
+      persistentVolume("a", "Retain", { ...deleted, finalizers: ["other/one"] }),
+    ],
+    claim: [undefined, claim("Lost"), claim("Bound")],
+    snapshots: [[], ["s"]],
+    temporary: [[], granted],
+    way: [{ way: "Online" }, { way: "Offline" }],
+  });
+  for (const objects of all) {
+    const step = nextStep({ ...START, ...objects });
+    if (step.do !== "wait") continue;
+    const message = step.message.replaceAll(copyIdOf(move()), "COPY").replaceAll(NAME, "NAME");
+    seen.set(`${step.agents.join(" and ") || "others"}: ${message}`, step);
+  }
+  assertEquals([...seen.keys()].sort(), WAITS);
+  const away = (...names: string[]) => ({
+    lvmNodes: { source: {} as LvmNode, target: {} as LvmNode },
+    isSilent: (name: string) => names.includes(name),
+  });
+  for (const [text, step] of seen) {
+    if (step.do !== "wait") continue;
+    for (const [which, name] of [["source", "a"], ["target", "b"]] as const) {
+      const said = nameAbsence(step, move(), away(name));
+      const isSaid = said.do === "wait" && said.isBlocked === true &&
+        said.message === `${step.message}: the agent of node ${name} has not reported for minutes`;
+      assertEquals(isSaid, step.agents.includes(which), text);
+    }
+    assertEquals(nameAbsence(step, move(), away("c")), step);
+  }
 });
