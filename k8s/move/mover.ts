@@ -265,7 +265,7 @@ export class Mover {
   }
 }
 
-/** Reports whether the API server refused a write, so that somebody has to do something. */
+/** Reports whether the API server refused a write, so that somebody has to do something, as where a webhook does not answer (500). */
 function isRefused(error: unknown): error is ApiError {
-  return error instanceof ApiError && !isTransient(error) && !isConflict(error);
+  return error instanceof ApiError && !isConflict(error) && (!isTransient(error) || error.status === 500);
 }

@@ -263,6 +263,8 @@ Deno.test("a Mover says what a node or the API server refuses, and tries again",
   assertEquals([status?.removing, status?.error], [true, undefined]);
   s.failures.delete = new ApiError("deleting it: Forbidden: a policy", { status: 403, reason: "Forbidden" });
   await s.advanceUntil(() => s.move?.status?.message?.includes("a policy") ?? false, "the policy");
+  s.failures.delete = new ApiError("deleting it: failed calling webhook", { status: 500, reason: "InternalError" });
+  await s.advanceUntil(() => s.move?.status?.message?.includes("failed calling webhook") ?? false, "the webhook");
   delete s.failures.delete;
   await s.advanceUntil(() => s.volume?.spec.nodeName === "b", "a volume on node b");
 });
@@ -290,6 +292,8 @@ Deno.test("a Mover says nothing of a write that is only late, or comes from an o
     s.addMove({}, removing);
     await s.waitUntil(() => s.reconciled.some(({ error }) => error instanceof ApiError), "the failure");
     assertEquals(s.move?.status?.message, "");
+    delete s.failures.delete;
+    await s.advanceUntil(() => s.volume?.spec.nodeName === "b", "a volume on node b");
   }
 });
 

@@ -38,6 +38,7 @@ import { Informer } from "../../k8s/runtime/informer.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { FakeClock } from "./clock.ts";
 import { waitUntil } from "./control_plane.ts";
+import { requireWakeUps } from "./wake_ups.ts";
 import { KEY, move, NAME, RECORD } from "./move_objects.ts";
 
 /** The driver. */
@@ -342,7 +343,13 @@ export class MoverScene implements AsyncDisposable {
     await waitUntil(() => this.reconciled.length > length, "the mover");
   }
 
+  /** Stops everything. @throws {Error} when a move waits in silence */
   async [Symbol.asyncDispose](): Promise<void> {
+    await using _ = { [Symbol.asyncDispose]: () => this.#end() };
+    await requireWakeUps(this.api, { driver: MOVE_DRIVER });
+  }
+
+  async #end(): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#tasks);
     for (const client of [this.client, this.#moverClient]) client[Symbol.dispose]();

@@ -32,7 +32,7 @@ import { needsExpansion, nextSize } from "../../k8s/resizer/resize_plan.ts";
 import { snapshotRules } from "../../k8s/snapshotter/snapshot_content.ts";
 import type { FakeApiServer } from "./api_server.ts";
 
-/** The driver's name in tests. */
+/** The driver's name in most tests. */
 const DRIVER = "lvm.denolith.dev";
 
 /** The controllers that run in this process. */
@@ -57,7 +57,7 @@ interface Rule {
   readonly resource: Resource;
   /** Reports whether the controller still has to do something for an object. */
   // deno-lint-ignore no-explicit-any
-  readonly isUnsettled: (object: any, api: FakeApiServer) => boolean;
+  readonly isUnsettled: (object: any, of: { readonly api: FakeApiServer; readonly driver: string }) => boolean;
   /** Returns the key of an object; its name, when absent. */
   // deno-lint-ignore no-explicit-any
   readonly keyOf?: (object: any) => string;
@@ -65,8 +65,11 @@ interface Rule {
 
 /** Reports whether the agent of a node has to do something for an object. */
 function isUnsettledOnNode(finalizer: string) {
-  return ({ metadata: { generation = 0, deletionTimestamp, finalizers }, spec, status }: LvmVolume) => {
-    if (spec.driverName !== DRIVER) return false;
+  return (
+    { metadata: { generation = 0, deletionTimestamp, finalizers }, spec, status }: LvmVolume,
+    { driver }: { readonly driver: string },
+  ) => {
+    if (spec.driverName !== driver) return false;
     if (deletionTimestamp !== undefined) return finalizers?.includes(finalizer) ?? false;
     // a copy that has the snapshot which it should have waits for the mover, whose LVMMove is looked at itself
     if (spec.copy !== undefined && status?.copy?.snapshot === spec.copy.snapshot) return false;
@@ -78,14 +81,14 @@ const RULES: readonly Rule[] = [
   {
     controller: "provisioner",
     resource: persistentVolumeClaims,
-    isUnsettled: (claim) => shouldProvision(claim, DRIVER),
+    isUnsettled: (claim, { driver }) => shouldProvision(claim, driver),
     keyOf: keyOfClaim,
   },
   {
     controller: "resizer",
     resource: persistentVolumeClaims,
-    isUnsettled: (claim, api) => {
-      const volume = api.objects(persistentVolumes).find((volume) => isBoundToClaim(claim, volume, DRIVER));
+    isUnsettled: (claim, { api, driver }) => {
+      const volume = api.objects(persistentVolumes).find((volume) => isBoundToClaim(claim, volume, driver));
       if (volume === undefined || !needsExpansion(claim)) return false;
       return nextSize(claim, volume, { hasFinalError: false }) !== undefined; // otherwise it is kubelet's turn
     },
@@ -93,24 +96,25 @@ const RULES: readonly Rule[] = [
   {
     controller: "reclaimer",
     resource: persistentVolumes,
-    isUnsettled: (volume) => isManagedBy(volume, DRIVER) && nextReclaimStep(volume) !== "nothing",
+    isUnsettled: (volume, { driver }) => isManagedBy(volume, driver) && nextReclaimStep(volume) !== "nothing",
   },
   {
     controller: "snapshotter",
     resource: volumeSnapshotContents,
-    isUnsettled: (content) => content.spec.driver === DRIVER && snapshotRules.nextStep(content) !== "nothing",
+    isUnsettled: (content, { driver }) =>
+      content.spec.driver === driver && snapshotRules.nextStep(content) !== "nothing",
   },
   { controller: "lvmvolume", resource: lvmVolumes, isUnsettled: isUnsettledOnNode(LVM_VOLUME_FINALIZER) },
   { controller: "lvmsnapshot", resource: lvmSnapshots, isUnsettled: isUnsettledOnNode(LVM_SNAPSHOT_FINALIZER) },
   {
     controller: "mover",
     resource: lvmMoves,
-    isUnsettled: (move: LvmMove) => move.spec.driverName === DRIVER && !isFinishedMove(move),
+    isUnsettled: (move: LvmMove, { driver }) => move.spec.driverName === driver && !isFinishedMove(move),
   },
   {
     controller: "importer",
     resource: lvmImports,
-    isUnsettled: (self: LvmImport) => self.spec.driverName === DRIVER && !isFinishedImport(self),
+    isUnsettled: (self: LvmImport, { driver }) => self.spec.driverName === driver && !isFinishedImport(self),
   },
 ];
 
@@ -124,6 +128,8 @@ type AgentControllers = (nodeName: string) => readonly Controller[] | undefined;
 export interface WakeUpsOptions {
   /** The agents; there are none, when absent. */
   readonly agentOf?: AgentControllers;
+  /** The driver's name; the usual one of tests, when absent. */
+  readonly driver?: string;
   /** The time in which a key is enqueued, and an event is written, in milliseconds; 5,000. */
   readonly timeoutMs?: number;
 }
@@ -131,20 +137,23 @@ export interface WakeUpsOptions {
 /** Requires that nothing waits in silence. Call it while the controllers run. */
 export async function requireWakeUps(
   api: FakeApiServer,
-  { agentOf = () => undefined, timeoutMs = 5_000 }: WakeUpsOptions = {},
+  { agentOf = () => undefined, driver = DRIVER, timeoutMs = 5_000 }: WakeUpsOptions = {},
 ): Promise<void> {
   for (const end = Date.now() + timeoutMs;;) {
-    const silent = silentObjects(api, agentOf);
+    const silent = silentObjects(api, { agentOf, driver });
     if (silent.length === 0) return;
     if (Date.now() > end) throw new Error(`these objects wait in silence: ${silent.join("; ")}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
-function silentObjects(api: FakeApiServer, agentOf: AgentControllers): string[] {
+function silentObjects(
+  api: FakeApiServer,
+  { agentOf, driver }: Required<Pick<WakeUpsOptions, "agentOf" | "driver">>,
+): string[] {
   return RULES.flatMap(({ controller: name, resource, isUnsettled, keyOf }) => {
     if (!api.hasResource(resource)) return [];
-    return api.objects(resource).filter((object) => isUnsettled(object, api)).flatMap((object) => {
+    return api.objects(resource).filter((object) => isUnsettled(object, { api, driver })).flatMap((object) => {
       const { namespace, name: objectName } = object.metadata;
       const key = keyOf?.(object) ?? (namespace === undefined ? objectName : `${namespace}/${objectName}`);
       const { nodeName } = (object as { spec?: { nodeName?: string } }).spec ?? {};
