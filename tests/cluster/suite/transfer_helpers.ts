@@ -118,7 +118,7 @@ export async function transferredBytes(ns: TestNamespace, node: string, directio
   const url = `http://${pod!.status!.podIP}:9808/metrics`;
   const page = await ns.runOnNode(`busybox wget -q -O - ${url}`, ns.cluster.node(node));
   const pattern = new RegExp(`^denolith_transfer_bytes_total\\{direction="${direction}"\\} (\\d+)`, "m");
-  return Number(pattern.exec(page)?.[1] ?? 0); // it is not there before the first byte
+  return Number(pattern.exec(page)![1]);
 }
 
 /** Waits until the temporary snapshot of a copy is gone: object, permission and LV. @throws {Error} when it stays */
