@@ -1,6 +1,5 @@
 /**
- * Contract: how many programs each call runs, and which ones. The table of docs/explanation/performance.md lists them; a
- * program more makes a call slower, on every machine.
+ * Contract: how many programs each call runs, and which ones. A program more makes a call slower, on every machine.
  *
  * @module
  */

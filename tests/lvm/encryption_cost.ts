@@ -1,6 +1,6 @@
 /**
  * The cost of encrypted volumes beside plain LUKS on a logical volume of the same size, in the same run: `deno test` runs this
- * in the guest, as one bundle. It prints the figures of docs/explanation/encryption-cost.md.
+ * in the guest, as one bundle. It prints the figures of docs/explanation/performance.md.
  *
  * @module
  */

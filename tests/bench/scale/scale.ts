@@ -7,7 +7,6 @@
 import { parseArgs } from "@std/cli/parse-args";
 import manifest from "../../../deno.json" with { type: "json" };
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { drawCurve } from "./chart.ts";
 import { measureScale } from "./measure.ts";
 import { measureNode, nodeTable } from "./node_cost.ts";
 import type { ScaleReport, ScaleResult } from "./result.ts";
@@ -25,17 +24,14 @@ Flags:
   --real         use a real API server; with 1000 nodes by default
   --curve        measure clusters of 10 to 5000 nodes
   --node         what operations cost a node with 10 to 1000 volumes, and nothing else
-  --docs         write the result to docs/explanation/scale.json and scale.svg, too
-  --draw         only draw docs/explanation/scale.svg again
   --v8-flags F   flags of V8, in place of those of the deployment
   --json         print one JSON document instead of tables; its keys are in tests/bench/scale/result.ts
   -h, --help     show this help`;
 
 const CURVE = [10, 100, 1000, 2500, 5000];
-const DOCS = new URL("../../../docs/explanation/", import.meta.url);
 
 const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-  boolean: ["help", "json", "real", "curve", "docs", "draw", "node"],
+  boolean: ["help", "json", "real", "curve", "node"],
   string: ["nodes", "volumes", "v8-flags"],
   alias: { h: "help" },
 });
@@ -61,20 +57,12 @@ async function measure(sizes: readonly number[]): Promise<ScaleReport> {
   return { version: manifest.version, cpus: navigator.hardwareConcurrency, load, results };
 }
 
-/** Writes a result, and the drawing of it, for the documents. */
-async function writeDocs(report: ScaleReport): Promise<void> {
-  await Deno.writeTextFile(new URL("scale.json", DOCS), `${JSON.stringify(report, undefined, 2)}\n`);
-  await Deno.writeTextFile(new URL("scale.svg", DOCS), drawCurve(report));
-}
-
 if (flags.help) console.log(HELP);
 else if (flags.node) {
   const costs = [];
   for (const volumes of [10, 100, 1_000]) costs.push(...await measureNode(volumes));
   console.log(nodeTable(costs));
-} else if (flags.draw) await writeDocs(JSON.parse(await Deno.readTextFile(new URL("scale.json", DOCS))));
-else {
+} else {
   const report = await measure(flags.curve ? CURVE : [Number(flags.nodes ?? (flags.real ? 1_000 : 5_000))]);
-  if (flags.docs) await writeDocs(report);
   console.log(flags.json ? JSON.stringify(report, undefined, 2) : scaleTable(report));
 }
