@@ -1,6 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { passphraseScene } from "../../tests/fake/passphrase_scene.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { mappingPath } from "../encryption/mapping.ts";
 import { Lvm } from "../client/client.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
@@ -84,4 +86,16 @@ Deno.test("contentSectors() reads of another LV of the volume, not of a suspende
   lv.uuid = "a third";
   await sectors.stop();
   assertEquals([await read(), seen.reads, seen.errors], [[undefined, undefined], 2, []]);
+});
+
+Deno.test("contentSectors() reads of an encrypted volume what its mapping has", async () => {
+  const s = await passphraseScene("OLD");
+  await s.stage("OLD");
+  const paths: string[] = [];
+  s.machine.fault = ({ program, args }) => void (program === "lsblk" && paths.push(args.at(-1)!));
+  const sectors = contentSectors(s.machine, { onRead: () => {}, onError: () => {} });
+  sectors.of(await s.find());
+  await sectors.idle();
+  const volume = await s.find();
+  assertEquals([sectors.of(volume), paths], [512n, [mappingPath(volume.id)]]);
 });
