@@ -2,7 +2,7 @@
  * gRPC over HTTP/2 for calls with one request, by the HTTP server of Deno (gRPC's PROTOCOL-HTTP2.md).
  *
  * `node:http2` of Deno 2.9.3, on which grpc-js is built, never frees a connection, and kubelet opens one for every call
- * (docs/adr/0022-grpc-server.md). Later versions of Deno have no other server that can send trailers.
+ * (docs/adr/0002-cold-start.md). Later versions of Deno have no other server that can send trailers.
  *
  * @module
  */

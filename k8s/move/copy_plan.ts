@@ -4,7 +4,7 @@
  * Online, the copy is filled from a snapshot of the volume while that is used, and then from what differs in later ones. Only
  * the last snapshot is taken while the volume is held: its name has the generation of the volume, which changes when that is
  * released, so that no snapshot of an earlier time is ever taken for it. Offline, that snapshot is the only one. A copy whose
- * last snapshot is set gets no other one: it is made again (docs/adr/0034).
+ * last snapshot is set gets no other one: it is made again (docs/adr/0029).
  *
  * @module
  */

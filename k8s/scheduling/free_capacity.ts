@@ -8,7 +8,7 @@
  * Reports and volumes come by different watches, so any report may be seen together with any state of a volume: one
  * from before the lvcreate with a volume that is Ready, or one from after it with a volume that is still unknown. The
  * rule is right for all of them: no volume is subtracted twice or not at all, since the report itself lists what it
- * counts. docs/adr/0014 has the alternatives.
+ * counts. docs/adr/0004 has the alternatives.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
  * The spare space of a volume group: free space that volumes never get. An administrator sets it by a tag of the group,
- * so that it goes where the disks go, and every program of the driver knows it by LVM's report (docs/adr/0030).
+ * so that it goes where the disks go, and every program of the driver knows it by LVM's report (docs/adr/0015).
  *
  * {@linkcode spaceForVolumes} is the only function that decides which part of the free space of a group is for volumes.
  *

@@ -37,7 +37,7 @@ export interface VolumeDetails {
   readonly poolState?: Exclude<PoolState, "Ready">;
   /**
    * The progress of its copy, while it is copied; sizes in bytes. Without a reported progress it is the last recorded one,
-   * at most 16 GiB behind (docs/adr/0016).
+   * at most 16 GiB behind (docs/adr/0005).
    */
   readonly copy?: CopyProgress;
   /**
