@@ -49,8 +49,8 @@ function columnsSentence(columns: readonly Column[]): string {
 /** What descriptions say of quantities, and the page says once. */
 const QUANTITY = ", as a quantity of bytes";
 
-/** The conditions, whose fields are those of Kubernetes. */
-const CONDITIONS = "conditions";
+/** Depth of the fields that are described; those in them are listed by their names. */
+const MAX_DEPTH = 1;
 
 /** Returns the list items of a field and of the fields in it. */
 function items(
@@ -62,12 +62,14 @@ function items(
   const isQuantity = description.includes(QUANTITY);
   const kind = words !== undefined ? words.map(code).join(", ") : isQuantity ? "quantity" : type;
   const notes = [["string", "object"].includes(kind) ? "" : kind, isRequired ? "required" : ""].filter(Boolean);
-  const parts = schema.items ?? schema;
+  const { properties = {}, required = [] } = schema.items ?? schema;
+  const isNamed = depth === MAX_DEPTH && Object.keys(properties).length > 0;
+  const parts = isNamed ? ` Fields: ${Object.keys(properties).map(code).join(", ")}.` : "";
   const head = `${code(name)}${notes.length === 0 ? "" : ` (${notes.join("; ")})`}`;
   return [
-    listItem(`${head}: ${sentence(description.replace(QUANTITY, ""))}`, depth),
-    ...Object.entries(name === CONDITIONS ? {} : parts.properties ?? {}).flatMap(([child, part]) =>
-      items(child, part, parts.required?.includes(child) ?? false, depth + 1)
+    listItem(`${head}: ${sentence(description.replace(QUANTITY, ""))}${parts}`, depth),
+    ...Object.entries(isNamed ? {} : properties).flatMap(([child, part]) =>
+      items(child, part, required.includes(child), depth + 1)
     ),
   ];
 }

@@ -20,17 +20,28 @@ const CONDITIONS = {
   LVMNode: NODE_CONDITIONS,
 };
 
-/** Returns a list of events for each kind of object. */
+/** Returns a list of events for each kind of object, without those that report a condition. */
 export function eventSections(): string {
   const described = new Map<unknown, string>();
   const sections = Object.entries<Readonly<Record<string, EventDescription>>>(EVENTS).map(([kind, reasons]) => {
-    const { fresh, asBefore } = split(kind, reasons, described);
+    const { fresh, asBefore } = split(kind, withoutConditions(kind, reasons), described);
     const items = fresh.map(([reason, { type, meaning }]) =>
       listItem(`${code(reason)}${type === "Warning" ? " (warning)" : ""}: ${meaning}`)
     );
     return `## Events of ${kind}s\n\n${[...items, ...asBefore.map((text) => listItem(text))].join("\n")}`;
   });
   return sections.join("\n\n");
+}
+
+/** Returns the reasons of events that are not those of conditions, which say the same. */
+function withoutConditions(
+  kind: string,
+  reasons: Readonly<Record<string, EventDescription>>,
+): Record<string, EventDescription> {
+  const conditions: Readonly<Record<string, Readonly<Record<string, unknown>>>> =
+    CONDITIONS[kind as keyof typeof CONDITIONS] ?? {};
+  const known = new Set(Object.values(conditions).flatMap((of) => Object.keys(of)));
+  return Object.fromEntries(Object.entries(reasons).filter(([reason]) => !known.has(reason)));
 }
 
 /** Returns a list of conditions for each kind of object. */

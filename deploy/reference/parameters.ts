@@ -16,8 +16,6 @@ import { type Setting, SETTING_NAMES, type SettingName, SETTINGS } from "../../l
 import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../../lvm/settings/snapshot_settings.ts";
 import { code, table, termList } from "./markdown.ts";
 
-const SEE_IO_LIMITS = "See [IO limits](#io-limits).";
-
 /** The notes of the reference on settings, in Markdown; links are relative to docs/reference. */
 const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
   volumeGroupPreference: "Ties are resolved by name. With `Immediate` also for nodes.",
@@ -25,10 +23,6 @@ const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
   shared: "`yes`: as many as the access mode allows. `no`: one.",
   erase: "`zero`: overwritten before it is free. `discard`: discarded, best effort. " +
     "`none`: kept on the disk.",
-  readIops: SEE_IO_LIMITS,
-  writeIops: SEE_IO_LIMITS,
-  readBps: SEE_IO_LIMITS,
-  writeBps: SEE_IO_LIMITS,
   encryption: "See [encrypted volumes](../guides/encryption.md).",
   thinProvision:
     "A thick volume allocates all space when it is created. See [thin volumes](../guides/thin-volumes.md).",
@@ -39,13 +33,18 @@ const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
   fstrim: "See [discard](../guides/thin-volumes.md#discard-and-fstrim).",
 };
 
-/** Returns the list of the parameters of volumes. */
+/** The names of the IO limits, which have a list of their own. */
+const IO_LIMITS: readonly string[] = IO_LIMIT_VALUES.flatMap(({ parameters }) => parameters);
+
+/** Returns the list of the parameters of volumes, without the IO limits. */
 export function volumeParameters(): string {
-  return termList(SETTING_NAMES.map((name) => {
-    const setting: Setting = SETTINGS[name];
-    const meaning = [setting.meaning, NOTES[name]].filter((text) => text !== undefined).join(" ");
-    return [code(name), notes(setting), meaning];
-  }));
+  return termList(
+    SETTING_NAMES.filter((name) => !IO_LIMITS.includes(name)).map((name) => {
+      const setting: Setting = SETTINGS[name];
+      const meaning = [setting.meaning, NOTES[name]].filter((text) => text !== undefined).join(" ");
+      return [code(name), notes(setting), meaning];
+    }),
+  );
 }
 
 /** Returns the table of the layouts. */
