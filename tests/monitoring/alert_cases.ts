@@ -247,10 +247,6 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
         [series("logical_volume_health_status", { group: "data", lv: "root", status: "error" })]: hold(1, 120),
         [series("logical_volume_info", { group: "data", lv: "root", type: "writecache" })]: hold(1, 120),
       },
-      "the thin pool of the volume has failed": {
-        [series("logical_volume_health_status", { ...LV, status: "failed" })]: hold(1, 120),
-        [series("logical_volume_info", { ...LV, type: "thin", pool: "pool" })]: hold(1, 120),
-      },
     },
   },
   DenolithFilesystemReadOnly: {

@@ -31,7 +31,7 @@ const TIMEOUT_MS = 240_000;
 
 /** The series that a cluster without RAID, caches, copies and errors does not have. tests/monitoring has them over fakes. */
 const NOT_HERE =
-  /denolith_raid_|denolith_copy_progress|denolith_filesystem_readonly|(?:result|status)=~?"error|code!~?"|type=~"cache/;
+  /denolith_raid_|denolith_copy_progress|denolith_filesystem_readonly|(?:result|status)=~?"error|code!~?"/;
 
 /** The ports of /metrics in the pods, by component. */
 const PORTS = { node: 9808, controller: 9809 } as const;
