@@ -22,6 +22,24 @@ const AMBIGUOUS_KIND =
 /** Size in bytes above which a page is split; those of the reference are tables, which nobody reads to the end. */
 const MAX_PAGE = { reference: 32 * 1024, others: 26 * 1024 };
 
+/** The most pages beside the decisions, decisions, and bytes that the documents have: a new subject is a chapter of a page. */
+const CEILINGS = { pages: 60, decisions: 28, bytes: 480_000 };
+
+/** Words for features that have a guide, by the name of the guide. */
+const FEATURES: Readonly<Record<string, RegExp>> = {
+  backup: /changed blocks/i,
+  encryption: /encrypt/i,
+  expansion: /expan/i,
+  import: /import|take over/i,
+  layouts: /\b(?:RAID|stripes|checksums|caches?)\b/i,
+  move: /\bmov(?:es?|ing)\b/i,
+  snapshots: /snapshots|clones?\b/i,
+  standalone: /without Kubernetes/i,
+};
+
+/** Words that deny a feature. */
+const DENIAL = /\b(?:missing|no parameter|not supported|not implemented|only by hand|there (?:is|are) no(?:ne)?)\b/i;
+
 /** Reads a page of the reference documentation. */
 function reference(name: string): Promise<string> {
   return Deno.readTextFile(`${ROOT}docs/reference/${name}.md`);
@@ -66,6 +84,53 @@ Deno.test("no page of docs/ is too large", async () => {
     if ((await Deno.stat(`${ROOT}${page}`)).size > max) large.push(page);
   }
   assertEquals(large, []);
+});
+
+Deno.test("the documents keep to their number of pages, and to their size", async () => {
+  const paths = markdownFiles("docs");
+  const decisions = paths.filter((path) => /^docs\/adr\/\d/.test(path));
+  const pages = paths.filter((path) => !path.startsWith("docs/adr/"));
+  const sizes = await Promise.all(paths.map(async (path) => (await Deno.stat(`${ROOT}${path}`)).size));
+  const bytes = sizes.reduce((sum, size) => sum + size, 0);
+  assert(pages.length > 40 && decisions.length > 20, "the test sees them");
+  assert(pages.length <= CEILINGS.pages, `${pages.length} pages`);
+  assert(decisions.length <= CEILINGS.decisions, `${decisions.length} decisions`);
+  assert(bytes <= CEILINGS.bytes, `${bytes} bytes`);
+});
+
+Deno.test("README.md names all guides, and each row of its table a page of what the driver does", async () => {
+  const readme = await Deno.readTextFile(`${ROOT}README.md`);
+  const named = links("README.md").map(({ pathname }) => pathname.slice(ROOT.length));
+  assertEquals(markdownFiles("docs/guides").filter((path) => !named.includes(path) && !/runbooks\//.test(path)), []);
+  const rows = [...readme.matchAll(/^\| ([^|]*[^|\s-][^|]*) \| ([^|]*) \|/gm)].map(([, title, ours]) => ({
+    title,
+    ours,
+  }));
+  assert(rows.length > 10, "the test sees them");
+  const wrong = rows.filter(({ title, ours }) =>
+    title!.trim() !== "maturity" && !/\]\(docs\/(?:guides|reference)\//.test(title!) ||
+    /^(?:no\b|missing|–|not )/.test(ours!)
+  );
+  assertEquals(wrong, []);
+});
+
+Deno.test("no page denies a feature that has a guide", async () => {
+  for (const guide of Object.keys(FEATURES)) await Deno.stat(`${ROOT}docs/guides/${guide}.md`);
+  const wrong: string[] = [];
+  for (
+    const page of [
+      "README.md",
+      ...["comparison", "limitations"].map((name) => `docs/explanation/${name}.md`),
+      "docs/faq.md",
+    ]
+  ) {
+    const text = (await Deno.readTextFile(`${ROOT}${page}`)).split(/^## (?:OpenEBS|TopoLVM|Others)/m)[0]!; // what others do
+    const statements = text.split(/(?<=[.?!:])\s|\n(?:\n|- |\|)/).filter((statement) => DENIAL.test(statement));
+    for (const statement of statements) {
+      if (Object.values(FEATURES).some((words) => words.test(statement))) wrong.push(`${page}: ${statement}`);
+    }
+  }
+  assertEquals(wrong, []);
 });
 
 Deno.test("README.md is short", async () => {
