@@ -22,6 +22,7 @@ import {
   checkConfig,
   LVCHANGE_OPTIONS,
   LVEXTEND_OPTIONS,
+  notLarger,
   parseOptions,
   singleValue,
 } from "./lvm_options.ts";
@@ -118,7 +119,10 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
   const missing = results.find((result) => "code" in result);
   const selected = results.filter((result) => "group" in result).filter((found) => isSelected(machine, options, found));
   for (const { group, lv } of selected) {
-    if (isOpen(machine, lv)) return failure(5, `  ${inUseMessage(machine, group.name, lv)}`);
+    for (const each of [lv, ...group.lvs.filter(({ pool }) => pool === lv.name)]) {
+      if (isOpen(machine, each)) return failure(5, `  ${inUseMessage(machine, group.name, each)}`);
+      if (each !== lv) each.active = false; // before the next one is looked at
+    }
   }
   let printed = "";
   for (const { group, lv } of selected) {
@@ -166,14 +170,10 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   const limit = origin && lv.pool === undefined ? cowMaxExtents(origin, group) : undefined;
   const newExtents = limit !== undefined && limit < requestedExtents ? limit : requestedExtents;
   if (newExtents === currentExtents) {
+    if (newExtents < requestedExtents) return ok(); // "Reached maximum COW size"
     return failure(5, `  New size (${newExtents} extents) matches existing size (${currentExtents} extents).`);
   }
-  if (newExtents < currentExtents) {
-    return failure(
-      5,
-      `  New size given (${newExtents} extents) not larger than existing size (${currentExtents} extents)`,
-    );
-  }
+  if (newExtents < currentExtents) return notLarger(newExtents, currentExtents);
   if (lv.active && group.lvs.some((other) => isCowSnapshotOf(other, lv))) {
     return failure(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
   }

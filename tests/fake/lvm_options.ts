@@ -101,6 +101,11 @@ export function singleValue(options: ReadonlyMap<string, string[]>, name: string
   return value;
 }
 
+/** Returns LVM's refusal of a size in extents. */
+export function notLarger(size: bigint, current: bigint): Output {
+  return failure(5, `  New size given (${size} extents) not larger than existing size (${current} extents)`);
+}
+
 /**
  * Changes the permission in LVM's metadata, and with it one of the kernel's two flags. For a device that is read-only
  * by the other one, LVM only loads its table again, which does not change that flag.

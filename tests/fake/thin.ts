@@ -5,6 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
+import { notLarger } from "./lvm_options.ts";
 import { allocate, freeBytes, LINEAR, pmspareBytes } from "./pvs.ts";
 import { failure, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok } from "./machine.ts";
 import { blankContent, copyOf, type DeviceContent } from "./device_content.ts";
@@ -206,6 +207,7 @@ export function extendMetadata(group: FakeGroup, lv: FakeLv, wanted: bigint, fre
   if (thinPool === undefined) throw new Error(`lvextend --poolmetadatasize: ${lv.name} is no thin pool`);
   const size = wanted * group.extentSize;
   const more = size - thinPool.metadataSize;
+  if (more < 0n) return notLarger(wanted, thinPool.metadataSize / group.extentSize);
   const spare = size > pmspareBytes(group) ? size - pmspareBytes(group) : 0n;
   if (more + spare > free) {
     const [needed, available] = [more + spare, free].map((bytes) => bytes / group.extentSize);
