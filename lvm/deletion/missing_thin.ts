@@ -8,8 +8,11 @@
  * (lvs(8), transaction_id). It sends pending messages before a creation begins another transaction. So only the last LV
  * of a pool can be pending. Whether it is, only its activation shows: the numbers stay the same when the message was
  * sent. They do not show either whether a later command has sent it. So the driver removes pending LVs when it starts, and
- * before it creates another LV in their pool. What stays open: another program that changes the pool before that, and a
- * damaged pool that lacks just its last LV, which looks the same.
+ * before it creates another LV in their pool. What stays open: another program that changes the pool before that.
+ *
+ * The kernel answers the same (ENODATA) for an LV that a damaged pool lacks, and where it cannot read the pool's metadata: LVM
+ * checks these only when it activates the pool. Then the pool has the number of the last transaction already, and its last LV
+ * is not pending.
  *
  * @module
  */
@@ -21,7 +24,8 @@ import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "..
 import { hasRecordedFilesystem } from "../model/tag_text.ts";
 import { copySnapshotOf, hasSourceData, isOwned, ownedSnapshotId, ownedVolumeId, usedLvUuids } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { findPool, isThin } from "../pools/pool.ts";
+import { readPoolTransactions } from "../host/device_mapper.ts";
+import { findPool, isThin, kernelNameOf } from "../pools/pool.ts";
 import { activationArguments, isMissingInPool } from "../pools/activation.ts";
 import { changeIgnoring } from "./snapshot_split.ts";
 
@@ -57,6 +61,13 @@ function canBePending(group: VolumeGroup, { pool, segment: { transactionId } }: 
   return transactionId !== undefined && findPool(group, pool)?.segment.transactionId === transactionId + 1n;
 }
 
+/** Reports whether the kernel's pool of a thin LV has the number of LVM's last transaction. It has none of an inactive pool. */
+async function isTransactionComplete({ exec }: Lvm, { lv, group }: LocatedLv): Promise<boolean> {
+  const pool = findPool(group, lv.pool);
+  return pool !== undefined &&
+    (await readPoolTransactions(exec)).get(kernelNameOf(pool)) === pool.segment.transactionId;
+}
+
 /**
  * Removes the LV of a snapshot whose creation may not have been acknowledged, if it is pending, so that the snapshot can
  * be taken again. Requires the snapshot's lock.
@@ -68,7 +79,7 @@ function canBePending(group: VolumeGroup, { pool, segment: { transactionId } }: 
 export async function removePendingSnapshot(lvm: Lvm, driver: string, located: LocatedLv): Promise<boolean> {
   if (!await isMissingThin(lvm, driver, located)) return false;
   const { lv, group } = located;
-  if (!canBePending(group, lv)) {
+  if (!canBePending(group, lv) || await isTransactionComplete(lvm, located)) {
     throw new StorageError(
       "Lost",
       `activating snapshot ${
@@ -104,6 +115,7 @@ export async function removePendingThin(lvm: Lvm, driver: string, group: VolumeG
   let isChanged = false;
   for (const lv of removableIfMissing(driver, group)) {
     if (await findPresence(lvm, driver, { lv, group }) !== "missing") continue;
+    if (await isTransactionComplete(lvm, { lv, group })) continue;
     await removeMissing(lvm, { lv, group });
     isChanged = true;
   }

@@ -23,10 +23,11 @@ import { runOk } from "../exec.ts";
 import { isMessageLvName, messageLvName, uniqueLvName } from "../../base/ids.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
+import { readPoolTransactions } from "../host/device_mapper.ts";
 import { lvcreate, lvremove } from "../model/commands.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { DELETED, ERASE, OWNER } from "../model/tag_text.ts";
-import { findPool } from "../pools/pool.ts";
+import { findPool, kernelNameOf } from "../pools/pool.ts";
 import { monitoringOptions } from "../pools/pool_commands.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 
@@ -84,9 +85,6 @@ export async function sendMessages(
   });
 }
 
-/** The status of a thin pool in the kernel: its name, and the number of its transaction. */
-const POOL_STATUS = /^(\S+): \d+ \d+ thin-pool (\d+) /gm;
-
 /**
  * Returns the pools of a group whose last transaction made a thin snapshot that is there, active: the pool has made it.
  * Its transaction may be incomplete.
@@ -101,17 +99,12 @@ export function poolsWithLastSnapshot(group: VolumeGroup): LogicalVolume[] {
 /** Completes the last transactions of pools whose snapshots they have made. The pool compares the number that it has. */
 export async function completeTransactions(lvm: Lvm, pools: readonly LogicalVolume[]): Promise<void> {
   if (pools.length === 0) return;
-  const status = await runOk(lvm.exec, {
-    program: "dmsetup",
-    args: ["status", "--target", "thin-pool", "--noflush"],
-    mutates: false,
-  });
-  const current = new Map([...status.matchAll(POOL_STATUS)].map(([, name, id]) => [name!, BigInt(id!)]));
-  for (const { devicePath, segment: { transactionId = 0n } } of pools) {
-    const device = `${devicePath}-tpool`;
-    const found = current.get(device.replace("/dev/mapper/", ""));
+  const current = await readPoolTransactions(lvm.exec);
+  for (const pool of pools) {
+    const found = current.get(kernelNameOf(pool));
+    const { transactionId = 0n } = pool.segment;
     if (found === undefined || found + 1n !== transactionId) continue;
-    const args = ["message", device, "0", `set_transaction_id ${found} ${transactionId}`];
+    const args = ["message", `${pool.devicePath}-tpool`, "0", `set_transaction_id ${found} ${transactionId}`];
     await runOk(lvm.exec, { program: "dmsetup", args, mutates: true });
   }
 }

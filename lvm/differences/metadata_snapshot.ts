@@ -15,7 +15,7 @@ import type { Lvm } from "../client/client.ts";
 import { lvchangeTags } from "../model/commands.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { encode, RESERVED } from "../model/tag_text.ts";
-import { poolsOf } from "../pools/pool.ts";
+import { kernelNameOf, poolsOf } from "../pools/pool.ts";
 
 /** A pool, and the group that it is in. */
 export interface LocatedPool {
@@ -116,14 +116,14 @@ export class MetadataSnapshots {
       args: ["status", "--target", "thin-pool", "--noflush"],
       mutates: false,
     });
-    const held = [...status.matchAll(POOL_STATUS)].find(([, name]) => name === deviceName(pool))?.[2];
+    const held = [...status.matchAll(POOL_STATUS)].find(([, name]) => name === kernelNameOf(pool))?.[2];
     return held === undefined ? "unknown" : held === "-" ? "nobody" : "somebody";
   }
 
   async #send(pool: LogicalVolume, message: string): Promise<void> {
     await runOk(this.#lvm.exec, {
       program: "dmsetup",
-      args: ["message", deviceName(pool), "0", message],
+      args: ["message", kernelNameOf(pool), "0", message],
       mutates: true,
     });
   }
@@ -152,12 +152,7 @@ function reservedError({ group, pool }: LocatedPool): StorageError {
     "FailedPrecondition",
     `reading the tables of thin pool ${group.name}/${pool.name}: another program has reserved its metadata snapshot, of ` +
       `which there can be one; if none is running, release it: dmsetup message ${
-        deviceName(pool)
+        kernelNameOf(pool)
       } 0 release_metadata_snap`,
   );
-}
-
-/** Returns the name of the device of a pool that has the kernel's target, below the one that LVM shows. */
-function deviceName({ devicePath }: LogicalVolume): string {
-  return `${devicePath.replace("/dev/mapper/", "")}-tpool`;
 }

@@ -17,7 +17,7 @@ import { type Membership, membershipTag } from "../model/group_tags.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownedSnapshotId } from "../model/tags.ts";
 import { activationArguments } from "../pools/activation.ts";
-import { isThin } from "../pools/pool.ts";
+import { isThin, kernelNameOf } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { cowBytes, type SizeOrPercent } from "../settings/cow_size.ts";
 import { noCowSpaceError, snapshotCommand } from "../snapshots/snapshots.ts";
@@ -156,8 +156,7 @@ export class MemberSnapshots {
       throw new StorageError("Busy", `snapshotting volume ${volume.id}: LVM does not report its snapshot; try again`);
     }
     const pool = this.#reservation.requirePool(group, lv);
-    const poolDevice = `${basename(pool.devicePath)}-tpool`;
-    return { volume, group, lv, thinIds: { origin: originId, snapshot: snapshotId }, poolDevice };
+    return { volume, group, lv, thinIds: { origin: originId, snapshot: snapshotId }, poolDevice: kernelNameOf(pool) };
   }
 
   /** Makes the pool make a snapshot again, with what its volume has now. LVM's metadata stay as they are. */

@@ -146,13 +146,31 @@ export interface PoolUsage {
  * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
  */
 export async function readPoolUsage(exec: Exec): Promise<ReadonlyMap<string, PoolUsage>> {
-  const args = ["status", "--target", "thin-pool", "--noflush"];
-  const answer = await runOk(exec, { program: "dmsetup", args, mutates: false });
-  return new Map([...answer.matchAll(/^(\S+): \d+ \d+ thin-pool (.*)$/gm)].map(([, name, status]) => {
-    const [, usedMetadata, metadata, usedData, data] = /^\d+ (\d+)\/([1-9]\d*) (\d+)\/([1-9]\d*) /.exec(status!) ?? [];
-    if (data === undefined) return [name!, { data: 100, metadata: 100 }];
+  return new Map((await readPoolStatus(exec)).map(([name, status]) => {
+    const [, usedMetadata, metadata, usedData, data] = /^\d+ (\d+)\/([1-9]\d*) (\d+)\/([1-9]\d*) /.exec(status) ?? [];
+    if (data === undefined) return [name, { data: 100, metadata: 100 }];
     const percent = (used: string | undefined, total: string | undefined) =>
       Math.floor(100 * Number(used) / Number(total));
-    return [name!, { data: percent(usedData, data), metadata: percent(usedMetadata, metadata) }];
+    return [name, { data: percent(usedData, data), metadata: percent(usedMetadata, metadata) }];
   }));
+}
+
+/**
+ * Reads the numbers of the last transactions of the thin pools that the kernel has, but for failed ones.
+ *
+ * @returns the numbers, by the device-mapper names of the pools
+ * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
+ */
+export async function readPoolTransactions(exec: Exec): Promise<ReadonlyMap<string, bigint>> {
+  return new Map((await readPoolStatus(exec)).flatMap(([name, status]) => {
+    const [, number] = /^(\d+) /.exec(status) ?? [];
+    return number === undefined ? [] : [[name, BigInt(number)]];
+  }));
+}
+
+/** Reads the status of the thin pools that the kernel has, each with its device-mapper name. */
+async function readPoolStatus(exec: Exec): Promise<[string, string][]> {
+  const args = ["status", "--target", "thin-pool", "--noflush"];
+  const answer = await runOk(exec, { program: "dmsetup", args, mutates: false });
+  return [...answer.matchAll(/^(\S+): \d+ \d+ thin-pool (.*)$/gm)].map(([, name, status]) => [name!, status!]);
 }

@@ -100,6 +100,14 @@ export function findPool(group: VolumeGroup, name: string | undefined): LogicalV
 }
 
 /**
+ * Returns the name of the device of a pool that has the kernel's target, below the one that LVM shows. It is there while the
+ * pool, or an LV in it, is active.
+ */
+export function kernelNameOf({ devicePath }: Pick<LogicalVolume, "devicePath">): string {
+  return `${devicePath.replace("/dev/mapper/", "")}-tpool`;
+}
+
+/**
  * Returns why the data of a thin LV could be read after its removal: its pool provides blocks to other LVs as they are.
  * `undefined` where it zeroes them before.
  */

@@ -6,6 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, type HostMachine } from "./host.ts";
+import { kernelNameOf } from "../../lvm/pools/pool.ts";
 import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
@@ -240,6 +241,29 @@ function pendingThinContract(host: Host): void {
       const lv = await snapshotLv(next);
       assertEquals([lv.uuid === pending, lv.active], [false, true]);
       await next.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await cleanUp(next);
+    },
+  );
+
+  contractTest(
+    host,
+    "a thin snapshot that its pool cannot find after it was taken is not taken again, and goes only when it is deleted",
+    async (harness) => {
+      const request = { name: "cut", sourceVolumeId: await createThinVolume(harness) };
+      const { snapshot } = await harness.csi.controller.createSnapshot(request);
+      const lv = await snapshotLv(harness);
+      const pool = (await harness.lvs()).find(({ name }) => name === lv.pool)!;
+      await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", `${harness.groups[0]}/${lv.name}`);
+      // the kernel's answer is that of an active pool whose metadata has a bad sector
+      await harness.runAsAdmin("dmsetup", "message", kernelNameOf(pool), "0", `delete ${lv.segment.thinId}`);
+      const again = harness.csi.controller.createSnapshot(request);
+      await assertFails("FAILED_PRECONDITION", again, "does not contain it any more");
+      await using next = await harness.restart();
+      await createThinVolume(next);
+      assertEquals((await snapshotLv(next)).uuid, lv.uuid);
+      await next.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await next.waitUntilIdle();
+      assertEquals(await snapshotLv(next), undefined);
       await cleanUp(next);
     },
   );

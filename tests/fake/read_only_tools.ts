@@ -10,7 +10,16 @@ import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
 import { diskProperties, diskRow, listDisks } from "./disks.ts";
-import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
+import {
+  devicePath,
+  expectArgs,
+  failure,
+  type FakeGroup,
+  type FakeLv,
+  type FakeMachine,
+  isReadOnly,
+  ok,
+} from "./machine.ts";
 import { isMapping, mappingsOf, ownerOf } from "./luks.ts";
 import { deviceTree } from "./stacked_devices.ts";
 import { changeThin, clear, removeTableless, resume, suspend } from "./suspension.ts";
@@ -113,6 +122,11 @@ function deviceName(machine: FakeMachine, lv: FakeLv): string {
   return basename(devicePath(ownerOf(machine, lv).group, lv));
 }
 
+/** Reports whether the kernel has the number of the transaction before LVM's last one. */
+function isBehind({ lvs }: FakeGroup, pool: FakeLv): boolean {
+  return pool.thinPool!.oldMessage === "half-followed" || lvs.some((lv) => lv.pool === pool.name && lv.pending);
+}
+
 /** Returns the kernel's status of the thin pools: used and total blocks of their data and metadata. */
 function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^status --target thin-pool --noflush$/);
@@ -123,7 +137,7 @@ function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
       const usedBlocks = (all: bigint, percent: number) => Math.ceil(Number(all) * percent / 100);
       const status = health === "failed"
         ? "Fail"
-        : `${lv.thinPool!.transactionId - (lv.thinPool!.oldMessage === "half-followed" ? 1 : 0)} ${
+        : `${lv.thinPool!.transactionId - (isBehind(group, lv) ? 1 : 0)} ${
           usedBlocks(metadata, metadataPercent)
         }/${metadata} ${usedBlocks(data, dataPercent)}/${data} ${
           metadataSnapshot ? 52 : "-"
