@@ -1,4 +1,5 @@
 import { basename, join } from "@std/path";
+import { PLUGIN_MODULE } from "./launch.ts";
 import { run } from "./process.ts";
 
 /** The modules of Node.js that the driver may load at its start. */
@@ -12,12 +13,17 @@ const ROOT = new URL("..", import.meta.url).pathname;
  * URL of the file, which can also be started as a Worker.
  *
  * @param entry path of the module from the root of the checkout
- * @param folder folder for the file, which is named like the module
+ * @param folder folder for the file
+ * @param name the name of the file; like that of the module by default
  * @returns the path of the file
  * @throws {Error} when the module cannot be bundled
  */
-export async function bundle(entry: string, folder: string): Promise<string> {
-  const output = join(folder, basename(entry).replace(/\.ts$/, ".js"));
+export async function bundle(
+  entry: string,
+  folder: string,
+  name: string = basename(entry).replace(/\.ts$/, ".js"),
+): Promise<string> {
+  const output = join(folder, name);
   // not --minify: it inlines variables that are used once, including those that `using` must dispose of
   const args = ["bundle", "--quiet", "--platform", "deno", "-o", output, entry];
   await run(`bundle ${entry}`, Deno.execPath(), args, { cwd: ROOT });
@@ -78,7 +84,7 @@ export function withLazyBuiltins(code: string): string {
  * @throws {Error} when it cannot be bundled
  */
 export async function bundlePlugin(folder: string): Promise<string> {
-  const path = await bundle("plugin/main.ts", folder);
+  const path = await bundle("plugin/main.ts", folder, PLUGIN_MODULE);
   await removeWhitespace(path);
   return path;
 }

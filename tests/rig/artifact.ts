@@ -1,6 +1,7 @@
 import { join } from "@std/path";
 import { ARTIFACT_FILES, makeArtifact } from "../../deploy/artifact.ts";
 import { bundle } from "../../deploy/bundle.ts";
+import { PLUGIN_MODULE } from "../../deploy/launch.ts";
 import { DENO_VERSION } from "../../deploy/runtime.ts";
 import { sha256 } from "../../deploy/self_extracting.ts";
 import { ensureCached, removeUnused } from "./cache.ts";
@@ -36,7 +37,7 @@ async function inputs(): Promise<string[]> {
   const files = [
     await bundle("main.ts", temp.path),
     await bundle("cli/worker.ts", temp.path),
-    await bundle("plugin/main.ts", temp.path),
+    await bundle("plugin/main.ts", temp.path, PLUGIN_MODULE),
     ...["deno.json", "deno.lock", ...packing].map((f) => join(ROOT, f)),
   ];
   return [Deno.build.arch, DENO_VERSION, ...await Promise.all(files.map((file) => Deno.readTextFile(file)))];
