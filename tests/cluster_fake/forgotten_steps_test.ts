@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { isForgotten, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
+import { copyIdOf, lvmMoves } from "../../k8s/move/objects.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { assertOnOneNode, countWrites } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
@@ -14,10 +14,11 @@ import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 /** What is dead leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
-/** Reports whether nobody deletes the volume on the first node. */
+/** Reports whether the deletion of the volume on the first node has not begun: the annotation is its first write. */
 function isLeft(s: MoveCluster): boolean {
-  return s.cluster.api.objects(lvmVolumes).some(({ metadata: { name, deletionTimestamp }, spec }) =>
-    name === MOVED && spec.nodeName === "node-1" && deletionTimestamp === undefined
+  return s.cluster.api.objects(lvmVolumes).some(({ metadata: { name, deletionTimestamp, annotations }, spec }) =>
+    name === MOVED && spec.nodeName === "node-1" && deletionTimestamp === undefined &&
+    annotations?.[REMOVE_ANNOTATION] === undefined
   );
 }
 
@@ -26,12 +27,14 @@ async function forgetBefore(index: number, lost: 0 | 1): Promise<void> {
   await using s = await MoveCluster.start();
   let [isLost, isWhole] = [false, false];
   s.startMover(async (now, send) => {
-    if (now === index) {
-      await s.loseNode(lost);
-      isWhole = lost === 0 ? s.lvmVolumes.some((text) => text.endsWith("node-2 Ready")) : isLeft(s);
-      isLost = true;
-    }
-    return await send();
+    if (now !== index) return await send();
+    await s.loseNode(lost);
+    isWhole = s.lvmVolumes.some((text) => text.endsWith("node-2 Ready"));
+    const response = await send();
+    // what was decided before may be the deletion of the first one: a node whose agent answers is forgotten by force alone
+    if (lost === 1) isWhole = isLeft(s);
+    isLost = true;
+    return response;
   });
   s.addMove();
   const isBlocked = () => isLost && s.move?.status?.message?.includes(`node node-${lost + 1}`) === true;
@@ -40,6 +43,13 @@ async function forgetBefore(index: number, lost: 0 | 1): Promise<void> {
   // what waits for a node that does not come back is ended by who knows that
   if (s.move?.status?.removing) await s.forgetNode(`node-${lost === 0 ? 1 : 2}`);
   else if (!isOver()) await s.cluster.client.delete(lvmMoves, { name: MOVED });
+  // a copy that has an earlier snapshot is kept until somebody has saved its data
+  const isKept = () => s.move?.status?.message?.includes("may be all that is left") === true;
+  await waitUntil(
+    () => s.move === undefined || isOver() || isKept(),
+    () => `the end: ${JSON.stringify(s.move?.status)}`,
+  );
+  if (s.move !== undefined && isKept()) await s.cluster.client.delete(lvmVolumes, { name: copyIdOf(s.move) });
   await waitUntil(() => s.move === undefined || isOver(), () => `the end: ${JSON.stringify(s.move?.status)}`);
   if (!isLost) return; // the move took fewer writes
   if (isWhole) return await assertOnOneNode(s, lost === 0 ? "node-2" : "node-1");
