@@ -63,8 +63,7 @@ export function wrapText(prefix: string, text: string): string[] {
 }
 
 /**
- * Replaces control characters, line feeds included: whoever may name a mount or a file could else write anything on the
- * terminal of its reader.
+ * Replaces control characters, line feeds included: otherwise a mount or file name could inject terminal escape sequences.
  */
 export function withoutControls(text: string): string {
   // deno-lint-ignore no-control-regex

@@ -100,10 +100,10 @@ export const PLUGIN_COMMANDS = {
   disks: {
     summary: "List the disks that rules name, and let agents take one",
     about:
-      "Lists the disks of the nodes that the rules of the chart (diskRules) name, as their agents report them: which " +
-      "nobody uses, so that they are proposed for a volume group, what speaks against others, and what became of those that " +
-      "are accepted. With --accept, shows what becomes of a disk, asks, and lets its agent make a physical volume of it. The " +
-      "agent looks again right before, and writes nothing to a disk that is not as it was accepted.",
+      "Lists the disks of the nodes that the rules of the chart (diskRules) match, as their agents report them: those that " +
+      "are proposed for a volume group, the checks that others failed, and the states of those that are accepted. With " +
+      "--accept, shows what would be done with a disk, asks, and lets its agent make a physical volume of it. The agent " +
+      "checks again right before, and writes nothing to a disk that is not as it was accepted.",
     exit: {
       success: "the disks are listed, or one is accepted or withdrawn, or only shown",
       failure: "the cluster does not answer or refuses, the disk cannot be accepted, or you said no",

@@ -1,5 +1,5 @@
 /**
- * Volumes that take over an LV of somebody else, or give it back, as their objects ask for it.
+ * Volumes that take over a foreign LV, or give it back, as their objects ask for it.
  *
  * The condition `Imported` reports it. It becomes True when the LV is the driver's, and says `Returned` when it is not any more.
  *

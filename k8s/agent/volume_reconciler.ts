@@ -231,7 +231,7 @@ export class VolumeReconciler {
       if (object.spec.imports !== undefined) {
         throw new StorageError(
           "Unavailable",
-          `looking for volume ${id}: the logical volume that it took over has no tag any more`,
+          `looking for volume ${id}: its logical volume no longer has the driver's tags`,
         );
       }
       this.#reconciler.requireToBeCreated(object);
@@ -286,7 +286,7 @@ export class VolumeReconciler {
     if (from === undefined) {
       throw new StorageError(
         "InvalidArgument",
-        `reading LVMVolume ${id}: the volume that it takes has no id of a volume`,
+        `reading LVMVolume ${id}: spec.takes is not a valid volume id`,
       );
     }
     await locks.run(

@@ -1,5 +1,5 @@
 /**
- * The condition of an LVMVolume that takes over an LV of somebody else, or gives it back.
+ * The condition of an LVMVolume that takes over a foreign LV, or gives it back.
  *
  * @module
  */

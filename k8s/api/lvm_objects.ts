@@ -125,7 +125,7 @@ export type LayoutSpec =
   | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string; integrity?: boolean }
   | { type: CachedLayoutName; cacheSize: string };
 
-/** The LV of somebody else that a volume takes over. */
+/** The foreign LV that a volume takes over. */
 export interface ImportedLvSpec {
   /** The UUID of its volume group. */
   volumeGroupUUID: string;
@@ -181,7 +181,7 @@ export interface LvmVolumeSpec {
   held?: boolean;
   /** The volume of the same node whose LV becomes its own; itself, if it is there already; absent if it is created. */
   takes?: string;
-  /** The LV of somebody else that it takes over, or gives back; absent if it is created. */
+  /** The foreign LV that it takes over, or gives back; absent if it is created. */
   imports?: ImportedLvSpec;
   /** True if it is mounted with the option `discard`; false by default. */
   discard?: boolean;
@@ -198,7 +198,7 @@ export interface LvmVolumeStatus extends AgentManagedStatus {
    * before it was used.
    */
   maximumSectorSize?: string;
-  /** The layout of an LV of somebody else that was inspected; absent for a linear or thin one. */
+  /** The layout of a foreign LV that was inspected; absent for a linear or thin one. */
   layout?: LayoutSpec;
   /** Its health problems, the most severe first; absent without problems, and for agents of early versions. */
   problems?: { reason: string; message: string }[];

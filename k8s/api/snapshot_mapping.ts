@@ -78,7 +78,7 @@ export function groupRequestOf(object: LvmSnapshot): GroupSnapshotRequest | unde
   }
   throw new StorageError(
     "InvalidArgument",
-    `reading LVMSnapshot ${name}: its groupSnapshot is none that it belongs to`,
+    `reading LVMSnapshot ${name}: it does not belong to its groupSnapshot`,
   );
 }
 
@@ -98,7 +98,7 @@ export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): Na
   const source = parseVolumeId(sourceVolume);
   if (source === undefined) throw invalidArgument(`its sourceVolume ${quote(sourceVolume)} is no volume id`);
   const cowSize = cowSizeText === undefined ? FULL_COW : parseSizeOrPercent(cowSizeText);
-  if (cowSize === undefined) throw invalidArgument(`its cowSize ${quote(cowSizeText ?? "")} is none`);
+  if (cowSize === undefined) throw invalidArgument(`its cowSize ${quote(cowSizeText ?? "")} is not valid`);
   return { id, name: requestName, source, cowSize };
 }
 

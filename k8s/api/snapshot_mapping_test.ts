@@ -64,7 +64,7 @@ Deno.test("a snapshot's object that somebody else wrote is refused with the reas
   const cases: [LvmSnapshot, string][] = [
     [object(undefined, {}, "cut"), "its name is no snapshot id"],
     [object(undefined, { sourceVolume: "pvc-1" }), `its sourceVolume "pvc-1" is no volume id`],
-    [object(undefined, { cowSize: "200%" }), `its cowSize "200%" is none`],
+    [object(undefined, { cowSize: "200%" }), `its cowSize "200%" is not valid`],
     ...(["requestName", "sourceVolume", "cowSize"] as const).map((field): [LvmSnapshot, string] => [
       object(undefined, { [field]: [{ toString: 0 }] }),
       `its ${field} is no text`,

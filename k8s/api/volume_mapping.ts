@@ -136,7 +136,9 @@ export function thinSpecOf(object: LvmVolume): ThinSpec | undefined {
   const { thinProvision, thinPool, thinPoolSize } = object.spec;
   if (thinProvision !== true) return undefined;
   const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseSizeOrPercent(thinPoolSize);
-  if (poolSize === undefined) throw invalidArgument(object, `its thinPoolSize ${quote(thinPoolSize ?? "")} is none`);
+  if (poolSize === undefined) {
+    throw invalidArgument(object, `its thinPoolSize ${quote(thinPoolSize ?? "")} is not valid`);
+  }
   return { ...defined({ pool: thinPool }), poolSize };
 }
 
@@ -178,7 +180,7 @@ function trimOf(object: LvmVolume): TrimPolicy | undefined {
   const { discard = false, fstrim } = object.spec;
   const intervalMs = fstrim === undefined ? undefined : parseInterval(fstrim);
   if (fstrim !== undefined && intervalMs === undefined) {
-    throw invalidArgument(object, `its fstrim ${quote(fstrim)} is none`);
+    throw invalidArgument(object, `its fstrim ${quote(fstrim)} is not a valid interval`);
   }
   return discard || intervalMs !== undefined ? { discard, ...defined({ intervalMs }) } : undefined;
 }
@@ -189,7 +191,7 @@ export function desiredSizeRange(object: LvmVolume): SizeRange {
   const { size, sizeLimit } = object.spec;
   const required = parseQuantity(size);
   if (required === undefined || required === 0n) {
-    throw invalidArgument(object, `its size ${quote(size)} is none`);
+    throw invalidArgument(object, `its size ${quote(size)} is not a valid quantity`);
   }
   if (sizeLimit === undefined) return { required };
   const max = parseQuantity(sizeLimit);

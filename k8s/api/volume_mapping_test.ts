@@ -103,8 +103,8 @@ Deno.test("an object that somebody else wrote is refused with the reason", () =>
   const cases: [LvmVolume, string][] = [
     [volumeWith({}, undefined, "pvc-1"), "its name is no volume id"],
     [{ ...volumeWith({}), spec }, "it has no fsType"],
-    [volumeWith({ size: "0" }), `its size "0" is none`],
-    [volumeWith({ size: "much" }), `its size "much" is none`],
+    [volumeWith({ size: "0" }), `its size "0" is not a valid quantity`],
+    [volumeWith({ size: "much" }), `its size "much" is not a valid quantity`],
     [volumeWith({ sizeLimit: "-1" }), `its limit "-1" is no size`],
     [volumeWith({ volumeGroups: "/(/" }), "volume groups"],
   ];

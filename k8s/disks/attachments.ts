@@ -57,7 +57,7 @@ function withoutVolume(settled: readonly VolumeAttachment[], listed: readonly st
 }
 
 /**
- * Returns what speaks against a disk because of the volumes that are attached to its node.
+ * Returns the checks that a disk fails because of the volumes that are attached to its node.
  *
  * @param names all names of the disk in /dev/disk/by-id
  */

@@ -1,5 +1,5 @@
 /**
- * The steps of an import, carried out. Each may be repeated, and each changes an object only as it was read.
+ * Executes the steps of an import. Each may be repeated, and each changes an object only as it was read.
  *
  * @module
  */
@@ -110,7 +110,7 @@ export async function writeStatus(client: ApiClient, self: LvmImport, status: Lv
   await orAbsentOrChanged(client.patch(lvmImports, { name }, { merge, resourceVersion, subresource: "status" }));
 }
 
-/** Returns what is recorded before anything of somebody else is changed. */
+/** Returns what is recorded before anything of another driver is changed. */
 function recordedStatus({ import: { spec }, persistentVolume, storageClass, object }: ImportObjects): LvmImportStatus {
   const isReplaced = spec.storageClass !== undefined && storageClass !== undefined;
   return {

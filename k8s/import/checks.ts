@@ -1,5 +1,5 @@
 /**
- * What must still be true before an import changes anything of somebody else.
+ * What must still be true before an import changes anything of another driver.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Takes over volumes of others, as LVMImports ask for it.
+ * Takes over volumes of other drivers, as LVMImports request.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { isFinished, type LvmImport, lvmImports, type LvmImportStatus } from "./
 import { objectsOf } from "./origins.ts";
 import { type ImportObjects, type ImportStep, isUndone, nextStep, stateOf } from "./step.ts";
 
-/** Options of {@linkcode Importer}. The informers are started, and shared, by whoever supplies them. */
+/** Options of {@linkcode Importer}. The caller starts and shares the informers. */
 export interface ImporterOptions
   extends SidecarOptions, BoundVolumeInformers, Pick<ImportActionsOptions, "topologyKey"> {
   /** All LVMImports. */

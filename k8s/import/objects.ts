@@ -1,5 +1,5 @@
 /**
- * LVMImports: the volumes of others that are to become volumes of the driver, as deploy/crds/ declares them.
+ * LVMImports: volumes of other drivers that are to become volumes of this one, as deploy/crds/ declares them.
  *
  * The name of an LVMImport is that of the LVMVolume which the volume becomes.
  *

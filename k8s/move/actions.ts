@@ -1,5 +1,5 @@
 /**
- * The steps of a move, carried out. Each may be repeated, and each changes an object only as it was read.
+ * Executes the steps of a move. Each may be repeated, and each changes an object only as it was read.
  *
  * @module
  */
@@ -150,8 +150,8 @@ export async function carryOut(
 }
 
 /**
- * Removes the volume on the source's node. Until the API server has its deletion, it must be held for the move: who undoes the
- * move, because the copy is gone, releases it first.
+ * Removes the volume on the source's node. Until the API server has its deletion, it must be held for the move: undoing a move
+ * whose copy is gone releases the hold first.
  */
 async function removeSource({ move, volume, copy }: MoveObjects, options: MoveActionsOptions): Promise<void> {
   const { metadata: { name, uid, deletionTimestamp } } = volume!;

@@ -24,7 +24,7 @@ import { isAllThatIsLeft } from "./copy_plan.ts";
 import type { MoverOptions } from "./mover.ts";
 import { copyIdOf, isFinished, type LvmMove, lvmMoves, moveUidOf } from "./objects.ts";
 
-/** Options of {@linkcode MoveGarbageCollector}. The informers are started, and shared, by whoever supplies them. */
+/** Options of {@linkcode MoveGarbageCollector}. The caller starts and shares the informers. */
 export interface MoveGarbageCollectorOptions
   extends SidecarOptions, Pick<MoverOptions, "moves" | "lvmVolumes" | "persistentVolumes"> {
   /** The volumes of the cluster. */

@@ -32,7 +32,7 @@ import { isUndone, nextStep } from "./plan.ts";
 import { eventAfter, eventsOf, MAX_MESSAGE_LENGTH, type MoveEvent, statusBefore } from "./progress.ts";
 import { chooseWay, hasSpaceForSnapshot } from "./way.ts";
 
-/** Options of {@linkcode Mover}. The informers are started, and shared, by whoever supplies them. */
+/** Options of {@linkcode Mover}. The caller starts and shares the informers. */
 export interface MoverOptions
   extends
     SidecarOptions,

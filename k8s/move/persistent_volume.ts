@@ -41,7 +41,7 @@ export function recordOf(
   };
 }
 
-/** Returns what retains a PersistentVolume for a move, as a part of it. */
+/** Returns the patch that sets the Retain policy for a move. */
 export function retainedFor({ metadata: { uid = "" } }: LvmMove, policy: string | undefined) {
   return {
     metadata: { annotations: { [MOVE_ANNOTATION]: uid, ...defined({ [RECLAIM_POLICY_ANNOTATION]: policy }) } },
@@ -49,7 +49,7 @@ export function retainedFor({ metadata: { uid = "" } }: LvmMove, policy: string 
   };
 }
 
-/** Returns what ends that, as a patch. */
+/** Returns the patch that restores the original policy. */
 export function restoredTo(policy: string | undefined) {
   return {
     metadata: { annotations: { [MOVE_ANNOTATION]: null, [RECLAIM_POLICY_ANNOTATION]: null } },

@@ -1,6 +1,6 @@
 /**
- * What a move does next, by the objects as they are. Nothing else is remembered but what the LVMMove records, so a move goes on
- * where it was after the death of any process (docs/adr/0029).
+ * Decides the next step of a move from the current objects. Its only state is the LVMMove, so that it continues after the end of
+ * any process (docs/adr/0029).
  *
  * @module
  */

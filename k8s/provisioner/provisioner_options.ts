@@ -11,7 +11,7 @@ import type { Informer, WaitOptions } from "../runtime/informer.ts";
 import type { Intents } from "./intents.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
 
-/** Options of the provisioner. The informers are started, and shared, by whoever supplies them. */
+/** Options of the provisioner. The caller starts and shares the informers. */
 export interface ProvisionerOptions extends ClaimSidecarOptions {
   /** The label of a node that is its topology. */
   readonly topologyKey: string;

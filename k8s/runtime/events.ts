@@ -1,5 +1,5 @@
 /**
- * Events: what a person sees in `kubectl describe`. Recording never waits and never fails; what is said again is counted in
+ * Events: what a person sees in `kubectl describe`. Recording never waits and never fails; repeated events are aggregated in
  * the event that says it already.
  *
  * Two limits protect the API server. Each object has a token bucket, as in client-go, so that one object cannot take the
@@ -26,7 +26,7 @@ export interface EventRecorderOptions {
   component: string;
   /** The reporting instance: the name of the node or the pod. */
   instance: string;
-  /** Milliseconds between writes of an event that is said again and again; 10,000. */
+  /** Milliseconds between writes of a repeated event; 10,000. */
   repeatIntervalMs?: number | undefined;
   /** The maximum number of writes without a delay; 100. */
   burst?: number | undefined;

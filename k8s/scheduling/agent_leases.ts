@@ -22,7 +22,7 @@ import type { Informer } from "../runtime/informer.ts";
 import type { AgentLiveness } from "./agent_liveness.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 
-/** Options of {@linkcode AgentLeases}. The informers are started, and shared, by whoever supplies them. */
+/** Options of {@linkcode AgentLeases}. The caller starts and shares the informers. */
 export interface AgentLeasesOptions extends SidecarOptions {
   /** The namespace of the Leases. */
   readonly namespace: string;

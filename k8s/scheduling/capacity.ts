@@ -36,7 +36,7 @@ import {
   type StorageClass,
 } from "../api/objects.ts";
 
-/** Options of the publisher. The informers are started, and shared, by whoever supplies them. */
+/** Options of the publisher. The caller starts and shares the informers. */
 export interface CapacityOptions extends SidecarOptions {
   /** The label of a node that is its topology. */
   readonly topologyKey: string;

@@ -97,7 +97,7 @@ export function freeCapacityOf(
 }
 
 /**
- * Options of {@linkcode NodeCapacities}. The informers are started, and shared, by whoever supplies them.
+ * Options of {@linkcode NodeCapacities}. The caller starts and shares the informers.
  */
 export interface NodeCapacitiesOptions {
   /** The driver's name. */

@@ -32,7 +32,7 @@ export interface SidecarOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** Options of a controller for claims. The informers are started, and shared, by whoever supplies them. */
+/** Options of a controller for claims. The caller starts and shares the informers. */
 export interface ClaimSidecarOptions extends SidecarOptions {
   /** The recorder of events. */
   readonly events: EventRecorder;
@@ -42,7 +42,7 @@ export interface ClaimSidecarOptions extends SidecarOptions {
   readonly volumes: Informer<PersistentVolume>;
 }
 
-/** What a controller watches that changes volumes of claims. The informers are started, and shared, by whoever supplies them. */
+/** What a controller watches that changes volumes of claims. The caller starts and shares the informers. */
 export interface BoundVolumeInformers {
   /** All LVMVolumes. */
   readonly lvmVolumes: Informer<LvmVolume>;

@@ -55,7 +55,7 @@ export class GroupReader {
   /**
    * Creates a reader.
    *
-   * @param known is notified of each report of all groups, and that there is none
+   * @param known receives each full report, or its absence
    */
   constructor(exec: Exec, known: KnownGroups) {
     this.#exec = exec;

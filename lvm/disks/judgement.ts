@@ -58,7 +58,7 @@ export function diskIdentity({ size, links: { ids, attachedBy, attachment } }: D
   return sha256Hex(JSON.stringify([`${size}`, names, attachedBy ?? "", attachment])).slice(0, 32);
 }
 
-/** Returns what speaks against a disk as a physical volume, each as a clause; nothing if nobody uses it. */
+/** Returns the checks that a disk fails as a physical volume, each as a clause; none if nobody uses it. */
 export function objections(disk: Disk, { disks, published }: Surroundings): string[] {
   const { path, type, size, links, transport, signature, mountPoints, holders } = disk;
   const others = disks.filter((other) => other.path !== path);

@@ -42,7 +42,7 @@ export interface DiskFacts {
   readonly disk: NamedDisk | undefined;
   /** Whether the machine has a disk of this name, whatever rules say. */
   readonly isThere: boolean;
-  /** What speaks against the disk beside what the machine shows. */
+  /** Checks of the disk that failed, in addition to those of the machine. */
   readonly objections: readonly string[];
   /** All groups, those of other hosts among them, and the physical volumes without a group. */
   readonly survey: Pick<Survey, "groups" | "unassignedPvs">;
@@ -143,7 +143,7 @@ function refusal(reasons: readonly string[]): DiskStep {
   return { kind: "refuse", reason: reasons.join("; ") };
 }
 
-/** Returns what speaks against an order before anything is written. */
+/** Returns the checks that an order fails before anything is written. */
 function orderObjections(order: DiskOrder, facts: DiskFacts): string[] {
   const { disk, isThere, objections } = facts;
   if (disk === undefined) return [isThere ? "no rule names it any more" : "it is not there"];
@@ -164,9 +164,9 @@ function orderObjections(order: DiskOrder, facts: DiskFacts): string[] {
 /** A name that LVM allows for a volume group (lvm(8), "VALID NAMES"): it reaches a command line. */
 const GROUP_NAME = /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/;
 
-/** Returns what speaks against the group of an order: it must be as it was when the disk was accepted. */
+/** Returns the checks that the group of an order fails: it must be as it was when the disk was accepted. */
 function groupObjections({ group: name, groupUuid }: DiskOrder, facts: DiskFacts): string[] {
-  if (!GROUP_NAME.test(name)) return ["the name of the volume group is none"];
+  if (!GROUP_NAME.test(name)) return ["the name of the volume group is not valid"];
   const [found, ...others] = facts.survey.groups.filter((group) => group.name === name);
   const usable = facts.report.find((group) => group.uuid === found?.uuid);
   if (others.length > 0) return [`several volume groups have the name ${name}`];

@@ -81,7 +81,7 @@ const REFUSED: Readonly<Record<string, readonly [words: string, known: DiskFacts
     facts({ disk: { ...DISK, objections: ["it has a signature (ext4)"] } }),
   ],
   "a disk of an attached volume": ["it may be", facts({ objections: ["it may be the attached volume x"] })],
-  "a group whose name is an option": ["is none", facts({ disk: { ...DISK, group: "--yes" } }), {
+  "a group whose name is an option": ["is not valid", facts({ disk: { ...DISK, group: "--yes" } }), {
     ...ORDER,
     group: "--yes",
   }],

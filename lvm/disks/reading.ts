@@ -38,7 +38,7 @@ export interface NamedDisk extends Pick<BlockDevice, "path" | "number" | "size" 
   readonly group: string;
   /** Tells it from another disk that has its name later; absent where udev does not say since when it is attached. */
   readonly identity?: string;
-  /** What speaks against it, each as a clause; nothing if nobody uses it, so that it is proposed. */
+  /** The checks that it failed, each as a clause; none if nobody uses it, so that it is proposed. */
   readonly objections: readonly string[];
 }
 

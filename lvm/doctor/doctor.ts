@@ -152,7 +152,7 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
     ]);
   const all = "value" in report.survey ? report.survey.value.groups : [];
   const groups = groupsInUse(all, driver, wanted);
-  // nobody opens the node of a thin pool; it is that of a device over the one that LVM reports, or there is none
+  // thin pools are skipped: LVM reports an internal device, whose node is not used
   const activeLvs = groups.flatMap(({ lvs }) =>
     lvs.filter((lv) => lv.active && lv.thinPool === undefined && ownersOf(lv.tags).includes(driver))
   );

@@ -115,7 +115,7 @@ export class Encryption {
    * Creates the service.
    *
    * @param onError called when the passphrase or the volume key of a volume in use could not be changed
-   * @param changes gets what comes of the changes
+   * @param changes records the outcomes of changes
    */
   constructor(
     lvm: Lvm,

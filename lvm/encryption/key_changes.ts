@@ -1,5 +1,5 @@
 /**
- * What comes of the changes of passphrases and volume keys, by volume, for reports without a request.
+ * Tracks the outcome of changes of passphrases and volume keys, by volume, for reports without a request.
  *
  * The outcome of a change is known to the process that made it. The backup of the header shows that a change was interrupted,
  * also after a restart; of a change of the volume key, the header itself does.

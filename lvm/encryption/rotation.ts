@@ -1,7 +1,7 @@
 /**
- * The change of a volume's passphrase, also while the volume is in use.
+ * Rotates the passphrase of a volume, also while the volume is in use.
  *
- * The volume opens at each moment by one of the two passphrases at least. The new one gets a key slot before that of the
+ * At any time, at least one of the two passphrases opens the volume. The new one gets a key slot before that of the
  * previous one is destroyed, and a backup of the header exists meanwhile. It is there from before the first change until the
  * previous passphrase opens nothing, so it also tells that a change was interrupted, and which key slots are to be destroyed.
  *
@@ -147,7 +147,7 @@ export class Rotation {
    * Destroys the key slots of an interrupted change, but for the one that is opened: cryptsetup would destroy the last one, too. They
    * are those of the previous passphrase, and those that were added since the backup.
    *
-   * @returns the backup as it is then; `undefined` when the data has another volume key since, and so other key slots: all stay
+   * @returns the updated backup; `undefined` if the volume key was changed meanwhile, in which case no slot is removed
    */
   async #destroyOtherSlots(
     volume: EncryptedVolume,

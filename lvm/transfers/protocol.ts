@@ -289,7 +289,7 @@ function parseBase(value: unknown): KnownSnapshot {
 /** Parses the UUID of an LV: letters, digits and hyphens. */
 function parseUuid(value: unknown): string {
   if (typeof value === "string" && /^[A-Za-z0-9-]{1,64}$/.test(value)) return value;
-  throw protocolError("a UUID that is none");
+  throw protocolError("an invalid UUID");
 }
 
 function failureOf({ kind, message }: StorageError): { code: ErrorKind; message: string } {

@@ -145,7 +145,10 @@ export class ImportedVolumes {
     const found = finder.locate(await lvm.report(), request.id);
     if (found.state === "lost") throw found.error;
     if (found.state === "absent") {
-      throw new StorageError("NotFound", `giving back volume ${request.id}: its logical volume has no tag any more`);
+      throw new StorageError(
+        "NotFound",
+        `giving back volume ${request.id}: its logical volume no longer has the driver's tags`,
+      );
     }
     const { volume } = found;
     if (volume.lv.name === from.name) await this.take(request, from);

@@ -8,7 +8,7 @@ import type { AcceptedDisk, AcceptedDiskStatus, LvmNode, NodeDisk } from "../../
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 
 /**
- * Where a disk stands: nobody uses it (`Proposed`), something speaks against it (`Unsuitable`), it is accepted and the agent has
+ * Where a disk stands: nobody uses it (`Proposed`), it failed a check (`Unsuitable`), it is accepted and the agent has
  * not looked yet (`Accepted`), or what the agent made of that.
  */
 export type DiskState = "Proposed" | "Unsuitable" | "Accepted" | AcceptedDiskStatus["state"];
@@ -85,7 +85,7 @@ export function planAcceptance({ spec, status }: LvmNode, name: string): Accepta
     return { refusal: `it is accepted already, and ${outcome.state}` };
   }
   if (disk === undefined) return { refusal: "its agent names no such disk: see kubectl denolith disks" };
-  if (!disk.proposed) return { refusal: `it is not proposed: ${disk.reason ?? "something speaks against it"}` };
+  if (!disk.proposed) return { refusal: `it is not proposed: ${disk.reason ?? "it failed a check"}` };
   if (disk.identity === undefined) return { refusal: "its agent is of an older version, and cannot take disks" };
   const group = status?.volumeGroups?.find((one) => one.name === disk.volumeGroup);
   const groupSize = quantityToBytes(group?.size);

@@ -129,7 +129,7 @@ Deno.test("a snapshot of a group that lost its LV is not taken again", async () 
   assertEquals(await s.remaining(), [0, "vol vol"]);
 });
 
-Deno.test("an LVMSnapshot whose group is none that it belongs to says so", async () => {
+Deno.test("an LVMSnapshot that does not belong to its group says so", async () => {
   await using s = await scene();
   const [object] = lvmSnapshotsForGroup(s.group, { driver: DRIVER, nodeName: NODE });
   const groupSnapshot = { name: groupSnapshotIdOf("other"), sourceVolumes: s.sources };

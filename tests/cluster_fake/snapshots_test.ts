@@ -240,7 +240,7 @@ Deno.test("a snapshot waits while its volume is expanded or deleted, and its del
 Deno.test("an object that somebody else wrote fails with the reason if it is invalid or cannot be satisfied", async () => {
   await using s = await startSnapshotCluster();
   const cases: [string, Partial<LvmSnapshot["spec"]>, string, RegExp][] = [
-    ["empty", { cowSize: "0" }, "InvalidArgument", /its cowSize "0" is none/],
+    ["empty", { cowSize: "0" }, "InvalidArgument", /its cowSize "0" is not valid/],
     ["source", { sourceVolume: "pvc-1" }, "InvalidArgument", /its sourceVolume "pvc-1" is no volume id/],
     ["nobody", { sourceVolume: volumeIdOf("nobody") }, "NotFound", /no logical volume of this node carries its tag/],
   ];
