@@ -20,6 +20,7 @@ Runs the unit and contract tests. They need neither root nor LVM nor a cluster.
                    csi/server_test.ts, or a part of the name of a file or of a test. A path selects
                    whole files, and so does the name of a file. The name of a test selects this test.
   --filter NAME    Run only the tests whose names contain NAME, in the selected files
+  --parts          Run the selected files in several processes, as all files are run
   --update         Write the snapshots of the selected tests again. They are the expected texts in
                    __snapshots__ beside the tests: review the difference before you commit it
   -h, --help       Show this help
@@ -42,26 +43,36 @@ const SKIPPED_FOLDERS = ["node_modules", "dist", ".git"];
  * at about the same time. When a file becomes slow, add it: `time deno test -A --no-check FILE` measures it.
  */
 const SLOW_FILES: Readonly<Record<string, number>> = {
+  "tests/crash/interleaving_test.ts": 10,
+  "tests/cluster_fake/move_stalls_test.ts": 27,
+  "tests/contract/contract_test.ts": 23,
+  "tests/cluster_fake/move_deaths_test.ts": 20,
+  "tests/cluster_fake/import_deaths_test.ts": 12,
+  "tests/cluster_fake/forgotten_steps_test.ts": 10,
+  "tests/cluster_fake/import_return_test.ts": 10,
+  "tests/cluster_fake/contract_test.ts": 10,
   "tests/crash/crash_test.ts": 8,
-  "tests/contract/contract_test.ts": 12,
-  "tests/cluster_fake/snapshot_crash_test.ts": 4,
-  "tests/fuzz/fuzz_test.ts": 5,
+  "tests/cluster_fake/move_forget_test.ts": 8,
+  "tests/cluster_fake/snapshot_crash_test.ts": 7,
+  "tests/cluster_fake/plugin_move_test.ts": 7,
+  "tests/cluster_fake/transfers_test.ts": 7,
+  "tests/fuzz/fuzz_test.ts": 6,
+  "tests/process/main_test.ts": 6,
   "csi/server_test.ts": 5,
-  "tests/cluster_fake/contract_test.ts": 5,
+  "tests/cluster_fake/adopt_deaths_test.ts": 4,
   "tests/cluster_fake/forget_node_test.ts": 4,
   "tests/machine_fake/concurrent_calls_test.ts": 4,
-  "tests/crash/interleaving_test.ts": 4,
-  "tests/process/main_test.ts": 6,
   "tests/process/cluster_test.ts": 4,
   "tests/process/artifact_test.ts": 3,
+  "k8s/snapshotter/snapshotter_races_test.ts": 3,
+  "tests/cluster_fake/volume_crash_test.ts": 3,
+  "tests/crash/random_secrets_test.ts": 3,
+  "lvm/deletion/reaper_test.ts": 3,
   "tests/process/permissions_test.ts": 2,
   "tests/rig/test_process_test.ts": 2,
   "plugin/node_removal/forget_node_test.ts": 2,
-  "k8s/snapshotter/snapshotter_races_test.ts": 3,
-  "tests/cluster_fake/volume_crash_test.ts": 3,
   "base/ids_test.ts": 2,
   "lvm/model/tags_test.ts": 2,
-  "lvm/deletion/reaper_test.ts": 3,
   "tests/cluster_fake/orphans_test.ts": 2,
   "tests/cluster_fake/snapshot_faults_test.ts": 2,
   "tests/cluster_fake/snapshots_test.ts": 2,
@@ -153,7 +164,9 @@ async function runSelection({ files, byTitle }: Selection, flags: readonly strin
 }
 
 /** Splits the command line into filters and flags of `deno test`. */
-function readArguments(args: readonly string[]): { filters: string[]; flags: string[]; update: boolean } {
+function readArguments(
+  args: readonly string[],
+): { filters: string[]; flags: string[]; update: boolean; parts: boolean } {
   const [filters, flags] = [[] as string[], [] as string[]];
   for (let index = 0; index < args.length; index++) {
     const arg = args[index]!;
@@ -161,11 +174,12 @@ function readArguments(args: readonly string[]): { filters: string[]; flags: str
     else if (arg.startsWith("-")) flags.push(arg);
     else filters.push(arg);
   }
-  const own = ["--", "--update", "-u"];
+  const own = ["--", "--update", "-u", "--parts"];
   return {
     filters,
     flags: flags.filter((flag) => !own.includes(flag)),
-    update: flags.some((flag) => own.indexOf(flag) > 0),
+    update: flags.some((flag) => flag === "--update" || flag === "-u"),
+    parts: flags.includes("--parts"),
   };
 }
 
@@ -174,12 +188,12 @@ async function main(): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const { filters, flags, update } = readArguments(Deno.args);
+  const { filters, flags, update, parts } = readArguments(Deno.args);
   const sources = [...typescriptFiles(ROOT)];
   const tests = sources.filter(({ path }) => path.endsWith("_test.ts"));
   // What follows "--" is for the tests: assertSnapshot() reads --update.
   const testFlags = update ? [...flags, "--", "--update"] : flags;
-  if (filters.length > 0 || flags.length > 0) {
+  if (!parts && (filters.length > 0 || flags.length > 0)) {
     const selection = filters.length > 0
       ? selectTests(sources, filters)
       : { files: tests.map(({ path }) => path), byTitle: [], unmatched: [] };
@@ -190,8 +204,9 @@ async function main(): Promise<number> {
     return selection.unmatched.length === 0 && await runSelection(selection, testFlags) ? 0 : 1;
   }
   const start = Date.now();
-  const failed = await runAll(tests);
-  console.log(`${tests.length} test files in ${Math.round((Date.now() - start) / 1000)} s`);
+  const chosen = parts ? tests.filter(({ path }) => filters.includes(path)) : tests;
+  const failed = await runAll(chosen);
+  console.log(`${chosen.length} test files in ${Math.round((Date.now() - start) / 1000)} s`);
   if (failed.length > 0) console.log(`Tests failed in: ${failed.join(" ")}`);
   return failed.length > 0 ? 1 : 0;
 }

@@ -12,9 +12,13 @@ import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { watchInvariants } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
 import type { OnWrite } from "../fake/fake_controllers.ts";
+import { sampledTests } from "../rig/sample.ts";
 
 /** What dies leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+/** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
+const crashTest = await sampledTests(4);
 
 /** A cluster whose first node is dead, and its disks are in the second one. */
 interface Carried {
@@ -141,19 +145,19 @@ for (const mutableAffinity of [false, true]) {
   for (let index = 0; index < writes; index++) {
     const name =
       `an adoption whose PersistentVolume is ${how} survives the death of its controller after write ${index}`;
-    Deno.test(name, UNSANITIZED, () => dieAfter(index, mutableAffinity));
+    crashTest(name, UNSANITIZED, () => dieAfter(index, mutableAffinity));
     if (mutableAffinity) continue;
-    Deno.test(
+    crashTest(
       `an adoption survives the death of the agent before write ${index}`,
       UNSANITIZED,
       () => agentDiesBefore(index),
     );
-    Deno.test(
+    crashTest(
       `an adoption goes on when its first node is forgotten once more before write ${index}`,
       UNSANITIZED,
       () => forgetBefore(index),
     );
-    Deno.test(
+    crashTest(
       `an adoption that is deleted before write ${index} is undone or completed`,
       UNSANITIZED,
       () => undoBefore(index),

@@ -10,9 +10,13 @@ import { copyIdOf, lvmMoves } from "../../k8s/move/objects.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { assertOnOneNode, countWrites } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import { sampledTests } from "../rig/sample.ts";
 
 /** What is dead leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+/** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
+const crashTest = await sampledTests(4);
 
 /** Reports whether the deletion of the volume on the first node has not begun: the annotation is its first write. */
 function isLeft(s: MoveCluster): boolean {
@@ -63,7 +67,7 @@ const writes = await countWrites();
 assert(writes >= 12, `${writes} writes`);
 for (let index = 0; index < writes; index++) {
   for (const lost of [0, 1] as const) {
-    Deno.test(
+    crashTest(
       `a move keeps what is whole when its ${lost === 0 ? "source" : "target"} is forgotten before write ${index}`,
       UNSANITIZED,
       () => forgetBefore(index, lost),

@@ -14,9 +14,13 @@ import { waitUntil } from "../fake/control_plane.ts";
 import { stallBefore } from "../fake/fake_controllers.ts";
 import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
 import { DRIVER } from "../fake/node_cluster.ts";
+import { sampledTests } from "../rig/sample.ts";
 
 /** What dies leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+/** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
+const crashTest = await sampledTests(4);
 
 /** Calls a function at each change of the objects of an import. */
 function watchInvariants(s: ImportCluster): { readonly broken: string[] } {
@@ -186,39 +190,39 @@ async function deleteClaimBefore(index: number): Promise<void> {
 const forward = await countWrites(false);
 assert(forward >= 16, `${forward} writes`);
 for (let index = 0; index < forward; index++) {
-  Deno.test(
+  crashTest(
     `an import survives the death of its controller after write ${index}`,
     UNSANITIZED,
     () => dieAfter(index, false),
   );
-  Deno.test(
+  crashTest(
     `an import goes on when its node is forgotten before write ${index}, and comes back`,
     UNSANITIZED,
     () => forgetBefore(index, false),
   );
-  Deno.test(
+  crashTest(
     `an import survives a controller that stalls before its write ${index}, and sends it late`,
     UNSANITIZED,
     () => stall(index),
   );
-  Deno.test(
+  crashTest(
     `an import is undone or completed when it is deleted before write ${index}`,
     UNSANITIZED,
     () => undoBefore(index),
   );
-  Deno.test(
+  crashTest(
     `an import leaves nothing half done when its claim is deleted before write ${index}`,
     UNSANITIZED,
     () => deleteClaimBefore(index),
   );
 }
 for (let index = 0, all = await countWrites(true); index < all; index++) {
-  Deno.test(
+  crashTest(
     `an undone import survives the death of its controller after write ${index}`,
     UNSANITIZED,
     () => dieAfter(index, true),
   );
-  Deno.test(
+  crashTest(
     `an undone import goes on when its node is forgotten before write ${index}, and comes back`,
     UNSANITIZED,
     () => forgetBefore(index, true),

@@ -13,9 +13,13 @@ import { waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";
 import { assertOnOneNode, countWrites, watchInvariants } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import { sampledTests } from "../rig/sample.ts";
 
 /** What dies leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+/** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
+const crashTest = await sampledTests(4);
 
 /** Has the controller of a move die after a write, whether it was refused or not; another one goes on. */
 async function dieAfter(index: number): Promise<void> {
@@ -84,17 +88,17 @@ async function deleteClaimBefore(index: number): Promise<void> {
 const writes = await countWrites();
 assert(writes >= 12, `${writes} writes`);
 for (let index = 0; index < writes; index++) {
-  Deno.test(
+  crashTest(
     `a move leaves nothing when its claim is deleted before write ${index}`,
     UNSANITIZED,
     () => deleteClaimBefore(index),
   );
-  Deno.test(
+  crashTest(
     `a move survives the death of its controller after write ${index}`,
     UNSANITIZED,
     () => dieAfter(index),
   );
-  Deno.test(
+  crashTest(
     `a move is undone or completed when it is deleted before write ${index}`,
     UNSANITIZED,
     () => undoBefore(index),

@@ -12,12 +12,16 @@ import { stallBefore } from "../fake/fake_controllers.ts";
 import { assertOnOneNode, countWrites, watchInvariants } from "../fake/move_checks.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { MoveCluster, type MoveClusterOptions, MOVED, PV_NAME } from "../fake/move_cluster.ts";
+import { sampledTests } from "../rig/sample.ts";
 
 /** The states of the next move, when a write of an earlier one arrives. */
 const STATES = ["Pending", "Holding", "Copying", "Switching", "Removing"] as const;
 
 /** Who stalls leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
+
+/** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
+const crashTest = await sampledTests(4);
 
 /** A move whose first controller stalls before a write, and whose second one goes on. */
 interface Stalled {
@@ -105,7 +109,7 @@ for (const options of [{}, ...OTHERS]) {
   const what = isPatched ? "that is patched" : isRetained ? "that is retained" : "that is made again";
   const writes = await countWrites(options);
   const add = (end: string, index: number, body: (stalled: Stalled) => Promise<void>) =>
-    Deno.test(
+    crashTest(
       `a controller that stalls before write ${index} of a move with a PersistentVolume ${what} does no harm ${end}`,
       UNSANITIZED,
       () => withStalled(index, options, body),

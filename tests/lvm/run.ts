@@ -10,8 +10,9 @@ import { bundle } from "../../deploy/bundle.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
 import { type DebianRelease, type MachineKind, runGuest } from "../rig/guest.ts";
-import { DEBIAN_RELEASES } from "../rig/guest_image.ts";
+import { DEBIAN_RELEASES, ensureGuestImage } from "../rig/guest_image.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
+import { ensureUml } from "../rig/uml.ts";
 import { SilenceLimit, SuiteLines } from "../rig/test_output.ts";
 import { compilePolicies } from "./policies.ts";
 import script from "./guest.sh" with { type: "text" };
@@ -160,8 +161,8 @@ async function runSuites(suites: readonly Suite[], programs: Programs, jobs: num
  *
  * @param unsupported prefixes that are never drawn
  */
-async function leftOutTests(unsupported: readonly string[], seed: string): Promise<string[]> {
-  const drawn = await draw(SKIPPED_PREFIXES.filter((prefix) => !unsupported.includes(prefix)), seed);
+function leftOutTests(unsupported: readonly string[], seed: string): string[] {
+  const drawn = draw(SKIPPED_PREFIXES.filter((prefix) => !unsupported.includes(prefix)), seed);
   console.log([`tests that run by chance, SAMPLE=${seed}: those whose names begin with:`, ...drawn].join("\n  "));
   return SKIPPED_PREFIXES.filter((prefix) => !drawn.includes(prefix));
 }
@@ -180,7 +181,7 @@ async function main(): Promise<number> {
   });
   const names = args._.map(String);
   const sample = await sampleSeed();
-  const drawn = args.full === true ? LONG_SUITES : await draw(LONG_SUITES, sample);
+  const drawn = args.full === true ? LONG_SUITES : draw(LONG_SUITES, sample);
   const isUsual = names.length === 0 && args.full !== true;
   const usual = SUITES.filter(({ name, onlyFull }) => !onlyFull || drawn.includes(name));
   const suites = names.length === 0 ? usual : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
@@ -200,11 +201,17 @@ async function main(): Promise<number> {
   try {
     const log = (line: string) => console.log(line);
     if (isUsual) log(`suites that run by chance, SAMPLE=${sample}: ${drawn.join(", ")}`);
-    const [csiSanity, driver] = [await ensureCsiSanity(log), await ensureArtifact(log)];
+    // each takes minutes the first time, most of which it waits for a mirror
+    const [csiSanity, driver] = await Promise.all([
+      ensureCsiSanity(log),
+      ensureArtifact(log),
+      ensureGuestImage(log, debian),
+      ...machine === "uml" ? [ensureUml(log)] : [],
+    ]);
     const modules = new Set(suites.flatMap(({ module }) => module === undefined ? [] : [module]));
     for (const module of modules) await bundle(`tests/lvm/${module}.ts`, folder);
     const unsupported = UNSUPPORTED_PREFIXES[machine];
-    const leftOut = [...args.full ? [] : await leftOutTests(unsupported, sample), ...unsupported];
+    const leftOut = [...args.full ? [] : leftOutTests(unsupported, sample), ...unsupported];
     const programs = {
       driver,
       csiSanity,

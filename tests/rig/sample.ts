@@ -24,33 +24,47 @@ export async function sampleSeed(): Promise<string> {
  *
  * @param names those that take longest first
  */
-export async function draw(names: readonly string[], seed: string): Promise<string[]> {
+export function draw(names: readonly string[], seed: string): string[] {
   if (seed === NOTHING) return [];
   const drawn: string[] = [];
   for (let start = 0; start < names.length; start += CHANCE) {
     const neighbours = names.slice(start, start + CHANCE);
-    const name = neighbours[await numberOf(`${seed} ${neighbours[0]}`) % CHANCE];
+    const name = neighbours[hashOf(`${seed} ${neighbours[0]}`) % CHANCE];
     if (name !== undefined) drawn.push(name);
   }
   return drawn;
 }
 
+/** Whether all cases are played, as in `task test:crashes`. */
+const ALL = Deno.env.get("CRASHES") === "all";
+
 /**
- * Returns about one in a number of cases, drawn by the seed of samples; all of them where the variable CRASHES is `all`, as in
- * `task test:crashes`.
+ * Returns about one in a number of cases, drawn by the seed of samples; all of them in `task test:crashes`.
  *
  * @param name what the cases are of: each name draws others
  */
 export async function sampleCases<T>(name: string, cases: readonly T[], oneIn: number): Promise<T[]> {
-  if (Deno.env.get("CRASHES") === "all") return [...cases];
-  const seed = await sampleSeed();
-  const drawn = await Promise.all(
-    cases.map(async (_, index) => await numberOf(`${seed} ${name} ${index}`) % oneIn === 0),
-  );
-  return cases.filter((_, index) => drawn[index]);
+  const isDrawn = await drawer(oneIn);
+  return cases.filter((_, index) => isDrawn(`${name} ${index}`));
 }
 
-async function numberOf(text: string): Promise<number> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return new DataView(digest).getUint32(0);
+/** Returns what adds a test as Deno.test() does, but only about one in a number of them; all in `task test:crashes`. */
+export async function sampledTests(
+  oneIn: number,
+): Promise<(title: string, options: Omit<Deno.TestDefinition, "name" | "fn">, body: () => Promise<void>) => void> {
+  const isDrawn = await drawer(oneIn);
+  return (title, options, body) => isDrawn(title) && Deno.test(title, options, body);
+}
+
+async function drawer(oneIn: number): Promise<(text: string) => boolean> {
+  if (ALL) return () => true;
+  const seed = await sampleSeed();
+  return (text) => hashOf(`${seed} ${text}`) % oneIn === 0;
+}
+
+/** Returns a number that depends on each character of a text (FNV-1a). */
+function hashOf(text: string): number {
+  let hash = 2_166_136_261;
+  for (let index = 0; index < text.length; index++) hash = Math.imul(hash ^ text.charCodeAt(index), 16_777_619) >>> 0;
+  return hash >>> 8; // the low bits differ least
 }
