@@ -351,6 +351,16 @@ export async function runThen(exec: Exec, command: Command, next: (output: Outpu
   await next(output);
 }
 
+/**
+ * Waits for steps that run at the same time, also when one of them fails.
+ *
+ * @throws the error of a step; that of a command that still runs comes first, so that what it changes stays locked until it ends
+ */
+export async function allDone(steps: readonly Promise<void>[]): Promise<void> {
+  const errors = (await Promise.allSettled(steps)).flatMap((step) => step.status === "rejected" ? [step.reason] : []);
+  if (errors.length > 0) throw errors.find((error) => lateCompletion(error) !== undefined) ?? errors[0];
+}
+
 /** The maximum length of a command's output in a message, in characters. */
 const MAX_OUTPUT_LENGTH = 1_000;
 

@@ -30,7 +30,7 @@ export async function renewHeader(
 ): Promise<FormatState | undefined> {
   const device = await verifyDevice(exec, lv);
   const signatures = await readSignatures(exec, lv.devicePath);
-  if (signatures.length === 0) return void await requireBlank(exec, device, lv.devicePath);
+  if (signatures.length === 0) return void await requireBlank(exec, device);
   if (!signatures.some(({ type }) => type === "crypto_LUKS")) {
     throw foreignDataError(
       lv.devicePath,

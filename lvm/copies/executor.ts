@@ -374,7 +374,7 @@ async function complete(
   const device = await verifyDevice(exec, destination.lv);
   const found = await readSignatures(exec, path);
   if (found.length === 0) {
-    await requireBlank(exec, device, path); // It is a copy of a volume that was never in use.
+    await requireBlank(exec, device); // It is a copy of a volume that was never in use.
     return await changeTags(context, destination, markComplete);
   }
   const { type } = format;

@@ -16,8 +16,8 @@ import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import {
   allowWrites,
-  type BlockDevice,
   describeSignatures,
+  type DeviceNode,
   foreignDataError,
   readBlockDevice,
   readSignatures,
@@ -82,7 +82,7 @@ interface GivenPassphrases extends Passphrases {
 /** Options of {@linkcode Encryption.open}. */
 export interface OpenOptions extends Passphrases {
   /** The device of its LV. */
-  readonly device: BlockDevice;
+  readonly device: DeviceNode;
   /** The mounts of this machine. */
   readonly mounts: readonly Mount[];
   /** Records that the volume is in use, which is done before anything else is recorded. */
@@ -94,7 +94,7 @@ export interface OpenVolume<V> {
   /** The volume as it is recorded now. */
   readonly volume: V;
   /** Its mapping. */
-  readonly device: BlockDevice;
+  readonly device: DeviceNode;
 }
 
 /** The encrypted volumes of a machine. */
@@ -161,7 +161,7 @@ export class Encryption {
    *
    * @throws {StorageError} `FailedPrecondition` when it is on another device
    */
-  async find(volume: EncryptedVolume): Promise<BlockDevice | undefined> {
+  async find(volume: EncryptedVolume): Promise<DeviceNode | undefined> {
     const { luks } = volume.tags.format;
     const mapping = await readMapping(this.#exec, volume.id);
     if (mapping === undefined || luks?.state !== "formatted") return undefined;
@@ -282,7 +282,7 @@ export class Encryption {
     const { id, lv: { devicePath } } = volume;
     await recordUse();
     if (luks.state === "wanted") {
-      await requireBlank(this.#exec, device, devicePath);
+      await requireBlank(this.#exec, device);
       const uuid = crypto.randomUUID();
       return { volume: await this.#record(volume, { state: "formatting", uuid }), uuid };
     }
@@ -334,7 +334,7 @@ export class Encryption {
   }
 
   /** Returns the device of a mapping that is open. Makes its node, if there is none. */
-  async #device(id: VolumeId): Promise<BlockDevice> {
+  async #device(id: VolumeId): Promise<DeviceNode> {
     const devicePath = mappingPath(id);
     await restoreDeviceNode(this.#exec, { devicePath });
     return await readBlockDevice(this.#exec, devicePath);

@@ -5,7 +5,7 @@
  */
 
 import { StorageError } from "../../base/error.ts";
-import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
+import { allDone, type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../../base/json.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
@@ -19,6 +19,12 @@ export interface BlockDevice {
   readonly size: bigint;
   /** True if the kernel refuses writes to it. */
   readonly readOnly: boolean;
+}
+
+/** A block device, and where its node is. */
+export interface DeviceNode extends BlockDevice {
+  /** The path of the node. */
+  readonly path: string;
 }
 
 /** A signature on a device, as libblkid reports it. */
@@ -37,13 +43,19 @@ const TAIL_BYTES = 64n * 1024n;
  *
  * @throws {StorageError} `FailedPrecondition` when there is none (lsblk(8), EXIT STATUS: 32)
  */
-export async function readBlockDevice(exec: Exec, path: string): Promise<BlockDevice> {
+export async function readBlockDevice(exec: Exec, path: string): Promise<DeviceNode> {
   const classify = ({ code }: Output) => code === 32 ? "FailedPrecondition" : "CommandFailed";
   const [device] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), classify));
   if (device === undefined) {
     throw new StorageError("FailedPrecondition", `reading ${path}: lsblk names no block device`);
   }
-  return device;
+  return { ...device, path };
+}
+
+/** Reads the block device whose node is at the path; `undefined` when there is none. */
+export async function findBlockDevice(exec: Exec, path: string): Promise<DeviceNode | undefined> {
+  const [device] = await readBlockDevices(exec, [path]);
+  return device && { ...device, path };
 }
 
 /** Reads the block devices whose nodes are at the paths. A path without a block device is left out. */
@@ -91,7 +103,7 @@ export async function restoreDeviceNode(
   exec: Exec,
   { devicePath }: Pick<LogicalVolume, "devicePath">,
 ): Promise<boolean> {
-  if ((await readBlockDevices(exec, [devicePath])).length > 0) return false;
+  if (await findBlockDevice(exec, devicePath) !== undefined) return false;
   await makeDeviceNode(exec, devicePath);
   return true;
 }
@@ -107,8 +119,8 @@ async function makeDeviceNode(exec: Exec, path: string): Promise<void> {
  *
  * @throws {StorageError} `FailedPrecondition` when it is another device, or has another size
  */
-export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<BlockDevice> {
-  const [found] = await readBlockDevices(exec, [lv.devicePath]);
+export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<DeviceNode> {
+  const found = await findBlockDevice(exec, lv.devicePath);
   if (found === undefined) await makeDeviceNode(exec, lv.devicePath);
   const device = found ?? await readBlockDevice(exec, lv.devicePath);
   if (device.number !== lv.deviceNumber || device.size !== lv.size) {
@@ -164,14 +176,13 @@ export async function wipeSignatures(exec: Exec, device: string): Promise<void> 
  *
  * @throws {StorageError} `ForeignData` with what was found
  */
-export async function requireBlank(exec: Exec, device: BlockDevice, path: string): Promise<void> {
+export async function requireBlank(exec: Exec, device: DeviceNode): Promise<void> {
   // all three only read, so they run at the same time
-  const outcomes = await Promise.allSettled([
-    requireNoSignatures(exec, path),
-    requireZeroHead(exec, path),
-    requireReadableTail(exec, device, path),
+  await allDone([
+    requireNoSignatures(exec, device.path),
+    requireZeroHead(exec, device.path),
+    requireReadableTail(exec, device),
   ]);
-  for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
 }
 
 async function requireNoSignatures(exec: Exec, path: string): Promise<void> {
@@ -186,8 +197,8 @@ async function requireZeroHead(exec: Exec, path: string): Promise<void> {
   if (compared.code !== 0) throw commandError(head, compared);
 }
 
-async function requireReadableTail(exec: Exec, device: BlockDevice, path: string): Promise<void> {
-  const tail = device.size > TAIL_BYTES ? device.size - TAIL_BYTES : 0n;
+async function requireReadableTail(exec: Exec, { path, size }: DeviceNode): Promise<void> {
+  const tail = size > TAIL_BYTES ? size - TAIL_BYTES : 0n;
   await runOk(exec, {
     program: "dd",
     args: [

@@ -43,6 +43,7 @@ const volume = parseReport(report)[0]!.lvs.find((lv) => lv.name.startsWith("vol-
 
 Deno.test("the output of util-linux 2.38 and coreutils 9 is parsed", async () => {
   assertEquals(await readBlockDevice(execReturning(lsblk), "/x"), {
+    path: "/x",
     name: "vg1-vol--11111111111111111111111111111111",
     number: "253:0",
     size: 67108864n,
@@ -95,14 +96,14 @@ Deno.test("verifyDevice() refuses another device, and another size", async () =>
 });
 
 Deno.test("requireBlank() reads the last 64 KiB of a device, or all of a smaller one", async () => {
-  const device = { name: "dm-0", number: "253:0", readOnly: false };
+  const device = { path: "/x", name: "dm-0", number: "253:0", readOnly: false };
   for (const [size, skip] of [[1n << 20n, "skip=983040"], [65536n, "skip=0"], [4096n, "skip=0"]] as const) {
     const commands: Command[] = [];
     const run = (command: Command) => {
       commands.push(command);
       return Promise.resolve({ code: 0, stdout: blank, stderr: "" });
     };
-    await requireBlank({ run, idle: () => Promise.resolve() }, { ...device, size }, "/x");
+    await requireBlank({ run, idle: () => Promise.resolve() }, { ...device, size });
     assertEquals(commands.map(({ program }) => program), ["wipefs", "cmp", "dd"]);
     assertEquals(commands[2]!.args.find((arg) => arg.startsWith("skip=")), skip);
   }

@@ -14,30 +14,38 @@
  */
 
 import {
-  type BlockDevice,
   describeSignatures,
   foreignDataError,
   readSignatures,
-  requireBlank,
+  restoreDeviceNode,
   type Signature,
-  wipeSignatures,
 } from "../host/device.ts";
 import { defined } from "../../base/defined.ts";
 import { changeUuid } from "./filesystem_uuid.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, refusalKind, runOk, runThen } from "../exec.ts";
-import { contentDevice } from "../encryption/mapping.ts";
-import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../settings/filesystem.ts";
+import {
+  type FilesystemType,
+  fsckCommand,
+  mkfsCommand,
+  parseMkfsOptions,
+  resizeCommand,
+} from "../settings/filesystem.ts";
 import { missingXfsFeatures, xfsKernelOptions } from "../settings/mkfs_defaults.ts";
 import { readKernelRelease } from "../host/kernel.ts";
 import type { Lvm } from "../client/client.ts";
 import { formatStateTag, markFormatState } from "../model/tags.ts";
+import { lvPath } from "../model/report.ts";
 import type { FormatState } from "../settings/format.ts";
+import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { lvchangeTags } from "../model/commands.ts";
 
+/** The format of a volume for a filesystem. */
+export type FilesystemFormat = Exclude<FormatState, { readonly state: "raw" }>;
+
 /** A filesystem that is recorded: as created, or as one that is being created. */
-export type RecordedFilesystem = Extract<FormatState, { readonly state: "formatting" | "formatted" | "renewing" }>;
+type RecordedFilesystem = Extract<FormatState, { readonly state: "formatting" | "formatted" | "renewing" }>;
 
 /** What is wrong with the filesystem of a volume that is staged nevertheless, because the kernel can mount it. */
 export interface StagingWarning {
@@ -47,104 +55,116 @@ export interface StagingWarning {
   readonly message: string;
 }
 
-/** Options of {@linkcode prepareFilesystem}. */
-export interface PrepareOptions {
-  /** The device for the filesystem: that of the LV, or the mapping of an encrypted volume. */
-  readonly device: BlockDevice;
-  /** Whether the volume is known from an earlier report: then LVM makes sure that it is still so. */
-  readonly isKnown: boolean;
-  /** Records that the volume is in use, which is done before anything else is recorded. */
-  readonly recordUse: () => Promise<void>;
+/** What makes the filesystem of a volume ready to be mounted. */
+export interface FormatStep {
+  /** It is created; gets the UUID that is recorded, and is checked; or is only checked. */
+  readonly do: "make" | "renew" | "check";
+  /** The filesystem, as it is recorded before that. */
+  readonly filesystem: RecordedFilesystem;
+  /** What is done before it is recorded so. */
+  readonly first?: "require blank" | "wipe";
+  /** What is wrong, but does not prevent a mount. */
+  readonly warning?: StagingWarning;
+}
+
+/**
+ * Decides what makes the filesystem of a volume ready to be mounted.
+ *
+ * @param uuid the UUID for a filesystem that has none yet
+ * @returns the step, or the error when the device holds something else than what is recorded
+ */
+export function nextFormatStep(
+  format: FilesystemFormat,
+  device: { readonly path: string; readonly signatures: readonly Signature[] },
+  uuid: string,
+): FormatStep | { readonly do: "refuse"; readonly error: StorageError } {
+  const { path, signatures: found } = device;
+  const refuse = (expected: string) => {
+    const reason = `it should hold ${expected}, but holds ${describeSignatures(found)}`;
+    return { do: "refuse", error: foreignDataError(path, reason) } as const;
+  };
+  switch (format.state) {
+    case "unformatted":
+      return { do: "make", first: "require blank", filesystem: { ...format, state: "formatting", uuid } };
+    case "formatting":
+      if (found.length === 0) return { do: "make", filesystem: format };
+      // its type can differ, since options and the host decide it
+      if (!found.every((signature) => uuidOf(signature) === format.uuid)) return refuse(describeFilesystem(format));
+      return { do: "make", first: "wipe", filesystem: format };
+    case "copied":
+      // of an original that was never formatted
+      if (found.length === 0) return nextFormatStep({ ...format, state: "unformatted" }, device, uuid);
+      if (!found.some(({ type }) => type === format.type)) return refuse(format.type);
+      return { do: "renew", filesystem: { ...format, state: "renewing", uuid } };
+    case "renewing":
+      return { do: "renew", filesystem: format };
+    case "formatted": {
+      const others = found.filter((signature) => !isOf(format, signature));
+      if (others.length === found.length) return refuse(describeFilesystem(format));
+      const warning = others.length === 0 ? undefined : furtherSignatures(format, others, path);
+      return { do: "check", filesystem: format, ...defined({ warning }) };
+    }
+  }
+}
+
+function furtherSignatures({ type }: RecordedFilesystem, others: readonly Signature[], path: string): StagingWarning {
+  const message = `${path} holds ${describeSignatures(others)} beside its filesystem, which is mounted as ${type}: a ` +
+    "file may lie there, as an image of a disk, or another program has written to the device";
+  return { reason: "FurtherSignatures", message };
+}
+
+/** Records a state; of a known volume, if the LV still has the state that is known. */
+export async function recordFormatState(
+  lvm: Lvm,
+  volume: Volume,
+  { from, to, isKnown = false }: { readonly from: FormatState; readonly to: FormatState; readonly isKnown?: boolean },
+): Promise<void> {
+  const { group, lv } = volume;
+  const selection = isKnown ? { uuid: lv.uuid, tags: [formatStateTag(from)] } : undefined;
+  const command = lvchangeTags(markFormatState(from, to), lvPath(volume), selection);
+  await (isKnown ? lvm.changeKnown(group, command) : lvm.change(group, command));
+}
+
+/** The filesystem of a volume that is being staged. */
+export interface VolumeFilesystem {
+  /** The volume. */
+  readonly volume: Volume;
+  /** The path of the device that has its content. */
+  readonly devicePath: string;
+  /** Its type, as findmnt(8) names it. */
+  readonly type: string;
+  /** The path at which it is mounted, or will be. */
+  readonly path: string;
+  /** Remembers what is known of its size. */
+  readonly staged: StagedVolumes;
   /** Receives what is wrong, but does not prevent a mount. */
   readonly warn: (warning: StagingWarning) => void;
 }
 
 /**
- * Checks that a volume's device holds the recorded filesystem, or that it may be created: then this is recorded.
+ * Makes the filesystem of a volume ready to be mounted, and records that it is there. When that is interrupted, it is done again.
  *
- * @returns the volume as it is recorded then, whose filesystem {@linkcode makeFilesystem} is to create if its state is `formatting`
- * @throws {StorageError} those of {@linkcode PrepareOptions.recordUse}; `ForeignData` when the device holds something else, or nothing where a filesystem is
- * recorded; `NotFound` when the volume is known and LVM finds that it is not so any more
+ * @param options with the next step, and a directory that only the driver uses, at which the filesystem may be mounted for a moment
+ * @returns whether it is known to fill its device
+ * @throws {StorageError} `FailedPrecondition` when mkfs creates another filesystem than the requested one, or when it is damaged
  */
-export async function prepareFilesystem(
+export async function completeFilesystem(
   lvm: Lvm,
-  volume: Volume,
-  options: PrepareOptions,
-): Promise<RecordedFilesystem> {
-  const { recordUse, warn } = options;
-  const { exec } = lvm;
-  const { format } = volume.tags;
-  const path = contentDevice(volume.lv).devicePath;
-  switch (format.state) {
-    case "formatted":
-      await recordUse();
-      requireRecordedFilesystem(format, await readSignatures(exec, path), { path, warn });
-      return format;
-    case "formatting": {
-      await recordUse();
-      const signatures = await readSignatures(exec, path);
-      if (signatures.length > 0) {
-        requireOwnWork(format, signatures, path);
-        await wipeSignatures(exec, path);
-      }
-      return format;
-    }
-    case "copied": {
-      await recordUse();
-      const signatures = await readSignatures(exec, path);
-      if (signatures.length === 0) return await beginFormatting(lvm, volume, options); // of an original that was never formatted
-      if (!signatures.some(({ type }) => type === format.type)) {
-        throw foreignDataError(path, `it should hold ${format.type}, but holds ${describeSignatures(signatures)}`);
-      }
-      const renewing = { ...format, state: "renewing", uuid: crypto.randomUUID() } as const;
-      await recordFormatState(lvm, volume, format, renewing);
-      return renewing;
-    }
-    case "renewing":
-      await recordUse();
-      return format;
-    case "unformatted":
-      return await beginFormatting(lvm, volume, options);
-    case "raw":
-      throw new StorageError(
-        "FailedPrecondition",
-        `mounting volume ${volume.id}: it is a block volume and has no filesystem`,
-      );
+  options: VolumeFilesystem & { readonly step: FormatStep; readonly scratch: string },
+): Promise<boolean> {
+  const { volume, devicePath, staged, step, scratch } = options;
+  const { filesystem, warning } = step;
+  if (warning !== undefined) options.warn(warning);
+  if (step.do === "make") {
+    await makeFilesystem(lvm, volume, filesystem, devicePath);
+    staged.setCreated(volume);
+    return true;
   }
-}
-
-/** Records that a filesystem is being created, once it is certain that the device is blank. */
-async function beginFormatting(
-  lvm: Lvm,
-  volume: Volume,
-  { device, isKnown, recordUse }: PrepareOptions,
-): Promise<RecordedFilesystem> {
-  const { format } = volume.tags;
-  if (format.state === "raw") throw new TypeError(`volume ${volume.id} has no filesystem`);
-  await allDone([recordUse(), requireBlank(lvm.exec, device, contentDevice(volume.lv).devicePath)]);
-  const { type, luks } = format;
-  const formatting = { state: "formatting", type, uuid: crypto.randomUUID(), ...defined({ luks }) } as const;
-  if (isKnown) await recordKnownFormatState(lvm, volume, format, formatting);
-  else await recordFormatState(lvm, volume, format, formatting);
-  return formatting;
-}
-
-/**
- * Gives the filesystem of a copy below a LUKS header its recorded UUID, and records that it has it. When that is interrupted, it
- * is done again.
- *
- * @param scratch a directory that only the driver uses, at which the filesystem may be mounted for a moment
- * @throws {StorageError} `FailedPrecondition` when the filesystem is damaged
- */
-export async function renewFilesystem(
-  lvm: Lvm,
-  volume: Volume,
-  renewing: RecordedFilesystem,
-  scratch: string,
-): Promise<void> {
-  const { type, uuid } = renewing;
-  await changeUuid(lvm.exec, { type, uuid, device: contentDevice(volume.lv).devicePath, scratch });
-  await recordFormatState(lvm, volume, renewing, { ...renewing, state: "formatted" });
+  if (step.do === "renew") {
+    await changeUuid(lvm.exec, { ...filesystem, device: devicePath, scratch: `${scratch}/copy-${volume.lv.name}` });
+    await recordFormatState(lvm, volume, { from: filesystem, to: { ...filesystem, state: "formatted" } });
+  }
+  return staged.isFilled(volume, await checkFilesystem(lvm.exec, filesystem.type, options));
 }
 
 /** The exit status with which e2fsck(8) does not begin. */
@@ -160,9 +180,9 @@ const FSCK_REFUSED = 8;
 export async function checkFilesystem(
   exec: Exec,
   type: FilesystemType,
-  { path, warn }: { readonly path: string; readonly warn: PrepareOptions["warn"] },
+  { devicePath, warn }: Pick<VolumeFilesystem, "devicePath" | "warn">,
 ): Promise<string> {
-  const check = fsckCommand(type, path);
+  const check = fsckCommand(type, devicePath);
   if (check === undefined) return "";
   const output = await exec.run(check.command);
   if (check.isSuccess(output.code)) return output.stdout;
@@ -172,19 +192,41 @@ export async function checkFilesystem(
   if (inUse === undefined) throw commandError(check.command, output, refusalKind(output));
   const message =
     `its filesystem is mounted without a check (${inUse}): another mount namespace has it, or a program. ` +
-    `grep ${path.replace(/^.*\//, "")} /proc/[0-9]*/mountinfo shows the processes of that namespace`;
+    `grep ${devicePath.replace(/^.*\//, "")} /proc/[0-9]*/mountinfo shows the processes of that namespace`;
   warn({ reason: "FilesystemNotChecked", message });
   return "";
 }
 
 /**
- * Waits for steps that run at the same time, also when one of them fails.
+ * Resizes the filesystem of a volume to its device.
  *
- * @throws the error of a step; that of a command that still runs comes first, so that the volume stays locked until it ends
+ * @throws {StorageError} `FailedPrecondition` when it cannot be resized now; `CommandFailed` when the program was killed
  */
-async function allDone(steps: readonly Promise<void>[]): Promise<void> {
-  const errors = (await Promise.allSettled(steps)).flatMap((step) => step.status === "rejected" ? [step.reason] : []);
-  if (errors.length > 0) throw errors.find((error) => lateCompletion(error) !== undefined) ?? errors[0];
+export async function resizeFilesystem(
+  exec: Exec,
+  { volume, devicePath, type, path, staged }: Omit<VolumeFilesystem, "warn">,
+): Promise<void> {
+  const command = resizeCommand(type, { device: devicePath, path });
+  let output = await exec.run(command);
+  if (output.code !== 0 && await restoreDeviceNode(exec, { devicePath })) output = await exec.run(command);
+  if (output.code !== 0) throw commandError(command, output, refusalKind(output));
+  staged.setResized(volume, output.stdout + output.stderr);
+}
+
+/**
+ * Resizes the filesystem of a volume that is being staged. One that cannot be resized is used with the size that it has.
+ *
+ * @throws {StorageError} while a command that outlasted its deadline still runs
+ */
+export async function resizeStaged(exec: Exec, filesystem: VolumeFilesystem): Promise<void> {
+  try {
+    await resizeFilesystem(exec, filesystem);
+  } catch (error) {
+    if (!(error instanceof StorageError) || lateCompletion(error) !== undefined) throw error;
+    const message = `its filesystem is used with the size that it has, because it cannot be resized to its volume: ` +
+      `${error.message}. The driver tries again when the volume is staged`;
+    filesystem.warn({ reason: "FilesystemNotResized", message });
+  }
 }
 
 /**
@@ -192,9 +234,8 @@ async function allDone(steps: readonly Promise<void>[]): Promise<void> {
  *
  * @throws {StorageError} `FailedPrecondition` when mkfs creates another filesystem than the requested one
  */
-export async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {
+async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem, path: string): Promise<void> {
   const { type, uuid } = formatting;
-  const path = contentDevice(volume.lv).devicePath;
   const requested = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
   const options = [...await kernelOptions(lvm.exec, type, requested), ...requested];
   const command = mkfsCommand(type, path, uuid, options);
@@ -202,8 +243,9 @@ export async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: Recor
   await runThen(lvm.exec, command, async (output) => {
     if (output.code !== 0) throw commandError(command, output);
     const created = await readSignatures(lvm.exec, path);
-    if (!isFilesystem(formatting, created)) throw creationError(command, formatting, created);
-    await recordFormatState(lvm, volume, formatting, { ...formatting, state: "formatted" });
+    const isRequested = created.length > 0 && created.every((signature) => isOf(formatting, signature));
+    if (!isRequested) throw creationError(command, formatting, created);
+    await recordFormatState(lvm, volume, { from: formatting, to: { ...formatting, state: "formatted" } });
   });
 }
 
@@ -216,52 +258,16 @@ async function kernelOptions(exec: Exec, type: FilesystemType, requested: readon
   return xfsKernelOptions({ kernel, mkfs }, requested);
 }
 
-async function recordFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {
-  const path = `${volume.group.name}/${volume.lv.name}`;
-  await lvm.change(volume.group, lvchangeTags(markFormatState(from, to), path));
+function isOf(recorded: RecordedFilesystem, signature: Signature): boolean {
+  return signature.type === recorded.type && uuidOf(signature) === recorded.uuid;
 }
 
-/** Records the state if the LV still has the one that is known. */
-async function recordKnownFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {
-  const { group, lv } = volume;
-  const selection = { uuid: lv.uuid, tags: [formatStateTag(from)] };
-  await lvm.changeKnown(group, lvchangeTags(markFormatState(from, to), `${group.name}/${lv.name}`, selection));
+function uuidOf({ uuid }: Signature): string | undefined {
+  return uuid?.toLowerCase();
 }
 
-function requireRecordedFilesystem(
-  recorded: RecordedFilesystem,
-  found: readonly Signature[],
-  { path, warn }: { readonly path: string; readonly warn: PrepareOptions["warn"] },
-): void {
-  const others = found.filter((signature) => !isOf(recorded, signature));
-  if (others.length === found.length) throw unexpectedDataError(recorded, found, path);
-  if (others.length === 0) return;
-  const message =
-    `${path} holds ${describeSignatures(others)} beside its filesystem, which is mounted as ${recorded.type}: a ` +
-    "file may lie there, as an image of a disk, or another program has written to the device";
-  warn({ reason: "FurtherSignatures", message });
-}
-
-/** Checks that signatures are of an unfinished filesystem. Its type can differ, since options and the host decide it. */
-function requireOwnWork(formatting: RecordedFilesystem, found: readonly Signature[], path: string): void {
-  if (!found.every(({ uuid }) => uuid?.toLowerCase() === formatting.uuid)) {
-    throw unexpectedDataError(formatting, found, path);
-  }
-}
-
-function isFilesystem(recorded: RecordedFilesystem, found: readonly Signature[]): boolean {
-  return found.length > 0 && found.every((signature) => isOf(recorded, signature));
-}
-
-function isOf(recorded: RecordedFilesystem, { type, uuid }: Signature): boolean {
-  return type === recorded.type && uuid?.toLowerCase() === recorded.uuid;
-}
-
-function unexpectedDataError(recorded: RecordedFilesystem, found: readonly Signature[], path: string): StorageError {
-  return foreignDataError(
-    path,
-    `it should hold ${recorded.type} with the UUID ${recorded.uuid}, but holds ${describeSignatures(found)}`,
-  );
+function describeFilesystem({ type, uuid }: RecordedFilesystem): string {
+  return `${type} with the UUID ${uuid}`;
 }
 
 function creationError(

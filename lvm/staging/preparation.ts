@@ -10,76 +10,108 @@
  * @module
  */
 
-import { type BlockDevice, readBlockDevices, verifyDevice } from "../host/device.ts";
+import {
+  allowWrites,
+  type DeviceNode,
+  findBlockDevice,
+  readBlockDevice,
+  readSignatures,
+  refuseWrites,
+  requireBlank,
+  verifyDevice,
+  wipeSignatures,
+} from "../host/device.ts";
 import { isDeviceOf, readMappedDevice } from "../host/device_mapper.ts";
-import { deviceMounts, filesystemMounts, type Mount } from "../host/mounts.ts";
+import { activationArguments, isMissingInPool, missingInPoolError } from "../pools/activation.ts";
 import { contentDevice } from "../encryption/mapping.ts";
-import { setReadOnly } from "./read_only_device.ts";
-import type { Encryption } from "../encryption/encryption.ts";
+import type { Encryption, OpenOptions, OpenVolume } from "../encryption/encryption.ts";
 import { StorageError } from "../../base/error.ts";
-import type { FilesystemType } from "../settings/filesystem.ts";
+import { allDone, type Exec } from "../exec.ts";
+import { resumeSuspended } from "../deletion/resumption.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Lvm } from "../client/client.ts";
+import { lvPath } from "../model/report.ts";
 import { addUsedTag } from "../client/used_tags.ts";
-import { prepareFilesystem, type RecordedFilesystem, type StagingWarning } from "./formatting.ts";
-import {
-  type Access,
-  type EncryptedAccess,
-  isStaged,
-  refuseHeld,
-  refuseWhileReached,
-  requireEncrypted,
-  resolveFilesystemType,
-} from "./publication.ts";
+import { type FilesystemFormat, type FormatStep, nextFormatStep, recordFormatState } from "./formatting.ts";
+import { requireStageable, type StageTarget } from "./publication.ts";
 
-/** How a volume is to be staged. */
-export interface StageRequest extends EncryptedAccess {
+/** How a volume is to be staged, and by what. */
+export interface StageRequest extends StageTarget {
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** The driver's name. */
-  readonly driver: string;
-  /** All mounts. */
-  readonly mounts: readonly Mount[];
-  /** The path at which it is to be mounted. */
-  readonly path: string;
-  /** How it is to be accessed. */
-  readonly access: Access;
+  /** Finds the volumes. */
+  readonly volumes: VolumeFinder;
   /** Opens encrypted volumes. */
   readonly encryption: Encryption;
-  /** Receives what is wrong, but does not prevent a mount. */
-  readonly warn: (warning: StagingWarning) => void;
 }
 
 /** A volume that may be mounted. */
 export interface PreparedVolume {
   /** The volume. */
   readonly volume: Volume;
-  /** The type of its filesystem; absent for a block volume. */
-  readonly type?: FilesystemType;
-  /** Its filesystem as it is recorded, to be created if it is not there; absent while it is mounted anywhere. */
-  readonly format?: RecordedFilesystem;
+  /** The path of the device that has its content. */
+  readonly devicePath: string;
+  /** What makes its filesystem ready to be mounted; absent while it is mounted anywhere. */
+  readonly step?: FormatStep;
   /** True if it is staged at the path already. */
   readonly isStaged?: true;
+}
+
+/**
+ * Prepares a volume: by what is known of it, or else by a new report.
+ *
+ * @throws {StorageError} `NotFound`, `Lost` and `Busy` by the state of the volume; `FailedPrecondition` when it cannot be used as
+ * requested; `AlreadyExists` when it is staged there in another way; `ForeignData` by what is on its device
+ */
+export async function prepareVolume(request: StageRequest, id: VolumeId): Promise<PreparedVolume> {
+  const { lvm, volumes } = request;
+  try {
+    const known = await findKnown(request, id);
+    if (known !== undefined) return await prepare(request, known.volume, known.device);
+  } catch (error) {
+    // it may be so no longer, unless a command that outlasted its deadline still changes it
+    if (!(error instanceof StorageError) || error.completion !== undefined) throw error;
+  }
+  return await prepare(request, await activate(lvm, volumes, volumes.require(await lvm.report(), id)));
+}
+
+/**
+ * Finds an active volume as it is known.
+ *
+ * @returns `undefined` when too little is known, the kernel does not confirm it, or a call that staged it was interrupted
+ */
+async function findKnown(
+  { lvm, volumes }: StageRequest,
+  id: VolumeId,
+): Promise<{ readonly volume: Volume; readonly device: DeviceNode } | undefined> {
+  const known = lvm.knownToConfirm(id);
+  if (known === undefined) return undefined;
+  const volume = volumes.require(known, id);
+  const { group, lv, tags: { format }, used } = volume;
+  if (!lv.active || format.state === "formatting" || format.luks !== undefined) return undefined;
+  // LVM is to change something
+  if ((!used || format.state === "unformatted") && lvm.known(id) === undefined) return undefined;
+  const mapped = await readMappedDevice(lvm.exec, lv.devicePath.replace(/^.*\//, ""));
+  // whatever touches a suspended device waits for ever
+  if (mapped === undefined || mapped.suspended || !isDeviceOf(mapped, group, lv)) return undefined;
+  const device = await findBlockDevice(lvm.exec, lv.devicePath);
+  const isAsKnown = device?.number === mapped.number && device.number === lv.deviceNumber && device.size === lv.size;
+  return isAsKnown ? { volume, device } : undefined;
 }
 
 /**
  * Prepares an active volume.
  *
  * @param known its device, if the volume is known from an earlier report that the kernel confirmed
- * @throws {StorageError} `FailedPrecondition` when it cannot be used as requested; `AlreadyExists` when it is staged there in
- * another way; `ForeignData` by what is on its device. For a known volume, any error may mean that it is so no longer
  */
-export async function prepare(request: StageRequest, volume: Volume, known?: BlockDevice): Promise<PreparedVolume> {
-  const { lvm, driver, mounts, path, access, encryption, passphrase, previous, volumeKey, warn } = request;
-  const type = resolveFilesystemType(volume, access);
-  requireEncrypted(volume, request);
-  if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
-    return { volume, type, isStaged: true };
-  }
-  if (deviceMounts(mounts, contentDevice(volume.lv)).length === 0) refuseHeld("staging", volume);
-  refuseWhileReached(volume, mounts);
+async function prepare(request: StageRequest, volume: Volume, known?: DeviceNode): Promise<PreparedVolume> {
+  const { lvm, volumes: { driver }, mounts, encryption, passphrase, previous, volumeKey } = request;
+  const content = contentDevice(volume.lv);
+  const { devicePath } = content;
+  const mounted = requireStageable(volume, content, request);
+  if (mounted === "staged") return { volume, devicePath, isStaged: true };
   const device = known ?? await verifyDevice(lvm.exec, volume.lv);
   const isKnown = known !== undefined;
   let isUseRecorded = volume.used;
@@ -90,54 +122,70 @@ export async function prepare(request: StageRequest, volume: Volume, known?: Blo
   const opened = volume.tags.format.luks === undefined
     ? { volume, device }
     : await encryption.open(volume, { device, passphrase, previous, volumeKey, mounts, recordUse });
-  if (type === undefined || filesystemMounts(mounts, contentDevice(volume.lv)).length > 0) {
+  const { format } = opened.volume.tags;
+  if (format.state === "raw" || mounted === "elsewhere") {
     await recordUse();
-    return { volume: opened.volume, ...(type !== undefined && { type }) };
+    return { volume: opened.volume, devicePath };
   }
-  if (opened.device.readOnly) await setReadOnly(lvm.exec, volume, false);
-  const format = await prepareFilesystem(lvm, opened.volume, { device: opened.device, isKnown, recordUse, warn });
-  return { volume: opened.volume, type, format };
+  const step = await beginStep(lvm, format, { ...opened, isKnown, recordUse });
+  return { volume: opened.volume, devicePath, step };
+}
+
+/** Decides what makes the filesystem of a volume ready to be mounted, and records that this begins. */
+async function beginStep(
+  lvm: Lvm,
+  format: FilesystemFormat,
+  { volume, device, isKnown, recordUse }: OpenVolume<Volume> & Pick<OpenOptions, "recordUse"> & { isKnown: boolean },
+): Promise<FormatStep> {
+  const { exec } = lvm;
+  if (device.readOnly) await setReadOnly(exec, volume, { path: device.path, readOnly: false });
+  if (format.state !== "unformatted") await recordUse();
+  // what is to be formatted is read with more care, and a renewal goes on whatever it has changed
+  const isNeeded = format.state !== "unformatted" && format.state !== "renewing";
+  const signatures = isNeeded ? await readSignatures(exec, device.path) : [];
+  const step = nextFormatStep(format, { ...device, signatures }, crypto.randomUUID());
+  if (step.do === "refuse") throw step.error;
+  if (step.first === "wipe") await wipeSignatures(exec, device.path);
+  if (step.first === "require blank") await allDone([recordUse(), requireBlank(exec, device)]);
+  if (step.filesystem !== format) await recordFormatState(lvm, volume, { from: format, to: step.filesystem, isKnown });
+  return step;
 }
 
 /**
- * Prepares a volume by what is known of it.
+ * Sets whether the kernel refuses writes to the device of a volume.
  *
- * @returns `undefined` when a report must decide
- * @throws {StorageError} while a command that outlasted its deadline still runs
+ * @throws {StorageError} `FailedPrecondition` when it refuses them still, because LVM does not permit them
  */
-export async function prepareKnown(
-  request: StageRequest,
-  finder: VolumeFinder,
-  id: VolumeId,
-): Promise<PreparedVolume | undefined> {
-  try {
-    const volume = knownVolume(request.lvm, finder, id);
-    const device = volume && await confirmedDevice(request.lvm, volume);
-    return device && await prepare(request, volume, device);
-  } catch (error) {
-    if (error instanceof StorageError && error.completion === undefined) return undefined;
-    throw error;
-  }
+export async function setReadOnly(
+  exec: Exec,
+  volume: Volume,
+  { path, readOnly }: Pick<DeviceNode, "path" | "readOnly">,
+): Promise<void> {
+  await (readOnly ? refuseWrites : allowWrites)(exec, path);
+  if (readOnly || !(await readBlockDevice(exec, path)).readOnly) return;
+  const lv = lvPath(volume);
+  throw new StorageError(
+    "FailedPrecondition",
+    `using volume ${volume.id} for writing: LVM does not permit writes to ${lv}; permit them (lvchange --permission rw ${lv})`,
+  );
 }
 
-/** Returns an active volume, as it is known; `undefined` when too little is known, or a call that staged it was interrupted. */
-function knownVolume(lvm: Lvm, finder: VolumeFinder, id: VolumeId): Volume | undefined {
-  const known = lvm.knownToConfirm(id);
-  if (known === undefined) return undefined;
-  const volume = finder.require(known, id);
-  const { lv, tags: { format }, used } = volume;
-  if (!lv.active || format.state === "formatting" || format.luks !== undefined) return undefined;
-  // LVM is to change something
-  if ((!used || format.state === "unformatted") && lvm.known(id) === undefined) return undefined;
-  return volume;
-}
-
-/** Returns the device of an LV, if the kernel shows that it is as it is known. */
-async function confirmedDevice({ exec }: Lvm, { group, lv }: Volume): Promise<BlockDevice | undefined> {
-  const mapped = await readMappedDevice(exec, lv.devicePath.replace(/^.*\//, ""));
-  // whatever touches a suspended device waits for ever
-  if (mapped === undefined || mapped.suspended || !isDeviceOf(mapped, group, lv)) return undefined;
-  const [device] = await readBlockDevices(exec, [lv.devicePath]);
-  const isAsKnown = device?.number === mapped.number && device.number === lv.deviceNumber && device.size === lv.size;
-  return isAsKnown ? device : undefined;
+/**
+ * Activates a volume, and resumes its device if a killed command left it suspended.
+ *
+ * @throws {StorageError} `FailedPrecondition` when its thin pool lacks it, or LVM may not activate it here
+ */
+export async function activate(lvm: Lvm, volumes: VolumeFinder, volume: Volume): Promise<Volume> {
+  await resumeSuspended(lvm, volumes.driver, [volume]);
+  if (volume.lv.active) return volume;
+  const command = activationArguments(volumes.driver, volume.group, volume.lv);
+  await lvm.change(volume.group, command).catch((cause) => {
+    throw isMissingInPool(cause) ? missingInPoolError(`activating volume ${volume.id}`, volume, cause) : cause;
+  });
+  const active = volumes.require(await lvm.report(), volume.id);
+  if (active.lv.active) return active;
+  throw new StorageError(
+    "FailedPrecondition",
+    `activating volume ${volume.id}: LVM reported success, but ${volume.lv.devicePath} is not active (see volume_list in lvm.conf)`,
+  );
 }

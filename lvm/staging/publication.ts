@@ -11,8 +11,7 @@ import { checkMountFlags } from "../settings/mount_flags.ts";
 import { isSameContext, requestedContext } from "../settings/selinux.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { Passphrases } from "../encryption/passphrase.ts";
-import { contentDevice } from "../encryption/mapping.ts";
-import { deviceMounts, filesystemMounts, isDeletedNodeMount, type Mount } from "../host/mounts.ts";
+import { deviceMounts, filesystemMounts, isDeletedNodeMount, type Mount, type MountedDevice } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 
 /** The access type of a volume. */
@@ -25,6 +24,16 @@ export type Access =
 export interface EncryptedAccess extends Passphrases {
   /** True if the volume must be encrypted; by default it may be. */
   readonly isRequired?: boolean | undefined;
+}
+
+/** A request to stage a volume. */
+export interface StageTarget extends EncryptedAccess {
+  /** All mounts. */
+  readonly mounts: readonly Mount[];
+  /** The path at which it is to be mounted. */
+  readonly path: string;
+  /** How it is to be accessed. */
+  readonly access: Access;
 }
 
 /** A request to publish a staged volume. */
@@ -44,15 +53,36 @@ export interface Publication {
 }
 
 /**
- * Returns the filesystem type to mount with; `undefined` for a block volume.
+ * Requires that a volume may be staged as requested.
  *
- * @throws {StorageError} `FailedPrecondition` when the volume cannot be used as requested; `InvalidArgument` for a
- * mount flag that is not allowed
+ * @param content the device that has its content
+ * @returns where its filesystem is mounted: at the path as requested, elsewhere, or nowhere
+ * @throws {StorageError} `FailedPrecondition` when it may not be used so, or not now; `AlreadyExists` when it is staged there in
+ * another way; `InvalidArgument` for a mount flag that is not allowed
  */
-export function resolveFilesystemType(volume: Volume, access: Access): FilesystemType | undefined {
+export function requireStageable(
+  volume: Volume,
+  content: MountedDevice,
+  target: StageTarget,
+): "staged" | "elsewhere" | "nowhere" {
+  const { mounts, access } = target;
+  requireUsableAs(volume, access);
+  requireEncrypted(volume, target);
+  if (access.kind === "mount" && isStaged(volume.id, content, { ...target, access })) return "staged";
+  if (deviceMounts(mounts, content).length === 0) refuseHeld("staging", volume);
+  refuseWhileReached(volume, mounts);
+  return filesystemMounts(mounts, content).length > 0 ? "elsewhere" : "nowhere";
+}
+
+/**
+ * Requires that a volume was created for what is requested.
+ *
+ * @throws {StorageError} `FailedPrecondition` when it was not; `InvalidArgument` for a mount flag that is not allowed
+ */
+export function requireUsableAs(volume: Volume, access: Access): void {
   const { format } = volume.tags;
   if (access.kind === "block") {
-    if (format.state === "raw") return undefined;
+    if (format.state === "raw") return;
     throw new StorageError(
       "FailedPrecondition",
       `using volume ${volume.id} as a block device: it was created for ${format.type}`,
@@ -71,7 +101,6 @@ export function resolveFilesystemType(volume: Volume, access: Access): Filesyste
     );
   }
   checkMountFlags(format.type, access.flags);
-  return format.type;
 }
 
 /**
@@ -79,7 +108,7 @@ export function resolveFilesystemType(volume: Volume, access: Access): Filesyste
  *
  * @throws {StorageError} `FailedPrecondition`
  */
-export function requireEncrypted({ id, tags }: Volume, { isRequired = false }: EncryptedAccess): void {
+function requireEncrypted({ id, tags }: Volume, { isRequired = false }: EncryptedAccess): void {
   if (!isRequired || tags.format.luks !== undefined) return;
   throw new StorageError(
     "FailedPrecondition",
@@ -94,25 +123,24 @@ export function requireEncrypted({ id, tags }: Volume, { isRequired = false }: E
  * @throws {StorageError} `FailedPrecondition` when another filesystem is mounted there; `AlreadyExists` when the volume
  * is read-only there and read-write is requested, or the reverse, or when another SELinux context is
  */
-export function isStaged(
-  volume: Volume,
-  mounts: readonly Mount[],
-  path: string,
-  access: Access & { kind: "mount" },
+function isStaged(
+  id: VolumeId,
+  content: MountedDevice,
+  { mounts, path, access: { flags } }: StageTarget & { readonly access: { readonly kind: "mount" } },
 ): boolean {
   const there = mounts.findLast((mount) => mount.target === path);
   if (there === undefined) return false;
-  if (!filesystemMounts([there], contentDevice(volume.lv)).length) {
+  if (filesystemMounts([there], content).length === 0) {
     throw new StorageError(
       "FailedPrecondition",
-      `staging volume ${volume.id}: ${there.source} is already mounted at ${path}`,
+      `staging volume ${id}: ${there.source} is already mounted at ${path}`,
     );
   }
-  refuseOtherContext(volume.id, there, access.flags);
-  if (there.readOnly === access.flags.includes("ro")) return true;
+  refuseOtherContext(id, there, flags);
+  if (there.readOnly === flags.includes("ro")) return true;
   throw new StorageError(
     "AlreadyExists",
-    `staging volume ${volume.id}: it is staged at ${path} ${
+    `staging volume ${id}: it is staged at ${path} ${
       there.readOnly ? "read-only" : "read-write"
     }, but the request differs`,
   );

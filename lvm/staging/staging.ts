@@ -7,14 +7,12 @@
  * @module
  */
 
-import { activationArguments, isMissingInPool, missingInPoolError } from "../pools/activation.ts";
-import { checkFilesystem, makeFilesystem, renewFilesystem, type StagingWarning } from "./formatting.ts";
-import { type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
+import { completeFilesystem, resizeFilesystem, resizeStaged, type StagingWarning } from "./formatting.ts";
+import { type DeviceNode, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { Encryption } from "../encryption/encryption.ts";
 import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
 import { ignoreStorageError, StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
-import { setReadOnly } from "./read_only_device.ts";
 import { bindMountFlags, missingMountFlags } from "../settings/mount_flags.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
@@ -44,13 +42,12 @@ import {
   refuseFurtherTarget,
   refuseHeld,
   refuseWhileReached,
-  resolveFilesystemType,
+  requireUsableAs,
 } from "./publication.ts";
 import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
 import { resumeSuspended } from "../deletion/resumption.ts";
 import { withDiscardFlag } from "../settings/trim.ts";
-import { prepare, prepareKnown } from "./preparation.ts";
-import { resizeFilesystem, resizeStaged } from "./resizing.ts";
+import { activate, prepareVolume, setReadOnly } from "./preparation.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
 import { VolumeMounts } from "./volume_mounts.ts";
@@ -121,42 +118,22 @@ export class Staging {
   async stage(id: VolumeId, stagingPath: string, access: Access, encrypted: EncryptedAccess = {}): Promise<void> {
     const path = await canonicalizePath(stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
-    const [lvm, encryption] = [this.#lvm, this.#encryption];
+    const own = { lvm: this.#lvm, volumes: this.#volumes, encryption: this.#encryption };
+    const prepared = await prepareVolume({ ...own, mounts, path, access, ...encrypted }, id);
+    const { volume, devicePath, step, isStaged = false } = prepared;
+    const { format, trim } = volume.tags;
+    if (access.kind === "block" || format.state === "raw") return;
     const warn = (warning: StagingWarning) => this.#onWarning(id, warning);
-    const use = { lvm, driver: this.#volumes.driver, mounts, path, access, encryption, warn, ...encrypted };
-    const { volume, type, format, isStaged } = await prepareKnown(use, this.#volumes, id) ??
-      await prepare(use, await this.#activate(await this.#require(id)));
-    if (access.kind === "block" || type === undefined) return;
-    const isWritable = !access.flags.includes("ro");
-    const device = contentDevice(volume.lv);
-    if (isStaged) {
-      // an earlier attempt may have ended between the mount and the resize
-      if (isWritable) await resizeStaged(volume, { type, path, exec: this.#exec, staged: this.#staged, warn });
-      return this.#staged.setStaged(volume, path);
+    const filesystem = { volume, devicePath, type: format.type, path, staged: this.#staged, warn };
+    const isFilled = step !== undefined &&
+      await completeFilesystem(this.#lvm, { ...filesystem, step, scratch: this.#scratch });
+    if (!isStaged) {
+      await Deno.mkdir(path, { recursive: true });
+      const flags = withDiscardFlag(trim, access.flags);
+      await mountDevice(this.#exec, devicePath, path, { type: format.type, flags });
     }
-
-    let isFilled = false;
-    if (format?.state === "renewing") {
-      await renewFilesystem(this.#lvm, volume, format, `${this.#scratch}/copy-${volume.lv.name}`);
-    }
-    if (format?.state === "formatting") {
-      await makeFilesystem(this.#lvm, volume, format);
-      this.#staged.setCreated(volume);
-      isFilled = true;
-    } else if (format !== undefined) {
-      isFilled = this.#staged.isFilled(
-        volume,
-        await checkFilesystem(this.#exec, type, { path: device.devicePath, warn }),
-      );
-    }
-    await Deno.mkdir(path, { recursive: true });
-    await mountDevice(this.#exec, device.devicePath, path, {
-      type,
-      flags: withDiscardFlag(volume.tags.trim, access.flags),
-    });
-    if (isWritable && !isFilled) {
-      await resizeStaged(volume, { type, path, exec: this.#exec, staged: this.#staged, warn });
-    }
+    // also when it is staged: an earlier attempt may have ended between the mount and the resize
+    if (!isFilled && !access.flags.includes("ro")) await resizeStaged(this.#exec, filesystem);
     this.#staged.setStaged(volume, path);
   }
 
@@ -203,9 +180,9 @@ export class Staging {
     const mounts = await readMounts(this.#exec);
     const block = publication.access.kind === "block";
     const found = (block ? undefined : this.#staged.stagedAt(id, stagingPath, mounts)) ?? await this.#require(id);
-    resolveFilesystemType(found, publication.access);
+    requireUsableAs(found, publication.access);
     // an expansion deactivates a block volume with snapshots for a moment, and may have been interrupted then
-    const volume = block && found.used ? await this.#activate(found) : found;
+    const volume = block && found.used ? await activate(this.#lvm, this.#volumes, found) : found;
     if (volume !== found) refuseWhileReached(volume, mounts);
     const device = block && volume.used ? await this.#blockDevice(volume) : undefined;
     const content = { ...contentDevice(volume.lv), ...(device && { deviceNumber: device.number }) };
@@ -228,7 +205,9 @@ export class Staging {
     // where a root is a shared bind mount, each mount below it appears outside of the roots, too
     const others = ours.filter((mount) => mount.target !== stagingPath && isBelow(mount.target, this.#mountRoots));
     refuseFurtherTarget(volume, publication, others, device);
-    if (device !== undefined && device.readOnly !== readOnly) await setReadOnly(this.#exec, volume, readOnly);
+    if (device !== undefined && device.readOnly !== readOnly) {
+      await setReadOnly(this.#exec, volume, { path: device.path, readOnly });
+    }
     const created = await createMountPoint(target, block);
     try {
       await bindMount(this.#exec, source, target, flags);
@@ -313,8 +292,9 @@ export class Staging {
       );
     }
     await this.#resume(volume);
-    const mounted = { type: writable.fsType, path: writable.target };
-    await resizeFilesystem(volume, { ...mounted, exec: this.#exec, staged: this.#staged });
+    const { devicePath } = device;
+    const mounted = { volume, devicePath, type: writable.fsType, path: writable.target, staged: this.#staged };
+    await resizeFilesystem(this.#exec, mounted);
     return lv.size;
   }
 
@@ -358,23 +338,8 @@ export class Staging {
     await resumeSuspended(this.#lvm, this.#volumes.driver, [volume]);
   }
 
-  async #activate(volume: Volume): Promise<Volume> {
-    await this.#resume(volume);
-    if (volume.lv.active) return volume;
-    const command = activationArguments(this.#volumes.driver, volume.group, volume.lv);
-    await this.#lvm.change(volume.group, command).catch((cause) => {
-      throw isMissingInPool(cause) ? missingInPoolError(`activating volume ${volume.id}`, volume, cause) : cause;
-    });
-    const active = this.#volumes.require(await this.#lvm.report(), volume.id);
-    if (active.lv.active) return active;
-    throw new StorageError(
-      "FailedPrecondition",
-      `activating volume ${volume.id}: LVM reported success, but ${volume.lv.devicePath} is not active (see volume_list in lvm.conf)`,
-    );
-  }
-
   /** Returns the device of a block volume that is staged; `undefined` for an encrypted one that is not. */
-  async #blockDevice(volume: Volume): Promise<BlockDevice | undefined> {
+  async #blockDevice(volume: Volume): Promise<DeviceNode | undefined> {
     if (volume.tags.format.luks !== undefined) return await this.#encryption.find(volume);
     return await verifyDevice(this.#exec, volume.lv);
   }
