@@ -61,7 +61,7 @@ const WHY_FORMS = "pod/NAME, pv/NAME, volume/NAME, volumesnapshot/NAME and volum
 /** The subcommands by name, in the order of the help. */
 export const PLUGIN_COMMANDS = {
   status: {
-    summary: "Show the whole cluster: how full it is, what is wrong, and since when",
+    summary: "Show the whole cluster: how full it is, and its problems, with their age",
     about: "Shows the nodes with their volume groups and thin pools, how full they are, how many volumes, snapshots " +
       "and orphans there are, and every problem, the worst first. With --output wide also what to do about each.",
     exit: READS,
@@ -128,7 +128,7 @@ export const PLUGIN_COMMANDS = {
     summary: "Explain why a claim is Pending, does not grow, or is Lost",
     about:
       "Reads a claim, or those of a pod or a volume, with everything that has a part in it: its class, pods, events, volume, node, and the " +
-      "capacities that the scheduler reads. It says in one answer what is wrong, since when, and what to do.",
+      "capacities that the scheduler reads. It reports the problems, since when they exist, and what to do.",
     exit: READS,
     argument: {
       name: "CLAIM",
@@ -221,8 +221,8 @@ export const PLUGIN_COMMANDS = {
       "While the pods that use the claim run, the import waits for them, and no new one starts; with --evict, they are " +
       "evicted. Until --finish removes what is left of the other driver, --cancel gives the volume back.",
     exit: {
-      success: "the volume is taken over, finished or given back as requested, or only shown",
-      failure: "it cannot be taken over, it failed, or the cluster does not answer",
+      success: "the volume is imported, finished or returned as requested, or only shown",
+      failure: "it cannot be imported, it failed, or the cluster does not answer",
     },
     argument: CLAIM_OR_ALL,
     check: requireClaimOrDryRun,

@@ -166,32 +166,32 @@ export const VOLUME_CONDITIONS = {
     },
   },
   Imported: {
-    TakenOver: { status: "True", meaning: "It was [taken over](../guides/import.md), and is a volume like others." },
+    TakenOver: { status: "True", meaning: "It was [imported](../guides/import.md), and is a volume like others." },
     Returnable: {
       status: "True",
-      meaning: "It was taken over, and can be [given back](../guides/import.md).",
+      meaning: "It was [imported](../guides/import.md), and can be returned.",
     },
     NotReturnable: {
       status: "True",
       meaning:
-        "It was taken over, and cannot be [given back](../guides/import.md#when-it-does-not-go-on) now. The message " +
+        "It was imported, and cannot be [returned](../guides/import.md#when-it-does-not-go-on) now. The message " +
         "gives the cause. It is used as any other volume meanwhile.",
     },
-    Inspected: { status: "False", meaning: "It can be [taken over](../guides/import.md), and nobody uses it." },
+    Inspected: { status: "False", meaning: "It can be [imported](../guides/import.md), and nobody uses it." },
     InUse: {
       status: "False",
       meaning:
-        "It can be [taken over](../guides/import.md), or given back, when it is not in use any more. Who uses it is in " +
+        "It can be [imported](../guides/import.md), or returned, when it is not in use any more. Who uses it is in " +
         "the message.",
       remedy: "Wait until the pods that use it end, or delete them.",
     },
     Refused: {
       status: "False",
-      meaning: "It cannot be [taken over](../guides/import.md), or given back. The message gives the cause.",
+      meaning: "It cannot be [imported](../guides/import.md), or returned. The message gives the cause.",
     },
     Returned: {
       status: "False",
-      meaning: "It was [given back](../guides/import.md), and has no tag of the driver any more.",
+      meaning: "It was [returned](../guides/import.md), and no longer has the driver's tags.",
     },
   },
   Redundant: {
