@@ -123,7 +123,9 @@ async function act(stage: Stage, action: Action, counts: Counts, log: string[]):
 /** Runs a command on the fake, unless it refuses that. */
 async function tryOnFake(fake: FakeMachine, command: Command, { refused }: Counts): Promise<Output | undefined> {
   try {
-    await fake.fork(undefined)[0].run(command);
+    requireSpace(fake, command);
+    const { code } = await fake.fork(undefined)[0].run(command);
+    if (code === 0 && command.program === "mount") requireNoPeers(fake, command.args.at(-1)!);
   } catch (error) {
     const reason = (error as Error).message.replaceAll(/\S*\/\S+/g, "…");
     if (/does not know|has no|not mean/.test(reason)) throw error;
@@ -131,6 +133,24 @@ async function tryOnFake(fake: FakeMachine, command: Command, { refused }: Count
     return undefined;
   }
   return await fake.run(command);
+}
+
+/** Requires that a new filesystem fits in its thin pool: the fake does not know how much the programs of one write. */
+function requireSpace(fake: FakeMachine, { program, args }: Command): void {
+  const lvs = fake.groups[0]!.lvs;
+  const pool = /^mk/.test(program) && lvs.find(({ name }) => name === fake.lvAt(args.at(-1)!)?.pool);
+  if (!pool) return;
+  const allocated = lvs.filter((lv) => lv.pool === pool.name).reduce((sum, { size }) => sum + size, 0n);
+  if (allocated > 2n * pool.size) {
+    throw new Error("making a filesystem in a pool that is much smaller than what it allocates");
+  }
+}
+
+/** Requires that nothing of what is mounted at a target is mounted elsewhere: a shared mount's peers get what is mounted on it. */
+function requireNoPeers({ mounts }: FakeMachine, target: string): void {
+  const top = mounts.findLast((mount) => mount.target === target);
+  if (top === undefined || !mounts.some((mount) => mount !== top && mount.lv === top.lv)) return;
+  throw new Error(`mounting on ${target}, which has peers`);
 }
 
 /** Waits until a filesystem's time differs from that of the last check: their clock counts seconds. */

@@ -282,7 +282,9 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   if (lv === undefined || !lv.content.signatures.some(({ type }) => type.startsWith("ext"))) {
     return failure(8, `e2fsck: Bad magic number in super-block while trying to open ${path}`);
   }
-  if (isMounted(machine, lv)) {
+  const mount = machine.mounts.find((mount) => mount.lv === lv && mount.root === "/");
+  // with -f, it checks what is mounted read-only
+  if (mount !== undefined && !(args[0] === "-f" && mount.readOnly)) {
     return failure(8, `${path} is mounted.\ne2fsck: Cannot continue, aborting.`);
   }
   if (machine.host.mountedElsewhere.has(lv)) {
