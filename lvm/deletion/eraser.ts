@@ -17,7 +17,7 @@ import type { Lvm } from "../client/client.ts";
 import { lvchange, lvchangeTags } from "../model/commands.ts";
 import { type LocatedLv, lvPath } from "../model/report.ts";
 import { eraseNoneArguments, markErased } from "../model/tags.ts";
-import { unzeroedReason } from "../pools/pool.ts";
+import { describePool, findPool, isDamaged, unzeroedReason } from "../pools/pool.ts";
 
 /** Options of {@linkcode Eraser}. */
 export interface EraserOptions {
@@ -180,6 +180,18 @@ export class Eraser {
 /** Returns what tells erasures apart: a clone in an imported group has the UUID of its LV, and a discard is no overwriting. */
 function keyOf({ lv, group }: LocatedLv, erase: Chunk["erase"]): string {
   return `${group.uuid} ${lv.uuid} ${erase}`;
+}
+
+/**
+ * Requires that the pool of a deleted LV can read its metadata. If it cannot, LVM removes the LV, and ignores that the pool
+ * does not: the pool gives its data to another LV later, which gets its number.
+ *
+ * @throws {StorageError} `FailedPrecondition` until the pool is repaired
+ */
+export function requireSoundPool(deleted: DeletedLv): void {
+  const pool = findPool(deleted.group, deleted.lv.pool);
+  if (pool === undefined || !isDamaged(pool)) return;
+  throw new StorageError("FailedPrecondition", `removing ${lvPath(deleted)}: ${describePool(deleted.group, pool)}`);
 }
 
 /**

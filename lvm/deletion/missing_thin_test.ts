@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../../base/error.ts";
@@ -81,6 +81,31 @@ Deno.test("a deleted thin volume that its pool lacks is removed, although it can
   await reaper.idle();
   await reaper.stop();
   assertEquals([s.uuids(), errors], [[], []]);
+});
+
+Deno.test("a deleted thin volume stays while the metadata of its pool has to be checked: LVM would ignore that its pool keeps it", async () => {
+  const s = await scene();
+  const pool = s.group.lvs.at(-2)!.thinPool!;
+  const before = s.uuids();
+  pool.needsCheck = true;
+  await s.volumes.delete(volumeRequest.id);
+  const errors: unknown[] = [];
+  const onError = (error: unknown) => void errors.push(error);
+  const pass = async () => {
+    const reaper = new Reaper({ ...s.options, driver: "test", removeEmptyPools: true, onError });
+    reaper.start();
+    await reaper.idle();
+    await reaper.stop();
+  };
+  await pass();
+  assertMatch(
+    `${errors}`,
+    /^StorageError: removing data\/vol-\S+: thin pool data\/data_thinpool .* needs a check of its metadata$/,
+  );
+  assertEquals(s.uuids(), before);
+  pool.needsCheck = false;
+  await pass();
+  assertEquals([s.uuids(), errors.length], [[], 1]);
 });
 
 Deno.test("create() takes a thin snapshot again that its pool lacks: LVM would take it at any later time", async () => {

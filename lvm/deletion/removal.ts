@@ -21,7 +21,7 @@ import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { requireNoDependents } from "./cow_origin.ts";
-import { type Eraser, requireErasable, requireZeroingPool } from "./eraser.ts";
+import { type Eraser, requireErasable, requireSoundPool, requireZeroingPool } from "./eraser.ts";
 import { isMissingThin, removeMissing } from "./missing_thin.ts";
 import { sendMessages } from "./pool_messages.ts";
 import { type EmptiedPool, extendLastOfPool, isExtended, overwritePool, removeEmptyPool } from "./pool_wiping.ts";
@@ -130,6 +130,7 @@ export class Removal {
     const deleted = isFresh ? listed : await this.#findAgain(listed);
     if (deleted === undefined) return;
     if (isCowSnapshot(deleted.lv)) return await this.#split(deleted);
+    requireSoundPool(deleted);
     await this.#sendMessages(deleted);
     const listedAt = clock.now();
     requireNoDependents(deleted); // an erasure would fill their COW space

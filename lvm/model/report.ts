@@ -142,7 +142,10 @@ export interface ThinPoolState {
   readonly metadataPercent?: number;
   /** Its health (lv_health_status): `out_of_data`, `metadata_read_only`, `failed`; empty when nothing is wrong. */
   readonly health: string;
-  /** True if the kernel demands a check of its metadata (`c` or `C` as the fifth character of lv_attr, lvs(8)). */
+  /**
+   * True if its metadata has to be checked: the kernel demands that (`c` or `C` as the fifth character of lv_attr, lvs(8)), or cannot
+   * read it for one of its LVs (`X` there).
+   */
   readonly needsCheck: boolean;
   /** True if new blocks read as zeros (the eighth character of lv_attr). */
   readonly zeroes: boolean;

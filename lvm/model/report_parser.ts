@@ -168,6 +168,9 @@ function parseLvs(entry: ReportRow, extentSize: bigint, problems: string[]): Log
       .filter(({ name }) => !HIDDEN_LV_NAME.test(name) && splitSubLvName(name).subLv.endsWith("_imeta")),
     ({ name }) => splitSubLvName(name).lvName,
   );
+  const unreadablePools = new Set(
+    rows.filter(({ row }) => isUnreadableThin(row)).map(({ row }) => row.optionalText("pool_lv")),
+  );
   const lvs = rows.filter(({ name }) => isTopLevelLv(name)).map(({ row, name, uuid }) => {
     const tags = row.list("lv_tags");
     // whose it is cannot be read
@@ -175,7 +178,7 @@ function parseLvs(entry: ReportRow, extentSize: bigint, problems: string[]): Log
     const segment = firstSegments.get(name);
     const ofPvs = pvSegments.get(name) ?? [];
     const lv = {
-      ...parseLv(row, { name, uuid, tags }),
+      ...parseLv(row, { name, uuid, tags }, unreadablePools),
       segment: segment === undefined ? { type: "", stripes: 0, stripeSize: 0n } : parseSegment(segment),
       pvSegments: ofPvs.map((pvseg) => ({
         subLv: splitSubLvName(nameOf(pvseg)).subLv,
@@ -330,6 +333,7 @@ function parseGroup(entry: ReportRow): VolumeGroup {
 function parseLv(
   row: Row,
   known: Pick<LogicalVolume, "name" | "uuid" | "tags">,
+  unreadablePools: ReadonlySet<string>,
 ): Omit<LogicalVolume, "segment" | "pvSegments" | "incomplete"> {
   const major = row.read("lv_kernel_major", asInteger, -1n);
   // a cached LV is reported as the origin of its cache's hidden LV
@@ -355,9 +359,14 @@ function parseLv(
     invalidSnapshot: row.flag("lv_snapshot_invalid"),
     // LVs of old versions of LVM have no time
     createdAt: Number(row.optionalSize("lv_time") ?? 0n),
-    ...(layout.includes("thin") ? parseThin(row, layout, attributes) : {}),
+    ...(layout.includes("thin") ? parseThin(row, layout, attributes, unreadablePools.has(known.name)) : {}),
     ...parseRaid(row),
   };
+}
+
+/** Reports whether the kernel has a thin LV, and cannot read from the metadata of its pool which blocks it has (lvs(8), lv_attr). */
+function isUnreadableThin(row: Row): boolean {
+  return /^V...X/.test(row.optionalText("lv_attr"));
 }
 
 /** Returns the fields that only a thin LV or a thin pool has. */
@@ -365,6 +374,7 @@ function parseThin(
   row: Row,
   layout: readonly string[],
   attributes: string,
+  isUnreadablePool: boolean,
 ): Pick<LogicalVolume, "pool" | "thinPercent" | "thinPool"> {
   const dataPercent = row.percent("data_percent");
   if (!layout.includes("pool")) {
@@ -375,7 +385,7 @@ function parseThin(
     ...defined({ dataPercent, metadataPercent: row.percent("metadata_percent") }),
     metadataSize: row.size("lv_metadata_size"),
     health: row.text("lv_health_status"),
-    needsCheck: /^.{4}[cC]/.test(attributes),
+    needsCheck: isUnreadablePool || /^.{4}[cC]/.test(attributes),
     zeroes: attributes[7] === "z",
     ...(whenFull === "" ? {} : { queuesWhenFull: whenFull === "queue" }),
   };

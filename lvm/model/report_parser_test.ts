@@ -268,6 +268,14 @@ Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, whi
   }]);
   assertEquals([volume?.pool, volume?.thinPool, volume?.origin], ["pool", undefined, undefined]);
   assertEquals([snapshot?.pool, snapshot?.origin, snapshot?.originSize], ["pool", "volume", undefined]);
+
+  // the kernel cannot read the pool's metadata: "Failed to parse thin params: Error."
+  answer.report[0].lv = [lvs[0], { ...lvs[1], lv_attr: "Vwi-XXtzX-" }, { ...pool, lv_name: "other" }];
+  assertEquals(parseReport(JSON.stringify(answer))[0]!.lvs.map((lv) => lv.thinPool?.needsCheck), [
+    true,
+    undefined,
+    false,
+  ]);
 });
 
 Deno.test("REPORT_COMMAND asks for the fields that the captured report has of LVs, their segments and PVs", () => {

@@ -10,7 +10,7 @@ import { HostExec } from "../../lvm/exec.ts";
 import { faultsContract } from "../contract/faults.ts";
 import { assertFails, failureStatus, Harness, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
-import { retryCall } from "./retry.ts";
+import { eventually, retryCall } from "./retry.ts";
 
 const [FAULTY_DISK, HEALTHY_DISK] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
 if (!FAULTY_DISK || !HEALTHY_DISK) throw new Error("DATA_DISKS: must name two empty disks");
@@ -234,6 +234,55 @@ Deno.test("a volume that the host activated grows and is staged, though its node
   await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
   await controller.deleteVolume({ volumeId });
   assertEquals(await harness.lvs(), []);
+});
+
+/** The module that makes a disk in memory, of which chosen sectors cannot be read. */
+const MEMORY_DISK = "scsi_debug";
+
+const hasMemoryDisk = (await new Deno.Command("modprobe", { args: ["--dry-run", MEMORY_DISK] }).output()).success;
+
+Deno.test({
+  name: `a pool whose metadata cannot be read gets no volumes, and removes none; with the module ${MEMORY_DISK} [lvm]`,
+  ignore: !hasMemoryDisk,
+}, async () => {
+  await run("load modules", "modprobe", ["--all", "sd_mod", "dm-thin-pool"]);
+  await run("make a disk", "modprobe", [MEMORY_DISK, "dev_size_mb=256"]);
+  await run("wait for udev", "udevadm", ["settle"]);
+  const disk = (await run("find the disk", "lsblk", ["--noheadings", "--paths", "--scsi", "--output", "NAME"])).trim();
+  await run("make a group", "vgcreate", ["-qq", "--yes", "decaying", disk]);
+  await using harness = await Harness.start(new HostExec(), ["decaying", GROUPS[1]]);
+  const request = { parameters: { volumeGroup: "decaying", thinProvision: "yes" } };
+  const [volumeId, other] = [await harness.create(request), await harness.create(request)];
+  const volumes = async (harness: Harness) => (await harness.lvs()).filter(({ pool }) => pool !== undefined);
+  const pool = async () => (await harness.lvs()).find(({ thinPool }) => thinPool !== undefined)!;
+  assertEquals((await pool()).thinPool?.needsCheck, false);
+
+  const [, length, , , start] =
+    (await run("find the metadata", "dmsetup", ["table", "decaying-decaying_thinpool_tmeta"]))
+      .split(" ").map(Number);
+  const write = (path: string, value: number) => Deno.writeTextFile(path, `${value}`);
+  const setFaulty = (isFaulty: boolean) => write(`/sys/bus/pseudo/drivers/${MEMORY_DISK}/opts`, isFaulty ? 2 : 0);
+  // all but the first block, which the pool reads again with each change
+  await write(`/sys/module/${MEMORY_DISK}/parameters/medium_error_start`, start! + 8);
+  await write(`/sys/module/${MEMORY_DISK}/parameters/medium_error_count`, length! - 8);
+  await setFaulty(true);
+  try {
+    await write("/sys/module/dm_bufio/parameters/retain_bytes", 0);
+    await eventually(async () => {
+      await write("/proc/sys/vm/drop_caches", 3);
+      assert((await pool()).thinPool?.needsCheck, "LVM's report does not show it");
+    });
+    const { code, details } = await failureStatus(harness.create(request));
+    assertEquals(code, "RESOURCE_EXHAUSTED", details);
+    await harness.csi.controller.deleteVolume({ volumeId });
+    assertEquals((await volumes(harness)).length, 2);
+  } finally {
+    await setFaulty(false);
+  }
+  await harness.csi.controller.deleteVolume({ volumeId: other });
+  await using next = await harness.restart();
+  assertEquals(await volumes(next), []);
+  await run("remove the group", "vgremove", ["-qq", "--yes", "decaying"]);
 });
 
 faultsContract({
