@@ -14,7 +14,7 @@ import type { Exec } from "./exec.ts";
 import { GroupSnapshots } from "./group_snapshots/group_snapshots.ts";
 import type { EarlierGuards } from "./group_snapshots/suspension.ts";
 import type { GroupMatcher } from "./model/groups.ts";
-import { type ContentSectors, contentSectors as contentSectorsOf } from "./health/content_sectors.ts";
+import { type ContentSectors, contentSectors as contentSectorsOf } from "./health/sectors.ts";
 import { HealthCheck } from "./health/health_check.ts";
 import type { SnapshotId, VolumeId } from "../base/ids.ts";
 import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";

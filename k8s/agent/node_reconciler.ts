@@ -14,7 +14,7 @@ import { type GroupMatcher, groupsAllowedBy } from "../../lvm/model/groups.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../base/size.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
-import { GroupSectors } from "../../lvm/health/group_sectors.ts";
+import { GroupSectors } from "../../lvm/health/sectors.ts";
 import { ownedVolumeId } from "../../lvm/model/tags.ts";
 import { isSameContent } from "../api/object_status.ts";
 import {

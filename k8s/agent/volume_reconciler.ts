@@ -18,7 +18,7 @@ import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes, formatQuantity } from "../../base/size.ts";
 import { describeSource } from "../../lvm/model/tags.ts";
 import type { KeyChanges } from "../../lvm/encryption/key_changes.ts";
-import type { ContentSectors } from "../../lvm/health/content_sectors.ts";
+import type { ContentSectors } from "../../lvm/health/sectors.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";

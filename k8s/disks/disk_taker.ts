@@ -7,8 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { defined } from "../../base/defined.ts";
-import { type DiskOrder, type DiskRecord, type DiskStep, nextStep } from "../../lvm/disks/orders.ts";
-import { newPvUuid } from "../../lvm/disks/pv_uuid.ts";
+import { type DiskOrder, type DiskRecord, type DiskStep, newPvUuid, nextStep } from "../../lvm/disks/orders.ts";
 import { diskFacts, type DiskTaking, type MachineDisks } from "../../lvm/disks/taking.ts";
 import { StorageError } from "../../base/error.ts";
 import type { SurveyedGroup } from "../../lvm/model/survey.ts";

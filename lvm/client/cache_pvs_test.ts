@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { PhysicalVolume } from "../model/report.ts";
-import { pvsToName } from "./cache_pvs.ts";
+import { pvsToName } from "../model/layout.ts";
 
 function pv(name: string, more: Partial<PhysicalVolume> = {}): PhysicalVolume {
   return { path: `/dev/${name}`, uuid: name, missing: false, size: 1n << 30n, free: 1n << 30n, ...more };

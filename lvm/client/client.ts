@@ -11,15 +11,14 @@
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
 import { Allocations, requireFree } from "./allocations.ts";
-import { pvsToName } from "./cache_pvs.ts";
+import { pvsToName } from "../model/layout.ts";
 import { flushDisks } from "./disk_cache.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";
 import { GroupReader } from "./group_reader.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
 import type { LvremoveOptions } from "../model/commands.ts";
-import { GroupRefusals } from "./group_refusals.ts";
-import { classifyRefusal, groupRefusalIn, isPoolRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
+import { classifyRefusal, groupRefusalIn, GroupRefusals, isPoolRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { withinDeadline } from "../../base/clock.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import type { VolumeGroup } from "../model/report.ts";
-import { GroupRefusals } from "./group_refusals.ts";
+import { GroupRefusals } from "./refusals.ts";
 
 Deno.test("GroupRefusals remembers a refused group for five minutes, or until it was changed", async () => {
   const clock = new FakeClock();

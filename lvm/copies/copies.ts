@@ -30,9 +30,8 @@ import {
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
-import { AllWork, recordBusy, recordFailure, recordGoal, recordSuccess, RETRY_MS } from "./work.ts";
+import { AllWork, progressOf, recordBusy, recordFailure, recordGoal, recordSuccess, RETRY_MS } from "./work.ts";
 import type { CopyGoal } from "../model/remote_source.ts";
-import { progressOf } from "./progress.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { unmountLeftovers } from "../staging/filesystem_uuid.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";

@@ -8,7 +8,7 @@ import { activationArguments } from "../pools/activation.ts";
 import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { fetchDifference, fetchRange, type RemoteSources } from "./fetch.ts";
-import type { CopyWork } from "./work_state.ts";
+import type { CopyWork } from "./work.ts";
 import { renewHeader } from "./encrypted_copy.ts";
 import { readMaximumSectorBytes } from "../host/device_bytes.ts";
 import { describeSignatures, readSectorBytes, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";

@@ -13,7 +13,7 @@ import type { ContentSource } from "../model/tags.ts";
 import type { DestinationDevice, ReceivedRange } from "../transfers/receiver.ts";
 import { DIFFERENCE_UNIT, type KnownSnapshot, type Range } from "../transfers/protocol.ts";
 import type { CopyState, CopyStep } from "./plan.ts";
-import type { CopyWork } from "./work_state.ts";
+import type { CopyWork } from "./work.ts";
 
 /** A range of a snapshot of another node. */
 export interface RemoteRange extends Range {

@@ -4,7 +4,7 @@ import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { CopyBase } from "../model/remote_source.ts";
 import { fetchRange } from "./fetch.ts";
 import type { CopyState } from "./plan.ts";
-import type { CopyWork } from "./work_state.ts";
+import type { CopyWork } from "./work.ts";
 
 const SIZE = 512n << 20n;
 

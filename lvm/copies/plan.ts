@@ -17,7 +17,7 @@ import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import { RANGE_UNIT } from "../transfers/protocol.ts";
 import { isIncompleteSnapshot } from "../inventory/leftovers.ts";
-import { FETCH_BYTES, hasBase } from "./goal.ts";
+import { FETCH_BYTES, hasBase } from "./work.ts";
 
 /** The state of a copy. */
 export interface CopyState {

@@ -8,7 +8,7 @@ import { copiesInProgress } from "../inventory/copying.ts";
 import type { SourceProperties } from "./rules.ts";
 import type { CopyState } from "./plan.ts";
 import { isWithoutDifference } from "./fetch.ts";
-import type { CopyWork } from "./work_state.ts";
+import type { CopyWork } from "./work.ts";
 import { StorageError } from "../../base/error.ts";
 import { layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";

@@ -1,14 +1,19 @@
 /**
- * The state of a copy in this process: how far it is, and when it is tried again after a failure.
+ * The state of a copy in this process: what it should have, how far it is, and when it is tried again after a failure.
  *
  * @module
  */
 
 import { type ErrorKind, StorageError } from "../../base/error.ts";
-import type { VolumeGroup } from "../model/report.ts";
-import type { CopyGoal } from "../model/remote_source.ts";
-import { isSameGoal } from "./goal.ts";
-import type { CopyWork } from "./work_state.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { copyBaseOf, type CopyGoal } from "../model/remote_source.ts";
+import type { VolumeTags } from "../model/tags.ts";
+import { defined } from "../../base/defined.ts";
+import type { CopyProgress } from "../inventory/copying.ts";
+import type { Volume } from "../inventory/volume.ts";
+
+/** The size of a range that is fetched from another node, in bytes: a few seconds, too, and written and read in between. */
+export const FETCH_BYTES = 256n << 20n;
 
 /** The longest time until a failed step is tried again, in milliseconds. */
 export const RETRY_MS = 60_000;
@@ -24,6 +29,26 @@ const MAX_ATTEMPTS = 8;
 
 /** The kinds of failures that may pass by themselves: the copy continues later. */
 const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
+
+/** The progress of a copy in this process; sizes in bytes. */
+export interface CopyWork {
+  /** The bytes that this process has copied; `undefined` before its first step. */
+  offset?: bigint;
+  /** The bytes to copy in all; `undefined` before that is known. */
+  total?: bigint;
+  /** The UUID of the LV of the snapshot that it is fetched from: another one of the same id has other data. */
+  uuid?: string;
+  /** Ends what is being fetched from another node. */
+  cancel?: () => void;
+  /** What a volume that is filled from several snapshots should have next. */
+  goal?: CopyGoal;
+  /** The offset up to which the difference to that is applied. */
+  differenceOffset?: bigint;
+  /** The number of answers in a row that the difference cannot be had. */
+  differenceRefusals?: number;
+  /** The bytes of data that were received for that. */
+  received?: number;
+}
 
 /** The state of a copy in this process. */
 export interface Work extends CopyWork {
@@ -55,6 +80,11 @@ export function recordSuccess(work: Work): void {
   work.failures = 0;
   delete work.lastError;
   delete work.differenceRefusals;
+}
+
+/** Reports whether two goals are the same. */
+export function isSameGoal(a: CopyGoal | undefined, b: CopyGoal): boolean {
+  return a?.snapshot === b.snapshot && a.base === b.base && a.last === b.last;
 }
 
 /** Records what a volume should have next. An earlier failure does not count any more. */
@@ -112,4 +142,23 @@ export class AllWork {
     const there = new Set(groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)));
     for (const uuid of this.#work.keys()) if (!there.has(uuid)) this.#work.delete(uuid);
   }
+}
+
+/** Reports whether a volume has all data of the snapshot that its tag names. */
+export function hasBase({ size }: Pick<LogicalVolume, "size">, copied: VolumeTags["copied"]): boolean {
+  return copied !== undefined && copied !== "all" && copied >= size;
+}
+
+/** Returns how far the copy of a volume is. @param work what this process knows of it */
+export function progressOf(
+  { lv, tags: { copied } }: Pick<Volume, "lv" | "tags">,
+  { offset, total, lastError, received }: Work,
+): CopyProgress {
+  const base = copyBaseOf(lv.tags);
+  return {
+    copied: offset ?? (copied === "all" ? lv.size : copied ?? 0n),
+    ...defined({ total, lastError }),
+    ...defined({ snapshot: base && hasBase(lv, copied) ? base.id : undefined }),
+    ...defined({ received: received === undefined ? undefined : BigInt(received) }),
+  };
 }

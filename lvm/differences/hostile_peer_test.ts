@@ -11,9 +11,8 @@ import { ByteDevices } from "../../tests/fake/byte_devices.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import { Bandwidth } from "../transfers/bandwidth.ts";
 import { RUN_BYTES } from "../transfers/blocks.ts";
-import { type Connection, MAX_PULSES } from "../transfers/connection.ts";
+import { Bandwidth, type Connection, MAX_PULSES } from "../transfers/connection.ts";
 import {
   type Bytes,
   concatenate,

@@ -1,8 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { VolumeGroup } from "../model/report.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
-import { type DiskFacts, type DiskOrder, type DiskRecord, nextStep } from "./orders.ts";
-import { newPvUuid } from "./pv_uuid.ts";
+import { type DiskFacts, type DiskOrder, type DiskRecord, newPvUuid, nextStep } from "./orders.ts";
 import type { NamedDisk } from "./reading.ts";
 
 const ORDER: DiskOrder = { name: "nvme-A", group: "data", identity: "i1" };

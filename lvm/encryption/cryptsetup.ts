@@ -1,15 +1,17 @@
 /**
  * The commands of cryptsetup(8).
  *
- * A passphrase reaches it by standard input alone (`--key-file -`).
+ * A passphrase reaches it by standard input alone (`--key-file -`). Commands that derive keys run one at a time: each of them takes
+ * as much memory as all else together.
  *
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
-import { type Command, commandError, type Output } from "../exec.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
+import { type Command, commandError, type Exec, type Output } from "../exec.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
+import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
 
 /**
  * The cost of deriving a key from a passphrase. By default cryptsetup takes up to 1 GiB and half of the machine's memory, and
@@ -183,4 +185,33 @@ export function passphraseError(id: VolumeId, command: Command, output: Output):
     `opening volume ${id}: its LUKS header has no key slot, and so its data cannot be read any more. It is not changed`,
     { cause },
   );
+}
+
+/**
+ * The time for which others wait for a command that has outlasted its deadline, in milliseconds. A derivation has ended by then,
+ * on a busy machine, too. What still runs waits for its disk, and has released the memory.
+ */
+const LATE_MS = 100_000;
+
+/** Runs commands that derive keys. */
+export class KeyDerivation {
+  readonly #exec: Exec;
+  readonly #clock: Clock;
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** Creates the service. */
+  constructor(exec: Exec, clock: Clock = systemClock) {
+    this.#exec = exec;
+    this.#clock = clock;
+  }
+
+  /** Runs a command after those that were given before it. If one of them outlasts its deadline, it is waited for a while. */
+  async run(command: Command): Promise<Output> {
+    const run = this.#last.then(() => this.#exec.run(command));
+    this.#last = run.catch(async (error) => {
+      const late = lateCompletion(error);
+      if (late !== undefined) await withinDeadline(late, LATE_MS, { clock: this.#clock });
+    }).catch(() => {});
+    return await run;
+  }
 }

@@ -17,8 +17,8 @@ import { type Command, type Exec, runOk } from "../exec.ts";
 import {
   allowWrites,
   describeSignatures,
-  type DeviceNode,
   foreignDataError,
+  type LocatedDevice,
   readBlockDevice,
   readSignatures,
   requireBlank,
@@ -34,18 +34,25 @@ import { markFormatState } from "../model/tags.ts";
 import type { LuksState } from "../settings/format.ts";
 import {
   formatCommand,
+  KeyDerivation,
   mappingError,
   openCommand,
   passphraseError,
   resizeMappingCommand,
   testCommand,
 } from "./cryptsetup.ts";
-import { closeMapping, closeUnpublished, mappingName, mappingPath, readMapping, requireOwnMapping } from "./mapping.ts";
-import type { EncryptedVolume } from "./encrypted_volume.ts";
+import {
+  closeMapping,
+  closeUnpublished,
+  type EncryptedVolume,
+  mappingName,
+  mappingPath,
+  readMapping,
+  requireOwnMapping,
+} from "./mapping.ts";
 import { findHeaderBackup } from "./header_tags.ts";
 import { KeyChanges, type KeyOutcome } from "./key_changes.ts";
 import { requireHeader } from "./header.ts";
-import { KeyDerivation } from "./key_derivation.ts";
 import {
   eitherOf,
   isReplaced,
@@ -82,7 +89,7 @@ interface GivenPassphrases extends Passphrases {
 /** Options of {@linkcode Encryption.open}. */
 export interface OpenOptions extends Passphrases {
   /** The device of its LV. */
-  readonly device: DeviceNode;
+  readonly device: LocatedDevice;
   /** The mounts of this machine. */
   readonly mounts: readonly Mount[];
   /** Records that the volume is in use, which is done before anything else is recorded. */
@@ -94,7 +101,7 @@ export interface OpenVolume<V> {
   /** The volume as it is recorded now. */
   readonly volume: V;
   /** Its mapping. */
-  readonly device: DeviceNode;
+  readonly device: LocatedDevice;
 }
 
 /** The encrypted volumes of a machine. */
@@ -161,7 +168,7 @@ export class Encryption {
    *
    * @throws {StorageError} `FailedPrecondition` when it is on another device
    */
-  async find(volume: EncryptedVolume): Promise<DeviceNode | undefined> {
+  async find(volume: EncryptedVolume): Promise<LocatedDevice | undefined> {
     const { luks } = volume.tags.format;
     const mapping = await readMapping(this.#exec, volume.id);
     if (mapping === undefined || luks?.state !== "formatted") return undefined;
@@ -334,7 +341,7 @@ export class Encryption {
   }
 
   /** Returns the device of a mapping that is open. Makes its node, if there is none. */
-  async #device(id: VolumeId): Promise<DeviceNode> {
+  async #device(id: VolumeId): Promise<LocatedDevice> {
     const devicePath = mappingPath(id);
     await restoreDeviceNode(this.#exec, { devicePath });
     return await readBlockDevice(this.#exec, devicePath);

@@ -22,7 +22,7 @@ import {
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { ownersOf } from "../model/tags.ts";
 import { LUKS_HEADER_BYTES } from "../settings/format.ts";
-import type { EncryptedVolume } from "./encrypted_volume.ts";
+import type { EncryptedVolume } from "./mapping.ts";
 import { destroyKeySlots } from "./header.ts";
 
 /** The size of the blocks in which a header is copied, in bytes. */

@@ -10,7 +10,7 @@
 import { lateCompletion } from "../../base/error.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { lvPath } from "../model/report.ts";
-import type { EncryptedVolume } from "./encrypted_volume.ts";
+import type { EncryptedVolume } from "./mapping.ts";
 import { findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import { PREVIOUS_KEY } from "./passphrase.ts";
 import { VOLUME_KEY_KEY } from "./volume_key.ts";

@@ -5,8 +5,7 @@
  */
 
 import type { VolumeId } from "../../base/ids.ts";
-import { openedSlot, opensNothing, passphraseError, testCommand } from "./cryptsetup.ts";
-import type { KeyDerivation } from "./key_derivation.ts";
+import { type KeyDerivation, openedSlot, opensNothing, passphraseError, testCommand } from "./cryptsetup.ts";
 import type { Passphrase } from "./passphrase.ts";
 
 /** A passphrase, and the key slot that it opens. */

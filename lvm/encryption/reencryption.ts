@@ -14,14 +14,14 @@ import { type Exec, runOk, runThen } from "../exec.ts";
 import { lvPath } from "../model/report.ts";
 import {
   beginReencryptionCommand,
+  type KeyDerivation,
   passphraseError,
   reencryptCommand,
   setSubsystemCommand,
   wrongPassphraseError,
 } from "./cryptsetup.ts";
-import type { EncryptedVolume } from "./encrypted_volume.ts";
+import type { EncryptedVolume } from "./mapping.ts";
 import { findHeaderKeys, readHeaderKeys } from "./header.ts";
-import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import type { Passphrase } from "./passphrase.ts";
 import { formatKeyName, type HeaderKeys, VOLUME_KEY_KEY } from "./volume_key.ts";

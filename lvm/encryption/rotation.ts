@@ -14,8 +14,8 @@ import type { Exec } from "../exec.ts";
 import { flushDisks } from "../client/disk_cache.ts";
 import { lvPath } from "../model/report.ts";
 import { readSignatures } from "../host/device.ts";
-import { addKeyCommand, isNoSlot, killSlotCommand, passphraseError } from "./cryptsetup.ts";
-import type { EncryptedVolume } from "./encrypted_volume.ts";
+import { addKeyCommand, isNoSlot, type KeyDerivation, killSlotCommand, passphraseError } from "./cryptsetup.ts";
+import type { EncryptedVolume } from "./mapping.ts";
 import { readHeaderKeys, requireHeader } from "./header.ts";
 import {
   activateHeaderBackup,
@@ -27,7 +27,6 @@ import {
 } from "./header_backup.ts";
 import { type BackedUpKeys, findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import type { KeyOutcome } from "./key_changes.ts";
-import type { KeyDerivation } from "./key_derivation.ts";
 import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import { eitherOf, type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
 import type { HeaderKeys } from "./volume_key.ts";

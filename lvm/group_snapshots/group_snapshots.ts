@@ -21,9 +21,8 @@ import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_find
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags } from "../model/commands.ts";
-import { markConfirmed } from "../model/group_tags.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
-import { markSnapshotDeleted, ownedVolumeId } from "../model/tags.ts";
+import { markConfirmed, markSnapshotDeleted, ownedVolumeId } from "../model/tags.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { SizeOrPercent } from "../settings/cow_size.ts";
 import { isInKernel, type Snapshots } from "../snapshots/snapshots.ts";

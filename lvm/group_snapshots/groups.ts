@@ -8,7 +8,7 @@ import { StorageError } from "../../base/error.ts";
 import type { GroupSnapshotId, VolumeId } from "../../base/ids.ts";
 import { indexReport } from "../inventory/report_index.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
-import { parseMembership } from "../model/group_tags.ts";
+import { parseMembership } from "../model/tags.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
 /** An existing group snapshot. */

@@ -8,7 +8,7 @@ import { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
-import { contentSectors } from "./content_sectors.ts";
+import { contentSectors } from "./sectors.ts";
 
 /** Creates a volume, and what reads its sectors. */
 async function setUp(format: VolumeRequest["format"] = { state: "raw" }) {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { readSurvey } from "../model/survey.ts";
-import { GroupSectors } from "./group_sectors.ts";
+import { GroupSectors } from "./sectors.ts";
 
 Deno.test("GroupSectors reads the largest sectors of a group's disks once, and again when it has other disks", async () => {
   const machine = new FakeMachine();

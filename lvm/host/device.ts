@@ -22,7 +22,7 @@ export interface BlockDevice {
 }
 
 /** A block device, and where its node is. */
-export interface DeviceNode extends BlockDevice {
+export interface LocatedDevice extends BlockDevice {
   /** The path of the node. */
   readonly path: string;
 }
@@ -43,7 +43,7 @@ const TAIL_BYTES = 64n * 1024n;
  *
  * @throws {StorageError} `FailedPrecondition` when there is none (lsblk(8), EXIT STATUS: 32)
  */
-export async function readBlockDevice(exec: Exec, path: string): Promise<DeviceNode> {
+export async function readBlockDevice(exec: Exec, path: string): Promise<LocatedDevice> {
   const classify = ({ code }: Output) => code === 32 ? "FailedPrecondition" : "CommandFailed";
   const [device] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), classify));
   if (device === undefined) {
@@ -53,7 +53,7 @@ export async function readBlockDevice(exec: Exec, path: string): Promise<DeviceN
 }
 
 /** Reads the block device whose node is at the path; `undefined` when there is none. */
-export async function findBlockDevice(exec: Exec, path: string): Promise<DeviceNode | undefined> {
+export async function findBlockDevice(exec: Exec, path: string): Promise<LocatedDevice | undefined> {
   const [device] = await readBlockDevices(exec, [path]);
   return device && { ...device, path };
 }
@@ -119,7 +119,7 @@ async function makeDeviceNode(exec: Exec, path: string): Promise<void> {
  *
  * @throws {StorageError} `FailedPrecondition` when it is another device, or has another size
  */
-export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<DeviceNode> {
+export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<LocatedDevice> {
   const found = await findBlockDevice(exec, lv.devicePath);
   if (found === undefined) await makeDeviceNode(exec, lv.devicePath);
   const device = found ?? await readBlockDevice(exec, lv.devicePath);
@@ -176,7 +176,7 @@ export async function wipeSignatures(exec: Exec, device: string): Promise<void> 
  *
  * @throws {StorageError} `ForeignData` with what was found
  */
-export async function requireBlank(exec: Exec, device: DeviceNode): Promise<void> {
+export async function requireBlank(exec: Exec, device: LocatedDevice): Promise<void> {
   // all three only read, so they run at the same time
   await allDone([
     requireNoSignatures(exec, device.path),
@@ -197,7 +197,7 @@ async function requireZeroHead(exec: Exec, path: string): Promise<void> {
   if (compared.code !== 0) throw commandError(head, compared);
 }
 
-async function requireReadableTail(exec: Exec, { path, size }: DeviceNode): Promise<void> {
+async function requireReadableTail(exec: Exec, { path, size }: LocatedDevice): Promise<void> {
   const tail = size > TAIL_BYTES ? size - TAIL_BYTES : 0n;
   await runOk(exec, {
     program: "dd",

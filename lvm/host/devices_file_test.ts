@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Command, Output } from "../exec.ts";
-import { devicesFileSettings } from "./devices_file.ts";
+import { devicesFileSettings } from "./open_exec.ts";
 
 /** An exec that gives one answer. */
 function answering(output: Output) {

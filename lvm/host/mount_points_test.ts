@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
-import { createMountPoint, removeMountPoint } from "./mount_points.ts";
+import { createMountPoint, removeMountPoint } from "./mounts.ts";
 
 Deno.test("createMountPoint() creates a file or a directory, and leaves what is there as it is", async () => {
   const folder = await Deno.makeTempDir();

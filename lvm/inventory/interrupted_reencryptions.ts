@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { EncryptedVolume } from "../encryption/encrypted_volume.ts";
+import type { EncryptedVolume } from "../encryption/mapping.ts";
 import { findHeaderKeys } from "../encryption/header.ts";
 import type { Exec } from "../exec.ts";
 import { ReadOnce, type ReadOnceOptions } from "./read_once.ts";

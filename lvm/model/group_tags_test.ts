@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { groupSnapshotIdOf } from "../../base/ids.ts";
-import { markConfirmed, membershipTag, parseMembership } from "./group_tags.ts";
+import { markConfirmed, membershipTag, parseMembership } from "./tags.ts";
 
 const id = groupSnapshotIdOf("group");
 

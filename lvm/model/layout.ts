@@ -10,9 +10,9 @@
  * @module
  */
 
-import type { LogicalVolume, PhysicalVolume, Segment } from "./report.ts";
+import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 import { formatBytes, formatQuantity, roundUp } from "../../base/size.ts";
-import type { LvcreateOptions } from "./commands.ts";
+import { type LvcreateOptions, pvArgument } from "./commands.ts";
 import { type CachedLayoutName, isCachedLayoutName, LAYOUTS } from "../settings/layouts.ts";
 
 /** A layout of a volume; sizes in bytes. */
@@ -395,4 +395,18 @@ function sum(values: readonly bigint[]): bigint {
 
 function compareDescending(a: bigint, b: bigint): number {
   return a > b ? -1 : a < b ? 1 : 0;
+}
+
+/**
+ * Returns the paths of the physical volumes to name to LVM in a command that takes space and names none: those that are not
+ * for caches. LVM allocates on any of a group otherwise.
+ *
+ * @param args the arguments of lvm
+ * @returns none where the group has no physical volume for caches
+ */
+export function pvsToName({ pvs }: Pick<VolumeGroup, "pvs">, args: readonly string[]): string[] {
+  const takesSpace = ["lvcreate", "lvextend"].includes(args[0]!) &&
+    args.some((arg) => arg === "--size" || arg === "--poolmetadatasize");
+  if (!takesSpace || !pvs.some(isCachePv) || pvs.some(({ path }) => args.includes(pvArgument(path)))) return [];
+  return pvs.filter((pv) => !isCachePv(pv) && !pv.missing).map(({ path }) => pvArgument(path));
 }

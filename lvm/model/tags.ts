@@ -7,7 +7,15 @@
 import { StorageError, truncate } from "../../base/error.ts";
 import { formatFormat, type FormatState, parseFormat } from "../settings/format.ts";
 import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../settings/io_limits.ts";
-import { type KindAndId, parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../base/ids.ts";
+import {
+  type GroupSnapshotId,
+  type KindAndId,
+  parseGroupSnapshotId,
+  parseSnapshotId,
+  parseVolumeId,
+  type SnapshotId,
+  type VolumeId,
+} from "../../base/ids.ts";
 import {
   COPIED,
   COPY_SNAPSHOT,
@@ -18,6 +26,7 @@ import {
   ERASE,
   ERASED,
   FORMAT,
+  GROUP_SNAPSHOT,
   HELD,
   isByteCount,
   LIMITS,
@@ -202,6 +211,19 @@ export function markCopyComplete(copied: bigint | "all"): string[] {
 /** Returns arguments of lvchange that record another format state of a volume. */
 export function markFormatState(from: FormatState, to: FormatState): string[] {
   return ["--deltag", formatStateTag(from), "--addtag", formatStateTag(to)];
+}
+
+/** Returns arguments of lvchange that record whether nobody may begin to use a volume. */
+export function markHeld(held: boolean): string[] {
+  return [held ? "--addtag" : "--deltag", HELD];
+}
+
+/** Returns arguments of lvchange by which the LV of a volume becomes that of another one, which has no content source. */
+export function markTakenOver({ id, source }: VolumeTags, by: VolumeId): string[] {
+  return [
+    ...["--deltag", VOLUME + id, "--addtag", VOLUME + by],
+    ...(source === undefined ? [] : ["--deltag", `${SOURCE}${describeSource(source, ":")}`]),
+  ];
 }
 
 /** Returns the tags of a new temporary snapshot, from which a volume is copied. */
@@ -391,4 +413,37 @@ function ownedTagValue(driver: string, tags: readonly string[], prefix: string):
 function unreadableTagsError(tags: readonly string[]): StorageError {
   const reason = `it claims to be one of ours, but they cannot be read: ${truncate(tags.join(","), 1_000)}`;
   return new StorageError("ForeignData", `reading the tags of a logical volume: ${reason}`);
+}
+
+/**
+ * The membership of a snapshot in a group snapshot. Its tag is in the command that creates the snapshot's LV, and says `new` until
+ * all snapshots of the group are there and were created at one point in time. So what a crash left of a group is known by any
+ * of its snapshots, also while others cannot be read.
+ */
+export interface Membership {
+  /** The group snapshot. */
+  readonly id: GroupSnapshotId;
+  /** The number of its snapshots. */
+  readonly count: number;
+  /** True if all of them were created at one point in time. */
+  readonly confirmed: boolean;
+}
+
+/** Returns the tag of a snapshot of a group. */
+export function membershipTag({ id, count, confirmed }: Membership): string {
+  return `${GROUP_SNAPSHOT}${id}:${count}${confirmed ? "" : ":new"}`;
+}
+
+/** Returns the membership of a snapshot; `undefined` for one that was created alone. */
+export function parseMembership(tags: readonly string[]): Membership | undefined {
+  const [, group = "", count, state] = /^([^:]*):([1-9]\d{0,3})(:new)?$/.exec(tagValue(tags, GROUP_SNAPSHOT) ?? "") ??
+    [];
+  const id = parseGroupSnapshotId(group);
+  return id === undefined ? undefined : { id, count: Number(count), confirmed: state === undefined };
+}
+
+/** Returns arguments of lvchange that record that a new snapshot is part of a complete group. */
+export function markConfirmed(membership: Membership): string[] {
+  const [from, to] = [false, true].map((confirmed) => membershipTag({ ...membership, confirmed }));
+  return ["--deltag", from!, "--addtag", to!];
 }

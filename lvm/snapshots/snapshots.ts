@@ -26,7 +26,7 @@ import { formatBytes } from "../../base/size.ts";
 import { cowBytes, type SizeOrPercent } from "../settings/cow_size.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { removePendingSnapshot } from "../deletion/missing_thin.ts";
-import { isOutdated } from "../volumes/refusals.ts";
+import { isOutdated } from "../volumes/known_volumes.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { syncFilesystem } from "./sync.ts";
 import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";

@@ -12,8 +12,8 @@
 
 import {
   allowWrites,
-  type DeviceNode,
   findBlockDevice,
+  type LocatedDevice,
   readBlockDevice,
   readSignatures,
   refuseWrites,
@@ -85,7 +85,7 @@ export async function prepareVolume(request: StageRequest, id: VolumeId): Promis
 async function findKnown(
   { lvm, volumes }: StageRequest,
   id: VolumeId,
-): Promise<{ readonly volume: Volume; readonly device: DeviceNode } | undefined> {
+): Promise<{ readonly volume: Volume; readonly device: LocatedDevice } | undefined> {
   const known = lvm.knownToConfirm(id);
   if (known === undefined) return undefined;
   const volume = volumes.require(known, id);
@@ -106,7 +106,7 @@ async function findKnown(
  *
  * @param known its device, if the volume is known from an earlier report that the kernel confirmed
  */
-async function prepare(request: StageRequest, volume: Volume, known?: DeviceNode): Promise<PreparedVolume> {
+async function prepare(request: StageRequest, volume: Volume, known?: LocatedDevice): Promise<PreparedVolume> {
   const { lvm, volumes: { driver }, mounts, encryption, passphrase, previous, volumeKey } = request;
   const content = contentDevice(volume.lv);
   const { devicePath } = content;
@@ -159,7 +159,7 @@ async function beginStep(
 export async function setReadOnly(
   exec: Exec,
   volume: Volume,
-  { path, readOnly }: Pick<DeviceNode, "path" | "readOnly">,
+  { path, readOnly }: Pick<LocatedDevice, "path" | "readOnly">,
 ): Promise<void> {
   await (readOnly ? refuseWrites : allowWrites)(exec, path);
   if (readOnly || !(await readBlockDevice(exec, path)).readOnly) return;

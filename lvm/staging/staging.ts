@@ -8,7 +8,7 @@
  */
 
 import { completeFilesystem, resizeFilesystem, resizeStaged, type StagingWarning } from "./formatting.ts";
-import { type DeviceNode, readBlockDevice, verifyDevice } from "../host/device.ts";
+import { type LocatedDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { Encryption } from "../encryption/encryption.ts";
 import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
 import { ignoreStorageError, StorageError } from "../../base/error.ts";
@@ -20,6 +20,7 @@ import type { Lvm } from "../client/client.ts";
 import {
   bindMount,
   canonicalizePath,
+  createMountPoint,
   deviceMounts,
   filesystemMounts,
   isBelow,
@@ -29,6 +30,7 @@ import {
   mountDevice,
   readMounts,
   readUsage,
+  removeMountPoint,
   setMountFlags,
   undoMount,
   type Usage,
@@ -44,7 +46,6 @@ import {
   refuseWhileReached,
   requireUsableAs,
 } from "./publication.ts";
-import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
 import { resumeSuspended } from "../deletion/resumption.ts";
 import { withDiscardFlag } from "../settings/trim.ts";
 import { activate, prepareVolume, setReadOnly } from "./preparation.ts";
@@ -339,7 +340,7 @@ export class Staging {
   }
 
   /** Returns the device of a block volume that is staged; `undefined` for an encrypted one that is not. */
-  async #blockDevice(volume: Volume): Promise<DeviceNode | undefined> {
+  async #blockDevice(volume: Volume): Promise<LocatedDevice | undefined> {
     if (volume.tags.format.luks !== undefined) return await this.#encryption.find(volume);
     return await verifyDevice(this.#exec, volume.lv);
   }

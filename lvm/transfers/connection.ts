@@ -1,10 +1,10 @@
 /**
- * The connection of a transfer, as its two ends see it.
+ * The connection of a transfer, as its two ends see it, and the bound of what an agent sends and receives.
  *
  * @module
  */
 
-import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
+import { type Clock, sleep, systemClock, withinDeadline } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Bytes, decodeLength, MAX_JSON_BYTES } from "./protocol.ts";
 
@@ -81,4 +81,27 @@ export function asStorageError(error: unknown): StorageError {
   if (error instanceof StorageError) return error;
   const message = error instanceof Error ? error.message : String(error);
   return new StorageError("Unavailable", `connection to another agent: ${message}`, { cause: error });
+}
+
+/** Spreads bytes over time. All transfers of an agent share it. */
+export class Bandwidth {
+  readonly #bytesPerSecond: number | undefined;
+  readonly #clock: Clock;
+  /** The time at which what was taken has passed, by the clock's `now()`. */
+  #passedAt = -Infinity;
+
+  /** Creates a bound. @param bytesPerSecond without it, nothing is bounded */
+  constructor(bytesPerSecond?: bigint, clock: Clock = systemClock) {
+    this.#bytesPerSecond = bytesPerSecond === undefined ? undefined : Number(bytesPerSecond);
+    this.#clock = clock;
+  }
+
+  /** Waits until bytes may pass, after those that were taken before. */
+  async take(bytes: number): Promise<void> {
+    if (this.#bytesPerSecond === undefined) return;
+    const now = this.#clock.now();
+    const begin = Math.max(now, this.#passedAt);
+    this.#passedAt = begin + bytes * 1000 / this.#bytesPerSecond;
+    if (begin > now) await sleep(this.#clock, begin - now);
+  }
 }

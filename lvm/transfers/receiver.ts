@@ -7,9 +7,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
-import type { Bandwidth } from "./bandwidth.ts";
 import { isZeros, RUN_BYTES } from "./blocks.ts";
-import { type Connection, PulseLimit, readAll, readJson } from "./connection.ts";
+import { type Bandwidth, type Connection, PulseLimit, readAll, readJson } from "./connection.ts";
 import { readRange, writeRange } from "./device_streams.ts";
 import { digestOf, isSameDigest, RangeDigest } from "./digest.ts";
 import {

@@ -7,9 +7,8 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
-import type { Bandwidth } from "./bandwidth.ts";
 import { BlockBuffer, blockPair, runsOf } from "./blocks.ts";
-import { asStorageError, type Connection, readJson, withPulse } from "./connection.ts";
+import { asStorageError, type Bandwidth, type Connection, readJson, withPulse } from "./connection.ts";
 import { readRange } from "./device_streams.ts";
 import { digestOf, RangeDigest } from "./digest.ts";
 import { mergeNear } from "./near_ranges.ts";

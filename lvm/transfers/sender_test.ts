@@ -1,8 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ByteDevices } from "../../tests/fake/byte_devices.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import { Bandwidth } from "./bandwidth.ts";
-import type { Connection } from "./connection.ts";
+import { Bandwidth, type Connection } from "./connection.ts";
 import { encodeRequest, MAX_DATA_BYTES } from "./protocol.ts";
 import { serveTransfer } from "./sender.ts";
 

@@ -4,16 +4,15 @@
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
+import { StorageError, type StorageErrorOptions } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Selection } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";
-import { volumeLvName } from "../../base/ids.ts";
+import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { OWNER, VOLUME } from "../model/tag_text.ts";
 import { formatStateTag, usedTag } from "../model/tags.ts";
-import { inUseError } from "./refusals.ts";
 
 /**
  * Reports whether nothing was ever written to a volume. An LV with a name that the driver did not give to it may have data: it is
@@ -56,4 +55,10 @@ export async function removeEmpty(lvm: Lvm, finder: VolumeFinder, volume: Volume
     "Busy",
     `deleting volume ${id}: ${lvPath(volume)} was renamed or changed meanwhile; try again`,
   );
+}
+
+/** Returns the error of the deletion of a volume that is in use. @param what its device, or a mount */
+export function inUseError(id: VolumeId, what: string, options: StorageErrorOptions = {}): StorageError {
+  const message = `deleting volume ${id}: ${what} is in use; unpublish and unstage it first`;
+  return new StorageError("InUse", message, options);
 }

@@ -13,7 +13,7 @@ import type { Lvm } from "../client/client.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";
-import { markHeld, markTakenOver } from "../model/held_tags.ts";
+import { markHeld, markTakenOver } from "../model/tags.ts";
 
 /** Options of {@linkcode HeldVolumes}. */
 export interface HeldVolumesOptions {

@@ -106,3 +106,8 @@ function orUndefined<T>(get: () => T): T | undefined {
     throw error;
   }
 }
+
+/** Reports whether an error of LVM may mean that what was known is not true any more, so that a report must decide. */
+export function isOutdated({ kind }: StorageError): boolean {
+  return ["NoSpace", "AlreadyExists", "NotFound", "FailedPrecondition"].includes(kind);
+}

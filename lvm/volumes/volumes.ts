@@ -15,11 +15,10 @@ import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { isCached, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
-import type { CopyControl } from "./copy_control.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
-import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../../base/size.ts";
 import { markLimits, markVolumeDeleted } from "../model/tags.ts";
@@ -32,12 +31,23 @@ import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { reportOnceClosed } from "./closed_report.ts";
-import { isEmpty, removeEmpty } from "./empty_volume.ts";
-import { deleteKnown, knownGroupFor } from "./known_volumes.ts";
+import { inUseError, isEmpty, removeEmpty } from "./empty_volume.ts";
+import { deleteKnown, isOutdated, knownGroupFor } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
-import { groupRefusal, inUseError, isOutdated } from "./refusals.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { lvchangeTags } from "../model/commands.ts";
+
+/** A control of the copies that run in the background, as the deletion of a volume needs it. */
+export interface CopyControl {
+  /**
+   * Stops filling an LV for good, and unmounts what was mounted of it.
+   *
+   * @throws {StorageError} `Busy` while a step of the copy does not end.
+   */
+  abandon(located: LocatedLv): Promise<void>;
+  /** Starts the work that is left to do. */
+  wake(): void;
+}
 
 /** Options of {@linkcode Volumes}. */
 export interface VolumesOptions {
@@ -372,4 +382,17 @@ export class Volumes {
       this.#reaper.wake();
     }
   }
+}
+
+/**
+ * Returns the refusal of a group that was filled or removed after the report, or that LVM does not change: the next one, or
+ * another node, may take the volume. `undefined` for other errors.
+ */
+function groupRefusal(error: unknown): StorageError | undefined {
+  if (!(error instanceof StorageError)) return undefined;
+  if (error.kind === "NoSpace") return error;
+  // the caller would take NotFound for the content source (CSI spec, CreateVolume), and would not choose another node
+  return error.kind === "NotFound" || error.ofGroup
+    ? new StorageError("NoSpace", error.message, { cause: error })
+    : undefined;
 }

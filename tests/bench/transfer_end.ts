@@ -7,8 +7,8 @@
 
 import { HostExec } from "../../lvm/exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import { FETCH_BYTES } from "../../lvm/copies/goal.ts";
-import { Bandwidth } from "../../lvm/transfers/bandwidth.ts";
+import { FETCH_BYTES } from "../../lvm/copies/work.ts";
+import { Bandwidth } from "../../lvm/transfers/connection.ts";
 import { receiveRange } from "../../lvm/transfers/receiver.ts";
 import { serveTransfer } from "../../lvm/transfers/sender.ts";
 import { makeCredentials } from "../../k8s/transfers/certificate.ts";

@@ -8,8 +8,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import { Bandwidth } from "../../lvm/transfers/bandwidth.ts";
-import type { Connection } from "../../lvm/transfers/connection.ts";
+import { Bandwidth, type Connection } from "../../lvm/transfers/connection.ts";
 import { RANGE_UNIT } from "../../lvm/transfers/protocol.ts";
 import { receiveRange } from "../../lvm/transfers/receiver.ts";
 import { serveTransfer } from "../../lvm/transfers/sender.ts";
