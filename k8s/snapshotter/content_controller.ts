@@ -13,7 +13,7 @@ import { patchWithRetry } from "../client/patch_with_retry.ts";
 import type { Controller } from "../runtime/controller.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
-import { errorMessage, isMaybeInProgress, isOperationPending, isResourceExhausted } from "../sidecars/csi_client.ts";
+import { errorMessage, isMaybeInProgress, isResourceExhausted } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { backoffOf, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
@@ -330,9 +330,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
     try {
       await this.#kind.delete(content, await this.#secrets(content, signal), { signal });
     } catch (error) {
-      if (!signal.aborted && !isOperationPending(error)) {
-        this.#options.events.record(content, "Warning", reasons.delete, errorMessage(error));
-      }
+      if (!signal.aborted) this.#options.events.record(content, "Warning", reasons.delete, errorMessage(error));
       this.#waiting.add(rules.traits.handleOf(content)!, content.metadata.name);
       throw error;
     }
@@ -357,9 +355,9 @@ export class ContentController<C extends Content, Created extends { readonly rea
     return await read(this.#options.client, rules.secretOf(content), { signal });
   }
 
-  /** Records a failure, unless it is temporary. */
+  /** Records a failure, except a temporary one of the API server. */
   async #reportFailure(step: "create" | "check", content: C, error: unknown, signal: AbortSignal): Promise<void> {
-    if (isOperationPending(error) || isConflict(error) || isTransient(error)) return;
+    if (isConflict(error) || isTransient(error)) return;
     const [message, date] = [errorMessage(error), this.#clock.date()];
     this.#options.events.record(content, "Warning", this.#kind.reasons[step], message);
     await this.#patch(content, (now) => failedPatch(now, message, date), signal, "status");

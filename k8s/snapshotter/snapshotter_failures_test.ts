@@ -74,17 +74,6 @@ for (
   });
 }
 
-Deno.test("another pending call for the same snapshot is not reported", async () => {
-  await using s = await scene();
-  s.driver.injectFault("createSnapshot", { error: new CallError(Code.Aborted, "busy") });
-  s.addContent();
-  await s.waitUntilReady();
-  s.driver.injectFault("deleteSnapshot", { error: new CallError(Code.Aborted, "busy") });
-  await s.releaseContent();
-  await s.waitUntilDeleted();
-  assertEquals(s.controlPlane.eventReasons(), []);
-});
-
 /** Starts a snapshotter with a fake clock, and a content whose snapshot has failed six times. */
 async function sceneAfterFailures(code: number) {
   const s = await SnapshotControlPlane.start();

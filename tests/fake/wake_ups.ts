@@ -22,13 +22,14 @@ import {
   persistentVolumes,
   type Resource,
 } from "../../k8s/api/objects.ts";
-import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
+import { volumeGroupSnapshotContents, volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 import { keyOfClaim } from "../../k8s/provisioner/attempt.ts";
 import { shouldProvision } from "../../k8s/provisioner/claim.ts";
 import { isManagedBy, nextReclaimStep } from "../../k8s/provisioner/persistent_volume.ts";
 import { Controller } from "../../k8s/runtime/controller.ts";
 import { isBoundToClaim } from "../../k8s/resizer/claim_status.ts";
 import { needsExpansion, nextSize } from "../../k8s/resizer/resize_plan.ts";
+import { groupSnapshotRules } from "../../k8s/snapshotter/group_content.ts";
 import { snapshotRules } from "../../k8s/snapshotter/snapshot_content.ts";
 import type { FakeApiServer } from "./api_server.ts";
 
@@ -103,6 +104,12 @@ const RULES: readonly Rule[] = [
     resource: volumeSnapshotContents,
     isUnsettled: (content, { driver }) =>
       content.spec.driver === driver && snapshotRules.nextStep(content) !== "nothing",
+  },
+  {
+    controller: "groupsnapshotter",
+    resource: volumeGroupSnapshotContents,
+    isUnsettled: (content, { driver }) =>
+      content.spec.driver === driver && groupSnapshotRules.nextStep(content) !== "nothing",
   },
   { controller: "lvmvolume", resource: lvmVolumes, isUnsettled: isUnsettledOnNode(LVM_VOLUME_FINALIZER) },
   { controller: "lvmsnapshot", resource: lvmSnapshots, isUnsettled: isUnsettledOnNode(LVM_SNAPSHOT_FINALIZER) },

@@ -5,9 +5,19 @@
  */
 
 import { assertEquals } from "@std/assert";
+import type { Backoff } from "../../base/clock.ts";
+import { CallError } from "../../k8s/sidecars/csi_client.ts";
 
-/** A row: what is asked, what the driver does, and what is wanted; where that differs on purpose, the decision. */
-export type Row = readonly [asks: string, actual: () => unknown, wanted: unknown, differs?: string];
+/**
+ * A row: what is asked, what the driver does, and what is wanted; where that differs on purpose, the decision. A row that is
+ * played in a cluster gets what is wanted, to know when to look.
+ */
+export type Row = readonly [
+  asks: string,
+  actual: (wanted: unknown) => unknown,
+  wanted: unknown,
+  differs?: string | undefined,
+];
 
 /** The outcome of a row whose input is refused: a part of the message. */
 export function refused(words: string): { readonly refused: string } {
@@ -17,19 +27,52 @@ export function refused(words: string): { readonly refused: string } {
 /** Registers a test for each row of a table. @param suite the suite that asks, such as `csi-provisioner: secrets` */
 export function testRows(suite: string, rows: readonly Row[]): void {
   for (const [asks, actual, wanted, differs] of rows) {
-    Deno.test(`${suite}: ${asks}${differs === undefined ? "" : ` (differs: ${differs})`}`, () => {
-      assertEquals(outcomeOf(actual, wanted), wanted);
+    Deno.test(`${suite}: ${asks}${differs === undefined ? "" : ` (differs: ${differs})`}`, async () => {
+      assertEquals(await outcomeOf(actual, wanted), wanted);
     });
   }
 }
 
 /** Returns what a row does. A refusal with the wanted words is as it is wanted. */
-function outcomeOf(actual: () => unknown, wanted: unknown): unknown {
+async function outcomeOf(actual: Row[1], wanted: unknown): Promise<unknown> {
   try {
-    return actual();
+    return await actual(wanted);
   } catch (error) {
     const { message } = error as Error;
     const words = (wanted as { refused?: string } | undefined)?.refused;
     return refused(words !== undefined && message.includes(words) ? words : message);
   }
+}
+
+/**
+ * Returns the outcome of what is played in a cluster: what is wanted as soon as it is there, and what there is instead after
+ * some seconds.
+ */
+export async function outcomeWhenSettled<T>(outcome: () => T, wanted: unknown): Promise<T> {
+  const isThere = () => JSON.stringify(outcome()) === JSON.stringify(wanted);
+  for (const end = Date.now() + 5_000; !isThere() && Date.now() < end;) await new Promise((go) => setTimeout(go, 1));
+  return outcome();
+}
+
+/** How a call fails: with a code of gRPC, or without one. */
+export type FailureCode = number | "no code";
+
+/** Returns the failure of a call. */
+export function failure(code: FailureCode): Error {
+  return code === "no code" ? new TypeError("no") : new CallError(code, "no");
+}
+
+/** Returns the delays of a row: what failed is tried again at once, or never, so that the outcome is that of one attempt. */
+export function backoffOf({ retries = false }: { readonly retries?: boolean }): Backoff {
+  return retries ? { startMs: 1, capMs: 5 } : { startMs: 600_000, capMs: 600_000 };
+}
+
+/** Wraps a driver so that something happens before each of its calls, which fails when that fails. */
+export function beforeCalls<T extends object, R>(driver: T, onCall: (call: string, request: R) => unknown): T {
+  return new Proxy(driver, {
+    get: (target, call: string) => async (...args: unknown[]) => {
+      await onCall(call, args[0] as R);
+      return await (Reflect.get(target, call) as (...args: unknown[]) => unknown).apply(target, args);
+    },
+  });
 }
