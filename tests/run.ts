@@ -77,6 +77,7 @@ const SLOW_FILES: Readonly<Record<string, number>> = {
   "tests/cluster_fake/snapshot_faults_test.ts": 2,
   "tests/cluster_fake/snapshots_test.ts": 2,
   "tests/peers/snapshotter_test.ts": 6,
+  "tests/peers/claims_test.ts": 5,
 };
 
 /** The processor time of a file that is not slow, in seconds. */

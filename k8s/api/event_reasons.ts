@@ -69,7 +69,8 @@ export const EVENTS = {
   PersistentVolumeClaim: {
     Provisioning: {
       type: "Normal",
-      meaning: "The controller has been creating a volume for five seconds, or waits for a populator.",
+      meaning:
+        "The controller has been creating a volume for five seconds, or waits for a populator or another operation.",
     },
     ProvisioningSucceeded: { type: "Normal", meaning: "The PersistentVolume exists." },
     ProvisioningFailed: {

@@ -362,9 +362,8 @@ export class ClaimProvisioner {
       if (this.#attempts.has(key)) throw error;
       return this.#forget(key);
     }
-    if (!isOperationPending(error)) {
-      this.#options.events.record(claim, "Warning", "ProvisioningFailed", errorMessage(error));
-    }
+    if (isOperationPending(error)) this.#announce(key, claim, errorMessage(error));
+    else this.#options.events.record(claim, "Warning", "ProvisioningFailed", errorMessage(error));
     const exhausted = isResourceExhausted(error);
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {
       if (exhausted) await this.#waitForCapacityUpdate(claim, node);

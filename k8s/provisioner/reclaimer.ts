@@ -7,7 +7,7 @@
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { orAbsent } from "../client/client.ts";
-import { type CsiClient, errorMessage, isOperationPending, isRefused } from "../sidecars/csi_client.ts";
+import { type CsiClient, errorMessage, isRefused } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { readSecretIfAllowed } from "../sidecars/secrets.ts";
@@ -95,9 +95,7 @@ export class Reclaimer {
     try {
       await this.#deleteVolume(volume, signal);
     } catch (error) {
-      if (!signal.aborted && !isOperationPending(error)) {
-        events.record(volume, "Warning", "VolumeFailedDelete", errorMessage(error));
-      }
+      if (!signal.aborted) events.record(volume, "Warning", "VolumeFailedDelete", errorMessage(error));
       if (notifiesDeletions && isRefused(error)) return { waitsFor: "the end of what the refusal names" };
       throw error;
     }

@@ -354,7 +354,7 @@ export function isOutOfRange(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.OutOfRange;
 }
 
-/** Reports whether another call for the same volume is in progress. This is temporary, and nobody has to know. */
+/** Reports whether another call for the same volume is in progress. This is no failure. */
 export function isOperationPending(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.Aborted;
 }

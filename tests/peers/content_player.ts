@@ -13,13 +13,21 @@ import {
 import type { Backoff } from "../../base/clock.ts";
 import type { KubeObject, Resource } from "../../k8s/api/objects.ts";
 import type { SnapshotOwnerKind } from "../../k8s/sidecars/class_parameters.ts";
-import { secrets } from "../../k8s/sidecars/secrets.ts";
 import { groupSnapshotRules } from "../../k8s/snapshotter/group_content.ts";
 import { snapshotRules } from "../../k8s/snapshotter/snapshot_content.ts";
 import { DRIVER, type FakeControlPlane } from "../fake/control_plane.ts";
 import { GroupControlPlane } from "../fake/group_control_plane.ts";
 import { SnapshotControlPlane } from "../fake/snapshot_control_plane.ts";
-import { backoffOf, beforeCalls, failure, type FailureCode, outcomeWhenSettled, type Row } from "./rows.ts";
+import {
+  backoffOf,
+  beforeCalls,
+  failure,
+  type FailureCode,
+  outcomeWhenSettled,
+  type Row,
+  type Secret,
+  secretKeys,
+} from "./rows.ts";
 
 /** What holds for a content, or for the snapshot that it is for, when a snapshotter starts. */
 export type Word =
@@ -44,9 +52,6 @@ export type Word =
   /** It belongs to a group snapshot, as an annotation, or the status, says. */
   | "member"
   | "member by status";
-
-/** What holds for a secret. `unnamed`: its name is empty. */
-type Secret = "readable" | "missing" | "forbidden" | "unnamed";
 
 /** What there is. */
 export interface Situation {
@@ -148,22 +153,14 @@ export const GROUPS: Kind = {
 /** The name of the annotation by which the snapshot-controller says that a snapshot belongs to a group. */
 const MEMBER = "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";
 
-const SECRET = { name: "s", namespace: "n" };
-
 /** Puts the content of a situation, and its class, into a cluster. */
 async function addContent(s: Scene, kind: Kind, situation: Situation): Promise<void> {
   const { is = [], spec = {}, classParameters = {}, secret, lookupSecret } = situation;
   const { api, client } = s.controlPlane;
   const { finalizer, beingCreated, beingDeleted, deletionSecret } = kind.traits;
   const has = (word: Word) => is.includes(word);
-  const namesOf = (prefix: string, state: Secret | undefined) =>
-    state && { [`${prefix}-name`]: state === "unnamed" ? "" : SECRET.name, [`${prefix}-namespace`]: SECRET.namespace };
-  if (secret === "readable" || lookupSecret === "readable") {
-    api.put(secrets, { metadata: SECRET, data: { key: btoa("word") } });
-  }
-  if (secret === "forbidden" || lookupSecret === "forbidden") api.faults.forbidden.add("secrets");
   if (!has("unknown")) s.addGiven();
-  const parameters = { ...classParameters, ...namesOf(kind.lookup, lookupSecret) };
+  const parameters = { ...classParameters, ...secretKeys(api, kind.lookup, lookupSecret) };
   const owner = { namespace: "default", name: "owner", ...(!has("unbound") && { uid: "uid" }) };
   const put = (resource: Resource, object: object) => api.put<KubeObject>(resource, object as KubeObject);
   put(kind.classes, { metadata: { name: "c" }, driver: DRIVER, parameters });
@@ -177,7 +174,7 @@ async function addContent(s: Scene, kind: Kind, situation: Situation): Promise<v
         ...(has("marked") && { [beingCreated]: "yes" }),
         ...(has("released") && { [beingDeleted]: "yes" }),
         ...(has("member") && { [MEMBER]: "g" }),
-        ...namesOf(deletionSecret, secret),
+        ...secretKeys(api, deletionSecret, secret),
       },
     },
     spec: {

@@ -7,6 +7,8 @@
 import { assertEquals } from "@std/assert";
 import type { Backoff } from "../../base/clock.ts";
 import { CallError } from "../../k8s/sidecars/csi_client.ts";
+import { secrets } from "../../k8s/sidecars/secrets.ts";
+import type { FakeApiServer } from "../fake/api_server.ts";
 
 /**
  * A row: what is asked, what the driver does, and what is wanted; where that differs on purpose, the decision. A row that is
@@ -18,6 +20,9 @@ export type Row = readonly [
   wanted: unknown,
   differs?: string | undefined,
 ];
+
+/** Where the decisions about most of the differences are. */
+export const SIDECARS = "docs/guides/official-sidecars.md, Differences";
 
 /** The outcome of a row whose input is refused: a part of the message. */
 export function refused(words: string): { readonly refused: string } {
@@ -52,6 +57,18 @@ export async function outcomeWhenSettled<T>(outcome: () => T, wanted: unknown): 
   const isThere = () => JSON.stringify(outcome()) === JSON.stringify(wanted);
   for (const end = Date.now() + 5_000; !isThere() && Date.now() < end;) await new Promise((go) => setTimeout(go, 1));
   return outcome();
+}
+
+/** What holds for a secret. `unnamed`: its name is empty. */
+export type Secret = "readable" | "missing" | "forbidden" | "unnamed";
+
+/** Puts a secret into a cluster, if it can be read. @returns the keys that name it, which begin with `prefix` */
+export function secretKeys(api: FakeApiServer, prefix: string, state: Secret | undefined): Record<string, string> {
+  if (state === undefined) return {};
+  const at = { name: state === "unnamed" ? "" : "s", namespace: "n" };
+  if (state === "readable") api.put(secrets, { metadata: at, data: { key: btoa("word") } });
+  if (state === "forbidden") api.faults.forbidden.add("secrets");
+  return { [`${prefix}-name`]: at.name, [`${prefix}-namespace`]: at.namespace };
 }
 
 /** How a call fails: with a code of gRPC, or without one. */

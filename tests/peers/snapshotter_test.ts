@@ -18,16 +18,13 @@ import {
 } from "../../k8s/snapshotter/snapshot_content.ts";
 import { DRIVER } from "../fake/control_plane.ts";
 import { GROUPS, type Kind, type Outcome, rowsPlayedWith, SNAPSHOTS, type Word } from "./content_player.ts";
-import { refused, type Row, testRows } from "./rows.ts";
+import { refused, type Row, SIDECARS, testRows } from "./rows.ts";
 
 /** The codes after which the snapshot may be in the making: Canceled, DeadlineExceeded, Aborted, Unavailable. */
 const UNCERTAIN: readonly number[] = [1, 4, 10, 14];
 
 /** ResourceExhausted. */
 const EXHAUSTED = 8;
-
-/** Where the decisions about differences are. */
-const SIDECARS = "docs/guides/official-sidecars.md, Differences";
 
 const FAILED = { create: "SnapshotCreationFailed", check: "SnapshotContentCheckandUpdateFailed" };
 
