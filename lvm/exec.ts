@@ -10,6 +10,7 @@
  * @module
  */
 
+import { defined } from "../base/defined.ts";
 import { lateCompletion, StorageError, type StorageErrorOptions, truncate } from "../base/error.ts";
 import { withinDeadline } from "../base/clock.ts";
 import { attempt, type CommandStreams, outputOf } from "./command_streams.ts";
@@ -247,7 +248,7 @@ export class HostExec implements Exec {
       code = output.code;
       return output;
     } finally {
-      this.#onCommand?.(command, { durationMs: performance.now() - start, ...(code === undefined ? {} : { code }) });
+      this.#onCommand?.(command, { durationMs: performance.now() - start, ...defined({ code }) });
     }
   }
 

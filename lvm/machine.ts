@@ -202,7 +202,10 @@ export function openMachine(options: MachineOptions): Machine {
     onError: onErrorOf("monitoring thin pools"),
   });
   const cowMonitor = new CowMonitor({
-    ...{ lvm, driver, locks, autoextend: snapshotAutoextendOf(options) },
+    lvm,
+    driver,
+    locks,
+    autoextend: snapshotAutoextendOf(options),
     onSnapshotExtended: (cow, size) => listener.onSnapshotExtended?.(cow, size),
     onSnapshotCannotExtend: (cow, reason) => listener.onSnapshotCannotExtend?.(cow, reason),
     onError: onErrorOf("extending COW space"),
@@ -233,7 +236,11 @@ export function openMachine(options: MachineOptions): Machine {
   const snapshotFinder = new SnapshotFinder({ driver, ...(recorded && { recordedLv: recorded.snapshot }) });
   const staged = new StagedVolumes();
   const volumes: Volumes = new Volumes({
-    ...{ lvm, finder: volumeFinder, reaper, reservation, onPoolCreated: () => poolMonitor.wake() },
+    lvm,
+    finder: volumeFinder,
+    reaper,
+    reservation,
+    onPoolCreated: () => poolMonitor.wake(),
     onChange: (id) => staged.forget(id),
     copies: { abandon: (located) => copies.abandon(located), wake: () => copies.wake() },
   });
@@ -241,17 +248,33 @@ export function openMachine(options: MachineOptions): Machine {
   const importedVolumes = new ImportedVolumes({ lvm, finder: volumeFinder, onChange: (id) => staged.forget(id) });
   const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
   const groupSnapshots: GroupSnapshots = new GroupSnapshots({
-    ...{ lvm, finder: snapshotFinder, volumes: volumeFinder, snapshots, reaper, reservation, mountRoots },
+    lvm,
+    finder: snapshotFinder,
+    volumes: volumeFinder,
+    snapshots,
+    reaper,
+    reservation,
+    mountRoots,
     earlierGuards: options.earlierGuards,
   });
   const copies: Copies = new Copies({
-    ...{ lvm, driver, volumes, volumeFinder, snapshotFinder, reaper, reservation, scratch: options.scratch },
+    lvm,
+    driver,
+    volumes,
+    volumeFinder,
+    snapshotFinder,
+    reaper,
+    reservation,
+    scratch: options.scratch,
     ...defined({ remote: options.remote }),
     onError: onErrorOf("copying"),
     onProgress: (id) => listener.onProgress?.(id),
   });
   const differences: Differences = new Differences({
-    ...{ lvm, finder: snapshotFinder, locks, onError: onErrorOf("comparing snapshots") },
+    lvm,
+    finder: snapshotFinder,
+    locks,
+    onError: onErrorOf("comparing snapshots"),
   });
   const limiter = new IoLimiter({
     ...options.limiting,
@@ -265,7 +288,13 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const keyChanges = new KeyChanges((id) => listener.onKeyChange?.(id), headers);
   const staging = new Staging({
-    ...{ lvm, volumes: volumeFinder, mountRoots, staged, limiter, trimmer, scratch: options.scratch },
+    lvm,
+    volumes: volumeFinder,
+    mountRoots,
+    staged,
+    limiter,
+    trimmer,
+    scratch: options.scratch,
     encryption: new Encryption(lvm, onErrorOf("changing the keys of a volume"), keyChanges),
     onWarning: (id, warning) => listener.onStagingWarning?.(id, warning),
   });

@@ -162,8 +162,19 @@ export class GroupReader {
 /** Returns a group of which only the name is known. */
 function unreadableGroup(name: string, readError: string): VolumeGroup {
   return {
-    ...{ name, uuid: "", size: 0n, free: 0n, extentSize: 1n, missingPvs: 0, writeable: false },
-    ...{ tags: [], pvPaths: [], pvs: [], lvs: [], responsive: false, readError },
+    name,
+    uuid: "",
+    size: 0n,
+    free: 0n,
+    extentSize: 1n,
+    missingPvs: 0,
+    tags: [],
+    pvPaths: [],
+    pvs: [],
+    lvs: [],
+    writeable: false,
+    responsive: false,
+    readError,
   };
 }
 

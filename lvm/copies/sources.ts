@@ -72,7 +72,8 @@ export class CopySources {
           .find(({ lv }) => copySnapshotOf(driver, lv.tags) === id);
         const work = workOf(lv.uuid);
         const { offset, total, goal, differenceOffset } = work;
-        const [sourceNode, base] = [sourceNodeOf(lv.tags), copyBaseOf(lv.tags)];
+        const sourceNode = sourceNodeOf(lv.tags);
+        const base = copyBaseOf(lv.tags);
         return [{
           id,
           tags: { source, copied, format: format },

@@ -90,7 +90,16 @@ export class Reaper {
     this.#eraser = new Eraser({ lvm, isInterrupted, onError, onLateEnd: onChanged });
     this.#repair = new Repair({ lvm, driver, reservation, report, onResumed, onDeleted: onChanged });
     this.#removal = new Removal({
-      ...{ lvm, driver, reservation, report, isStopped, onError, onChanged, onRemoved, clock, eraser: this.#eraser },
+      lvm,
+      driver,
+      reservation,
+      report,
+      isStopped,
+      onError,
+      onChanged,
+      onRemoved,
+      clock,
+      eraser: this.#eraser,
       onUnfinished: () => this.repairSoon(),
       removesEmptyPools: options.removeEmptyPools ?? false,
     });

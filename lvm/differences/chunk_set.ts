@@ -64,7 +64,8 @@ export class ChunkSet {
    */
   separate(other: ChunkSet): void {
     for (let at = 0; at < this.#bits.length; at++) {
-      const [own, others] = [this.#bits[at]!, other.#bits[at]!];
+      const own = this.#bits[at]!;
+      const others = other.#bits[at]!;
       this.#bits[at] = own ^ others;
       other.#bits[at] = own & others;
     }

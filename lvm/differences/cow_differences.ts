@@ -135,7 +135,8 @@ export async function compareChunks(
       Uint8Array,
     ];
     for (let chunk = begin; chunk < end; chunk++) {
-      const [from, to] = [(chunk - begin) * chunkBytes, (chunk - begin + 1) * chunkBytes];
+      const from = (chunk - begin) * chunkBytes;
+      const to = from + chunkBytes;
       if (!unsure.has(chunk) || isSameBytes(one.subarray(from, to), other.subarray(from, to))) continue;
       changed.add({ begin: chunk, end: chunk + 1 });
     }

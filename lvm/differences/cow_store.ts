@@ -41,7 +41,8 @@ export function parseCowHeader(bytes: Uint8Array): CowHeader {
   if (bytes.length < EXCEPTION_BYTES) throw fail(`it has ${bytes.length} bytes`);
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const number = (index: number) => view.getUint32(4 * index, true);
-  const [version, sectors] = [number(2), number(3)];
+  const version = number(2);
+  const sectors = number(3);
   if (number(0) !== MAGIC) throw fail("it has no exception store");
   if (version !== VERSION) throw fail(`version ${version} of the format is not known`);
   const chunkBytes = sectors * 512;
@@ -117,7 +118,8 @@ export class ExceptionScanner {
   }
 
   #takeException(view: DataView, at: number): void {
-    const [chunk, place] = [view.getBigUint64(at, true), view.getBigUint64(at + 8, true)];
+    const chunk = view.getBigUint64(at, true);
+    const place = view.getBigUint64(at + 8, true);
     if (place === 0n) {
       this.#isDone = true;
       return;

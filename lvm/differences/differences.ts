@@ -300,8 +300,8 @@ async function openCow(
 async function comparedDevices(exec: Exec, snapshots: Snapshots, chunkBytes: number): Promise<ComparedDevices> {
   const opened = await openCow(exec, snapshots);
   if (opened.chunkBytes !== chunkBytes) throw changedError(snapshots);
-  const [older, newer] = [snapshots.base!, snapshots.target];
-  return { paths: [older.lv.devicePath, newer.lv.devicePath], size: Number(newer.snapshot.size), chunkBytes };
+  const { base, target } = snapshots;
+  return { paths: [base!.lv.devicePath, target.lv.devicePath], size: Number(target.snapshot.size), chunkBytes };
 }
 
 function changedError({ base, target }: Snapshots): StorageError {
@@ -325,7 +325,8 @@ function* extentsOf(
   { chunkBytes, size }: { readonly chunkBytes: number; readonly size: bigint },
 ): Generator<Extent, void> {
   for (const { begin, end } of ranges) {
-    const [offset, after] = [BigInt(begin) * BigInt(chunkBytes), BigInt(end) * BigInt(chunkBytes)];
+    const offset = BigInt(begin) * BigInt(chunkBytes);
+    const after = BigInt(end) * BigInt(chunkBytes);
     yield { offset, length: (after < size ? after : size) - offset };
   }
 }

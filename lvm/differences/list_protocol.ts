@@ -162,7 +162,8 @@ function frame(kind: FrameHeader["kind"], bytes: Uint8Array): Bytes {
 /** Decodes the header of a frame. @throws {StorageError} `Unavailable` for one with a length that it must not have */
 export function decodeFrameHeader(bytes: Uint8Array): FrameHeader {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
-  const [type, length] = [view.getUint8(0), view.getUint32(1)];
+  const type = view.getUint8(0);
+  const length = view.getUint32(1);
   const isAllowed: Record<FrameHeader["kind"], boolean> = {
     size: length >= SIZE_BYTES && length <= SIZE_BYTES + MAX_IDENTITY_BYTES,
     extents: length % EXTENT_BYTES === 0 && length <= EXTENT_BYTES * MAX_EXTENTS,

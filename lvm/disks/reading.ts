@@ -134,7 +134,7 @@ function parseDevice(row: Record<string, unknown>): BlockDevice {
     number: text(row["maj:min"])?.trim() ?? "",
     type: text(row.type) ?? "",
     size: row.size === null || row.size === undefined ? 0n : asUnsignedInteger(`${row.size}`),
-    ...(typeof row.rota === "boolean" ? { rotational: row.rota } : {}),
+    ...defined({ rotational: typeof row.rota === "boolean" ? row.rota : undefined }),
     // what lsblk does not say is taken for the worse
     removable: row.rm !== false || row.hotplug !== false,
     readOnly: row.ro !== false,

@@ -148,7 +148,9 @@ export function diskFacts(
     & Pick<DiskFacts, "objections" | "recordedGroups" | "recordedPvs">,
 ): DiskFacts {
   return {
-    ...{ survey, report, ...more },
+    ...more,
+    survey,
+    report,
     disk: named.disks.find((disk) => disk.name === name),
     isThere: named.names.has(name),
     pvNumber: record && pvNumbers.get(record.pvUuid),

@@ -86,7 +86,8 @@ function missingModule({ targets, modules }: PoolReadings, used: boolean): Findi
 function missingTools({ programs, configuration }: PoolReadings, used: boolean): Finding[] {
   if ("error" in programs || "error" in configuration) return []; // reported by other checks
   const { info, warning } = findingsOf("pools");
-  const [makeFinding, settings] = [used ? warning : info, configuration.value];
+  const makeFinding = used ? warning : info;
+  const settings = configuration.value;
   const unset = THIN_TOOLS.filter((tool) => executablePath(settings, tool) === "").map((tool) => {
     const fix = `remove it from /etc/lvm/lvm.conf   (its default is /usr/sbin/${tool})`;
     return makeFinding(`global/${tool}_executable`, `empty: ${USES[tool]}`, fix);

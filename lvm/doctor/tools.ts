@@ -203,7 +203,8 @@ export function checkKernel({ targets, modules, version, release, root }: Kernel
   const missing = TARGETS.filter(({ name }) => !targets.value.has(name));
   const loadable = "value" in modules ? modules.value : new Set<string>();
   const findings = [...Map.groupBy(missing, ({ module }) => module)].map(([module, absentTargets]) => {
-    const [names, { use }] = [absentTargets.map(({ name }) => name).join(", "), absentTargets[0]!];
+    const names = absentTargets.map(({ name }) => name).join(", ");
+    const { use } = absentTargets[0]!;
     const load = `modprobe ${module}`;
     if (loadable.has(module)) {
       return info(module, `not loaded yet (${names}): LVM loads it for the first of the ${use}`, load);

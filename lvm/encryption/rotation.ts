@@ -128,7 +128,8 @@ export class Rotation {
     });
     const isSameVolumeKey = present.salt === backup.tags.keys.salt;
     if (isSameVolumeKey && isOfChange(present.slots, backup.tags.keys)) return;
-    const [path, when] = [lvPath(backup), present.isReencrypting ? "is being" : "was"];
+    const path = lvPath(backup);
+    const when = present.isReencrypting ? "is being" : "was";
     const [change, remedy] = isSameVolumeKey
       ? ["a key slot there was destroyed or replaced since", "the passphrase that replaced it"]
       : [

@@ -88,7 +88,9 @@ interface DumpEntry {
 function entriesOf(dump: string, heading: string): DumpEntry[] {
   const section = new RegExp(`^${heading}:\\n((?:\\s.*\\n)*)`, "m").exec(dump)?.[1] ?? "";
   return Array.from(section.matchAll(/^ {2}(\d+): (.*)\n((?:\t.*\n)*)/gm), ([, number, type = "", text = ""]) => ({
-    ...{ number: Number(number), type, text },
+    number: Number(number),
+    type,
+    text,
     salt: /^\tSalt: +((?:[0-9a-f]{2} ){4})/m.exec(text)?.[1]?.replaceAll(" ", ""),
   }));
 }

@@ -150,7 +150,8 @@ export class MemberSnapshots {
     const group = report.find(({ uuid }) => uuid === volume.group.uuid);
     const origin = group?.lvs.find(({ uuid }) => uuid === volume.lv.uuid);
     const lv = group?.lvs.find(({ tags }) => ownedSnapshotId(this.#driver, tags) === id);
-    const [originId, snapshotId] = [origin?.segment.thinId, lv?.segment.thinId];
+    const originId = origin?.segment.thinId;
+    const snapshotId = lv?.segment.thinId;
     if (group === undefined || lv === undefined || originId === undefined || snapshotId === undefined) {
       throw new StorageError("Busy", `snapshotting volume ${volume.id}: LVM does not report its snapshot; try again`);
     }

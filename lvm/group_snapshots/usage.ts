@@ -5,6 +5,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
@@ -39,7 +40,7 @@ function parseUse(value: unknown): DeviceUse {
   const { name, mountpoint, children = [] } = asObject(value);
   return {
     path: asString(name),
-    ...(typeof mountpoint === "string" ? { mountPoint: mountpoint } : {}),
+    ...defined({ mountPoint: typeof mountpoint === "string" ? mountpoint : undefined }),
     holders: asArray(children).map(parseUse),
   };
 }

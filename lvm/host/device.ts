@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import { allDone, type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../../base/json.ts";
@@ -146,7 +147,7 @@ export async function readSignatures(exec: Exec, device: string): Promise<Signat
   );
   return asArray(asObject(answer).signatures).map(asObject).map((signature) => ({
     type: asString(signature.type),
-    ...(typeof signature.uuid === "string" && signature.uuid !== "" ? { uuid: signature.uuid } : {}),
+    ...defined({ uuid: typeof signature.uuid === "string" && signature.uuid !== "" ? signature.uuid : undefined }),
   }));
 }
 

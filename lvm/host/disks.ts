@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
 import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 
@@ -37,6 +38,6 @@ export async function readDisks(exec: Exec): Promise<Disk[]> {
     path: asString(device.name),
     number: asString(device["maj:min"]).trim(),
     type: asString(device.type ?? ""),
-    ...(device.fstype === "LVM2_member" ? { pvUuid: asString(device.uuid) } : {}),
+    ...defined({ pvUuid: device.fstype === "LVM2_member" ? asString(device.uuid) : undefined }),
   }));
 }

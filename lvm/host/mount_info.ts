@@ -41,8 +41,13 @@ export function parseMountInfo(text: string): MountInfo[] | undefined {
     if (match === null) return undefined;
     const [deviceNumber, root, target, options, fsType, source, filesystemOptions] = match.slice(1).map(unescape);
     mounts.push({
-      ...{ deviceNumber: deviceNumber!, root: root!, target: target!, fsType: fsType!, source: source! },
-      ...{ options: options!.split(","), filesystemOptions: filesystemOptions!.split(",") },
+      deviceNumber: deviceNumber!,
+      root: root!,
+      target: target!,
+      fsType: fsType!,
+      source: source!,
+      options: options!.split(","),
+      filesystemOptions: filesystemOptions!.split(","),
     });
   }
   return mounts;

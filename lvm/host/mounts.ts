@@ -102,8 +102,12 @@ export function parseMounts(table: string): Mount[] | undefined {
   const mounts = parseMountInfo(table);
   if (mounts === undefined || !mounts.every(({ source }) => CANONICAL_SOURCE.test(source))) return undefined;
   return mounts.map(({ target, source, fsType, root, deviceNumber, options, filesystemOptions }) => ({
-    ...{ target, fsType, root, deviceNumber, ...accessOf(options, filesystemOptions) },
+    target,
     source: root === "/" ? source : `${source}[${root}]`,
+    fsType,
+    root,
+    deviceNumber,
+    ...accessOf(options, filesystemOptions),
   }));
 }
 
@@ -406,7 +410,7 @@ function parseUsage(numbers: readonly string[]): Usage | undefined {
   const [total, used, available, itotal, iused, iavail] = numbers.map((number) => number === "-" ? 0n : BigInt(number));
   return {
     bytes: { total: total!, used: used!, available: available! },
-    ...(itotal === 0n ? {} : { inodes: { total: itotal!, used: iused!, available: iavail! } }),
+    ...defined({ inodes: itotal === 0n ? undefined : { total: itotal!, used: iused!, available: iavail! } }),
   };
 }
 

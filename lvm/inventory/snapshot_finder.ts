@@ -157,7 +157,11 @@ export class SnapshotFinder {
     const size = lv.originSize ?? lv.size;
     const membership = parseMembership(lv.tags);
     const snapshot = {
-      ...{ id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot },
+      id,
+      source,
+      size,
+      createdAt: lv.createdAt,
+      ready: !lv.invalidSnapshot,
       ...defined({ groupSnapshot: membership?.id }),
     };
     return { snapshot, ...only, incomplete: isIncompleteSnapshot(lv) || membership?.confirmed === false, erase };

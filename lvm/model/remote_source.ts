@@ -5,6 +5,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { parseSnapshotId, type SnapshotId } from "../../base/ids.ts";
 import { COPIED, tagValue } from "./tag_text.ts";
 
@@ -40,7 +41,7 @@ export function copyBaseTags(base: CopyBase | undefined): string[] {
 export function copyBaseOf(tags: readonly string[]): CopyBase | undefined {
   const [id, uuid] = tagValue(tags, BASE)?.split(":") ?? [];
   const parsed = parseSnapshotId(id ?? "");
-  return parsed && { id: parsed, ...(uuid === undefined ? {} : { uuid }) };
+  return parsed && { id: parsed, ...defined({ uuid }) };
 }
 
 /** Returns arguments of lvchange that record another snapshot, or none when the volume is complete. */

@@ -123,11 +123,9 @@ export function parsePvs(entry: ReportRow, extentSize: bigint, problems: string[
   return rowsOf(entry, "pv", problems).map((row) => {
     const missing = row.flag("pv_missing");
     const extents = row.size("pv_pe_count");
-    const [path, allocated, isUsable] = [
-      row.text("pv_name"),
-      row.size("pv_pe_alloc_count"),
-      row.flag("pv_allocatable"),
-    ];
+    const path = row.text("pv_name");
+    const allocated = row.size("pv_pe_alloc_count");
+    const isUsable = row.flag("pv_allocatable");
     const pv = { path, uuid: row.text("pv_uuid"), missing, size: extents * extentSize };
     const isForCaches = parseList(row.optionalText("pv_tags")).includes(CACHE_PV);
     if (row.problems.length > 0) problems.push(`physical volume ${path}: ${row.problems.join(", ")}`);
@@ -203,8 +201,7 @@ function parseSegment(row: Row): Segment {
     type,
     stripes: Number(row.size("stripes")),
     stripeSize: row.size("stripe_size"),
-    ...(type.startsWith("thin") ? { transactionId: row.size("transaction_id") } : {}),
-    ...(thinId === undefined ? {} : { thinId }),
+    ...defined({ transactionId: type.startsWith("thin") ? row.size("transaction_id") : undefined, thinId }),
   };
 }
 
@@ -321,11 +318,12 @@ function parseGroup(entry: ReportRow): VolumeGroup {
   ];
   return {
     ...group,
-    ...defined({ refusal }),
-    ...(unreadable.length === 0 ? {} : { unreadable: [...new Set(unreadable)] }),
-    ...(problems.length === 0 ? {} : {
-      ...{ responsive: false, writeable: false, readError: `LVM's report: ${problems.join(", ")}` },
-      ...(hidesLvs ? {} : { showsLvs: true as const }),
+    ...defined({ refusal, unreadable: unreadable.length === 0 ? undefined : [...new Set(unreadable)] }),
+    ...(problems.length > 0 && {
+      responsive: false,
+      writeable: false,
+      readError: `LVM's report: ${problems.join(", ")}`,
+      ...defined({ showsLvs: hidesLvs ? undefined : true as const }),
     }),
   };
 }
@@ -347,15 +345,18 @@ function parseLv(
     ...known,
     size: row.size("lv_size"),
     devicePath: row.text("lv_dm_path"),
-    ...(major >= 0n ? { deviceNumber: `${major}:${row.read("lv_kernel_minor", asInteger, -1n)}` } : {}),
     active: row.read("lv_active", parseActive, false) && !hasNoTable(attributes),
     suspended: row.flag("lv_suspended"),
     open: row.flag("lv_device_open"),
-    ...(attributes[1] === "r" ? { readOnly: true as const } : {}),
     layout,
     health: row.text("lv_health_status"),
-    ...(origin === "" ? {} : { origin }),
-    ...defined({ originSize, snapshotPercent }),
+    ...defined({
+      deviceNumber: major < 0n ? undefined : `${major}:${row.read("lv_kernel_minor", asInteger, -1n)}`,
+      readOnly: attributes[1] === "r" ? true as const : undefined,
+      origin: origin === "" ? undefined : origin,
+      originSize,
+      snapshotPercent,
+    }),
     invalidSnapshot: row.flag("lv_snapshot_invalid"),
     // LVs of old versions of LVM have no time
     createdAt: Number(row.optionalSize("lv_time") ?? 0n),
@@ -382,12 +383,15 @@ function parseThin(
   }
   const whenFull = row.optionalText("lv_when_full");
   const thinPool = {
-    ...defined({ dataPercent, metadataPercent: row.percent("metadata_percent") }),
+    ...defined({
+      dataPercent,
+      metadataPercent: row.percent("metadata_percent"),
+      queuesWhenFull: whenFull === "" ? undefined : whenFull === "queue",
+    }),
     metadataSize: row.size("lv_metadata_size"),
     health: row.text("lv_health_status"),
     needsCheck: isUnreadablePool || /^.{4}[cC]/.test(attributes),
     zeroes: attributes[7] === "z",
-    ...(whenFull === "" ? {} : { queuesWhenFull: whenFull === "queue" }),
   };
   return { thinPool };
 }

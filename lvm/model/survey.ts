@@ -7,6 +7,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { StorageError, truncate } from "../../base/error.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
 import type { PhysicalVolume, VolumeGroup } from "./report.ts";
@@ -162,7 +163,7 @@ function surveyedPv(pv: PhysicalVolume, row: Row, extentSize: bigint): SurveyedP
     ...pv,
     used: row.size("pv_pe_alloc_count") * extentSize,
     allocatable: row.flag("pv_allocatable"),
-    ...(deviceSize === 0n ? {} : { deviceSize }),
+    ...defined({ deviceSize: deviceSize === 0n ? undefined : deviceSize }),
     metadataSize: row.optionalSize("pv_mda_size") ?? 0n,
     metadataFree: row.optionalSize("pv_mda_free") ?? 0n,
   };

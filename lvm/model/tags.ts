@@ -159,7 +159,8 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   const format = parseFormat(tagValue(tags, FORMAT) ?? "");
   const erase = parseErasure(tags);
   const limits = parseIoLimitTag(tagValue(tags, LIMITS) ?? "");
-  const [sourceTag, copied] = [tagValue(tags, SOURCE), tagValue(tags, COPIED)];
+  const sourceTag = tagValue(tags, SOURCE);
+  const copied = tagValue(tags, COPIED);
   const source = parseSource(sourceTag ?? "");
   if (parsed === undefined || format === undefined || erase === undefined || limits === undefined) {
     throw unreadableTagsError(tags);
@@ -178,10 +179,13 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
     mkfsOptions: decode(tagValue(tags, MKFS) ?? "").split(" ").filter((option) => option !== ""),
     shared: !tags.includes(UNSHARED),
     erase,
-    ...(hasLimits(limits) ? { limits } : {}),
-    ...defined({ source }),
-    ...(copied === undefined ? {} : { copied: copied === "all" ? copied : BigInt(copied) }),
-    ...defined({ trim, held: tags.includes(HELD) ? true as const : undefined }),
+    ...defined({
+      limits: hasLimits(limits) ? limits : undefined,
+      source,
+      copied: copied === undefined ? undefined : copied === "all" ? "all" as const : BigInt(copied),
+      trim,
+      held: tags.includes(HELD) ? true as const : undefined,
+    }),
   };
 }
 
@@ -362,7 +366,8 @@ function limitsTags(limits: IoLimits = {}): string[] {
 
 function parseSource(value: string): ContentSource | undefined {
   const [, kind, id = ""] = /^(snapshot|volume):(.*)$/.exec(value) ?? [];
-  const [snapshot, volume] = [parseSnapshotId(id), parseVolumeId(id)];
+  const snapshot = parseSnapshotId(id);
+  const volume = parseVolumeId(id);
   if (kind === "snapshot" && snapshot !== undefined) return { kind, id: snapshot };
   return kind === "volume" && volume !== undefined ? { kind, id: volume } : undefined;
 }

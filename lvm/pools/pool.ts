@@ -228,7 +228,8 @@ export function newPoolBytes({ free, extentSize }: GroupSpace, { poolSize }: Thi
  */
 function poolMetadataBytes(poolBytes: bigint, extentSize: bigint): bigint {
   const bytes = poolBytes / 1024n;
-  const [min, max] = [2n << 20n, 128n << 20n];
+  const min = 2n << 20n;
+  const max = 128n << 20n;
   return roundUp(bytes < min ? min : bytes > max ? max : bytes, extentSize);
 }
 

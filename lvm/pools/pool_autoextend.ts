@@ -65,7 +65,7 @@ export function planPoolExtension(group: VolumeGroup, pool: LogicalVolume, autoe
     }
   }
   const added = dataPercent >= threshold ? min(increment(pool.size), free) : 0n;
-  return { ...defined({ metadata }), ...(added > 0n ? { data: pool.size + added } : {}) };
+  return defined({ metadata, data: added > 0n ? pool.size + added : undefined });
 }
 
 function min(a: bigint, b: bigint): bigint {

@@ -73,7 +73,11 @@ export function poolStatus(
   const owned = isDriverPool(driver, pool);
   const problem = describeProblem(state, group, pool, owned);
   return {
-    ...{ group: group.name, name: pool.name, owned, size: pool.size, metadataSize },
+    group: group.name,
+    name: pool.name,
+    owned,
+    size: pool.size,
+    metadataSize,
     ...defined({ dataPercent, metadataPercent }),
     overcommit: formatOvercommit(overcommitOf(pool, overcommit)),
     allocatedVirtual: allocatedVirtual(group, pool),

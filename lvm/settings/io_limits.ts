@@ -61,7 +61,8 @@ const TAG_PREFIXES = { readIops: "ri", writeIops: "wi", readBps: "rb", writeBps:
 export function parseIoLimitParameters(parameters: ReadonlyMap<string, string>): IoLimits {
   const limits: Partial<Record<IoLimitName, IoLimit>> = {};
   for (const name of IO_LIMITS) {
-    const [fixed, perGiB] = [parameters.get(name), parameters.get(name + PER_GIB)];
+    const fixed = parameters.get(name);
+    const perGiB = parameters.get(name + PER_GIB);
     if (fixed !== undefined && perGiB !== undefined) {
       throw new StorageError(
         "InvalidArgument",

@@ -262,7 +262,11 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   // The size of a thin pool includes its thin LVs.
   const ours = lvs.filter((lv) => ownersOf(lv.tags).includes(driver) && !isThin(lv));
   return {
-    ...{ name, uuid, size, free, spare },
+    name,
+    uuid,
+    size,
+    free,
+    spare,
     used: ours.flatMap(({ pvSegments }) => pvSegments).reduce((sum, { size }) => sum + size, 0n),
     metadata: { size: metadataSize, free: metadataFree },
     physicalVolumes: { count: pvs.length, missing: missingPvs },
@@ -291,17 +295,18 @@ function volumeStatus(
   return {
     id,
     state: state ?? (copied === undefined ? "Ready" : "Copying"),
-    ...{ group: group.name, lv: lv.name, size },
+    group: group.name,
+    lv: lv.name,
+    size,
     layout: describeLayoutOf(lv),
     format: format.state === "raw" ? "block" : format.type,
     formatState: format.state,
     ...(format.luks !== undefined && { encryption: encryptionOf(format) }),
     active: lv.active,
     mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
-    ...defined({ usage }),
-    ...(lv.raid === undefined ? {} : { syncPercent: lv.raid.syncPercent }),
+    ...defined({ usage, syncPercent: lv.raid?.syncPercent }),
     ...details,
-    ...(all.length === 0 ? {} : { problem: all.join("; ") }),
+    ...defined({ problem: all.length === 0 ? undefined : all.join("; ") }),
   };
 }
 
@@ -330,7 +335,12 @@ function deletedStatus({ lv, group, tags }: DeletedLv): DeletedStatus {
 function snapshotStatus({ snapshot, lv, group, incomplete }: LocatedSnapshot): SnapshotStatus {
   const { id, source, size, createdAt, ready } = snapshot;
   return {
-    ...{ id, source, group: group.name, lv: lv.name, size, cowSize: lv.size },
+    id,
+    source,
+    group: group.name,
+    lv: lv.name,
+    size,
+    cowSize: lv.size,
     ...defined({ pool: lv.pool, cowPercent: lv.snapshotPercent }),
     state: incomplete ? "Incomplete" : ready ? "Ready" : "Overflowed",
     createdAt,

@@ -73,10 +73,12 @@ export function volumeDetails(
     ...(keysProblem === undefined ? [] : [keysProblem]),
   ];
   return {
-    ...defined({ pool: lv.pool }),
-    ...(state === "Ready" ? {} : { poolState: state }),
-    ...defined({ copy }),
-    ...(hasLimits(limits) ? { ioLimits: ratesFor(limits, size) } : {}),
+    ...defined({
+      pool: lv.pool,
+      poolState: state === "Ready" ? undefined : state,
+      copy,
+      ioLimits: hasLimits(limits) ? ratesFor(limits, size) : undefined,
+    }),
     problems,
   };
 }

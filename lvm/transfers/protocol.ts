@@ -13,6 +13,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { ERROR_KINDS, type ErrorKind, quote, StorageError, truncate } from "../../base/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 
@@ -125,7 +126,7 @@ export function decodeRequest(bytes: Uint8Array): TransferRequest {
   };
   if (ids.snapshot === undefined || ids.volume === undefined) throw protocolError("a request without ids");
   if (typeof driver !== "string" || typeof node !== "string") throw protocolError("a request of nobody");
-  const base = known === undefined ? {} : { base: parseBase(known) };
+  const base = defined({ base: known === undefined ? undefined : parseBase(known) });
   const unit = unitOf(base);
   const range = { offset: parseBytes(offset, unit), length: parseBytes(length, unit) };
   if (range.length === 0n) throw protocolError("a request for nothing");
@@ -139,7 +140,7 @@ export function unitOf({ base }: Pick<TransferRequest, "base">): bigint {
 
 /** Encodes the head of an answer. */
 export function encodeHead({ size, uuid }: TransferHead): Bytes {
-  return encodeJson({ version: VERSION, size: `${size}`, ...(uuid === undefined ? {} : { uuid }) });
+  return encodeJson({ version: VERSION, size: `${size}`, ...defined({ uuid }) });
 }
 
 /** Encodes a refusal, in place of a head. */
@@ -156,7 +157,7 @@ export function decodeHead(bytes: Uint8Array): TransferHead {
   const { size: bytesText, uuid } = decodeHeadJson(bytes);
   const size = parseBytes(bytesText, UNIT);
   if (size === 0n) throw protocolError("a snapshot without a size");
-  return { size, ...(uuid === undefined ? {} : { uuid: parseUuid(uuid) }) };
+  return { size, ...defined({ uuid: uuid === undefined ? undefined : parseUuid(uuid) }) };
 }
 
 /**
@@ -208,7 +209,8 @@ export function encodeHeader(header: FrameHeader): Bytes {
  */
 export function decodeHeader(bytes: Uint8Array): FrameHeader {
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
-  const [type, length] = [view.getUint8(0), view.getUint32(1)];
+  const type = view.getUint8(0);
+  const length = view.getUint32(1);
   const isBlocks = length > 0 && length % Number(UNIT) === 0;
   if (type === FRAME_TYPES.same && (isBlocks || length === 0)) return { kind: "same", length };
   if (type === FRAME_TYPES.data && isBlocks && length <= MAX_DATA_BYTES) return { kind: "data", length };
