@@ -24,7 +24,7 @@ import type { ApiClient } from "../k8s/client/client.ts";
 import { AgentLeases } from "../k8s/scheduling/agent_leases.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
-import { requeueAwaitedSpace } from "../k8s/service/awaited_space.ts";
+import { wakeSpaceWaiters } from "../k8s/service/awaited_space.ts";
 import { CachedObjects } from "../k8s/service/cached_objects.ts";
 import { ClusterGroupSnapshots } from "../k8s/service/cluster_group_snapshots.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
@@ -32,9 +32,10 @@ import type { ClusterListsOptions } from "../k8s/transfers/cluster_lists.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
 import { ClusterTransfers } from "../k8s/service/transfers.ts";
 import { TransferGrants } from "../k8s/service/transfer_grants.ts";
-import { requeueSettledRequests } from "../k8s/service/settled_requests.ts";
-import { requeueWaitingDeletions } from "../k8s/service/waiting_deletions.ts";
+import { wakeSettledRequests } from "../k8s/service/settled_requests.ts";
+import { wakeWaitingDeletions } from "../k8s/service/waiting_deletions.ts";
 import type { CapacityClient, CsiClient, GroupSnapshotClient } from "../k8s/sidecars/csi_client.ts";
+import { WakeUps } from "../k8s/sidecars/wake_ups.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer, type InformerOptions } from "../k8s/runtime/informer.ts";
 import { controllerLeaseName, LeaderElection, type Sidecar, sidecarLeaseName } from "../k8s/runtime/leader.ts";
@@ -318,7 +319,8 @@ function createControllers(
   }: ControllerParts,
 ): Readonly<Record<GroupName, Runnable>> {
   const { onReconciled, onDepth } = metrics;
-  const shared = { driverName: driver, client, csi, events, onReconciled, onDepth, clock };
+  const wakeUps = new WakeUps();
+  const shared = { driverName: driver, client, csi, events, wakeUps, onReconciled, onDepth, clock };
   const claimOptions = {
     ...shared,
     claims: informers.create(client, persistentVolumeClaims, { transform: cached.claim }),
@@ -332,11 +334,11 @@ function createControllers(
     ...shared,
     ...clusterInformers,
     ...lvmInformers,
+    agents,
     topologyKey: TOPOLOGY_KEY,
     namespace,
     published: informers.create(client, csiStorageCapacities, { namespace }),
   });
-  agents.subscribe((nodeName) => capacity.requeueNode(nodeName));
   // the status of a Node is its largest part, and changes all the time
   const nodeObjects = informers.create(client, nodes, { metadataOnly: true, transform: cached.node });
   const provisioner = new Provisioner({
@@ -345,14 +347,12 @@ function createControllers(
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: lvmInformers.volumes }),
     ...clusterInformers,
     nodes: nodeObjects,
-    notifiesDeletions: true,
     nodeOfSource: ({ kind, handle }) => {
       const node = lvmInformers[kind === "volume" ? "volumes" : "snapshots"].get(handle)?.spec.nodeName;
       return node !== undefined && services.transfers.targetsOf(node).length > 0 ? undefined : node;
     },
     waitForCapacityBelow: (key, bytes, options) => capacity.waitForCapacityBelow(key, bytes, options),
   });
-  requeueWaitingDeletions(lvmInformers, provisioner);
   const nodeOfVolume = (handle: string) => lvmInformers.volumes.get(handle)?.spec.nodeName;
   const resizer = new Resizer({ ...claimOptions, nodeOfVolume });
   const modifier = new Modifier(claimOptions);
@@ -364,10 +364,11 @@ function createControllers(
   const groupSnapshotter = new GroupSnapshotter({ ...snapshotOptions, csi: groupCsi });
   lvmInformers.snapshots.subscribe((handle, now) => {
     if (now?.status?.readyToUse !== false) return;
-    for (const each of [snapshotter, groupSnapshotter]) each.recheck(handle); // it overflowed or is Lost
+    wakeUps.wake("unready", handle); // it overflowed or is Lost
   });
-  requeueSettledRequests(lvmInformers, { provisioner, resizer, snapshotter, groupSnapshotter });
-  requeueAwaitedSpace({ ...lvmInformers, agents }, { provisioner, resizer, snapshotter, groupSnapshotter });
+  wakeSettledRequests(lvmInformers, wakeUps);
+  wakeWaitingDeletions(lvmInformers, wakeUps);
+  wakeSpaceWaiters({ ...lvmInformers, agents }, wakeUps);
   // csi-resizer and csi-snapshotter do the work of two, under one Lease
   const snapshotters = {
     run: async (signal: AbortSignal) => {

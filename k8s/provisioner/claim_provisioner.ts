@@ -84,16 +84,6 @@ export class ClaimProvisioner {
     this.#awaited = new AwaitedObjects(options);
   }
 
-  /** Requeues the claims for which there was no space, and for which a node may have it now. */
-  requeueExhausted(growth: FreeSpaceGrowth): void {
-    for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) this.#controller?.addAfter(key, delayMs);
-  }
-
-  /** Requeues the claim of a request whose outcome was unknown, and is known now. */
-  requeueRequest(requestName: string): void {
-    this.#waiting.wake(requestName, this.#controller);
-  }
-
   /** Returns the names of the requests of the attempts in progress. */
   requestsInProgress(): ReadonlySet<string> {
     return new Set([...this.#attempts.values()].map(({ request }) => request.name));
@@ -101,7 +91,7 @@ export class ClaimProvisioner {
 
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { driverName, topologyKey, claims, volumes, classes, nodes, csiNodes } = this.#options;
+    const { driverName, topologyKey, claims, volumes, classes, nodes, csiNodes, wakeUps } = this.#options;
     // State of an earlier term of leadership is stale; the intents last.
     this.#attempts.clear();
     this.#failures.clear();
@@ -131,6 +121,12 @@ export class ClaimProvisioner {
         const isRegistered = (node: CsiNode | undefined) => node !== undefined && hasDriver(node, driverName);
         if (isRegistered(now) && !isRegistered(before)) this.#requeueTopology(() => true);
       });
+    const onGrowth = (growth: FreeSpaceGrowth) => {
+      for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) controller.addAfter(key, delayMs);
+    };
+    wakeUps.on("space", onGrowth, signal);
+    wakeUps.on("unreserved", onGrowth, signal);
+    wakeUps.on("request", (name) => this.#waiting.wake(name, controller), signal);
     const watching = this.#awaited.run(controller, signal);
     await controller.run(signal);
     await watching;

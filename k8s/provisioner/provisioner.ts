@@ -6,7 +6,6 @@
 
 import { CloningProtection, SnapshotProtection } from "./cloning_protection.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
-import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
 import { ClaimProvisioner } from "./claim_provisioner.ts";
 import { Reclaimer } from "./reclaimer.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
@@ -35,20 +34,5 @@ export class Provisioner {
     const protections = [this.#cloningProtection, this.#snapshotProtection];
     const controllers = [this.#claimProvisioner, this.#reclaimer, this.#garbageCollector, ...protections];
     await Promise.all(controllers.map((controller) => controller.run(signal)));
-  }
-
-  /** Requeues the claims for which there was no space. Call it when a node has more. */
-  requeueExhausted(growth: FreeSpaceGrowth): void {
-    this.#claimProvisioner.requeueExhausted(growth);
-  }
-
-  /** Requeues the claim of a request whose outcome was unknown, and is known now. */
-  requeueRequest(requestName: string): void {
-    this.#claimProvisioner.requeueRequest(requestName);
-  }
-
-  /** Requeues the deletion of the volume of a handle, which was refused and may succeed now. */
-  requeueDeletion(handle: string): void {
-    this.#reclaimer.requeueDeletion(handle);
   }
 }

@@ -17,7 +17,6 @@ async function scene() {
   return {
     cluster,
     driver: cluster.driver,
-    provisioner,
     stop,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
@@ -38,7 +37,7 @@ async function sceneAfterFailures(error: CallError) {
   await waitUntil(() => cluster.driver.callCount("createVolume") === 1);
   while (cluster.driver.callCount("createVolume") < 6) await clock.advance(500);
   // The next turn would come in half a minute.
-  return { cluster, clock, options, provisioner, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
+  return { cluster, clock, options, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
 }
 
 Deno.test("a claim that failed for long is tried again within a second of a change of its class", async () => {
@@ -52,14 +51,14 @@ Deno.test("a claim that failed for long is tried again within a second of a chan
 
 Deno.test("a claim that failed for lack of space is retried within a second after space became free", async () => {
   await using s = await sceneAfterFailures(new CallError(Code.ResourceExhausted, "full"));
-  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await s.clock.advance(1_000);
   await s.cluster.waitForBound();
 });
 
 Deno.test("a claim that failed for another reason does not care for more space", async () => {
   await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
-  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await s.clock.advance(1_000);
   assertEquals(s.cluster.driver.callCount("createVolume"), 6);
 });
@@ -220,7 +219,7 @@ Deno.test("without space anywhere the claim waits, and is served when there is s
   assertEquals(await s.cluster.waitForEvent("ProvisioningFailed"), "no space");
   assertEquals(s.cluster.storedClaim()?.status?.phase, "Pending");
   s.driver.maxVolumeBytes = 1n << 40n;
-  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await s.cluster.waitForBound();
 });
 
@@ -334,17 +333,17 @@ async function sceneWithoutSpace(zone = "c") {
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
   await waitUntil(() => clock.msUntilNextTimer > 10_000, "a long delay");
-  return { cluster, clock, options, provisioner, tries, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
+  return { cluster, clock, options, tries, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
 }
 
 Deno.test("a claim without space is tried again only when a node that it may be on has enough", async () => {
   await using s = await sceneWithoutSpace();
   for (const [nodeName, largestBytes] of [["a", 1n << 40n], ["c", (1n << 30n) - 1n]] as const) {
-    s.provisioner.requeueExhausted({ nodeName, largestBytes });
+    s.cluster.wakeUps.wake("space", { nodeName, largestBytes });
     await s.clock.advance(5_000);
     assertEquals(s.tries(), 6, `node ${nodeName}`);
   }
-  s.provisioner.requeueExhausted({ nodeName: "c", largestBytes: 1n << 30n });
+  s.cluster.wakeUps.wake("space", { nodeName: "c", largestBytes: 1n << 30n });
   await s.clock.advance(1_000);
   await waitUntil(() => s.tries() === 7, "another attempt");
 });
@@ -352,10 +351,10 @@ Deno.test("a claim without space is tried again only when a node that it may be 
 Deno.test("a claim that was woken and found no space again waits longer after the next wake-up", async () => {
   await using s = await sceneWithoutSpace();
   const growth = { nodeName: "c", largestBytes: 1n << 40n };
-  s.provisioner.requeueExhausted(growth);
+  s.cluster.wakeUps.wake("space", growth);
   await s.clock.advance(1_000);
   await waitUntil(() => s.tries() === 7 && s.clock.msUntilNextTimer > 10_000, "another attempt");
-  s.provisioner.requeueExhausted(growth);
+  s.cluster.wakeUps.wake("unreserved", growth);
   await s.clock.advance(1_999);
   assertEquals(s.tries(), 7);
   await s.clock.advance(1);

@@ -35,11 +35,6 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
   /** The time limit of that wait, in milliseconds; 5 s. */
   readonly capacityTimeoutMs?: number | undefined;
   /**
-   * Whether {@linkcode Provisioner.requeueDeletion} is called when a refused deletion may succeed. Then a refused deletion
-   * waits for that call; otherwise it is retried with a growing delay.
-   */
-  readonly notifiesDeletions?: boolean | undefined;
-  /**
    * Returns the node of a content source, where the volume is created, or `undefined` when it is not known: then
    * every selected node is tried.
    */

@@ -5,12 +5,13 @@
  */
 
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
-import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { orAbsent } from "../client/client.ts";
 import { type CsiClient, errorMessage, isRefused } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { readSecretIfAllowed } from "../sidecars/secrets.ts";
+import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
 import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
 
@@ -21,16 +22,13 @@ const CACHE_WAIT_MS = 10_000;
 export interface ReclaimerOptions extends Omit<ClaimSidecarOptions, "claims"> {
   /** The driver. */
   readonly csi: Pick<CsiClient, "deleteVolume">;
-  /** Whether {@linkcode Reclaimer.requeueDeletion} is called when a refused deletion may succeed. */
-  readonly notifiesDeletions?: boolean | undefined;
 }
 
 /** Keeps PersistentVolumes until their volumes are deleted, and deletes these. */
 export class Reclaimer {
   readonly #options: ReclaimerOptions;
-  /** The names of the PersistentVolumes whose volumes are being deleted, by handle; usually one. */
-  readonly #deletions = new Map<string, Set<string>>();
-  #controller: Controller | undefined;
+  /** The PersistentVolumes whose volumes are being deleted, by the handles of the volumes. */
+  readonly #waiting = new WaitingKeys();
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode Reclaimer.run}. */
@@ -38,28 +36,21 @@ export class Reclaimer {
     this.#options = options;
   }
 
-  /** Requeues the deletion of the volume of a handle, which was refused and may succeed now. */
-  requeueDeletion(handle: string): void {
-    const names = this.#deletions.get(handle);
-    this.#deletions.delete(handle); // each attempt adds its own again
-    for (const name of names ?? []) this.#controller?.wake(name);
-  }
-
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { driverName, volumes } = this.#options;
-    this.#deletions.clear(); // those of an earlier term of leadership
+    const { driverName, volumes, wakeUps } = this.#options;
+    this.#waiting.clear(); // those of an earlier term of leadership
     const controller = sidecarController(
       "reclaimer",
       this.#options,
       (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
     );
-    [this.#controller, this.#stopSignal] = [controller, signal];
+    this.#stopSignal = signal;
     controller.watch(volumes, (volume) => {
       return isManagedBy(volume, driverName) && nextReclaimStep(volume) !== "nothing" ? [volume.metadata.name] : [];
     });
+    wakeUps.on("deletion", (handle) => this.#waiting.wake(handle, controller), signal);
     await controller.run(signal);
-    this.#controller = undefined;
   }
 
   /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
@@ -82,7 +73,7 @@ export class Reclaimer {
   }
 
   async #deleteVolumeAndObject(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
-    const { client, events, notifiesDeletions = false } = this.#options;
+    const { client, events } = this.#options;
     // The cache may be stale, and the policy may just have become Retain: the API server decides.
     const volume = await orAbsent(client.get(persistentVolumes, { name }, { signal }));
     if (
@@ -91,15 +82,15 @@ export class Reclaimer {
     ) return;
     const handle = volume.spec!.csi!.volumeHandle;
     // before the attempt, so that a change during it requeues the volume
-    this.#deletions.set(handle, (this.#deletions.get(handle) ?? new Set()).add(name));
+    this.#waiting.add(handle, name);
     try {
       await this.#deleteVolume(volume, signal);
     } catch (error) {
       if (!signal.aborted) events.record(volume, "Warning", "VolumeFailedDelete", errorMessage(error));
-      if (notifiesDeletions && isRefused(error)) return { waitsFor: "the end of what the refusal names" };
+      if (isRefused(error)) return { waitsFor: "the end of what the refusal names" };
       throw error;
     }
-    this.#forgetDeletion(handle, name);
+    this.#waiting.delete(name);
     if (volume.metadata.finalizers?.includes(VOLUME_FINALIZER)) {
       await this.#setFinalizers(volume, otherFinalizers(volume), signal);
     }
@@ -108,12 +99,6 @@ export class Reclaimer {
     }
     const isDeleting = (now?: PersistentVolume) => now === undefined || now.metadata.deletionTimestamp !== undefined;
     await this.#options.volumes.waitForCache(name, isDeleting, this.#waitOptions);
-  }
-
-  #forgetDeletion(handle: string, name: string): void {
-    const names = this.#deletions.get(handle);
-    names?.delete(name);
-    if (names?.size === 0) this.#deletions.delete(handle);
   }
 
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {

@@ -51,11 +51,13 @@ Deno.test("a released volume is removed, then its PersistentVolume, by three req
 Deno.test("a volume that cannot be removed yet keeps its PersistentVolume, which says why", async () => {
   await using s = await scene();
   const mounted = new CallError(Code.FailedPrecondition, "mounted on a");
-  for (let n = 0; n < 3; n++) s.driver.injectFault("deleteVolume", { error: mounted });
+  s.driver.injectFault("deleteVolume", { error: mounted });
   await s.release();
   assertEquals(await s.cluster.waitForEvent("VolumeFailedDelete"), "mounted on a");
+  assertEquals(s.cluster.storedVolumes.length, 1);
+  s.cluster.wakeUps.wake("deletion", s.cluster.storedVolumes[0]!.spec!.csi!.volumeHandle);
   await waitUntil(() => s.cluster.storedVolumes.length === 0, "the end");
-  assertEquals(s.driver.callCount("deleteVolume"), 4);
+  assertEquals(s.driver.callCount("deleteVolume"), 2);
 });
 
 for (const status of [403, 404]) {
@@ -244,7 +246,7 @@ Deno.test("a PersistentVolume that kube-controller-manager marks as Failed first
 
 Deno.test("a deletion that was refused is woken for each PersistentVolume of the volume", async () => {
   await using cluster = await FakeControlPlane.start({ withBinder: false });
-  const provisioner = new Provisioner({ ...cluster.controllerOptions(), notifiesDeletions: true });
+  const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
   const names = ["one", "two"];
   for (const name of names) {
@@ -256,13 +258,13 @@ Deno.test("a deletion that was refused is woken for each PersistentVolume of the
     });
   }
   await waitUntil(() => cluster.driver.callCount("deleteVolume") === 2, "the refusals");
-  provisioner.requeueDeletion("v");
+  cluster.wakeUps.wake("deletion", "v");
   await waitUntil(() => cluster.storedVolumes.length === 0, "the end of both");
 });
 
 Deno.test("a deletion that may succeed while its refusal is on the way is tried again", async () => {
   await using cluster = await FakeControlPlane.start({ withBinder: false });
-  const provisioner = new Provisioner({ ...cluster.controllerOptions(), notifiesDeletions: true });
+  const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
   const answer = Promise.withResolvers<void>();
   const error = new CallError(Code.FailedPrecondition, "it is in use");
@@ -274,7 +276,7 @@ Deno.test("a deletion that may succeed while its refusal is on the way is tried 
     status: { phase: "Released" },
   });
   await called;
-  provisioner.requeueDeletion("v");
+  cluster.wakeUps.wake("deletion", "v");
   answer.resolve();
   await waitUntil(() => cluster.storedVolumes.length === 0, "the end");
 });

@@ -21,7 +21,7 @@ async function startWithSource(sourceNode: string, options: Partial<ProvisionerO
     if (key === "default/data" && selected !== selections.at(-1)) selections.push(selected);
   });
   return {
-    ...{ cluster, provisioner, stop },
+    ...{ cluster, stop },
     /** The nodes that were selected for the clone, in order. */
     selections,
     addClone: (selectedNode: string, storageClassName = "later") =>
@@ -68,10 +68,10 @@ Deno.test("a clone for which the node of its source has no space keeps that node
   await waitUntil(() => clock.msUntilNextTimer > 10_000, "a long delay");
   assertEquals(s.selections, ["b"]);
   driver.maxVolumeBytes = 1n << 40n;
-  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 40n });
+  s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 40n });
   await clock.advance(5_000);
   assertEquals(driver.callCount("createVolume"), 8);
-  s.provisioner.requeueExhausted({ nodeName: "b", largestBytes: 1n << 40n });
+  s.cluster.wakeUps.wake("space", { nodeName: "b", largestBytes: 1n << 40n });
   await clock.advance(1_000);
   await s.cluster.waitForBound();
 });

@@ -15,7 +15,6 @@ import {
   isOutOfRange,
 } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
-import type { Controller } from "../runtime/controller.ts";
 import {
   type PersistentVolume,
   type PersistentVolumeClaim,
@@ -37,7 +36,7 @@ import {
   sizesOf,
   startedPatch,
 } from "./resize_plan.ts";
-import { type AwaitedSpace, type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
+import { type AwaitedSpace, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";
@@ -71,7 +70,6 @@ export class Resizer {
   readonly #spaceWaiters = new SpaceWaiters();
   /** The claims whose volumes are being expanded, by the handles of the volumes. */
   readonly #waiting = new WaitingKeys();
-  #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode Resizer.run}. */
@@ -82,7 +80,7 @@ export class Resizer {
 
   /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { claims, volumes } = this.#options;
+    const { claims, volumes, wakeUps } = this.#options;
     // State of an earlier term of leadership is stale.
     this.#finalErrors.clear();
     this.#slowSet.clear();
@@ -93,7 +91,7 @@ export class Resizer {
       this.#options,
       (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
     );
-    [this.#controller, this.#stopSignal] = [controller, signal];
+    this.#stopSignal = signal;
     controller.watch(volumes, (volume) => this.#dueClaimKeys(volume)).subscribe(claims, (key, now, before) => {
       if (now?.metadata.uid !== before?.metadata.uid) {
         for (const entries of this.#entriesOfKeys) entries.delete(key); // those of an earlier claim of the name
@@ -102,21 +100,14 @@ export class Resizer {
         if (needsExpansion(now) || before !== undefined) controller.add(key);
       }
     });
+    wakeUps.on("space", (growth) => {
+      for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) {
+        this.#slowSet.delete(key);
+        controller.addAfter(key, delayMs);
+      }
+    }, signal);
+    wakeUps.on("expansion", (handle) => this.#waiting.wake(handle, controller), signal);
     await controller.run(signal);
-    this.#controller = undefined;
-  }
-
-  /** Requeues the claims for whose expansion there was no space. Call it when a node has more. */
-  requeueExhausted(growth: FreeSpaceGrowth): void {
-    for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) {
-      this.#slowSet.delete(key);
-      this.#controller?.addAfter(key, delayMs);
-    }
-  }
-
-  /** Requeues the expansion of the volume of a handle, whose outcome was unknown, and is known now. */
-  requeueExpansion(handle: string): void {
-    this.#waiting.wake(handle, this.#controller);
   }
 
   /** All that is remembered of a claim. */

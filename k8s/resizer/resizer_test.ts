@@ -42,7 +42,6 @@ async function scene({ driver: name = DRIVER, uid = undefined as string | undefi
   return {
     cluster,
     driver,
-    resizer,
     options,
     turns,
     setStatus,
@@ -171,7 +170,7 @@ Deno.test("an infeasible request is tried again when there is said to be more sp
   await s.state("ControllerResizeInfeasible");
   s.driver.maxVolumeBytes = 10n * GiB;
   await waitUntil(() => {
-    s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+    s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
     return s.sizes().length > 1;
   }, "another try");
   await s.state("NodeResizePending");
@@ -185,11 +184,11 @@ Deno.test("an expansion without space is tried again only when the node of the v
   await s.state("ControllerResizeInfeasible");
   await waitUntil(() => s.turns.length > 0, "the end of the attempt");
   s.driver.maxVolumeBytes = 10n * GiB;
-  s.resizer.requeueExhausted({ nodeName: "b", largestBytes: 1n << 40n });
-  s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 8n * GiB - 1n });
+  s.cluster.wakeUps.wake("space", { nodeName: "b", largestBytes: 1n << 40n });
+  s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 8n * GiB - 1n });
   await new Promise((resolve) => setTimeout(resolve, 1_200));
   assertEquals(s.sizes().length, 1);
-  s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 8n * GiB });
+  s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 8n * GiB });
   await s.state("NodeResizePending");
 });
 
@@ -198,7 +197,7 @@ Deno.test("an expansion that failed for another reason does not wait for free sp
   s.driver.injectFault("expandVolume", { error: new CallError(Code.InvalidArgument, "no") });
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
-  s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await new Promise((resolve) => setTimeout(resolve, 1_200));
   assertEquals(s.sizes().length, 1);
 });

@@ -19,8 +19,8 @@ import {
   maximumVolumeSizeOf,
   nextCapacityStep,
 } from "./capacity_object.ts";
-import type { Controller } from "../runtime/controller.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import type { AgentLiveness } from "./agent_liveness.ts";
 import { hasDriver } from "../sidecars/claim_topology.ts";
 import { FS_TYPE } from "../sidecars/class_parameters.ts";
 import { isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
@@ -54,6 +54,8 @@ export interface CapacityOptions extends SidecarOptions {
   readonly csiNodes: Informer<CsiNode>;
   /** The objects of that namespace. */
   readonly published: Informer<CsiStorageCapacity>;
+  /** Which agents are silent: their nodes offer no capacity. */
+  readonly agents: Pick<AgentLiveness, "subscribe">;
   /** The minimum interval between two writes of an object, in milliseconds; 1 s. */
   readonly minWriteIntervalMs?: number | undefined;
 }
@@ -83,7 +85,6 @@ export class CapacityPublisher {
   readonly #names = new Map<string, Map<string, string>>();
   /** The time at which each object was last written, in the clock's milliseconds. */
   readonly #writtenAtMs = new Map<string, number>();
-  #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode CapacityPublisher.run}. */
@@ -94,7 +95,7 @@ export class CapacityPublisher {
 
   /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { nodes, volumes, classes, csiNodes, published } = this.#options;
+    const { nodes, volumes, classes, csiNodes, published, agents } = this.#options;
     // State of an earlier term of leadership is stale.
     this.#keys.clear();
     this.#names.clear();
@@ -104,12 +105,15 @@ export class CapacityPublisher {
     // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
     const isUrgent = (name: string) => this.#keys.has(name) && published.get(this.#cacheKeyOf(name)) === undefined;
     const options = { ...this.#options, parallel, isUrgent, waitsForNodes: false };
-    this.#controller = sidecarController(
+    const controller = sidecarController(
       "capacity",
       options,
       (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
     );
-    await this.#controller
+    agents.subscribe((nodeName) => {
+      for (const name of this.#namesOfNode(nodeName)) controller.add(name);
+    }, signal);
+    await controller
       .watch(nodes, ({ metadata }) => this.#namesOfNode(metadata.name))
       // An object needs an LVMNode, so the nodes enqueue all objects at first.
       .watch(csiNodes, ({ metadata }) => this.#namesOfNode(metadata.name), { replay: false })
@@ -127,11 +131,6 @@ export class CapacityPublisher {
     const { driverName, published } = this.#options;
     const isBelow = (now?: CsiStorageCapacity) => now === undefined || maximumVolumeSizeOf(now) < bytes;
     await published.waitForCache(this.#cacheKeyOf(capacityName(driverName, key)), isBelow, options);
-  }
-
-  /** Requeues the objects of a node, whose agent has become silent or reports again. */
-  requeueNode(nodeName: string): void {
-    for (const name of this.#namesOfNode(nodeName)) this.#controller?.add(name);
   }
 
   #namesOfNode(nodeName: string): string[] {

@@ -149,10 +149,11 @@ Deno.test("waitForCapacityBelow() waits until the published capacity of a node i
 
 Deno.test("the capacity of a node is published again when its agent has become silent", async () => {
   await using s = startCapacityCluster();
-  const { publisher } = await s.start();
+  const { turns } = await s.start();
   await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
+  await waitUntil(() => turns.length >= 4, "the turn of each object after its own creation");
   s.free.set("a", 0n);
-  publisher.requeueNode("a");
+  s.notifyOfAgent("a");
   await s.waitUntilPublished("a fast 0 0", "b fast 8Gi 8Gi");
 });
 

@@ -10,24 +10,7 @@ import type { AgentLiveness } from "../scheduling/agent_liveness.ts";
 import { pendingBytes } from "../scheduling/free_capacity.ts";
 import { freeSpaceGrowth } from "../scheduling/free_space_growth.ts";
 import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
-
-/** A controller of objects that may wait for free space. */
-interface SpaceWaiter {
-  /** Requeues the objects for which a node may have space now. */
-  requeueExhausted(growth: FreeSpaceGrowth): void;
-}
-
-/** The controllers of objects that may wait for free space. */
-export interface SpaceWaitingControllers {
-  /** Creates volumes. It subtracts what is pending. */
-  readonly provisioner: SpaceWaiter;
-  /** Expands volumes. */
-  readonly resizer: SpaceWaiter;
-  /** Takes snapshots. */
-  readonly snapshotter: SpaceWaiter;
-  /** Takes group snapshots. */
-  readonly groupSnapshotter: SpaceWaiter;
-}
+import type { WakeUps } from "../sidecars/wake_ups.ts";
 
 /** What reports free space. */
 export interface SpaceInformers {
@@ -40,29 +23,24 @@ export interface SpaceInformers {
 }
 
 /**
- * Requeues what waits for space when a node reports more of it, when its agent reports again, and when a volume does
- * not take the space that it was to have: no report changes by that.
+ * Wakes what waits for space when a node reports more of it, when its agent reports again, and when a volume does not
+ * take the space that it was to have: no report changes by that.
  */
-export function requeueAwaitedSpace(
-  { nodes, volumes, agents }: SpaceInformers,
-  { provisioner, resizer, snapshotter, groupSnapshotter }: SpaceWaitingControllers,
-): void {
-  const requeue = (growth: FreeSpaceGrowth | undefined, controllers: readonly SpaceWaiter[]) => {
-    if (growth === undefined) return;
-    for (const controller of controllers) controller.requeueExhausted(growth);
+export function wakeSpaceWaiters({ nodes, volumes, agents }: SpaceInformers, wakeUps: Pick<WakeUps, "wake">): void {
+  const wake = (kind: "space" | "unreserved", growth: FreeSpaceGrowth | undefined) => {
+    if (growth !== undefined) wakeUps.wake(kind, growth);
   };
-  const all = [provisioner, resizer, snapshotter, groupSnapshotter];
   const wholeSpaceOf = (nodeName: string) => {
     const node = nodes.get(nodeName);
     return node && freeSpaceGrowth(undefined, node);
   };
-  nodes.subscribe((_, now, before) => requeue(now && freeSpaceGrowth(before, now), all));
+  nodes.subscribe((_, now, before) => wake("space", now && freeSpaceGrowth(before, now)));
   agents.subscribe((nodeName) => {
-    if (!agents.isSilent(nodeName)) requeue(wholeSpaceOf(nodeName), all);
+    if (!agents.isSilent(nodeName)) wake("space", wholeSpaceOf(nodeName));
   });
   volumes.subscribe((_, now, before) => {
     const node = before && nodes.get(before.spec.nodeName);
     if (node === undefined || pendingBytes(before!, node) <= (now ? pendingBytes(now, node) : 0n)) return;
-    requeue(wholeSpaceOf(node.metadata.name), [provisioner]);
+    wake("unreserved", wholeSpaceOf(node.metadata.name));
   });
 }

@@ -3,7 +3,9 @@ import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
 import { FakeInformer } from "../../tests/fake/informer.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { requeueAwaitedSpace } from "./awaited_space.ts";
+import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
+import type { WakeUpKind } from "../sidecars/wake_ups.ts";
+import { wakeSpaceWaiters } from "./awaited_space.ts";
 
 const MiB = 1n << 20n;
 const PENDING = lvmVolumeFor(namedRequest("data", 900n * MiB), { driver: "d", nodeName: "a" });
@@ -18,36 +20,30 @@ function node(free: string, volumes: readonly { name: string; size: string }[] =
   return { metadata: { name: "a" }, spec: { driverName: "d" }, status: { volumeGroups: [group] } };
 }
 
-/** Starts with a node, and returns which controllers were woken since, with the space. */
+/** Starts with a node, and returns the wake-ups since. */
 function setUp(first: LvmNode) {
   const [nodes, volumes] = [new FakeInformer<LvmNode>(), new FakeInformer<LvmVolume>()];
   let notify = (_nodeName: string) => {};
   const agents = { isSilent: () => false, subscribe: (listener: typeof notify) => void (notify = listener) };
   const woken: string[] = [];
-  const waiter = (name: string) => ({
-    requeueExhausted: ({ nodeName, largestBytes }: { nodeName: string; largestBytes: bigint }) =>
-      void woken.push(`${name} ${nodeName} ${largestBytes / MiB}`),
-  });
-  requeueAwaitedSpace(
-    { nodes, volumes, agents },
-    {
-      ...{ provisioner: waiter("provisioner"), resizer: waiter("resizer") },
-      ...{ snapshotter: waiter("snapshotter"), groupSnapshotter: waiter("groups") },
-    },
-  );
+  const wake = (kind: WakeUpKind, growth: unknown) => {
+    const { nodeName, largestBytes } = growth as FreeSpaceGrowth;
+    woken.push(`${kind} ${nodeName} ${largestBytes / MiB}`);
+  };
+  wakeSpaceWaiters({ nodes, volumes, agents }, { wake });
   nodes.set("a", first);
   woken.splice(0);
   return { nodes, volumes, report: (name: string) => notify(name), takeWoken: () => woken.splice(0) };
 }
 
-Deno.test("requeueAwaitedSpace() wakes all when a node reports more space, and when its agent reports again", () => {
+Deno.test("wakeSpaceWaiters() wakes all when a node reports more space, and when its agent reports again", () => {
   const { nodes, report, takeWoken } = setUp(node("1Gi"));
   nodes.set("a", node("512Mi"));
   assertEquals(takeWoken(), []);
   nodes.set("a", node("768Mi"));
-  assertEquals(takeWoken(), ["provisioner a 768", "resizer a 768", "snapshotter a 768", "groups a 768"]);
+  assertEquals(takeWoken(), ["space a 768"]);
   report("a");
-  assertEquals(takeWoken(), ["provisioner a 768", "resizer a 768", "snapshotter a 768", "groups a 768"]);
+  assertEquals(takeWoken(), ["space a 768"]);
   report("unknown");
   assertEquals(takeWoken(), []);
 });
@@ -58,19 +54,19 @@ for (
     ["has failed", { ...PENDING, status: { state: "Failed", error } }],
   ] as const
 ) {
-  Deno.test(`requeueAwaitedSpace() wakes the provisioner when a volume that was to have space ${what}`, () => {
+  Deno.test(`wakeSpaceWaiters() wakes for what a volume was to take, which ${what}`, () => {
     const { volumes, takeWoken } = setUp(node("1Gi"));
     volumes.set("v", PENDING);
     volumes.set("v", { ...PENDING, status: { state: "Pending", volumeGroup: "data" } });
     assertEquals(takeWoken(), []);
     volumes.set("v", after);
-    assertEquals(takeWoken(), ["provisioner a 1024"]);
+    assertEquals(takeWoken(), ["unreserved a 1024"]);
     volumes.set("v", undefined);
     assertEquals(takeWoken(), [], "it held nothing any more");
   });
 }
 
-Deno.test("requeueAwaitedSpace() wakes nothing for a volume that is created, and for one whose space a report shows", () => {
+Deno.test("wakeSpaceWaiters() wakes nothing for a volume that is created, and for one whose space a report shows", () => {
   const { nodes, volumes, takeWoken } = setUp(node("1Gi"));
   volumes.set("v", PENDING);
   volumes.set("v", CREATED);
@@ -79,7 +75,7 @@ Deno.test("requeueAwaitedSpace() wakes nothing for a volume that is created, and
   assertEquals(takeWoken(), [], "the next report has the space");
 });
 
-Deno.test("requeueAwaitedSpace() wakes the provisioner when an expansion has failed", () => {
+Deno.test("wakeSpaceWaiters() wakes for the reserved space when an expansion has failed", () => {
   const { volumes, takeWoken } = setUp(node("1Gi", [{ name: PENDING.metadata.name, size: "900Mi" }]));
   const expanding = { ...CREATED, metadata: { ...CREATED.metadata, generation: 2 } };
   volumes.set("v", { ...expanding, spec: { ...CREATED.spec, size: "950Mi" } });
@@ -88,5 +84,5 @@ Deno.test("requeueAwaitedSpace() wakes the provisioner when an expansion has fai
     spec: { ...CREATED.spec, size: "950Mi" },
     status: { ...CREATED.status, observedGeneration: 2, error },
   });
-  assertEquals(takeWoken(), ["provisioner a 1024"]);
+  assertEquals(takeWoken(), ["unreserved a 1024"]);
 });

@@ -7,32 +7,9 @@
 
 import type { AgentManaged, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import type { Informer } from "../runtime/informer.ts";
+import type { WakeUps } from "../sidecars/wake_ups.ts";
 import { isObserved } from "./remote_objects.ts";
 import { blocksSource } from "./waiting_deletions.ts";
-
-/** The controllers whose requests have no outcome yet. */
-export interface SettledRequests {
-  /** Creates volumes. */
-  readonly provisioner: {
-    /** Requeues the creation of a volume, if it waits for the outcome. */
-    requeueRequest(requestName: string): void;
-  };
-  /** Expands volumes. */
-  readonly resizer: {
-    /** Requeues the expansion of the volume of a handle, if it waits for the outcome. */
-    requeueExpansion(handle: string): void;
-  };
-  /** Takes and deletes snapshots. */
-  readonly snapshotter: {
-    /** Requeues what waits for a request, by its name, or for a snapshot, by its handle. */
-    requeueWaiting(awaited: string): void;
-  };
-  /** Takes and deletes group snapshots. */
-  readonly groupSnapshotter: {
-    /** Requeues what waits for a request, by its name, or for a group snapshot, by its handle. */
-    requeueWaiting(awaited: string): void;
-  };
-}
 
 /** The informers of the objects of requests. */
 export interface RequestInformers {
@@ -42,32 +19,25 @@ export interface RequestInformers {
   readonly snapshots: Pick<Informer<LvmSnapshot>, "subscribe" | "get">;
 }
 
-/** Requeues what waits for the outcome of a request when the agent of the node has reported it. */
-export function requeueSettledRequests(
-  { volumes, snapshots }: RequestInformers,
-  { provisioner, resizer, snapshotter, groupSnapshotter }: SettledRequests,
-): void {
+/** Wakes what waits for the outcome of a request when the agent of the node has reported it. */
+export function wakeSettledRequests({ volumes, snapshots }: RequestInformers, wakeUps: Pick<WakeUps, "wake">): void {
   volumes.subscribe((handle, now, before) => {
     if (hasSettled(now, before)) {
-      provisioner.requeueRequest(now!.spec.requestName);
-      resizer.requeueExpansion(handle);
+      wakeUps.wake("request", now!.spec.requestName);
+      wakeUps.wake("expansion", handle);
     }
     const source = before?.spec.source?.snapshot;
     const isCopied = before !== undefined && blocksSource(before) && (now === undefined || !blocksSource(now));
-    if (source !== undefined && isCopied) requeueDeletion(source, snapshots.get(source));
+    if (source !== undefined && isCopied) wakeDeletion(source, snapshots.get(source));
   });
   snapshots.subscribe((handle, now, before) => {
-    if (now === undefined) requeueDeletion(handle, before);
-    else if (hasSettled(now, before)) {
-      (now.spec.groupSnapshot ? groupSnapshotter : snapshotter).requeueWaiting(now.spec.requestName);
-    }
+    if (now === undefined) wakeDeletion(handle, before);
+    else if (hasSettled(now, before)) wakeUps.wake("request", now.spec.requestName);
   });
 
-  /** Requeues the deletion of a snapshot, or that of its group. */
-  function requeueDeletion(handle: string, object: LvmSnapshot | undefined): void {
-    const group = object?.spec.groupSnapshot?.name;
-    if (group === undefined) snapshotter.requeueWaiting(handle);
-    else groupSnapshotter.requeueWaiting(group);
+  /** Wakes the deletion of a snapshot, or that of its group. */
+  function wakeDeletion(handle: string, object: LvmSnapshot | undefined): void {
+    wakeUps.wake("deletion", object?.spec.groupSnapshot?.name ?? handle);
   }
 }
 

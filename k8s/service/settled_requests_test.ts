@@ -1,17 +1,12 @@
 import { assertEquals } from "@std/assert";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { FakeInformer } from "../../tests/fake/informer.ts";
-import { requeueSettledRequests } from "./settled_requests.ts";
+import { wakeSettledRequests } from "./settled_requests.ts";
 
 function setUp() {
   const [volumes, snapshots] = [new FakeInformer<LvmVolume>(), new FakeInformer<LvmSnapshot>()];
   const woken: string[] = [];
-  requeueSettledRequests({ volumes, snapshots }, {
-    provisioner: { requeueRequest: (name) => void woken.push(`creation ${name}`) },
-    resizer: { requeueExpansion: (handle) => void woken.push(`expansion ${handle}`) },
-    snapshotter: { requeueWaiting: (awaited) => void woken.push(`snapshot ${awaited}`) },
-    groupSnapshotter: { requeueWaiting: (awaited) => void woken.push(`group ${awaited}`) },
-  });
+  wakeSettledRequests({ volumes, snapshots }, { wake: (kind, subject) => void woken.push(`${kind} ${subject}`) });
   return { volumes, snapshots, takeWoken: () => woken.splice(0) };
 }
 
@@ -27,28 +22,28 @@ const snapshot = (state: "Pending" | "Ready"): LvmSnapshot => ({
   status: { state, observedGeneration: 1 },
 });
 
-Deno.test("requeueSettledRequests() wakes what waits when the agent has reported its outcome, once", () => {
+Deno.test("wakeSettledRequests() wakes what waits when the agent has reported its outcome, once", () => {
   const { volumes, snapshots, takeWoken } = setUp();
   volumes.set("v", volume(2, 1));
   snapshots.set("s", snapshot("Pending"));
   assertEquals(takeWoken(), []);
   volumes.set("v", volume(2, 2));
-  assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
+  assertEquals(takeWoken(), ["request pvc-1", "expansion v"]);
   snapshots.set("s", snapshot("Ready"));
-  assertEquals(takeWoken(), ["snapshot snapshot-1"]);
+  assertEquals(takeWoken(), ["request snapshot-1"]);
   volumes.set("v", volume(2, 2));
   snapshots.set("s", snapshot("Ready"));
   assertEquals(takeWoken(), []);
 });
 
-Deno.test("requeueSettledRequests() wakes what waits when a list after an outage shows the outcome alone", () => {
+Deno.test("wakeSettledRequests() wakes what waits when a list after an outage shows the outcome alone", () => {
   const { volumes, snapshots, takeWoken } = setUp();
   volumes.set("v", volume(1, 1)); // created during the outage
-  assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
+  assertEquals(takeWoken(), ["request pvc-1", "expansion v"]);
   volumes.set("v", volume(2, 2)); // an expansion was requested and carried out
-  assertEquals(takeWoken(), ["creation pvc-1", "expansion v"]);
+  assertEquals(takeWoken(), ["request pvc-1", "expansion v"]);
   snapshots.set("s", snapshot("Ready"));
-  assertEquals(takeWoken(), ["snapshot snapshot-1"]);
+  assertEquals(takeWoken(), ["request snapshot-1"]);
 });
 
 function member(): LvmSnapshot {
@@ -56,19 +51,19 @@ function member(): LvmSnapshot {
   return { ...rest, spec: { ...spec, groupSnapshot: { name: "g", sourceVolumes: ["v"] } } };
 }
 
-Deno.test("requeueSettledRequests() wakes a group snapshot when one of its snapshots has an outcome, or is gone", () => {
+Deno.test("wakeSettledRequests() wakes a group snapshot when one of its snapshots has an outcome, or is gone", () => {
   const { snapshots, takeWoken } = setUp();
   snapshots.set("s", member());
-  assertEquals(takeWoken(), ["group snapshot-1"]);
+  assertEquals(takeWoken(), ["request snapshot-1"]);
   snapshots.set("s", undefined);
-  assertEquals(takeWoken(), ["group g"]);
+  assertEquals(takeWoken(), ["deletion g"]);
 });
 
-Deno.test("requeueSettledRequests() wakes what waits for a copy of a snapshot, and of one of a group", () => {
+Deno.test("wakeSettledRequests() wakes what waits for a copy of a snapshot, and of one of a group", () => {
   const { volumes, snapshots, takeWoken } = setUp();
   const copy = volume(1, 0);
   const pending = { ...copy, spec: { ...copy.spec, source: { snapshot: "s" } }, status: { state: "Pending" } } as const;
-  for (const [object, awaited] of [[snapshot("Ready"), "snapshot s"], [member(), "group g"]] as const) {
+  for (const [object, awaited] of [[snapshot("Ready"), "deletion s"], [member(), "deletion g"]] as const) {
     snapshots.set("s", object);
     volumes.set("v", pending);
     takeWoken();

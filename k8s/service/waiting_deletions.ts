@@ -7,12 +7,7 @@
 import { isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
 import type { Informer } from "../runtime/informer.ts";
-
-/** Receives the handles of volumes whose deletion may succeed. */
-export interface WaitingDeletions {
-  /** Requeues the deletion of the volume of a handle, if there is one. */
-  requeueDeletion(handle: string): void;
-}
+import type { WakeUps } from "../sidecars/wake_ups.ts";
 
 /** The informers of the objects that may prevent a deletion. */
 export interface DeletionInformers {
@@ -24,29 +19,29 @@ export interface DeletionInformers {
   readonly nodes: Pick<Informer<LvmNode>, "subscribe">;
 }
 
-/** Requeues the deletion of each volume when something that may have prevented it has changed. */
-export function requeueWaitingDeletions(
+/** Wakes the deletion of each volume when something that may have prevented it has changed. */
+export function wakeWaitingDeletions(
   { volumes, snapshots, nodes }: DeletionInformers,
-  deletions: WaitingDeletions,
+  wakeUps: Pick<WakeUps, "wake">,
 ): void {
   volumes.subscribe((handle, now, before) => {
     if (before === undefined) return;
     const isNewlyForgotten = now !== undefined && isForgotten(now) && !isForgotten(before);
-    if (now === undefined || hasOtherError(now, before) || isNewlyForgotten) deletions.requeueDeletion(handle);
+    if (now === undefined || hasOtherError(now, before) || isNewlyForgotten) wakeUps.wake("deletion", handle);
     const source = before.spec.source?.volume;
     if (source !== undefined && blocksSource(before) && (now === undefined || !blocksSource(now))) {
-      deletions.requeueDeletion(source);
+      wakeUps.wake("deletion", source);
     }
   });
   snapshots.subscribe((_, now, before) => {
     if (before === undefined || !blocksSourceDeletion(before)) return;
-    if (now === undefined || !blocksSourceDeletion(now)) deletions.requeueDeletion(before.spec.sourceVolume);
+    if (now === undefined || !blocksSourceDeletion(now)) wakeUps.wake("deletion", before.spec.sourceVolume);
   });
   // the volume of a forgotten node is deleted without it, but only once it has no LVMNode; either may be seen first
   nodes.subscribe((nodeName, now) => {
     if (now !== undefined) return;
     for (const { metadata, spec } of volumes.list()) {
-      if (spec.nodeName === nodeName) deletions.requeueDeletion(metadata.name);
+      if (spec.nodeName === nodeName) wakeUps.wake("deletion", metadata.name);
     }
   });
 }

@@ -13,6 +13,7 @@ import { DEFAULT_BACKOFF } from "../runtime/queue.ts";
 import { Controller, type ControllerOptions, type ReconcileResult } from "../runtime/controller.ts";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import type { WakeUps } from "./wake_ups.ts";
 
 /** Options of a controller. */
 export interface SidecarOptions {
@@ -40,6 +41,8 @@ export interface ClaimSidecarOptions extends SidecarOptions {
   readonly claims: Informer<PersistentVolumeClaim>;
   /** The PersistentVolumes. */
   readonly volumes: Informer<PersistentVolume>;
+  /** Wakes what waits. */
+  readonly wakeUps: WakeUps;
 }
 
 /** What a controller watches that changes volumes of claims. The caller starts and shares the informers. */

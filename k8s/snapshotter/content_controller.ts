@@ -16,7 +16,7 @@ import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_param
 import { errorMessage, isMaybeInProgress, isResourceExhausted } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { backoffOf, sidecarController } from "../sidecars/sidecar_controller.ts";
-import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
+import { SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import { type Content, type ContentStep, failedPatch, unusablePatch } from "./content.ts";
 import type { ContentControllerOptions, ContentKind, ContentRequest, Secrets } from "./content_kind.ts";
@@ -52,23 +52,6 @@ export class ContentController<C extends Content, Created extends { readonly rea
     this.#classes = this.#newInformer(kind.classes);
   }
 
-  /** Requeues the snapshots for which there was no space. Call it when a node has more. */
-  requeueExhausted(growth: FreeSpaceGrowth): void {
-    for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) this.#controller?.addAfter(key, delayMs);
-  }
-
-  /** Requeues the content that waits for a request, by its name, or for what was taken, by its handle. */
-  requeueWaiting(awaited: string): void {
-    this.#waiting.wake(awaited, this.#controller);
-  }
-
-  /** Checks the contents of a snapshot, by its handle, which was ready and may not be so any more. */
-  recheck(snapshot: string): void {
-    for (const content of this.#contents.list()) {
-      if (this.#kind.snapshotsOf(content).includes(snapshot)) this.#enqueueIfDue(content);
-    }
-  }
-
   /** Resolves when the contents are listed, while it runs. In a cluster without the kinds that takes until they are there. */
   get synced(): Promise<void> {
     return this.#contents.synced;
@@ -80,7 +63,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
     this.#spaceWaiters.clear();
     this.#waiting.clear();
     this.#checks.clear();
-    const { name, contents, classes, rules } = this.#kind;
+    const { name, contents, classes, rules, snapshotsOf } = this.#kind;
     this.#contents = this.#newInformer(contents);
     this.#classes = this.#newInformer(classes);
     const controller = sidecarController(
@@ -98,6 +81,18 @@ export class ContentController<C extends Content, Created extends { readonly rea
         this.#enqueueIfDue(now);
       }
     });
+    const { wakeUps } = this.#options;
+    wakeUps.on("space", (growth) => {
+      for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) controller.addAfter(key, delayMs);
+    }, signal);
+    for (const kind of ["request", "deletion"] as const) {
+      wakeUps.on(kind, (awaited) => this.#waiting.wake(awaited, controller), signal);
+    }
+    wakeUps.on("unready", (handle) => {
+      for (const content of this.#contents.list()) {
+        if (snapshotsOf(content).includes(handle)) this.#enqueueIfDue(content);
+      }
+    }, signal);
     const running = this.#contents.start(signal);
     // One after the other, so that a cluster without these kinds is logged once.
     await Promise.race([this.#contents.synced, waitForAbort(signal)]);

@@ -12,12 +12,15 @@ import type { EventRecorder } from "../runtime/events.ts";
 import type { SnapshotOwnerKind } from "../sidecars/class_parameters.ts";
 import type { CallOptions } from "../sidecars/csi_client.ts";
 import type { SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import type { WakeUps } from "../sidecars/wake_ups.ts";
 import type { Content, ContentRules } from "./content.ts";
 
 /** Options of the controller of contents. */
 export interface ContentControllerOptions extends SidecarOptions {
   /** The recorder of events. */
   readonly events: EventRecorder;
+  /** Wakes what waits. */
+  readonly wakeUps: WakeUps;
   /** Reports whether a snapshot that was ready may not be so any more, by its handle; never by default. */
   readonly needsRecheck?: (handle: string) => boolean;
   /**

@@ -8,7 +8,7 @@ import type { ApiClient } from "../client/client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { secrets } from "../sidecars/secrets.ts";
 import { GROUP_BEING_CREATED_ANNOTATION, GROUP_CONTENT_FINALIZER, groupSnapshotRules } from "./group_content.ts";
-import { GroupSnapshotter, type GroupSnapshotterOptions } from "./group_snapshotter.ts";
+import type { GroupSnapshotterOptions } from "./group_snapshotter.ts";
 
 const HANDLE = "handle-of-groupsnapshot-uid";
 
@@ -241,51 +241,46 @@ for (
 /** Starts a cluster and a group snapshotter that tries nothing again by itself. */
 async function sceneWithoutRetries(options: Partial<GroupSnapshotterOptions> = {}) {
   const s = await GroupControlPlane.start();
-  const all = { ...s.options(), backoff: { startMs: 600_000, capMs: 600_000 }, ...options };
-  const snapshotter = new GroupSnapshotter(all);
-  s.run(all, snapshotter);
-  return { s, snapshotter };
+  s.run({ ...s.options(), backoff: { startMs: 600_000, capMs: 600_000 }, ...options });
+  return s;
 }
 
 Deno.test("a group snapshot without space is tried again when the node of its volumes has more, and only then", async () => {
-  const { s, snapshotter } = await sceneWithoutRetries({ nodeOfVolume: (handle) => handle === "a" ? "node" : "other" });
-  await using _ = s;
+  await using s = await sceneWithoutRetries({ nodeOfVolume: (handle) => handle === "a" ? "node" : "other" });
   s.driver.failures.push({ error: new CallError(Code.ResourceExhausted, "vg is full") });
   s.addContent();
   await s.controlPlane.waitForEvent("GroupSnapshotCreationFailed");
-  snapshotter.requeueExhausted({ nodeName: "other", largestBytes: 1n << 50n });
-  snapshotter.requeueExhausted({ nodeName: "node", largestBytes: 1n << 50n });
+  s.controlPlane.wakeUps.wake("space", { nodeName: "other", largestBytes: 1n << 50n });
+  s.controlPlane.wakeUps.wake("space", { nodeName: "node", largestBytes: 1n << 50n });
   await s.waitUntilReady();
   assertEquals(s.driver.calls.length, 2);
 });
 
 Deno.test("a group snapshot whose outcome, or whose deletion, is awaited goes on as soon as it is woken", async () => {
-  const { s, snapshotter } = await sceneWithoutRetries();
-  await using _ = s;
+  await using s = await sceneWithoutRetries();
   const unknown = { error: new CallError(Code.Unavailable, "the node does not answer"), done: true };
   s.driver.failures.push(unknown);
   s.addContent();
   await s.controlPlane.waitForEvent("GroupSnapshotCreationFailed");
   await waitUntil(() => s.content?.status?.error !== undefined, "the error");
-  snapshotter.requeueWaiting("groupsnapshot-uid");
+  s.controlPlane.wakeUps.wake("request", "groupsnapshot-uid");
   await s.waitUntilReady();
   s.driver.failures.push({ error: unknown.error });
   await s.release();
   await s.controlPlane.waitForEvent("GroupSnapshotDeleteError");
-  snapshotter.requeueWaiting(HANDLE);
+  s.controlPlane.wakeUps.wake("deletion", HANDLE);
   await s.waitUntilDeleted();
 });
 
 Deno.test("a group snapshot of which a snapshot lost its content is no longer ready, and names it once", async () => {
   const lost = new Set<string>();
-  const { s, snapshotter } = await sceneWithoutRetries({ needsRecheck: (handle) => lost.has(handle) });
-  await using _ = s;
+  await using s = await sceneWithoutRetries({ needsRecheck: (handle) => lost.has(handle) });
   s.addContent();
   await s.waitUntilReady();
-  snapshotter.recheck("snapshot-of-b");
+  s.controlPlane.wakeUps.wake("unready", "snapshot-of-b");
   lost.add("snapshot-of-b");
   s.driver.ready = false;
-  snapshotter.recheck("snapshot-of-b");
+  s.controlPlane.wakeUps.wake("unready", "snapshot-of-b");
   await waitUntil(() => s.content?.status?.readyToUse === false, "no longer ready");
   assertMatch(s.content!.status!.error!.message!, /the content of snapshot-of-b is lost/);
   await s.release();

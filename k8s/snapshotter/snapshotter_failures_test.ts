@@ -8,7 +8,6 @@ import { CallError, Code } from "../sidecars/csi_client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import { snapshotNameOf } from "./snapshot_content.ts";
-import { Snapshotter } from "./snapshotter.ts";
 
 /** Starts a cluster and a snapshotter. */
 async function scene() {
@@ -79,13 +78,12 @@ async function sceneAfterFailures(code: number) {
   const s = await SnapshotControlPlane.start();
   const clock = new FakeClock();
   const results: unknown[] = [];
-  const snapshotter = new Snapshotter({
+  s.run({
     ...s.options(),
     clock,
     backoff: { startMs: 1_000, capMs: 300_000 },
     onReconciled: ({ error }) => results.push(error),
   });
-  s.controlPlane.run((signal) => snapshotter.run(signal));
   s.addSnapshotClass("odd", {});
   for (let n = 0; n < 6; n++) s.driver.injectFault("createSnapshot", { error: new CallError(code, `no, ${n}`) });
   s.addContent("content", { spec: { volumeSnapshotClassName: "odd" } });
@@ -96,7 +94,7 @@ async function sceneAfterFailures(code: number) {
     await waitForFailures(times);
   }
   // The next turn would come in half a minute.
-  return { s, clock, snapshotter, waitForFailures, [Symbol.asyncDispose]: () => s[Symbol.asyncDispose]() };
+  return { s, clock, waitForFailures, [Symbol.asyncDispose]: () => s[Symbol.asyncDispose]() };
 }
 
 Deno.test("what fails for long is tried ever more rarely, whatever the loop itself writes of it", async () => {
@@ -123,14 +121,14 @@ Deno.test("what failed for long is tried again within a second of a change of it
 
 Deno.test("a snapshot that failed for lack of space is retried within a second after space became free", async () => {
   await using f = await sceneAfterFailures(Code.ResourceExhausted);
-  f.snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  f.s.controlPlane.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await f.clock.advance(1_000);
   await f.s.waitUntilReady();
 });
 
 Deno.test("what failed for another reason does not care for more space", async () => {
   await using f = await sceneAfterFailures(Code.Internal);
-  f.snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  f.s.controlPlane.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   assertEquals(f.clock.msUntilNextTimer, 24_000);
 });
 
@@ -243,9 +241,11 @@ Deno.test("without the kinds of snapshots nothing happens, and they are used as 
 Deno.test("a content that was deleted while its snapshot was being taken waits for nothing any more", async () => {
   await using s = await SnapshotControlPlane.start();
   const reconciled: string[] = [];
-  const options = { ...s.options(), onReconciled: ({ key }: { key: string }) => void reconciled.push(key) };
-  const snapshotter = new Snapshotter({ ...options, backoff: { startMs: 600_000, capMs: 600_000 } });
-  s.run(options, snapshotter);
+  s.run({
+    ...s.options(),
+    onReconciled: ({ key }) => void reconciled.push(key),
+    backoff: { startMs: 600_000, capMs: 600_000 },
+  });
   s.driver.injectFault("createSnapshot", { error: new CallError(Code.Unavailable, "?") });
   s.addContent("gone");
   await waitUntil(() => reconciled.length > 0, "the attempt");
@@ -254,7 +254,7 @@ Deno.test("a content that was deleted while its snapshot was being taken waits f
   s.addContent("next"); // which is seen after the end of the first
   await waitUntil(() => reconciled.includes("next"), "the next content");
   const count = reconciled.length;
-  snapshotter.requeueWaiting(snapshotNameOf(snapshotUid("gone")));
+  s.controlPlane.wakeUps.wake("request", snapshotNameOf(snapshotUid("gone")));
   await s.waitUntilReady("next");
   assertEquals(reconciled.slice(count).filter((key) => key === "gone"), []);
 });
@@ -274,15 +274,13 @@ Deno.test("a snapshotter that ends does not wait for the status of a content", a
 Deno.test("a snapshot without space is tried again only when the node of its volume has more", async () => {
   await using s = await SnapshotControlPlane.start();
   const nodeOfVolume = (handle: string) => handle === "v1" ? "a" : undefined;
-  const options = { ...s.options(), nodeOfVolume, backoff: { startMs: 600_000, capMs: 600_000 } };
-  const snapshotter = new Snapshotter(options);
-  s.run(options, snapshotter);
+  s.run({ ...s.options(), nodeOfVolume, backoff: { startMs: 600_000, capMs: 600_000 } });
   s.driver.injectFault("createSnapshot", { error: new CallError(Code.ResourceExhausted, "vg is full") });
   s.addContent();
   await s.controlPlane.waitForEvent("SnapshotCreationFailed");
-  snapshotter.requeueExhausted({ nodeName: "b", largestBytes: 1n << 50n });
+  s.controlPlane.wakeUps.wake("space", { nodeName: "b", largestBytes: 1n << 50n });
   await new Promise((resolve) => setTimeout(resolve, 50));
   assertEquals(s.driver.callCount("createSnapshot"), 1);
-  snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  s.controlPlane.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await s.waitUntilReady();
 });

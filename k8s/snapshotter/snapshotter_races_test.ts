@@ -277,8 +277,8 @@ Deno.test("a snapshotter that was stopped and is run again goes on", async () =>
   s.addContent("one");
   await s.waitUntilReady("one");
   await stop();
-  snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
-  snapshotter.recheck(snapshotHandle("one")); // nothing runs that could
+  s.controlPlane.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
+  s.controlPlane.wakeUps.wake("unready", snapshotHandle("one")); // nothing runs that could
   s.addContent("two");
   s.controlPlane.run((signal) => snapshotter.run(signal));
   await s.waitUntilReady("two");

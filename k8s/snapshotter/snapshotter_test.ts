@@ -6,7 +6,6 @@ import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/snapshot_control_plane.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { secrets } from "../sidecars/secrets.ts";
-import { Snapshotter } from "./snapshotter.ts";
 import { CONTENT_FINALIZER } from "./snapshot_content.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 
@@ -317,16 +316,14 @@ Deno.test("a ready snapshot that lost its content is no longer ready, is reporte
   await using s = await SnapshotControlPlane.start();
   const clock = new FakeClock();
   let isContentLost = false;
-  const options = { ...s.options(), clock, needsRecheck: () => isContentLost };
-  const snapshotter = new Snapshotter(options);
-  s.run(options, snapshotter);
+  s.run({ ...s.options(), clock, needsRecheck: () => isContentLost });
   s.addContent();
   await s.waitUntilReady();
-  snapshotter.recheck(snapshotHandle("content"));
+  s.controlPlane.wakeUps.wake("unready", snapshotHandle("content"));
   assertEquals(s.driver.callCount("findSnapshot"), 0, "nobody doubts it");
 
   [isContentLost, s.driver.snapshots.get(snapshotHandle("content"))!.ready] = [true, false];
-  snapshotter.recheck(snapshotHandle("content"));
+  s.controlPlane.wakeUps.wake("unready", snapshotHandle("content"));
   const { status } = (await s.waitFor((now) => now?.status?.readyToUse === false))!;
   assertMatch(status!.error!.message!, /its content is lost \(see LVMSnapshot v1-.*\): delete it/);
   await waitUntil(() => s.controlPlane.eventReasons().length > 0, "an event");

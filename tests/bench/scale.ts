@@ -177,7 +177,7 @@ async function leadership(): Promise<void> {
   const done = Promise.withResolvers<void>();
   const publisher = new CapacityPublisher({
     ...{ driverName: DRIVER, client: s.client, topologyKey: TOPOLOGY_KEY, namespace: NAMESPACE, csi: s.csi },
-    ...s.informers,
+    ...{ ...s.informers, agents: { subscribe: () => {} } },
     onReconciled: ({ key }) => reconciled.add(key).size === NODES * CLASSES.length && done.resolve(),
   });
   const stop = new AbortController();
@@ -298,7 +298,7 @@ async function waitingClaims(): Promise<void> {
   for (let second = 0; second < 20; second++) {
     const [before, now] = second % 2 === 0 ? ["79Gi", "80Gi"] : ["80Gi", "79Gi"];
     const growth = freeSpaceGrowth(lvmNode(0, before), lvmNode(0, now));
-    if (growth !== undefined) provisioner.requeueExhausted(growth);
+    if (growth !== undefined) cluster.wakeUps.wake("space", growth);
     await clock.advance(1_000);
     await pause();
   }

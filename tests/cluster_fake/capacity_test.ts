@@ -29,6 +29,7 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
+import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { volumeIntents } from "../../k8s/provisioner/volume_intents.ts";
 import { volumeIdOf } from "../../base/ids.ts";
@@ -83,10 +84,9 @@ async function setUp(
     csiNodes: startInformer(csiNodes),
   };
   const published = startInformer(csiStorageCapacities);
-  const nodeOptions = { nodes: cluster.nodes, volumes: cluster.objects };
   const publisher = new CapacityPublisher({
     ...sharedOptions,
-    ...nodeOptions,
+    ...{ nodes: cluster.nodes, volumes: cluster.objects, agents: { subscribe: () => {} } },
     published,
     namespace: "system",
     clock,
@@ -205,6 +205,7 @@ function provision(
     nodeOfSource: () => undefined,
     ...sharedOptions,
     events: recorder,
+    wakeUps: new WakeUps(),
     claims,
     volumes: startInformer(persistentVolumes),
     nodes: startInformer(nodeResource),

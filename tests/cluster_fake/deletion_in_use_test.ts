@@ -14,9 +14,10 @@ import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
+import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { forget } from "../../plugin/node_removal/forget_node.ts";
 import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
-import { requeueWaitingDeletions } from "../../k8s/service/waiting_deletions.ts";
+import { wakeWaitingDeletions } from "../../k8s/service/waiting_deletions.ts";
 import { lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { snapshotIdOf, type VolumeId } from "../../base/ids.ts";
 import { Locks } from "../../base/locks.ts";
@@ -40,13 +41,13 @@ async function setUp({ wrap }: Pick<ProcessOptions, "wrap"> = {}) {
   const deleteCalls: number[] = [];
   const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
   const csi = inProcessCsi({ handlers, onCallCompleted: ({ code }) => deleteCalls.push(code) });
-
+  const wakeUps = new WakeUps();
   const reclaimer = new Reclaimer({
-    ...{ driverName: DRIVER, client, csi, events, volumes, notifiesDeletions: true },
+    ...{ driverName: DRIVER, client, csi, events, volumes, wakeUps },
     backoff: { startMs: 60_000, capMs: 60_000 }, // the test fails if anything waits for it
   });
   const { objects, snapshotObjects, nodes } = cluster;
-  requeueWaitingDeletions({ volumes: objects, snapshots: snapshotObjects, nodes }, reclaimer);
+  wakeWaitingDeletions({ volumes: objects, snapshots: snapshotObjects, nodes }, wakeUps);
   const running = [volumes.start(stop.signal), reclaimer.run(stop.signal)];
   const agent = cluster.agent(NODE);
   const path = (name: string) => `${folder}/${name}`;

@@ -22,7 +22,8 @@ import { volumeIntents } from "../../k8s/provisioner/volume_intents.ts";
 import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { requeueSettledRequests } from "../../k8s/service/settled_requests.ts";
+import { wakeSettledRequests } from "../../k8s/service/settled_requests.ts";
+import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { Locks } from "../../base/locks.ts";
 import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/control_plane.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
@@ -53,19 +54,17 @@ Deno.test("a request that fails after a restart of the controller is not made an
     };
     const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
     const handlers = controllerHandlers({ volumes: cluster.volumes, locks: new Locks() });
+    const wakeUps = new WakeUps();
     const provisioner = new Provisioner({
       nodeOfSource: () => undefined,
-      ...{ driverName: DRIVER, topologyKey: TOPOLOGY_KEY, client, events },
+      ...{ driverName: DRIVER, topologyKey: TOPOLOGY_KEY, client, events, wakeUps },
       csi: inProcessCsi({ handlers, onCallCompleted: ({ code }) => codes.push(code) }),
       intents: volumeIntents({ client, driver: DRIVER, topologyKey: TOPOLOGY_KEY, volumes: objects }),
       ...{ claims: informer(persistentVolumeClaims), volumes: informer(persistentVolumes) },
       ...{ classes: informer(storageClasses), nodes: informer(nodes), csiNodes: informer(csiNodes) },
       backoff: { startMs: 600_000, capMs: 600_000 }, // between calls, until the node reports
     });
-    const others = { requeueExpansion: () => {}, requeueWaiting: () => {} };
-    requeueSettledRequests({ volumes: objects, snapshots: cluster.snapshotObjects }, {
-      ...{ provisioner, resizer: others, snapshotter: others, groupSnapshotter: others },
-    });
+    wakeSettledRequests({ volumes: objects, snapshots: cluster.snapshotObjects }, wakeUps);
     running.push(provisioner.run(stop.signal));
     return async () => {
       stop.abort();

@@ -27,7 +27,8 @@ import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
 import { Resizer } from "../../k8s/resizer/resizer.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { requeueSettledRequests } from "../../k8s/service/settled_requests.ts";
+import { wakeSettledRequests } from "../../k8s/service/settled_requests.ts";
+import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { BEING_DELETED_ANNOTATION, CONTENT_FINALIZER } from "../../k8s/snapshotter/snapshot_content.ts";
 import { Snapshotter } from "../../k8s/snapshotter/snapshotter.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
@@ -64,7 +65,7 @@ async function setUp() {
   const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
   const handlers = controllerHandlers({ volumes: cluster.volumes, snapshots: cluster.snapshots, locks: new Locks() });
   const options = {
-    ...{ driverName: DRIVER, topologyKey: TOPOLOGY_KEY, client, events },
+    ...{ driverName: DRIVER, topologyKey: TOPOLOGY_KEY, client, events, wakeUps: new WakeUps() },
     csi: inProcessCsi({ handlers, onCallCompleted: ({ code }) => void (code !== 0 && codes.push(code)) }),
     intents: volumeIntents({ client, driver: DRIVER, topologyKey: TOPOLOGY_KEY, volumes: objects }),
     ...{ claims: informer(persistentVolumeClaims), volumes: informer(persistentVolumes) },
@@ -72,13 +73,9 @@ async function setUp() {
     ...{ nodeOfSource: () => undefined, nodeOfVolume: () => undefined },
     backoff: { startMs: 600_000, capMs: 600_000 }, // the test fails if anything waits for it
   };
-  const provisioner = new Provisioner(options);
-  const resizer = new Resizer(options);
-  const snapshotter = new Snapshotter(options);
-  requeueSettledRequests({ volumes: objects, snapshots: snapshotObjects }, {
-    ...{ provisioner, resizer, snapshotter, groupSnapshotter: { requeueWaiting: () => {} } },
-  });
-  running.push(...[provisioner, resizer, snapshotter].map((controller) => controller.run(stop.signal)));
+  const controllers = [new Provisioner(options), new Resizer(options), new Snapshotter(options)];
+  wakeSettledRequests({ volumes: objects, snapshots: snapshotObjects }, options.wakeUps);
+  running.push(...controllers.map((controller) => controller.run(stop.signal)));
   return {
     cluster,
     /** Lets the commands whose lines contain a text take until a call has failed, because its outcome is unknown. */

@@ -34,6 +34,7 @@ export function startCapacityCluster() {
   const stop = new AbortController();
   const running: Promise<void>[] = [];
   const clients: HttpClient[] = [];
+  const listeners: ((nodeName: string) => void)[] = [];
   const connect = (name: string) => {
     const client = new HttpClient({ url: api.url }, { userAgent: name });
     clients.push(client);
@@ -81,6 +82,10 @@ export function startCapacityCluster() {
     writes: (name = "loop") =>
       api.requests.filter(({ method, headers }) => method !== "GET" && headers.get("user-agent") === name)
         .map(({ method }) => method),
+    /** Reports that an agent has become silent, or reports again. */
+    notifyOfAgent: (nodeName: string) => {
+      for (const listener of listeners) listener(nodeName);
+    },
     /** Starts a publisher with a client of its own. @returns the publisher, its reconcile attempts, and a function that stops it */
     async start(
       { name = "loop", wrap = (client: ApiClient) => client, ...more }:
@@ -105,6 +110,7 @@ export function startCapacityCluster() {
         namespace: NAMESPACE,
         client: own,
         csi: { getCapacity: capacityOf(free) },
+        agents: { subscribe: (listener: (nodeName: string) => void) => void listeners.push(listener) },
         nodes: inform(lvmNodes),
         volumes: inform(lvmVolumes),
         classes: inform(storageClasses),

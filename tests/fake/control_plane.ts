@@ -26,6 +26,7 @@ import {
 import type { ProvisionerOptions } from "../../k8s/provisioner/provisioner_options.ts";
 import type { ResizerOptions } from "../../k8s/resizer/resizer.ts";
 import { secrets } from "../../k8s/sidecars/secrets.ts";
+import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { strictCachedObjects } from "./strict_cache.ts";
 import { bindVolumes } from "./volume_binder.ts";
@@ -51,6 +52,8 @@ export class FakeControlPlane implements AsyncDisposable {
   readonly api: FakeApiServer = FakeApiServer.start({ resources: [secrets] });
   /** The driver. */
   readonly driver = new FakeDriver();
+  /** Wakes the controllers. */
+  readonly wakeUps = new WakeUps();
   /** The client of the test. */
   readonly client: HttpClient;
   /** The claims that the binder sees. Tests also wait by it. */
@@ -126,6 +129,7 @@ export class FakeControlPlane implements AsyncDisposable {
       intents: this.driver,
       nodeOfSource: () => undefined,
       nodeOfVolume: () => undefined,
+      wakeUps: this.wakeUps,
       events: recorder,
       claims: this.#start(new Informer(client, persistentVolumeClaims, { ...options, transform: cached.claim })),
       volumes: this.#start(new Informer(client, persistentVolumes, { ...options, transform: cached.volume })),

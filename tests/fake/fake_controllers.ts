@@ -12,6 +12,8 @@ import { type KubeObject, persistentVolumeClaims, persistentVolumes, type Resour
 import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
+import { wakeWaitingDeletions } from "../../k8s/service/waiting_deletions.ts";
+import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { DRIVER, type FakeCluster } from "./node_cluster.ts";
 import { bindVolumes } from "./volume_binder.ts";
 
@@ -69,9 +71,12 @@ export class FakeControllers implements AsyncDisposable {
     this.#tasks.push(claims.start(this.#stop.signal), volumes.start(this.#stop.signal));
     await Promise.all([claims.synced, volumes.synced]);
     this.#tasks.push(bindVolumes({ client, claims, volumes }, this.#stop.signal));
+    const wakeUps = new WakeUps();
+    const { objects, snapshotObjects, nodes } = this.#cluster;
+    wakeWaitingDeletions({ volumes: objects, snapshots: snapshotObjects, nodes }, wakeUps);
     this.start("reclaimer", undefined, ({ client, events }) =>
       new Reclaimer({
-        ...{ client, driverName: DRIVER, events, claims, volumes, backoff: BACKOFF },
+        ...{ client, driverName: DRIVER, events, claims, volumes, wakeUps, backoff: BACKOFF },
         csi: { deleteVolume: ({ volumeId }) => this.#cluster.volumes.delete(volumeId as VolumeId) },
       }));
   }

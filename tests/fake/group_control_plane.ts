@@ -107,8 +107,8 @@ export class GroupControlPlane implements AsyncDisposable {
   }
 
   /** Runs a group snapshotter, until the answer is called. */
-  run(options = this.options(), snapshotter = new GroupSnapshotter(options)): () => Promise<void> {
-    return this.controlPlane.run((signal) => snapshotter.run(signal));
+  run(options = this.options()): () => Promise<void> {
+    return this.controlPlane.run((signal) => new GroupSnapshotter(options).run(signal));
   }
 
   /** Adds a content for the volumes `a` and `b`, as the snapshot-controller leaves it to the driver. */

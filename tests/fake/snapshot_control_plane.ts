@@ -86,8 +86,8 @@ export class SnapshotControlPlane implements AsyncDisposable {
   }
 
   /** Runs a snapshotter, until the answer is called. */
-  run(options = this.options(), snapshotter = new Snapshotter(options)): () => Promise<void> {
-    return this.controlPlane.run((signal) => snapshotter.run(signal));
+  run(options = this.options()): () => Promise<void> {
+    return this.controlPlane.run((signal) => new Snapshotter(options).run(signal));
   }
 
   /** Adds a VolumeSnapshotClass. */
