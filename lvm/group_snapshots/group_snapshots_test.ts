@@ -161,6 +161,7 @@ Deno.test("a group snapshot is complete or removed, whenever the driver dies", D
       return commands >= last ? new Promise(() => {}) : exec(command); // a dead driver starts nothing
     };
     const outcome = await Promise.race([create(machine, sources), died.promise.then(() => "died" as const)]);
+    void machine.background.stop(); // it would go on with its timers in the next tests
     fake.run = exec;
     for (const guard of guardsOf(fake)) guard.expire();
     await nextTurn();
