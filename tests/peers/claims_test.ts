@@ -69,6 +69,12 @@ testRows("csi-provisioner: answers of the driver", [
     "Bound",
     "ProvisioningFailed: no",
   ]),
+  played(
+    "an invalid parameter: tried again at the usual pace",
+    { answers: [3], retries: true },
+    ["create, create", "Bound", "ProvisioningFailed: no"],
+    "docs/reference/errors.md, Retries",
+  ),
   played("unknown, then full: the node is taken off", { node: "a", answers: [14, EXHAUSTED], retries: true }, [
     "create on a, create on a",
     "Pending",

@@ -55,7 +55,7 @@ async function outcomeOf(actual: Row[1], wanted: unknown): Promise<unknown> {
  */
 export async function outcomeWhenSettled<T>(outcome: () => T, wanted: unknown): Promise<T> {
   const isThere = () => JSON.stringify(outcome()) === JSON.stringify(wanted);
-  for (const end = Date.now() + 5_000; !isThere() && Date.now() < end;) await new Promise((go) => setTimeout(go, 1));
+  for (const end = Date.now() + 10_000; !isThere() && Date.now() < end;) await new Promise((go) => setTimeout(go, 1));
   return outcome();
 }
 
