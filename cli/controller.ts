@@ -23,7 +23,7 @@ import { type Clock, systemClock, waitForAbort } from "../base/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
 import { AgentLeases } from "../k8s/scheduling/agent_leases.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
-import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
+import { CapacityPublisher, waitForCapacityBelow } from "../k8s/scheduling/capacity.ts";
 import { wakeSpaceWaiters } from "../k8s/service/awaited_space.ts";
 import { CachedObjects } from "../k8s/service/cached_objects.ts";
 import { ClusterGroupSnapshots } from "../k8s/service/cluster_group_snapshots.ts";
@@ -66,7 +66,7 @@ import { MoveGarbageCollector } from "../k8s/move/garbage_collector.ts";
 import { Mover } from "../k8s/move/mover.ts";
 import { type LvmMove, lvmMoves } from "../k8s/move/objects.ts";
 import { Modifier } from "../k8s/resizer/modifier.ts";
-import { Provisioner } from "../k8s/provisioner/provisioner.ts";
+import { Provisioner, type ProvisionerOptions } from "../k8s/provisioner/provisioner.ts";
 import { Resizer } from "../k8s/resizer/resizer.ts";
 import { GroupSnapshotter } from "../k8s/snapshotter/group_snapshotter.ts";
 import { Snapshotter } from "../k8s/snapshotter/snapshotter.ts";
@@ -228,7 +228,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     const lease = { name: leaseNameOf(name, driver), namespace };
     const identity = `${flags.identity}-${crypto.randomUUID()}`;
     const election = new LeaderElection(leaseClient, { lease, identity, clock });
-    running.push(election.run(end, (signal) => controllers[name].run(signal)));
+    running.push(election.run(end, controllers[name]));
   }
 
   await waitForAbort(end);
@@ -296,12 +296,10 @@ interface ControllerParts {
   readonly services: Services;
 }
 
-/** A controller that runs while this process is the leader. */
-interface Runnable {
-  run(signal: AbortSignal): Promise<void>;
-}
+/** Runs the controllers of a group, which are created for each term of leadership: nothing is known of earlier terms. */
+type RunTerm = (term: AbortSignal) => Promise<void>;
 
-/** Creates the controllers, and wakes those that wait for free space when a node has more of it. */
+/** Returns what runs the controllers of each group, and connects what wakes them. */
 function createControllers(
   {
     cluster: { client, metrics },
@@ -317,7 +315,7 @@ function createControllers(
     cached,
     services,
   }: ControllerParts,
-): Readonly<Record<GroupName, Runnable>> {
+): Readonly<Record<GroupName, RunTerm>> {
   const { onReconciled, onDepth } = metrics;
   const wakeUps = new WakeUps();
   const shared = { driverName: driver, client, csi, events, wakeUps, onReconciled, onDepth, clock };
@@ -330,7 +328,7 @@ function createControllers(
     classes: informers.create(client, storageClasses),
     csiNodes: informers.create(client, csiNodes, { transform: cached.csiNode }),
   };
-  const capacity = new CapacityPublisher({
+  const capacityOptions = {
     ...shared,
     ...clusterInformers,
     ...lvmInformers,
@@ -338,10 +336,10 @@ function createControllers(
     topologyKey: TOPOLOGY_KEY,
     namespace,
     published: informers.create(client, csiStorageCapacities, { namespace }),
-  });
+  };
   // the status of a Node is its largest part, and changes all the time
   const nodeObjects = informers.create(client, nodes, { metadataOnly: true, transform: cached.node });
-  const provisioner = new Provisioner({
+  const provisionerOptions: ProvisionerOptions = {
     ...claimOptions,
     topologyKey: TOPOLOGY_KEY,
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: lvmInformers.volumes }),
@@ -351,56 +349,56 @@ function createControllers(
       const node = lvmInformers[kind === "volume" ? "volumes" : "snapshots"].get(handle)?.spec.nodeName;
       return node !== undefined && services.transfers.targetsOf(node).length > 0 ? undefined : node;
     },
-    waitForCapacityBelow: (key, bytes, options) => capacity.waitForCapacityBelow(key, bytes, options),
-  });
+    waitForCapacityBelow: (key, bytes, options) => waitForCapacityBelow(capacityOptions, key, bytes, options),
+  };
   const nodeOfVolume = (handle: string) => lvmInformers.volumes.get(handle)?.spec.nodeName;
-  const resizer = new Resizer({ ...claimOptions, nodeOfVolume });
-  const modifier = new Modifier(claimOptions);
   const snapshotOptions = {
     ...{ ...shared, nodeOfVolume },
     needsRecheck: (handle: string) => lvmInformers.snapshots.get(handle)?.status?.readyToUse === false,
   };
-  const snapshotter = new Snapshotter(snapshotOptions);
-  const groupSnapshotter = new GroupSnapshotter({ ...snapshotOptions, csi: groupCsi });
-  lvmInformers.snapshots.subscribe((handle, now) => {
-    if (now?.status?.readyToUse !== false) return;
-    wakeUps.wake("unready", handle); // it overflowed or is Lost
-  });
-  wakeSettledRequests(lvmInformers, wakeUps);
-  wakeWaitingDeletions(lvmInformers, wakeUps);
-  wakeSpaceWaiters({ ...lvmInformers, agents }, wakeUps);
-  // csi-resizer and csi-snapshotter do the work of two, under one Lease
-  const snapshotters = {
-    run: async (signal: AbortSignal) => {
-      const running = snapshotter.run(signal);
-      // a cluster without the kinds of snapshots has none of their groups
-      await Promise.race([snapshotter.synced, waitForAbort(signal)]);
-      await Promise.all([running, groupSnapshotter.run(signal)]);
-    },
-  };
-  const resizerAndModifier = {
-    run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
-  };
-  const agentLeases = new AgentLeases({ ...shared, ...lvmInformers, agents, namespace });
-  const grants = new TransferGrants({ ...shared, ...lvmInformers, deleted: () => services.snapshots });
   const moveOptions = {
     ...{ ...shared, volumes: services.volumes, persistentVolumes: claimOptions.volumes },
     ...{ moves: lvmInformers.moves, lvmVolumes: lvmInformers.volumes },
   };
-  const mover = new Mover({
+  const moverOptions = {
     ...{ ...moveOptions, ...clusterInformers, claims: claimOptions.claims, nodes: nodeObjects, agents },
     ...{ parseGroups: parseGroupList, topologyKey: TOPOLOGY_KEY },
     ...{ transfers: services.transfers, lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
-  });
-  const moveGarbageCollector = new MoveGarbageCollector(moveOptions);
-  const importer = new Importer({
+  };
+  const importerOptions = {
     ...{ ...shared, ...clusterInformers, topologyKey: TOPOLOGY_KEY, imports: lvmInformers.imports },
     ...{ snapshots: lvmInformers.snapshots, lvmNodes: lvmInformers.nodes, agents },
     ...{ lvmVolumes: lvmInformers.volumes, claims: claimOptions.claims, persistentVolumes: claimOptions.volumes },
-  });
-  const ofMoves = [agentLeases, grants, mover, moveGarbageCollector, importer];
-  const moves = {
-    run: (signal: AbortSignal) => Promise.all(ofMoves.map((each) => each.run(signal))).then(() => {}),
   };
-  return { provisioner, resizer: resizerAndModifier, snapshotter: snapshotters, capacity, moves };
+  wakeSettledRequests(lvmInformers, wakeUps);
+  wakeWaitingDeletions(lvmInformers, wakeUps);
+  wakeSpaceWaiters({ ...lvmInformers, agents }, wakeUps);
+  lvmInformers.snapshots.subscribe((handle, now) => {
+    if (now?.status?.readyToUse === false) wakeUps.wake("unready", handle); // it overflowed or is Lost
+  });
+  return {
+    provisioner: (term) => new Provisioner(provisionerOptions).run(term),
+    // csi-resizer and csi-snapshotter do the work of two, under one Lease
+    resizer: (term) => runAll([new Resizer({ ...claimOptions, nodeOfVolume }), new Modifier(claimOptions)], term),
+    snapshotter: async (term) => {
+      const snapshotter = new Snapshotter(snapshotOptions);
+      const running = snapshotter.run(term);
+      // a cluster without the kinds of snapshots has none of their groups
+      await Promise.race([snapshotter.synced, waitForAbort(term)]);
+      await Promise.all([running, new GroupSnapshotter({ ...snapshotOptions, csi: groupCsi }).run(term)]);
+    },
+    capacity: (term) => new CapacityPublisher(capacityOptions).run(term),
+    moves: (term) =>
+      runAll([
+        new AgentLeases({ ...shared, ...lvmInformers, agents, namespace }),
+        new TransferGrants({ ...shared, ...lvmInformers, deleted: () => services.snapshots }),
+        new Mover(moverOptions),
+        new MoveGarbageCollector(moveOptions),
+        new Importer(importerOptions),
+      ], term),
+  };
+}
+
+async function runAll(controllers: readonly { run: RunTerm }[], term: AbortSignal): Promise<void> {
+  await Promise.all(controllers.map((controller) => controller.run(term)));
 }

@@ -1,7 +1,20 @@
-import { assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { stub } from "@std/testing/mock";
 import { PluginCapability_Service_Type } from "../csi/proto/csi_pb.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { csiStorageCapacities, leases } from "../k8s/api/objects.ts";
+import { lvmImports } from "../k8s/import/objects.ts";
+import { lvmMoves } from "../k8s/move/objects.ts";
+import { Informer } from "../k8s/runtime/informer.ts";
+import { LeaderElection } from "../k8s/runtime/leader.ts";
+import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
+import { WakeUps } from "../k8s/sidecars/wake_ups.ts";
+import {
+  volumeGroupSnapshotClasses,
+  volumeGroupSnapshotContents,
+  volumeSnapshotClasses,
+  volumeSnapshotContents,
+} from "../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf } from "../base/ids.ts";
 import { connect } from "../tests/contract/csi_client.ts";
 import { assertFails } from "../tests/contract/host.ts";
@@ -117,4 +130,78 @@ Deno.test("denolith controller: logs once that the cluster has no snapshots", as
   await new Promise((resolve) => setTimeout(resolve, 50));
   assertEquals(await running.stop(), 0);
   assertEquals(lines().length, 1);
+});
+
+/** Returns the live subscriptions to what outlives a term of leadership: running informers, agents, and wake-ups. */
+function trackSubscriptions(): Disposable & { readonly live: ReadonlySet<object> } {
+  const { start, subscribe } = Informer.prototype;
+  const { subscribe: subscribeToAgents } = AgentLiveness.prototype;
+  const { on } = WakeUps.prototype;
+  const live = new Set<object>();
+  const running = new WeakSet<object>(); // a controller subscribes to an informer of its own before it starts that
+  const add = (signal?: AbortSignal) => {
+    const subscription = {};
+    live.add(subscription);
+    signal?.addEventListener("abort", () => live.delete(subscription));
+    return subscription;
+  };
+  Informer.prototype.start = function (signal) {
+    running.add(this);
+    return start.call(this, signal);
+  };
+  Informer.prototype.subscribe = function (listener, options) {
+    const end = subscribe.call(this, listener, options);
+    const subscription = running.has(this) && add();
+    return () => {
+      if (subscription) live.delete(subscription);
+      end();
+    };
+  };
+  AgentLiveness.prototype.subscribe = function (listener, signal) {
+    add(signal);
+    subscribeToAgents.call(this, listener, signal);
+  };
+  WakeUps.prototype.on = function (kind, handler, signal) {
+    if (!signal.aborted) add(signal);
+    on.call(this, kind, handler as (subject: unknown) => void, signal);
+  };
+  return {
+    live,
+    [Symbol.dispose]: () => {
+      Object.assign(Informer.prototype, { start, subscribe });
+      AgentLiveness.prototype.subscribe = subscribeToAgents;
+      WakeUps.prototype.on = on;
+    },
+  };
+}
+
+Deno.test("denolith controller: ten terms of leadership leave no subscription", async () => {
+  await using cluster = await createCluster();
+  const snapshotKinds = [volumeSnapshotClasses, volumeSnapshotContents];
+  const groupKinds = [volumeGroupSnapshotClasses, volumeGroupSnapshotContents];
+  for (const resource of [lvmMoves, lvmImports, ...snapshotKinds, ...groupKinds]) cluster.api.addResource(resource);
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  using tracked = trackSubscriptions();
+  let before: number | undefined;
+  let [completed, most] = [0, 0];
+  using _run = stub(
+    LeaderElection.prototype,
+    "run",
+    async (_end: AbortSignal, onStartedLeading: (signal: AbortSignal) => Promise<void>) => {
+      before ??= tracked.live.size;
+      for (let term = 0; term < 10; term++) {
+        const stop = new AbortController();
+        const working = onStartedLeading(stop.signal);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        most = Math.max(most, tracked.live.size);
+        stop.abort();
+        await working;
+      }
+      completed++;
+    },
+  );
+  await using _running = await start(folder, printed, [], () => completed === 5);
+  assert(most - before! > 40, `${most} at most`);
+  assertEquals(tracked.live.size, before);
 });

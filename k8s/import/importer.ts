@@ -55,7 +55,7 @@ export class Importer {
     this.#options = options;
   }
 
-  /** Runs until the signal is aborted. It may be run again. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { imports, lvmVolumes, snapshots, claims, persistentVolumes, classes } = this.#options;
     const having = (matches: (spec: LvmImport["spec"]) => boolean) =>

@@ -47,7 +47,7 @@ export class MoveGarbageCollector {
     this.#options = options;
   }
 
-  /** Runs until the signal is aborted. It may be run again. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { moves, lvmVolumes, persistentVolumes } = this.#options;
     const controller = sidecarController("move-garbage-collector", this.#options, (key) => this.#reconcile(key));

@@ -71,7 +71,7 @@ export class Mover {
     this.#options = options;
   }
 
-  /** Runs until the signal is aborted. It may be run again. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { moves, lvmVolumes, lvmNodes, snapshots, claims, csiNodes, persistentVolumes } = this.#options;
     const moving = (name: string | undefined) => name !== undefined && moves.get(name) !== undefined ? [name] : [];

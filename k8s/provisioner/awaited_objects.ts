@@ -28,7 +28,6 @@ export class AwaitedObjects {
   /** Watches the objects until the signal is aborted, VolumeSnapshots once a claim waits for one; never fails. */
   async run(controller: Pick<Controller, "wake">, signal: AbortSignal): Promise<void> {
     const { client, clock, missingKindRetryMs = 60_000 } = this.#options;
-    this.#waiting.clear();
     const snapshots = new Informer(client, volumeSnapshots, { missingKindRetryMs, clock, transform: keptOf });
     const classes = new Informer(client, volumeAttributesClasses, { missingKindRetryMs, clock });
     snapshots.subscribe((key, now, before) => {

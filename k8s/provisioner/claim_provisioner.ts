@@ -75,13 +75,14 @@ export class ClaimProvisioner {
   readonly #awaited: AwaitedObjects;
   /** The keys of claims that have the event `Provisioning` already. */
   readonly #announced = new Set<string>();
-  #controller: Controller | undefined;
+  readonly #controller: Controller;
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode ClaimProvisioner.run}. */
   constructor(options: ProvisionerOptions) {
     this.#options = options;
     this.#awaited = new AwaitedObjects(options);
+    this.#controller = sidecarController("provisioner", options, (key, signal) => this.#reconcile(key, signal));
   }
 
   /** Returns the names of the requests of the attempts in progress. */
@@ -92,18 +93,8 @@ export class ClaimProvisioner {
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, topologyKey, claims, volumes, classes, nodes, csiNodes, wakeUps } = this.#options;
-    // State of an earlier term of leadership is stale; the intents last.
-    this.#attempts.clear();
-    this.#failures.clear();
-    this.#spaceWaiters.clear();
-    this.#waiting.clear();
-    this.#announced.clear();
-    const controller = sidecarController(
-      "provisioner",
-      this.#options,
-      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
-    );
-    [this.#controller, this.#stopSignal] = [controller, signal];
+    const controller = this.#controller;
+    this.#stopSignal = signal;
     controller.watch(claims, (claim) => this.#isRelevant(claim) ? [keyOfClaim(claim)] : [])
       .subscribe(claims, (_, now, before) => {
         if (now?.status?.phase !== "Bound" || before?.status?.phase === "Bound") return;
@@ -130,7 +121,6 @@ export class ClaimProvisioner {
     const watching = this.#awaited.run(controller, signal);
     await controller.run(signal);
     await watching;
-    this.#controller = undefined;
   }
 
   /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
@@ -163,9 +153,9 @@ export class ClaimProvisioner {
   /** Requeues the claims that failed for want of a node or of space, and are selected: other nodes may help now. */
   #requeueTopology(select: (claim: PersistentVolumeClaim) => boolean): void {
     for (const key of this.#failedKeys(select)) {
-      if (this.#failures.get(key) instanceof TopologyError) this.#controller?.add(key);
+      if (this.#failures.get(key) instanceof TopologyError) this.#controller.add(key);
       const delayMs = this.#spaceWaiters.wakeKey(key);
-      if (delayMs !== undefined) this.#controller?.addAfter(key, delayMs);
+      if (delayMs !== undefined) this.#controller.addAfter(key, delayMs);
     }
   }
 
@@ -275,7 +265,7 @@ export class ClaimProvisioner {
     }
     if (attempt.isGivenUp) {
       await this.#deleteVolumeWithoutPv(key, attempt, signal);
-      return this.#controller?.add(key); // with another volume
+      return this.#controller.add(key); // with another volume
     }
     await this.#createPersistentVolume(key, attempt, signal);
   }
@@ -396,7 +386,7 @@ export class ClaimProvisioner {
     const claim = this.#claim(key);
     this.#forget(key);
     if (claim === undefined) return;
-    if (selectedNodeOf(claim) !== node) return this.#controller?.add(key);
+    if (selectedNodeOf(claim) !== node) return this.#controller.add(key);
     const { namespace, name, resourceVersion } = claim.metadata;
     const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: rightNode } } };
     await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });

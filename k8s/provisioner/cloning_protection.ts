@@ -93,7 +93,6 @@ export class SnapshotProtection {
    * both hold the same Lease.
    */
   async run(signal: AbortSignal): Promise<void> {
-    this.#held.clear();
     const options = { ...this.#options, waitsForNodes: false };
     const controller = sidecarController("snapshotsources", options, async (key, reconcileSignal) => {
       return key === ALL

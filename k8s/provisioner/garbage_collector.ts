@@ -47,7 +47,6 @@ export class GarbageCollector {
       await this.collect(signal).catch((error) => this.#log.warn("garbage collection failed", { error }));
       await sleep(clock, garbageCollectionIntervalMs, signal);
     }
-    this.#orphanedSinceMs.clear();
   }
 
   /** Collects garbage once. */

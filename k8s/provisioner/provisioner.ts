@@ -29,7 +29,7 @@ export class Provisioner {
     this.#garbageCollector = new GarbageCollector(options, () => this.#claimProvisioner.requestsInProgress());
   }
 
-  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const protections = [this.#cloningProtection, this.#snapshotProtection];
     const controllers = [this.#claimProvisioner, this.#reclaimer, this.#garbageCollector, ...protections];

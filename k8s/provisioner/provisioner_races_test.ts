@@ -208,15 +208,15 @@ Deno.test("a restart between the volume and its PersistentVolume goes on with th
   await stop();
 });
 
-Deno.test("a provisioner that was stopped and is run again goes on", async () => {
+Deno.test("a provisioner of a later term of leadership goes on", async () => {
   await using cluster = await FakeControlPlane.start();
-  const provisioner = new Provisioner(cluster.controllerOptions());
-  const stop = cluster.run((signal) => provisioner.run(signal));
+  const options = cluster.controllerOptions();
+  const stop = cluster.run((signal) => new Provisioner(options).run(signal));
   cluster.addClaim("one");
   await cluster.waitForBound("one");
   await stop();
   cluster.addClaim("two");
-  cluster.run((signal) => provisioner.run(signal));
+  cluster.run((signal) => new Provisioner(options).run(signal));
   await cluster.waitForBound("two");
   assertEquals(cluster.driver.callCount("createVolume"), 2);
 });

@@ -39,7 +39,6 @@ export class Reclaimer {
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, volumes, wakeUps } = this.#options;
-    this.#waiting.clear(); // those of an earlier term of leadership
     const controller = sidecarController(
       "reclaimer",
       this.#options,

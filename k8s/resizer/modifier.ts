@@ -70,37 +70,28 @@ export class Modifier {
   readonly #finalErrors = new Set<string>();
   /** Infeasible requests, with the time of their next attempt. */
   readonly #slowSet = new Map<string, { className: string; until: number }>();
-  #controller: Controller | undefined;
+  readonly #controller: Controller;
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode Modifier.run}. */
   constructor(options: ModifierOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#controller = sidecarController("modifier", options, (key, signal) => this.#reconcile(key, signal));
   }
 
-  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const { client, claims, volumes, clock, missingKindRetryMs = 60_000 } = this.#options;
-    // State of an earlier term of leadership is stale.
-    this.#finalErrors.clear();
-    this.#slowSet.clear();
-    const controller = sidecarController(
-      "modifier",
-      this.#options,
-      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
-    );
-    [this.#controller, this.#stopSignal] = [controller, signal];
+    this.#stopSignal = signal;
     // Kubernetes before 1.34 may lack the kind; then no claim names one.
     const classes = new Informer(client, volumeAttributesClasses, { missingKindRetryMs, clock });
-    const unsubscribe = classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(now));
+    classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(now));
     const watching = classes.start(signal);
-    await controller.watch(volumes, (volume) => this.#dueClaimKeys(volume))
+    await this.#controller.watch(volumes, (volume) => this.#dueClaimKeys(volume))
       .subscribe(claims, (key, now, before) => this.#onClaimChanged(key, now, before))
       .run(signal);
-    unsubscribe();
     await watching;
-    this.#controller = undefined;
   }
 
   #onClaimChanged(key: string, now?: PersistentVolumeClaim, before?: PersistentVolumeClaim): void {
@@ -110,7 +101,7 @@ export class Modifier {
     }
     if (now === undefined) return;
     if (before === undefined ? isDue(now) : reconcileInputs(now) !== reconcileInputs(before)) {
-      this.#controller?.add(key);
+      this.#controller.add(key);
     }
   }
 
@@ -119,7 +110,7 @@ export class Modifier {
     for (const { metadata, spec, status } of this.#options.claims.list()) {
       const { status: state, targetVolumeAttributesClassName: target } = status?.modifyVolumeStatus ?? {};
       const isWaiting = state === "Pending" ? spec?.volumeAttributesClassName === name : target === name;
-      if (isWaiting) this.#controller?.wake(`${metadata.namespace}/${metadata.name}`);
+      if (isWaiting) this.#controller.wake(`${metadata.namespace}/${metadata.name}`);
     }
   }
 

@@ -78,14 +78,9 @@ export class Resizer {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const { claims, volumes, wakeUps } = this.#options;
-    // State of an earlier term of leadership is stale.
-    this.#finalErrors.clear();
-    this.#slowSet.clear();
-    this.#spaceWaiters.clear();
-    this.#waiting.clear();
     const controller = sidecarController(
       "resizer",
       this.#options,

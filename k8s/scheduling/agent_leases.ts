@@ -64,7 +64,7 @@ export class AgentLeases {
     this.#options = options;
   }
 
-  /** Runs until the signal is aborted. It may be run again. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { nodes, agentLeases, agents } = this.#options;
     const options = { parallel: MAX_CONCURRENT_WRITES, ...this.#options, waitsForNodes: false };

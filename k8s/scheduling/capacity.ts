@@ -93,13 +93,9 @@ export class CapacityPublisher {
     this.#minWriteIntervalMs = options.minWriteIntervalMs ?? 1_000;
   }
 
-  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const { nodes, volumes, classes, csiNodes, published, agents } = this.#options;
-    // State of an earlier term of leadership is stale.
-    this.#keys.clear();
-    this.#names.clear();
-    this.#writtenAtMs.clear();
     this.#stopSignal = signal;
     const { parallel = MAX_CONCURRENT_WRITES } = this.#options;
     // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
@@ -121,16 +117,6 @@ export class CapacityPublisher {
       .watch(classes, ({ metadata }) => this.#namesOfClass(metadata.name), { replay: false })
       .watch(published, ({ metadata }) => [metadata.name])
       .run(signal);
-  }
-
-  /**
-   * Waits until the published capacity of a node for a class is less than a number of bytes, so that the scheduler does
-   * not choose it again; no longer than the options say.
-   */
-  async waitForCapacityBelow(key: CapacityKey, bytes: bigint, options: WaitOptions): Promise<void> {
-    const { driverName, published } = this.#options;
-    const isBelow = (now?: CsiStorageCapacity) => now === undefined || maximumVolumeSizeOf(now) < bytes;
-    await published.waitForCache(this.#cacheKeyOf(capacityName(driverName, key)), isBelow, options);
   }
 
   #namesOfNode(nodeName: string): string[] {
@@ -250,4 +236,18 @@ export class CapacityPublisher {
     const { client } = this.#options;
     await orAbsentOrChanged(client.delete(csiStorageCapacities, { name, namespace }, { uid, signal }));
   }
+}
+
+/**
+ * Waits until the published capacity of a node for a class is less than a number of bytes, so that the scheduler does
+ * not choose it again; no longer than the options say.
+ */
+export async function waitForCapacityBelow(
+  { driverName, namespace, published }: Pick<CapacityOptions, "driverName" | "namespace" | "published">,
+  key: CapacityKey,
+  bytes: bigint,
+  options: WaitOptions,
+): Promise<void> {
+  const isBelow = (now?: CsiStorageCapacity) => now === undefined || maximumVolumeSizeOf(now) < bytes;
+  await published.waitForCache(keyOfName({ name: capacityName(driverName, key), namespace }), isBelow, options);
 }

@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { waitForCapacityBelow } from "./capacity.ts";
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, csiStorageCapacities, storageClasses } from "../api/objects.ts";
@@ -133,18 +134,18 @@ Deno.test("for an invalid class the capacity of any class is published, so that 
 
 Deno.test("waitForCapacityBelow() waits until the published capacity of a node is less than the size, or none is published", async () => {
   await using s = startCapacityCluster();
-  const { publisher, copy } = await s.start();
+  const { options } = await s.start();
   const key = { nodeName: "a", className: "fast" };
-  await copy.waitFor(`${NAMESPACE}/${capacityName(DRIVER, key)}`, (now) => now !== undefined);
+  await options.published.waitFor(`${NAMESPACE}/${capacityName(DRIVER, key)}`, (now) => now !== undefined);
   let isBelow = false;
-  const waiting = publisher.waitForCapacityBelow(key, 5n * GiB, {}).then(() => isBelow = true);
+  const waiting = waitForCapacityBelow(options, key, 5n * GiB, {}).then(() => isBelow = true);
   await s.report("a", 5n * GiB);
   await s.waitUntilPublished("a fast 5Gi 5Gi", "b fast 8Gi 8Gi");
   assertEquals(isBelow, false);
   await s.report("a", 4n * GiB);
   await waiting;
-  await publisher.waitForCapacityBelow({ ...key, className: "other" }, 1n, {});
-  await publisher.waitForCapacityBelow(key, 1n, { timeoutMs: 1 });
+  await waitForCapacityBelow(options, { ...key, className: "other" }, 1n, {});
+  await waitForCapacityBelow(options, key, 1n, { timeoutMs: 1 });
 });
 
 Deno.test("the capacity of a node is published again when its agent has become silent", async () => {

@@ -105,7 +105,7 @@ export class TransferGrants {
     this.#options = options;
   }
 
-  /** Runs until the signal is aborted. It may be run again. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { snapshots, volumes } = this.#options;
     await sidecarController("transfer", this.#options, (name) => this.#reconcile(name, signal))

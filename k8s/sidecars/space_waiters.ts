@@ -64,11 +64,6 @@ export class SpaceWaiters {
     this.#waiters.delete(key);
   }
 
-  /** Removes all objects. */
-  clear(): void {
-    this.#waiters.clear();
-  }
-
   /** Wakes the objects that a node may have space for now. */
   wake({ nodeName, largestBytes }: FreeSpaceGrowth): WokenKey[] {
     const woken: WokenKey[] = [];

@@ -32,17 +32,11 @@ export class WaitingKeys {
     if (keys.size === 0) this.#keys.delete(awaited);
   }
 
-  /** Removes all keys. */
-  clear(): void {
-    this.#keys.clear();
-    this.#awaited.clear();
-  }
-
   /** Wakes the keys that wait for a request or an object. */
-  wake(awaited: string, controller: Pick<Controller, "wake"> | undefined): void {
+  wake(awaited: string, controller: Pick<Controller, "wake">): void {
     for (const key of [...this.#keys.get(awaited) ?? []]) {
       this.delete(key);
-      controller?.wake(key);
+      controller.wake(key);
     }
   }
 }

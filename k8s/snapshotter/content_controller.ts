@@ -32,15 +32,15 @@ export class ContentController<C extends Content, Created extends { readonly rea
   readonly #kind: ContentKind<C, Created>;
   readonly #options: ContentControllerOptions;
   readonly #clock: Clock;
-  #contents: Informer<C>;
-  #classes: Informer<VolumeSnapshotClass>;
+  readonly #contents: Informer<C>;
+  readonly #classes: Informer<VolumeSnapshotClass>;
   /** The names of contents for whose snapshots there was no space. */
   readonly #spaceWaiters = new SpaceWaiters();
   /** The names of contents that wait for an outcome, by the name of a request or the handle of a snapshot. */
   readonly #waiting = new WaitingKeys();
   /** The number of consecutive checks of a content whose snapshot was not ready. */
   readonly #checks = new Map<string, number>();
-  #controller: Controller | undefined;
+  readonly #controller: Controller;
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode ContentController.run}. */
@@ -50,6 +50,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
     this.#clock = options.clock ?? systemClock;
     this.#contents = this.#newInformer(kind.contents);
     this.#classes = this.#newInformer(kind.classes);
+    this.#controller = sidecarController(kind.name, options, (key, signal) => this.#reconcile(key, signal));
   }
 
   /** Resolves when the contents are listed, while it runs. In a cluster without the kinds that takes until they are there. */
@@ -57,31 +58,19 @@ export class ContentController<C extends Content, Created extends { readonly rea
     return this.#contents.synced;
   }
 
-  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
-    // State of an earlier term of leadership is stale.
-    this.#spaceWaiters.clear();
-    this.#waiting.clear();
-    this.#checks.clear();
-    const { name, contents, classes, rules, snapshotsOf } = this.#kind;
-    this.#contents = this.#newInformer(contents);
-    this.#classes = this.#newInformer(classes);
-    const controller = sidecarController(
-      name,
-      this.#options,
-      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
-    );
-    [this.#controller, this.#stopSignal] = [controller, signal];
-    controller.watch(this.#contents, () => [])
-      .watch(this.#classes, ({ metadata }) => this.#pendingNamesOfClass(metadata.name));
-    this.#contents.subscribe((key, now, before) => {
+    const { rules, snapshotsOf } = this.#kind;
+    const { wakeUps } = this.#options;
+    const controller = this.#controller;
+    this.#stopSignal = signal;
+    controller.subscribe(this.#contents, (key, now, before) => {
       if (now === undefined) {
         [this.#spaceWaiters, this.#waiting, this.#checks].forEach((entries) => entries.delete(key));
       } else if (before === undefined || rules.reconcileInputs(now) !== rules.reconcileInputs(before)) {
         this.#enqueueIfDue(now);
       }
-    });
-    const { wakeUps } = this.#options;
+    }, { replay: false }).watch(this.#classes, ({ metadata }) => this.#pendingNamesOfClass(metadata.name));
     wakeUps.on("space", (growth) => {
       for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) controller.addAfter(key, delayMs);
     }, signal);
@@ -97,7 +86,6 @@ export class ContentController<C extends Content, Created extends { readonly rea
     // One after the other, so that a cluster without these kinds is logged once.
     await Promise.race([this.#contents.synced, waitForAbort(signal)]);
     await Promise.all([running, this.#classes.start(signal), controller.run(signal)]);
-    this.#controller = undefined;
   }
 
   #newInformer<T extends KubeObject>(resource: Resource<T>): Informer<T> {
@@ -116,7 +104,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
   }
 
   #enqueueIfDue(content: C): void {
-    if (this.#isOurs(content) && this.#stepOf(content) !== "nothing") this.#controller?.add(content.metadata.name);
+    if (this.#isOurs(content) && this.#stepOf(content) !== "nothing") this.#controller.add(content.metadata.name);
   }
 
   /** Returns the next step: the one that the object shows, or a check of a snapshot that was ready. */

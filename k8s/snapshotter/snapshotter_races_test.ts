@@ -10,7 +10,7 @@ import {
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { BEING_CREATED_ANNOTATION } from "./snapshot_content.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
-import { Snapshotter, type SnapshotterOptions } from "./snapshotter.ts";
+import type { SnapshotterOptions } from "./snapshotter.ts";
 
 const LEFT_NOTHING = { content: undefined, snapshots: [] };
 
@@ -270,17 +270,17 @@ Deno.test("two snapshotters at once take one snapshot for each content, and remo
   assertEquals(s.driver.snapshots.size, 0);
 });
 
-Deno.test("a snapshotter that was stopped and is run again goes on", async () => {
+Deno.test("a snapshotter of a later term of leadership goes on", async () => {
   await using s = await SnapshotControlPlane.start();
-  const snapshotter = new Snapshotter({ ...s.options(), needsRecheck: () => true });
-  const stop = s.controlPlane.run((signal) => snapshotter.run(signal));
+  const options = { ...s.options(), needsRecheck: () => true };
+  const stop = s.run(options);
   s.addContent("one");
   await s.waitUntilReady("one");
   await stop();
   s.controlPlane.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   s.controlPlane.wakeUps.wake("unready", snapshotHandle("one")); // nothing runs that could
   s.addContent("two");
-  s.controlPlane.run((signal) => snapshotter.run(signal));
+  s.run(options);
   await s.waitUntilReady("two");
   assertEquals(s.driver.callCount("createSnapshot"), 2);
 });

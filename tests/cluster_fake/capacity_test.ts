@@ -9,7 +9,7 @@ import { assertEquals } from "@std/assert";
 import { inProcessCsi } from "../../cli/in_process_csi.ts";
 import { controllerHandlers } from "../../csi/controller.ts";
 import { TOPOLOGY_KEY } from "../../csi/topology.ts";
-import { CapacityPublisher } from "../../k8s/scheduling/capacity.ts";
+import { CapacityPublisher, waitForCapacityBelow } from "../../k8s/scheduling/capacity.ts";
 import { maximumVolumeSizeOf } from "../../k8s/scheduling/capacity_object.ts";
 import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "../../k8s/provisioner/claim.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
@@ -84,15 +84,15 @@ async function setUp(
     csiNodes: startInformer(csiNodes),
   };
   const published = startInformer(csiStorageCapacities);
-  const publisher = new CapacityPublisher({
+  const capacityOptions = {
     ...sharedOptions,
     ...{ nodes: cluster.nodes, volumes: cluster.objects, agents: { subscribe: () => {} } },
     published,
     namespace: "system",
     clock,
     minWriteIntervalMs,
-  });
-  running.push(publisher.run(stop.signal));
+  };
+  running.push(new CapacityPublisher(capacityOptions).run(stop.signal));
   const publishedCapacities = () =>
     Object.fromEntries(
       api.objects(csiStorageCapacities).map((object) => [
@@ -107,7 +107,7 @@ async function setUp(
     sharedOptions,
     startInformer,
     published,
-    publisher,
+    capacityOptions,
     /** Has something run until the end. */
     run: (work: (signal: AbortSignal) => Promise<void>) => void running.push(work(stop.signal)),
     /** Returns the capacities that were published for a node, in order. */
@@ -197,7 +197,7 @@ type Fixture = Awaited<ReturnType<typeof setUp>>;
 
 /** Starts a provisioner, without a controller that binds claims. */
 function provision(
-  { cluster, sharedOptions, startInformer, publisher, run }: Fixture,
+  { cluster, sharedOptions, startInformer, capacityOptions, run }: Fixture,
 ): Informer<PersistentVolumeClaim> {
   const recorder = new EventRecorder(sharedOptions.client, { component: DRIVER, instance: "test" });
   const claims = startInformer(persistentVolumeClaims);
@@ -210,7 +210,7 @@ function provision(
     volumes: startInformer(persistentVolumes),
     nodes: startInformer(nodeResource),
     intents: volumeIntents({ ...sharedOptions, driver: DRIVER, volumes: cluster.objects }),
-    waitForCapacityBelow: (place, bytes, options) => publisher.waitForCapacityBelow(place, bytes, options),
+    waitForCapacityBelow: (place, bytes, options) => waitForCapacityBelow(capacityOptions, place, bytes, options),
     capacityTimeoutMs: 60_000,
   });
   run(async (signal) => {

@@ -86,7 +86,7 @@ export function startCapacityCluster() {
     notifyOfAgent: (nodeName: string) => {
       for (const listener of listeners) listener(nodeName);
     },
-    /** Starts a publisher with a client of its own. @returns the publisher, its reconcile attempts, and a function that stops it */
+    /** Starts a publisher with a client of its own. @returns its options, its reconcile attempts, and a function that stops it */
     async start(
       { name = "loop", wrap = (client: ApiClient) => client, ...more }:
         & Partial<CapacityOptions>
@@ -124,16 +124,14 @@ export function startCapacityCluster() {
         },
         ...more,
       };
-      const publisher = new CapacityPublisher(options);
-      started.push(publisher.run(signal));
+      started.push(new CapacityPublisher(options).run(signal));
       running.push(...started);
       const { nodes, volumes, classes, csiNodes: registered, published } = options;
       await Promise.all([nodes, volumes, classes, registered, published].map(({ synced }) => synced));
       return {
-        publisher,
+        options,
         turns,
         failures,
-        copy: published,
         end: async () => {
           end.abort();
           await Promise.all(started);
