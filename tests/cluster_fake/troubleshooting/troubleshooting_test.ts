@@ -36,6 +36,7 @@ const CHAPTERS: Readonly<Record<string, Chapter>> = {
   "VolumeSnapshot not ready": SNAPSHOTS,
   "VolumeGroupSnapshot not ready": GROUP_SNAPSHOTS,
   "Pod cannot mount its volume": MOUNTS,
+  "Volume held by a move": { asks: ["status"], cases: {} }, // plugin/diagnosis/problems_test.ts
   "Volume stays Terminating": TERMINATING,
   ...STORAGE,
   ...NODES,
