@@ -1,8 +1,9 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { stub } from "@std/testing/mock";
 import { PluginCapability_Service_Type } from "../csi/proto/csi_pb.ts";
-import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { lvmNodes, type LvmSnapshot, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { csiStorageCapacities, leases } from "../k8s/api/objects.ts";
+import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
 import { lvmImports } from "../k8s/import/objects.ts";
 import { lvmMoves } from "../k8s/move/objects.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
@@ -18,7 +19,8 @@ import {
 import { snapshotIdOf } from "../base/ids.ts";
 import { connect } from "../tests/contract/csi_client.ts";
 import { assertFails } from "../tests/contract/host.ts";
-import { DRIVER, FakeControlPlane } from "../tests/fake/control_plane.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../tests/fake/control_plane.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import {
   collectPrinted,
   flagsOf,
@@ -130,6 +132,32 @@ Deno.test("denolith controller: logs once that the cluster has no snapshots", as
   await new Promise((resolve) => setTimeout(resolve, 50));
   assertEquals(await running.stop(), 0);
   assertEquals(lines().length, 1);
+});
+
+Deno.test("denolith controller: wakes what waits for what agents report", async () => {
+  await using cluster = await createCluster();
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  const woken = new Set<string>();
+  using _wake = stub(WakeUps.prototype, "wake", (kind: string) => void woken.add(kind));
+  cluster.api.put(lvmNodes, {
+    ...{ metadata: { name: "a" }, spec: { driverName: DRIVER } },
+    status: { volumeGroups: [{ ...NODE_GROUP, volumes: [] }] },
+  });
+  for (const [name, state] of [["created", { state: "Ready", lvUUID: "u" }], ["new", { state: "Pending" }]] as const) {
+    const { spec } = lvmVolumeFor(namedRequest(name, 1n << 20n), { driver: DRIVER, nodeName: "a" });
+    const status = { ...state, volumeGroup: "data", observedGeneration: 1 };
+    cluster.api.put(lvmVolumes, { metadata: { name }, spec, status });
+  }
+  cluster.api.put(lvmSnapshots, {
+    metadata: { name: "s" },
+    spec: { driverName: DRIVER, requestName: "s", nodeName: "a", sourceVolume: "v" } as LvmSnapshot["spec"],
+    status: { state: "Lost", readyToUse: false },
+  });
+  await using _running = await start(folder, printed, [], () => woken.has("unready"));
+  for (const name of ["created", "new"]) await cluster.remove(lvmVolumes, { name });
+  await waitUntil(() => woken.size >= 6, () => [...woken].join());
+  assertEquals([...woken].sort(), ["deletion", "expansion", "request", "space", "unready", "unreserved"]);
 });
 
 /** Returns the live subscriptions to what outlives a term of leadership: running informers, agents, and wake-ups. */
