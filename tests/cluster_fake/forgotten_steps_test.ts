@@ -34,11 +34,13 @@ async function forgetBefore(index: number, lost: 0 | 1): Promise<void> {
     if (now !== index) return await send();
     await s.loseNode(lost);
     isWhole = s.lvmVolumes.some((text) => text.endsWith("node-2 Ready"));
-    const response = await send();
-    // what was decided before may be the deletion of the first one: a node whose agent answers is forgotten by force alone
-    if (lost === 1) isWhole = isLeft(s);
-    isLost = true;
-    return response;
+    try {
+      return await send(); // may be refused: the object has changed
+    } finally {
+      // what was decided before may be the deletion of the first one: a node whose agent answers is forgotten by force alone
+      if (lost === 1) isWhole = isLeft(s);
+      isLost = true;
+    }
   });
   s.addMove();
   const isBlocked = () => isLost && s.move?.status?.message?.includes(`node node-${lost + 1}`) === true;

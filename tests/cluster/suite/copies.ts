@@ -71,7 +71,7 @@ Deno.test("a claim whose source is missing, or has another volume mode, has an e
     (await ns.waitForEvent("PersistentVolumeClaim", claim, "ProvisioningFailed")).message!;
   assertMatch(await failureMessage("early"), /does not exist/);
   assertMatch(await failureMessage("block"), /Filesystem volume \(requested: Block\)/);
-  assertMatch(await failureMessage("small"), /requested: only 8 MiB/);
+  assertMatch(await failureMessage("small"), /requested: only 8Mi/);
   await snapshots.createSnapshot("later", { claim: "data", class: await snapshots.createSnapshotClass("now") });
   await snapshots.waitUntilReady("later");
   await ns.waitForBound("early");
