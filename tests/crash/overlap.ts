@@ -50,8 +50,9 @@ export class Overlaps {
   start(command: Command, call: string | undefined): () => void {
     if (!command.mutates) return () => {};
     const { changes, reads } = targetsOf(this.#machine, command);
-    // A copy that was resumed takes a snapshot of any moment: LVM freezes the filesystem meanwhile.
-    const targets = { changes, reads: call === undefined && command.args[0] === "lvcreate" ? [] : reads };
+    // LVM reads no data in the background: it freezes a filesystem while it takes a snapshot, and leaves a device that is
+    // active as it is when a driver that starts activates it.
+    const targets = { changes, reads: call === undefined && command.program === "lvm" ? [] : reads };
     const by = `${call ?? "in the background"}: ${describeCommand(command)}`;
     const started = (["changes", "reads"] as const).flatMap((mode) =>
       targets[mode].map((lv) => this.#add(lv, { mode, call, by, isLvm: command.program === "lvm", isRunning: true }))

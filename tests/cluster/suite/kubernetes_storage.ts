@@ -5,6 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
+import type { ControlPlane } from "../../rig/control_plane.ts";
 import { ensureKubernetesTests } from "../../rig/kubernetes.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { listDriverLvs } from "./driver_lvs.ts";
@@ -18,21 +19,28 @@ const FULL = Deno.env.get("FULL") === "1";
 
 /** The tests that run, by words in their names. */
 const SUBJECTS = [
-  ...["volumegroupsnapshottable", "volumegroupsnapshotclass", "volumegroupsnapshottable-stress", "volume-modify"],
-  ...["volume-modify-stress", "snapshottable", "snapshottable-stress"],
-  ...FULL
-    ? [
-      "provisioning",
-      "volume-expand",
-      "volumes",
-      "volumeMode",
-      "multiVolume",
-      "ephemeral",
-      "fsgroupchangepolicy",
-      "capacity",
-    ]
-    : [],
+  "volumegroupsnapshottable",
+  "volumegroupsnapshotclass",
+  "volumegroupsnapshottable-stress",
+  "volume-modify",
+  "snapshottable",
+  "snapshottable-stress",
 ];
+
+/** What runs in addition with `--full`. */
+const FURTHER_SUBJECTS = [
+  "provisioning",
+  "volume-expand",
+  "volumes",
+  "volumeMode",
+  "multiVolume",
+  "ephemeral",
+  "fsgroupchangepolicy",
+  "capacity",
+];
+
+/** The tests that modify claims without pods, which are bound at once. */
+const IMMEDIATE_SUBJECTS = ["volume-modify-stress"];
 
 /** What the driver can do, in the suite's names. */
 const CAPABILITIES = [
@@ -69,39 +77,68 @@ interface SpecReport {
   readonly Failure?: { readonly Message: string };
 }
 
-Deno.test("Kubernetes' own storage tests pass, and leave nothing", async () => {
-  await using snapshots = await SnapshotTestNamespace.open("kubernetes");
-  const { ns } = snapshots;
-  const { controlPlane } = ns.cluster;
-  await using folder = await TempFolder.create("/tmp", "denolith-");
-  const parameters = { volumeGroup: "data", erase: "none" };
-  await ns.apply({
-    ...{ apiVersion: "storage.k8s.io/v1", kind: "StorageClass", metadata: { name: "e2e" } },
-    ...{ provisioner: DRIVER, parameters, allowVolumeExpansion: true, volumeBindingMode: "WaitForFirstConsumer" },
+for (
+  const [volumeBindingMode, subjects] of [
+    ["WaitForFirstConsumer", FULL ? [...SUBJECTS, ...FURTHER_SUBJECTS] : SUBJECTS],
+    ["Immediate", IMMEDIATE_SUBJECTS],
+  ] as const
+) {
+  Deno.test(`Kubernetes' own storage tests of claims with ${volumeBindingMode} pass, and leave nothing`, async () => {
+    await using snapshots = await SnapshotTestNamespace.open("kubernetes");
+    const { ns } = snapshots;
+    await using folder = await TempFolder.create("/tmp", "denolith-");
+    await ns.apply({
+      apiVersion: "storage.k8s.io/v1",
+      kind: "StorageClass",
+      metadata: { name: "e2e" },
+      provisioner: DRIVER,
+      parameters: { volumeGroup: "data", erase: "none" },
+      allowVolumeExpansion: true,
+      volumeBindingMode,
+    });
+    await ns.kubectl("apply", "--filename", new URL("limits/classes.yaml", EXAMPLES).pathname);
+    const specs = await runSpecs(subjects, ns.cluster.controlPlane, folder);
+    const passed = specs.filter(({ State }) => State === "passed");
+    for (const spec of passed) console.error(`passed: ${nameOf(spec)}`);
+    const failed = specs.filter(({ State }) => !["passed", "skipped"].includes(State));
+    assertEquals(failed.map((spec) => `${nameOf(spec)}: ${spec.Failure?.Message}`), []);
+    assertEquals(subjects.filter((subject) => !passed.some((spec) => nameOf(spec).includes(`] ${subject} `))), []);
+    assertEquals(await listDriverLvs(ns.node), []);
   });
-  await ns.kubectl("apply", "--filename", new URL("limits/classes.yaml", EXAMPLES).pathname);
+}
+
+/** Runs the program with the tests of some subjects. @returns its report */
+async function runSpecs(
+  subjects: readonly string[],
+  { kubeconfig, programs }: ControlPlane,
+  folder: TempFolder,
+): Promise<SpecReport[]> {
   await Deno.writeTextFile(folder.file("driver.json"), JSON.stringify(DRIVER_FILE));
   const program = await ensureKubernetesTests((line) => console.error(line));
   const child = new Deno.Command(program, {
     args: [
-      ...["--kubeconfig", controlPlane.kubeconfig, "--provider=skeleton", "--disable-log-dump", "--minStartupPods=0"],
-      ...[`--storage.testdriver=${folder.file("driver.json")}`, "--ginkgo.no-color", "--ginkgo.timeout=3h"],
-      `--ginkgo.focus=External.Storage.*\\] (${SUBJECTS.join("|")}) `,
+      `--kubeconfig=${kubeconfig}`,
+      "--provider=skeleton",
+      "--disable-log-dump",
+      "--minStartupPods=0",
+      `--storage.testdriver=${folder.file("driver.json")}`,
+      "--ginkgo.no-color",
+      "--ginkgo.silence-skips",
+      "--ginkgo.succinct",
+      "--ginkgo.timeout=3h",
+      `--ginkgo.focus=External.Storage.*\\] (${subjects.join("|")}) `,
       "--ginkgo.skip=Disruptive|Feature:Windows",
-      ...["--ginkgo.json-report", folder.file("report.json")],
+      `--ginkgo.json-report=${folder.file("report.json")}`,
     ],
     cwd: folder.path,
-    env: { PATH: `${controlPlane.programs.kubectl.replace(/\/[^/]*$/, "")}:${Deno.env.get("PATH")}` },
+    env: { PATH: `${programs.kubectl.replace(/\/[^/]*$/, "")}:${Deno.env.get("PATH")}` },
   }).spawn();
   await child.status;
   const [report] = JSON.parse(await Deno.readTextFile(folder.file("report.json"))) as { SpecReports: SpecReport[] }[];
-  const specs = report!.SpecReports.filter(({ LeafNodeType }) => LeafNodeType === "It");
-  const nameOf = ({ ContainerHierarchyTexts, LeafNodeText }: SpecReport) =>
-    [...ContainerHierarchyTexts ?? [], LeafNodeText].join(" ");
-  const passed = specs.filter(({ State }) => State === "passed");
-  for (const spec of passed) console.error(`passed: ${nameOf(spec)}`);
-  const failed = specs.filter(({ State }) => !["passed", "skipped"].includes(State));
-  assertEquals(failed.map((spec) => `${nameOf(spec)}: ${spec.Failure?.Message}`), []);
-  assertEquals(SUBJECTS.filter((subject) => !passed.some((spec) => nameOf(spec).includes(`] ${subject} `))), []);
-  assertEquals(await listDriverLvs(ns.node), []);
-});
+  return report!.SpecReports.filter(({ LeafNodeType }) => LeafNodeType === "It");
+}
+
+/** Returns the name of a test, with those of what it belongs to. */
+function nameOf({ ContainerHierarchyTexts, LeafNodeText }: SpecReport): string {
+  return [...ContainerHierarchyTexts ?? [], LeafNodeText].join(" ");
+}
