@@ -60,11 +60,11 @@ import {
   type Resource,
   storageClasses,
 } from "../k8s/api/objects.ts";
-import { Importer } from "../k8s/import/importer.ts";
-import { type LvmImport, lvmImports } from "../k8s/import/objects.ts";
-import { MoveGarbageCollector } from "../k8s/move/garbage_collector.ts";
-import { Mover } from "../k8s/move/mover.ts";
-import { type LvmMove, lvmMoves } from "../k8s/move/objects.ts";
+import { Importer } from "../k8s/handover/importer.ts";
+import { type LvmImport, lvmImports } from "../k8s/handover/imports.ts";
+import { MoveGarbageCollector } from "../k8s/handover/garbage_collector.ts";
+import { Mover } from "../k8s/handover/mover.ts";
+import { type LvmMove, lvmMoves } from "../k8s/handover/moves.ts";
 import { Modifier } from "../k8s/resizer/modifier.ts";
 import { Provisioner, type ProvisionerOptions } from "../k8s/provisioner/provisioner.ts";
 import { Resizer } from "../k8s/resizer/resizer.ts";

@@ -25,8 +25,8 @@ import {
   type StorageClass,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { isFinished, type LvmImport, lvmImports } from "../../k8s/import/objects.ts";
-import { isFinished as isMoveFinished, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
+import { isFinished, type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { isFinished as isMoveFinished, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { claimNamesOf } from "../../k8s/api/pods.ts";
 import { classNameOf, selectedNodeOf } from "../../k8s/provisioner/claim.ts";
 import { formatBytes } from "../../base/size.ts";

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { LvmNode, LvmSnapshot, LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import { FORGOTTEN_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import type { PersistentVolumeClaim } from "../../k8s/api/objects.ts";
-import type { LvmMove } from "../../k8s/move/objects.ts";
+import type { LvmMove } from "../../k8s/handover/moves.ts";
 import { type ApiClient, ApiError } from "../../k8s/client/client.ts";
 import { type ClaimState, readClaimState } from "./claim_state.ts";
 import { type ClusterState, readClusterState } from "./cluster_state.ts";

@@ -4,9 +4,9 @@
  * @module
  */
 
-import { lvmImports } from "../../k8s/import/objects.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
 import { importProgressText } from "../import/text.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import type { PersistentVolumeClaim } from "../../k8s/api/objects.ts";
 import type { ClaimState } from "./claim_state.ts";
 import { isUnread, type Problem } from "../problem.ts";

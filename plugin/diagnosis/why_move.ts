@@ -4,8 +4,8 @@
  * @module
  */
 
-import { isFinished, type LvmMove } from "../../k8s/move/objects.ts";
-import { moveProgressText, outcomeText } from "../../k8s/move/text.ts";
+import { isFinished, type LvmMove } from "../../k8s/handover/moves.ts";
+import { moveProgressText, outcomeText } from "../../k8s/handover/move_text.ts";
 import type { ClaimState } from "./claim_state.ts";
 import type { Problem } from "../problem.ts";
 

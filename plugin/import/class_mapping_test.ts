@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { OPENEBS_PARAMETERS, OPENEBS_REFUSED_PARAMETERS } from "../../lvm/settings/openebs_names.ts";
 import type { StorageClass } from "../../k8s/api/objects.ts";
 import { mapClass } from "./class_mapping.ts";
-import type { Origin } from "../../k8s/import/objects.ts";
+import type { Origin } from "../../k8s/handover/imports.ts";
 
 const KEY = "topology.lvm.denolith.dev/node";
 

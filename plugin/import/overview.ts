@@ -19,7 +19,7 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { classNameOf } from "../../k8s/provisioner/claim.ts";
-import { isFinished, type LvmImport, lvmImports, type Origin } from "../../k8s/import/objects.ts";
+import { isFinished, type LvmImport, lvmImports, type Origin } from "../../k8s/handover/imports.ts";
 import {
   objectsOf,
   type OpenEbsVolume,
@@ -27,7 +27,7 @@ import {
   ORIGINS,
   type TopoLvmVolume,
   topoLvmVolumes,
-} from "../../k8s/import/origins.ts";
+} from "../../k8s/handover/origins.ts";
 import { planImport } from "./plan.ts";
 import { placeOf } from "./place.ts";
 import { originOf } from "./preview.ts";

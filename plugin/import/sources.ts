@@ -13,7 +13,7 @@ import type {
   PersistentVolumeClaim,
   StorageClass,
 } from "../../k8s/api/objects.ts";
-import type { LvmImport, Origin } from "../../k8s/import/objects.ts";
+import type { LvmImport, Origin } from "../../k8s/handover/imports.ts";
 
 /** The objects that an import depends on. */
 export interface ImportSources {

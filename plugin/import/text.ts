@@ -6,7 +6,7 @@
 
 import { formatBytes } from "../../base/size.ts";
 import type { LostParameter } from "./class_mapping.ts";
-import type { LvmImport } from "../../k8s/import/objects.ts";
+import type { LvmImport } from "../../k8s/handover/imports.ts";
 import type { ImportPlan } from "./plan.ts";
 
 /** Returns the plan of an import for people. */

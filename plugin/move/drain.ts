@@ -24,8 +24,13 @@ import {
 import { claimNamesOf, hasEnded, isNodeReady, podOfClaim, toleratesTaints } from "../../k8s/api/pods.ts";
 import { actualSize, lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import { classNameOf } from "../../k8s/provisioner/claim.ts";
-import { blockingSnapshots, copyRequestOf, objectsRefusal, surroundingsRefusal } from "../../k8s/move/checks.ts";
-import { isFinished, type LvmMove, lvmMoves, type MoveObjects } from "../../k8s/move/objects.ts";
+import {
+  blockingSnapshots,
+  copyRequestOf,
+  objectsRefusal,
+  surroundingsRefusal,
+} from "../../k8s/handover/move_checks.ts";
+import { isFinished, type LvmMove, lvmMoves, type MoveObjects } from "../../k8s/handover/moves.ts";
 import { type NodesState, type PreviewOptions, readNodes, surroundingsOf } from "./preview.ts";
 
 /** What decides where the volumes of a node can go. */

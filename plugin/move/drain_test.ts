@@ -21,8 +21,8 @@ import {
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../../k8s/provisioner/persistent_volume.ts";
 import { type DrainedVolume, type DrainState, planDrain, readDrainState } from "./drain.ts";
-import { type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
-import { affinityTo } from "../../k8s/move/persistent_volume.ts";
+import { type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
+import { affinityTo } from "../../k8s/handover/persistent_volume.ts";
 
 const OPTIONS = { topologyKey: KEY, parseGroups: parseGroupList, now: Date.parse("2026-01-01T00:00:00Z") };
 

@@ -37,9 +37,9 @@ import {
   type MoveSurroundings,
   objectsRefusal,
   surroundingsRefusal,
-} from "../../k8s/move/checks.ts";
-import { isFinished, type LvmMove, lvmMoves, type MoveObjects, type MoveWay } from "../../k8s/move/objects.ts";
-import { chooseWay } from "../../k8s/move/way.ts";
+} from "../../k8s/handover/move_checks.ts";
+import { isFinished, type LvmMove, lvmMoves, type MoveObjects, type MoveWay } from "../../k8s/handover/moves.ts";
+import { chooseWay } from "../../k8s/handover/copy_mode.ts";
 
 /** A claim, and the node that its volume is to move to. */
 export interface MoveRequest {

@@ -25,9 +25,9 @@ import {
   type PersistentVolume,
   persistentVolumes,
 } from "../../k8s/api/objects.ts";
-import { isFinished as isImportFinished, lvmImports } from "../../k8s/import/objects.ts";
-import { isGone } from "../../k8s/move/copy_plan.ts";
-import { copyIdOf, isFinished, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
+import { isFinished as isImportFinished, lvmImports } from "../../k8s/handover/imports.ts";
+import { isGone } from "../../k8s/handover/copy_step.ts";
+import { copyIdOf, isFinished, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import {
   snapshotHandleOf,

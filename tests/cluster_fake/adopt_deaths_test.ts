@@ -6,8 +6,8 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { isForgotten, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
-import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
+import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { watchInvariants } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";

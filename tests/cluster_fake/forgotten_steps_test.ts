@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
-import { copyIdOf, lvmMoves } from "../../k8s/move/objects.ts";
+import { copyIdOf, lvmMoves } from "../../k8s/handover/moves.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { assertOnOneNode, countWrites } from "../fake/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";

@@ -7,8 +7,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims, persistentVolumes, storageClasses } from "../../k8s/api/objects.ts";
-import { lvmImports } from "../../k8s/import/objects.ts";
-import { isOurs } from "../../k8s/import/step.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
+import { isOurs } from "../../k8s/handover/import_step.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { stallBefore } from "../fake/fake_controllers.ts";

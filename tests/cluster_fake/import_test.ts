@@ -11,9 +11,9 @@ import { lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_obje
 import { ApiError } from "../../k8s/client/client.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
 import { importedCondition } from "../../k8s/api/imported.ts";
-import { volumeOf } from "../../k8s/import/made_anew.ts";
-import { type LvmImport, lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/import/objects.ts";
-import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { volumeOf } from "../../k8s/handover/replacements.ts";
+import { type LvmImport, lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/handover/imports.ts";
+import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { ImportCluster, OTHERS, SIZE } from "../fake/import_cluster.ts";

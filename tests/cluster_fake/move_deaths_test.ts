@@ -7,7 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";

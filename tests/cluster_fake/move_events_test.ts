@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { events, persistentVolumes } from "../../k8s/api/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";
 import { MoveCluster, MOVED, PV_NAME } from "../fake/move_cluster.ts";

@@ -7,7 +7,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
-import { copyIdOf, lvmMoves } from "../../k8s/move/objects.ts";
+import { copyIdOf, lvmMoves } from "../../k8s/handover/moves.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { stallBefore } from "../fake/fake_controllers.ts";
 import { FakePod } from "../fake/fake_pod.ts";

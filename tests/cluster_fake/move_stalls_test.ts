@@ -6,7 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { stallBefore } from "../fake/fake_controllers.ts";
 import { assertOnOneNode, countWrites, watchInvariants } from "../fake/move_checks.ts";

@@ -13,8 +13,8 @@ import { type LvmSnapshot, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_ob
 import { csiNodes, type KubeObject, persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
 import { grantsOf } from "../../k8s/api/transfers.ts";
 import type { ApiClient, WatchEvent } from "../../k8s/client/client.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
-import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
+import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { FakePod } from "../fake/fake_pod.ts";

@@ -6,7 +6,7 @@
 
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { MoveCluster, MOVED } from "../fake/move_cluster.ts";

@@ -9,8 +9,8 @@ import { runController } from "../../cli/controller.ts";
 import { runNode } from "../../cli/node.ts";
 import { leases, nodes } from "../../k8s/api/objects.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { lvmImports } from "../../k8s/import/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import {
   volumeGroupSnapshotClasses,

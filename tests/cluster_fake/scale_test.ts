@@ -7,8 +7,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { runController } from "../../cli/controller.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { lvmImports } from "../../k8s/import/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import {
   csiNodes,
   type KubeObject,

@@ -5,8 +5,8 @@
  * @module
  */
 
-import { lvmImports } from "../../k8s/import/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { agentLeaseName, DRIVER_NAME_LABEL } from "../../k8s/api/agent_leases.ts";
 import type { Condition } from "../../k8s/api/conditions.ts";
 import {

@@ -16,9 +16,9 @@ import {
   type StorageClass,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { Importer } from "../../k8s/import/importer.ts";
-import { type LvmImport, lvmImports, type Origin } from "../../k8s/import/objects.ts";
-import { objectsOf } from "../../k8s/import/origins.ts";
+import { Importer } from "../../k8s/handover/importer.ts";
+import { type LvmImport, lvmImports, type Origin } from "../../k8s/handover/imports.ts";
+import { objectsOf } from "../../k8s/handover/origins.ts";
 import { planImport } from "../../plugin/import/plan.ts";
 import type { ImportOptions } from "../../plugin/import/sources.ts";
 import { readSources } from "../../plugin/import/preview.ts";

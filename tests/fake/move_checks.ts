@@ -7,8 +7,8 @@
 import { assertEquals } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumes } from "../../k8s/api/objects.ts";
-import { lvmMoves } from "../../k8s/move/objects.ts";
-import { nodeOfVolume } from "../../k8s/move/persistent_volume.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
+import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../../k8s/provisioner/persistent_volume.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
 import { MoveCluster, type MoveClusterOptions, MOVED } from "./move_cluster.ts";

@@ -18,14 +18,14 @@ import {
   persistentVolumes,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { Importer } from "../../k8s/import/importer.ts";
-import { lvmImports } from "../../k8s/import/objects.ts";
+import { Importer } from "../../k8s/handover/importer.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
 import { planImport } from "../../plugin/import/plan.ts";
 import { readSources } from "../../plugin/import/preview.ts";
-import { MoveGarbageCollector } from "../../k8s/move/garbage_collector.ts";
-import { Mover } from "../../k8s/move/mover.ts";
-import { affinityTo } from "../../k8s/move/persistent_volume.ts";
-import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
+import { MoveGarbageCollector } from "../../k8s/handover/garbage_collector.ts";
+import { Mover } from "../../k8s/handover/mover.ts";
+import { affinityTo } from "../../k8s/handover/persistent_volume.ts";
+import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";

@@ -15,8 +15,8 @@ import {
   MOVE_FINALIZER,
   type MoveObjects,
   type MoveStep,
-} from "../../k8s/move/objects.ts";
-import { affinityTo, recordOf } from "../../k8s/move/persistent_volume.ts";
+} from "../../k8s/handover/moves.ts";
+import { affinityTo, recordOf } from "../../k8s/handover/persistent_volume.ts";
 
 /** The label of a node that is its topology. */
 export const KEY = "node";

@@ -6,8 +6,8 @@
  * @module
  */
 
-import { isFinished as isFinishedImport, type LvmImport, lvmImports } from "../../k8s/import/objects.ts";
-import { isFinished as isFinishedMove, type LvmMove, lvmMoves } from "../../k8s/move/objects.ts";
+import { isFinished as isFinishedImport, type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { isFinished as isFinishedMove, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import {
   LVM_SNAPSHOT_FINALIZER,
   LVM_VOLUME_FINALIZER,

@@ -6,8 +6,8 @@
  */
 
 import { assertEquals, assertRejects } from "@std/assert";
-import { type LvmMove, lvmMoves } from "../../../k8s/move/objects.ts";
-import { nodeOfVolume } from "../../../k8s/move/persistent_volume.ts";
+import { type LvmMove, lvmMoves } from "../../../k8s/handover/moves.ts";
+import { nodeOfVolume } from "../../../k8s/handover/persistent_volume.ts";
 import { TOPOLOGY_KEY } from "../../../csi/topology.ts";
 import { CARRIED_GROUP } from "../deploy.ts";
 import { listDriverLvs } from "./driver_lvs.ts";

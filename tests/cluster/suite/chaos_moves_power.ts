@@ -6,7 +6,7 @@
  */
 
 import { assert } from "@std/assert";
-import { isFinished } from "../../../k8s/move/objects.ts";
+import { isFinished } from "../../../k8s/handover/moves.ts";
 import { type Blow, moveUnder, readMove, STEP_NAMES, type StepName, textOf, withScene } from "./disturbed_moves.ts";
 import { FULL } from "./test_namespace.ts";
 

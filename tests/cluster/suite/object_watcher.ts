@@ -33,7 +33,7 @@ import {
   type VolumeSnapshotContent,
   volumeSnapshotContents,
 } from "../../../k8s/api/snapshot_objects.ts";
-import { type LvmMove, lvmMoves } from "../../../k8s/move/objects.ts";
+import { type LvmMove, lvmMoves } from "../../../k8s/handover/moves.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 
 /** The time limit of a wait, in milliseconds. Everything in the guest is slow. On a busy machine, set WAIT_SECONDS. */

@@ -1,0 +1,82 @@
+/**
+ * What must still be true before an import changes anything of another driver.
+ *
+ * @module
+ */
+
+import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { classNameOf } from "../provisioner/claim.ts";
+import { FS_TYPE } from "../sidecars/class_parameters.ts";
+import { type ImportedClass, isFinished, type LvmImport, type LvmImportSpec } from "./imports.ts";
+import { type OriginDescription, ORIGINS } from "./origins.ts";
+import type { ImportObjects } from "./import_step.ts";
+
+/** Returns why a volume can no longer be taken over, although it could when the import was asked for. */
+export function refusalOf(
+  { import: self, persistentVolume, claim, volume, storageClass, others }: ImportObjects,
+): string | undefined {
+  const { spec, status } = self;
+  if (isFinished(self) || status?.persistentVolume !== undefined) return undefined;
+  const earlier = others.filter((other) => isEarlier(other, self)).map((other) => conflictOf(spec, other));
+  const [conflict] = earlier.filter((each) => each !== undefined);
+  if (conflict !== undefined) return conflict;
+  const claimText = `claim ${spec.claim.namespace}/${spec.claim.name}`;
+  if (claim === undefined || claim.metadata.uid !== spec.claim.uid) return `${claimText} does not exist any more`;
+  if (claim.metadata.deletionTimestamp !== undefined) return `${claimText} is being deleted`;
+  const name = spec.persistentVolume;
+  if (
+    claim.spec?.volumeName !== name || persistentVolume?.spec?.claimRef?.uid !== spec.claim.uid ||
+    persistentVolume.status?.phase !== "Bound" || persistentVolume.metadata.deletionTimestamp !== undefined
+  ) return `${claimText} is not bound to PersistentVolume ${name}`;
+  if (!isOfOrigin(self, persistentVolume)) return `PersistentVolume ${name} is not of ${ORIGINS[spec.from].title}`;
+  if (volume !== undefined && volume.spec.imports?.lvName !== spec.logicalVolume.name) {
+    return `there is an LVMVolume ${self.metadata.name} already`;
+  }
+  return spec.storageClass && classRefusal(spec, spec.storageClass, { claim, storageClass });
+}
+
+/** Parameters that Kubernetes' own programs read; but for the filesystem, they name secrets. */
+const RESERVED = "csi.storage.k8s.io/";
+
+/** Returns why a class is not made again: whoever may ask for imports may not replace any class of the cluster. */
+function classRefusal(
+  { from, driverName }: LvmImportSpec,
+  { name, parameters }: ImportedClass,
+  { claim, storageClass }: { readonly claim: PersistentVolumeClaim; readonly storageClass: StorageClass | undefined },
+): string | undefined {
+  const { driver }: OriginDescription = ORIGINS[from];
+  if (driver === undefined) return `StorageClass ${name}: the classes of local volumes stay as they are`;
+  if (classNameOf(claim) !== name) return `StorageClass ${name} is not that of the claim`;
+  const { provisioner = driver } = storageClass ?? {};
+  if (provisioner !== driver && provisioner !== driverName) {
+    return `StorageClass ${name} is of ${provisioner}, not of ${ORIGINS[from].title}`;
+  }
+  const secret = Object.keys(parameters).find((key) => key.startsWith(RESERVED) && key !== FS_TYPE);
+  return secret && `StorageClass ${name}: an import sets no parameter ${secret}`;
+}
+
+/** Returns in words that another import, which is not finished, takes over the same volume; `undefined` when it does not. */
+export function conflictOf(
+  { claim, logicalVolume }: Pick<LvmImportSpec, "claim" | "logicalVolume">,
+  other: LvmImport,
+): string | undefined {
+  if (isFinished(other)) return undefined;
+  const { claim: { namespace, name, uid }, logicalVolume: { volumeGroupUUID, name: lvName } } = other.spec;
+  const isSameLv = volumeGroupUUID === logicalVolume.volumeGroupUUID && lvName === logicalVolume.name;
+  const what = uid === claim.uid ? "claim" : isSameLv ? "logical volume" : undefined;
+  return what && `LVMImport ${other.metadata.name} takes over the same ${what}, for claim ${namespace}/${name}`;
+}
+
+/** Reports whether an import comes before another one that has changed nothing yet: it has, or was asked for earlier. */
+function isEarlier({ metadata, status }: LvmImport, { metadata: own }: LvmImport): boolean {
+  if (metadata.uid === own.uid) return false;
+  if (status?.persistentVolume !== undefined) return true;
+  const [time = "", ownTime = ""] = [metadata.creationTimestamp, own.creationTimestamp];
+  return time === ownTime ? metadata.uid! < own.uid! : time < ownTime;
+}
+
+/** Reports whether a PersistentVolume is of the driver that an import names. */
+function isOfOrigin({ spec: { from } }: LvmImport, { spec }: PersistentVolume): boolean {
+  const { driver }: OriginDescription = ORIGINS[from];
+  return driver === undefined ? spec?.local !== undefined : spec?.csi?.driver === driver;
+}

@@ -1,0 +1,138 @@
+/**
+ * What the status of an LVMMove says of a move: its state, its way, what was sent, and the time for which nobody could use the
+ * volume; and the events when that changes.
+ *
+ * @module
+ */
+
+import { timestamp } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
+import { truncate } from "../../base/error.ts";
+import { compare } from "../../lvm/model/groups.ts";
+import { parseQuantity } from "../../base/size.ts";
+import { heldCondition } from "../api/held.ts";
+import type { LvmVolume } from "../api/lvm_objects.ts";
+import type { EventReason } from "../api/event_reasons.ts";
+import type { EventType } from "../runtime/events.ts";
+import { goalOf } from "../api/volume_mapping.ts";
+import { isReady } from "./copy_step.ts";
+import {
+  isHeldFor,
+  type LvmMove,
+  type LvmMoveStatus,
+  type MoveObjects,
+  type MoveStage,
+  type MoveStep,
+} from "./moves.ts";
+import { isUndone, stateOf } from "./move_step.ts";
+import { outcomeText, sentText, wayText } from "./move_text.ts";
+
+/** The longest message of a status, in characters. */
+export const MAX_MESSAGE_LENGTH = 4_096;
+
+/** An event about a move. */
+export interface MoveEvent {
+  /** Its type. */
+  readonly type: EventType;
+  /** Its reason. */
+  readonly reason: EventReason;
+  /** Its message. */
+  readonly message: string;
+}
+
+/** Returns what the status says before a step. @param failure why the last attempt of the step failed */
+export function statusBefore(
+  objects: MoveObjects,
+  step: MoveStep,
+  { now, failure }: { readonly now: Date; readonly failure?: string | undefined },
+): LvmMoveStatus {
+  const { move, volume, copy, claim } = objects;
+  const { status = {}, spec } = move;
+  const message = step.do === "wait" ? step.message : failure ?? (status.error?.message ?? "");
+  const isHeld = !isUndone(move) && volume && isHeldFor(move, volume) && heldCondition(volume)?.status === "True" &&
+    status.heldTime === undefined;
+  const isReleased = status.removing && volume?.spec.nodeName === spec.targetNode &&
+    volume.status?.state === "Ready" && claim?.status?.phase === "Bound" && status.releasedTime === undefined;
+  const stages = step.do === "delete copy" ? [] : stagesOf(status.stages, copy);
+  return {
+    state: stateOf(step, move),
+    message: truncate(message, MAX_MESSAGE_LENGTH),
+    ...(isUndone(move) || spec.adopt ? {} : wayStatus(objects)),
+    ...(stages.length > 0 || status.stages !== undefined ? { stages } : {}),
+    ...(copy?.status?.copy !== undefined && { copy: copy.status.copy }),
+    ...(copy?.spec.copy !== undefined && { differences: copy.spec.copy.round }),
+    ...(isHeld && { heldTime: timestamp(now) }),
+    ...(isReleased && { releasedTime: timestamp(now) }),
+  };
+}
+
+/** Returns the way of a move, which does not change by itself once it is chosen. */
+function wayStatus({ move: { status }, way }: MoveObjects): Pick<LvmMoveStatus, "way" | "offlineReason"> {
+  if (status?.way !== undefined || way === undefined) return {};
+  return { way: way.way, ...defined({ offlineReason: way.reason }) };
+}
+
+/** Returns what was sent, with the snapshot that the copy has now. What is still being sent is not in it. */
+function stagesOf(known: readonly MoveStage[] = [], copy: LvmVolume | undefined): MoveStage[] {
+  const goal = copy && goalOf(copy);
+  const { snapshot, received } = copy?.status?.copy ?? {};
+  const isSent = snapshot === goal?.snapshot || isReady(copy);
+  if (goal === undefined || !isSent || received === undefined) return [...known];
+  const before = known.find(({ difference }) => difference === goal.round);
+  // an agent that was restarted counts from the start again
+  const bytes = compare(bytesOf(before?.received), bytesOf(received)) > 0 ? before!.received : received;
+  const others = known.filter(({ difference }) => difference < goal.round);
+  return [...others, { difference: goal.round, received: bytes, held: goal.last }];
+}
+
+function bytesOf(quantity: string | undefined): bigint {
+  return parseQuantity(quantity ?? "") ?? 0n;
+}
+
+/** Returns the events about what changed in the status of a move. */
+export function eventsOf({ spec, status: before = {} }: LvmMove, after: LvmMoveStatus, step: MoveStep): MoveEvent[] {
+  const events: MoveEvent[] = [];
+  const add = (type: EventType, reason: EventReason, message: string) => events.push({ type, reason, message });
+  const { sourceNode, targetNode, adopt } = spec;
+  if (before.state === undefined && after.state !== "Undoing") {
+    const way = adopt ? "with the disks that were carried there" : wayText(after);
+    add("Normal", "MoveStarted", `moves from node ${sourceNode} to node ${targetNode}, ${way}`);
+  }
+  if (step.do === "wait" && step.isBlocked && before.message !== after.message) {
+    add("Normal", "MoveWaiting", after.message ?? "");
+  }
+  if (before.heldTime === undefined && after.heldTime !== undefined) {
+    const sent = sentText(after);
+    add("Normal", "MoveHeld", `nobody can use it until the move ends${sent === undefined ? "" : `; ${sent}`}`);
+  }
+  return events;
+}
+
+/** Returns what the status says at the end. */
+export function finalStatus(
+  { status = {} }: LvmMove,
+  { state, message }: Extract<MoveStep, { do: "finish" }>,
+  now: Date,
+): LvmMoveStatus {
+  if (state === "Failed") return { state, ...defined({ message }) };
+  const releasedTime = status.releasedTime ?? timestamp(now);
+  return { state, releasedTime, message: outcomeText({ ...status, releasedTime }) };
+}
+
+/** Returns the event about a step that was carried out; `undefined` for most. */
+export function eventAfter(move: LvmMove, step: MoveStep, now: Date): MoveEvent | undefined {
+  const { spec: { sourceNode, targetNode }, status = {} } = move;
+  if (step.do === "finish" && step.state === "Complete") {
+    const outcome = finalStatus(move, step, now).message;
+    return { type: "Normal", reason: "Moved", message: `is on node ${targetNode}: ${outcome}` };
+  }
+  if (step.do === "finish") {
+    const why = step.message ?? `stays on node ${sourceNode}: ${status.error?.message ?? ""}`;
+    return { type: "Warning", reason: "MoveFailed", message: why };
+  }
+  if (step.do === "go offline") {
+    return { type: "Warning", reason: "MoveOffline", message: `goes on offline: ${step.reason}` };
+  }
+  if (step.do !== "remove finalizer" || status.state !== "Undoing") return undefined;
+  return { type: "Normal", reason: "MoveUndone", message: `stays on node ${sourceNode}: the LVMMove was deleted` };
+}

@@ -1,0 +1,126 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
+import { KEY, NAME } from "../../tests/fake/move_objects.ts";
+import {
+  begun,
+  complete,
+  COPY,
+  heldVolume,
+  lvmNodeOf,
+  movableVolume,
+  MoverScene,
+} from "../../tests/fake/mover_scene.ts";
+import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { csiNodes, type PersistentVolumeClaim, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
+import { lvmMoves } from "./moves.ts";
+import { MAX_MESSAGE_LENGTH } from "./move_status.ts";
+
+const WHILE_USED = "copies it while it may be used";
+
+Deno.test("a Mover fails a move of which nothing is left, and cuts long reasons", async () => {
+  await using s = await MoverScene.start((s) => s.remove(lvmVolumes, NAME));
+  s.addMove({}, begun());
+  const gone = await s.waitForState("Failed");
+  assertEquals(gone.status?.error?.message, `LVMVolume ${NAME} does not exist any more`);
+  s.remove(lvmMoves, NAME);
+  const message = "x".repeat(MAX_MESSAGE_LENGTH + 1);
+  s.restore(lvmVolumes, movableVolume({ status: { state: "Failed", error: { code: "NoSpace", message } } }));
+  s.addMove();
+  const long = await s.waitForState("Failed");
+  assertEquals(long.status?.error?.message.length, MAX_MESSAGE_LENGTH);
+  assertEquals(long.status?.error?.message.startsWith("the volume is Failed: xxx"), true);
+});
+
+Deno.test("a Mover refuses a class that does not allow the node, before anything is changed, and not later", async () => {
+  const allowedTopologies = [{ matchLabelExpressions: [{ key: KEY, values: ["c"] }] }];
+  const forbid = (s: MoverScene) =>
+    s.change(storageClasses, "local", (object) => ({ ...object, allowedTopologies } as never));
+  await using s = await MoverScene.start(forbid);
+  s.addMove();
+  const { status } = await s.waitForState("Failed");
+  assertStringIncludes(status!.error!.message, "not in the allowedTopologies of the class");
+  await using t = await MoverScene.start();
+  t.addMove();
+  await t.waitForMessage(WHILE_USED);
+  forbid(t);
+  t.setVolume({ size: "36Mi" });
+  await t.waitForReconcile();
+  assertEquals(t.move?.status?.error, undefined);
+});
+
+Deno.test("a Mover does not refuse the node any more when the volume is held", async () => {
+  await using s = await MoverScene.start((s) => {
+    s.restore(lvmVolumes, heldVolume());
+    const allowedTopologies = [{ matchLabelExpressions: [{ key: KEY, values: ["c"] }] }];
+    s.change(storageClasses, "local", (object) => ({ ...object, allowedTopologies } as never));
+  });
+  s.addMove({}, begun());
+  await s.waitForMessage("copies it");
+  assertEquals([s.move?.status?.error, s.calls], [undefined, ["begin copy on b", "take small snapshot"]]);
+});
+
+Deno.test("a Mover counts what volumes of the other node alone take", async () => {
+  const pending = (name: string, nodeName: string) => {
+    const { metadata, spec } = movableVolume();
+    return { metadata: { ...metadata, name }, spec: { ...spec, nodeName, size: "1000Mi" } } as LvmVolume;
+  };
+  const other = `v1-${"c".repeat(32)}`;
+  await using s = await MoverScene.start((s) => s.restore(lvmVolumes, pending(other, "c")));
+  s.addMove();
+  await s.waitForMessage(WHILE_USED);
+  await using t = await MoverScene.start((t) => t.restore(lvmVolumes, pending(other, "b")));
+  t.addMove();
+  const { status } = await t.waitForState("Failed");
+  assertStringIncludes(status!.error!.message, "node b: ");
+});
+
+Deno.test("a Mover adopts a volume although the driver is not registered yet on the node with its disks", async () => {
+  await using s = await MoverScene.start((s) => {
+    s.remove(lvmNodes, "a");
+    s.register("b", ["other"]);
+    const { metadata } = movableVolume();
+    const annotations = { "lvm.denolith.dev/forgotten": "2026-01-01T00:00:00Z" };
+    s.restore(lvmVolumes, movableVolume({ metadata: { ...metadata, annotations } }));
+  });
+  s.addMove({ adopt: true });
+  const { status } = await s.waitForState("Failed");
+  assertStringIncludes(status!.error!.message, "d is not registered there");
+});
+
+Deno.test("a Mover waits for snapshots of a thick volume that somebody takes, and discards its own when it is held", async () => {
+  const own = transferSnapshotName(COPY, 0, 7);
+  const snapshot = (name: string, requestName: string, more: object = {}) =>
+    ({
+      metadata: { name, uid: name, ...more },
+      spec: { driverName: "d", requestName, nodeName: "a", sourceVolume: NAME },
+    }) as never;
+  await using s = await MoverScene.start((s) => {
+    complete(s);
+    s.restore(lvmSnapshots, snapshot(snapshotIdOf(own), own));
+    s.restore(lvmSnapshots, snapshot(`v1-${"e".repeat(32)}`, "theirs"));
+  });
+  s.addMove({}, begun());
+  await s.waitForMessage(`waits until snapshots v1-${"e".repeat(32)} are deleted`);
+  assertEquals(s.calls, ["discard snapshot"]);
+  const deletionTimestamp = "2026-01-01T00:00:00Z";
+  s.restore(lvmSnapshots, snapshot(snapshotIdOf(own), own, { deletionTimestamp, finalizers: ["f"] }));
+  s.remove(lvmSnapshots, `v1-${"e".repeat(32)}`);
+  await s.waitForMessage(`waits until snapshots ${snapshotIdOf(own)} are deleted`);
+  assertEquals(s.calls, ["discard snapshot"], "one that is being deleted is not deleted again");
+});
+
+Deno.test("a Mover looks at the moves of a claim and a node alone when these change", async () => {
+  await using s = await MoverScene.start();
+  s.addMove();
+  await s.waitForMessage(WHILE_USED);
+  const { length } = s.reconciled;
+  const claim = { metadata: { namespace: "n", name: "other", uid: "w" } } as PersistentVolumeClaim;
+  s.restore(persistentVolumeClaims, claim);
+  s.restore(lvmNodes, lvmNodeOf("c", { free: "4Mi" }));
+  s.restore(csiNodes, { metadata: { name: "c" }, spec: { drivers: [] } });
+  s.restore(lvmVolumes, { ...movableVolume(), metadata: { name: `v1-${"f".repeat(32)}`, uid: "f" } });
+  const reconciled = s.waitForReconcile();
+  s.restore(lvmNodes, lvmNodeOf("a", { free: "512Mi" }));
+  await reconciled;
+  assertEquals(s.reconciled.length, length + 1);
+});
