@@ -5,8 +5,8 @@
  */
 
 import { assertEquals } from "@std/assert";
-import type { ControlPlane } from "../../rig/control_plane.ts";
 import { ensureKubernetesTests } from "../../rig/kubernetes.ts";
+import { NodeSsh } from "../../rig/node_ssh.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { listDriverLvs } from "./driver_lvs.ts";
 import { DRIVER } from "./objects.ts";
@@ -39,8 +39,37 @@ const FURTHER_SUBJECTS = [
   "capacity",
 ];
 
-/** The tests that modify claims without pods, which are bound at once. */
-const IMMEDIATE_SUBJECTS = ["volume-modify-stress"];
+/** What a run of the program has. */
+interface Run {
+  /** The words of the test's title. */
+  readonly title: string;
+  /** The tests that run, by words in their names. */
+  readonly subjects: readonly string[];
+  /** The tests that do not run, as a regular expression. */
+  readonly skip: string;
+  readonly volumeBindingMode: "WaitForFirstConsumer" | "Immediate";
+}
+
+const RUNS: readonly Run[] = [
+  {
+    title: "storage tests",
+    subjects: FULL ? [...SUBJECTS, ...FURTHER_SUBJECTS] : SUBJECTS,
+    skip: "Disruptive|Feature:Windows",
+    volumeBindingMode: "WaitForFirstConsumer",
+  },
+  {
+    title: "tests that modify claims without pods",
+    subjects: ["volume-modify-stress"],
+    skip: "Feature:Windows",
+    volumeBindingMode: "Immediate",
+  },
+  {
+    title: "tests that stop kubelet",
+    subjects: ["disruptive", "subPath should unmount"],
+    skip: "Feature:SELinux|Feature:Windows|Pre-provisioned|Inline",
+    volumeBindingMode: "WaitForFirstConsumer",
+  },
+];
 
 /** What the driver can do, in the suite's names. */
 const CAPABILITIES = [
@@ -77,16 +106,12 @@ interface SpecReport {
   readonly Failure?: { readonly Message: string };
 }
 
-for (
-  const [volumeBindingMode, subjects] of [
-    ["WaitForFirstConsumer", FULL ? [...SUBJECTS, ...FURTHER_SUBJECTS] : SUBJECTS],
-    ["Immediate", IMMEDIATE_SUBJECTS],
-  ] as const
-) {
-  Deno.test(`Kubernetes' own storage tests of claims with ${volumeBindingMode} pass, and leave nothing`, async () => {
+for (const { title, subjects, skip, volumeBindingMode } of RUNS) {
+  Deno.test(`Kubernetes' own ${title} pass, and leave nothing`, async () => {
     await using snapshots = await SnapshotTestNamespace.open("kubernetes");
     const { ns } = snapshots;
     await using folder = await TempFolder.create("/tmp", "denolith-");
+    using ssh = await NodeSsh.start(ns.node);
     await ns.apply({
       apiVersion: "storage.k8s.io/v1",
       kind: "StorageClass",
@@ -97,7 +122,36 @@ for (
       volumeBindingMode,
     });
     await ns.kubectl("apply", "--filename", new URL("limits/classes.yaml", EXAMPLES).pathname);
-    const specs = await runSpecs(subjects, ns.cluster.controlPlane, folder);
+    await Deno.writeTextFile(folder.file("driver.json"), JSON.stringify(DRIVER_FILE));
+    await Deno.writeTextFile(folder.file("id_ed25519"), ssh.key, { mode: 0o600 });
+    const { kubeconfig, programs } = ns.cluster.controlPlane;
+    const program = await ensureKubernetesTests((line) => console.error(line));
+    const child = new Deno.Command(program, {
+      args: [
+        `--kubeconfig=${kubeconfig}`,
+        "--provider=skeleton",
+        "--disable-log-dump",
+        "--minStartupPods=0",
+        `--storage.testdriver=${folder.file("driver.json")}`,
+        "--ginkgo.no-color",
+        "--ginkgo.silence-skips",
+        "--ginkgo.succinct",
+        "--ginkgo.timeout=3h",
+        `--ginkgo.focus=External.Storage.*\\] (${subjects.join("|")}) `,
+        `--ginkgo.skip=${skip}`,
+        `--ginkgo.json-report=${folder.file("report.json")}`,
+      ],
+      cwd: folder.path,
+      env: {
+        PATH: `${programs.kubectl.replace(/\/[^/]*$/, "")}:${Deno.env.get("PATH")}`,
+        KUBE_SSH_BASTION: ssh.address,
+        KUBE_SSH_KEY: folder.file("id_ed25519"),
+        KUBE_SSH_USER: "root",
+      },
+    }).spawn();
+    await child.status;
+    const [report] = JSON.parse(await Deno.readTextFile(folder.file("report.json"))) as { SpecReports: SpecReport[] }[];
+    const specs = report!.SpecReports.filter(({ LeafNodeType }) => LeafNodeType === "It");
     const passed = specs.filter(({ State }) => State === "passed");
     for (const spec of passed) console.error(`passed: ${nameOf(spec)}`);
     const failed = specs.filter(({ State }) => !["passed", "skipped"].includes(State));
@@ -105,37 +159,6 @@ for (
     assertEquals(subjects.filter((subject) => !passed.some((spec) => nameOf(spec).includes(`] ${subject} `))), []);
     assertEquals(await listDriverLvs(ns.node), []);
   });
-}
-
-/** Runs the program with the tests of some subjects. @returns its report */
-async function runSpecs(
-  subjects: readonly string[],
-  { kubeconfig, programs }: ControlPlane,
-  folder: TempFolder,
-): Promise<SpecReport[]> {
-  await Deno.writeTextFile(folder.file("driver.json"), JSON.stringify(DRIVER_FILE));
-  const program = await ensureKubernetesTests((line) => console.error(line));
-  const child = new Deno.Command(program, {
-    args: [
-      `--kubeconfig=${kubeconfig}`,
-      "--provider=skeleton",
-      "--disable-log-dump",
-      "--minStartupPods=0",
-      `--storage.testdriver=${folder.file("driver.json")}`,
-      "--ginkgo.no-color",
-      "--ginkgo.silence-skips",
-      "--ginkgo.succinct",
-      "--ginkgo.timeout=3h",
-      `--ginkgo.focus=External.Storage.*\\] (${subjects.join("|")}) `,
-      "--ginkgo.skip=Disruptive|Feature:Windows",
-      `--ginkgo.json-report=${folder.file("report.json")}`,
-    ],
-    cwd: folder.path,
-    env: { PATH: `${programs.kubectl.replace(/\/[^/]*$/, "")}:${Deno.env.get("PATH")}` },
-  }).spawn();
-  await child.status;
-  const [report] = JSON.parse(await Deno.readTextFile(folder.file("report.json"))) as { SpecReports: SpecReport[] }[];
-  return report!.SpecReports.filter(({ LeafNodeType }) => LeafNodeType === "It");
 }
 
 /** Returns the name of a test, with those of what it belongs to. */
