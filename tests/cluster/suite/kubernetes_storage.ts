@@ -10,6 +10,7 @@ import { NodeSsh } from "../../rig/node_ssh.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { listDriverLvs } from "./driver_lvs.ts";
 import { DRIVER } from "./objects.ts";
+import type { TestNamespace } from "./test_namespace.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
 const EXAMPLES = new URL("../../../deploy/examples/", import.meta.url);
@@ -17,34 +18,12 @@ const EXAMPLES = new URL("../../../deploy/examples/", import.meta.url);
 /** Whether all tests run that apply, which takes more than an hour. */
 const FULL = Deno.env.get("FULL") === "1";
 
-/** The tests that run, by words in their names. */
-const SUBJECTS = [
-  "volumegroupsnapshottable",
-  "volumegroupsnapshotclass",
-  "volumegroupsnapshottable-stress",
-  "volume-modify",
-  "snapshottable",
-  "snapshottable-stress",
-];
-
-/** What runs in addition with `--full`. */
-const FURTHER_SUBJECTS = [
-  "provisioning",
-  "volume-expand",
-  "volumes",
-  "volumeMode",
-  "multiVolume",
-  "ephemeral",
-  "fsgroupchangepolicy",
-  "capacity",
-];
-
-/** What a run of the program has. */
+/** What is run at a time. */
 interface Run {
   /** The words of the test's title. */
   readonly title: string;
-  /** The tests that run, by words in their names. */
-  readonly subjects: readonly string[];
+  /** The tests that run, by words in their names. Those of each group run one after the other, the groups side by side. */
+  readonly groups: readonly (readonly string[])[];
   /** The tests that do not run, as a regular expression. */
   readonly skip: string;
   readonly volumeBindingMode: "WaitForFirstConsumer" | "Immediate";
@@ -52,24 +31,40 @@ interface Run {
 
 const RUNS: readonly Run[] = [
   {
-    title: "storage tests",
-    subjects: FULL ? [...SUBJECTS, ...FURTHER_SUBJECTS] : SUBJECTS,
-    skip: "Disruptive|Feature:Windows",
+    title: "tests of snapshots and modified volumes",
+    groups: [
+      ["volumegroupsnapshottable", "volumegroupsnapshotclass", "volumegroupsnapshottable-stress"],
+      ["volume-modify"],
+      ["snapshottable", "snapshottable-stress"],
+    ],
+    skip: "Feature:Windows",
     volumeBindingMode: "WaitForFirstConsumer",
   },
   {
     title: "tests that modify claims without pods",
-    subjects: ["volume-modify-stress"],
+    groups: [["volume-modify-stress"]],
     skip: "Feature:Windows",
     volumeBindingMode: "Immediate",
   },
   {
     title: "tests that stop kubelet",
-    subjects: ["disruptive", "subPath should unmount"],
+    groups: [["disruptive", "subPath should unmount"]],
     skip: "Feature:SELinux|Feature:Windows|Pre-provisioned|Inline",
     volumeBindingMode: "WaitForFirstConsumer",
   },
 ];
+
+/** What runs with `--full` alone. */
+const FURTHER_RUN: Run = {
+  title: "other storage tests",
+  groups: [
+    ["provisioning", "capacity"],
+    ["volume-expand", "fsgroupchangepolicy", "volumeMode"],
+    ["volumes", "multiVolume", "ephemeral"],
+  ],
+  skip: "Disruptive|Feature:Windows",
+  volumeBindingMode: "WaitForFirstConsumer",
+};
 
 /** What the driver can do, in the suite's names. */
 const CAPABILITIES = [
@@ -106,7 +101,7 @@ interface SpecReport {
   readonly Failure?: { readonly Message: string };
 }
 
-for (const { title, subjects, skip, volumeBindingMode } of RUNS) {
+for (const { title, groups, skip, volumeBindingMode } of FULL ? [...RUNS, FURTHER_RUN] : RUNS) {
   Deno.test(`Kubernetes' own ${title} pass, and leave nothing`, async () => {
     await using snapshots = await SnapshotTestNamespace.open("kubernetes");
     const { ns } = snapshots;
@@ -122,43 +117,65 @@ for (const { title, subjects, skip, volumeBindingMode } of RUNS) {
       volumeBindingMode,
     });
     await ns.kubectl("apply", "--filename", new URL("limits/classes.yaml", EXAMPLES).pathname);
-    await Deno.writeTextFile(folder.file("driver.json"), JSON.stringify(DRIVER_FILE));
-    await Deno.writeTextFile(folder.file("id_ed25519"), ssh.key, { mode: 0o600 });
-    const { kubeconfig, programs } = ns.cluster.controlPlane;
-    const program = await ensureKubernetesTests((line) => console.error(line));
-    const child = new Deno.Command(program, {
-      args: [
-        `--kubeconfig=${kubeconfig}`,
-        "--provider=skeleton",
-        "--disable-log-dump",
-        "--minStartupPods=0",
-        `--storage.testdriver=${folder.file("driver.json")}`,
-        "--ginkgo.no-color",
-        "--ginkgo.silence-skips",
-        "--ginkgo.succinct",
-        "--ginkgo.timeout=3h",
-        `--ginkgo.focus=External.Storage.*\\] (${subjects.join("|")}) `,
-        `--ginkgo.skip=${skip}`,
-        `--ginkgo.json-report=${folder.file("report.json")}`,
-      ],
-      cwd: folder.path,
-      env: {
-        PATH: `${programs.kubectl.replace(/\/[^/]*$/, "")}:${Deno.env.get("PATH")}`,
-        KUBE_SSH_BASTION: ssh.address,
-        KUBE_SSH_KEY: folder.file("id_ed25519"),
-        KUBE_SSH_USER: "root",
-      },
-    }).spawn();
-    await child.status;
-    const [report] = JSON.parse(await Deno.readTextFile(folder.file("report.json"))) as { SpecReports: SpecReport[] }[];
-    const specs = report!.SpecReports.filter(({ LeafNodeType }) => LeafNodeType === "It");
+    const results = await Promise.all(
+      groups.map((subjects, index) => runSpecs(subjects, { skip, ns, ssh, folder, file: `${index}.json` })),
+    );
+    const specs = results.flat();
     const passed = specs.filter(({ State }) => State === "passed");
     for (const spec of passed) console.error(`passed: ${nameOf(spec)}`);
     const failed = specs.filter(({ State }) => !["passed", "skipped"].includes(State));
     assertEquals(failed.map((spec) => `${nameOf(spec)}: ${spec.Failure?.Message}`), []);
-    assertEquals(subjects.filter((subject) => !passed.some((spec) => nameOf(spec).includes(`] ${subject} `))), []);
+    const isPassed = (subject: string) => passed.some((spec) => nameOf(spec).includes(`] ${subject} `));
+    assertEquals(groups.flat().filter((subject) => !isPassed(subject)), []);
     assertEquals(await listDriverLvs(ns.node), []);
   });
+}
+
+/** What runs the program with the tests of some subjects. */
+interface SpecsOptions {
+  /** The tests that do not run, as a regular expression. */
+  readonly skip: string;
+  readonly ns: TestNamespace;
+  readonly ssh: NodeSsh;
+  readonly folder: TempFolder;
+  /** The name of the report, which no other run has. */
+  readonly file: string;
+}
+
+/** Runs the tests of some subjects, one after the other. @returns their results */
+async function runSpecs(
+  subjects: readonly string[],
+  { skip, ns, ssh, folder, file }: SpecsOptions,
+): Promise<SpecReport[]> {
+  await Deno.writeTextFile(folder.file("driver.json"), JSON.stringify(DRIVER_FILE));
+  await Deno.writeTextFile(folder.file("id_ed25519"), ssh.key, { mode: 0o600 });
+  const { kubeconfig, programs } = ns.cluster.controlPlane;
+  const child = new Deno.Command(await ensureKubernetesTests((line) => console.error(line)), {
+    args: [
+      `--kubeconfig=${kubeconfig}`,
+      "--provider=skeleton",
+      "--disable-log-dump",
+      "--minStartupPods=0",
+      `--storage.testdriver=${folder.file("driver.json")}`,
+      "--ginkgo.no-color",
+      "--ginkgo.silence-skips",
+      "--ginkgo.succinct",
+      "--ginkgo.timeout=3h",
+      `--ginkgo.focus=External.Storage.*\\] (${subjects.join("|")}) `,
+      `--ginkgo.skip=${skip}`,
+      `--ginkgo.json-report=${folder.file(file)}`,
+    ],
+    cwd: folder.path,
+    env: {
+      PATH: `${programs.kubectl.replace(/\/[^/]*$/, "")}:${Deno.env.get("PATH")}`,
+      KUBE_SSH_BASTION: ssh.address,
+      KUBE_SSH_KEY: folder.file("id_ed25519"),
+      KUBE_SSH_USER: "root",
+    },
+  }).spawn();
+  await child.status;
+  const [report] = JSON.parse(await Deno.readTextFile(folder.file(file))) as { SpecReports: SpecReport[] }[];
+  return report!.SpecReports.filter(({ LeafNodeType }) => LeafNodeType === "It");
 }
 
 /** Returns the name of a test, with those of what it belongs to. */
