@@ -5,6 +5,7 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
+import { recordPass } from "../record/record.ts";
 import { ensureChromium } from "../browser/install.ts";
 import { Cluster } from "../rig/cluster.ts";
 import {
@@ -139,12 +140,17 @@ async function usualSuites(): Promise<string[]> {
 }
 
 /** Runs suites in the cluster of a folder, each in a process of its own. @returns whether all passed */
-async function runFiles(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: number }) {
+async function runFiles(
+  folder: string,
+  names: readonly string[],
+  { full, jobs, isUsual }: { full: boolean; jobs: number; isUsual: boolean },
+): Promise<boolean> {
   const waiting = [...names];
   let passed = true;
   const work = async () => {
     for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
       const lines = new SuiteLines(name);
+      const start = performance.now();
       const hasPassed = await runTestProcess({
         args: ["-A", "--no-check", new URL(`${name}.ts`, SUITE).pathname],
         env: { [CLUSTER_VARIABLE]: folder, FULL: full ? "1" : "" },
@@ -153,7 +159,12 @@ async function runFiles(folder: string, names: readonly string[], { full, jobs }
       });
       lines.end();
       if (lines.passedNothing) log(`suite ${name}: FAILED: it passed no test at all`);
-      passed &&= hasPassed && !lines.passedNothing;
+      if (!hasPassed || lines.passedNothing) passed = false;
+      else if (isUsual) {
+        const pass = { seconds: (performance.now() - start) / 1_000, passed: lines.passed };
+        await recordPass(`test:cluster ${name}`, pass);
+        if (full) await recordPass(`test:cluster ${name} --full`, pass);
+      }
     }
   };
   await Promise.all(Array.from({ length: jobs }, work));
@@ -161,10 +172,14 @@ async function runFiles(folder: string, names: readonly string[], { full, jobs }
 }
 
 /** Runs the requested suites in a cluster that is up. @returns whether all passed */
-async function runSuites(cluster: Cluster, { full, suites: names }: RunOptions): Promise<boolean> {
+async function runSuites(
+  cluster: Cluster,
+  { full, suites: names, kubernetes, kubeletRoot }: RunOptions,
+): Promise<boolean> {
   const path = cluster.folder.path;
-  let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, jobs: JOBS });
-  for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, jobs: 1 }) && passed;
+  const isUsual = kubernetes === undefined && kubeletRoot === undefined;
+  let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, isUsual, jobs: JOBS });
+  for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, isUsual, jobs: 1 }) && passed;
   if (!full) log("in small numbers, and without the suites that were neither named nor drawn; --full runs all of it");
   if (!passed) await printLogs(cluster);
   return passed;
@@ -257,7 +272,13 @@ if (import.meta.main) {
     ...(args["kubelet-dir"] ? { kubeletRoot: String(args["kubelet-dir"]) } : {}),
     ...(kubernetes === undefined ? {} : { kubernetes }),
   };
-  const status = runAll(options).catch((error) => {
+  const start = performance.now();
+  const status = runAll(options).then(async (status) => {
+    if (status === 0 && kubernetes !== undefined && requested.length === 0) {
+      await recordPass(`test:cluster --kubernetes ${kubernetes}`, { seconds: (performance.now() - start) / 1_000 });
+    }
+    return status;
+  }).catch((error) => {
     log(`error: ${(error as Error).message}`);
     return 1;
   });

@@ -11,6 +11,7 @@ import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
 import { type DebianRelease, type MachineKind, runGuest } from "../rig/guest.ts";
 import { DEBIAN_RELEASES, ensureGuestImage } from "../rig/guest_image.ts";
+import { recordPass } from "../record/record.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
 import { ensureUml } from "../rig/uml.ts";
 import { SilenceLimit, SuiteLines } from "../rig/test_output.ts";
@@ -131,6 +132,11 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
   }
   const seconds = Math.round((performance.now() - start) / 1000);
   console.log(`${suite.name} | ${passed ? "passed" : "FAILED"} after ${seconds} s`);
+  if (passed && machine === "uml" && programs.filter === "") {
+    const release = debian === DEBIAN_RELEASES[0] ? "" : ` --debian ${debian}`;
+    await recordPass(`test:lvm ${suite.name}${release}`, { seconds, passed: lines.passed });
+    if (programs.full) await recordPass(`test:lvm ${suite.name}${release} --full`, { seconds, passed: lines.passed });
+  }
   return passed;
 }
 

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { recordPass } from "../record/record.ts";
 import { ensurePrometheus } from "../rig/prometheus.ts";
 import { runTestProcess } from "../rig/test_process.ts";
 
@@ -27,4 +28,9 @@ try {
   Deno.exit(1);
 }
 const args = ["-A", "--quiet", "--no-check", ...Deno.args.filter((arg) => arg !== "--"), ...SUITES];
-Deno.exit(await runTestProcess({ args, cwd: ROOT, silenceMs: SILENCE_MS, onOutput: print }) ? 0 : 1);
+const start = performance.now();
+const passed = await runTestProcess({ args, cwd: ROOT, silenceMs: SILENCE_MS, onOutput: print });
+if (passed && Deno.args.length === 0) {
+  await recordPass("test:monitoring", { seconds: (performance.now() - start) / 1_000 });
+}
+Deno.exit(passed ? 0 : 1);

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { recordPass } from "../record/record.ts";
 import { runTestProcess } from "../rig/test_process.ts";
 
 const HELP = `Usage: deno task test:release [SUITE...] [--full]
@@ -45,4 +46,9 @@ const suites = names.length > 0 ? names : full ? SUITES : ["registry"];
 Deno.env.set("FULL_RELEASE", full ? "yes" : "no");
 const files = suites.map((name) => new URL(`suite/${name}.ts`, import.meta.url).pathname);
 const flags = ["-A", "--quiet", "--no-check", ...files];
-Deno.exit(await runTestProcess({ args: flags, cwd: ROOT, silenceMs: SILENCE_MS, onOutput: print }) ? 0 : 1);
+const start = performance.now();
+const passed = await runTestProcess({ args: flags, cwd: ROOT, silenceMs: SILENCE_MS, onOutput: print });
+if (passed && suites.length === (full ? SUITES : ["registry"]).length) {
+  await recordPass(`test:release${full ? " --full" : ""}`, { seconds: (performance.now() - start) / 1_000 });
+}
+Deno.exit(passed ? 0 : 1);

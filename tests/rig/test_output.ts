@@ -52,6 +52,7 @@ export class SuiteLines {
   readonly #decoder = new TextDecoder();
   #rest = "";
   #passedNothing = false;
+  #passed = 0;
 
   constructor(name: string) {
     this.#name = name;
@@ -60,6 +61,11 @@ export class SuiteLines {
   /** Reports whether a summary of `deno test` says that no test passed. */
   get passedNothing(): boolean {
     return this.#passedNothing;
+  }
+
+  /** The number of tests that passed, by the summaries of `deno test` and csi-sanity. */
+  get passed(): number {
+    return this.#passed;
   }
 
   /** Takes a part of the output, and prints the lines that are complete, without those of ignored tests. */
@@ -77,7 +83,10 @@ export class SuiteLines {
 
   /** Prints a line after the name. */
   print(line: string): void {
-    this.#passedNothing ||= /^(?:ok|FAILED) \| 0 passed/.test(line.replaceAll(COLORS, ""));
+    const text = line.replaceAll(COLORS, "");
+    this.#passedNothing ||= /^(?:ok|FAILED) \| 0 passed/.test(text);
+    const [, deno, ginkgo] = /^\s*(?:ok|FAILED) \| (\d+) passed|^\s*(?:SUCCESS|FAIL)! -- (\d+) Passed/.exec(text) ?? [];
+    this.#passed += Number(deno ?? ginkgo ?? 0);
     if (!line.includes("... ignored")) console.log(`${this.#name} | ${line}`);
   }
 }

@@ -1,0 +1,92 @@
+/**
+ * The record of proof: of each row, the last run that passed. Tasks write it, and people commit it.
+ *
+ * @module
+ */
+
+import { run } from "../rig/process.ts";
+import { ROWS } from "./rows.ts";
+
+/** A run that passed. */
+export interface Pass {
+  /** The commit whose files were tested. */
+  readonly commit: string;
+  /** The day, such as `2026-11-27`. */
+  readonly date: string;
+  readonly seconds: number;
+  /** The number of tests that passed; absent for a task that counts none. */
+  readonly passed?: number;
+  /** The processors and the memory, such as `2 processors, 24 GiB`. */
+  readonly machine: string;
+}
+
+/** The passes by the commands of rows. */
+export type Passes = Readonly<Record<string, Pass>>;
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+
+/** The file, from the root of the repository. */
+const FILE = "tests/record/passes.json";
+
+/** The paths of the product: a commit that changes none of them does not make a pass older. */
+const PRODUCT = ["base", "cli", "csi", "deploy", "k8s", "lvm", "plugin", "main.ts", "mod.ts", "deno.lock"];
+
+/** Reads the record. */
+export async function readPasses(): Promise<Passes> {
+  return JSON.parse(await Deno.readTextFile(ROOT + FILE));
+}
+
+/**
+ * Records that a row passed, and prints when it does not: for files that are not those of a commit.
+ *
+ * @param command the command of the row; one that is no row is not recorded
+ */
+export async function recordPass(
+  command: string,
+  { seconds, passed }: Pick<Pass, "seconds" | "passed">,
+): Promise<void> {
+  if (!ROWS.some((row) => row.command === command)) return;
+  const changed = await git("status", "--porcelain", "--", ".", `:!${FILE}`).catch((error) => String(error));
+  if (changed.trim() !== "") return console.error(`task ${command}: not recorded, as files differ from the commit`);
+  const pass: Pass = {
+    commit: (await git("rev-parse", "--short=12", "HEAD")).trim(),
+    date: new Date().toISOString().slice(0, 10),
+    seconds: Math.round(seconds),
+    ...(passed !== undefined && { passed }),
+    machine: `${navigator.hardwareConcurrency} processors, ${Math.round(Deno.systemMemoryInfo().total / 2 ** 30)} GiB`,
+  };
+  // one line a row, so that two that pass at the same time merge
+  using lock = await Deno.open(ROOT + FILE, { read: true, write: true });
+  await lock.lock(true);
+  const passes = { ...await readPasses(), [command]: pass };
+  await Deno.writeTextFile(ROOT + FILE, passesText(passes));
+}
+
+/** Returns the text of the file: a line for each row, sorted. */
+export function passesText(passes: Passes): string {
+  const lines = Object.keys(passes).sort().map((command) =>
+    `  ${JSON.stringify(command)}: ${JSON.stringify(passes[command])}`
+  );
+  return `{\n${lines.join(",\n")}\n}\n`;
+}
+
+/** What has changed since a pass. */
+export interface Change {
+  /** The number of commits that change the product; Infinity where the row never passed. */
+  readonly commits: number;
+  /** The number of those that change what the row covers. */
+  readonly covered: number;
+}
+
+/** Returns what has changed since the last pass of a row. */
+export async function changeSince(pass: Pass | undefined, covers: readonly string[]): Promise<Change> {
+  if (pass === undefined) return { commits: Infinity, covered: Infinity };
+  const count = async (paths: readonly string[]) =>
+    Number(await git("rev-list", "--count", `${pass.commit}..HEAD`, "--", ...paths));
+  const commits = await count(PRODUCT);
+  return { commits, covered: covers.length === 0 ? commits : await count(covers) };
+}
+
+async function git(...args: readonly string[]): Promise<string> {
+  return await run("read the history", "git", ["-C", ROOT, ...args]);
+}
