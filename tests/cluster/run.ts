@@ -16,7 +16,6 @@ import {
   kubernetesReleases,
 } from "../rig/kubernetes.ts";
 import { ensurePrometheus } from "../rig/prometheus.ts";
-import { draw, sampleSeed } from "../rig/sample.ts";
 import { ensureSnapshotMetadata } from "../rig/snapshot_metadata.ts";
 import { SuiteLines } from "../rig/test_output.ts";
 import { runTestProcess } from "../rig/test_process.ts";
@@ -39,14 +38,10 @@ const DEFAULT_SUITES = [
   "thin",
 ];
 
-/** The suites that run by chance without names and without --full: CI has a limit of time. Each takes up to three minutes. */
-const DRAWN_SUITES = ["copies", "io_limits", "monitoring", "observability", "pending_claim", "raid"];
-
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubernetes RELEASE]
                                 [--kubelet-dir DIR] [SUITE...]
 
-  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")},
-          and of ${DRAWN_SUITES.join(", ")} one in three, drawn from the commit, or from the variable SAMPLE
+  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")}
   --full  all suites, and in larger numbers; the lifecycle suite again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
@@ -131,14 +126,6 @@ async function suiteNames(): Promise<string[]> {
   return names.sort();
 }
 
-/** Returns the suites of a usual run, and prints which of them were drawn. */
-async function usualSuites(): Promise<string[]> {
-  const seed = await sampleSeed();
-  const drawn = draw(DRAWN_SUITES, seed);
-  log(`suites that run by chance, SAMPLE=${seed}: ${drawn.join(", ")}`);
-  return [...DEFAULT_SUITES, ...drawn];
-}
-
 /** Runs suites in the cluster of a folder, each in a process of its own. @returns whether all passed */
 async function runFiles(
   folder: string,
@@ -180,7 +167,7 @@ async function runSuites(
   const isUsual = kubernetes === undefined && kubeletRoot === undefined;
   let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, isUsual, jobs: JOBS });
   for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, isUsual, jobs: 1 }) && passed;
-  if (!full) log("in small numbers, and without the suites that were neither named nor drawn; --full runs all of it");
+  if (!full) log("in small numbers, and without the suites that were not named; --full runs all of it");
   if (!passed) await printLogs(cluster);
   return passed;
 }
@@ -268,7 +255,7 @@ if (import.meta.main) {
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
-    suites: requested.length > 0 ? requested : args.full === true ? available : await usualSuites(),
+    suites: requested.length > 0 ? requested : args.full === true ? available : DEFAULT_SUITES,
     ...(args["kubelet-dir"] ? { kubeletRoot: String(args["kubelet-dir"]) } : {}),
     ...(kubernetes === undefined ? {} : { kubernetes }),
   };

@@ -21,7 +21,7 @@ import { skippedByTopic } from "./sanity_report.ts";
 import { SKIPPED_PREFIXES } from "./skipped_tests.ts";
 import { type Suite, SUITES, UNSUPPORTED_PREFIXES } from "./suites.ts";
 
-/** The suites that run by chance without names and without `--full`. */
+/** The suites that run by their names, or with `--full`. */
 const LONG_SUITES = SUITES.filter(({ onlyFull }) => onlyFull).map(({ name }) => name);
 
 const HELP = `Usage: deno task test:lvm [SUITE...] [flags]
@@ -29,7 +29,7 @@ const HELP = `Usage: deno task test:lvm [SUITE...] [flags]
 Runs the contract tests, csi-sanity and further suites over real LVM, each suite in a guest of its own.
 
   SUITE           the beginning of the name of a suite: ${SUITES.map(({ name }) => name).join(", ")};
-                  by default all, but of ${LONG_SUITES.join(", ")} one, by chance
+                  by default all but ${LONG_SUITES.join(", ")}
   --debian NAME   the Debian of the guest: ${DEBIAN_RELEASES.join(" or ")}; the first by default
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
   --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance
@@ -187,9 +187,7 @@ async function main(): Promise<number> {
   });
   const names = args._.map(String);
   const sample = await sampleSeed();
-  const drawn = args.full === true ? LONG_SUITES : draw(LONG_SUITES, sample);
-  const isUsual = names.length === 0 && args.full !== true;
-  const usual = SUITES.filter(({ name, onlyFull }) => !onlyFull || drawn.includes(name));
+  const usual = SUITES.filter(({ onlyFull }) => !onlyFull || args.full === true);
   const suites = names.length === 0 ? usual : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
   const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "machine"];
   const machine = args.machine as MachineKind;
@@ -206,7 +204,6 @@ async function main(): Promise<number> {
   const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
   try {
     const log = (line: string) => console.log(line);
-    if (isUsual) log(`suites that run by chance, SAMPLE=${sample}: ${drawn.join(", ")}`);
     // each takes minutes the first time, most of which it waits for a mirror
     const [csiSanity, driver] = await Promise.all([
       ensureCsiSanity(log),

@@ -15,7 +15,7 @@ export interface Suite {
   readonly module?: string;
   /** The sizes of its disks, in GiB. */
   readonly disksGiB: readonly number[];
-  /** Whether it runs with `--full`, when it is named, and otherwise by chance: CI has a limit of time. */
+  /** Whether it runs only with `--full`, or when it is named. */
   readonly onlyFull?: true;
   /** The Debian of its guest, whatever that of the others is. */
   readonly debian?: DebianRelease;
