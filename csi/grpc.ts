@@ -18,10 +18,13 @@ export type Listen = (path: string, methods: ReadonlyMap<string, BoundMethod>) =
 
 /** A socket on which calls are taken. */
 export interface Listener {
-  /** Takes no further connections, and ends those that are idle, after the answers that are under way. */
+  /**
+   * Takes no further connections, and ends those that are idle, after the answers that are under way. The path is free when it
+   * resolves.
+   */
   shutdown(): Promise<void>;
-  /** Ends everything at once. It may not follow {@linkcode shutdown}. */
-  abort(): void;
+  /** Ends everything at once. It may not follow {@linkcode shutdown}. The path is free when it resolves. */
+  abort(): Promise<void>;
 }
 
 /** A call that can be made: takes the bytes of the request, and returns those of the response. */
@@ -68,7 +71,11 @@ export const listenByDeno: Listen = (path, methods) => {
     return new Response(null, { status: 500 });
   };
   const server = Deno.serve({ path, signal: end.signal, onListen: () => {}, onError }, grpcHandler(methods));
-  return Promise.resolve({ shutdown: () => server.shutdown(), abort: () => end.abort() });
+  const abort = async () => {
+    end.abort();
+    await server.finished;
+  };
+  return Promise.resolve({ shutdown: () => server.shutdown(), abort });
 };
 
 /**
@@ -131,18 +138,21 @@ export const listenByNode: Listen = async (path, methods) => {
       }
     }
   };
-  void accept();
+  const accepting = accept();
   const stopListening = () => {
     end.abort();
     listener.close();
+    return accepting; // Deno removes the path when the last accept() has ended
   };
-  const abort = () => {
-    stopListening();
+  const abort = async () => {
+    const stopped = stopListening();
     for (const session of sessions) session.destroy();
+    await stopped;
   };
   const shutdown = async () => {
-    stopListening();
+    const stopped = stopListening();
     await Promise.all([...sessions].map((session) => new Promise<void>((resolve) => session.close(resolve))));
+    await stopped;
   };
   return { shutdown, abort };
 };

@@ -61,7 +61,7 @@ export async function serve(
     await Deno.link(newPath, path); // unlike a rename, it replaces nothing: another process may have started, too
     await Deno.remove(newPath);
   } catch (error) {
-    listener.abort();
+    await listener.abort();
     throw error;
   }
   const created = await Deno.lstat(path);
@@ -69,8 +69,7 @@ export async function serve(
   const close = async (graceMs: number) => {
     await removeSocket({ path, created });
     const drained = await calls.end(graceMs);
-    if (drained) await withinDeadline(listener.shutdown(), FLUSH_MS);
-    else listener.abort();
+    await withinDeadline(drained ? listener.shutdown() : listener.abort(), FLUSH_MS);
     return drained;
   };
   return { path, close };

@@ -295,4 +295,23 @@ for (const [name, listenOn] of [["Deno", listenByDeno], ["Node.js", listenByNode
       await Deno.remove(folder, { recursive: true });
     }
   });
+
+  Deno.test(`the server of ${name} leaves a socket that is opened at its path when it has ended`, async () => {
+    const folder = await Deno.makeTempDir();
+    const path = `${folder}/csi.sock`;
+    for (const end of ["shutdown", "abort"] as const) {
+      const listener = await listenOn(path, new Map());
+      await new Promise((resolve) => setTimeout(resolve)); // it waits for connections
+      await listener[end]();
+      try {
+        Deno.removeSync(path); // at once, when Deno has not removed it
+      } catch {
+        // it has
+      }
+      using _next = Deno.listen({ transport: "unix", path });
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      assert((await Deno.lstat(path)).isSocket, end);
+    }
+    await Deno.remove(folder, { recursive: true });
+  });
 }

@@ -21,10 +21,8 @@ export interface Part {
  * Reports whether a file needs an isolate of its own: when its tests leave timers behind, which would end in the tests of
  * another file, or when they find their snapshots by the name of the module.
  */
-export function isAlone({ path, text }: TestFile): boolean {
-  // it waits in vain for its socket beside some others: why is not known
-  return path === "csi/registration_test.ts" || /\bsanitize(Ops|Resources): false/.test(text) ||
-    text.includes('"@std/testing/snapshot"');
+export function isAlone({ text }: TestFile): boolean {
+  return /\bsanitize(Ops|Resources): false/.test(text) || text.includes('"@std/testing/snapshot"');
 }
 
 /**
