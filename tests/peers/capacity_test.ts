@@ -11,7 +11,7 @@ import { csiNodes, csiStorageCapacities, type CsiStorageCapacity, storageClasses
 import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { csiStorageCapacityFor } from "../../k8s/scheduling/capacity_object.ts";
 import { GiB, NAMESPACE, startCapacityCluster } from "../fake/capacity_publishers.ts";
-import { DRIVER, TOPOLOGY_KEY } from "../fake/control_plane.ts";
+import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { outcomeWhenSettled, type Row, testRows } from "./rows.ts";
 
 type Scene = ReturnType<typeof startCapacityCluster>;
@@ -43,8 +43,11 @@ async function play({ before, then }: Situation, wanted: Outcome): Promise<Outco
   }
   await outcomeWhenSettled(outcome, wanted);
   s.addClass("next"); // for each node, after what was begun
-  const count = s.api.objects(csiNodes).filter(({ spec }) => spec.drivers.length > 0).length;
-  await outcomeWhenSettled(() => s.published().length - lines().length === count, true);
+  const known = s.api.objects(lvmNodes).map(({ metadata }) => metadata.name);
+  const count =
+    s.api.objects(csiNodes).filter(({ metadata, spec }) => spec.drivers.length > 0 && known.includes(metadata.name))
+      .length;
+  await waitUntil(() => s.published().length - lines().length === count, "an object of class `next` for each node");
   return outcome();
 }
 
