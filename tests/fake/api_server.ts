@@ -18,6 +18,7 @@ import {
   type StoredObject,
 } from "./api_store.ts";
 import { partialMetadata, Watch } from "./api_watch.ts";
+import { serveDirectly } from "./direct_fetch.ts";
 import { missingPermission, parsePath, type ProcessRole, roleInUserAgent } from "./rbac.ts";
 
 /** A request that came. */
@@ -95,8 +96,10 @@ export class FakeApiServer implements AsyncDisposable {
     for (const one of [...BUILT_IN_KINDS, ...resources]) this.addResource(one);
     const hostname = host.replace(/^\[(.*)\]$/, "$1");
     const options = { hostname, port: 0, signal: this.#abort.signal, onListen: () => {}, ...tls };
-    this.#server = Deno.serve(options, (request) => this.#handle(request));
+    const handle = (request: Request) => this.#handle(request);
+    this.#server = Deno.serve(options, handle);
     this.url = `${tls === undefined ? "http" : "https"}://${host}:${this.#server.addr.port}`;
+    if (tls === undefined) serveDirectly(this.url, { handle, end: this.#abort.signal });
   }
 
   /** Starts one. */
