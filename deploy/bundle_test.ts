@@ -1,6 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { bundleDriver, bundlePlugin, EAGER_BUILTINS, withLazyBuiltins } from "./bundle.ts";
-import { MODULE, PLUGIN_MODULE, WORKER_MODULE } from "./launch.ts";
+import { EAGER_BUILTINS, withLazyBuiltins } from "./bundle.ts";
 
 /** What the bundler makes of a package that is CommonJS, and of an import of the whole of a module. */
 const BUNDLE = `import { createRequire as __deno_internal_createRequire } from "node:module";
@@ -26,15 +25,4 @@ Deno.test("withLazyBuiltins() refuses a module of Node.js that each start would 
   }
   const allowed = EAGER_BUILTINS.map((name) => `import { x } from "node:${name}";\n`).join("");
   assertEquals(withLazyBuiltins(allowed), allowed);
-});
-
-Deno.test("bundleDriver() and bundlePlugin() write a file each for what the executables start", async () => {
-  const folder = await Deno.makeTempDir();
-  try {
-    const { main, worker } = await bundleDriver(folder);
-    const plugin = await bundlePlugin(folder);
-    assertEquals([main, worker, plugin], [MODULE, WORKER_MODULE, PLUGIN_MODULE].map((name) => `${folder}/${name}`));
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
 });

@@ -18,7 +18,7 @@ import { sampledTests } from "../rig/sample.ts";
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 /** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
-const crashTest = await sampledTests(4);
+const crashTest = await sampledTests(16);
 
 /** A cluster whose first node is dead, and its disks are in the second one. */
 interface Carried {

@@ -16,7 +16,7 @@ import { sampledTests } from "../rig/sample.ts";
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 /** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
-const crashTest = await sampledTests(4);
+const crashTest = await sampledTests(16);
 
 /** Reports whether the deletion of the volume on the first node has not begun: the annotation is its first write. */
 function isLeft(s: MoveCluster): boolean {

@@ -20,7 +20,7 @@ import { sampledTests } from "../rig/sample.ts";
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 /** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
-const crashTest = await sampledTests(4);
+const crashTest = await sampledTests(16);
 
 /** Calls a function at each change of the objects of an import. */
 function watchInvariants(s: ImportCluster): { readonly broken: string[] } {

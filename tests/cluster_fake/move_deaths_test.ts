@@ -19,7 +19,7 @@ import { sampledTests } from "../rig/sample.ts";
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 /** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
-const crashTest = await sampledTests(4);
+const crashTest = await sampledTests(16);
 
 /** Has the controller of a move die after a write, whether it was refused or not; another one goes on. */
 async function dieAfter(index: number): Promise<void> {
@@ -127,7 +127,7 @@ const MOMENTS = {
 
 for (const [moment, pattern] of Object.entries(MOMENTS)) {
   for (const index of [0, 1]) {
-    Deno.test(`a move survives the death of the agent of node-${index + 1} when ${moment}`, UNSANITIZED, async () => {
+    crashTest(`a move survives the death of the agent of node-${index + 1} when ${moment}`, UNSANITIZED, async () => {
       await using s = await MoveCluster.start();
       const { broken } = watchInvariants(s);
       let [deaths, isWritten] = [0, false];

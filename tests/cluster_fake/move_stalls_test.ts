@@ -21,7 +21,7 @@ const STATES = ["Pending", "Holding", "Copying", "Switching", "Removing"] as con
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 /** One in so many of these tests runs in `task test`; all run in `task test:crashes`. */
-const crashTest = await sampledTests(4);
+const crashTest = await sampledTests(16);
 
 /** A move whose first controller stalls before a write, and whose second one goes on. */
 interface Stalled {

@@ -37,6 +37,8 @@ export interface Host {
   readonly serve?: Serve;
   /** Reports whether a test is skipped because it takes long there. Without it, no test is skipped. */
   readonly skips?: (name: string) => boolean;
+  /** Draws the tests that run, where others are left to `task test:crashes`. Without it, all run. */
+  readonly isDrawn?: (name: string) => boolean;
 }
 
 /** A machine that is prepared for a test. */
@@ -340,6 +342,7 @@ export function contractTest(
   name: string,
   body: (harness: Harness, machine: HostMachine) => Promise<void>,
 ): void {
+  if (host.isDrawn?.(name) === false) return;
   const ignore = host.skips?.(name) ?? false;
   Deno.test(`${name} [${host.name}]`, { ignore }, async () => {
     await using machine = await host.setUp();

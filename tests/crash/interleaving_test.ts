@@ -4,10 +4,11 @@ import fc from "fast-check";
 import { encryptedRuns, groupRuns, runs } from "./concurrent_callers.ts";
 import { MemoryFiles } from "../fake/memory_files.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
+import { randomRuns } from "../rig/sample.ts";
 import { loseLock, LOST_LOCKS, PINNED_SEEDS, runsFor } from "./lost_locks.ts";
 
-/** The number of runs with a random seed. `task test:crashes` has more. */
-const RUNS = Number(Deno.env.get("INTERLEAVINGS") ?? 80);
+/** The number of runs with a random seed. */
+const RUNS = randomRuns(80, 5_000);
 
 /** The number of runs with group snapshots, each of which takes many commands. */
 const GROUP_RUNS = Math.max(80, RUNS / 5);

@@ -2,9 +2,10 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { Command } from "../../lvm/exec.ts";
 import { type PassphraseScene, passphraseScene, type Secret } from "../fake/passphrase_scene.ts";
+import { randomRuns } from "../rig/sample.ts";
 
 /** The number of runs. Each takes some ten milliseconds. */
-const RUNS = Number(Deno.env.get("INTERLEAVINGS") ?? 300);
+const RUNS = randomRuns(60, 5_000);
 
 /** A passphrase of an administrator, which no secret has. */
 const OTHER = "X";

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { bundle, bundleDriver, bundlePlugin, type DriverModules, removeWhitespace } from "../../deploy/bundle.ts";
-import { launchConfig, type Manifest } from "../../deploy/launch.ts";
+import { launchConfig, type Manifest, MODULE, PLUGIN_MODULE, WORKER_MODULE } from "../../deploy/launch.ts";
 import { writeSelfExtracting } from "../../deploy/self_extracting.ts";
 
 /** Starts its worker, which may do less, and prints what either may. */
@@ -122,4 +122,15 @@ Deno.test("the artifact under the name kubectl-denolith is the plugin, which may
   const version = await artifact.outputOf("kubectl-denolith", ["version"], env);
   assertStringIncludes(version.stdout, "kubectl-denolith ");
   assertEquals((await artifact.outputOf("kubectl-denolith", ["standalone"], env)).code, 2);
+});
+
+Deno.test("bundleDriver() and bundlePlugin() write a file each for what the executables start", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const { main, worker } = await bundleDriver(folder);
+    const plugin = await bundlePlugin(folder);
+    assertEquals([main, worker, plugin], [MODULE, WORKER_MODULE, PLUGIN_MODULE].map((name) => `${folder}/${name}`));
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });

@@ -38,6 +38,11 @@ export function draw(names: readonly string[], seed: string): string[] {
 /** Whether all cases are played, as in `task test:crashes`. */
 const ALL = Deno.env.get("CRASHES") === "all";
 
+/** Returns the number of random runs of a test: few in `task test`, many in `task test:crashes`. */
+export function randomRuns(few: number, many: number): number {
+  return ALL ? many : few;
+}
+
 /**
  * Returns about one in a number of cases, drawn by the seed of samples; all of them in `task test:crashes`.
  *
@@ -56,10 +61,11 @@ export async function sampledTests(
   return (title, options, body) => isDrawn(title) && Deno.test(title, options, body);
 }
 
-async function drawer(oneIn: number): Promise<(text: string) => boolean> {
+/** Returns what draws about one in a number of names; all of them in `task test:crashes`. */
+export async function drawer(oneIn: number): Promise<(name: string) => boolean> {
   if (ALL) return () => true;
   const seed = await sampleSeed();
-  return (text) => hashOf(`${seed} ${text}`) % oneIn === 0;
+  return (name) => hashOf(`${seed} ${name}`) % oneIn === 0;
 }
 
 /** Returns a number that depends on each character of a text (FNV-1a). */

@@ -2,11 +2,11 @@ import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows
 import { generateKeyPairSync, verify } from "node:crypto";
 import { join } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
-import { makeTar } from "../image/tar.ts";
-import { sha256OfFile } from "../self_extracting.ts";
-import { changelogEntry } from "./changelog.ts";
-import { makeRelease, type Platform, RELEASE_FILES, type ReleaseOptions } from "./release.ts";
-import { Signer } from "./sign.ts";
+import { makeTar } from "../../deploy/image/tar.ts";
+import { sha256OfFile } from "../../deploy/self_extracting.ts";
+import { changelogEntry } from "../../deploy/release/changelog.ts";
+import { makeRelease, type Platform, RELEASE_FILES, type ReleaseOptions } from "../../deploy/release/release.ts";
+import { Signer } from "../../deploy/release/sign.ts";
 
 /** A file of dpkg with one package. */
 const STATUS = "Package: lvm2\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.03.16-2\n\n";
