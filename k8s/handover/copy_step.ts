@@ -17,6 +17,7 @@ import { isForgotten, type LvmVolume } from "../api/lvm_objects.ts";
 import { grantsOf } from "../api/transfers.ts";
 import { goalOf } from "../api/volume_mapping.ts";
 import { isObserved } from "../service/remote_objects.ts";
+import { type Wait, waitForAgent } from "./handover.ts";
 import { copyIdOf, isHeldFor, type LvmMove, type MoveObjects, type MoveStep, type NamedGoal } from "./moves.ts";
 
 /** The most differences that are sent while the volume is used. */
@@ -25,12 +26,9 @@ const MAX_ROUNDS = 4;
 /** What is sent before a volume is held does not get smaller than this on purpose, in bytes: it takes a second or so. */
 const SMALL_BYTES = 32n << 20n;
 
-/** The agents that a copy needs. The source's comes first: without its data, there is nothing to do on the other node. */
-const COPYING = ["source", "target"] as const;
-
 /** Returns the next step after which the volume is held and copied; `undefined` when it is. */
 export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep | undefined {
-  const { move, copy } = objects;
+  const { self: move, copy } = objects;
   const isOnline = (move.status?.way ?? objects.way?.way) === "Online";
   if (copy !== undefined && (hasFailed(copy) || isLost(copy, volume))) {
     const { message = "", code = "CommandFailed" } = copy.status?.error ?? {};
@@ -52,22 +50,24 @@ export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep 
 }
 
 /** Returns the step that holds the volume. What would keep it held for long is waited for before. */
-function holdStep({ snapshots }: MoveObjects): MoveStep {
-  return snapshots.length === 0 ? { do: "hold" } : waitForDeletion(snapshots);
+function holdStep(objects: MoveObjects): MoveStep {
+  return waitForDeletion(objects) ?? { do: "hold" };
 }
 
-function waitForDeletion(snapshots: readonly string[]): MoveStep {
-  return {
-    do: "wait",
-    message: `waits until snapshots ${snapshots.join(", ")} are deleted`,
-    agents: ["source"],
-    isBlocked: true,
-  };
+function waitForDeletion({ self: { spec: { sourceNode } }, snapshots }: MoveObjects): Wait | undefined {
+  if (snapshots.length === 0) return undefined;
+  const message = `waits until snapshots ${snapshots.join(", ")} are deleted`;
+  return { do: "wait", message, agents: [sourceNode], isBlocked: true };
+}
+
+/** Returns a wait for the copy. The source's agent comes first: without its data, there is nothing to do on the other node. */
+function waitForCopy({ self: { spec: { sourceNode, targetNode } } }: MoveObjects, message: string): Wait {
+  return { do: "wait", message, agents: [sourceNode, targetNode], state: "Copying" };
 }
 
 /** Returns the next step while the volume may be used. */
 function nextRoundStep(objects: MoveObjects): MoveStep {
-  const { move, copy } = objects;
+  const { self: move, copy } = objects;
   if (copy === undefined) return { do: "copy", goal: namedGoal(move, { round: 0 }) };
   const goal = goalOf(copy);
   // what was written while the volume was not held is not in a copy whose last snapshot was set before
@@ -82,7 +82,7 @@ function nextRoundStep(objects: MoveObjects): MoveStep {
 
 /** Returns the next step while nobody may begin to use the volume. */
 function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean): MoveStep | undefined {
-  const { move, copy, temporary, snapshots } = objects;
+  const { self: move, copy, temporary } = objects;
   const use = waitForUse(volume);
   if (use !== undefined) return use;
   const { generation = 0 } = volume.metadata;
@@ -96,24 +96,25 @@ function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean
   }
   if (!isReady(copy)) {
     return nextWait(objects, copy, last!) ??
-      { do: "wait", message: "completes the copy", agents: COPYING, state: "Copying" };
+      waitForCopy(objects, "completes the copy");
   }
   if (temporary.length > 0) return { do: "discard snapshots" };
-  return snapshots.length > 0 ? waitForDeletion(snapshots) : undefined;
+  return waitForDeletion(objects);
 }
 
 /** Returns the wait until nobody uses a volume that is held; `undefined` when nobody does, or it is gone. */
-export function waitForUse(volume: LvmVolume): MoveStep | undefined {
+export function waitForUse(volume: LvmVolume): Wait | undefined {
+  const { nodeName } = volume.spec;
   const held = heldCondition(volume);
   if (held?.status === "True" || isGone(volume)) return undefined;
-  if (held !== undefined) return { do: "wait", message: held.message, agents: ["source"], isBlocked: true };
-  return { do: "wait", message: `waits for the agent of node ${volume.spec.nodeName}`, agents: ["source"] };
+  if (held !== undefined) return { do: "wait", message: held.message, agents: [nodeName], isBlocked: true };
+  return waitForAgent(nodeName);
 }
 
 /** Returns the step until the copy has the snapshot that it should have; `undefined` when it has. */
-function nextWait({ temporary }: MoveObjects, copy: LvmVolume, goal: NamedGoal): MoveStep | undefined {
+function nextWait(objects: MoveObjects, copy: LvmVolume, goal: NamedGoal): MoveStep | undefined {
   if (copy.status?.copy?.snapshot === goal.snapshot) return undefined;
-  const object = temporary.find(({ metadata: { name } }) => name === goal.snapshot);
+  const object = objects.temporary.find(({ metadata: { name } }) => name === goal.snapshot);
   const isAllowed = object !== undefined && grantsOf(object).some(({ volume }) => volume === copy.metadata.name);
   if (!isAllowed) return { do: "take snapshot", goal };
   const isAgain = goal.base !== undefined && copy.status?.copy?.snapshot === undefined;
@@ -124,7 +125,7 @@ function nextWait({ temporary }: MoveObjects, copy: LvmVolume, goal: NamedGoal):
     : goal.last
     ? "copies what changed since"
     : "copies what changed meanwhile";
-  return { do: "wait", message: what, agents: COPYING, state: "Copying" };
+  return waitForCopy(objects, what);
 }
 
 /** Returns the goal after another one, which the copy has. */
@@ -152,12 +153,12 @@ function isLost(copy: LvmVolume, volume: LvmVolume): boolean {
 }
 
 /** Reports whether the copy has all data of a volume that nobody has been able to use since. */
-export function isCopied(objects: Pick<MoveObjects, "move" | "copy">, volume: LvmVolume): boolean {
+export function isCopied(objects: Pick<MoveObjects, "self" | "copy">, volume: LvmVolume): boolean {
   return hasLastOf(objects, volume) && waitForUse(volume) === undefined;
 }
 
 /** Reports whether the copy has the last snapshot of a volume, which has been held for the move since that was taken. */
-export function hasLastOf({ move, copy }: Pick<MoveObjects, "move" | "copy">, volume: LvmVolume): boolean {
+export function hasLastOf({ self: move, copy }: Pick<MoveObjects, "self" | "copy">, volume: LvmVolume): boolean {
   if (!hasLastGoal(copy) || !isReady(copy) || !isHeldFor(move, volume)) return false;
   const goal = goalOf(copy)!;
   const { generation = 0 } = volume.metadata;

@@ -19,10 +19,12 @@ import { type LvmVolume, lvmVolumes, MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION 
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
-import { release, restore } from "./move_actions.ts";
+import { release } from "./move_actions.ts";
+import { restorePolicy } from "./persistent_volume.ts";
 import { isAllThatIsLeft } from "./copy_step.ts";
 import type { MoverOptions } from "./mover.ts";
-import { copyIdOf, isFinished, type LvmMove, lvmMoves, moveUidOf } from "./moves.ts";
+import { isFinished } from "./handover.ts";
+import { copyIdOf, type LvmMove, lvmMoves, MOVE_MARKS, moveUidOf } from "./moves.ts";
 
 /** Options of {@linkcode MoveGarbageCollector}. The caller starts and shares the informers. */
 export interface MoveGarbageCollectorOptions
@@ -119,7 +121,7 @@ export class MoveGarbageCollector {
       return { requeueAfterMs: RECHECK_MS };
     }
     this.#log.info("a PersistentVolume that no move retains gets its policy back", { persistentVolume: name });
-    await restore(client, object, object.metadata.annotations?.[RECLAIM_POLICY_ANNOTATION]);
+    await restorePolicy(client, object, object.metadata.annotations?.[RECLAIM_POLICY_ANNOTATION], MOVE_MARKS);
   }
 
   async #readMove(name: string): Promise<LvmMove | undefined> {

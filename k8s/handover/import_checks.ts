@@ -7,16 +7,22 @@
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { FS_TYPE } from "../sidecars/class_parameters.ts";
-import { type ImportedClass, isFinished, type LvmImport, type LvmImportSpec } from "./imports.ts";
-import { type OriginDescription, ORIGINS } from "./origins.ts";
-import type { ImportObjects } from "./import_step.ts";
+import { isFinished } from "./handover.ts";
+import {
+  type ImportedClass,
+  type ImportObjects,
+  type LvmImport,
+  type LvmImportSpec,
+  type OriginDescription,
+  ORIGINS,
+} from "./imports.ts";
 
 /** Returns why a volume can no longer be taken over, although it could when the import was asked for. */
 export function refusalOf(
-  { import: self, persistentVolume, claim, volume, storageClass, others }: ImportObjects,
+  { self, persistentVolume, claim, volume, storageClass, others }: ImportObjects,
 ): string | undefined {
   const { spec, status } = self;
-  if (isFinished(self) || status?.persistentVolume !== undefined) return undefined;
+  if (status?.persistentVolume !== undefined) return undefined;
   const earlier = others.filter((other) => isEarlier(other, self)).map((other) => conflictOf(spec, other));
   const [conflict] = earlier.filter((each) => each !== undefined);
   if (conflict !== undefined) return conflict;

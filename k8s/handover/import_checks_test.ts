@@ -15,7 +15,7 @@ function refusal(spec: Partial<LvmImportSpec>, provisioner?: string): string | u
     spec: { driverName: "ours", from, persistentVolume: "pv", claim, ...spec },
   } as LvmImport;
   return refusalOf({
-    import: self,
+    self,
     volume: undefined,
     persistentVolume: {
       metadata: { name: "pv" },

@@ -1,17 +1,19 @@
 import { assertEquals } from "@std/assert";
 import { combinationsOf } from "../../tests/fake/combinations.ts";
+import { stepText } from "../../tests/fake/move_objects.ts";
 import { IMPORTED_CONDITION } from "../api/imported.ts";
 import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { recordOf } from "./persistent_volume.ts";
 import {
   IMPORT_FINALIZER,
+  type ImportObjects,
   type LvmImport,
   type LvmImportStatus,
   REPLACED_CLASS_ANNOTATION,
   RETAINED_ANNOTATION,
 } from "./imports.ts";
-import { type ImportObjects, nextStep, stateOf } from "./import_step.ts";
+import { nextStep, stateOf } from "./import_step.ts";
 
 const NAME = `v1-${"a".repeat(32)}`;
 
@@ -75,7 +77,7 @@ const RECORD: LvmImportStatus = {
 
 /** The objects of an import that has not begun. */
 const START: ImportObjects = {
-  import: self(),
+  self: self(),
   volume: undefined,
   persistentVolume: persistentVolume("theirs"),
   claim: claim("Bound"),
@@ -92,23 +94,21 @@ const MOVING = persistentVolume("ours", "Retain", {
 const CONTENT = "wait: it can be given back, or finished";
 const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
 const INSPECTED = { volume: volume("Inspect", "Inspected") };
-const RECORDED = { ...INSPECTED, import: self(RECORD), storageClass: OURS };
+const RECORDED = { ...INSPECTED, self: self(RECORD), storageClass: OURS };
 const LOST = { ...RECORDED, persistentVolume: undefined, claim: claim("Lost") };
 const TAKEN = { ...LOST, volume: volume("Take", "TakenOver") };
 const BOUND = { ...TAKEN, persistentVolume: persistentVolume("ours", "Retain"), claim: claim("Bound") };
-const USED = { ...BOUND, import: self({ ...RECORD, imported: true }), persistentVolume: persistentVolume("ours") };
-const FINISHING = { ...USED, import: self({ ...RECORD, imported: true, finishing: true }) };
+const USED = { ...BOUND, self: self({ ...RECORD, imported: true }), persistentVolume: persistentVolume("ours") };
+const FINISHING = { ...USED, self: self({ ...RECORD, imported: true, finishing: true }) };
 const deleted = { deletionTimestamp: "now" };
 const undone = (status: LvmImportStatus) => self(status, deleted);
-const UNDONE = { ...USED, import: undone({ ...RECORD, imported: true }) };
+const UNDONE = { ...USED, self: undone({ ...RECORD, imported: true }) };
 const IS_MOVING = "wait: waits until the volume is not moved any more";
 const HELD = { ...TAKEN.volume, spec: { ...TAKEN.volume.spec, held: true } };
 const RETURNABLE = { ...UNDONE, volume: volume("InspectReturn", "Returnable") };
 const KEPT = { ...UNDONE, volume: volume("InspectReturn", "NotReturnable") };
 
 const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: string, state: string][] = [
-  ["a new import", { import: self({}, { finalizers: [] }) }, "add finalizer", "Pending"],
-  ["a new import that is deleted", { import: self({}, { finalizers: [], ...deleted }) }, "nothing", "Undoing"],
   ["a volume that is not known yet", {}, "create volume", "Inspecting"],
   ["an LV that is not inspected", { volume: volume("Inspect") }, "wait: waits for the agent of node a", "Inspecting"],
   ["an LV that is refused", { volume: volume("Inspect", "Refused") }, "fail: is Refused", "Undoing"],
@@ -116,9 +116,9 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["an LV with a layout", { volume: withLayout(INSPECTED.volume) }, "set layout", "Inspecting"],
   ["an LV whose layout is known", { volume: withLayout(INSPECTED.volume, "spec") }, "record", "Switching"],
   [
-    "an LV whose class is being made anew",
+    "an LV whose class is being re-created",
     { ...INSPECTED, storageClass: undefined, isClassShared: true },
-    "wait: waits until StorageClass fast is made anew for another claim",
+    "wait: waits until StorageClass fast is re-created for another claim",
     "Inspecting",
   ],
   ["an LV whose class was deleted", { ...INSPECTED, storageClass: undefined }, "record", "Switching"],
@@ -127,11 +127,11 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["no class", { ...RECORDED, storageClass: undefined }, "create class", "Switching"],
   [
     "a class that stays",
-    { ...RECORDED, import: self({ persistentVolume: RECORD.persistentVolume! }), storageClass: storageClass("theirs") },
+    { ...RECORDED, self: self({ persistentVolume: RECORD.persistentVolume! }), storageClass: storageClass("theirs") },
     "retain",
     "Switching",
   ],
-  ["a class that is made anew", RECORDED, "retain", "Switching"],
+  ["a class that is re-created", RECORDED, "retain", "Switching"],
   [
     "a PersistentVolume that is retained",
     { ...RECORDED, persistentVolume: persistentVolume("theirs", "Retain") },
@@ -180,45 +180,45 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   [
     "one that is to be finished",
-    { ...USED, import: self({ ...RECORD, imported: true }, {}, { finish: true }) },
+    { ...USED, self: self({ ...RECORD, imported: true }, {}, { finish: true }) },
     "begin finishing",
     "Finishing",
   ],
   ["an object of the other driver", FINISHING, "remove object", "Finishing"],
-  ["no such object", { ...FINISHING, object: undefined }, "finish: Complete", "Pending"],
+  ["no such object", { ...FINISHING, object: undefined }, "finish: Complete", "Finishing"],
   [
     "another object of the name",
     { ...FINISHING, object: { metadata: { name: "o", uid: "other" } } },
     "finish: Complete",
-    "Pending",
+    "Finishing",
   ],
   [
     "a deletion while it is finished",
-    { ...FINISHING, import: undone({ ...RECORD, imported: true, finishing: true }) },
+    { ...FINISHING, self: undone({ ...RECORD, imported: true, finishing: true }) },
     "remove object",
     "Finishing",
   ],
-  ["a deletion before it began", { import: undone({}) }, "remove finalizer", "Undoing"],
-  ["a deletion of what is inspected", { ...INSPECTED, import: undone({}) }, "forget volume", "Undoing"],
-  ["a deletion of what is recorded", { ...RECORDED, import: undone(RECORD) }, "forget volume", "Undoing"],
+  ["a deletion before it began", { self: undone({}) }, "remove finalizer", "Undoing"],
+  ["a deletion of what is inspected", { ...INSPECTED, self: undone({}) }, "forget volume", "Undoing"],
+  ["a deletion of what is recorded", { ...RECORDED, self: undone(RECORD) }, "forget volume", "Undoing"],
   [
     "a deletion of what is retained",
-    { ...RECORDED, import: undone(RECORD), persistentVolume: persistentVolume("theirs", "Retain") },
+    { ...RECORDED, self: undone(RECORD), persistentVolume: persistentVolume("theirs", "Retain") },
     "restore policy",
     "Undoing",
   ],
   [
     "a deletion while the PersistentVolume is deleted",
-    { ...RECORDED, import: undone(RECORD), persistentVolume: persistentVolume("theirs", "Retain", deleted) },
+    { ...RECORDED, self: undone(RECORD), persistentVolume: persistentVolume("theirs", "Retain", deleted) },
     "delete persistent volume",
     "Undoing",
   ],
-  ["a deletion of what is not taken", { ...LOST, import: undone(RECORD) }, "recreate persistent volume", "Undoing"],
-  ["a deletion of what may be taken", { ...LOST, volume: volume("Take"), import: undone(RECORD) }, "return", "Undoing"],
-  ["a deletion of what is taken", { ...TAKEN, import: undone(RECORD) }, "inspect return", "Undoing"],
+  ["a deletion of what is not taken", { ...LOST, self: undone(RECORD) }, "recreate persistent volume", "Undoing"],
+  ["a deletion of what may be taken", { ...LOST, volume: volume("Take"), self: undone(RECORD) }, "return", "Undoing"],
+  ["a deletion of what is taken", { ...TAKEN, self: undone(RECORD) }, "inspect return", "Undoing"],
   [
     "a deletion of what is taken, and can be given back",
-    { ...RETURNABLE, import: undone(RECORD), persistentVolume: undefined },
+    { ...RETURNABLE, self: undone(RECORD), persistentVolume: undefined },
     "return",
     "Undoing",
   ],
@@ -300,7 +300,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "wait: waits until claim n/c is Bound again",
     "Undoing",
   ],
-  ["one that cannot be given back, and was not in use", { ...KEPT, import: undone(RECORD) }, "begin use", "Undoing"],
+  ["one that cannot be given back, and was not in use", { ...KEPT, self: undone(RECORD) }, "begin use", "Undoing"],
   [
     "one that cannot be given back, and is retained",
     { ...KEPT, persistentVolume: RETAINED },
@@ -309,7 +309,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   [
     "one that cannot be given back, and is to be finished",
-    { ...KEPT, import: self({ ...RECORD, imported: true }, deleted, { finish: true }) },
+    { ...KEPT, self: self({ ...RECORD, imported: true }, deleted, { finish: true }) },
     "begin finishing",
     "Finishing",
   ],
@@ -377,38 +377,35 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["a deletion of what a move retains", { ...UNDONE, persistentVolume: MOVING }, IS_MOVING, "Undoing"],
   [
     "a failure that is undone",
-    { import: self({ error: { code: "FailedPrecondition", message: "" } }) },
+    { self: self({ error: { code: "FailedPrecondition", message: "" } }) },
     "finish: Failed",
-    "Pending",
+    "Undoing",
   ],
-  ["a complete import", { import: self({ state: "Complete" }) }, "nothing", "Complete"],
-  ["a complete import that is deleted", { import: undone({ state: "Complete" }) }, "remove finalizer", "Complete"],
 ];
 
 for (const [what, objects, expected, state] of STEPS) {
   Deno.test(`nextStep() of ${what}: ${expected}`, () => {
     const all = { ...START, ...objects };
     const step = nextStep(all);
-    const detail = "message" in step ? step.message : "state" in step ? step.state : undefined;
-    assertEquals(detail === undefined ? step.do : `${step.do}: ${detail}`, expected);
-    assertEquals(stateOf(step, all.import), state);
+    assertEquals(stepText(step), expected);
+    assertEquals(stateOf(step, all.self), state);
   });
 }
 
 /** What an import can wait for: an agent, or others, and then the message names them. */
 const WAITS: readonly string[] = [
-  "agent: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: LVMVolume.local.openebs.io o is gone",
-  "agent: it cannot be given back: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is being deleted",
-  "agent: it cannot be given back: waits until snapshots s are deleted",
-  "agent: it cannot be given back: what the agent says",
-  "agent: waits for the agent of node a",
-  "agent: waits for the state of the volume",
-  "agent: what the agent says",
+  "a: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: LVMVolume.local.openebs.io o is gone",
+  "a: it cannot be given back: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is being deleted",
+  "a: it cannot be given back: waits until snapshots s are deleted",
+  "a: it cannot be given back: what the agent says",
+  "a: waits for the agent of node a",
+  "a: waits for the state of the volume",
+  "a: what the agent says",
   "others: it can be given back, or finished",
   "others: its LVMVolume is gone, or being moved to another node",
   "others: the volume was moved to node b; move it back, or finish",
   "others: waits for others to remove the finalizers other/one of the PersistentVolume",
-  "others: waits until StorageClass fast is made anew for another claim",
+  "others: waits until StorageClass fast is re-created for another claim",
   "others: waits until claim n/c is Bound again",
   "others: waits until the volume is not moved any more",
 ];
@@ -422,7 +419,7 @@ Deno.test("nextStep() of an import waits for nothing that it does not name", () 
   const theirs = persistentVolume("theirs", "Retain");
   const waiting = { ...deleted, finalizers: ["other/one"] };
   const all = combinationsOf<Partial<ImportObjects>>({
-    import: statuses.flatMap((status) => [{}, deleted].map((metadata) => self(status, metadata))),
+    self: statuses.flatMap((status) => [{}, deleted].map((metadata) => self(status, metadata))),
     volume: [
       ...[undefined, HELD as LvmVolume, volume("Take", "TakenOver", { nodeName: "b" })],
       ...actions.flatMap((action) => reasons.map((reason) => volume(action, reason))),
@@ -446,7 +443,7 @@ Deno.test("nextStep() of an import waits for nothing that it does not name", () 
       /\bis (?:Inspected|InUse|TakenOver|(?:Not)?Returnable|Returned)$/,
       "what the agent says",
     );
-    seen.add(`${step.isForAgent ? "agent" : "others"}: ${message}`);
+    seen.add(`${step.agents.join() || "others"}: ${message}`);
   }
   assertEquals([...seen].sort(), WAITS);
 });

@@ -1,14 +1,15 @@
 /**
- * LVMImports: volumes of other drivers that are to become volumes of this one, as deploy/crds/ declares them.
+ * LVMImports: volumes of other drivers that are to become volumes of this one, as deploy/crds/ declares them; with what an import is
+ * about, its steps, and the other drivers.
  *
  * The name of an LVMImport is that of the LVMVolume which the volume becomes.
  *
  * @module
  */
 
-import { LVM_GROUP, type LvmVolume, type StatusError } from "../api/lvm_objects.ts";
+import { LVM_GROUP, type LvmVolume } from "../api/lvm_objects.ts";
 import type { KubeObject, Resource, StorageClass } from "../api/objects.ts";
-import type { RecordedPersistentVolume } from "./moves.ts";
+import type { CommonStep, HandoverObjects, HandoverSpec, HandoverStatus } from "./handover.ts";
 
 /** The finalizer that keeps an LVMImport until it is complete, or undone. */
 export const IMPORT_FINALIZER = `${LVM_GROUP}/import`;
@@ -23,15 +24,9 @@ export const RETAINED_ANNOTATION = `${LVM_GROUP}/retained-by-import`;
 export type Origin = "OpenEBS" | "TopoLVM" | "Local";
 
 /** The desired state of an import. */
-export interface LvmImportSpec {
-  /** The driver's name. */
-  driverName: string;
+export interface LvmImportSpec extends HandoverSpec {
   /** Whose the volume is. */
   from: Origin;
-  /** The name of the PersistentVolume. */
-  persistentVolume: string;
-  /** The claim that it is bound to. */
-  claim: { namespace: string; name: string; uid: string };
   /** The LV. */
   logicalVolume: { volumeGroupUUID: string; name: string };
   /** The spec of the LVMVolume, without what the agent is to do. */
@@ -66,15 +61,8 @@ export type ImportState =
   | "Failed";
 
 /** The actual state of an import. */
-export interface LvmImportStatus {
-  /** The state. */
+export interface LvmImportStatus extends HandoverStatus {
   state?: ImportState;
-  /** What happens, or what it waits for. */
-  message?: string;
-  /** Why it failed. */
-  error?: StatusError;
-  /** The PersistentVolume as it was, recorded before it is changed. */
-  persistentVolume?: RecordedPersistentVolume;
   /** The class as it was, recorded before it is made anew; absent if it stays. */
   storageClass?: RecordedClass;
   /** The object of the other driver as it was. */
@@ -96,12 +84,108 @@ export interface LvmImport extends KubeObject {
   status?: LvmImportStatus;
 }
 
+/** The objects that an import is about, as the API server has them. */
+export interface ImportObjects extends HandoverObjects<LvmImport> {
+  /** The class of the name, of either driver. */
+  readonly storageClass: StorageClass | undefined;
+  /** The object of the other driver. */
+  readonly object: KubeObject | undefined;
+  /** The names of the snapshots without which the LV cannot be given back. */
+  readonly snapshots: readonly string[];
+  /** Whether another import needs the class as it was re-created. */
+  readonly isClassShared: boolean;
+  /** The other imports, as long as this one has changed nothing of others. */
+  readonly others: readonly LvmImport[];
+}
+
+/** A step of an import alone. */
+export type OwnImportStep =
+  | {
+    readonly do:
+      | "create volume"
+      | "set layout"
+      | "record"
+      | "delete class"
+      | "create class"
+      | "restore class"
+      | "take"
+      | "create persistent volume"
+      | "begin use"
+      | "begin finishing"
+      | "remove object"
+      | "inspect return"
+      | "return"
+      | "recreate persistent volume"
+      | "forget volume";
+  }
+  /** The end. */
+  | { readonly do: "finish"; readonly state: Extract<ImportState, "Complete" | "Failed"> };
+
+/** A step of an import. */
+export type ImportStep = OwnImportStep | CommonStep;
+
 /** LVMImports. */
 export const lvmImports: Resource<LvmImport> = {
   ...{ group: LVM_GROUP, version: "v1alpha1", plural: "lvmimports", kind: "LVMImport", namespaced: false },
 };
 
-/** Reports whether nothing is left to do for an import. */
-export function isFinished({ status }: LvmImport): boolean {
-  return status?.state === "Complete" || status?.state === "Failed";
+/** An LVMVolume of OpenEBS LVM LocalPV, as far as it is read. */
+export interface OpenEbsVolume extends KubeObject {
+  spec?: {
+    ownerNodeID?: string;
+    volGroup?: string;
+    shared?: string;
+    thinProvision?: string;
+  };
+  status?: { state?: string };
+}
+
+/** A LogicalVolume of TopoLVM, as far as it is read. */
+export interface TopoLvmVolume extends KubeObject {
+  spec?: { name?: string; nodeName?: string; deviceClass?: string };
+  status?: { volumeID?: string };
+}
+
+/** LVMVolumes of OpenEBS LVM LocalPV. */
+export const openEbsVolumes: Resource<OpenEbsVolume> = {
+  ...{ group: "local.openebs.io", version: "v1alpha1", plural: "lvmvolumes", kind: "LVMVolume", namespaced: true },
+};
+
+/** LogicalVolumes of TopoLVM. */
+export const topoLvmVolumes: Resource<TopoLvmVolume> = {
+  ...{ group: "topolvm.io", version: "v1", plural: "logicalvolumes", kind: "LogicalVolume", namespaced: false },
+};
+
+/** A driver whose volumes can be taken over. */
+export interface OriginDescription {
+  /** What it is called. */
+  readonly title: string;
+  /** Its name as a CSI driver; absent where the volumes are of no driver. */
+  readonly driver?: string;
+  /** The objects by which it knows its volumes; absent if it has none. */
+  readonly objects?: Resource;
+  /** The topology keys by which it says on which node a volume is. */
+  readonly topologyKeys: readonly string[];
+}
+
+/** The drivers, and PersistentVolumes of the type `local`, which have none. */
+export const ORIGINS = {
+  OpenEBS: {
+    title: "OpenEBS LVM LocalPV",
+    driver: "local.csi.openebs.io",
+    objects: openEbsVolumes,
+    topologyKeys: ["openebs.io/nodename", "kubernetes.io/hostname"],
+  },
+  TopoLVM: {
+    title: "TopoLVM",
+    driver: "topolvm.io",
+    objects: topoLvmVolumes,
+    topologyKeys: ["topology.topolvm.io/node"],
+  },
+  Local: { title: "a local volume", topologyKeys: ["kubernetes.io/hostname"] },
+} as const satisfies Readonly<Record<Origin, OriginDescription>>;
+
+/** Returns the objects by which a driver knows its volumes; `undefined` if it has none. */
+export function objectsOf(origin: Origin): Resource | undefined {
+  return (ORIGINS[origin] as OriginDescription).objects;
 }

@@ -11,6 +11,7 @@ import {
   type LvmVolume,
   MOVE_ANNOTATION,
   PENDING_ANNOTATION,
+  RECLAIM_POLICY_ANNOTATION,
   REMOVE_ANNOTATION,
 } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
@@ -21,7 +22,7 @@ import {
   type LvmMoveStatus,
   MOVE_FINALIZER,
   type MoveObjects,
-  type MoveStep,
+  type OwnMoveStep,
 } from "./moves.ts";
 import { affinityTo, recordOf } from "./persistent_volume.ts";
 import { HELD_COW } from "./copy_mode.ts";
@@ -95,7 +96,7 @@ interface Options {
 
 /** Carries out a step, and returns what was written, one line each. */
 async function writesOf(
-  step: MoveStep,
+  step: OwnMoveStep,
   { objects = {}, copy = READY, refusal, why = IMMUTABLE }: Options = {},
 ): Promise<string[]> {
   const writes: string[] = [];
@@ -126,7 +127,7 @@ async function writesOf(
     },
   } as unknown as ApiClient;
   const all: MoveObjects = {
-    ...{ move: MOVE, volume: VOLUME, copy: READY, persistentVolume: PV, claim: {} as PersistentVolumeClaim },
+    ...{ self: MOVE, volume: VOLUME, copy: READY, persistentVolume: PV, claim: {} as PersistentVolumeClaim },
     ...{ snapshots: [], temporary: [], hasSpaceForSnapshot: true, topologyKey: "k", ...objects },
   };
   await carryOut(step, all, {
@@ -161,18 +162,9 @@ const status = (value: object) => [
 const patched = (plural: string, name: string, merge: object, resourceVersion: string) => [
   `patch ${plural} ${name} ${JSON.stringify({ merge, resourceVersion })}`,
 ];
-const retained = { metadata: { annotations: { [MOVE_ANNOTATION]: "m", "lvm.denolith.dev/reclaim-policy": "Delete" } } };
-const RETAIN = { ...retained, spec: { persistentVolumeReclaimPolicy: "Retain" } };
 const TAKEN = `take ${GOAL.name} of ${NAME} small for ${COPY} b`;
 
-const STEPS: readonly [step: MoveStep, options: Options, writes: readonly string[]][] = [
-  [{ do: "nothing" }, {}, []],
-  [
-    { do: "add finalizer" },
-    { objects: { move: { ...MOVE, metadata: { ...MOVE.metadata, finalizers: ["other"] } } } },
-    patched("lvmmoves", NAME, { metadata: { finalizers: ["other", MOVE_FINALIZER] } }, "1"),
-  ],
-  [{ do: "remove finalizer" }, {}, patched("lvmmoves", NAME, { metadata: { finalizers: ["other"] } }, "1")],
+const STEPS: readonly [step: OwnMoveStep, options: Options, writes: readonly string[]][] = [
   [
     { do: "hold" },
     {},
@@ -206,7 +198,6 @@ const STEPS: readonly [step: MoveStep, options: Options, writes: readonly string
   ],
   [{ do: "go offline", reason: "full" }, {}, status({ way: "Offline", offlineReason: "full" })],
   [{ do: "delete copy" }, {}, [`delete volume ${COPY} k always`]],
-  [{ do: "retain" }, { objects: { move: RECORDED } }, patched("persistentvolumes", "pv", RETAIN, "4")],
   [
     { do: "patch affinity", node: "b" },
     {},
@@ -216,12 +207,6 @@ const STEPS: readonly [step: MoveStep, options: Options, writes: readonly string
     ...patched("persistentvolumes", "pv", { spec: { nodeAffinity: affinityTo("b", "k") } }, "4"),
     ...status({ affinityMethod: "Recreate" }),
   ]],
-  [{ do: "delete persistent volume" }, {}, ['delete persistentvolumes pv {"uid":"p","resourceVersion":"4"}']],
-  [
-    { do: "delete persistent volume" },
-    { objects: { persistentVolume: { ...PV, metadata: { ...PV.metadata, deletionTimestamp: "now" } } } },
-    patched("persistentvolumes", "pv", { metadata: { finalizers: ["other/one"] } }, "4"),
-  ],
   [{ do: "remove source" }, {}, [`delete volume ${NAME} v if held: true, false`]],
   [{ do: "remove source" }, { copy: "none" }, []],
   [{ do: "remove source" }, { copy: { ...READY, status: { state: "Lost" } } as LvmVolume }, []],
@@ -233,7 +218,7 @@ const STEPS: readonly [step: MoveStep, options: Options, writes: readonly string
   ],
   [
     { do: "remove source" },
-    { copy: "none", objects: { move: { ...MOVE, spec: { ...MOVE.spec, adopt: true } } } },
+    { copy: "none", objects: { self: { ...MOVE, spec: { ...MOVE.spec, adopt: true } } } },
     [`delete volume ${NAME} v always`],
   ],
   [
@@ -252,14 +237,6 @@ const STEPS: readonly [step: MoveStep, options: Options, writes: readonly string
     { do: "forget copy" },
     { objects: { copy: { ...READY, metadata: { ...READY.metadata, finalizers: [] } } } },
     [`delete lvmvolumes ${COPY} {"uid":"k"}`],
-  ],
-  [
-    { do: "restore policy" },
-    { objects: { move: RECORDED } },
-    patched("persistentvolumes", "pv", {
-      metadata: { annotations: { [MOVE_ANNOTATION]: null, "lvm.denolith.dev/reclaim-policy": null } },
-      spec: { persistentVolumeReclaimPolicy: "Delete" },
-    }, "4"),
   ],
   [
     { do: "finish", state: "Complete" },
@@ -290,20 +267,21 @@ Deno.test("carryOut() records how the affinity can be changed, records the volum
   const { merge: { status: { removing, volume } } } = JSON.parse(begun!.slice(begun!.indexOf("{")));
   assertEquals([removing, volume.metadata], [true, { labels: { tier: "gold" }, annotations: { note: "kept" } }]);
   const [created] = await writesOf({ do: "create volume" }, {
-    objects: { move: withStatus({ removing: true, volume }) },
+    objects: { self: withStatus({ removing: true, volume }) },
   });
   const object = JSON.parse(created!.slice(created!.indexOf("{")));
   assertEquals(object.metadata, { ...volume.metadata, name: NAME, finalizers: [LVM_VOLUME_FINALIZER] });
   assertEquals([object.spec.nodeName, object.spec.takes, object.spec.held], ["b", COPY, undefined]);
   assertEquals([object.spec.source, object.spec.sourceNode], [undefined, undefined]);
   const adopt = { ...withStatus({ removing: true, volume }), spec: { ...MOVE.spec, adopt: true } };
-  const [adopted] = await writesOf({ do: "create volume" }, { objects: { move: adopt } });
+  const [adopted] = await writesOf({ do: "create volume" }, { objects: { self: adopt } });
   assertEquals(JSON.parse(adopted!.slice(adopted!.indexOf("{"))).spec.takes, NAME);
-  const [pv] = await writesOf({ do: "create persistent volume", node: "b" }, { objects: { move: RECORDED } });
+  const [pv] = await writesOf({ do: "create persistent volume", node: "b" }, { objects: { self: RECORDED } });
   const { metadata, spec } = JSON.parse(pv!.slice(pv!.indexOf("{")));
   assertEquals([metadata.name, spec.nodeAffinity, spec.persistentVolumeReclaimPolicy], [
     "pv",
     affinityTo("b", "k"),
     "Retain",
   ]);
+  assertEquals(metadata.annotations, { [MOVE_ANNOTATION]: "m", [RECLAIM_POLICY_ANNOTATION]: "Delete" });
 });

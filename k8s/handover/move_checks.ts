@@ -26,15 +26,8 @@ import { chooseNode } from "../scheduling/placement.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { type ClusterTopology, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { isCopied, isGone } from "./copy_step.ts";
-import {
-  copyIdOf,
-  copyRequestName,
-  isHeldFor,
-  type LvmMove,
-  movedVolumeOf,
-  type MoveObjects,
-  type MoveStep,
-} from "./moves.ts";
+import { agentAbsence } from "./handover.ts";
+import { copyIdOf, copyRequestName, isHeldFor, type LvmMove, movedVolumeOf, type MoveObjects } from "./moves.ts";
 import { nodeOfVolume } from "./persistent_volume.ts";
 
 /** The cluster, as far as it decides whether a volume can be moved. */
@@ -57,7 +50,7 @@ export interface MoveSurroundings {
 
 /** Returns why a volume can no longer be moved, although it could when the move began; `undefined` when it can. */
 export function objectsRefusal(objects: MoveObjects, driver: string): string | undefined {
-  const { move, volume, persistentVolume, claim, topologyKey } = objects;
+  const { self: move, volume, persistentVolume, claim, topologyKey } = objects;
   const { spec } = move;
   const claimText = `claim ${spec.claim.namespace}/${spec.claim.name}`;
   const volumeId = movedVolumeOf(move);
@@ -110,9 +103,10 @@ function keysRefusal({ status }: LvmVolume): string | undefined {
 
 /** Returns why a volume cannot be moved now; `undefined` when it can. It is asked before the volume is held. */
 export function surroundingsRefusal(objects: MoveObjects, surroundings: MoveSurroundings): string | undefined {
-  const { move: { spec: { targetNode, adopt } }, volume, snapshots } = objects;
+  const { self: move, volume, snapshots } = objects;
+  const { targetNode, adopt } = move.spec;
   if (adopt) return adoptionRefusal(objects, surroundings) ?? topologyRefusal(targetNode, surroundings);
-  const agents = agentsRefusal(objects.move, surroundings);
+  const agents = agentsRefusal(move, surroundings);
   if (agents !== undefined) return agents;
   if (!volume!.spec.thinProvision && snapshots.length > 0) {
     return `the thick volume is the origin of the snapshots ${snapshots.join(", ")}; delete them first`;
@@ -122,7 +116,7 @@ export function surroundingsRefusal(objects: MoveObjects, surroundings: MoveSurr
 
 /** Returns why a node cannot have a volume whose disks were carried to it; `undefined` when it can. */
 function adoptionRefusal(
-  { move: { spec: { sourceNode, targetNode } }, volume }: MoveObjects,
+  { self: { spec: { sourceNode, targetNode } }, volume }: MoveObjects,
   { lvmNodes: { source, target } }: MoveSurroundings,
 ): string | undefined {
   if (source !== undefined) return `node ${sourceNode} has an agent again: it may have the disks`;
@@ -131,27 +125,6 @@ function adoptionRefusal(
   return hasGroup
     ? undefined
     : `node ${targetNode} does not report volume group ${volumeGroup} (UUID ${volumeGroupUUID})`;
-}
-
-/** Returns how the agent of a node is away; `undefined` when it is there. */
-export function agentAbsence(
-  name: string,
-  node: LvmNode | undefined,
-  isSilent: MoveSurroundings["isSilent"],
-): string | undefined {
-  if (node === undefined) return `node ${name} has no agent of the driver`;
-  return isSilent(name) ? `the agent of node ${name} has not reported for minutes` : undefined;
-}
-
-/** Returns a wait as it is, or, while an agent that it waits for is away, a wait that says that, too. */
-export function nameAbsence(
-  wait: Extract<MoveStep, { do: "wait" }>,
-  { spec: { sourceNode, targetNode } }: LvmMove,
-  { lvmNodes, isSilent }: Pick<MoveSurroundings, "lvmNodes" | "isSilent">,
-): MoveStep {
-  const names = { source: sourceNode, target: targetNode };
-  const [absence] = wait.agents.flatMap((which) => agentAbsence(names[which], lvmNodes[which], isSilent) ?? []);
-  return absence === undefined ? wait : { ...wait, message: `${wait.message}: ${absence}`, isBlocked: true };
 }
 
 /** Returns why the agents cannot copy a volume now; `undefined` when they can. */
@@ -184,7 +157,7 @@ function topologyRefusal(node: string, { storageClass, cluster }: MoveSurroundin
 }
 
 /** Returns why a copy of a volume cannot be made on the target's node; `undefined` when it can. */
-function copyRefusal({ move, volume }: MoveObjects, surroundings: MoveSurroundings): string | undefined {
+function copyRefusal({ self: move, volume }: MoveObjects, surroundings: MoveSurroundings): string | undefined {
   const { lvmNodes, targetVolumes, parseGroups } = surroundings;
   const { targetNode } = move.spec;
   try {

@@ -13,8 +13,8 @@ import {
 } from "../api/lvm_objects.ts";
 import type { CsiNode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../provisioner/persistent_volume.ts";
+import { agentAbsence } from "./handover.ts";
 import {
-  agentAbsence,
   agentsRefusal,
   blockingSnapshots,
   copyRequestOf,
@@ -61,7 +61,7 @@ function persistentVolume(spec: NonNullable<PersistentVolume["spec"]> = {}, anno
 }
 
 const OBJECTS: MoveObjects = {
-  move: MOVE,
+  self: MOVE,
   volume: volume(),
   copy: undefined,
   persistentVolume: persistentVolume(),
@@ -106,10 +106,10 @@ const forgotten = volume({}, { metadata: { name: ID, annotations: { [FORGOTTEN_A
 
 const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, message: string | undefined][] = [
   ["a volume that can move", {}, undefined],
-  ["a volume that can be adopted", { move: ADOPTION, volume: forgotten }, undefined],
-  ["a volume of a living node", { move: ADOPTION }, "node a is not forgotten"],
-  ["a move whose name is no id", { move: { ...MOVE, metadata: { name: "x" } } }, "its name is no id of a volume"],
-  ["a move to the same node", { move: { ...MOVE, spec: { ...MOVE.spec, targetNode: "a" } } }, "is on node a already"],
+  ["a volume that can be adopted", { self: ADOPTION, volume: forgotten }, undefined],
+  ["a volume of a living node", { self: ADOPTION }, "node a is not forgotten"],
+  ["a move whose name is no id", { self: { ...MOVE, metadata: { name: "x" } } }, "its name is no id of a volume"],
+  ["a move to the same node", { self: { ...MOVE, spec: { ...MOVE.spec, targetNode: "a" } } }, "is on node a already"],
   ["a claim that is gone", { claim: undefined }, "claim n/c does not exist any more"],
   ["a claim that another took the name of", { claim: claim({ uid: "other" }) }, "claim n/c does not exist any more"],
   ["a claim that is being deleted", { claim: claim({ deletionTimestamp: "now" }) }, "claim n/c is being deleted"],
@@ -148,7 +148,7 @@ const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, me
   ],
   [
     "a volume of whose data a part has another key, and whose disks were carried",
-    { move: ADOPTION, volume: withKeys("ReencryptionInterrupted", forgotten) },
+    { self: ADOPTION, volume: withKeys("ReencryptionInterrupted", forgotten) },
     undefined,
   ],
   ["no PersistentVolume", { persistentVolume: undefined }, "is not bound to PersistentVolume pv"],
@@ -265,7 +265,7 @@ const elsewhere = {
   allowedTopologies: [{ matchLabelExpressions: [{ key: KEY, values: ["c"] }] }],
 } as unknown as StorageClass;
 const carried = { lvmNodes: { source: undefined, target: lvmNode("b") } };
-const adopting = { move: ADOPTION, volume: forgotten };
+const adopting = { self: ADOPTION, volume: forgotten };
 
 const SURROUNDINGS_REFUSALS: readonly [
   what: string,

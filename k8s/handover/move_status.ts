@@ -1,21 +1,20 @@
 /**
  * What the status of an LVMMove says of a move: its state, its way, what was sent, and the time for which nobody could use the
- * volume; and the events when that changes.
+ * volume; the events when that changes; and the same in words.
  *
  * @module
  */
 
 import { timestamp } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
-import { truncate } from "../../base/error.ts";
 import { compare } from "../../lvm/model/groups.ts";
-import { parseQuantity } from "../../base/size.ts";
+import { formatBytes, parseQuantity } from "../../base/size.ts";
 import { heldCondition } from "../api/held.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
-import type { EventReason } from "../api/event_reasons.ts";
-import type { EventType } from "../runtime/events.ts";
 import { goalOf } from "../api/volume_mapping.ts";
 import { isReady } from "./copy_step.ts";
+import { messageBefore } from "./handover.ts";
+import type { HandoverEvent } from "./handover_controller.ts";
 import {
   isHeldFor,
   type LvmMove,
@@ -25,20 +24,6 @@ import {
   type MoveStep,
 } from "./moves.ts";
 import { isUndone, stateOf } from "./move_step.ts";
-import { outcomeText, sentText, wayText } from "./move_text.ts";
-
-/** The longest message of a status, in characters. */
-export const MAX_MESSAGE_LENGTH = 4_096;
-
-/** An event about a move. */
-export interface MoveEvent {
-  /** Its type. */
-  readonly type: EventType;
-  /** Its reason. */
-  readonly reason: EventReason;
-  /** Its message. */
-  readonly message: string;
-}
 
 /** Returns what the status says before a step. @param failure why the last attempt of the step failed */
 export function statusBefore(
@@ -46,9 +31,8 @@ export function statusBefore(
   step: MoveStep,
   { now, failure }: { readonly now: Date; readonly failure?: string | undefined },
 ): LvmMoveStatus {
-  const { move, volume, copy, claim } = objects;
+  const { self: move, volume, copy, claim } = objects;
   const { status = {}, spec } = move;
-  const message = step.do === "wait" ? step.message : failure ?? (status.error?.message ?? "");
   const isHeld = !isUndone(move) && volume && isHeldFor(move, volume) && heldCondition(volume)?.status === "True" &&
     status.heldTime === undefined;
   const isReleased = status.removing && volume?.spec.nodeName === spec.targetNode &&
@@ -56,7 +40,7 @@ export function statusBefore(
   const stages = step.do === "delete copy" ? [] : stagesOf(status.stages, copy);
   return {
     state: stateOf(step, move),
-    message: truncate(message, MAX_MESSAGE_LENGTH),
+    message: messageBefore(move, step, failure),
     ...(isUndone(move) || spec.adopt ? {} : wayStatus(objects)),
     ...(stages.length > 0 || status.stages !== undefined ? { stages } : {}),
     ...(copy?.status?.copy !== undefined && { copy: copy.status.copy }),
@@ -67,7 +51,7 @@ export function statusBefore(
 }
 
 /** Returns the way of a move, which does not change by itself once it is chosen. */
-function wayStatus({ move: { status }, way }: MoveObjects): Pick<LvmMoveStatus, "way" | "offlineReason"> {
+function wayStatus({ self: { status }, way }: MoveObjects): Pick<LvmMoveStatus, "way" | "offlineReason"> {
   if (status?.way !== undefined || way === undefined) return {};
   return { way: way.way, ...defined({ offlineReason: way.reason }) };
 }
@@ -90,20 +74,24 @@ function bytesOf(quantity: string | undefined): bigint {
 }
 
 /** Returns the events about what changed in the status of a move. */
-export function eventsOf({ spec, status: before = {} }: LvmMove, after: LvmMoveStatus, step: MoveStep): MoveEvent[] {
-  const events: MoveEvent[] = [];
-  const add = (type: EventType, reason: EventReason, message: string) => events.push({ type, reason, message });
+export function eventsOf(
+  { spec, status: before = {} }: LvmMove,
+  after: LvmMoveStatus,
+  step: MoveStep,
+): HandoverEvent[] {
+  const events: HandoverEvent[] = [];
+  const add = (reason: HandoverEvent["reason"], message: string) => events.push({ type: "Normal", reason, message });
   const { sourceNode, targetNode, adopt } = spec;
   if (before.state === undefined && after.state !== "Undoing") {
     const way = adopt ? "with the disks that were carried there" : wayText(after);
-    add("Normal", "MoveStarted", `moves from node ${sourceNode} to node ${targetNode}, ${way}`);
+    add("MoveStarted", `moves from node ${sourceNode} to node ${targetNode}, ${way}`);
   }
   if (step.do === "wait" && step.isBlocked && before.message !== after.message) {
-    add("Normal", "MoveWaiting", after.message ?? "");
+    add("MoveWaiting", after.message ?? "");
   }
   if (before.heldTime === undefined && after.heldTime !== undefined) {
     const sent = sentText(after);
-    add("Normal", "MoveHeld", `nobody can use it until the move ends${sent === undefined ? "" : `; ${sent}`}`);
+    add("MoveHeld", `nobody can use it until the move ends${sent === undefined ? "" : `; ${sent}`}`);
   }
   return events;
 }
@@ -120,7 +108,7 @@ export function finalStatus(
 }
 
 /** Returns the event about a step that was carried out; `undefined` for most. */
-export function eventAfter(move: LvmMove, step: MoveStep, now: Date): MoveEvent | undefined {
+export function eventAfter(move: LvmMove, step: MoveStep, now: Date): HandoverEvent | undefined {
   const { spec: { sourceNode, targetNode }, status = {} } = move;
   if (step.do === "finish" && step.state === "Complete") {
     const outcome = finalStatus(move, step, now).message;
@@ -135,4 +123,57 @@ export function eventAfter(move: LvmMove, step: MoveStep, now: Date): MoveEvent 
   }
   if (step.do !== "remove finalizer" || status.state !== "Undoing") return undefined;
   return { type: "Normal", reason: "MoveUndone", message: `stays on node ${sourceNode}: the LVMMove was deleted` };
+}
+
+/** Returns one line about the progress of a move. */
+export function moveProgressText({ status = {} }: LvmMove): string {
+  const { state = "Pending", message = "", copy, way } = status;
+  const isCopied = state === "Copying" && copy !== undefined && copy.snapshot === undefined;
+  const parts = [
+    way?.toLowerCase(),
+    isCopied ? `${copy.percent ?? 0}% of ${copy.total ?? "?"}` : undefined,
+    sentText(status),
+    message,
+  ];
+  const progress = parts.filter((part) => part !== undefined && part !== "").join(", ");
+  return progress === "" || isOver(state) ? state : `${state}: ${progress}`;
+}
+
+function isOver(state: string): boolean {
+  return state === "Complete" || state === "Failed";
+}
+
+/** Returns the way of a move, in words, with the reason why it is offline. */
+export function wayText({ way, offlineReason }: LvmMoveStatus): string {
+  if (way === "Offline") return `offline, so that it is copied while nobody can use it: ${offlineReason ?? ""}`;
+  return "online, so that it is copied while it is used";
+}
+
+/** Returns what was sent, and whether the volume could be used meanwhile; `undefined` while nothing was sent. */
+export function sentText({ stages = [] }: LvmMoveStatus): string | undefined {
+  const sent = (isHeld: boolean) =>
+    stages.filter(({ held }) => held === isHeld).map(({ received }) => formatBytes(parseQuantity(received) ?? 0n))
+      .join(" and ");
+  const [used, held] = [sent(false), sent(true)];
+  const texts = [used && `${used} while it was used`, held && `${held} while nobody could use it`];
+  return stages.length === 0 ? undefined : `sent ${texts.filter((text) => text !== "").join(", ")}`;
+}
+
+/** Returns what a complete move took, in words. */
+export function outcomeText(status: LvmMoveStatus): string {
+  const seconds = downtimeSeconds({ status });
+  const { way } = status;
+  return [
+    way === undefined ? undefined : `moved ${way.toLowerCase()}`,
+    sentText(status),
+    seconds === undefined ? undefined : `nobody could use it for ${seconds} s`,
+  ].filter((part) => part !== undefined).join("; ");
+}
+
+/** Returns how long nobody could use the volume, in seconds; `undefined` when it is not known. */
+export function downtimeSeconds(
+  { status: { heldTime, releasedTime } = {} }: Pick<LvmMove, "status">,
+): number | undefined {
+  const ms = Date.parse(releasedTime ?? "") - Date.parse(heldTime ?? "");
+  return Number.isNaN(ms) ? undefined : Math.max(0, Math.round(ms / 1000));
 }

@@ -3,7 +3,18 @@ import { heldConditions } from "../api/held.ts";
 import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolumeClaim } from "../api/objects.ts";
 import type { LvmMove, LvmMoveStatus, MoveObjects, MoveStage, MoveStep } from "./moves.ts";
-import { eventAfter, eventsOf, finalStatus, MAX_MESSAGE_LENGTH, statusBefore } from "./move_status.ts";
+import {
+  downtimeSeconds,
+  eventAfter,
+  eventsOf,
+  finalStatus,
+  moveProgressText,
+  outcomeText,
+  sentText,
+  statusBefore,
+  wayText,
+} from "./move_status.ts";
+import { MAX_MESSAGE_LENGTH } from "./handover.ts";
 
 const NOW = new Date("2026-01-02T03:04:05Z");
 const NAME = `v1-${"a".repeat(32)}`;
@@ -56,7 +67,7 @@ function copy(
 }
 
 const objects = (given: Partial<MoveObjects>): MoveObjects => ({
-  ...{ move: move(), volume: volume({ held: false }), copy: undefined, persistentVolume: undefined },
+  ...{ self: move(), volume: volume({ held: false }), copy: undefined, persistentVolume: undefined },
   ...{ claim: { metadata: { name: "c", uid: "u" }, status: { phase: "Bound" } } as PersistentVolumeClaim },
   ...{ snapshots: [], temporary: [], hasSpaceForSnapshot: true, topologyKey: "k", ...given },
 });
@@ -67,19 +78,19 @@ Deno.test("statusBefore() has the way of a move once it is known, and does not c
   assertEquals(before({ way: { way: "Online" } }), { state: "Copying", message: "copies it", way: "Online" });
   const offline = before({ way: { way: "Offline", reason: "no space" } });
   assertEquals([offline.way, offline.offlineReason], ["Offline", "no space"]);
-  assertEquals(before({ move: move({ way: "Online" }), way: { way: "Offline", reason: "no space" } }).way, undefined);
+  assertEquals(before({ self: move({ way: "Online" }), way: { way: "Offline", reason: "no space" } }).way, undefined);
   assertEquals("way" in before({}), false);
   const adopted = move({}, { spec: { adopt: true } });
-  assertEquals("way" in before({ move: adopted, way: { way: "Online" } }), false);
+  assertEquals("way" in before({ self: adopted, way: { way: "Online" } }), false);
   const undone = move({}, { metadata: { deletionTimestamp: "now" } });
-  assertEquals("way" in before({ move: undone, way: { way: "Online" } }), false);
+  assertEquals("way" in before({ self: undone, way: { way: "Online" } }), false);
 });
 
 Deno.test("statusBefore() says what a step waits for, why it failed, or why the move did", () => {
   const step = { do: "record" } as const;
   assertEquals(before({}).message, "copies it");
   assertEquals(before({}, step, "no answer").message, "no answer");
-  assertEquals(before({ move: move({ error: { code: "Lost", message: "lost" } }) }, step).message, "lost");
+  assertEquals(before({ self: move({ error: { code: "Lost", message: "lost" } }) }, step).message, "lost");
   assertEquals(before({}, step).message, "");
   const long = "x".repeat(MAX_MESSAGE_LENGTH + 1);
   assertEquals(before({}, step, long).message!.length, MAX_MESSAGE_LENGTH);
@@ -93,32 +104,32 @@ Deno.test("statusBefore() has the time from which nobody can use the volume, onc
       { volume: volume({ held: false }) },
       { volume: volume({ user: "a pod" }) },
       { volume: volume({ by: "another" }) },
-      { volume: volume(), move: move({ heldTime: "before" }) },
-      { volume: volume(), move: move({}, { metadata: { deletionTimestamp: "now" } }) },
+      { volume: volume(), self: move({ heldTime: "before" }) },
+      { volume: volume(), self: move({}, { metadata: { deletionTimestamp: "now" } }) },
     ]
   ) assertEquals("heldTime" in before(given), false);
 });
 
 Deno.test("statusBefore() has the time from which the volume can be used again, once", () => {
-  const moved = { volume: volume({ node: "b", held: false }), move: move({ removing: true }) };
+  const moved = { volume: volume({ node: "b", held: false }), self: move({ removing: true }) };
   assertEquals(before(moved).releasedTime, "2026-01-02T03:04:05Z");
   const lost = { metadata: { name: "c" }, status: { phase: "Lost" } } as PersistentVolumeClaim;
   for (
     const given of [
       { volume: undefined },
-      { move: move() },
+      { self: move() },
       { volume: volume({ held: false }) },
       { volume: volume({ node: "b", held: false, state: "Pending" }) },
       { claim: lost },
       { claim: undefined },
-      { move: move({ removing: true, releasedTime: "before" }) },
+      { self: move({ removing: true, releasedTime: "before" }) },
     ]
   ) assertEquals("releasedTime" in before({ ...moved, ...given }), false);
 });
 
 Deno.test("statusBefore() has what was sent of each snapshot that the copy has had", () => {
   const stages = (known: MoveStage[] | undefined, object: LvmVolume | undefined, step: MoveStep = WAIT) =>
-    before({ move: move(known && { stages: known }), copy: object }, step).stages;
+    before({ self: move(known && { stages: known }), copy: object }, step).stages;
   const first = { difference: 0, received: "5Mi", held: false };
   assertEquals(stages(undefined, undefined), undefined);
   assertEquals(stages(undefined, copy({}, { received: "5Mi", has: false })), undefined, "it is being sent");
@@ -218,4 +229,60 @@ Deno.test("eventAfter() reports the end of a move, and that it goes on offline",
   );
   assertEquals(textOf({ do: "remove finalizer" }, { state: "Complete" }), undefined);
   assertEquals(textOf({ do: "record" }, { state: "Undoing" }), undefined);
+});
+
+const USED = { difference: 0, received: "5Mi", held: false };
+const AGAIN = { difference: 1, received: "2Mi", held: false };
+const HELD = { difference: 2, received: "64Ki", held: true };
+
+Deno.test("sentText() has what was sent while the volume could be used, and while it could not", () => {
+  assertEquals(sentText({}), undefined);
+  assertEquals(sentText({ stages: [] }), undefined);
+  assertEquals(sentText({ stages: [USED] }), "sent 5 MiB while it was used");
+  assertEquals(sentText({ stages: [{ ...HELD, difference: 0 }] }), "sent 64 KiB while nobody could use it");
+  const all = "sent 5 MiB and 2 MiB while it was used, 64 KiB while nobody could use it";
+  assertEquals(sentText({ stages: [USED, AGAIN, HELD] }), all);
+  assertEquals(sentText({ stages: [{ ...USED, received: "?" }] }), "sent 0 B while it was used");
+});
+
+Deno.test("wayText() says how a volume is copied", () => {
+  assertEquals(wayText({ way: "Online" }), "online, so that it is copied while it is used");
+  const offline = wayText({ way: "Offline", offlineReason: "no space" });
+  assertEquals(offline, "offline, so that it is copied while nobody can use it: no space");
+});
+
+const LINES: readonly [status: LvmMoveStatus | undefined, line: string][] = [
+  [undefined, "Pending"],
+  [{ state: "Holding", message: "" }, "Holding"],
+  [{ state: "Holding", way: "Online", message: "a pod uses it" }, "Holding: online, a pod uses it"],
+  [
+    { state: "Copying", copy: { copied: "1", percent: 40, total: "5Mi" }, message: "copies it" },
+    "Copying: 40% of 5Mi, copies it",
+  ],
+  [{ state: "Copying", copy: { copied: "1" } }, "Copying: 0% of ?"],
+  [{ state: "Copying", copy: { copied: "1", snapshot: "s" }, stages: [USED] }, "Copying: sent 5 MiB while it was used"],
+  [{ state: "Switching", copy: { copied: "1", percent: 40 } }, "Switching"],
+  [{ state: "Complete", way: "Online", message: "moved online" }, "Complete"],
+  [{ state: "Failed", way: "Online", message: "no space" }, "Failed"],
+];
+
+for (const [status, line] of LINES) {
+  Deno.test(`moveProgressText(): ${line}`, () => {
+    assertEquals(moveProgressText({ metadata: { name: "m" }, spec: {} as never, ...(status && { status }) }), line);
+  });
+}
+
+Deno.test("downtimeSeconds() is the time between the hold and the end of it, in whole seconds", () => {
+  const [heldTime, releasedTime] = ["2026-01-02T03:04:05.000Z", "2026-01-02T03:05:07.600Z"];
+  assertEquals(downtimeSeconds({ status: { heldTime, releasedTime } }), 63);
+  assertEquals(downtimeSeconds({ status: { heldTime: releasedTime, releasedTime: heldTime } }), 0);
+  assertEquals(downtimeSeconds({ status: { heldTime } }), undefined);
+  assertEquals(downtimeSeconds({}), undefined);
+});
+
+Deno.test("outcomeText() has the way, what was sent, and the downtime, as far as they are known", () => {
+  assertEquals(outcomeText({}), "");
+  const times = { heldTime: "2026-01-02T03:04:05Z", releasedTime: "2026-01-02T03:04:06Z" };
+  const text = "moved online; sent 5 MiB while it was used; nobody could use it for 1 s";
+  assertEquals(outcomeText({ way: "Online", stages: [USED], ...times }), text);
 });

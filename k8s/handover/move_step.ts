@@ -8,29 +8,22 @@
 import { isForgotten, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume } from "../api/objects.ts";
 import { hasLastOf, isAllThatIsLeft, isCopied, isReady, nextCopyStep, waitForUse } from "./copy_step.ts";
-import {
-  isFinished,
-  isMarkedFor,
-  type LvmMove,
-  MOVE_FINALIZER,
-  type MoveObjects,
-  type MoveState,
-  type MoveStep,
-} from "./moves.ts";
-import { foreignFinalizers, nodeOfVolume } from "./persistent_volume.ts";
+import { waitForAgent } from "./handover.ts";
+import { isMarkedFor, type LvmMove, type MoveObjects, type MoveState, type MoveStep } from "./moves.ts";
+import { bindingWait, deletionStep, nodeOfVolume, recordedPolicyOf } from "./persistent_volume.ts";
 
-/** Returns the next step of a move. */
+/** Returns the next step of a move that has its finalizer, and is not finished. */
 export function nextStep(objects: MoveObjects): MoveStep {
   const step = nextStepOf(objects);
   return step.do === "delete copy" && isCopyKept(objects) ? keepCopy(objects) : step;
 }
 
 /** Reports whether the copy may be all that is left of a volume. One that nobody claims any more was deleted on purpose. */
-function isCopyKept({ move: { spec }, copy, volume, claim }: MoveObjects): boolean {
+function isCopyKept({ self: { spec }, copy, volume, claim }: MoveObjects): boolean {
   return isAllThatIsLeft(copy, volume) && (volume !== undefined || claim?.metadata.uid === spec.claim.uid);
 }
 
-function keepCopy({ move: { metadata, spec: { sourceNode, targetNode } }, copy, volume }: MoveObjects): MoveStep {
+function keepCopy({ self: { metadata, spec: { sourceNode, targetNode } }, copy, volume }: MoveObjects): MoveStep {
   const why = volume === undefined
     ? `LVMVolume ${metadata.name} was deleted, and its claim was not. Save the data`
     : `the volume on node ${sourceNode} is Lost. Bring the disks of node ${sourceNode} back, or save the data`;
@@ -41,13 +34,8 @@ function keepCopy({ move: { metadata, spec: { sourceNode, targetNode } }, copy, 
 }
 
 function nextStepOf(objects: MoveObjects): MoveStep {
-  const { move } = objects;
-  const { finalizers = [], deletionTimestamp } = move.metadata;
-  const isDeleting = deletionTimestamp !== undefined;
-  if (!finalizers.includes(MOVE_FINALIZER)) return { do: isDeleting || isFinished(move) ? "nothing" : "add finalizer" };
-  if (isFinished(move)) return { do: isDeleting ? "remove finalizer" : "nothing" };
-  if (move.status?.removing) return nextRemovalStep(objects);
-  return isUndone(move) ? nextUndoStep(objects) : nextForwardStep(objects);
+  if (objects.self.status?.removing) return nextRemovalStep(objects);
+  return isUndone(objects.self) ? nextUndoStep(objects) : nextForwardStep(objects);
 }
 
 /** Reports whether a move is undone, because it was deleted or failed. */
@@ -63,7 +51,6 @@ const COPY_STEPS: readonly MoveStep["do"][] = [
 /** Returns the state that a step belongs to. */
 export function stateOf(next: MoveStep, move: LvmMove): MoveState {
   const { do: step } = next;
-  if (step === "finish" || isFinished(move)) return move.status?.state ?? "Pending";
   if (step === "stop removing") return "Undoing";
   if (move.status?.removing || step === "begin removing") return "Removing";
   if (isUndone(move)) return "Undoing";
@@ -74,54 +61,41 @@ export function stateOf(next: MoveStep, move: LvmMove): MoveState {
 }
 
 function nextForwardStep(objects: MoveObjects): MoveStep {
-  const { move: { spec }, volume } = objects;
+  const { self: { spec }, volume } = objects;
   if (volume === undefined) return { do: "wait", message: "its LVMVolume is gone", agents: [] };
   return (spec.adopt ? undefined : nextCopyStep(objects, volume)) ?? nextSwitch(objects);
 }
 
 /** Returns the next step after which the claim is bound on the other node, and the first step after that. */
 function nextSwitch(objects: MoveObjects): MoveStep {
-  const { move, persistentVolume, claim } = objects;
+  const { self: move, persistentVolume } = objects;
   const { spec, status } = move;
   if (status?.persistentVolume === undefined) return { do: "record" };
   const step = nextSwitchStep(objects, spec.targetNode);
   if (step !== undefined) return step;
   // somebody may have set another policy: while there is no volume, nobody may take that for deleted
   if (!isRetainedFor(move, persistentVolume!)) return { do: "retain" };
-  // a claim that was deleted meanwhile is not waited for: the policy of the PersistentVolume decides at the end
-  const isBound = claim?.metadata.uid !== spec.claim.uid ||
-    (claim.status?.phase === "Bound" && persistentVolume?.status?.phase === "Bound");
-  return isBound
-    ? { do: "begin removing" }
-    : { do: "wait", message: `waits until claim ${claimName(spec)} is Bound again`, agents: [] };
+  return bindingWait(objects) ?? { do: "begin removing" };
 }
 
 /** Returns the next step after which the PersistentVolume is on a node; `undefined` when it is. */
 function nextSwitchStep(
-  { move, persistentVolume, topologyKey }: MoveObjects,
+  { self: move, persistentVolume, topologyKey }: MoveObjects,
   node: string,
 ): MoveStep | undefined {
   if (persistentVolume === undefined) return { do: "create persistent volume", node };
   const isDeleting = persistentVolume.metadata.deletionTimestamp !== undefined;
   if (!isDeleting && nodeOfVolume(persistentVolume, topologyKey) === node) return undefined;
   // also one whose policy is Retain: what an earlier controller decided about it must not happen after the move
-  if (!isRetainedFor(move, persistentVolume)) return { do: "retain" };
-  if (!isDeleting && move.status?.affinityMethod === "Patch") return { do: "patch affinity", node };
-  const foreign = foreignFinalizers(persistentVolume);
-  if (isDeleting && foreign.length > 0) {
-    return {
-      do: "wait",
-      agents: [],
-      message: `waits for others to remove the finalizers ${foreign.join(", ")} of the PersistentVolume`,
-      isBlocked: true,
-    };
-  }
-  return { do: "delete persistent volume" };
+  const isRetained = isRetainedFor(move, persistentVolume);
+  const isPatched = isRetained && !isDeleting && move.status?.affinityMethod === "Patch";
+  return isPatched ? { do: "patch affinity", node } : deletionStep(persistentVolume, { isRetained });
 }
 
 /** Returns the next step when the copy is used in place of the volume. */
 function nextRemovalStep(objects: MoveObjects): MoveStep {
-  const { move: { spec, status }, volume, copy, persistentVolume } = objects;
+  const { self, volume, copy } = objects;
+  const { spec } = self;
   if (volume?.spec.nodeName === spec.sourceNode) {
     const isSafe = spec.adopt || volume.metadata.deletionTimestamp !== undefined || isCopied(objects, volume);
     if (isSafe) return { do: "remove source" };
@@ -134,26 +108,22 @@ function nextRemovalStep(objects: MoveObjects): MoveStep {
     return { do: "stop removing", error: { code: "FailedPrecondition", message } };
   }
   if (volume === undefined) return { do: "create volume" };
-  const restore = restoreStep(persistentVolume, status?.persistentVolume?.spec.persistentVolumeReclaimPolicy);
+  const restore = restoreStep(objects);
   if (isForgotten(volume)) {
     const message = `node ${spec.targetNode} was forgotten, and the volume with it`;
     return restore ?? { do: "finish", state: "Failed", message };
   }
-  if (!isReady(volume)) {
-    return { do: "wait", message: `waits for the agent of node ${spec.targetNode}`, agents: ["target"] };
-  }
+  if (!isReady(volume)) return waitForAgent(spec.targetNode);
   if (copy !== undefined) return { do: "forget copy" };
   return restore ?? { do: "finish", state: "Complete" };
 }
 
 function nextUndoStep(objects: MoveObjects): MoveStep {
-  const { move: { metadata, spec, status }, volume, copy, persistentVolume, temporary } = objects;
-  const recorded = status?.persistentVolume;
+  const { self: { metadata, spec, status }, volume, copy, temporary } = objects;
   // of a volume that was deleted with its claim meanwhile, nothing is made again
-  const step = recorded && volume && nextSwitchStep(objects, spec.sourceNode);
+  const isSwitched = status?.persistentVolume !== undefined && volume !== undefined;
+  const step = (isSwitched ? nextSwitchStep(objects, spec.sourceNode) : undefined) ?? restoreStep(objects);
   if (step !== undefined) return step;
-  const restore = restoreStep(persistentVolume, recorded?.spec.persistentVolumeReclaimPolicy);
-  if (restore !== undefined) return restore;
   // first, so that it can be used while the node of the copy is away
   if (volume?.spec.held) return { do: "release" };
   if (copy !== undefined) return { do: "delete copy" };
@@ -161,7 +131,8 @@ function nextUndoStep(objects: MoveObjects): MoveStep {
   return metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" };
 }
 
-function restoreStep(persistentVolume: PersistentVolume | undefined, policy: string | undefined): MoveStep | undefined {
+function restoreStep({ self, persistentVolume }: MoveObjects): MoveStep | undefined {
+  const policy = recordedPolicyOf(self);
   if (persistentVolume === undefined || policy === undefined) return undefined;
   const isMarked = persistentVolume.metadata.annotations?.[MOVE_ANNOTATION] !== undefined;
   const isRestored = persistentVolume.spec?.persistentVolumeReclaimPolicy === policy && !isMarked;
@@ -170,8 +141,4 @@ function restoreStep(persistentVolume: PersistentVolume | undefined, policy: str
 
 function isRetainedFor(move: LvmMove, persistentVolume: PersistentVolume): boolean {
   return persistentVolume.spec?.persistentVolumeReclaimPolicy === "Retain" && isMarkedFor(move, persistentVolume);
-}
-
-function claimName({ claim: { namespace, name } }: LvmMove["spec"]): string {
-  return `${namespace}/${name}`;
 }

@@ -21,13 +21,12 @@ import {
 } from "../../tests/fake/move_objects.ts";
 import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { formatGrant, grantAnnotation } from "../api/transfers.ts";
-import { nameAbsence } from "./move_checks.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { nameAbsence } from "./handover_controller.ts";
 import { copyIdOf, type LvmMove, type LvmMoveStatus, type MoveObjects, type MoveStep } from "./moves.ts";
 import { nextStep, stateOf } from "./move_step.ts";
 
 const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string][] = [
-  ["a new move", { move: move({}, { finalizers: [] }) }, "add finalizer"],
-  ["a new move that is deleted", { move: move({}, { finalizers: [], ...deleted }) }, "nothing"],
   ["a volume that is not held", {}, "hold"],
   [
     "a volume whose agent has not answered",
@@ -73,7 +72,7 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "one that is retained and can be changed",
     {
       ...SWITCHING,
-      move: move({ ...RECORD, affinityMethod: "Patch" }),
+      self: move({ ...RECORD, affinityMethod: "Patch" }),
       persistentVolume: persistentVolume("a", "Retain"),
     },
     "patch affinity: b",
@@ -103,18 +102,16 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     persistentVolume: persistentVolume("b", "Retain"),
     claim: claim("Lost", "v"),
   }, "begin removing"],
-  ["disks that were carried", { move: adoption(), volume: lost }, "record"],
+  ["disks that were carried", { self: adoption(), volume: lost }, "record"],
   [
     "disks whose volume is on its node",
     {
-      move: adoption({ ...RECORD, removing: true }),
+      self: adoption({ ...RECORD, removing: true }),
       volume: volume("b", { held: false }),
       persistentVolume: persistentVolume("b", "Retain"),
     },
     "restore policy",
   ],
-  ["a complete move", { move: move({ state: "Complete" }) }, "nothing"],
-  ["a complete move that is deleted", { move: move({ state: "Complete" }, deleted) }, "remove finalizer"],
 ];
 
 for (const [what, objects, expected] of STEPS) {
@@ -124,7 +121,7 @@ for (const [what, objects, expected] of STEPS) {
 }
 
 const STATES: readonly [step: MoveStep["do"], move: LvmMove, state: string][] = [
-  ["add finalizer", move(), "Pending"],
+  ["fail", move(), "Pending"],
   ["hold", move(), "Holding"],
   ["wait", move(), "Holding"],
   ["copy", move(), "Copying"],
@@ -141,9 +138,6 @@ const STATES: readonly [step: MoveStep["do"], move: LvmMove, state: string][] = 
   ["begin removing", move(RECORD), "Removing"],
   ["wait", move({ ...RECORD, removing: true }, deleted), "Removing"],
   ["release", move({}, deleted), "Undoing"],
-  ["finish", move({ state: "Undoing" }), "Undoing"],
-  ["finish", move(), "Pending"],
-  ["remove finalizer", move({ state: "Complete", removing: true }), "Complete"],
 ];
 
 for (const [step, object, state] of STATES) {
@@ -168,21 +162,21 @@ Deno.test("nextStep() of a move whose LVMVolume is gone waits", () => {
 
 /** What a move can wait for, and whose agents end it; without any, the message names who does. */
 const WAITS = [
+  "a and b: completes the copy",
+  "a and b: copies all of it again: what changed could not be had",
+  "a and b: copies it",
+  "a and b: copies it while it may be used",
+  "a and b: copies what changed meanwhile",
+  "a and b: copies what changed since",
+  "a: nobody else may begin to use it, but a pod still does",
+  "a: waits for the agent of node a",
+  "a: waits until snapshots s are deleted",
+  "b: waits for the agent of node b",
   "others: its LVMVolume is gone", // the mover fails such a move before it plans the next step
   "others: keeps LVMVolume COPY on node b, which may be all that is left, because LVMVolume NAME was deleted, and its claim was not. Save the data and delete that LVMVolume",
   "others: keeps LVMVolume COPY on node b, which may be all that is left, because the volume on node a is Lost. Bring the disks of node a back, or save the data and delete that LVMVolume",
   "others: waits for others to remove the finalizers other/one of the PersistentVolume",
   "others: waits until claim n/c is Bound again",
-  "source and target: completes the copy",
-  "source and target: copies all of it again: what changed could not be had",
-  "source and target: copies it",
-  "source and target: copies it while it may be used",
-  "source and target: copies what changed meanwhile",
-  "source and target: copies what changed since",
-  "source: nobody else may begin to use it, but a pod still does",
-  "source: waits for the agent of node a",
-  "source: waits until snapshots s are deleted",
-  "target: waits for the agent of node b",
 ];
 
 Deno.test("nextStep() waits for nothing that it does not name, and for agents that are away, it says that", () => {
@@ -217,7 +211,7 @@ Deno.test("nextStep() waits for nothing that it does not name, and for agents th
   );
   const seen = new Map<string, MoveStep>();
   const all = combinationsOf<Partial<MoveObjects>>({
-    move: statuses.map((status) => move(status)),
+    self: statuses.map((status) => move(status)),
     volume: [...volumes, unheld, { ...volume("b", { held: false }), status: { state: "Pending" } }],
     copy: [
       ...[undefined, copy(), { ...copy(), status: { state: "Lost", lvUUID: "b" } } as LvmVolume],
@@ -244,17 +238,18 @@ Deno.test("nextStep() waits for nothing that it does not name, and for agents th
   }
   assertEquals([...seen.keys()].sort(), WAITS);
   const away = (...names: string[]) => ({
-    lvmNodes: { source: {} as LvmNode, target: {} as LvmNode },
-    isSilent: (name: string) => names.includes(name),
+    driverName: "d",
+    lvmNodes: { get: () => ({ spec: { driverName: "d" } }) } as unknown as Informer<LvmNode>,
+    agents: { isSilent: (name: string) => names.includes(name) },
   });
   for (const [text, step] of seen) {
     if (step.do !== "wait") continue;
-    for (const [which, name] of [["source", "a"], ["target", "b"]] as const) {
-      const said = nameAbsence(step, move(), away(name));
-      const isSaid = said.do === "wait" && said.isBlocked === true &&
+    for (const name of ["a", "b"]) {
+      const said = nameAbsence(step, away(name));
+      const isSaid = said.isBlocked === true &&
         said.message === `${step.message}: the agent of node ${name} has not reported for minutes`;
-      assertEquals(isSaid, step.agents.includes(which), text);
+      assertEquals(isSaid, step.agents.includes(name), text);
     }
-    assertEquals(nameAbsence(step, move(), away("c")), step);
+    assertEquals(nameAbsence(step, away("c")), step);
   }
 });

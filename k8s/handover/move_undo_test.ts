@@ -79,7 +79,7 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "release",
   ],
   ["a source that was adopted", {
-    move: adoption({ ...RECORD, removing: true }),
+    self: adoption({ ...RECORD, removing: true }),
     volume: lost,
     persistentVolume: persistentVolume("b", "Retain"),
   }, "remove source"],
@@ -112,7 +112,7 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
       ...REMOVING,
       volume: volume("b", { held: false }),
       copy: undefined,
-      move: move({ persistentVolume: recordOf(persistentVolume("a", "Retain")), removing: true }),
+      self: move({ persistentVolume: recordOf(persistentVolume("a", "Retain")), removing: true }),
     },
     "restore policy",
   ],
@@ -128,41 +128,41 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   ],
   [
     "a deletion when the source is being removed",
-    { ...REMOVING, move: move({ ...RECORD, removing: true }, deleted) },
+    { ...REMOVING, self: move({ ...RECORD, removing: true }, deleted) },
     "remove source",
   ],
-  ["a deletion before it began", { move: move({}, deleted) }, "remove finalizer"],
-  ["a deletion of what is held", { move: move({}, deleted), volume: volume("a") }, "release"],
-  ["a deletion of what is copied", { ...COPIED, move: move({}, deleted) }, "release"],
+  ["a deletion before it began", { self: move({}, deleted) }, "remove finalizer"],
+  ["a deletion of what is held", { self: move({}, deleted), volume: volume("a") }, "release"],
+  ["a deletion of what is copied", { ...COPIED, self: move({}, deleted) }, "release"],
   [
     "a deletion of what is copied, and released",
-    { ...COPIED, move: move({}, deleted), volume: volume("a", { held: false }) },
+    { ...COPIED, self: move({}, deleted), volume: volume("a", { held: false }) },
     "delete copy",
   ],
   [
     "a deletion of what is copied, of a volume that is Lost",
-    { ...COPIED, move: move({}, deleted), volume: goneWith("Lost") },
+    { ...COPIED, self: move({}, deleted), volume: goneWith("Lost") },
     kept,
   ],
   [
     "a deletion of what is copied, of a volume whose node is forgotten",
-    { ...COPIED, move: move({}, deleted), volume: goneWith("Ready", { [FORGOTTEN_ANNOTATION]: "dead" }) },
+    { ...COPIED, self: move({}, deleted), volume: goneWith("Ready", { [FORGOTTEN_ANNOTATION]: "dead" }) },
     kept,
   ],
   ["a failure of what is copied, of a volume that is Lost", {
     ...COPIED,
-    move: move(failure),
+    self: move(failure),
     volume: goneWith("Lost"),
   }, kept],
   [
     "a deletion of a copy that is not complete, of a volume that is Lost",
-    { move: move({}, deleted), volume: goneWith("Lost"), copy: { ...copy(), status: { state: "Pending" } } },
+    { self: move({}, deleted), volume: goneWith("Lost"), copy: { ...copy(), status: { state: "Pending" } } },
     "delete copy",
   ],
   [
     "a deletion of a copy without the last snapshot, of a volume that is Lost",
     {
-      ...{ move: move({}, deleted), volume: goneWith("Lost") },
+      ...{ self: move({}, deleted), volume: goneWith("Lost") },
       copy: { ...copy(), spec: { ...copy().spec, copy: { round: 0, snapshot: "s" } } },
     },
     "delete copy",
@@ -170,7 +170,7 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   [
     "a failure of a copy that has an earlier snapshot, of a volume that is Lost",
     {
-      ...{ move: move(failure), volume: goneWith("Lost") },
+      ...{ self: move(failure), volume: goneWith("Lost") },
       copy: {
         ...copy(),
         spec: { ...copy().spec, copy: { round: 0, snapshot: "s" } },
@@ -182,24 +182,24 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   [
     "a deletion of a copy that somebody deletes, of a volume that is Lost",
     {
-      ...{ move: move({}, deleted), volume: goneWith("Lost") },
+      ...{ self: move({}, deleted), volume: goneWith("Lost") },
       copy: { ...copy(), metadata: { ...copy().metadata, ...deleted } },
     },
     "delete copy",
   ],
   [
     "a deletion of what is copied, of a volume that was deleted with its claim",
-    { ...COPIED, move: move({}, deleted), volume: undefined, claim: undefined },
+    { ...COPIED, self: move({}, deleted), volume: undefined, claim: undefined },
     "delete copy",
   ],
   [
     "a deletion of what is copied, of a volume that was deleted, and whose claim is another one",
-    { ...COPIED, move: move({}, deleted), volume: undefined, claim: claim("Bound", "another") },
+    { ...COPIED, self: move({}, deleted), volume: undefined, claim: claim("Bound", "another") },
     "delete copy",
   ],
   [
     "a failure of what is copied, of a volume that was deleted without its claim",
-    { ...COPIED, move: move(failure), volume: undefined, persistentVolume: undefined, claim: claim("Lost") },
+    { ...COPIED, self: move(failure), volume: undefined, persistentVolume: undefined, claim: claim("Lost") },
     `wait: keeps LVMVolume ${
       copyIdOf(move())
     } on node b, which may be all that is left, because LVMVolume ${NAME} was ` +
@@ -208,7 +208,7 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   [
     "a deletion of a copy whose node is forgotten, too, of a volume whose node is forgotten",
     {
-      ...{ move: move({}, deleted), volume: goneWith("Lost") },
+      ...{ self: move({}, deleted), volume: goneWith("Lost") },
       copy: { ...copy(), status: { ...copy().status, state: "Lost" } },
     },
     kept,
@@ -220,30 +220,30 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
   ],
   [
     "a deletion whose temporary snapshots are left",
-    { move: move({}, deleted), temporary: [SNAPSHOT] },
+    { self: move({}, deleted), temporary: [SNAPSHOT] },
     "discard snapshots",
   ],
   ["a deletion of what is retained", {
     ...COPIED,
-    move: move(RECORD, deleted),
+    self: move(RECORD, deleted),
     persistentVolume: persistentVolume("a", "Retain"),
   }, "restore policy"],
   ["a deletion of what is switched", {
     ...COPIED,
-    move: move(RECORD, deleted),
+    self: move(RECORD, deleted),
     persistentVolume: persistentVolume("b", "Retain"),
   }, "delete persistent volume"],
   [
     "a deletion without a PersistentVolume",
-    { ...COPIED, move: move(RECORD, deleted), persistentVolume: undefined },
+    { ...COPIED, self: move(RECORD, deleted), persistentVolume: undefined },
     "create persistent volume: a",
   ],
   [
     "a failure of what is held",
-    { move: move({ error: { code: "NoSpace", message: "" } }), volume: volume("a") },
+    { self: move({ error: { code: "NoSpace", message: "" } }), volume: volume("a") },
     "release",
   ],
-  ["a failure that is undone", { move: move({ error: { code: "NoSpace", message: "" } }) }, "finish: Failed"],
+  ["a failure that is undone", { self: move({ error: { code: "NoSpace", message: "" } }) }, "finish: Failed"],
 ];
 
 for (const [what, objects, expected] of STEPS) {

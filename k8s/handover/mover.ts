@@ -1,70 +1,68 @@
 /**
- * Moves volumes to other nodes, as LVMMoves ask for it.
+ * Moves volumes to other nodes, as LVMMoves request.
  *
  * @module
  */
 
-import { getLogger } from "@logtape/logtape";
 import { systemClock } from "../../base/clock.ts";
-import { StorageError, truncate } from "../../base/error.ts";
-import { isSameContent } from "../api/object_status.ts";
+import { StorageError } from "../../base/error.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
-import { ApiError, isConflict, isTransient, orAbsent } from "../client/client.ts";
-import type { EventRecorder } from "../runtime/events.ts";
+import { orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { type LvmNode, lvmVolumes, type StatusError } from "../api/lvm_objects.ts";
-import { type CsiNode, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
+import { lvmVolumes } from "../api/lvm_objects.ts";
+import type { CsiNode } from "../api/objects.ts";
 import { type ClusterTopology, isRegistered } from "../sidecars/claim_topology.ts";
 import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
-import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { classNameOf } from "../provisioner/claim.ts";
-import { carryOut, type MoveActionsOptions, writeStatus } from "./move_actions.ts";
+import { isFinished, refused } from "./handover.ts";
 import {
-  agentAbsence,
-  agentsRefusal,
-  blockingSnapshots,
-  nameAbsence,
-  objectsRefusal,
-  surroundingsRefusal,
-} from "./move_checks.ts";
-import { copyIdOf, isFinished, isHeldFor, type LvmMove, lvmMoves, type MoveObjects, type MoveStep } from "./moves.ts";
+  absenceOf,
+  HandoverController,
+  type HandoverControllerOptions,
+  type HandoverKind,
+  ownNode,
+  readCommon,
+} from "./handover_controller.ts";
+import { carryOut, type MoveActionsOptions } from "./move_actions.ts";
+import { agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./move_checks.ts";
+import {
+  copyIdOf,
+  isHeldFor,
+  type LvmMove,
+  lvmMoves,
+  marksOf,
+  MOVE_FINALIZER,
+  MOVE_MARKS,
+  type MoveObjects,
+  type MoveStep,
+  type OwnMoveStep,
+} from "./moves.ts";
 import { isUndone, nextStep } from "./move_step.ts";
-import { eventAfter, eventsOf, MAX_MESSAGE_LENGTH, type MoveEvent, statusBefore } from "./move_status.ts";
+import { eventAfter, eventsOf, statusBefore } from "./move_status.ts";
 import { chooseWay, hasSpaceForSnapshot } from "./copy_mode.ts";
 
 /** Options of {@linkcode Mover}. The caller starts and shares the informers. */
 export interface MoverOptions
   extends
     SidecarOptions,
+    HandoverControllerOptions,
     BoundVolumeInformers,
     Pick<MoveActionsOptions, "volumes" | "transfers" | "parseGroups">,
     Pick<ClusterTopology, "nodes"> {
-  /** The recorder of events. */
-  readonly events: EventRecorder;
   /** The CSINodes, which list the drivers of each node. */
   readonly csiNodes: Informer<CsiNode>;
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
   /** All LVMMoves. */
   readonly moves: Informer<LvmMove>;
-  /** All LVMNodes. */
-  readonly lvmNodes: Informer<LvmNode>;
-  /** The agents that are silent. */
-  readonly agents?: SilentAgents | undefined;
 }
-
-/** The time after which a move that waits is looked at again, in milliseconds, should a change have been missed. */
-const RECHECK_MS = 60_000;
 
 /** The failures after which the same step may succeed. */
 const PASSING_KINDS = ["Unavailable", "Busy", "StillRunning"];
 
-/** Carries out LVMMoves. Two of them at the same time do no harm: each step changes objects only as they were read. */
+/** Carries out LVMMoves. */
 export class Mover {
   readonly #options: MoverOptions;
-  /** The steps that were refused last, with what was said, by the names of the moves. */
-  readonly #refused = new Map<string, { readonly step: MoveStep["do"]; readonly message: string }>();
-  readonly #log = getLogger(["denolith", "mover"]);
 
   /** Creates it; nothing runs before {@linkcode Mover.run}. */
   constructor(options: MoverOptions) {
@@ -76,7 +74,8 @@ export class Mover {
     const { moves, lvmVolumes, lvmNodes, snapshots, claims, csiNodes, persistentVolumes } = this.#options;
     const moving = (name: string | undefined) => name !== undefined && moves.get(name) !== undefined ? [name] : [];
     const changes = { replay: false };
-    await sidecarController("mover", this.#options, (name) => this.#reconcile(name))
+    const handovers = new HandoverController(this.#kind(), this.#options);
+    await sidecarController("mover", this.#options, (name) => handovers.reconcile(name))
       .watch(moves)
       .watch(lvmVolumes, ({ metadata, spec }) => [...moving(metadata.name), ...moving(spec.source?.volume)], changes)
       .watch(lvmNodes, ({ metadata: { name } }) => this.#unfinishedOf(name), changes)
@@ -100,58 +99,35 @@ export class Mover {
     );
   }
 
-  /** Takes the next step of a move. */
-  async #reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
-    const { client, driverName } = this.#options;
-    const move = await orAbsent(client.get(lvmMoves, { name }));
-    if (move === undefined || isFinished(move)) this.#refused.delete(name);
-    if (move === undefined || move.spec.driverName !== driverName) return;
-    const objects = await this.#read(move);
-    const refusal = this.#refusal(objects);
-    if (refusal !== undefined) return await this.#fail(move, { code: "FailedPrecondition", message: refusal });
-    const step = this.#waitForAgents(objects, nextStep(objects));
-    if (step.do === "nothing") return;
-    const refused = this.#refused.get(name);
-    // said again before the next attempt: each other message would be written, and wake this at once
-    const described = await this.#describe(objects, step, refused?.step === step.do ? refused.message : undefined);
-    if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
-    if (step.do === "fail") return await this.#fail(described, step.error);
-    try {
-      await this.#carryOut(step, { ...objects, move: described });
-      this.#refused.delete(name);
-      this.#log.info("step", { move: name, step: step.do });
-    } catch (error) {
-      const describeRefusal = async (message: string) => {
-        this.#refused.set(name, { step: step.do, message });
-        await this.#describe({ ...objects, move: described }, step, message);
-      };
-      if (isRefused(error)) await describeRefusal(error.message);
-      if (!(error instanceof StorageError)) throw error;
-      const isFinal = "goal" in step && !PASSING_KINDS.includes(error.kind);
-      // without the agents, no node seems to have free space
-      if (isFinal && this.#waitForAgents(objects, step) === step) {
-        const isUsable = !isHeldFor(move, objects.volume!); // offline, less space is needed
-        if (!isUsable) return await this.#fail(described, { code: error.kind, message: error.message });
-        const next = { do: "go offline", reason: error.message } as const;
-        await this.#carryOut(next, { ...objects, move: described });
-        return { requeueAfterMs: 0 };
-      }
-      await describeRefusal(error.message);
-      throw error;
-    }
-    return { requeueAfterMs: 0 };
+  #kind(): HandoverKind<LvmMove, MoveObjects, OwnMoveStep> {
+    const { clock = systemClock } = this.#options;
+    return {
+      name: "mover",
+      resource: lvmMoves,
+      finalizer: MOVE_FINALIZER,
+      marks: MOVE_MARKS,
+      marksOf: ({ self }) => marksOf(self),
+      read: (move) => this.#read(move),
+      nextStep: (objects) => {
+        const message = this.#refusal(objects);
+        if (message !== undefined) return refused(message);
+        return this.#waitForAgents(objects, nextStep(objects));
+      },
+      statusBefore: (objects, step, failure) => statusBefore(objects, step, { now: clock.date(), failure }),
+      carryOut: (step, objects) => carryOut(step, objects, { ...this.#options, now: clock.date() }),
+      eventsBefore: eventsOf,
+      eventAfter: (move, step) => eventAfter(move, step, clock.date()),
+      stepAfterFailure: (error, step, objects) => this.#stepAfterFailure(error, step, objects),
+    };
   }
 
-  /** Reads the objects of a move from the API server, not from a cache. */
   async #read(move: LvmMove): Promise<MoveObjects> {
     const { client, snapshots, topologyKey } = this.#options;
-    const { metadata: { name }, spec: { claim: { namespace, name: claimName }, persistentVolume: pvName } } = move;
-    const [volume, copy, persistentVolume, claim] = await Promise.all([
-      orAbsent(client.get(lvmVolumes, { name })),
+    const [common, copy] = await Promise.all([
+      readCommon(client, move),
       orAbsent(client.get(lvmVolumes, { name: copyIdOf(move) })),
-      orAbsent(client.get(persistentVolumes, { name: pvName })),
-      orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
     ]);
+    const { volume } = common;
     const isPrepared = volume !== undefined && isHeldFor(move, volume);
     const all = snapshots.list();
     const blocking = blockingSnapshots(move, volume, all, { withTemporary: isPrepared });
@@ -160,7 +136,11 @@ export class Mover {
     );
     const { source } = this.#agentsOf(move).lvmNodes;
     return {
-      ...{ move, volume, copy, persistentVolume, claim, snapshots: blocking, temporary, topologyKey },
+      ...common,
+      copy,
+      snapshots: blocking,
+      temporary,
+      topologyKey,
       ...(volume !== undefined && { way: chooseWay(volume, source, move.spec) }),
       hasSpaceForSnapshot: volume !== undefined && hasSpaceForSnapshot(volume, source),
     };
@@ -169,8 +149,8 @@ export class Mover {
   /** Returns why a move that has not changed the PersistentVolume yet cannot go on. */
   #refusal(objects: MoveObjects): string | undefined {
     const { driverName, lvmVolumes, classes, parseGroups } = this.#options;
-    const { move, volume, claim } = objects;
-    if (isFinished(move) || isUndone(move) || move.status?.removing) return undefined;
+    const { self: move, volume, claim } = objects;
+    if (isUndone(move) || move.status?.removing) return undefined;
     if (volume === undefined) return `LVMVolume ${move.metadata.name} does not exist any more`; // its claim was deleted
     if (move.status?.persistentVolume !== undefined) return undefined;
     const refusal = objectsRefusal(objects, driverName);
@@ -192,7 +172,7 @@ export class Mover {
    * Returns a step, or a wait while an agent is away: one that has to copy may only be restarting, nobody is kept from a volume
    * for it, and where the target's node may be dead, the source is not removed.
    */
-  #waitForAgents({ move, volume, copy }: MoveObjects, step: MoveStep): MoveStep {
+  #waitForAgents({ self: move, volume, copy }: MoveObjects, step: MoveStep): MoveStep {
     const agents = this.#agentsOf(move);
     const { targetNode } = move.spec;
     const isNewCopy = step.do === "copy" && copy === undefined;
@@ -202,70 +182,28 @@ export class Mover {
       : isNewCopy || step.do === "hold"
       ? agentsRefusal(move, agents)
       : step.do === "record" || step.do === "begin removing" || isRemoval
-      ? agentAbsence(targetNode, agents.lvmNodes.target, agents.isSilent)
+      ? absenceOf(targetNode, this.#options)
       : undefined;
-    if (message !== undefined) return { do: "wait", message, agents: [], isBlocked: true };
-    return step.do === "wait" ? nameAbsence(step, move, agents) : step;
+    return message === undefined ? step : { do: "wait", message, agents: [], isBlocked: true };
   }
 
   #agentsOf({ spec: { sourceNode, targetNode } }: LvmMove) {
-    const { lvmNodes, agents, clock = systemClock } = this.#options;
+    const { agents, clock = systemClock } = this.#options;
     return {
-      lvmNodes: { source: this.#ownNode(lvmNodes.get(sourceNode)), target: this.#ownNode(lvmNodes.get(targetNode)) },
+      lvmNodes: { source: ownNode(sourceNode, this.#options), target: ownNode(targetNode, this.#options) },
       isSilent: (node: string) => agents?.isSilent(node) ?? false,
       now: clock.date().getTime(),
     };
   }
 
-  #ownNode(node: LvmNode | undefined): LvmNode | undefined {
-    return node?.spec.driverName === this.#options.driverName ? node : undefined;
+  /** Returns the step in place of one that copies, and failed for good. */
+  #stepAfterFailure(error: unknown, step: MoveStep, objects: MoveObjects): MoveStep | undefined {
+    if (!(error instanceof StorageError) || !("goal" in step) || PASSING_KINDS.includes(error.kind)) return undefined;
+    // without the agents, no node seems to have free space
+    if (this.#waitForAgents(objects, step) !== step) return undefined;
+    const { kind: code, message } = error;
+    return isHeldFor(objects.self, objects.volume!)
+      ? { do: "fail", error: { code, message } }
+      : { do: "go offline", reason: message }; // less space is needed
   }
-
-  /** Records why a move fails. What it changed is undone then. */
-  async #fail(move: LvmMove, { code, message }: StatusError): Promise<void> {
-    const error = { code, message: truncate(message, MAX_MESSAGE_LENGTH) };
-    await writeStatus(this.#options.client, move, { error, state: "Undoing", message: error.message });
-  }
-
-  /** Writes the state, before a step that belongs to it, and records what changed. @returns the move as it is then */
-  async #describe(objects: MoveObjects, step: MoveStep, failure?: string): Promise<LvmMove> {
-    const { move } = objects;
-    const { client, clock = systemClock } = this.#options;
-    const { status = {} } = move;
-    const next = statusBefore(objects, step, { now: clock.date(), failure });
-    const isSame = isSameContent({ ...status, ...next }, status);
-    if (isSame || step.do === "add finalizer" || step.do === "remove finalizer" || step.do === "finish") return move;
-    const { name, resourceVersion } = move.metadata;
-    const patch = { merge: { status: next }, resourceVersion, subresource: "status" } as const;
-    const described = await client.patch(lvmMoves, { name }, patch);
-    this.#record(move, eventsOf(move, next, step));
-    return described;
-  }
-
-  /** Carries a step out, and records the end of a move. */
-  async #carryOut(step: MoveStep, objects: MoveObjects): Promise<void> {
-    const { clock = systemClock } = this.#options;
-    const now = clock.date();
-    const written = await carryOut(step, objects, { ...this.#options, now });
-    const event = eventAfter(objects.move, step, now);
-    if (event !== undefined && written !== undefined) this.#record(objects.move, [event]);
-  }
-
-  /** Records events about a move: on the LVMMove, and on the claim, which people look at. */
-  #record(move: LvmMove, recorded: readonly MoveEvent[]): void {
-    const { events } = this.#options;
-    const { claim } = move.spec;
-    const about = [
-      { ...move, apiVersion: `${lvmMoves.group}/${lvmMoves.version}`, kind: lvmMoves.kind },
-      { apiVersion: "v1", kind: persistentVolumeClaims.kind, metadata: claim },
-    ];
-    for (const { type, reason, message } of recorded) {
-      for (const object of about) events.record(object, type, reason, message);
-    }
-  }
-}
-
-/** Reports whether the API server refused a write, so that somebody has to do something, as where a webhook does not answer (500). */
-function isRefused(error: unknown): error is ApiError {
-  return error instanceof ApiError && !isConflict(error) && (!isTransient(error) || error.status === 500);
 }

@@ -13,7 +13,7 @@ import {
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, type PersistentVolumeClaim, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
 import { lvmMoves } from "./moves.ts";
-import { MAX_MESSAGE_LENGTH } from "./move_status.ts";
+import { MAX_MESSAGE_LENGTH } from "./handover.ts";
 
 const WHILE_USED = "copies it while it may be used";
 

@@ -7,22 +7,26 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { parseVolumeId, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import type { CopyGoal } from "../../lvm/model/remote_source.ts";
-import { LVM_GROUP, type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION, type StatusError } from "../api/lvm_objects.ts";
-import type { KubeObject, PersistentVolume, PersistentVolumeClaim, Resource } from "../api/objects.ts";
+import {
+  LVM_GROUP,
+  type LvmSnapshot,
+  type LvmVolume,
+  MOVE_ANNOTATION,
+  RECLAIM_POLICY_ANNOTATION,
+  type StatusError,
+} from "../api/lvm_objects.ts";
+import type { KubeObject, Resource } from "../api/objects.ts";
+import type { CommonStep, HandoverObjects, HandoverSpec, HandoverStatus } from "./handover.ts";
+import { recordedPolicyOf } from "./persistent_volume.ts";
 
 /** The finalizer that keeps an LVMMove until it is complete, or undone. */
 export const MOVE_FINALIZER = `${LVM_GROUP}/move`;
 
 /** The desired state of a move. */
-export interface LvmMoveSpec {
-  /** The driver's name. */
-  driverName: string;
-  /** The name of the PersistentVolume. */
-  persistentVolume: string;
-  /** The claim that it is bound to. */
-  claim: { namespace: string; name: string; uid: string };
+export interface LvmMoveSpec extends HandoverSpec {
   /** The node that the volume is on. */
   sourceNode: string;
   /** The node that it moves to. */
@@ -51,13 +55,8 @@ export type MoveState =
 export type AffinityMethod = "Recreate" | "Patch";
 
 /** The actual state of a move. */
-export interface LvmMoveStatus {
-  /** The state. */
+export interface LvmMoveStatus extends HandoverStatus {
   state?: MoveState;
-  /** What happens, or what it waits for. */
-  message?: string;
-  /** Why it failed. */
-  error?: StatusError;
   /** How the volume is copied. */
   way?: MoveWay;
   /** Why it is copied offline. */
@@ -70,8 +69,6 @@ export interface LvmMoveStatus {
   copy?: NonNullable<LvmVolume["status"]>["copy"];
   /** How the PersistentVolume gets its affinity. */
   affinityMethod?: AffinityMethod;
-  /** The PersistentVolume as it was, recorded before it is changed. */
-  persistentVolume?: RecordedPersistentVolume;
   /** The LVMVolume as it was, recorded before it is deleted. */
   volume?: RecordedVolume;
   /** True from when the volume on the source's node is removed: from then on, the move is not undone any more. */
@@ -90,14 +87,6 @@ export interface MoveStage {
   received: string;
   /** Whether nobody could use the volume meanwhile. */
   held: boolean;
-}
-
-/** A PersistentVolume, as far as it is made again. */
-export interface RecordedPersistentVolume {
-  /** Its metadata. */
-  metadata: { uid: string; labels?: Record<string, string>; annotations?: Record<string, string> };
-  /** Its spec. */
-  spec: NonNullable<PersistentVolume["spec"]>;
 }
 
 /** An LVMVolume, as far as it is made again. */
@@ -129,17 +118,9 @@ export interface NamedGoal extends CopyGoal {
 }
 
 /** The objects that a move is about, as the API server has them. */
-export interface MoveObjects {
-  /** The move. */
-  readonly move: LvmMove;
-  /** The LVMVolume of the volume that moves, on either node. */
-  readonly volume: LvmVolume | undefined;
+export interface MoveObjects extends HandoverObjects<LvmMove> {
   /** The LVMVolume of the copy. */
   readonly copy: LvmVolume | undefined;
-  /** The PersistentVolume of the name. */
-  readonly persistentVolume: PersistentVolume | undefined;
-  /** The claim of the name. */
-  readonly claim: PersistentVolumeClaim | undefined;
   /** The names of the snapshots that keep the volume from deletion. */
   readonly snapshots: readonly string[];
   /** The temporary snapshots from which the copy is filled, without those that are being deleted. */
@@ -152,25 +133,19 @@ export interface MoveObjects {
   readonly topologyKey: string;
 }
 
-/** A step of a move. */
-export type MoveStep =
+/** A step of a move alone. */
+export type OwnMoveStep =
   | {
     readonly do:
-      | "nothing"
-      | "add finalizer"
-      | "remove finalizer"
       | "hold"
       | "release"
       | "delete copy"
       | "discard snapshots"
       | "record"
-      | "retain"
-      | "delete persistent volume"
       | "begin removing"
       | "remove source"
       | "create volume"
-      | "forget copy"
-      | "restore policy";
+      | "forget copy";
   }
   /** Set the affinity of the PersistentVolume, or make it again with it. */
   | { readonly do: "patch affinity" | "create persistent volume"; readonly node: string }
@@ -178,21 +153,13 @@ export type MoveStep =
   | { readonly do: "copy" | "take snapshot" | "difference"; readonly goal: NamedGoal }
   /** Record that the volume is moved offline, because it cannot be moved online. */
   | { readonly do: "go offline"; readonly reason: string }
-  /** Record why the move fails; also one whose volume was to be removed, and is still there. */
-  | { readonly do: "fail" | "stop removing"; readonly error: StatusError }
-  /**
-   * Write the state, and wait for a change of the objects, which agents have to bring about, or, if `isBlocked`, somebody else. What
-   * it waits for is named: a wait for an agent that is away, too, says so.
-   */
-  | {
-    readonly do: "wait";
-    readonly message: string;
-    readonly agents: readonly ("source" | "target")[];
-    readonly state?: MoveState;
-    readonly isBlocked?: true;
-  }
+  /** Record why a move fails whose volume was to be removed, and is still there. */
+  | { readonly do: "stop removing"; readonly error: StatusError }
   /** The end; `message` says why it is another one than the LVMMove has recorded. */
   | { readonly do: "finish"; readonly state: Extract<MoveState, "Complete" | "Failed">; readonly message?: string };
+
+/** A step of a move. */
+export type MoveStep = OwnMoveStep | CommonStep;
 
 /** LVMMoves. */
 export const lvmMoves: Resource<LvmMove> = {
@@ -210,6 +177,15 @@ export function copyRequestName({ metadata: { uid = "" } }: LvmMove): string {
 /** Returns the uid of the move that a copy was requested for; `undefined` for a volume that is no copy of a move. */
 export function moveUidOf({ spec: { requestName } }: LvmVolume): string | undefined {
   return requestName?.startsWith(COPY_PREFIX) ? requestName.slice(COPY_PREFIX.length) : undefined;
+}
+
+/** The annotations of a PersistentVolume that a move retains: the move, and the policy that is restored. */
+export const MOVE_MARKS = [MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION] as const;
+
+/** Returns these annotations. */
+export function marksOf(move: LvmMove): Record<string, string> {
+  const { uid = "" } = move.metadata;
+  return { [MOVE_ANNOTATION]: uid, ...defined({ [RECLAIM_POLICY_ANNOTATION]: recordedPolicyOf(move) }) };
 }
 
 /** Reports whether an object is held, or retained, for a move. */
@@ -230,9 +206,4 @@ export function copyIdOf(move: LvmMove): VolumeId {
 /** Returns the id of the volume that moves; `undefined` for an object that somebody gave another name. */
 export function movedVolumeOf({ metadata: { name } }: LvmMove): VolumeId | undefined {
   return parseVolumeId(name);
-}
-
-/** Reports whether nothing is left to do for a move. */
-export function isFinished({ status }: LvmMove): boolean {
-  return status?.state === "Complete" || status?.state === "Failed";
 }

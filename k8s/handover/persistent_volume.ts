@@ -1,15 +1,17 @@
 /**
- * The PersistentVolume of a volume that moves: on which node it is, what is recorded of it, and how it is made again.
+ * The PersistentVolume of a handover: on which node it is, what is recorded of it, how it is replaced, and how its policy is Retain
+ * meanwhile, so that nobody deletes what it stands for.
  *
  * @module
  */
 
 import { defined } from "../../base/defined.ts";
-import type { NewObject } from "../client/client.ts";
+import type { ApiClient, NewObject } from "../client/client.ts";
 import { MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
-import type { PersistentVolume } from "../api/objects.ts";
+import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { VOLUME_FINALIZER } from "../provisioner/persistent_volume.ts";
-import type { LvmMove, RecordedPersistentVolume } from "./moves.ts";
+import type { CommonStep, Handover, HandoverObjects, RecordedPersistentVolume, Wait } from "./handover.ts";
+import { deleteAsRead, patchAsRead } from "./writes.ts";
 
 /** The finalizer of Kubernetes that keeps a PersistentVolume while it is bound. */
 const PROTECTION_FINALIZER = "kubernetes.io/pv-protection";
@@ -41,47 +43,88 @@ export function recordOf(
   };
 }
 
-/** Returns the patch that sets the Retain policy for a move. */
-export function retainedFor({ metadata: { uid = "" } }: LvmMove, policy: string | undefined) {
-  return {
-    metadata: { annotations: { [MOVE_ANNOTATION]: uid, ...defined({ [RECLAIM_POLICY_ANNOTATION]: policy }) } },
-    spec: { persistentVolumeReclaimPolicy: "Retain" },
-  };
-}
-
-/** Returns the patch that restores the original policy. */
-export function restoredTo(policy: string | undefined) {
-  return {
-    metadata: { annotations: { [MOVE_ANNOTATION]: null, [RECLAIM_POLICY_ANNOTATION]: null } },
-    spec: defined({ persistentVolumeReclaimPolicy: policy }),
-  };
-}
-
 /**
- * Returns a PersistentVolume as it was, on a node, and bound to the same claim. Nobody deletes what it stands for, because its
- * policy is Retain.
+ * Returns a PersistentVolume that was recorded, bound to the same claim, with the policy Retain.
+ *
+ * @param more.annotations further annotations
+ * @param more.spec further fields of the spec
  */
 export function volumeFrom(
-  move: LvmMove,
+  { spec: { persistentVolume: name } }: Handover,
   { metadata: { labels, annotations }, spec }: RecordedPersistentVolume,
-  node: string,
-  topologyKey: string,
+  more: { readonly annotations?: Record<string, string>; readonly spec?: PersistentVolume["spec"] } = {},
 ): NewObject<PersistentVolume> {
   const { resourceVersion: _, ...claimRef } = spec.claimRef ?? {};
-  const retained = retainedFor(move, spec.persistentVolumeReclaimPolicy);
   return {
     apiVersion: "v1",
     kind: "PersistentVolume",
-    metadata: {
-      name: move.spec.persistentVolume,
-      ...defined({ labels }),
-      annotations: { ...annotations, ...retained.metadata.annotations },
-    },
-    spec: { ...spec, claimRef, ...retained.spec, nodeAffinity: affinityTo(node, topologyKey) },
+    metadata: { name, ...defined({ labels }), annotations: { ...annotations, ...more.annotations } },
+    spec: { ...spec, claimRef, ...more.spec, persistentVolumeReclaimPolicy: "Retain" },
   };
 }
 
-/** Returns the finalizers of others, which a move does not remove. */
-export function foreignFinalizers({ metadata: { finalizers = [] } }: PersistentVolume): string[] {
+/** Returns the policy that a PersistentVolume had before the handover. */
+export function recordedPolicyOf({ status }: Handover): string | undefined {
+  return status?.persistentVolume?.spec.persistentVolumeReclaimPolicy;
+}
+
+/** Returns the next step of the deletion of a PersistentVolume. Until it is created again, the claim is Lost, and no pod starts. */
+export function deletionStep(
+  persistentVolume: PersistentVolume,
+  { isRetained }: { readonly isRetained: boolean },
+): CommonStep {
+  if (!isRetained) return { do: "retain" };
+  const foreign = foreignFinalizers(persistentVolume).join(", ");
+  if (persistentVolume.metadata.deletionTimestamp === undefined || foreign === "") {
+    return { do: "delete persistent volume" };
+  }
+  const message = `waits for others to remove the finalizers ${foreign} of the PersistentVolume`;
+  return { do: "wait", message, agents: [], isBlocked: true };
+}
+
+/**
+ * Returns the wait until the claim is bound again; `undefined` when it is. A claim that was deleted meanwhile is not waited for: the
+ * policy of the PersistentVolume decides at the end.
+ */
+export function bindingWait({ self, persistentVolume, claim }: HandoverObjects): Wait | undefined {
+  const { namespace, name, uid } = self.spec.claim;
+  if (claim?.metadata.uid !== uid) return undefined;
+  if (claim.status?.phase === "Bound" && persistentVolume?.status?.phase === "Bound") return undefined;
+  return { do: "wait", message: `waits until claim ${namespace}/${name} is Bound again`, agents: [] };
+}
+
+/** Sets the policy Retain. @param marks annotations by which the policy is restored */
+export async function retain(
+  client: ApiClient,
+  persistentVolume: PersistentVolume,
+  marks: Record<string, string>,
+): Promise<void> {
+  await patchAsRead(client, persistentVolumes, persistentVolume, {
+    metadata: { annotations: marks },
+    spec: { persistentVolumeReclaimPolicy: "Retain" },
+  });
+}
+
+/** Restores the policy of a PersistentVolume. @param marks the names of the annotations that {@linkcode retain} added */
+export async function restorePolicy(
+  client: ApiClient,
+  persistentVolume: PersistentVolume,
+  policy: string | undefined,
+  marks: readonly string[],
+): Promise<void> {
+  await patchAsRead(client, persistentVolumes, persistentVolume, {
+    metadata: { annotations: Object.fromEntries(marks.map((name) => [name, null])) },
+    spec: defined({ persistentVolumeReclaimPolicy: policy }),
+  });
+}
+
+/** Deletes a PersistentVolume although it is bound: what it stands for stays, because its policy is Retain. */
+export async function deletePersistentVolume(client: ApiClient, object: PersistentVolume): Promise<void> {
+  if (object.metadata.deletionTimestamp === undefined) return await deleteAsRead(client, persistentVolumes, object);
+  await patchAsRead(client, persistentVolumes, object, { metadata: { finalizers: foreignFinalizers(object) } });
+}
+
+/** Returns the finalizers of others, which a handover does not remove. */
+function foreignFinalizers({ metadata: { finalizers = [] } }: PersistentVolume): string[] {
   return finalizers.filter((name) => name !== PROTECTION_FINALIZER && name !== VOLUME_FINALIZER);
 }

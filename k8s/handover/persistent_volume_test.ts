@@ -1,45 +1,54 @@
 import { assertEquals } from "@std/assert";
+import type { ApiClient } from "../client/client.ts";
 import type { PersistentVolume } from "../api/objects.ts";
-import type { LvmMove } from "./moves.ts";
-import { affinityTo, nodeOfVolume, recordOf, restoredTo, retainedFor, volumeFrom } from "./persistent_volume.ts";
+import type { Handover } from "./handover.ts";
+import { type LvmMove, marksOf, MOVE_MARKS } from "./moves.ts";
+import { affinityTo, nodeOfVolume, recordOf, restorePolicy, retain, volumeFrom } from "./persistent_volume.ts";
 
-const MOVE = { metadata: { name: "v", uid: "m" }, spec: { persistentVolume: "pv" } } as LvmMove;
+const HANDOVER = { metadata: { name: "v", uid: "m" }, spec: { persistentVolume: "pv" } } as Handover;
 const OBJECT: PersistentVolume = {
   metadata: { name: "pv", uid: "p", labels: { a: "b" }, annotations: { note: "mine" }, finalizers: ["some/one"] },
   spec: { persistentVolumeReclaimPolicy: "Delete", claimRef: { name: "c", uid: "u", resourceVersion: "7" } },
 };
+const MARKS = marksOf({ ...HANDOVER, status: { persistentVolume: recordOf(OBJECT) } } as LvmMove);
 
-/** Returns a PersistentVolume as it is while a move retains it. */
-function retained(): PersistentVolume {
-  const { metadata, spec } = retainedFor(MOVE, "Delete");
-  return {
-    metadata: { ...OBJECT.metadata, annotations: { ...OBJECT.metadata.annotations, ...metadata.annotations } },
-    spec: { ...OBJECT.spec, ...spec },
+/** Returns a PersistentVolume as it is after a change. */
+async function changed(object: PersistentVolume, change: (client: ApiClient) => Promise<void>) {
+  let { metadata, spec } = object;
+  const patch = (_: unknown, _name: unknown, { merge }: { merge: PersistentVolume }) => {
+    const annotations = Object.entries({ ...metadata.annotations, ...merge.metadata.annotations });
+    metadata = { ...metadata, annotations: Object.fromEntries(annotations.filter(([, value]) => value !== null)) };
+    spec = { ...spec, ...merge.spec };
+    return Promise.resolve();
   };
+  await change({ patch } as unknown as ApiClient);
+  return { metadata, spec: spec! };
 }
 
-Deno.test("recordOf() has the policy and the annotations from before an earlier move", () => {
-  assertEquals(recordOf(retained()), recordOf(OBJECT));
+Deno.test("recordOf() has the policy and the annotations from before an earlier move", async () => {
+  const retained = await changed(OBJECT, (client) => retain(client, OBJECT, MARKS));
+  assertEquals(retained.spec.persistentVolumeReclaimPolicy, "Retain");
+  assertEquals(recordOf(retained), recordOf(OBJECT));
   assertEquals(recordOf(OBJECT).spec.persistentVolumeReclaimPolicy, "Delete");
 });
 
-Deno.test("volumeFrom() makes a PersistentVolume that the move retains, on the node, bound to any revision of the claim", () => {
-  const { metadata, spec } = volumeFrom(MOVE, recordOf(OBJECT), "b", "node");
-  const { metadata: { annotations, labels, name } } = retained();
-  assertEquals(metadata, { name, labels: labels!, annotations: annotations! });
-  const matchExpressions = [{ key: "node", operator: "In", values: ["b"] }];
+Deno.test("volumeFrom() makes a PersistentVolume that is retained, bound to any revision of the claim", () => {
+  const more = { annotations: MARKS, spec: { nodeAffinity: affinityTo("b", "node") } };
+  const { metadata, spec } = volumeFrom(HANDOVER, recordOf(OBJECT), more);
+  assertEquals(metadata, { name: "pv", labels: { a: "b" }, annotations: { note: "mine", ...MARKS } });
   assertEquals(spec, {
     persistentVolumeReclaimPolicy: "Retain",
     claimRef: { name: "c", uid: "u" },
-    nodeAffinity: { required: { nodeSelectorTerms: [{ matchExpressions }] } },
+    nodeAffinity: affinityTo("b", "node"),
   });
 });
 
-Deno.test("restoredTo() removes what retainedFor() adds", () => {
-  const { metadata: { annotations }, spec } = restoredTo("Delete");
-  assertEquals(Object.keys(annotations), Object.keys(retainedFor(MOVE, "Delete").metadata.annotations));
-  assertEquals([Object.values(annotations), spec], [[null, null], { persistentVolumeReclaimPolicy: "Delete" }]);
-  assertEquals(restoredTo(undefined).spec, {});
+Deno.test("restorePolicy() removes what retain() adds", async () => {
+  const retained = await changed(OBJECT, (client) => retain(client, OBJECT, MARKS));
+  const restored = await changed(retained, (client) => restorePolicy(client, retained, "Delete", MOVE_MARKS));
+  assertEquals(restored, { metadata: OBJECT.metadata, spec: OBJECT.spec! });
+  const unknown = await changed(retained, (client) => restorePolicy(client, retained, undefined, MOVE_MARKS));
+  assertEquals([unknown.metadata, unknown.spec], [OBJECT.metadata, retained.spec]);
 });
 
 /** Returns the node of a PersistentVolume with terms of an affinity. */

@@ -1,6 +1,5 @@
 /**
- * The PersistentVolume and the class of a volume that is taken over: how they are made anew under their names, for the driver and
- * as they were.
+ * The PersistentVolume and the class of an imported volume, which replace those of the other driver under their names.
  *
  * @module
  */
@@ -9,7 +8,7 @@ import { defined } from "../../base/defined.ts";
 import type { NewObject } from "../client/client.ts";
 import { CLAIM_ANNOTATION, LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import type { PersistentVolume, StorageClass } from "../api/objects.ts";
-import { affinityTo } from "./persistent_volume.ts";
+import { affinityTo, volumeFrom } from "./persistent_volume.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../provisioner/persistent_volume.ts";
 import { type LvmImport, type RecordedClass, REPLACED_CLASS_ANNOTATION, RETAINED_ANNOTATION } from "./imports.ts";
 
@@ -43,50 +42,22 @@ export function volumeOf({ metadata: { name }, spec }: LvmImport): NewObject<Lvm
 }
 
 /** Returns the PersistentVolume for the driver, bound to the same claim. Nobody deletes its volume: its policy is Retain. */
-export function driverVolumeOf(
-  { metadata, spec, status }: LvmImport,
-  topologyKey: string,
-): NewObject<PersistentVolume> {
-  const { metadata: { labels, annotations = {} }, spec: recorded } = status!.persistentVolume!;
-  const { csi: _csi, local: _local, claimRef, ...rest } = recorded;
+export function driverVolumeOf(self: LvmImport, topologyKey: string): NewObject<PersistentVolume> {
+  const { metadata, spec: { driverName, volume: { fsType, nodeName } }, status } = self;
+  const { metadata: { annotations = {}, ...recorded }, spec } = status!.persistentVolume!;
+  const { local: _, ...rest } = spec;
   const kept = Object.entries(annotations).filter(([name]) => !DRIVER_ANNOTATIONS.includes(name));
-  const { driverName, volume: { fsType, nodeName } } = spec;
-  return {
-    apiVersion: "v1",
-    kind: "PersistentVolume",
-    metadata: {
-      name: spec.persistentVolume,
-      ...defined({ labels }),
-      annotations: {
-        ...Object.fromEntries(kept),
-        [PROVISIONED_BY_ANNOTATION]: driverName,
-        [RETAINED_ANNOTATION]: "true",
-      },
-    },
+  return volumeFrom(self, { metadata: { ...recorded, annotations: Object.fromEntries(kept) }, spec: rest }, {
+    annotations: { [PROVISIONED_BY_ANNOTATION]: driverName, [RETAINED_ANNOTATION]: "true" },
     spec: {
-      ...rest,
-      claimRef: withoutRevision(claimRef),
-      persistentVolumeReclaimPolicy: "Retain",
       csi: { driver: driverName, volumeHandle: metadata.name, ...defined({ fsType }) },
       nodeAffinity: affinityTo(nodeName, topologyKey),
     },
-  };
-}
-
-/** Returns the PersistentVolume as it was, with the policy Retain. */
-export function earlierVolumeOf({ spec, status }: LvmImport): NewObject<PersistentVolume> {
-  const { metadata: { labels, annotations }, spec: recorded } = status!.persistentVolume!;
-  const { claimRef, ...rest } = recorded;
-  return {
-    apiVersion: "v1",
-    kind: "PersistentVolume",
-    metadata: { name: spec.persistentVolume, ...defined({ labels, annotations }) },
-    spec: { ...rest, claimRef: withoutRevision(claimRef), persistentVolumeReclaimPolicy: "Retain" },
-  };
+  });
 }
 
 /**
- * Returns what is recorded of a class, which may have been made anew for another claim already; `undefined` when it is one of
+ * Returns what is recorded of a class, which may have been re-created for another claim already; `undefined` when it is one of
  * the driver that replaces none.
  */
 export function recordOfClass(storageClass: StorageClass, driverName: string): RecordedClass | undefined {
@@ -126,9 +97,4 @@ export function earlierClassOf({ spec, status }: LvmImport): NewObject<StorageCl
     ...rest,
     metadata: { name: spec.storageClass!.name, ...metadata },
   };
-}
-
-function withoutRevision(claimRef: NonNullable<PersistentVolume["spec"]>["claimRef"]) {
-  const { resourceVersion: _, ...rest } = claimRef ?? {};
-  return rest;
 }

@@ -25,8 +25,9 @@ import {
   type StorageClass,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { isFinished, type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
-import { isFinished as isMoveFinished, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { claimNamesOf } from "../../k8s/api/pods.ts";
 import { classNameOf, selectedNodeOf } from "../../k8s/provisioner/claim.ts";
 import { formatBytes } from "../../base/size.ts";
@@ -195,7 +196,7 @@ async function findAbsentAgents(
   move: LvmMove | undefined,
   { driver, now }: { readonly driver: string; readonly now: Date },
 ): Promise<string[]> {
-  if (move === undefined || isMoveFinished(move)) return [];
+  if (move === undefined || isFinished(move)) return [];
   const { sourceNode, targetNode, adopt } = move.spec;
   const names = adopt ? [targetNode] : [sourceNode, targetNode];
   const evidence = await Promise.all(names.map((name) => reader.nodeEvidence(name, driver)));

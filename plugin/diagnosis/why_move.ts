@@ -4,8 +4,9 @@
  * @module
  */
 
-import { isFinished, type LvmMove } from "../../k8s/handover/moves.ts";
-import { moveProgressText, outcomeText } from "../../k8s/handover/move_text.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import type { LvmMove } from "../../k8s/handover/moves.ts";
+import { moveProgressText, outcomeText } from "../../k8s/handover/move_status.ts";
 import type { ClaimState } from "./claim_state.ts";
 import type { Problem } from "../problem.ts";
 

@@ -6,8 +6,7 @@
 
 import { OPENEBS_PARAMETERS, OPENEBS_REFUSED_PARAMETERS } from "../../lvm/settings/openebs_names.ts";
 import type { StorageClass } from "../../k8s/api/objects.ts";
-import type { Origin } from "../../k8s/handover/imports.ts";
-import { type OriginDescription, ORIGINS } from "../../k8s/handover/origins.ts";
+import { type Origin, type OriginDescription, ORIGINS } from "../../k8s/handover/imports.ts";
 
 /** A parameter that has no counterpart, and why. */
 export interface LostParameter {

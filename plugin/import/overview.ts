@@ -19,15 +19,18 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { classNameOf } from "../../k8s/provisioner/claim.ts";
-import { isFinished, type LvmImport, lvmImports, type Origin } from "../../k8s/handover/imports.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
 import {
+  type LvmImport,
+  lvmImports,
   objectsOf,
   type OpenEbsVolume,
   openEbsVolumes,
+  type Origin,
   ORIGINS,
   type TopoLvmVolume,
   topoLvmVolumes,
-} from "../../k8s/handover/origins.ts";
+} from "../../k8s/handover/imports.ts";
 import { planImport } from "./plan.ts";
 import { placeOf } from "./place.ts";
 import { originOf } from "./preview.ts";

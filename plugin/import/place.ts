@@ -7,7 +7,7 @@
 import type { LvmNode } from "../../k8s/api/lvm_objects.ts";
 import type { PersistentVolume } from "../../k8s/api/objects.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
-import { type OpenEbsVolume, type OriginDescription, ORIGINS, type TopoLvmVolume } from "../../k8s/handover/origins.ts";
+import { type OpenEbsVolume, type OriginDescription, ORIGINS, type TopoLvmVolume } from "../../k8s/handover/imports.ts";
 import type { ImportOptions, ImportSources } from "./sources.ts";
 
 /** Where an LV is. What is not known is absent, and a refusal says so. */

@@ -8,10 +8,9 @@ import type {
   PersistentVolumeClaim,
   StorageClass,
 } from "../../k8s/api/objects.ts";
-import type { LvmImport, Origin } from "../../k8s/handover/imports.ts";
+import type { LvmImport, OpenEbsVolume, Origin } from "../../k8s/handover/imports.ts";
 import { planImport } from "./plan.ts";
 import { provisionerRefusal } from "./provisioner.ts";
-import type { OpenEbsVolume } from "../../k8s/handover/origins.ts";
 import type { ImportOptions, ImportSources } from "./sources.ts";
 
 const KEY = "topology.lvm.denolith.dev/node";

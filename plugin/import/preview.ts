@@ -17,8 +17,7 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { classNameOf } from "../../k8s/provisioner/claim.ts";
-import { lvmImports, type Origin } from "../../k8s/handover/imports.ts";
-import { objectsOf, type OriginDescription, ORIGINS } from "../../k8s/handover/origins.ts";
+import { lvmImports, objectsOf, type Origin, type OriginDescription, ORIGINS } from "../../k8s/handover/imports.ts";
 import type { ImportSources } from "./sources.ts";
 
 /** A claim whose volume is to be taken over. */

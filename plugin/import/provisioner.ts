@@ -6,7 +6,7 @@
 
 import type { Lease } from "../../k8s/api/objects.ts";
 import { sidecarLeaseName } from "../../k8s/runtime/leader.ts";
-import { type OriginDescription, ORIGINS } from "../../k8s/handover/origins.ts";
+import { type OriginDescription, ORIGINS } from "../../k8s/handover/imports.ts";
 import type { ImportOptions, ImportSources } from "./sources.ts";
 
 /** How long after its last renewal a Lease is taken for that of a program that runs, as a multiple of its duration. */

@@ -30,7 +30,8 @@ import {
   objectsRefusal,
   surroundingsRefusal,
 } from "../../k8s/handover/move_checks.ts";
-import { isFinished, type LvmMove, lvmMoves, type MoveObjects } from "../../k8s/handover/moves.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { type LvmMove, lvmMoves, type MoveObjects } from "../../k8s/handover/moves.ts";
 import { type NodesState, type PreviewOptions, readNodes, surroundingsOf } from "./preview.ts";
 
 /** What decides where the volumes of a node can go. */
@@ -142,7 +143,7 @@ function placeUnit(unit: Unit, state: DrainState, assumed: LvmVolume[], options:
       const objects = objectsOf({ volume, claim: claim!, targetNode }, state, options);
       const why = refusalOf(objects, state, [...assumed, ...copies], options);
       if (why === undefined) {
-        const request = copyRequestOf(objects.move, volume, options.parseGroups);
+        const request = copyRequestOf(objects.self, volume, options.parseGroups);
         const copy = lvmVolumeFor(request, { driver: state.driver, nodeName: targetNode });
         copies.push({ ...copy, metadata: { ...copy.metadata, name: volume.metadata.name } });
         return false;
@@ -267,7 +268,7 @@ function objectsOf(
   const isClaim = ({ metadata }: PersistentVolumeClaim) =>
     metadata.namespace === claim.namespace && metadata.name === claim.name;
   return {
-    ...{ move, volume, copy: undefined, persistentVolume, claim: state.claims.find(isClaim), topologyKey },
+    ...{ self: move, volume, copy: undefined, persistentVolume, claim: state.claims.find(isClaim), topologyKey },
     ...{ snapshots: blockingSnapshots(move, volume, state.snapshots), temporary: [], hasSpaceForSnapshot: false },
   };
 }
@@ -286,7 +287,7 @@ function refusalOf(
   const { driver, classes } = state;
   const refusal = objectsRefusal(objects, driver);
   if (refusal !== undefined) return refusal; // there may be no claim
-  const { sourceNode, targetNode } = objects.move.spec;
+  const { sourceNode, targetNode } = objects.self.spec;
   const storageClass = classes.get(classNameOf(objects.claim!));
   const volumes = [...state.volumes, ...assumed];
   const about = { driver, sourceNode, targetNode, volumes, storageClass };

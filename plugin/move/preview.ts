@@ -38,7 +38,8 @@ import {
   objectsRefusal,
   surroundingsRefusal,
 } from "../../k8s/handover/move_checks.ts";
-import { isFinished, type LvmMove, lvmMoves, type MoveObjects, type MoveWay } from "../../k8s/handover/moves.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { type LvmMove, lvmMoves, type MoveObjects, type MoveWay } from "../../k8s/handover/moves.ts";
 import { chooseWay } from "../../k8s/handover/copy_mode.ts";
 
 /** A claim, and the node that its volume is to move to. */
@@ -115,10 +116,10 @@ export async function previewMove(
   ]);
   const refusal = (existing === undefined || isFinished(existing) ? undefined : runningRefusal(existing)) ??
     objectsRefusal(objects, driver) ?? surroundingsRefusal(objects, surroundings);
-  const { way, reason } = chooseWay(volume, surroundings.lvmNodes.source, objects.move.spec);
+  const { way, reason } = chooseWay(volume, surroundings.lvmNodes.source, objects.self.spec);
   const plan = {
     claim: `${namespace}/${claimName}`,
-    persistentVolume: objects.move.spec.persistentVolume,
+    persistentVolume: objects.self.spec.persistentVolume,
     volume: volume.metadata.name,
     size: actualSize(volume) ?? 0n,
     thin: thinProvision,
@@ -127,7 +128,7 @@ export async function previewMove(
     companions,
     ...{ way, ...defined({ offlineReason: reason, refusal }) },
   };
-  return { plan, move: objects.move };
+  return { plan, move: objects.self };
 }
 
 /** Returns the pods of a claim that have not ended. @throws {ApiError} */
@@ -195,7 +196,16 @@ async function readObjects(
   };
   const { items } = await client.list(lvmSnapshots);
   const snapshots = blockingSnapshots(move, volume, items);
-  const objects = { move, volume, copy: undefined, persistentVolume, claim, snapshots, temporary: [], topologyKey };
+  const objects = {
+    self: move,
+    volume,
+    copy: undefined,
+    persistentVolume,
+    claim,
+    snapshots,
+    temporary: [],
+    topologyKey,
+  };
   return { claim, volume, objects: { ...objects, hasSpaceForSnapshot: false } };
 }
 

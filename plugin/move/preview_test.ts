@@ -12,7 +12,15 @@ import {
   pods,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { csiNodesOf, movePlanText, type MoveRequest, namedObjects, podsUsing, previewMove } from "./preview.ts";
+import {
+  csiNodesOf,
+  type MovePlan,
+  movePlanText,
+  type MoveRequest,
+  namedObjects,
+  podsUsing,
+  previewMove,
+} from "./preview.ts";
 
 const OPTIONS = { topologyKey: KEY, parseGroups: parseGroupList, now: Date.parse("2026-01-01T00:00:00Z") };
 const REQUEST: MoveRequest = { driver: MOVE_DRIVER, namespace: "n", claimName: "c", targetNode: "b" };
@@ -222,4 +230,60 @@ Deno.test("namedObjects() finds and lists objects", () => {
   const objects = [{ metadata: { name: "a" } }, { metadata: { name: "b" } }];
   const byName = namedObjects(objects);
   assertEquals([byName.get("b"), byName.get("c"), byName.list()], [objects[1], undefined, objects]);
+});
+
+const PLAN: MovePlan = {
+  ...{ claim: "n/c", persistentVolume: "pv", volume: "v", size: 1n << 20n, thin: false, erase: "zero" },
+  ...{ sourceNode: "a", targetNode: "b", pods: ["n/p", "n/q"], companions: [], way: "Online" },
+};
+const HEAD = "Claim n/c (thick volume v, 1 MiB) moves from node a to node b:";
+const TAIL = [
+  "PersistentVolume pv gets the affinity to node b. Where the API server does not allow",
+  "     to change it, it is deleted and created again with the same name; the claim is Lost for some seconds.",
+].join("\n");
+
+Deno.test("movePlanText() has the steps of an online move", () => {
+  assertEquals(
+    movePlanText(PLAN),
+    [
+      HEAD,
+      "",
+      "  1. It is copied to node b while it is used, from a temporary snapshot, and compared. Then what changed",
+      "     meanwhile is copied, where that is much.",
+      "  2. Nobody may begin to use it on node a, and the move waits until nobody uses it.",
+      "     Pods that use it: n/p, n/q",
+      "  3. What changed last is copied, while nobody can use it.",
+      `  4. ${TAIL}`,
+      "  5. The volume on node a is deleted, its data overwritten with zeros, and the copy takes its place.",
+      "",
+      "Until step 5, --cancel undoes it.",
+    ].join("\n"),
+  );
+});
+
+Deno.test("movePlanText() has the steps of an offline move, and why it is one", () => {
+  const plan = { ...PLAN, thin: true, erase: "discard", pods: [], way: "Offline", offlineReason: "no space" } as const;
+  assertEquals(
+    movePlanText(plan),
+    [
+      HEAD.replace("thick", "thin"),
+      "",
+      "  1. Nobody may begin to use it on node a, and the move waits until nobody uses it.",
+      "     Pods that use it: none",
+      "  2. It is copied to node b while nobody can use it, and compared. It cannot be copied before:",
+      "     no space.",
+      `  3. ${TAIL}`,
+      "  4. The volume on node a is deleted, its data discarded, and the copy takes its place.",
+      "",
+      "Until step 4, --cancel undoes it.",
+    ].join("\n"),
+  );
+});
+
+Deno.test("movePlanText() says how the data is erased, or why nothing is moved", () => {
+  assertEquals(movePlanText({ ...PLAN, erase: "none" }).includes("its data not erased, and"), true);
+  assertEquals(
+    movePlanText({ ...PLAN, refusal: "it is full" }),
+    "Claim n/c (thick volume v, 1 MiB) cannot be moved from node a to node b: it is full",
+  );
 });

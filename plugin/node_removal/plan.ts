@@ -25,9 +25,10 @@ import {
   type PersistentVolume,
   persistentVolumes,
 } from "../../k8s/api/objects.ts";
-import { isFinished as isImportFinished, lvmImports } from "../../k8s/handover/imports.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
 import { isGone } from "../../k8s/handover/copy_step.ts";
-import { copyIdOf, isFinished, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
+import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import {
   snapshotHandleOf,
@@ -161,7 +162,7 @@ async function readNeeds(client: ApiClient): Promise<Map<string, string>> {
     orAbsent(client.list(lvmImports)),
   ]);
   const needs = new Map<string, string>();
-  for (const { metadata: { name } } of (imports?.items ?? []).filter((one) => !isImportFinished(one))) {
+  for (const { metadata: { name } } of (imports?.items ?? []).filter((one) => !isFinished(one))) {
     needs.set(name, `LVMImport ${name}`);
   }
   for (const move of (moves?.items ?? []).filter((one) => !isFinished(one))) {

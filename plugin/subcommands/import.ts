@@ -11,7 +11,8 @@ import { parseFilesystemType, parseMkfsOptions } from "../../lvm/settings/filesy
 import type { Erasure } from "../../lvm/model/tags.ts";
 import { orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { persistentVolumeClaims, persistentVolumes, type Pod } from "../../k8s/api/objects.ts";
-import { isFinished, type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
 import { overviewText, readOverview } from "../import/overview.ts";
 import { type ImportPlan, planImport } from "../import/plan.ts";
 import { readSources } from "../import/preview.ts";

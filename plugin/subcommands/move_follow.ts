@@ -9,9 +9,10 @@
 import { sleep, systemClock, waitForAbort } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import { ApiError, isTransient, type NewObject, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
-import { isFinished, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { type MovePlan, podsUsing } from "../move/preview.ts";
-import { moveProgressText } from "../../k8s/handover/move_text.ts";
+import { moveProgressText } from "../../k8s/handover/move_status.ts";
 import { type KubeObject, persistentVolumeClaims, type Pod, type Resource } from "../../k8s/api/objects.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import type { Session } from "../session.ts";

@@ -14,7 +14,7 @@ import {
   pods,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { objectsOf } from "../../k8s/handover/origins.ts";
+import { objectsOf } from "../../k8s/handover/imports.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { addForeignLv } from "../fake/foreign_lv.ts";
 import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";

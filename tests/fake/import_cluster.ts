@@ -17,8 +17,7 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { Importer } from "../../k8s/handover/importer.ts";
-import { type LvmImport, lvmImports, type Origin } from "../../k8s/handover/imports.ts";
-import { objectsOf } from "../../k8s/handover/origins.ts";
+import { type LvmImport, lvmImports, objectsOf, type Origin } from "../../k8s/handover/imports.ts";
 import { planImport } from "../../plugin/import/plan.ts";
 import type { ImportOptions } from "../../plugin/import/sources.ts";
 import { readSources } from "../../plugin/import/preview.ts";
@@ -188,9 +187,9 @@ export class ImportCluster implements AsyncDisposable {
 
   /** Starts what takes volumes over. @param onWrite sends each of its writes @returns what ends it */
   startImporter(onWrite?: OnWrite): () => Promise<void> {
-    return this.#controllers.start("importer", onWrite, ({ client, inform }) =>
+    return this.#controllers.start("importer", onWrite, ({ client, events, inform }) =>
       new Importer({
-        ...{ client, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
+        ...{ client, events, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
         ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
         lvmNodes: this.cluster.nodes,
         claims: inform(persistentVolumeClaims),

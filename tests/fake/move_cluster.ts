@@ -142,9 +142,9 @@ export class MoveCluster implements AsyncDisposable {
   /** Makes the LV of somebody else a volume of the driver. */
   async #importVolume(): Promise<void> {
     const { api, client } = this.cluster;
-    this.#controllers.start("importer", undefined, ({ client, inform }) =>
+    this.#controllers.start("importer", undefined, ({ client, events, inform }) =>
       new Importer({
-        ...{ client, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
+        ...{ client, events, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
         ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
         lvmNodes: this.cluster.nodes,
         claims: inform(persistentVolumeClaims),

@@ -16,6 +16,7 @@ import {
   type MoveObjects,
   type MoveStep,
 } from "../../k8s/handover/moves.ts";
+import type { ImportStep } from "../../k8s/handover/imports.ts";
 import { affinityTo, recordOf } from "../../k8s/handover/persistent_volume.ts";
 
 /** The label of a node that is its topology. */
@@ -83,7 +84,7 @@ export const RECORD = {
 
 /** The objects of a move that has not begun. */
 export const START: MoveObjects = {
-  move: move(),
+  self: move(),
   volume: volume("a", { held: false }),
   copy: undefined,
   persistentVolume: persistentVolume("a", "Delete"),
@@ -97,11 +98,11 @@ export const START: MoveObjects = {
 /** The objects when the copy is complete. */
 export const COPIED = { volume: volume("a"), copy: copy() };
 /** The objects when the PersistentVolume is recorded. */
-export const SWITCHING = { ...COPIED, move: move(RECORD) };
+export const SWITCHING = { ...COPIED, self: move(RECORD) };
 /** The objects when the volume is to be removed. */
 export const REMOVING = {
   ...COPIED,
-  move: move({ ...RECORD, removing: true }),
+  self: move({ ...RECORD, removing: true }),
   persistentVolume: persistentVolume("b", "Retain"),
 };
 /** The volume on the source's node, without its LV. */
@@ -126,7 +127,7 @@ export const SNAPSHOT = { metadata: { name: "s" } } as LvmSnapshot;
 export const deleted = { deletionTimestamp: "now" };
 
 /** Returns a step with what it says, in one line. */
-export function stepText(step: MoveStep): string {
+export function stepText(step: MoveStep | ImportStep): string {
   const detail = "node" in step
     ? step.node
     : "message" in step

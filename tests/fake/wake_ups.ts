@@ -6,8 +6,9 @@
  * @module
  */
 
-import { isFinished as isFinishedImport, type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
-import { isFinished as isFinishedMove, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import {
   LVM_SNAPSHOT_FINALIZER,
   LVM_VOLUME_FINALIZER,
@@ -116,12 +117,12 @@ const RULES: readonly Rule[] = [
   {
     controller: "mover",
     resource: lvmMoves,
-    isUnsettled: (move: LvmMove, { driver }) => move.spec.driverName === driver && !isFinishedMove(move),
+    isUnsettled: (move: LvmMove, { driver }) => move.spec.driverName === driver && !isFinished(move),
   },
   {
     controller: "importer",
     resource: lvmImports,
-    isUnsettled: (self: LvmImport, { driver }) => self.spec.driverName === driver && !isFinishedImport(self),
+    isUnsettled: (self: LvmImport, { driver }) => self.spec.driverName === driver && !isFinished(self),
   },
 ];
 

@@ -6,7 +6,8 @@
  */
 
 import { assert } from "@std/assert";
-import { isFinished } from "../../../k8s/handover/moves.ts";
+
+import { isFinished } from "../../../k8s/handover/handover.ts";
 import { type Blow, moveUnder, readMove, STEP_NAMES, type StepName, textOf, withScene } from "./disturbed_moves.ts";
 import { FULL } from "./test_namespace.ts";
 

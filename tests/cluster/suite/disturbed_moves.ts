@@ -5,7 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { isFinished, type LvmMove } from "../../../k8s/handover/moves.ts";
+import { isFinished } from "../../../k8s/handover/handover.ts";
+import type { LvmMove } from "../../../k8s/handover/moves.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { type RandomSource, runRandom } from "../../rig/seeded_random.ts";
 import { listDriverLvs } from "./driver_lvs.ts";

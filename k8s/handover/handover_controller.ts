@@ -1,0 +1,272 @@
+/**
+ * Executes handovers: reads the objects, decides the next step, writes the status, and carries the step out.
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import { StorageError, truncate } from "../../base/error.ts";
+import type { EventReason } from "../api/event_reasons.ts";
+import { isSameContent } from "../api/object_status.ts";
+import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";
+import { persistentVolumeClaims, persistentVolumes, type Resource } from "../api/objects.ts";
+import type { Informer } from "../runtime/informer.ts";
+import type { SilentAgents } from "../scheduling/agent_liveness.ts";
+import { type ApiClient, ApiError, isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";
+import type { EventRecorder, EventType } from "../runtime/events.ts";
+import {
+  agentAbsence,
+  type CommonStep,
+  type Handover,
+  type HandoverObjects,
+  isFinished,
+  lifecycleStep,
+  MAX_MESSAGE_LENGTH,
+  type Wait,
+} from "./handover.ts";
+import { deletePersistentVolume, recordedPolicyOf, restorePolicy, retain } from "./persistent_volume.ts";
+import { patchAsRead, writeStatus } from "./writes.ts";
+
+/** An event about a handover. */
+export interface HandoverEvent {
+  /** Its type. */
+  readonly type: EventType;
+  /** Its reason. */
+  readonly reason: EventReason;
+  /** Its message. */
+  readonly message: string;
+}
+
+/** A step of a kind of its own. */
+interface OwnStep {
+  readonly do: string;
+}
+
+/** A step of a kind. */
+type Step<S extends OwnStep> = S | CommonStep;
+
+/** A part of the status of a handover. */
+type StatusPatch<H extends Handover> = MergePatch<NonNullable<H["status"]>>;
+
+/** A kind of handovers. */
+export interface HandoverKind<H extends Handover, O extends HandoverObjects<H>, S extends OwnStep> {
+  /** The name of its controller. */
+  readonly name: string;
+  /** The objects. */
+  readonly resource: Resource<H>;
+  /** The finalizer that keeps a handover until it is complete, or undone. */
+  readonly finalizer: string;
+  /** The names of the annotations of a PersistentVolume that it retains. */
+  readonly marks: readonly string[];
+  /** Returns these annotations. */
+  marksOf(objects: O): Record<string, string>;
+  /** Reads the objects of a handover from the API server, not from a cache. */
+  read(self: H): Promise<O>;
+  /** Returns the next step. */
+  nextStep(objects: O): Step<S>;
+  /** Returns the status before a step. @param failure why the last attempt of the step failed */
+  statusBefore(objects: O, step: Step<S>, failure: string | undefined): NonNullable<H["status"]>;
+  /** Carries out a step of its own. @returns the handover as the step wrote it, if it did */
+  carryOut(step: S, objects: O): Promise<H | undefined | void>;
+  /** Returns the events about what a status before a step changes. */
+  eventsBefore?(self: H, status: NonNullable<H["status"]>, step: Step<S>): readonly HandoverEvent[];
+  /** Returns the event about a step that was carried out and has written the handover. */
+  eventAfter?(self: H, step: Step<S>): HandoverEvent | undefined;
+  /** Returns what the status says of a failure; its message by default. */
+  refusalText?(error: Error): string | undefined;
+  /** Returns the step in place of one that failed; `undefined` to try that again. */
+  stepAfterFailure?(error: unknown, step: Step<S>, objects: O): Step<S> | undefined;
+}
+
+/** Options of a {@linkcode HandoverController}. */
+export interface HandoverControllerOptions {
+  /** The driver's name. */
+  readonly driverName: string;
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The recorder of events. */
+  readonly events: EventRecorder;
+  /** All LVMNodes. */
+  readonly lvmNodes: Informer<LvmNode>;
+  /** The agents that are silent. */
+  readonly agents?: SilentAgents | undefined;
+}
+
+/** The options that tell whether the agent of a node is there. */
+type AgentOptions = Pick<HandoverControllerOptions, "driverName" | "lvmNodes" | "agents">;
+
+/** Returns the LVMNode of a node with an agent of the driver. */
+export function ownNode(name: string, { lvmNodes, driverName }: AgentOptions): LvmNode | undefined {
+  const node = lvmNodes.get(name);
+  return node?.spec.driverName === driverName ? node : undefined;
+}
+
+/** Returns how the agent of a node is away; `undefined` when it is there. */
+export function absenceOf(name: string, options: AgentOptions): string | undefined {
+  return agentAbsence(name, ownNode(name, options), (node) => options.agents?.isSilent(node) ?? false);
+}
+
+/** Reads the objects that all handovers have, from the API server, not from a cache. */
+export async function readCommon<H extends Handover>(client: ApiClient, self: H): Promise<HandoverObjects<H>> {
+  const { metadata: { name }, spec: { claim, persistentVolume: volumeName } } = self;
+  const { namespace } = claim;
+  const [volume, persistentVolume, current] = await Promise.all([
+    orAbsent(client.get(lvmVolumes, { name })),
+    orAbsent(client.get(persistentVolumes, { name: volumeName })),
+    orAbsent(client.get(persistentVolumeClaims, { namespace, name: claim.name })),
+  ]);
+  return { self, volume, persistentVolume, claim: current };
+}
+
+/** The time after which a handover that waits is looked at again, in milliseconds, should a change have been missed. */
+const RECHECK_MS = 60_000;
+
+/** Executes handovers of a kind. */
+export class HandoverController<H extends Handover, O extends HandoverObjects<H>, S extends OwnStep> {
+  readonly #kind: HandoverKind<H, O, S>;
+  readonly #options: HandoverControllerOptions;
+  /** What the status says of the steps that failed last, by the names of the handovers. Without a step, reading failed. */
+  readonly #failures = new Map<string, { readonly step: string | undefined; readonly message: string }>();
+
+  /** Creates it for a kind. */
+  constructor(kind: HandoverKind<H, O, S>, options: HandoverControllerOptions) {
+    this.#kind = kind;
+    this.#options = options;
+  }
+
+  /** Takes the next step of a handover. */
+  async reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
+    const { client, driverName } = this.#options;
+    const kind = this.#kind;
+    const self = await orAbsent(client.get(kind.resource, { name }));
+    if (self === undefined || isFinished(self)) this.#failures.delete(name);
+    if (self === undefined || self.spec.driverName !== driverName) return;
+    const first = lifecycleStep(self, kind.finalizer);
+    if (first === "nothing") return;
+    if (first !== undefined) {
+      await this.#setFinalizer(self, first); // of a finished one, the right to read its objects may be gone
+      return { requeueAfterMs: 0 };
+    }
+    const objects = await kind.read(self).catch((error) => this.#reportFailure(error, self));
+    const next = kind.nextStep(objects);
+    const step = next.do === "wait" ? nameAbsence(next as Wait, this.#options) : next;
+    const current = { ...objects, self: await this.#describe(objects, step) };
+    if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
+    try {
+      await this.#carryOut(step, current);
+      this.#failures.delete(name);
+      getLogger(["denolith", kind.name]).info("step", { name, step: step.do });
+    } catch (error) {
+      const instead = kind.stepAfterFailure?.(error, step, current);
+      if (instead === undefined) return await this.#reportFailure(error, current.self, step.do);
+      await this.#carryOut(instead, current);
+    }
+    return { requeueAfterMs: 0 };
+  }
+
+  /** Writes the state, before a step that belongs to it, and records what changed. @returns the handover as it is then */
+  async #describe(objects: O, step: Step<S>): Promise<H> {
+    const { self } = objects;
+    if (["fail", "finish", "remove finalizer"].includes(step.do)) return self;
+    const { client } = this.#options;
+    const { name, resourceVersion } = self.metadata;
+    const failure = this.#failures.get(name);
+    // said again before the next attempt: each other message would be written, and wake this at once
+    const next = this.#kind.statusBefore(objects, step, failure?.step === step.do ? failure.message : undefined);
+    if (isSameContent({ ...self.status, ...next }, self.status ?? {})) return self;
+    const patch = { merge: { status: next } as MergePatch<H>, resourceVersion, subresource: "status" } as const;
+    const described = await client.patch(this.#kind.resource, { name }, patch);
+    this.#record(self, this.#kind.eventsBefore?.(self, next, step) ?? []);
+    return described;
+  }
+
+  /** Carries a step out, and records the event about it. */
+  async #carryOut(step: Step<S>, objects: O): Promise<void> {
+    const { self } = objects;
+    const written = isCommon(step)
+      ? await this.#carryOutCommon(step, objects)
+      : await this.#kind.carryOut(step, objects);
+    const event = written && this.#kind.eventAfter?.(self, step);
+    if (event !== undefined) this.#record(self, [event]);
+  }
+
+  async #carryOutCommon(step: CommonStep, objects: O): Promise<H | undefined | void> {
+    const { client } = this.#options;
+    const { resource, marks } = this.#kind;
+    const { self, persistentVolume } = objects;
+    switch (step.do) {
+      case "remove finalizer":
+        return await this.#setFinalizer(self, step.do);
+      case "retain":
+        return await retain(client, persistentVolume!, this.#kind.marksOf(objects));
+      case "delete persistent volume":
+        return await deletePersistentVolume(client, persistentVolume!);
+      case "restore policy":
+        return await restorePolicy(client, persistentVolume!, recordedPolicyOf(self), marks);
+      case "fail": {
+        const message = truncate(step.error.message, MAX_MESSAGE_LENGTH);
+        const status = { error: { ...step.error, message }, state: "Undoing", message };
+        return await writeStatus(client, resource, self, status as StatusPatch<H>);
+      }
+      case "wait":
+    }
+  }
+
+  async #setFinalizer(self: H, step: "add finalizer" | "remove finalizer"): Promise<H | undefined> {
+    const { finalizer, resource } = this.#kind;
+    const others = (self.metadata.finalizers ?? []).filter((name) => name !== finalizer);
+    const finalizers = step === "add finalizer" ? [...others, finalizer] : others;
+    return await patchAsRead(this.#options.client, resource, self, { metadata: { finalizers } } as MergePatch<H>);
+  }
+
+  /** Writes why reading or a step failed, if that is not merely to be tried again. @throws the failure */
+  async #reportFailure(error: unknown, self: H, step?: string): Promise<never> {
+    if (error instanceof StorageError || isRefused(error)) {
+      const { name } = self.metadata;
+      const message = truncate(this.#kind.refusalText?.(error) ?? error.message, MAX_MESSAGE_LENGTH);
+      this.#failures.set(name, { step, message });
+      const status = { state: self.status?.state ?? "Pending", message };
+      if (self.status?.message !== message) {
+        await writeStatus(this.#options.client, this.#kind.resource, self, status as StatusPatch<H>);
+      }
+    }
+    throw error;
+  }
+
+  /** Records events about a handover: on itself, and on the claim, which people look at. */
+  #record(self: H, recorded: readonly HandoverEvent[]): void {
+    const { group, version, kind } = this.#kind.resource;
+    const about = [
+      { ...self, apiVersion: `${group}/${version}`, kind },
+      { apiVersion: "v1", kind: persistentVolumeClaims.kind, metadata: self.spec.claim },
+    ];
+    for (const { type, reason, message } of recorded) {
+      for (const object of about) this.#options.events.record(object, type, reason, message);
+    }
+  }
+}
+
+/** The steps that the controller carries out itself. */
+const COMMON_STEPS: readonly string[] = [
+  "remove finalizer",
+  "retain",
+  "delete persistent volume",
+  "restore policy",
+  "fail",
+  "wait",
+] satisfies CommonStep["do"][];
+
+function isCommon<S extends OwnStep>(step: Step<S>): step is CommonStep {
+  return COMMON_STEPS.includes(step.do);
+}
+
+/** Returns a wait as it is, or, while an agent that it waits for is away, a wait that says that, too. */
+export function nameAbsence(wait: Wait, options: AgentOptions): Wait {
+  const [absence] = wait.agents.flatMap((node) => absenceOf(node, options) ?? []);
+  return absence === undefined ? wait : { ...wait, message: `${wait.message}: ${absence}`, isBlocked: true };
+}
+
+/** Reports whether the API server refused a request, so that somebody has to do something, as where a webhook does not answer (500). */
+function isRefused(error: unknown): error is ApiError {
+  return error instanceof ApiError && !isConflict(error) && (!isTransient(error) || error.status === 500);
+}
