@@ -11,8 +11,10 @@ import { isSameContent } from "../api/object_status.ts";
 import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";
 import { persistentVolumeClaims, persistentVolumes, type Resource } from "../api/objects.ts";
 import type { Informer } from "../runtime/informer.ts";
+import type { Controller } from "../runtime/controller.ts";
+import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
-import { type ApiClient, ApiError, isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";
+import { ApiError, isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";
 import type { EventRecorder, EventType } from "../runtime/events.ts";
 import {
   agentAbsence,
@@ -22,6 +24,7 @@ import {
   isFinished,
   lifecycleStep,
   MAX_MESSAGE_LENGTH,
+  refused,
   type Wait,
 } from "./handover.ts";
 import { deletePersistentVolume, recordedPolicyOf, restorePolicy, retain } from "./persistent_volume.ts";
@@ -54,14 +57,20 @@ export interface HandoverKind<H extends Handover, O extends HandoverObjects<H>, 
   readonly name: string;
   /** The objects. */
   readonly resource: Resource<H>;
+  /** All of them. */
+  readonly informer: Informer<H>;
   /** The finalizer that keeps a handover until it is complete, or undone. */
   readonly finalizer: string;
   /** The names of the annotations of a PersistentVolume that it retains. */
   readonly marks: readonly string[];
   /** Returns these annotations. */
   marksOf(objects: O): Record<string, string>;
-  /** Reads the objects of a handover from the API server, not from a cache. */
-  read(self: H): Promise<O>;
+  /** Watches what else its handovers depend on. @param named returns the names of unfinished handovers */
+  watch(controller: Controller, named: (matches: (spec: H["spec"]) => boolean) => string[]): void;
+  /** Reads the objects of a handover from the API server, not from a cache. @param common those that all have */
+  read(self: H, common: Promise<HandoverObjects<H>>): Promise<O>;
+  /** Returns why a handover cannot go on; `undefined` when it can. */
+  refusalOf(objects: O): string | undefined;
   /** Returns the next step. */
   nextStep(objects: O): Step<S>;
   /** Returns the status before a step. @param failure why the last attempt of the step failed */
@@ -73,23 +82,21 @@ export interface HandoverKind<H extends Handover, O extends HandoverObjects<H>, 
   /** Returns the event about a step that was carried out and has written the handover. */
   eventAfter?(self: H, step: Step<S>): HandoverEvent | undefined;
   /** Returns what the status says of a failure; its message by default. */
-  refusalText?(error: Error): string | undefined;
+  failureText?(error: Error): string;
   /** Returns the step in place of one that failed; `undefined` to try that again. */
   stepAfterFailure?(error: unknown, step: Step<S>, objects: O): Step<S> | undefined;
 }
 
-/** Options of a {@linkcode HandoverController}. */
-export interface HandoverControllerOptions {
-  /** The driver's name. */
-  readonly driverName: string;
-  /** The API server. */
-  readonly client: ApiClient;
+/** Options of a {@linkcode HandoverController}. The caller starts and shares the informers. */
+export interface HandoverControllerOptions extends SidecarOptions, BoundVolumeInformers {
   /** The recorder of events. */
   readonly events: EventRecorder;
   /** All LVMNodes. */
   readonly lvmNodes: Informer<LvmNode>;
   /** The agents that are silent. */
   readonly agents?: SilentAgents | undefined;
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
 }
 
 /** The options that tell whether the agent of a node is there. */
@@ -106,50 +113,54 @@ export function absenceOf(name: string, options: AgentOptions): string | undefin
   return agentAbsence(name, ownNode(name, options), (node) => options.agents?.isSilent(node) ?? false);
 }
 
-/** Reads the objects that all handovers have, from the API server, not from a cache. */
-export async function readCommon<H extends Handover>(client: ApiClient, self: H): Promise<HandoverObjects<H>> {
-  const { metadata: { name }, spec: { claim, persistentVolume: volumeName } } = self;
-  const { namespace } = claim;
-  const [volume, persistentVolume, current] = await Promise.all([
-    orAbsent(client.get(lvmVolumes, { name })),
-    orAbsent(client.get(persistentVolumes, { name: volumeName })),
-    orAbsent(client.get(persistentVolumeClaims, { namespace, name: claim.name })),
-  ]);
-  return { self, volume, persistentVolume, claim: current };
-}
-
 /** The time after which a handover that waits is looked at again, in milliseconds, should a change have been missed. */
 const RECHECK_MS = 60_000;
 
-/** Executes handovers of a kind. */
+/** Executes the handovers of a kind. */
 export class HandoverController<H extends Handover, O extends HandoverObjects<H>, S extends OwnStep> {
   readonly #kind: HandoverKind<H, O, S>;
   readonly #options: HandoverControllerOptions;
   /** What the status says of the steps that failed last, by the names of the handovers. Without a step, reading failed. */
   readonly #failures = new Map<string, { readonly step: string | undefined; readonly message: string }>();
 
-  /** Creates it for a kind. */
+  /** Creates it; nothing runs before {@linkcode HandoverController.run}. */
   constructor(kind: HandoverKind<H, O, S>, options: HandoverControllerOptions) {
     this.#kind = kind;
     this.#options = options;
   }
 
+  /** Runs until the signal is aborted. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { lvmVolumes, snapshots, claims, persistentVolumes } = this.#options;
+    const { name, informer } = this.#kind;
+    const known = (key: string | undefined) => key !== undefined && informer.get(key) !== undefined ? [key] : [];
+    const named = (matches: (spec: H["spec"]) => boolean) =>
+      informer.list().filter((one) => !isFinished(one) && matches(one.spec)).map(({ metadata }) => metadata.name);
+    const changes = { replay: false };
+    const controller = sidecarController(name, this.#options, (key) => this.reconcile(key))
+      .watch(informer)
+      .watch(lvmVolumes, ({ metadata, spec }) => [...known(metadata.name), ...known(spec.source?.volume)], changes)
+      .watch(snapshots, ({ spec }) => known(spec.sourceVolume), changes)
+      .watch(persistentVolumes, ({ metadata }) => named((spec) => spec.persistentVolume === metadata.name), changes)
+      .watch(claims, ({ metadata: { uid } }) => named((spec) => spec.claim.uid === uid), changes);
+    this.#kind.watch(controller, named);
+    await controller.run(signal);
+  }
+
   /** Takes the next step of a handover. */
   async reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
-    const { client, driverName } = this.#options;
     const kind = this.#kind;
-    const self = await orAbsent(client.get(kind.resource, { name }));
+    const self = await orAbsent(this.#options.client.get(kind.resource, { name }));
     if (self === undefined || isFinished(self)) this.#failures.delete(name);
-    if (self === undefined || self.spec.driverName !== driverName) return;
+    if (self === undefined || self.spec.driverName !== this.#options.driverName) return;
     const first = lifecycleStep(self, kind.finalizer);
     if (first === "nothing") return;
     if (first !== undefined) {
       await this.#setFinalizer(self, first); // of a finished one, the right to read its objects may be gone
       return { requeueAfterMs: 0 };
     }
-    const objects = await kind.read(self).catch((error) => this.#reportFailure(error, self));
-    const next = kind.nextStep(objects);
-    const step = next.do === "wait" ? nameAbsence(next as Wait, this.#options) : next;
+    const objects = await kind.read(self, this.#read(self)).catch((error) => this.#reportFailure(error, self));
+    const step = this.#nextStep(objects);
     const current = { ...objects, self: await this.#describe(objects, step) };
     if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
     try {
@@ -162,6 +173,24 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
       await this.#carryOut(instead, current);
     }
     return { requeueAfterMs: 0 };
+  }
+
+  async #read(self: H): Promise<HandoverObjects<H>> {
+    const { client } = this.#options;
+    const { metadata: { name }, spec: { claim: { namespace, name: claimName }, persistentVolume: volumeName } } = self;
+    const [volume, persistentVolume, claim] = await Promise.all([
+      orAbsent(client.get(lvmVolumes, { name })),
+      orAbsent(client.get(persistentVolumes, { name: volumeName })),
+      orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName })),
+    ]);
+    return { self, volume, persistentVolume, claim };
+  }
+
+  #nextStep(objects: O): Step<S> {
+    const message = this.#kind.refusalOf(objects);
+    if (message !== undefined) return refused(message);
+    const step = this.#kind.nextStep(objects);
+    return step.do === "wait" ? nameAbsence(step as Wait, this.#options) : step;
   }
 
   /** Writes the state, before a step that belongs to it, and records what changed. @returns the handover as it is then */
@@ -223,7 +252,7 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
   async #reportFailure(error: unknown, self: H, step?: string): Promise<never> {
     if (error instanceof StorageError || isRefused(error)) {
       const { name } = self.metadata;
-      const message = truncate(this.#kind.refusalText?.(error) ?? error.message, MAX_MESSAGE_LENGTH);
+      const message = truncate(this.#kind.failureText?.(error) ?? error.message, MAX_MESSAGE_LENGTH);
       this.#failures.set(name, { step, message });
       const status = { state: self.status?.state ?? "Pending", message };
       if (self.status?.message !== message) {

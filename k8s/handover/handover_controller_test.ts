@@ -6,7 +6,7 @@ import type { PersistentVolume } from "../api/objects.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { CommonStep, Handover, HandoverObjects } from "./handover.ts";
-import { HandoverController, type HandoverKind } from "./handover_controller.ts";
+import { HandoverController, type HandoverControllerOptions, type HandoverKind } from "./handover_controller.ts";
 
 const FINALIZER = "test/handover";
 const RECORDED = { metadata: { uid: "p" }, spec: { persistentVolumeReclaimPolicy: "Delete" } };
@@ -47,10 +47,13 @@ class Fake {
     this.kind = {
       name: "test",
       resource: { group: "g", version: "v1", plural: "handovers", kind: "Handover", namespaced: false },
+      informer: undefined as never,
       finalizer: FINALIZER,
       marks: ["test/mark"],
       marksOf: () => ({ "test/mark": "m" }),
+      watch: () => {},
       read: (self) => Promise.resolve({ self, volume: undefined, persistentVolume, claim: undefined }),
+      refusalOf: () => undefined,
       nextStep: () => step,
       statusBefore: (_, { do: state }, failure) => ({ state, message: failure ?? "" }),
       carryOut: ({ do: name }) => Promise.resolve(void this.writes.push(name)),
@@ -75,7 +78,7 @@ class Fake {
       driverName: "d",
       events: { record } as unknown as EventRecorder,
       lvmNodes: { get: () => undefined } as unknown as Informer<LvmNode>,
-    });
+    } as unknown as HandoverControllerOptions);
   }
 
   /** Reconciles the handover. @returns what was written, without the status before the step */

@@ -274,7 +274,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "Undoing",
   ],
   [
-    "a volume whose object was made anew",
+    "a volume whose object was re-created",
     { ...RETURNABLE, object: { metadata: { name: "o", uid: "other" } } },
     "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: " +
     "LVMVolume.local.openebs.io o is gone",

@@ -7,17 +7,11 @@
 import { defined } from "../../base/defined.ts";
 import { type ApiClient, ApiError, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { namesOfBlocking } from "../api/snapshot_mapping.ts";
 import { type ImportedLvSpec, lvmVolumes } from "../api/lvm_objects.ts";
+import { namesOfBlocking } from "../api/snapshot_mapping.ts";
 import { type KubeObject, persistentVolumes, type Resource, storageClasses } from "../api/objects.ts";
-import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
-import { isFinished, messageBefore, refused } from "./handover.ts";
-import {
-  HandoverController,
-  type HandoverControllerOptions,
-  type HandoverKind,
-  readCommon,
-} from "./handover_controller.ts";
+import { type HandoverObjects, messageBefore } from "./handover.ts";
+import { HandoverController, type HandoverControllerOptions, type HandoverKind } from "./handover_controller.ts";
 import { refusalOf } from "./import_checks.ts";
 import { isOurs, isUndone, nextStep, stateOf } from "./import_step.ts";
 import {
@@ -35,99 +29,76 @@ import { driverClassOf, driverVolumeOf, earlierClassOf, recordOfClass, volumeOf 
 import { createOnce, deleteAsRead, forgetVolume, patchAsRead, writeStatus } from "./writes.ts";
 
 /** Options of {@linkcode Importer}. The caller starts and shares the informers. */
-export interface ImporterOptions extends SidecarOptions, HandoverControllerOptions, BoundVolumeInformers {
-  /** The label of a node that is its topology. */
-  readonly topologyKey: string;
+export interface ImporterOptions extends HandoverControllerOptions {
   /** All LVMImports. */
   readonly imports: Informer<LvmImport>;
 }
 
 /** Carries out LVMImports. */
-export class Importer {
-  readonly #options: ImporterOptions;
-
-  /** Creates it; nothing runs before {@linkcode Importer.run}. */
+export class Importer extends HandoverController<LvmImport, ImportObjects, OwnImportStep> {
+  /** Creates it; nothing runs before {@linkcode HandoverController.run}. */
   constructor(options: ImporterOptions) {
-    this.#options = options;
+    super(importKind(options), options);
   }
+}
 
-  /** Runs until the signal is aborted. */
-  async run(signal: AbortSignal): Promise<void> {
-    const { imports, lvmVolumes, snapshots, claims, persistentVolumes, classes } = this.#options;
-    const having = (matches: (spec: LvmImport["spec"]) => boolean) =>
-      imports.list().filter((one) => !isFinished(one) && matches(one.spec)).map(({ metadata: { name } }) => name);
-    const changes = { replay: false };
-    const handovers = new HandoverController(this.#kind(), this.#options);
-    await sidecarController("importer", this.#options, (name) => handovers.reconcile(name))
-      .watch(imports)
-      .watch(lvmVolumes, ({ metadata: { name } }) => imports.get(name) === undefined ? [] : [name], changes)
-      .watch(snapshots, ({ spec }) => imports.get(spec.sourceVolume) === undefined ? [] : [spec.sourceVolume], changes)
-      .watch(persistentVolumes, ({ metadata }) => having((spec) => spec.persistentVolume === metadata.name), changes)
-      .watch(claims, ({ metadata: { uid } }) => having((spec) => spec.claim.uid === uid), changes)
-      .watch(classes, ({ metadata }) => having((spec) => spec.storageClass?.name === metadata.name), changes)
-      .run(signal);
-  }
+function importKind(options: ImporterOptions): HandoverKind<LvmImport, ImportObjects, OwnImportStep> {
+  return {
+    name: "importer",
+    resource: lvmImports,
+    informer: options.imports,
+    finalizer: IMPORT_FINALIZER,
+    marks: [RETAINED_ANNOTATION],
+    // what is restored of the PersistentVolume of another driver is recorded, and no mark is left on that
+    marksOf: ({ self, persistentVolume }): Record<string, string> =>
+      isOurs(self, persistentVolume!) ? { [RETAINED_ANNOTATION]: "true" } : {},
+    watch: (controller, named) => {
+      const importsOf = (className: string) => named((spec) => spec.storageClass?.name === className);
+      controller.watch(options.classes, ({ metadata: { name } }) => importsOf(name), { replay: false });
+    },
+    read: (self, common) => readObjects(self, common, options),
+    refusalOf: (objects) => isUndone(objects.self) ? undefined : refusalOf(objects),
+    nextStep,
+    statusBefore: ({ self }, step, failure) => ({
+      state: stateOf(step, self),
+      message: messageBefore(self, step, failure),
+    }),
+    carryOut: (step, objects) => carryOut(step, objects, options),
+    failureText: (error) =>
+      error instanceof ApiError && error.status === 403
+        ? `the controller lacks a right for imports (value controller.importRights): ${error.message}`
+        : error.message,
+  };
+}
 
-  #kind(): HandoverKind<LvmImport, ImportObjects, OwnImportStep> {
-    return {
-      name: "importer",
-      resource: lvmImports,
-      finalizer: IMPORT_FINALIZER,
-      marks: [RETAINED_ANNOTATION],
-      // what is restored of the PersistentVolume of another driver is recorded, and no mark is left on that
-      marksOf: ({ self, persistentVolume }): Record<string, string> =>
-        isOurs(self, persistentVolume!) ? { [RETAINED_ANNOTATION]: "true" } : {},
-      read: (self) => this.#read(self),
-      nextStep: (objects) => {
-        const message = isUndone(objects.self) ? undefined : refusalOf(objects);
-        if (message !== undefined) return refused(message);
-        return nextStep(objects);
-      },
-      statusBefore: ({ self }, step, failure) => ({
-        state: stateOf(step, self),
-        message: messageBefore(self, step, failure),
-      }),
-      carryOut: (step, objects) => carryOut(step, objects, this.#options),
-      refusalText: (error) =>
-        error instanceof ApiError && error.status === 403
-          ? `the controller lacks a right for imports (value controller.importRights): ${error.message}`
-          : error.message,
-    };
-  }
-
-  async #read(self: LvmImport): Promise<ImportObjects> {
-    const { client, snapshots } = this.#options;
-    const { from, storageClass, object } = self.spec;
-    const resource = objectsOf(from);
-    const mayConflict = !isUndone(self) && self.status?.persistentVolume === undefined;
-    const [common, currentClass, currentObject, isClassShared, others] = await Promise.all([
-      readCommon(client, self),
-      storageClass && orAbsent(client.get(storageClasses, { name: storageClass.name })),
-      resource && object && orAbsent(client.get(resource, object)),
-      storageClass !== undefined && this.#isClassShared(self, storageClass.name),
-      mayConflict ? client.list(lvmImports).then(({ items }) => items) : [],
-    ]);
-    const { volume } = common;
-    return {
-      ...common,
-      storageClass: currentClass,
-      object: currentObject,
-      snapshots: volume === undefined ? [] : namesOfBlocking(volume, snapshots.list()),
-      isClassShared,
-      others,
-    };
-  }
-
-  /** Reports whether another import, which is not undone, has taken over a volume of a class. */
-  async #isClassShared(self: LvmImport, className: string): Promise<boolean> {
-    const { client, imports } = this.#options;
-    // what is undone would take away the class of one that the cache does not show yet
-    const all = isUndone(self) ? (await client.list(lvmImports)).items : imports.list();
-    return all.some((other) =>
-      other.metadata.uid !== self.metadata.uid && other.spec.storageClass?.name === className &&
-      other.status?.persistentVolume !== undefined && !isUndone(other)
-    );
-  }
+async function readObjects(
+  self: LvmImport,
+  common: Promise<HandoverObjects<LvmImport>>,
+  { client, snapshots, imports }: ImporterOptions,
+): Promise<ImportObjects> {
+  const { from, storageClass, object } = self.spec;
+  const resource = objectsOf(from);
+  // what is undone would take away the class of one that the cache does not show yet
+  const isExact = isUndone(self) ? storageClass !== undefined : self.status?.persistentVolume === undefined;
+  const [objects, currentClass, currentObject, others] = await Promise.all([
+    common,
+    storageClass && orAbsent(client.get(storageClasses, { name: storageClass.name })),
+    resource && object && orAbsent(client.get(resource, object)),
+    isExact ? client.list(lvmImports).then(({ items }) => items) : imports.list(),
+  ]);
+  const { volume } = objects;
+  return {
+    ...objects,
+    storageClass: currentClass,
+    object: currentObject,
+    snapshots: volume === undefined ? [] : namesOfBlocking(volume, snapshots.list()),
+    isClassShared: storageClass !== undefined &&
+      others.some((other) =>
+        other.metadata.uid !== self.metadata.uid && other.spec.storageClass?.name === storageClass.name &&
+        other.status?.persistentVolume !== undefined && !isUndone(other)
+      ),
+    others,
+  };
 }
 
 /** Carries out a step. @throws {ApiError} */

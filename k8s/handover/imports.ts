@@ -14,7 +14,7 @@ import type { CommonStep, HandoverObjects, HandoverSpec, HandoverStatus } from "
 /** The finalizer that keeps an LVMImport until it is complete, or undone. */
 export const IMPORT_FINALIZER = `${LVM_GROUP}/import`;
 
-/** The annotation of a StorageClass that was made anew under its name: the class that it replaces, as JSON. */
+/** The annotation of a StorageClass that was re-created under its name: the class that it replaces, as JSON. */
 export const REPLACED_CLASS_ANNOTATION = `${LVM_GROUP}/replaced-class`;
 
 /** The annotation of a PersistentVolume of the driver that an import retains: its policy is to be what it was before. */
@@ -31,7 +31,7 @@ export interface LvmImportSpec extends HandoverSpec {
   logicalVolume: { volumeGroupUUID: string; name: string };
   /** The spec of the LVMVolume, without what the agent is to do. */
   volume: LvmVolume["spec"];
-  /** The class that is made anew under its name; absent if it stays as it is. */
+  /** The class that is re-created under its name; absent if it stays as it is. */
   storageClass?: ImportedClass;
   /** The object by which the other driver knows the volume; absent where it has none. */
   object?: { namespace?: string; name: string; uid: string };
@@ -63,7 +63,7 @@ export type ImportState =
 /** The actual state of an import. */
 export interface LvmImportStatus extends HandoverStatus {
   state?: ImportState;
-  /** The class as it was, recorded before it is made anew; absent if it stays. */
+  /** The class as it was, recorded before it is re-created; absent if it stays. */
   storageClass?: RecordedClass;
   /** The object of the other driver as it was. */
   object?: Record<string, unknown>;
@@ -94,7 +94,7 @@ export interface ImportObjects extends HandoverObjects<LvmImport> {
   readonly snapshots: readonly string[];
   /** Whether another import needs the class as it was re-created. */
   readonly isClassShared: boolean;
-  /** The other imports, as long as this one has changed nothing of others. */
+  /** All imports: those of the API server as long as this one has changed nothing of others. */
   readonly others: readonly LvmImport[];
 }
 
