@@ -45,7 +45,9 @@ async function fetchDirectly({ handle, end }: DirectServer, url: string, init: R
     if (signal?.aborted) throw signal.reason;
     const response = await handle(new Request(url, rest));
     await nextTurn();
-    return response;
+    // other answers than those of watches are whole by now
+    if (!signal || !response.body || !new URL(url).searchParams.has("watch")) return response;
+    return new Response(response.body.pipeThrough(new TransformStream(), { signal }), response);
   };
   try {
     return await Promise.race([aborted, answer()]);
