@@ -1,6 +1,7 @@
 /**
- * Errors of the storage code, by kind. Every failure that leaves `lvm/` is a {@linkcode StorageError}; `csi/` maps its
- * kind to a gRPC status in one table.
+ * Errors of the storage code, by kind and reason. Every failure that leaves `lvm/` is a {@linkcode StorageError}; `csi/`
+ * maps its kind to a gRPC status in one table. The reason is a code for the cause: programs find remedies by it, and
+ * messages are for people.
  *
  * @module
  */
@@ -40,8 +41,85 @@ export const ERROR_KINDS = [
 /** A kind of failure. */
 export type ErrorKind = typeof ERROR_KINDS[number];
 
+/**
+ * The reasons of failures that somebody can act on. The runbooks and `kubectl denolith why` have the remedy of each. Of
+ * several, the first one counts: what keeps a volume group from being used comes before its lack of space.
+ */
+export const REASONS = [
+  // volume groups
+  "PhysicalVolumesMissing",
+  "VolumeGroupUnresponsive",
+  "VolumeGroupUnreadable",
+  "VolumeGroupReadOnly",
+  "MetadataAreaFull",
+  "VolumeGroupRefusesChanges",
+  "TooManyLogicalVolumes",
+  "SizeUnsuitable",
+  "VolumeGroupAmbiguous",
+  "VolumeGroupOfHost",
+  "NoSpace",
+  "NoSuchVolumeGroup",
+  // nodes and their agents
+  "NodeWithoutAgent",
+  "NodeGone",
+  "AgentDoesNotAnswer",
+  "AgentSilent",
+  "DriverNotRegistered",
+  "NodeExcludedByClass",
+  "SourceOnOtherNode",
+  "VolumesOnSeveralNodes",
+  // claims, classes and sources
+  "AccessModeUnsupported",
+  "WrongParameter",
+  "WrongAttributesClass",
+  "NoSuchClass",
+  "NoSuchAttributesClass",
+  "NoSuchSnapshotClass",
+  "NoSuchSnapshot",
+  "SourceUnsuitable",
+  "SourceNotReady",
+  "SecretForbidden",
+  "NoSuchSecret",
+  // what a volume is used for
+  "InUse",
+  "OriginInUse",
+  "SnapshotOpen",
+  "HasSnapshots",
+  "DeletedByOthers",
+  "MustNotBeSuspended",
+  "SuspendedTooLong",
+  "NotShared",
+  "UsedByAnotherPod",
+  "OtherSELinuxContext",
+  "SELinuxNotSeen",
+  // the volume and its filesystem
+  "Lost",
+  "Replaced",
+  "UnexpectedData",
+  "VolumeUnreadable",
+  "NotActive",
+  "WrongFilesystemType",
+  "WrongMkfsOptions",
+  "CheckKilled",
+  "FilesystemDamaged",
+  // encryption
+  "NoPassphrase",
+  "WrongPassphrase",
+  "WrongPassphrases",
+  "PassphraseChangeInterrupted",
+  "CannotEncryptAgain",
+] as const;
+
+/** A reason of a failure that somebody can act on. */
+export type Cause = typeof REASONS[number];
+
+/** The reason of a failure: its kind where nothing particular is known. */
+export type Reason = Cause | ErrorKind;
+
 /** Options of a {@linkcode StorageError}. */
 export interface StorageErrorOptions {
+  /** The reason; by default that of the error that led to this one, and otherwise the kind. */
+  reason?: Reason | undefined;
   /** The error that led to this one. */
   cause?: unknown;
   /**
@@ -64,6 +142,8 @@ export class StorageError extends Error {
   override readonly name = "StorageError";
   /** The kind of failure. */
   readonly kind: ErrorKind;
+  /** The cause, as programs tell it apart. */
+  readonly reason: Reason;
   /** Settles when the command that passed its deadline has ended. */
   readonly completion?: Promise<unknown>;
   /** Whether the driver observes the end of what prevents the operation. */
@@ -79,10 +159,39 @@ export class StorageError extends Error {
   constructor(kind: ErrorKind, message: string, options: StorageErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
+    this.reason = options.reason ?? causeOf(options.cause) ?? kind;
     this.retryOnChange = options.retryOnChange ?? false;
     this.ofGroup = options.ofGroup ?? false;
     if (options.completion !== undefined) this.completion = options.completion;
   }
+}
+
+/** Returns the reason of an error, if it is one that somebody can act on. */
+export function causeOf(error: unknown): Cause | undefined {
+  const { reason } = error instanceof Error ? error as { reason?: unknown } : {};
+  return REASONS.find((known) => known === reason);
+}
+
+/** Returns the reason of several: the first one of the table. */
+export function firstReason(reasons: readonly (Reason | undefined)[]): Cause | undefined {
+  return REASONS.find((known) => reasons.includes(known));
+}
+
+/** Returns a message with its reason at the end, in brackets, where programs find it: {@linkcode reasonIn}. */
+export function withReason(message: string, reason: string | undefined): string {
+  return firstReason([reason as Reason]) === undefined ? message : `${message} [${reason}]`;
+}
+
+/** Returns the reason in a message that may be quoted in one of others; of several the last one. */
+export function reasonIn(message: string): Cause | undefined {
+  const found = [...message.matchAll(/\[(\w+)\]/g)].map(([, reason]) => reason as Reason);
+  return found.map((reason) => firstReason([reason])).findLast((reason) => reason !== undefined);
+}
+
+/** Truncates a message, and keeps the reason at its end. @param maxLength the maximum length, in UTF-16 units */
+export function truncateMessage(message: string, maxLength: number): string {
+  const [suffix] = /(?: \[\w{1,63}\])?$/.exec(message)!;
+  return truncate(message.slice(0, message.length - suffix.length), maxLength - suffix.length) + suffix;
 }
 
 /**

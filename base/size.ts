@@ -90,6 +90,7 @@ export function roundToExtents(range: SizeRange, extentSize: bigint): bigint {
     "OutOfRange",
     `size ${required}: rounded up to extents of ${extentSize} bytes it is ${roundUp(required, extentSize)}, above ` +
       (limit === undefined ? `the largest size of a volume, ${MAX_BYTES} (8Ei)` : `the limit of ${limit}`),
+    { reason: "SizeUnsuitable" },
   );
 }
 

@@ -27,7 +27,7 @@ import {
 } from "../csi/proto/csi_pb.ts";
 import type { ControllerHandlers } from "../csi/controller.ts";
 import { type CompletedCall, type Handlers, loggedCall, unaryMethods } from "../csi/service.ts";
-import { statusOf } from "../csi/status.ts";
+import { type Status, statusOf } from "../csi/status.ts";
 import {
   CallError,
   type CapacityClient,
@@ -171,15 +171,17 @@ function inProcessCall(onCallCompleted: (call: CompletedCall) => void) {
       reportCompleted(0);
       return response;
     } catch (error) {
-      const { code, details } = error instanceof CallError
-        ? { code: error.code, details: error.message }
-        : statusOf(error);
-      reportCompleted(code);
-      throw new CallError(code, details);
+      const failure = error instanceof CallError ? error : toCallError(statusOf(error));
+      reportCompleted(failure.code);
+      throw failure;
     } finally {
       signal.removeEventListener("abort", abort); // the signal outlives many calls
     }
   };
+}
+
+function toCallError({ code, details, reason }: Status): CallError {
+  return new CallError(code, details, reason);
 }
 
 function toCreatedSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): CreatedSnapshot {

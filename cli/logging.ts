@@ -4,8 +4,9 @@
  * @module
  */
 
-import { configure, getLogger, jsonLinesFormatter, type LogLevel, type TextFormatter } from "@logtape/logtape";
+import { configure, getLogger, jsonLinesFormatter, type LogLevel, type LogRecord, type TextFormatter } from "@logtape/logtape";
 import { defined } from "../base/defined.ts";
+import { causeOf } from "../base/error.ts";
 import { type Command, type CommandEnd, describeCommand } from "../lvm/exec.ts";
 import { currentRequestId } from "../base/request_id.ts";
 import { LOG_FORMATS, LOG_LEVELS, oneOf } from "./flags.ts";
@@ -15,12 +16,18 @@ export async function startLogging(level: string, format: string): Promise<void>
   const lowestLevel: LogLevel = oneOf(LOG_LEVELS)(level, "--log-level");
   const formatter = oneOf(LOG_FORMATS)(format, "--log-format") === "json" ? jsonLinesFormatter : formatText;
   await configure({
-    sinks: { stderr: (record) => console.error(formatter(record).trimEnd()) },
+    sinks: { stderr: (record) => console.error(formatter(withReasonField(record)).trimEnd()) },
     loggers: [
       { category: ["denolith"], sinks: ["stderr"], lowestLevel },
       { category: ["logtape", "meta"], sinks: ["stderr"], lowestLevel: "warning" },
     ],
   });
+}
+
+/** Adds the reason of a record's error as a field of its own. */
+function withReasonField(record: LogRecord): LogRecord {
+  const reason = causeOf(record.properties["error"]);
+  return reason === undefined ? record : { ...record, properties: { ...record.properties, reason } };
 }
 
 const commandLog = getLogger(["denolith", "exec"]);

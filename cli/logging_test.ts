@@ -1,5 +1,6 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { getLogger } from "@logtape/logtape";
+import { StorageError } from "../base/error.ts";
 import { collectPrinted } from "../tests/fake/subcommand.ts";
 import { UsageError } from "./command_line.ts";
 import { startLogging } from "./logging.ts";
@@ -16,8 +17,10 @@ Deno.test("startLogging() prints what is important enough, as text or as a line 
     const log = getLogger(["denolith", "test"]);
     log.info("not important");
     log.warn("it failed", { error: new Error("no space"), tries: 2n });
-    const [line, ...more] = printed.log;
+    log.warn("it failed", { error: new StorageError("NoSpace", "not enough") });
+    const [line, withReason, ...more] = printed.log;
     assertEquals(more, []);
+    assertMatch(withReason!, format === "json" ? /"reason":"NoSpace"/ : /error="not enough" reason="NoSpace"$/);
     if (format === "json") assertEquals(JSON.parse(line!).message, "it failed");
     else assertEquals(line!.replace(/^\S+Z /, ""), 'warning test it failed error="no space" tries=2');
   }

@@ -9,7 +9,7 @@ import { FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../l
 import { checkMountFlags, effectiveMountFlags } from "../lvm/settings/mount_flags.ts";
 import type { Access } from "../lvm/staging/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
-import { invalidArgument } from "./request.ts";
+import { invalidArgument, wrongParameter } from "./request.ts";
 import { defined } from "../base/defined.ts";
 
 /** A supported capability. */
@@ -37,7 +37,7 @@ export function requireCapability(capability: VolumeCapability | undefined): Cap
   if (capability === undefined) throw invalidArgument("volume_capability: missing");
   const mode = capability.accessMode?.mode ?? Mode.UNKNOWN;
   const use = MODES.get(mode);
-  if (use === undefined) throw invalidArgument(unsupportedMode(mode));
+  if (use === undefined) throw invalidArgument(unsupportedMode(mode), "AccessModeUnsupported");
   return { ...use, access: requireAccess(capability.accessType) };
 }
 
@@ -49,7 +49,9 @@ export function requireCapability(capability: VolumeCapability | undefined): Cap
  */
 export function requireNodeCapability(capability: VolumeCapability | undefined): Capability {
   const mode = capability?.accessMode?.mode ?? Mode.UNKNOWN;
-  if (Mode[mode]?.startsWith("MULTI_NODE")) throw new StorageError("FailedPrecondition", unsupportedMode(mode));
+  if (Mode[mode]?.startsWith("MULTI_NODE")) {
+    throw new StorageError("FailedPrecondition", unsupportedMode(mode), { reason: "AccessModeUnsupported" });
+  }
   return requireCapability(capability);
 }
 
@@ -104,7 +106,7 @@ export function requireFilesystemType(field: string, value: string): FilesystemT
   if (value === "") return undefined;
   const type = parseFilesystemType(value);
   if (type === undefined) {
-    throw invalidArgument(`${field} ${quote(value)}: not supported; there are ${FILESYSTEM_TYPES.join(", ")}`);
+    throw wrongParameter(`${field} ${quote(value)}: not supported; there are ${FILESYSTEM_TYPES.join(", ")}`);
   }
   return type;
 }

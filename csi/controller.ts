@@ -41,6 +41,7 @@ import {
   requireName,
   requireSnapshotId,
   requireVolumeId,
+  wrongParameter,
 } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
@@ -298,7 +299,7 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
   const trim = trimFor(parameters, type);
   const source = parseContentSource(request.volumeContentSource);
   if (source !== undefined && parameters.layout.type === "writecache") {
-    throw invalidArgument(
+    throw wrongParameter(
       "parameter layout writecache: such a volume cannot be filled from a snapshot or a volume, whose filesystem may have " +
         "smaller blocks than LVM gives the cache",
     );

@@ -8,7 +8,7 @@ import { RE2JS } from "re2js";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { quote } from "../base/error.ts";
 import { parseGroupEntries } from "./driver_options.ts";
-import { invalidArgument } from "./request.ts";
+import { wrongParameter } from "./request.ts";
 
 /** Maximum length of a pattern, in characters. */
 const MAX_PATTERN_LENGTH = 256;
@@ -40,21 +40,21 @@ export function parseGroupList(list: string, field = "volume groups"): GroupMatc
  */
 export function patternMatcher(field: string, pattern: string, shown = pattern): GroupMatcher {
   if (pattern.length > MAX_PATTERN_LENGTH) {
-    throw invalidArgument(`${field} ${quote(shown)}: longer than ${MAX_PATTERN_LENGTH} characters`);
+    throw wrongParameter(`${field} ${quote(shown)}: longer than ${MAX_PATTERN_LENGTH} characters`);
   }
-  if (pattern.includes("/")) throw invalidArgument(`${field} ${quote(shown)}: no volume group's name has a slash`);
+  if (pattern.includes("/")) throw wrongParameter(`${field} ${quote(shown)}: no volume group's name has a slash`);
   let compiled: RE2JS;
   try {
     compiled = RE2JS.compile(pattern);
   } catch (error) {
-    throw invalidArgument(
+    throw wrongParameter(
       `${field} ${quote(shown)}: must be a pattern in the syntax of RE2: ${
         error instanceof Error ? error.message : String(error)
       }`,
     );
   }
   if (compiled.programSize() > MAX_PATTERN_INSTRUCTIONS) {
-    throw invalidArgument(`${field} ${quote(shown)}: repeats too much; use smaller numbers of repetitions`);
+    throw wrongParameter(`${field} ${quote(shown)}: repeats too much; use smaller numbers of repetitions`);
   }
   return { matches: (name) => compiled.matches(name), toString: () => `/${pattern}/` };
 }

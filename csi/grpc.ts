@@ -11,7 +11,7 @@ import { getLogger } from "@logtape/logtape";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import { sleep, systemClock } from "../base/clock.ts";
-import { type Status, status, StatusError, statusOf } from "./status.ts";
+import { type Status, status, StatusError, statusOf, statusProto } from "./status.ts";
 
 /** Listens on a socket, and makes the calls that come. */
 export type Listen = (path: string, methods: ReadonlyMap<string, BoundMethod>) => Promise<Listener>;
@@ -253,8 +253,13 @@ function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
 const STATUS_OK = { "grpc-status": "0" } as const;
 
 /** Returns the trailers of a call that failed. */
-function statusTrailers({ code, details }: Status): Record<string, string> {
-  return { "grpc-status": String(code), "grpc-message": encodeURI(details) };
+function statusTrailers(failure: Status): Record<string, string> {
+  return {
+    "grpc-status": String(failure.code),
+    "grpc-message": encodeURI(failure.details),
+    // unpadded, as gRPC's PROTOCOL-HTTP2.md asks of senders
+    "grpc-status-details-bin": statusProto(failure).toBase64({ omitPadding: true }),
+  };
 }
 
 /** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */

@@ -18,7 +18,7 @@ import {
 } from "../lvm/settings/layouts.ts";
 import { SETTINGS } from "../lvm/settings/settings.ts";
 import { quote } from "../base/error.ts";
-import { invalidArgument } from "./request.ts";
+import { wrongParameter } from "./request.ts";
 
 /** The layouts of LVM that the driver does not create, each with the reason. */
 const REFUSED_LAYOUTS: ReadonlyMap<string, string> = new Map([
@@ -35,7 +35,7 @@ export function parseLayout(given: ReadonlyMap<string, string>): Layout {
   const type = LAYOUT_NAMES.find((known) => known === name);
   if (type === undefined) {
     const reason = REFUSED_LAYOUTS.get(name);
-    throw invalidArgument(
+    throw wrongParameter(
       `parameter layout ${quote(name)}: must be ${LAYOUT_NAMES.join(" or ")}${
         reason === undefined ? "" : `; ${reason}`
       }`,
@@ -67,7 +67,7 @@ function parseCacheSize(given: ReadonlyMap<string, string>): bigint {
   if (text === undefined) return DEFAULT_CACHE_SIZE;
   const size = parseQuantity(text) ?? 0n;
   if (size >= MIN_CACHE_SIZE) return size;
-  throw invalidArgument(
+  throw wrongParameter(
     `parameter cacheSize ${quote(text)}: must be a quantity of ${formatQuantity(MIN_CACHE_SIZE)} or more, such as 10Gi`,
   );
 }
@@ -76,14 +76,14 @@ function parseIntegrity(given: ReadonlyMap<string, string>): Integrity {
   const text = given.get("raidIntegrity") ?? SETTINGS.raidIntegrity.default;
   if (text === "yes") return { integrity: true };
   if (text === "no") return {};
-  throw invalidArgument(
+  throw wrongParameter(
     `parameter raidIntegrity ${quote(text)}: must be ${SETTINGS.raidIntegrity.values.join(" or ")}`,
   );
 }
 
 function rejectParameters(given: ReadonlyMap<string, string>, type: string, names: readonly string[]): void {
   const name = names.find((name) => given.has(name));
-  if (name !== undefined) throw invalidArgument(`parameter ${name}: the layout ${type} has none`);
+  if (name !== undefined) throw wrongParameter(`parameter ${name}: the layout ${type} has none`);
 }
 
 function parseCount(
@@ -97,7 +97,7 @@ function parseCount(
   const value = /^\d{1,3}$/.test(text) ? Number(text) : NaN;
   if (value >= min && value <= max) return value;
   const range = min === max ? `${min}` : `from ${min} to ${max}`;
-  throw invalidArgument(`parameter ${name} ${quote(text)}: must be ${range} for the layout ${type}`);
+  throw wrongParameter(`parameter ${name} ${quote(text)}: must be ${range} for the layout ${type}`);
 }
 
 function parseStripeSize(given: ReadonlyMap<string, string>): bigint {
@@ -107,5 +107,5 @@ function parseStripeSize(given: ReadonlyMap<string, string>): bigint {
   const size = parseQuantity(text) ?? 0n;
   if (size >= min && size <= max && (size & (size - 1n)) === 0n) return size;
   const range = `${formatQuantity(min)} to ${formatQuantity(max)}`;
-  throw invalidArgument(`parameter stripeSize ${quote(text)}: must be a power of two from ${range}, such as 128Ki`);
+  throw wrongParameter(`parameter stripeSize ${quote(text)}: must be a power of two from ${range}, such as 128Ki`);
 }

@@ -35,7 +35,7 @@ import {
   openEbsAliases,
 } from "../lvm/settings/openebs_names.ts";
 import { quote } from "../base/error.ts";
-import { invalidArgument } from "./request.ts";
+import { wrongParameter } from "./request.ts";
 import { defined } from "../base/defined.ts";
 
 /** The parameters of a StorageClass. */
@@ -92,7 +92,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
   oneOf(given, "storage", OPENEBS_PARAMETERS.storage.values);
   const [layout, thin] = [parseLayout(given), parseThin(given)];
   if (thin !== undefined && layout.type !== LINEAR.type) {
-    throw invalidArgument(
+    throw wrongParameter(
       `parameter layout ${layout.type}: a thin volume is laid out as its pool is; make a pool of that layout yourself ` +
         "(lvmthin(7)), and name it by thinPool",
     );
@@ -130,7 +130,7 @@ function refuseDiscards(given: ReadonlyMap<string, string>): void {
     ? "fstrim"
     : undefined;
   if (name === undefined) return;
-  throw invalidArgument(`parameter ${name}: a volume with raidIntegrity passes no discards to its disks`);
+  throw wrongParameter(`parameter ${name}: a volume with raidIntegrity passes no discards to its disks`);
 }
 
 /**
@@ -144,7 +144,7 @@ export function parseMutableParameters(parameters: Readonly<Record<string, strin
     !key.startsWith(RESERVED_PREFIX) && !isLimit(key) && !VOLUME_ALIASES.get(key.toLowerCase())?.every(isLimit)
   );
   if (immutable !== undefined) {
-    throw invalidArgument(
+    throw wrongParameter(
       `mutable parameter ${quote(immutable)}: cannot change; what can are ${IO_LIMIT_PARAMETERS.join(", ")}`,
     );
   }
@@ -156,7 +156,7 @@ function parsePreference(given: ReadonlyMap<string, string>): GroupPreference {
   const preference = oneOf(given, "volumeGroupPreference", SETTINGS.volumeGroupPreference.values);
   if (oneOf(given, "scheduler", OPENEBS_PARAMETERS.scheduler.values) === "") return preference;
   if (preference === "mostFree" || !given.has("volumeGroupPreference")) return "mostFree";
-  throw invalidArgument(
+  throw wrongParameter(
     "parameters scheduler and volumeGroupPreference: they contradict each other; omit the first one",
   );
 }
@@ -173,14 +173,14 @@ function parseThin(given: ReadonlyMap<string, string>): ThinSpec | undefined {
   if (oneOf(given, "thinProvision", OPENEBS_PARAMETERS.thinProvision.values) !== "yes") {
     const unexpected = pool !== undefined ? "thinPool" : size !== undefined ? "thinPoolSize" : undefined;
     if (unexpected === undefined) return undefined;
-    throw invalidArgument(`parameter ${unexpected}: only for thin volumes, thinProvision: "yes"`);
+    throw wrongParameter(`parameter ${unexpected}: only for thin volumes, thinProvision: "yes"`);
   }
   if (pool === undefined) return { poolSize: size === undefined ? DEFAULT_POOL_SIZE : requirePoolSize(size) };
   if (size !== undefined) {
-    throw invalidArgument("parameters thinPool and thinPoolSize: a pool that is there has its size");
+    throw wrongParameter("parameters thinPool and thinPoolSize: a pool that is there has its size");
   }
   if (!LV_NAME.test(pool)) {
-    throw invalidArgument(`parameter thinPool ${quote(pool)}: not a name that a thin pool can have`);
+    throw wrongParameter(`parameter thinPool ${quote(pool)}: not a name that a thin pool can have`);
   }
   return { pool, poolSize: DEFAULT_POOL_SIZE };
 }
@@ -188,7 +188,7 @@ function parseThin(given: ReadonlyMap<string, string>): ThinSpec | undefined {
 function requirePoolSize(text: string): SizeOrPercent {
   const size = parseSizeOrPercent(text);
   if (size !== undefined) return size;
-  throw invalidArgument(
+  throw wrongParameter(
     `parameter thinPoolSize ${quote(text)}: neither ${PERCENTAGE} nor a quantity such as 100Gi`,
   );
 }
@@ -196,11 +196,11 @@ function requirePoolSize(text: string): SizeOrPercent {
 /** Returns the mkfs options for a filesystem. @throws {StorageError} `InvalidArgument` if it does not support them */
 export function requireMkfsOptions(parameters: VolumeParameters, type: FilesystemType | undefined): string[] {
   if (parameters.mkfsOptions.length > MAX_MKFS_OPTIONS_LENGTH) {
-    throw invalidArgument(`parameter mkfsOptions: longer than ${MAX_MKFS_OPTIONS_LENGTH} characters`);
+    throw wrongParameter(`parameter mkfsOptions: longer than ${MAX_MKFS_OPTIONS_LENGTH} characters`);
   }
   if (type !== undefined) return parseMkfsOptions(type, parameters.mkfsOptions);
   if (parameters.mkfsOptions === "") return [];
-  throw invalidArgument("parameter mkfsOptions: a block volume has no filesystem");
+  throw wrongParameter("parameter mkfsOptions: a block volume has no filesystem");
 }
 
 /**
@@ -214,7 +214,7 @@ export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undef
   if (!trim.discard && trim.intervalMs === undefined) return undefined;
   if (type !== undefined && supportsDiscard(type)) return trim;
   const parameter = trim.discard ? "discard" : "fstrim";
-  throw invalidArgument(
+  throw wrongParameter(
     `parameter ${parameter}: ${type === undefined ? "a block volume has no filesystem" : `${type} has no such thing`}`,
   );
 }
@@ -233,7 +233,7 @@ export function parseSnapshotParameters(
   if (value === undefined) return FULL_COW;
   const cowSize = parseSizeOrPercent(value);
   if (cowSize !== undefined) return cowSize;
-  throw invalidArgument(
+  throw wrongParameter(
     `parameter snapSize ${quote(value)}: neither ${PERCENTAGE} nor a quantity such as 10Gi`,
   );
 }
@@ -242,7 +242,7 @@ function parseFstrim(value: string): { intervalMs?: number } {
   if (value === "no") return {};
   const intervalMs = parseInterval(value);
   if (intervalMs !== undefined) return { intervalMs };
-  throw invalidArgument(
+  throw wrongParameter(
     `parameter fstrim ${quote(value)}: neither no nor from ten minutes to 90 days, such as 30m, 24h or 7d`,
   );
 }
@@ -252,7 +252,7 @@ function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {
   const anchoredPattern = given.get("volumeGroupPattern");
   const unanchoredPattern = given.get("vgpattern");
   if (name !== undefined && anchoredPattern !== undefined) {
-    throw invalidArgument("parameters volumeGroup and volumeGroupPattern: only one of them can be given");
+    throw wrongParameter("parameters volumeGroup and volumeGroupPattern: only one of them can be given");
   }
   if (name !== undefined) return nameMatcher("parameter volumeGroup", name);
   if (anchoredPattern !== undefined) return patternMatcher("parameter volumeGroupPattern", anchoredPattern);
@@ -274,7 +274,7 @@ function normalizeParameters(
     if (key.startsWith(RESERVED_PREFIX)) continue;
     for (const name of namesOf(key, canonical, aliases)) {
       if (given.has(name) && given.get(name) !== value) {
-        throw invalidArgument(`parameter ${name}: given twice, with different values`);
+        throw wrongParameter(`parameter ${name}: given twice, with different values`);
       }
       given.set(name, value);
     }
@@ -292,9 +292,9 @@ function namesOf(
   if (names !== undefined) return names;
   const remedy = REFUSED_REMEDIES.get(key.toLowerCase());
   if (remedy !== undefined) {
-    throw invalidArgument(`parameter ${quote(key)}: of OpenEBS, and not supported; ${remedy}`);
+    throw wrongParameter(`parameter ${quote(key)}: of OpenEBS, and not supported; ${remedy}`);
   }
-  throw invalidArgument(
+  throw wrongParameter(
     `parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), canonical)}?`,
   );
 }
@@ -305,7 +305,7 @@ function oneOf<T extends string>(given: ReadonlyMap<string, string>, name: strin
   const found = allowed.find((candidate) => candidate === value);
   if (found !== undefined) return found;
   const known = allowed.filter((candidate) => candidate !== "").join(" or ");
-  throw invalidArgument(`parameter ${name} ${quote(value)}: must be ${known}`);
+  throw wrongParameter(`parameter ${name} ${quote(value)}: must be ${known}`);
 }
 
 /**

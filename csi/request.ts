@@ -7,7 +7,7 @@
  * @module
  */
 
-import { quote, StorageError } from "../base/error.ts";
+import { quote, type Reason, StorageError } from "../base/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../base/ids.ts";
 import { isBelow } from "../lvm/host/mounts.ts";
 import type { SizeRange } from "../base/size.ts";
@@ -25,8 +25,13 @@ const MAX_PATH_BYTES = 4096;
 const MAX_FILE_NAME_BYTES = 255;
 
 /** Creates the error for an invalid request. */
-export function invalidArgument(message: string): StorageError {
-  return new StorageError("InvalidArgument", message);
+export function invalidArgument(message: string, reason?: Reason): StorageError {
+  return new StorageError("InvalidArgument", message, { reason });
+}
+
+/** Creates the error for an invalid parameter of a class. */
+export function wrongParameter(message: string): StorageError {
+  return invalidArgument(message, "WrongParameter");
 }
 
 /** Returns the name of a request. @throws {StorageError} `InvalidArgument` for an invalid one */

@@ -1,4 +1,5 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import type { ServiceError } from "@grpc/grpc-js";
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { StorageError } from "../base/error.ts";
 import { fakeHost } from "../tests/contract/fake_host.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/host.ts";
@@ -119,6 +120,17 @@ Deno.test("a text of the request is quoted in the message at most in part", asyn
   ]);
   assertEquals(messages.map(({ code }) => code), ["ABORTED", "INVALID_ARGUMENT", "INVALID_ARGUMENT"]);
   for (const { details } of messages) assert(details.length < 500, `${details.length} characters`);
+});
+
+Deno.test("a failure has its reason in the message and in the details", async () => {
+  await using here = await bench();
+  const request = { ...volumeRequest(), parameters: { volumeGroup: "none", [`x${"é".repeat(20)}`]: "" } };
+  const wrong = await assertRejects(() => here.bench.csi.controller.createVolume(request));
+  const { details, metadata } = wrong as ServiceError;
+  assertMatch(details, / \[WrongParameter\]$/);
+  const [bytes] = metadata.get("grpc-status-details-bin");
+  assertStringIncludes(new TextDecoder().decode(bytes as Uint8Array), "google.rpc.ErrorInfo");
+  assertStringIncludes(new TextDecoder().decode(bytes as Uint8Array), details);
 });
 
 Deno.test("calls that the driver does not have are UNIMPLEMENTED", async () => {

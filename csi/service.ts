@@ -23,6 +23,7 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { getLogger } from "@logtape/logtape";
+import { defined } from "../base/defined.ts";
 import { currentRequestId, newRequestId, withRequestId } from "../base/request_id.ts";
 import { csi_secret } from "./proto/csi_pb.ts";
 import type { BoundMethod } from "./grpc.ts";
@@ -225,10 +226,11 @@ export function loggedCall<T>(method: DescMethod, request: Message, body: () => 
       }
       return response;
     } catch (error) {
-      const { code, details } = statusOf(error);
+      const { code, details, reason } = statusOf(error);
       // INTERNAL may be a bug of the driver
       const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {};
-      log.warn("error", { ...fields(), durationMs: Math.round(performance.now() - start), code, details, ...stack });
+      const durationMs = Math.round(performance.now() - start);
+      log.warn("error", { ...fields(), durationMs, code, ...defined({ reason }), details, ...stack });
       throw error;
     }
   });

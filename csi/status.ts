@@ -1,10 +1,11 @@
 /**
- * The one table from kinds of failure to gRPC status codes.
+ * The one table from kinds of failure to gRPC status codes, and how a status carries the reason.
  *
  * @module
  */
 
-import { type ErrorKind, quote, StorageError, truncate } from "../base/error.ts";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { type ErrorKind, quote, type Reason, StorageError, truncateMessage, withReason } from "../base/error.ts";
 
 /** The status codes of gRPC (its statuscodes.md). */
 export const status = {
@@ -53,8 +54,10 @@ export const STATUS_CODES = {
 export interface Status {
   /** Code. */
   readonly code: StatusCode;
-  /** Message: the operation, its object, and the reason of the failure. */
+  /** Message: the operation, its object, and the reason of the failure, which ends it as a code in brackets. */
   readonly details: string;
+  /** The reason as a code. */
+  readonly reason?: Reason;
 }
 
 /**
@@ -65,14 +68,41 @@ const MAX_DETAILS_LENGTH = 4096;
 
 /** Returns the status for an error of a handler. */
 export function statusOf(error: unknown): Status {
-  if (error instanceof StorageError) return statusFor(STATUS_CODES[error.kind], error.message);
+  if (error instanceof StorageError) {
+    const { kind, reason, message } = error;
+    // official sidecars and kubelet show the message alone
+    return { ...statusFor(STATUS_CODES[kind], withReason(message, reason)), reason };
+  }
   if (error instanceof StatusError) return statusFor(error.code, error.details);
   return statusFor(status.INTERNAL, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
 /** Returns a status with a message that can be sent: half a surrogate pair, as truncated texts have, cannot be encoded. */
 function statusFor(code: StatusCode, message: string): Status {
-  return { code, details: truncate(message.toWellFormed(), MAX_DETAILS_LENGTH) };
+  return { code, details: truncateMessage(message.toWellFormed(), MAX_DETAILS_LENGTH) };
+}
+
+/**
+ * The domain of the reasons (google.rpc.ErrorInfo). They mean the same in every installation, so it is the driver's
+ * default name, whatever `--driver-name` is.
+ */
+const REASON_DOMAIN = "lvm.denolith.dev";
+
+/**
+ * Returns a status as google.rpc.Status, which has the reason in a google.rpc.ErrorInfo (status.proto, error_details.proto of
+ * googleapis).
+ */
+export function statusProto({ code, details, reason }: Status): Uint8Array {
+  const writer = () => new BinaryWriter();
+  const text = (to: BinaryWriter, field: number, value: string) =>
+    to.tag(field, WireType.LengthDelimited).string(value);
+  const status = text(writer().tag(1, WireType.Varint).int32(code), 2, details);
+  if (reason === undefined) return status.finish();
+  const info = text(text(writer(), 1, reason), 2, REASON_DOMAIN).finish();
+  const any = text(writer(), 1, "type.googleapis.com/google.rpc.ErrorInfo").tag(2, WireType.LengthDelimited).bytes(
+    info,
+  );
+  return status.tag(3, WireType.LengthDelimited).bytes(any.finish()).finish();
 }
 
 /** An error with a status of its own, for failures of the protocol. */

@@ -325,6 +325,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     missingPvs,
     writeable,
     refusal,
+    refusalReason,
     allocationPolicy,
     metadataSize,
     metadataFree,
@@ -348,7 +349,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
       lvs.filter(({ origin, tags }) => origin !== undefined && ownedVolumeId(driver, tags) === undefined).length,
     missingPVCount: missingPvs,
     writeable: writeable && refusal === undefined,
-    ...defined({ refusal: refusal && truncate(refusal, MAX_REFUSAL_LENGTH) }),
+    ...defined({ refusal: refusal && truncate(refusal, MAX_REFUSAL_LENGTH), refusalReason }),
     allocationPolicy,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
     physicalVolumes: pvs.map(({ uuid, path, size, free, cacheFree, missing }) => ({

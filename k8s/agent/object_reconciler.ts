@@ -10,7 +10,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { defined } from "../../base/defined.ts";
-import { type ErrorKind, ignoreStorageError, StorageError } from "../../base/error.ts";
+import { type ErrorKind, ignoreStorageError, StorageError, withReason } from "../../base/error.ts";
 import { currentRequestId, withRequestId } from "../../base/request_id.ts";
 import type { Lvm } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
@@ -318,12 +318,17 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   /** Records an event while LVM does not respond: the status says nothing of it, and the caller only that it waits. */
   #recordWait(object: T, error: unknown): void {
     if (!(error instanceof StorageError) || error.kind !== "Unavailable") return;
-    this.#options.events.record(object, "Warning", "Waiting", error.message);
+    this.#options.events.record(object, "Warning", "Waiting", withReason(error.message, error.reason));
   }
 
   #recordError(object: T, { state, error }: S): void {
     if (error === undefined || error.message === object.status?.error?.message) return;
-    this.#options.events.record(object, "Warning", state === "Lost" ? "Lost" : "Failed", error.message);
+    this.#options.events.record(
+      object,
+      "Warning",
+      state === "Lost" ? "Lost" : "Failed",
+      withReason(error.message, error.reason),
+    );
   }
 
   /** Waits until the cache shows what was written: the next attempt must see it. */
@@ -370,6 +375,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       `removing ${noun} ${object.metadata.name}: its ${this.#resource.kind} was deleted, but not by the driver, so its logical ` +
         `volume and its data stay. To remove them, delete its ${ownerDescription}, or set the annotation ` +
         `${REMOVE_ANNOTATION}=true`,
+      { reason: "DeletedByOthers" },
     );
     await this.#recordFailure(object, error);
   }

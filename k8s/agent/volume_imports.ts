@@ -7,7 +7,7 @@
  */
 
 import { defined } from "../../base/defined.ts";
-import { type ErrorKind, StorageError } from "../../base/error.ts";
+import { type ErrorKind, StorageError, withReason } from "../../base/error.ts";
 import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import { type Locks, volumeLock } from "../../base/locks.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
@@ -143,7 +143,7 @@ export class VolumeImports {
       if (!(error instanceof StorageError)) throw error;
       if (error.kind === "InUse") return { status: "False", reason: "InUse", message: error.message };
       if (!REFUSALS.includes(error.kind)) throw error;
-      return { status: "False", reason: "Refused", message: error.message };
+      return { status: "False", reason: "Refused", message: withReason(error.message, error.reason) };
     }
   }
 

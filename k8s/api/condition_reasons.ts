@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { ErrorKind } from "../../base/error.ts";
+import type { ErrorKind, Reason } from "../../base/error.ts";
 import type { HealthReason } from "../../lvm/health/health.ts";
 import type { KeyChangeProblem } from "../../lvm/encryption/key_changes.ts";
 import type { RedundancyState } from "../../lvm/model/redundancy.ts";
@@ -23,6 +23,9 @@ export interface ReasonDescription {
 
 /** The reasons of a condition. */
 type Reasons<Reason extends string = string> = Readonly<Record<Reason, ReasonDescription>>;
+
+/** The end of a meaning that leads to the chapter about IO limits. */
+const LIMITS_RUNBOOK = ": [runbook](../guides/runbooks/claims-and-pods.md#io-limits-not-applied).";
 
 /** The reasons of `Healthy` that a volume group has. */
 const GROUP_REASONS = {
@@ -46,7 +49,7 @@ const GROUP_REASONS = {
   },
 } as const satisfies Reasons;
 
-/** The conditions of LVMVolumes. `Ready` also has the kinds of errors as its reasons. */
+/** The conditions of LVMVolumes. `Ready` also has the reasons of errors. */
 export const VOLUME_CONDITIONS = {
   Ready: {
     Created: { status: "True", meaning: "The logical volume exists." },
@@ -100,20 +103,23 @@ export const VOLUME_CONDITIONS = {
     Applied: { status: "True", meaning: "Its [IO limits](../guides/io-limits.md) apply to each pod that uses it." },
     NoCgroup2: {
       status: "False",
-      meaning: "The node has no cgroup v2. Boot it with the unified hierarchy.",
+      meaning: `The node has no cgroup v2. Boot it with the unified hierarchy${LIMITS_RUNBOOK}`,
     },
     NoIoController: {
       status: "False",
-      meaning: "The io controller of the node belongs to cgroup v1. Boot the node with the unified hierarchy.",
+      meaning:
+        `The io controller of the node belongs to cgroup v1. Boot the node with the unified hierarchy${LIMITS_RUNBOOK}`,
     },
-    NoCgroupRoot: { status: "False", meaning: "The agent was started without `--cgroup-root`." },
+    NoCgroupRoot: { status: "False", meaning: `The agent was started without \`--cgroup-root\`${LIMITS_RUNBOOK}` },
     IoControllerNotEnabled: {
       status: "False",
-      meaning: "The io controller is not enabled for the cgroups of pods. The message names the cgroup.",
+      meaning:
+        `The io controller is not enabled for the cgroups of pods. Restart kubelet, and then the pod${LIMITS_RUNBOOK}`,
     },
     NoPodCgroup: {
       status: "False",
-      meaning: "The cgroup of the pod was not found within half a minute. The agent keeps looking for it.",
+      meaning:
+        `The cgroup of the pod was not found within half a minute. The agent keeps looking for it${LIMITS_RUNBOOK}`,
     },
     NotAPod: { status: "False", meaning: "The volume is published at a path that is not kubelet's." },
     Refused: { status: "False", meaning: "The kernel refused the limits. The message gives the cause." },
@@ -237,7 +243,7 @@ export const VOLUME_CONDITIONS = {
   } satisfies Reasons<RedundancyState>,
 } as const satisfies Readonly<Record<string, Reasons>>;
 
-/** The conditions of LVMSnapshots. `Ready` also has the kinds of errors as its reasons. */
+/** The conditions of LVMSnapshots. `Ready` also has the reasons of errors. */
 export const SNAPSHOT_CONDITIONS = {
   Ready: {
     Created: { status: "True", meaning: "The snapshot exists." },
@@ -333,9 +339,9 @@ export const NODE_CONDITIONS = {
 /** The reasons in a table of conditions. */
 type ReasonOf<Conditions> = { [Type in keyof Conditions]: keyof Conditions[Type] }[keyof Conditions];
 
-/** A reason of a condition of our own kinds: one of the tables above, or a kind of error. */
+/** A reason of a condition of our own kinds: one of the tables above, or the reason of an error. */
 export type ConditionReason =
   | ReasonOf<typeof VOLUME_CONDITIONS>
   | ReasonOf<typeof SNAPSHOT_CONDITIONS>
   | ReasonOf<typeof NODE_CONDITIONS>
-  | ErrorKind;
+  | Reason;

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ErrorKind } from "../../base/error.ts";
+import type { ErrorKind, Reason } from "../../base/error.ts";
 import type { FilesystemType } from "../../lvm/settings/filesystem.ts";
 import type { CachedLayoutName } from "../../lvm/settings/layouts.ts";
 import type { Encryption } from "../../lvm/settings/format.ts";
@@ -96,6 +96,8 @@ export function requestIdOf({ metadata }: KubeObject): string | undefined {
 export interface StatusError {
   /** The kind of failure. */
   code: ErrorKind;
+  /** The cause, as programs tell it apart; absent in what an older agent wrote. */
+  reason?: Reason;
   /** The failure in words. */
   message: string;
 }
@@ -277,6 +279,8 @@ export interface NodeVolumeGroup {
   writeable: boolean;
   /** Why LVM creates no LV in it now, although it may have space; absent where nothing is known. */
   refusal?: string;
+  /** The reason of the refusal. */
+  refusalReason?: Reason;
   allocationPolicy?: string;
   metadata?: { size: string; free: string };
   /**

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { ERROR_KINDS, StorageError, truncate } from "../../base/error.ts";
+import { ERROR_KINDS, firstReason, StorageError, truncate } from "../../base/error.ts";
 import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { ConditionReason } from "./condition_reasons.ts";
@@ -47,7 +47,7 @@ export function lostStatus<S extends AgentManagedStatus>(object: AgentManaged<S>
 export function failedStatus<S extends AgentManagedStatus>(object: AgentManaged<S>, error: StorageError): S {
   const { metadata: { generation = 0 }, status } = object;
   const isCreated = status?.lvUUID !== undefined;
-  const notCreated = { status: "False", reason: error.kind, message: `not created: ${error.message}` } as const;
+  const notCreated = { status: "False", reason: error.reason, message: `not created: ${error.message}` } as const;
   return {
     ...(status as S),
     state: isCreated ? status.state ?? "Ready" : "Failed",
@@ -117,13 +117,18 @@ function knownFieldsOf<S extends AgentManagedStatus>(status: S): S {
   return Object.fromEntries(Object.entries(status).filter(([field]) => Object.hasOwn(KNOWN_FIELDS, field))) as S;
 }
 
-/** Returns the error that an agent reported. One of a kind that only a newer agent knows is `CommandFailed`. */
-export function reportedError({ code, message }: StatusError): StorageError {
-  return new StorageError(ERROR_KINDS.includes(code) ? code : "CommandFailed", message);
+/**
+ * Returns the error that an agent reported. One of a kind that only a newer agent knows is `CommandFailed`, and a reason that only
+ * a newer one knows is left out.
+ */
+export function reportedError({ code, reason, message }: StatusError): StorageError {
+  const kind = ERROR_KINDS.includes(code) ? code : "CommandFailed";
+  return new StorageError(kind, message, { reason: firstReason([reason]) });
 }
 
-function toStatusError({ kind, message }: StorageError) {
-  return { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
+/** Returns an error as a status has it. */
+export function toStatusError({ kind, reason, message }: StorageError): StatusError {
+  return { code: kind, reason, message: truncate(message, MAX_MESSAGE_LENGTH) };
 }
 
 /** Reports whether two values have the same content, in any order of their fields. */

@@ -31,13 +31,13 @@ export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep 
   const { self: move, copy } = objects;
   const isOnline = (move.status?.way ?? objects.way?.way) === "Online";
   if (copy !== undefined && (hasFailed(copy) || isLost(copy, volume))) {
-    const { message = "", code = "CommandFailed" } = copy.status?.error ?? {};
+    const error = copy.status?.error ?? { code: "CommandFailed", message: "" };
     // what is wrong with the volume for the other node is no matter of how it is copied
-    if (isOnline && code !== "InvalidArgument") return { do: "go offline", reason: message };
-    if (isOnline) return { do: "fail", error: { code, message } };
+    if (isOnline && error.code !== "InvalidArgument") return { do: "go offline", reason: error.message };
+    if (isOnline) return { do: "fail", error };
     const { round = 0, last = false } = copy.spec.copy ?? {};
     // one that was begun online may have failed for what is not needed offline
-    return round === 0 && last ? { do: "fail", error: { code, message } } : { do: "delete copy" };
+    return round === 0 && last ? { do: "fail", error } : { do: "delete copy" };
   }
   // a hold for an earlier move may end at any moment
   return isHeldFor(move, volume)

@@ -8,7 +8,8 @@
  * @module
  */
 
-import { truncate } from "../../base/error.ts";
+import { defined } from "../../base/defined.ts";
+import { reasonIn, truncate } from "../../base/error.ts";
 import type { LvmNode, LvmVolume, StatusError } from "../api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 
@@ -113,7 +114,7 @@ export function messageBefore({ status }: Handover, step: { readonly do: string 
 
 /** Returns the failure of a handover that cannot go on. */
 export function refused(message: string): CommonStep {
-  return { do: "fail", error: { code: "FailedPrecondition", message } };
+  return { do: "fail", error: { code: "FailedPrecondition", ...defined({ reason: reasonIn(message) }), message } };
 }
 
 /** Returns the wait for the agent of a node. */

@@ -6,6 +6,7 @@
 
 import { systemClock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
+import { toStatusError } from "../api/object_status.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
 import { orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
@@ -173,8 +174,7 @@ function stepAfterFailure(
   if (!(error instanceof StorageError) || !("goal" in step) || PASSING_KINDS.includes(error.kind)) return undefined;
   // without the agents, no node seems to have free space
   if (waitForAgents(objects, step, options) !== step) return undefined;
-  const { kind: code, message } = error;
   return isHeldFor(objects.self, objects.volume!)
-    ? { do: "fail", error: { code, message } }
-    : { do: "go offline", reason: message }; // less space is needed
+    ? { do: "fail", error: toStatusError(error) }
+    : { do: "go offline", reason: error.message }; // less space is needed
 }

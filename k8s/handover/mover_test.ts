@@ -226,7 +226,7 @@ Deno.test("a Mover goes on offline when the copy cannot be begun, and says why",
   ]);
   s.restore(lvmVolumes, heldVolume());
   const failed = await s.waitForState("Failed");
-  assertEquals(failed.status?.error, { code: "NoSpace", message: "node b is full" });
+  assertEquals(failed.status?.error, { code: "NoSpace", reason: "NoSpace", message: "node b is full" });
   assertEquals(await s.waitForEvent("MoveFailed"), "LVMMove Warning MoveFailed: stays on node a: node b is full");
   assertEquals(s.volume?.spec.held, undefined);
 });

@@ -50,13 +50,16 @@ export async function findContentSource(
   if (source.kind !== "snapshot" && source.kind !== "claim") return undefined;
   const { namespace } = claim.metadata;
   if (source.namespace !== undefined && source.namespace !== namespace) {
-    throw new ClaimError(`dataSourceRef: ${source.kind} ${source.namespace}/${source.name} is in another namespace`);
+    throw unsuitable(`dataSourceRef: ${source.kind} ${source.namespace}/${source.name} is in another namespace`);
   }
   const reference = { namespace, name: source.name };
   return source.kind === "snapshot"
     ? await sourceFromSnapshot(claim, reference, options)
     : await sourceFromClaim(claim, reference, options);
 }
+
+const unsuitable = (message: string) => new ClaimError(message, "SourceUnsuitable");
+const notReady = (message: string) => new ClaimError(message, "SourceNotReady");
 
 async function sourceFromSnapshot(
   claim: PersistentVolumeClaim,
@@ -65,9 +68,9 @@ async function sourceFromSnapshot(
 ): Promise<VolumeContentSource> {
   const description = `dataSource: VolumeSnapshot ${reference.name}`;
   const snapshot = await getSourceObject(volumeSnapshots, reference, options, description);
-  if (snapshot.metadata.deletionTimestamp !== undefined) throw new ClaimError(`${description} is being deleted`);
+  if (snapshot.metadata.deletionTimestamp !== undefined) throw unsuitable(`${description} is being deleted`);
   const { boundVolumeSnapshotContentName: name, readyToUse } = snapshot.status ?? {};
-  if (name === undefined) throw new ClaimError(`${description} is not bound yet`);
+  if (name === undefined) throw notReady(`${description} is not bound yet`);
   const content = await getSourceObject(
     volumeSnapshotContents,
     { name },
@@ -76,15 +79,15 @@ async function sourceFromSnapshot(
   );
   const { driver, volumeSnapshotRef: ref, sourceVolumeMode } = content.spec;
   if (ref.uid !== snapshot.metadata.uid || ref.namespace !== reference.namespace || ref.name !== reference.name) {
-    throw new ClaimError(`${description}: VolumeSnapshotContent ${name} belongs to another VolumeSnapshot`);
+    throw unsuitable(`${description}: VolumeSnapshotContent ${name} belongs to another VolumeSnapshot`);
   }
-  if (driver !== options.driverName) throw new ClaimError(`${description} is of the driver ${driver}`);
-  if (readyToUse !== true) throw new ClaimError(`${description} is not ready yet`);
+  if (driver !== options.driverName) throw unsuitable(`${description} is of the driver ${driver}`);
+  if (readyToUse !== true) throw notReady(`${description} is not ready yet`);
   const handle = content.status?.snapshotHandle;
-  if (handle === undefined) throw new ClaimError(`${description} has no handle yet`);
+  if (handle === undefined) throw notReady(`${description} has no handle yet`);
   const mode = volumeModeOf(claim.spec?.volumeMode);
   if (sourceVolumeMode !== undefined && sourceVolumeMode !== mode && !allowsModeChange(content)) {
-    throw new ClaimError(
+    throw unsuitable(
       `${description} is of a ${sourceVolumeMode} volume (requested: ${mode}); an administrator can allow that with the annotation ` +
         `${ALLOW_MODE_CHANGE_ANNOTATION}=true on VolumeSnapshotContent ${name}`,
     );
@@ -99,9 +102,9 @@ async function sourceFromClaim(
 ): Promise<VolumeContentSource> {
   const description = `dataSource: PersistentVolumeClaim ${reference.name}`;
   const sourceClaim = await getSourceObject(persistentVolumeClaims, reference, options, description);
-  if (sourceClaim.metadata.deletionTimestamp !== undefined) throw new ClaimError(`${description} is being deleted`);
+  if (sourceClaim.metadata.deletionTimestamp !== undefined) throw unsuitable(`${description} is being deleted`);
   const name = sourceClaim.spec?.volumeName;
-  if (sourceClaim.status?.phase !== "Bound" || !name) throw new ClaimError(`${description} is not bound yet`);
+  if (sourceClaim.status?.phase !== "Bound" || !name) throw notReady(`${description} is not bound yet`);
   const volume = await getSourceObject(
     persistentVolumes,
     { name },
@@ -110,13 +113,13 @@ async function sourceFromClaim(
   );
   const { csi, claimRef, volumeMode } = volume.spec ?? {};
   if (csi?.driver !== options.driverName) {
-    throw new ClaimError(`${description} is of the driver ${csi?.driver ?? "(none)"}`);
+    throw unsuitable(`${description} is of the driver ${csi?.driver ?? "(none)"}`);
   }
   if (claimRef?.uid !== sourceClaim.metadata.uid || volume.status?.phase !== "Bound") {
-    throw new ClaimError(`${description}: PersistentVolume ${name} is not bound to it`);
+    throw notReady(`${description}: PersistentVolume ${name} is not bound to it`);
   }
   const [mode, sourceMode] = [volumeModeOf(claim.spec?.volumeMode), volumeModeOf(volumeMode)];
-  if (mode !== sourceMode) throw new ClaimError(`${description} is a ${sourceMode} volume (requested: ${mode})`);
+  if (mode !== sourceMode) throw unsuitable(`${description} is a ${sourceMode} volume (requested: ${mode})`);
   await addCloningFinalizer(sourceClaim, options);
   return { kind: "volume", handle: csi.volumeHandle };
 }
@@ -139,7 +142,7 @@ async function getSourceObject<T extends KubeObject>(
   description: string,
 ): Promise<T> {
   const found = await orAbsent(client.get(resource, reference, { signal }));
-  if (found === undefined) throw new ClaimError(`${description}: does not exist`);
+  if (found === undefined) throw notReady(`${description}: does not exist`);
   return found;
 }
 

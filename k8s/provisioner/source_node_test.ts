@@ -41,7 +41,7 @@ Deno.test("a clone is sent to the node of its source at once, without a request 
   assertEquals(s.selections, ["a", "b"]);
   assertMatch(
     await s.cluster.waitForEvent("ProvisioningFailed"),
-    /^node a: the source of the volume is on node b, and the volume is created there$/,
+    /^node a: the source of the volume is on node b, and the volume is created there \[SourceOnOtherNode\]$/,
   );
   const [, clone] = [...s.cluster.driver.volumes.values()];
   assertEquals(clone!.request.topology.requisite, [{ [TOPOLOGY_KEY]: "b" }]);
@@ -122,7 +122,7 @@ Deno.test("a clone that waits for its source is created at once when the source 
   cluster.addClaim("data", { dataSource: { kind: "PersistentVolumeClaim", name: "source" } });
   assertEquals(
     await cluster.waitForEvent("ProvisioningFailed"),
-    "dataSource: PersistentVolumeClaim source is not bound yet",
+    "dataSource: PersistentVolumeClaim source is not bound yet [SourceNotReady]",
   );
   // the time stands still, so there is no other attempt
   const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: "a" } } };

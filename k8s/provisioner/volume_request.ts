@@ -81,7 +81,8 @@ export function requireProvisionable(
   storageClass: StorageClass | undefined,
 ): StorageClass {
   if (storageClass === undefined) {
-    throw new ClaimError(`storageClassName ${JSON.stringify(classNameOf(claim))}: there is no such class`);
+    const name = JSON.stringify(classNameOf(claim));
+    throw new ClaimError(`storageClassName ${name}: there is no such class`, "NoSuchClass");
   }
   if (claim.spec?.selector !== undefined) {
     throw new ClaimError("selector: not supported for volumes that are to be made");
@@ -107,7 +108,8 @@ export async function mutableParametersOf(
   if (!name) return {};
   const attributesClass = await client.get(volumeAttributesClasses, { name }, { signal });
   if (attributesClass.driverName === driverName) return attributesClass.parameters ?? {};
-  throw new ClaimError(`volumeAttributesClassName ${JSON.stringify(name)}: it is for ${attributesClass.driverName}`);
+  const message = `volumeAttributesClassName ${JSON.stringify(name)}: it is for ${attributesClass.driverName}`;
+  throw new ClaimError(message, "WrongAttributesClass");
 }
 
 /** Returns the space that a request waits for: a copy is made on the node of its source. */

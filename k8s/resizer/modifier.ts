@@ -5,6 +5,7 @@
  * @module
  */
 
+import { withReason } from "../../base/error.ts";
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { orAbsent } from "../client/client.ts";
 import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
@@ -146,7 +147,7 @@ export class Modifier {
     signal: AbortSignal,
   ): Promise<void> {
     if (step === "begin" && pendingPatch(claim) === undefined) return;
-    const message = `VolumeAttributesClass ${className} does not exist`;
+    const message = withReason(`VolumeAttributesClass ${className} does not exist`, "NoSuchAttributesClass");
     this.#options.events.record(claim, "Warning", "VolumeModifyFailed", message);
     if (step === "continue") throw new Error(message);
     const marked = await this.#patchStatus(claim, pendingPatch, signal);
@@ -260,10 +261,8 @@ export class Modifier {
 
   #requireOwnDriver({ driverName, metadata: { name } }: VolumeAttributesClass): void {
     if (driverName === this.#options.driverName) return;
-    throw new CallError(
-      Code.InvalidArgument,
-      `volumeAttributesClassName ${JSON.stringify(name)}: it is for ${driverName}`,
-    );
+    const message = `volumeAttributesClassName ${JSON.stringify(name)}: it is for ${driverName}`;
+    throw new CallError(Code.InvalidArgument, withReason(message, "WrongAttributesClass"), "WrongAttributesClass");
   }
 
   /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */

@@ -195,7 +195,7 @@ Deno.test("a modification in progress whose class is missing goes on at once whe
   await s.want("bronze");
   assertEquals(
     await s.cluster.waitForEvent("VolumeModifyFailed"),
-    "VolumeAttributesClass bronze does not exist",
+    "VolumeAttributesClass bronze does not exist [NoSuchAttributesClass]",
   );
   await waitUntil(() => s.results.some(({ error }) => error !== undefined), "the failure");
   s.cluster.addAttributesClass("bronze", { readIops: "10" });

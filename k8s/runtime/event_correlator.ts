@@ -7,7 +7,7 @@
  */
 
 import { type Clock, timestamp } from "../../base/clock.ts";
-import { truncate } from "../../base/error.ts";
+import { truncateMessage } from "../../base/error.ts";
 import type { Event, KubeObject } from "../api/objects.ts";
 
 /** The type of an event: `Warning` for what somebody may have to act on. */
@@ -72,7 +72,7 @@ export class EventCorrelator {
     const objectKey = `${object.kind}\n${object.metadata.uid ?? object.metadata.name}`;
     const group = [objectKey, type, reason].join("\n");
     const isCombined = this.#isCombined(group, message);
-    const text = truncate(isCombined ? COMBINED_PREFIX + message : message, MAX_MESSAGE_LENGTH);
+    const text = truncateMessage(isCombined ? COMBINED_PREFIX + message : message, MAX_MESSAGE_LENGTH);
     const key = isCombined ? group : `${group}\n${text}`;
     const now = timestamp(this.#clock.date());
     const event = this.#events.get(key) ?? {

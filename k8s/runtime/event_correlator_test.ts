@@ -36,3 +36,13 @@ Deno.test("remember() forgets the value that was stored first when there are mor
   remember(values, "new", -1);
   assertEquals([values.size, values.has("0"), values.has("1"), values.has("2")], [4_096, true, false, true]);
 });
+
+Deno.test("EventCorrelator cuts a long message, and keeps the reason at its end", () => {
+  const { message } = new EventCorrelator(new FakeClock()).count(
+    CLAIM,
+    "Warning",
+    "Failed",
+    `${"a".repeat(2_000)} [Lost]`,
+  );
+  assertEquals([message.length, message.slice(-9)], [1_024, "a… [Lost]"]);
+});

@@ -142,5 +142,6 @@ export function requireResponsiveAgent(
         "node gets no new volumes"
       : `${operation}: the agents of nodes ${listNodeNames(allowed)} have not reported for minutes; see their logs. ` +
         "Until they report, their nodes get no new volumes",
+    { reason: "AgentSilent" },
   );
 }

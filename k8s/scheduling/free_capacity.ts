@@ -14,7 +14,7 @@
  */
 
 import { defined } from "../../base/defined.ts";
-import { ignoreStorageError } from "../../base/error.ts";
+import { firstReason, ignoreStorageError } from "../../base/error.ts";
 import { compare, type GroupMatcher, isSelected, selectCandidates } from "../../lvm/model/groups.ts";
 import {
   bytesPerPv,
@@ -263,7 +263,12 @@ function groupSpaceDraft(
   const { name, free, spare, extentSize, missingPVCount, writeable, hostUse, refusal } = group;
   const { physicalVolumes = [], thinPools = [], sectorSize = "" } = group;
   return {
-    ...defined({ hostUse, refusal, sectorBytes: parseQuantity(sectorSize) }),
+    ...defined({
+      hostUse,
+      refusal,
+      refusalReason: firstReason([group.refusalReason]),
+      sectorBytes: parseQuantity(sectorSize),
+    }),
     // old agents do not report the virtual size that is available
     pools: thinPools.map(({ name, availableVirtual = "0" }) => ({ name, free: parseQuantity(availableVirtual) ?? 0n })),
     overcommit,

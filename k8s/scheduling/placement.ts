@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
+import { firstReason, type Reason, StorageError } from "../../base/error.ts";
 import {
   compare,
   findCandidates,
@@ -45,6 +45,7 @@ export function chooseNode(
       `choosing a node for volume ${request.id}: ${
         allowed === undefined ? "no node" : `none of ${listNodeNames(allowed)}`
       } has an agent of the driver; those that have one: ${known}`,
+      { reason: "NodeWithoutAgent" },
     );
   }
   const fittingNodes = new Map<string, bigint>();
@@ -100,26 +101,31 @@ function refusal(
   request: NamedVolumeRequest,
   nodes: readonly NodeCapacity[],
 ): StorageError {
-  const messageOf = (node: NodeCapacity) => `node ${node.name}: ${reasonOf(request, node)}`;
-  if (nodes.length <= MAX_LISTED_NODES) return new StorageError(kind, nodes.map(messageOf).join("; "));
-  const byFreeSpace = nodes.map((node) => ({ node, free: mostFreeSpace(request, node) }))
+  const byFreeSpace = nodes.length <= MAX_LISTED_NODES ? nodes : nodes
+    .map((node) => ({ node, free: mostFreeSpace(request, node) }))
     .sort((a, b) => compare(b.free, a.free)).map(({ node }) => node);
-  const listed = byFreeSpace.slice(0, MAX_LISTED_NODES).map(messageOf).join("; ");
+  const refusals = byFreeSpace.slice(0, MAX_LISTED_NODES).map((node) => ({ node, refused: refusalOf(request, node) }));
+  const listed = refusals.map(({ node, refused }) => `node ${node.name}: ${refused.message}`).join("; ");
+  const reason = firstReason(refusals.map(({ refused }) => refused.reason));
   const more = nodes.length - MAX_LISTED_NODES;
   return new StorageError(
     kind,
-    `none of the ${nodes.length} nodes can take the volume; those with the most free space: ${listed}; ` +
-      `${more} more nodes cannot take it either`,
+    more <= 0
+      ? listed
+      : `none of the ${nodes.length} nodes can take the volume; those with the most free space: ${listed}; ` +
+        `${more} more nodes cannot take it either`,
+    { reason },
   );
 }
 
-function reasonOf(request: NamedVolumeRequest, node: NodeCapacity): string {
+/** Returns why a node cannot take the volume. */
+function refusalOf(request: NamedVolumeRequest, node: NodeCapacity): { message: string; reason?: Reason } {
   const { groups: matcher, range, preference, layout, thin } = request;
   try {
     const [best] = selectCandidates(withSpaceFor(node.groups, thin), matcher, range, preference, layout);
-    return sectorRefusal(request, best!.group) ?? "its volume groups changed";
+    return { message: sectorRefusal(request, best!.group) ?? "its volume groups changed" };
   } catch (error) {
-    if (error instanceof StorageError) return error.message;
+    if (error instanceof StorageError) return error;
     throw error;
   }
 }

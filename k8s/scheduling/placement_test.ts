@@ -69,6 +69,21 @@ Deno.test("chooseNode() leaves out a group in which LVM creates nothing, and say
   assertEquals(totalCapacity({ groups: ANY_GROUP, layout: LINEAR }, [refused]).available, 0n);
 });
 
+Deno.test("chooseNode() says why as a code: what keeps a group from being used comes before its lack of space", () => {
+  const reasonOf = (...nodes: NodeCapacity[]) =>
+    assertThrows(() => chooseNode(request({ required: 4n << 40n }), ANYWHERE, nodes), StorageError).reason;
+  const full = node("a", { free: "1Gi" });
+  const locked = { free: "1Gi", writeable: false, refusal: "it is full" };
+  assertEquals(reasonOf(full), "NoSpace");
+  assertEquals(reasonOf(full, node("b", { free: "1Gi", missingPVCount: 1 })), "PhysicalVolumesMissing");
+  assertEquals(reasonOf(full, node("b", { ...locked, refusalReason: "MetadataAreaFull" })), "MetadataAreaFull");
+  assertEquals(
+    reasonOf(full, node("b", { ...locked, refusalReason: "OfNewer" as never })),
+    "VolumeGroupRefusesChanges",
+  );
+  assertEquals(reasonOf(), "NodeWithoutAgent");
+});
+
 Deno.test("chooseNode() leaves out a node on whose disks the content could not be used, and says why", () => {
   const nodes = [node("a", { free: "1Gi", sectorSize: "4Ki" }), node("b", { free: "2Gi", sectorSize: "512" })];
   const copied = { ...TEN, maximumSectorBytes: 512n };

@@ -161,6 +161,7 @@ export class ClusterGroupSnapshots implements GroupSnapshotService {
         sources[other]
       } on node ` +
         `${nodes[other]}; snapshots are taken at one point in time on one node alone`,
+      { reason: "VolumesOnSeveralNodes" },
     );
   }
 

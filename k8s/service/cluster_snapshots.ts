@@ -149,6 +149,7 @@ function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, all
     "NoSpace",
     `creating snapshot ${id} of volume ${source}: the volume is on node ${nodeName}, and volumes from the snapshot are created ` +
       `there; the request allows only ${listNodeNames(allowed!, " or ")}`,
+    { reason: "SourceOnOtherNode" },
   );
 }
 

@@ -209,12 +209,12 @@ export class ClusterVolumes implements VolumeService {
     const patched = await this.#patchSpec("expanding", id, { size: formatQuantity(range.required), sizeLimit });
     const expanded = await this.#objects.waitObserved("expanding", patched);
     if ((actualSize(expanded) ?? 0n) >= range.required) return clusterVolumeOf(expanded);
-    const { code, message } = expanded.status?.error ?? {
+    const error = expanded.status?.error ?? {
       code: "OutOfRange" as const,
       message: `expanding volume ${id}: it has ${formatBytes(volume.size)} (requested: ${formatBytes(range.required)})`,
     };
     await this.#revertSize(expanded);
-    throw reportedError({ code, message });
+    throw reportedError(error);
   }
 
   /**
@@ -235,7 +235,8 @@ export class ClusterVolumes implements VolumeService {
   async get(id: VolumeId): Promise<StoredVolume> {
     const object = await this.#objects.find(id);
     if (object?.status?.state === "Lost") {
-      throw new StorageError("Lost", object.status.error?.message ?? `volume ${id} is Lost`);
+      const { message = `volume ${id} is Lost`, reason } = object.status.error ?? {};
+      throw reportedError({ code: "Lost", message, ...defined({ reason }) });
     }
     return clusterVolumeOf(this.#requireCreated(id, object));
   }

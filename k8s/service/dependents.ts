@@ -70,6 +70,7 @@ export class Dependents {
     throw new StorageError(
       "InUse",
       `deleting volume ${id}: it is the origin of the snapshots ${names.sort().join(", ")}; delete them first`,
+      { reason: "HasSnapshots" },
     );
   }
 }

@@ -205,15 +205,18 @@ export class RemoteObjects<T extends AgentManaged> {
     { metadata: { name }, spec: { nodeName } }: T,
     options?: { cause: unknown },
   ): StorageError {
-    const reason = this.#options.agents?.isSilent(nodeName)
-      ? `the agent of node ${nodeName} has not reported for minutes; see its log`
+    const [reason, why] = this.#options.agents?.isSilent(nodeName)
+      ? ["AgentSilent", `the agent of node ${nodeName} has not reported for minutes; see its log`] as const
       : this.hasAgent(nodeName)
-      ? `the agent of node ${nodeName} has not answered within ${this.#options.waitMs / 1000} s; see its log`
-      : `node ${nodeName} has no agent of the driver (no LVMNode ${nodeName})`;
+      ? [
+        "AgentDoesNotAnswer",
+        `the agent of node ${nodeName} has not answered within ${this.#options.waitMs / 1000} s; see its log`,
+      ] as const
+      : ["NodeGone", `node ${nodeName} has no agent of the driver (no LVMNode ${nodeName})`] as const;
     return new StorageError(
       "Unavailable",
-      `${operation} ${this.#describe(name)}: ${reason}. The operation continues when the agent is back`,
-      options,
+      `${operation} ${this.#describe(name)}: ${why}. The operation continues when the agent is back`,
+      { ...options, reason },
     );
   }
 

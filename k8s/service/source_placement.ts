@@ -79,6 +79,7 @@ export async function placeNearSource(
       describeSource(source)
     }: the source is on node ${nodeName}, and volumes from it are created ` +
       `there; the request allows only ${listNodeNames(choice.allowed!, " or ")}`,
+    { reason: "SourceOnOtherNode" },
   );
 }
 

@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { Cause } from "../../base/error.ts";
 import type { Segments, TopologyRequirement } from "./csi_client.ts";
 import { ClaimError } from "./class_parameters.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
@@ -37,8 +38,8 @@ export class WrongNodeError extends Error {
   /** The only node that can have the volume; without it, the scheduler chooses. */
   readonly rightNode: string | undefined;
 
-  /** Creates the error. */
-  constructor(message: string, { rightNode }: { readonly rightNode?: string } = {}) {
+  /** Creates the error. @param reason the cause as a code */
+  constructor(message: string, readonly reason: Cause, { rightNode }: { readonly rightNode?: string } = {}) {
     super(message);
     this.rightNode = rightNode;
   }
@@ -76,10 +77,10 @@ export function requireNodeOfSource(
   try {
     topologyOfNode(sourceNode, allowed, cluster);
   } catch (error) {
-    if (error instanceof WrongNodeError) throw new TopologyError(`${message}; ${error.message}`);
+    if (error instanceof WrongNodeError) throw new TopologyError(`${message}; ${error.message}`, "SourceOnOtherNode");
     throw error;
   }
-  throw new WrongNodeError(message, { rightNode: sourceNode });
+  throw new WrongNodeError(message, "SourceOnOtherNode", { rightNode: sourceNode });
 }
 
 /** Reports whether the driver is registered on a node. While its agent restarts, it is not. */
@@ -101,11 +102,13 @@ export function topologyOfNode(
 ): TopologyRequirement {
   const { driverName, topologyKey } = cluster;
   const node = cluster.nodes.get(name);
-  if (node === undefined) throw new WrongNodeError(`node ${name}: there is no such node`);
+  if (node === undefined) throw new WrongNodeError(`node ${name}: there is no such node`, "NodeGone");
   if (!isRegistered(name, cluster)) {
-    throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`);
+    throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`, "DriverNotRegistered");
   }
-  if (!isAllowed(node, allowed)) throw new WrongNodeError(`node ${name}: not in the allowedTopologies of the class`);
+  if (!isAllowed(node, allowed)) {
+    throw new WrongNodeError(`node ${name}: not in the allowedTopologies of the class`, "NodeExcludedByClass");
+  }
   const value = node.metadata.labels?.[topologyKey];
   if (value === undefined) throw new TopologyError(`node ${name}: it has no label ${topologyKey} yet`);
   const only = [{ [topologyKey]: value }];
@@ -133,7 +136,7 @@ export function topologyOfAllNodes(
   const requisite: Segments[] = [...new Set(values)].sort().map((value) => ({ [topologyKey]: value }));
   if (requisite.length === 0) {
     const where = allowed === undefined ? "no node" : "no node of the allowedTopologies of the class";
-    throw new TopologyError(`${driverName}: registered on ${where}`);
+    throw new TopologyError(`${driverName}: registered on ${where}`, "DriverNotRegistered");
   }
   const replica = replicaOf(claimName);
   if (replica === undefined) return { requisite, preferred: [] };

@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { Cause } from "../../base/error.ts";
 import type { PersistentVolumeClaim } from "../api/objects.ts";
 
 const PREFIX = "csi.storage.k8s.io/";
@@ -64,6 +65,11 @@ export interface SnapshotClassParameters {
 export class ClaimError extends Error {
   /** The name of the error class, for code that cannot use `instanceof`. */
   override readonly name = "ClaimError";
+
+  /** Creates the error. @param reason the cause as a code, where somebody can act on a particular one */
+  constructor(message: string, readonly reason?: Cause) {
+    super(message);
+  }
 }
 
 /**

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { causeOf, type Reason, withReason } from "../../base/error.ts";
+
 /** A topology: labels of a node that has it. */
 export type Segments = Readonly<Record<string, string>>;
 
@@ -303,17 +305,20 @@ export const Code = {
   Unavailable: 14,
 } as const;
 
-/** A call failed with a gRPC code. The message is for people. */
+/** A call failed with a gRPC code. The message is for people, and ends with the reason in brackets. */
 export class CallError extends Error {
   /** The name of the error class, for code that cannot use `instanceof`. */
   override readonly name = "CallError";
   /** The gRPC code. */
   readonly code: number;
+  /** The reason, as a code; absent of failures of the protocol. */
+  readonly reason: Reason | undefined;
 
   /** Creates an error with a gRPC code. */
-  constructor(code: number, message: string) {
+  constructor(code: number, message: string, reason?: Reason) {
     super(message);
     this.code = code;
+    this.reason = reason;
   }
 }
 
@@ -359,7 +364,8 @@ export function isOperationPending(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.Aborted;
 }
 
-/** Returns the message of an error. */
+/** Returns the message of an error for people, with its reason at the end. */
 export function errorMessage(error: unknown): string {
-  return error instanceof Error ? error.message : `${error}`;
+  if (error instanceof CallError) return error.message; // it has it
+  return error instanceof Error ? withReason(error.message, causeOf(error)) : `${error}`;
 }

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { withReason } from "../../base/error.ts";
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, ApiError, isTransient } from "../client/client.ts";
 import type { SecretReference } from "./class_parameters.ts";
@@ -74,5 +75,5 @@ function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiE
   const text =
     `${message}. A class names this secret, but ${remedy} remove it from the class, since the driver uses none. ` +
     "A PersistentVolume keeps the secrets that its class named when it was created";
-  return new ApiError(text, { status, reason, cause });
+  return new ApiError(withReason(text, status === 403 ? "SecretForbidden" : "NoSuchSecret"), { status, reason, cause });
 }

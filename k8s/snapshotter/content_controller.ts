@@ -251,7 +251,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
     const field = `${kind[0]!.toLowerCase()}${kind.slice(1)}Name`;
     if (!name) throw new ClaimError(`${field}: none is named`);
     const description = `${field} ${JSON.stringify(name)}`;
-    if (found === undefined) throw new ClaimError(`${description}: there is no such ${kind}`);
+    if (found === undefined) throw new ClaimError(`${description}: there is no such ${kind}`, "NoSuchSnapshotClass");
     if (found.driver !== driverName) throw new ClaimError(`${description}: it is for ${found.driver}`);
     return this.#readClass(content, found).parameters;
   }

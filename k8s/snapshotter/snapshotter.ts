@@ -6,6 +6,7 @@
  * @module
  */
 
+import { StorageError } from "../../base/error.ts";
 import {
   snapshotHandleOf,
   volumeSnapshotClasses,
@@ -55,7 +56,8 @@ function snapshotKind(
       const snapshotId = snapshotHandleOf(content)!;
       const found = await csi.findSnapshot({ snapshotId, secrets }, options);
       if (found !== undefined) return found;
-      throw new Error(`looking for snapshot ${snapshotId}: ${driverName} has none of that handle`);
+      const message = `looking for snapshot ${snapshotId}: ${driverName} has none of that handle`;
+      throw new StorageError("NotFound", message, { reason: "NoSuchSnapshot" });
     },
     delete: (content, secrets, options) =>
       csi.deleteSnapshot({ snapshotId: snapshotHandleOf(content)!, secrets }, options),

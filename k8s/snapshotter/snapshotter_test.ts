@@ -146,7 +146,7 @@ Deno.test("a snapshot that was there before and is not found is said to be missi
   await using s = await scene();
   const handle = snapshotHandle("other");
   s.addContent("content", { spec: { source: { snapshotHandle: handle } } });
-  const message = `looking for snapshot ${handle}: lvm.denolith.dev has none of that handle`;
+  const message = `looking for snapshot ${handle}: lvm.denolith.dev has none of that handle [NoSuchSnapshot]`;
   assertEquals(await s.controlPlane.waitForEvent("SnapshotContentCheckandUpdateFailed"), message);
   const failed = await s.waitFor((now) => now?.status?.error !== undefined);
   assertEquals([failed!.status!.error!.message, failed!.status!.readyToUse], [message, false]);
@@ -292,7 +292,7 @@ Deno.test("a content that names no class, none that there is, or one that cannot
   s.addSnapshotClass("foreign", {}, "other.example");
   s.addSnapshotClass("broken", { "csi.storage.k8s.io/snapshoter-secret-name": "x" });
   const cases = [
-    [{ volumeSnapshotClassName: "gone" }, /^volumeSnapshotClassName "gone": there is no such VolumeSnapshotClass$/],
+    [{ volumeSnapshotClassName: "gone" }, /^volumeSnapshotClassName "gone": there is no such VolumeSnapshotClass \[NoSuchSnapshotClass\]$/],
     [{ volumeSnapshotClassName: "" }, /^volumeSnapshotClassName: none is named$/],
     [{ volumeSnapshotClassName: "foreign" }, /^volumeSnapshotClassName "foreign": it is for other.example$/],
     [{ volumeSnapshotClassName: "broken" }, /snapshoter-secret-name: there is no such key/],

@@ -18,7 +18,14 @@ import { GroupReader } from "./group_reader.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
 import type { LvremoveOptions } from "../model/commands.ts";
-import { classifyRefusal, groupRefusalIn, GroupRefusals, isPoolRefusal, MAX_EXIT_STATUS } from "./refusals.ts";
+import {
+  classifyRefusal,
+  groupRefusalIn,
+  GroupRefusals,
+  isPoolRefusal,
+  MAX_EXIT_STATUS,
+  refusalReason,
+} from "./refusals.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { withinDeadline } from "../../base/clock.ts";
@@ -296,6 +303,7 @@ export class Lvm {
     if (message !== undefined) this.#refusals.note(group, message);
     return commandError(command, output, classifyRefusal(output), {
       ofGroup: message !== undefined || isPoolRefusal(output),
+      reason: refusalReason(output),
     });
   }
 
@@ -375,12 +383,13 @@ export class Lvm {
 export function requireResponsive(operation: string, group: VolumeGroup): void {
   if (group.responsive) return;
   const disks = group.pvPaths.join(", ") || "in pvs(8)";
-  throw new StorageError(
-    "Unavailable",
-    group.readError === undefined
-      ? `${operation}: volume group ${group.name} does not respond; look for a disk among ${disks} that hangs (dmesg)`
-      : `${operation}: volume group ${group.name} cannot be read: ${group.readError}; look at its disks ${disks} (dmesg)`,
-  );
+  const name = `${operation}: volume group ${group.name}`;
+  if (group.readError === undefined) {
+    const message = `${name} does not respond; look for a disk among ${disks} that hangs (dmesg)`;
+    throw new StorageError("Unavailable", message, { reason: "VolumeGroupUnresponsive" });
+  }
+  const message = `${name} cannot be read: ${group.readError}; look at its disks ${disks} (dmesg)`;
+  throw new StorageError("Unavailable", message, { reason: "VolumeGroupUnreadable" });
 }
 
 /**
@@ -395,6 +404,7 @@ export function requireReadable(operation: string, { group, lv }: LocatedLv): vo
     "ForeignData",
     `${operation}: LVM's report of ${lvPath({ group, lv })} cannot be read (${lv.unreadable}); nothing is ` +
       "done with it meanwhile",
+    { reason: "VolumeUnreadable" },
   );
 }
 
@@ -411,5 +421,6 @@ export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup)
     "FailedPrecondition",
     `${operation}: LVM changes nothing in volume group ${name} while PVs are missing (${missingPvs}); attach them again, or ` +
       "remove them from the group (vgreduce(8), --removemissing)",
+    { reason: "PhysicalVolumesMissing" },
   );
 }

@@ -4,13 +4,16 @@
  * @module
  */
 
-import type { ErrorKind } from "../../base/error.ts";
+import type { ErrorKind, Reason } from "../../base/error.ts";
 import type { Output } from "../exec.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
 /** LVM's message when it does not activate a thin pool, whose metadata is damaged. */
 const POOL_CHECK_FAILED = /check of pool \S+ failed/i;
+
+/** LVM's messages when the metadata of a volume group does not fit (LVM 2.03, lib/format_text/format-text.c). */
+const METADATA_FULL = /too large for circular buffer|metadata .*(?:is too large|exceeds maximum metadata size)/i;
 
 /**
  * LVM's messages in English (LC_ALL=C) when it refuses a command, and the kind of error of each. Its exit status is 5
@@ -21,7 +24,7 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/insufficient suitable .*allocatable extents/i, "NoSpace"],
   [/no specified PVs have space available|couldn't allocate areas array/i, "NoSpace"],
   [/number of stripes .* must not exceed number of physical volumes/i, "NoSpace"],
-  [/too large for circular buffer|metadata .*(?:is too large|exceeds maximum metadata size)/i, "NoSpace"],
+  [METADATA_FULL, "NoSpace"],
   [/free space in thin pool .* reached threshold/i, "NoSpace"],
   [/maximum number of logical volumes .* reached/i, "NoSpace"],
   [/already exists in volume group/i, "AlreadyExists"],
@@ -67,6 +70,13 @@ export function isPoolRefusal({ code, stderr }: Output): boolean {
   return code <= MAX_EXIT_STATUS && POOL_CHECK_FAILED.test(stderr);
 }
 
+/** Returns the reason that somebody can act on, of a command that LVM refused; `undefined` for none. */
+export function refusalReason(output: Output): Reason | undefined {
+  if (output.code > MAX_EXIT_STATUS) return undefined;
+  if (groupRefusalIn(output) !== undefined) return "VolumeGroupRefusesChanges";
+  return METADATA_FULL.test(output.stderr) ? "MetadataAreaFull" : undefined;
+}
+
 /** Returns the kind of error for the output of a failed command of LVM. One that a signal has ended has refused nothing. */
 export function classifyRefusal(output: Output): ErrorKind {
   if (output.code > MAX_EXIT_STATUS) return "CommandFailed";
@@ -101,13 +111,15 @@ export class GroupRefusals {
   }
 
   /** Adds the refusals to groups of a report. */
-  addTo<G extends Pick<VolumeGroup, "uuid" | "refusal">>(groups: readonly G[]): readonly G[] {
+  addTo<G extends Pick<VolumeGroup, "uuid" | "refusal" | "refusalReason">>(groups: readonly G[]): readonly G[] {
     const now = this.#clock.now();
     for (const [uuid, { until }] of this.#refused) if (until <= now) this.#refused.delete(uuid);
     if (this.#refused.size === 0) return groups;
     return groups.map((group) => {
       const refused = this.#refused.get(group.uuid);
-      return refused === undefined ? group : { ...group, refusal: `LVM refuses to change it: ${refused.message}` };
+      if (refused === undefined) return group;
+      const refusal = `LVM refuses to change it: ${refused.message}`;
+      return { ...group, refusal, refusalReason: "VolumeGroupRefusesChanges" };
     });
   }
 }

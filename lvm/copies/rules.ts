@@ -56,16 +56,17 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
   const making = `creating volume ${id} from ${describeSource(source)}`;
   const { required, limit } = range;
   const { size, step, requested = size } = properties;
+  const unsuitable = { reason: "SourceUnsuitable" } as const;
   const isLess = required !== 0n && required < requested && roundUp(required, step) < size;
   if (isLess || (limit !== undefined && limit < size)) {
     const asked = isLess ? `requested: only ${formatQuantity(required)}` : `limit: ${formatQuantity(limit!)}`;
-    throw new StorageError("OutOfRange", `${making}: the source has ${formatQuantity(size)} (${asked})`);
+    throw new StorageError("OutOfRange", `${making}: the source has ${formatQuantity(size)} (${asked})`, unsuitable);
   }
   const isEncrypted = format.luks !== undefined;
   // what was decrypted for a copy would stay readable
   if (properties.encrypted !== undefined && properties.encrypted !== isEncrypted) {
     const [has, wanted] = [properties.encrypted, isEncrypted].map((is) => is ? "encrypted" : "not encrypted");
-    throw new StorageError("InvalidArgument", `${making}: the source is ${has} (requested: ${wanted})`);
+    throw new StorageError("InvalidArgument", `${making}: the source is ${has} (requested: ${wanted})`, unsuitable);
   }
   const type = format.state === "raw" ? "raw" : format.type;
   // From a block device to a filesystem or back, the signatures on the copy decide (see `complete`).
@@ -76,6 +77,7 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
       "InvalidArgument",
       `${making}: the source is ${properties.content}, and ${type} is requested, or the default; set fsType to ` +
         properties.content,
+      unsuitable,
     );
   }
   return { ...range, required: required < size ? size : required };

@@ -86,7 +86,9 @@ export function requireDeactivatable(
     } is open; LVM extends the origin of a copy-on-write snapshot only ` +
       "while both are inactive: unmount it"
     : undefined;
-  if (why !== undefined) throw new StorageError("FailedPrecondition", `expanding volume ${id}: ${why}`);
+  if (why === undefined) return;
+  const reason = lv.open || published ? "OriginInUse" : "SnapshotOpen";
+  throw new StorageError("FailedPrecondition", `expanding volume ${id}: ${why}`, { reason });
 }
 
 /**

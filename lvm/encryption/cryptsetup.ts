@@ -167,7 +167,7 @@ export function wrongPassphraseError(operation: string, options: { readonly caus
     `${operation}: the passphrase in its secret opens none of its key slots, or these are damaged; nothing was changed. Give ` +
       "the secret the passphrase with which the volume was last used; to replace that one, leave it there as " +
       PREVIOUS_KEY,
-    options,
+    { ...options, reason: "WrongPassphrase" },
   );
 }
 

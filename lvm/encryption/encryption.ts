@@ -366,5 +366,6 @@ function inUseError(id: VolumeId): StorageError {
     "InUse",
     `encrypting volume ${id} again, as the ${VOLUME_KEY_KEY} in its secret requests: it is in use; end its pods on this node, and ` +
       "start one again",
+    { reason: "CannotEncryptAgain" },
   );
 }

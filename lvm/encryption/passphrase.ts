@@ -6,7 +6,7 @@
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
+import { type Reason, StorageError } from "../../base/error.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
@@ -125,11 +125,13 @@ export function eitherOf(passphrase: Passphrase, previous: Passphrase | undefine
  * @throws {StorageError} `InvalidArgument` when there is none, or one that no volume has
  */
 export function requirePassphrase(operation: string, id: VolumeId, passphrase: Passphrase | undefined): Passphrase {
-  const refuse = (reason: string) => new StorageError("InvalidArgument", `${operation} volume ${id}: ${reason}`);
+  const refuse = (why: string, reason?: Reason) =>
+    new StorageError("InvalidArgument", `${operation} volume ${id}: ${why}`, { reason });
   if (passphrase === undefined) {
     throw refuse(
       `it is encrypted, and the request has no secret with the key ${PASSPHRASE_KEY}; name a Secret with that key in the ` +
         "class (csi.storage.k8s.io/node-stage-secret-name and -namespace), or in the PersistentVolume (nodeStageSecretRef)",
+      "NoPassphrase",
     );
   }
   if (passphrase.length === 0) throw refuse(`the ${PASSPHRASE_KEY} in its secret is empty`);

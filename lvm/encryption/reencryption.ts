@@ -125,6 +125,7 @@ function requireReencryptable({ id, group, lv }: EncryptedVolume, state: "reques
         // only an administrator can have begun it on a thin volume
         : `encrypting volume ${id} again, which was begun and interrupted: ${reason}; to complete it all the same, run cryptsetup ` +
           `reencrypt --resume-only ${lv.devicePath}`,
+      { reason: state === "requested" ? "CannotEncryptAgain" : undefined },
     );
   if (lv.pool !== undefined) {
     throw refuse("it is thin, and would allocate all of its virtual size", "copy its files to a new volume");

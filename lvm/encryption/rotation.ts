@@ -235,6 +235,7 @@ export class Rotation {
           `nothing was changed. Give the secret the passphrase from before as ${PREVIOUS_KEY}`
         : `changing the passphrase of volume ${id}: neither the passphrase nor the ${PREVIOUS_KEY} in its secret opens one of its ` +
           "key slots, or these are damaged; nothing was changed",
+      { reason: previous === undefined ? "PassphraseChangeInterrupted" : "WrongPassphrases" },
     );
   }
 }

@@ -223,7 +223,7 @@ function overdueError(completion: Promise<unknown>): StorageError {
   return new StorageError(
     "StillRunning",
     `suspending devices: not done within ${SUSPENSION_SECONDS} s, so they were resumed; try again later`,
-    { completion },
+    { completion, reason: "SuspendedTooLong" },
   );
 }
 

@@ -60,8 +60,10 @@ export function requireSuspendable(
   mountRoots: readonly string[],
 ): void {
   const { lv, tags } = volume;
-  const refuse = (reason: string) =>
-    new StorageError("FailedPrecondition", `suspending volume ${volume.id} (${lvPath(volume)}): ${reason}`);
+  const refuse = (why: string) =>
+    new StorageError("FailedPrecondition", `suspending volume ${volume.id} (${lvPath(volume)}): ${why}`, {
+      reason: "MustNotBeSuspended",
+    });
   const mapping = use?.holders.find(({ path }) => path === contentDevice(lv).devicePath);
   const own = [use, mapping].filter((each) => each !== undefined);
   if (own.some(({ mountPoint }) => mountPoint === "[SWAP]")) throw refuse("it is swap space of this machine");

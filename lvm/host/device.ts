@@ -226,5 +226,6 @@ export function foreignDataError(path: string, reason: string): StorageError {
   return new StorageError(
     "ForeignData",
     `using ${path}: ${reason}. It is not changed. Inspect it; if its data is not needed, delete the volume and create it again`,
+    { reason: "UnexpectedData" },
   );
 }

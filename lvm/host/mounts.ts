@@ -303,6 +303,7 @@ async function requireContext(exec: Exec, path: string, context: string): Promis
     "FailedPrecondition",
     `mounting ${path} with the SELinux context ${context}: mount(8) left it out, because it does not see that SELinux is ` +
       "enabled; an agent needs the host's /sys/fs/selinux and /etc/selinux (seLinux.mount of the chart)",
+    { reason: "SELinuxNotSeen" },
   );
 }
 

@@ -95,5 +95,5 @@ export function lostError(
     ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the ${kind}`
     : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Examine ${found.name}, and remove it ` +
       `or its denolith tags; then bring the first one back (vgcfgrestore), or delete the ${kind}`;
-  return new StorageError("Lost", message);
+  return new StorageError("Lost", message, { reason: found === undefined ? "Lost" : "Replaced" });
 }

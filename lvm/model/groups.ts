@@ -4,7 +4,7 @@
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
+import { firstReason, type Reason, StorageError } from "../../base/error.ts";
 import {
   allocatedBytes,
   bytesPerPv,
@@ -55,6 +55,7 @@ export interface GroupSpace extends
     | "missingPvs"
     | "writeable"
     | "refusal"
+    | "refusalReason"
     | "ambiguous"
     | "responsive"
     | "readError"
@@ -152,14 +153,17 @@ export function selectCandidates<G extends GroupSpace>(
       `choosing a volume group: none matches ${matcher}; there are ${
         groups.map((group) => group.name).join(", ") || "none"
       }`,
+      { reason: "NoSuchVolumeGroup" },
     );
   }
-  const descriptions = matching.map((group) =>
-    isSelected(group, matcher) ? describeSpace(group, range, layout) : describeHostUse(group)
-  ).join(", ");
+  const refusals = matching.map((group) =>
+    isSelected(group, matcher) ? refusalOf(group, range, layout) : hostUseRefusal(group)
+  );
+  const descriptions = refusals.map(([, text], index) => `${matching[index]!.name} (${text})`).join(", ");
   throw new StorageError(
     "NoSpace",
     `choosing a volume group for ${formatBytes(range.required)}: not enough free space in ${descriptions}`,
+    { reason: firstReason(refusals.map(([reason]) => reason)) },
   );
 }
 
@@ -227,28 +231,36 @@ function spaceIn(layout: Layout, { free, pvs, extentSize }: GroupSpace): LayoutS
   return layoutSpace(layout, { pvs, extentSize, free });
 }
 
-function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): string {
-  if (group.readError !== undefined) return `${group.name} (it cannot be read: ${group.readError})`;
-  if (!group.responsive) return `${group.name} (it does not respond)`;
-  if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its physical volumes are missing)`;
-  if (group.refusal !== undefined) return `${group.name} (${group.refusal})`;
-  if (!group.writeable) return `${group.name} (read-only or exported)`;
-  if (group.ambiguous) return `${group.name} (several volume groups have this name)`;
+/** Why a group cannot take a volume, as a code and in words. */
+type Refusal = readonly [reason: Reason, text: string];
+
+function refusalOf(group: GroupSpace, range: SizeRange, layout: Layout): Refusal {
+  if (group.readError !== undefined) return ["VolumeGroupUnreadable", `it cannot be read: ${group.readError}`];
+  if (!group.responsive) return ["VolumeGroupUnresponsive", "it does not respond"];
+  if (group.missingPvs > 0) {
+    return ["PhysicalVolumesMissing", `${group.missingPvs} of its physical volumes are missing`];
+  }
+  if (group.refusal !== undefined) return [group.refusalReason ?? "VolumeGroupRefusesChanges", group.refusal];
+  if (!group.writeable) return ["VolumeGroupReadOnly", "read-only or exported"];
+  if (group.ambiguous) return ["VolumeGroupAmbiguous", "several volume groups have this name"];
   if (fitToExtents(range, sizeStep(layout, group.extentSize)) === undefined) {
-    return `${group.name} (no number of its extents of ${formatBytes(group.extentSize)} is in the requested range)`;
+    const extents = `no number of its extents of ${formatBytes(group.extentSize)}`;
+    return ["SizeUnsuitable", `${extents} is in the requested range`];
   }
   const pending = group.pending ? `, ${formatBytes(group.pending)} more for pending volumes` : "";
-  if (!isLinear(layout)) return `${group.name} (${describePvs(group, range, layout)}${pending})`;
-  if (isCached(layout) && chooseCachePv(layout, group) === undefined) {
-    return `${group.name} (${describeCachePvs(layout, group)}${pending})`;
-  }
-  const { freeDescription } = group;
-  const free = freeDescription === undefined ? describeFree(group) : `${formatBytes(group.free)} ${freeDescription}`;
-  return `${group.name} (${free}${pending})`;
+  return ["NoSpace", describeSpace(group, range, layout) + pending];
 }
 
-function describeHostUse({ name, hostUse }: GroupSpace): string {
-  return `${name} (the host uses ${hostUse} of it, so it must be named, in the class or by --volume-groups)`;
+function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): string {
+  if (!isLinear(layout)) return describePvs(group, range, layout);
+  if (isCached(layout) && chooseCachePv(layout, group) === undefined) return describeCachePvs(layout, group);
+  const { freeDescription } = group;
+  return freeDescription === undefined ? describeFree(group) : `${formatBytes(group.free)} ${freeDescription}`;
+}
+
+function hostUseRefusal({ hostUse }: GroupSpace): Refusal {
+  const text = `the host uses ${hostUse} of it, so it must be named, in the class or by --volume-groups`;
+  return ["VolumeGroupOfHost", text];
 }
 
 function describeCachePvs(layout: CachedLayout, { pvs, extentSize }: GroupSpace): string {

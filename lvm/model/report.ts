@@ -4,6 +4,8 @@
  * @module
  */
 
+import type { Reason } from "../../base/error.ts";
+
 /** The layout of an LV, according to its first segment (lvs(8), segtype and so on). */
 export interface Segment {
   /** `linear`, `striped`, `raid1`, `raid5` and so on. */
@@ -176,6 +178,8 @@ export interface VolumeGroup {
   readonly writeable: boolean;
   /** Why LVM creates no LV in it now, although it would have space; absent where nothing is known. */
   readonly refusal?: string;
+  /** The reason of {@linkcode refusal}; absent where it is none of its own. */
+  readonly refusalReason?: Reason;
   /** True if another group has its name: LVM refuses commands that name either of them. */
   readonly ambiguous?: boolean;
   /** Its tags. */

@@ -270,16 +270,17 @@ function creationRefusal(
     readonly maxLvs: bigint;
     readonly metadataFree: bigint | undefined;
   },
-): string | undefined {
+): Pick<VolumeGroup, "refusal" | "refusalReason"> {
   if (maxLvs > 0n && BigInt(lvs.length) >= maxLvs) {
-    return `it has as many logical volumes as it may, ${maxLvs}: vgchange --maxlogicalvolumes`;
+    const refusal = `it has as many logical volumes as it may, ${maxLvs}: vgchange --maxlogicalvolumes`;
+    return { refusal, refusalReason: "TooManyLogicalVolumes" };
   }
   if (metadataFree !== undefined && metadataFree < METADATA_RESERVE) {
-    return `its metadata area is full: ${formatBytes(metadataFree)} are free`;
+    const refusal = `its metadata area is full: ${formatBytes(metadataFree)} are free`;
+    return { refusal, refusalReason: "MetadataAreaFull" };
   }
-  return lvs.some(({ layout }) => layout.includes("unknown"))
-    ? "it has logical volumes of a type that this LVM does not know"
-    : undefined;
+  const isUnknown = lvs.some(({ layout }) => layout.includes("unknown"));
+  return isUnknown ? { refusal: "it has logical volumes of a type that this LVM does not know" } : {};
 }
 
 function parseGroup(entry: ReportRow): VolumeGroup {
@@ -304,7 +305,7 @@ function parseGroup(entry: ReportRow): VolumeGroup {
     responsive: true,
     lvs,
   };
-  const refusal = creationRefusal({
+  const refused = creationRefusal({
     lvs,
     maxLvs: row.optionalSize("max_lv") ?? 0n,
     metadataFree: row.optionalSize("vg_mda_free"),
@@ -318,7 +319,8 @@ function parseGroup(entry: ReportRow): VolumeGroup {
   ];
   return {
     ...group,
-    ...defined({ refusal, unreadable: unreadable.length === 0 ? undefined : [...new Set(unreadable)] }),
+    ...refused,
+    ...defined({ unreadable: unreadable.length === 0 ? undefined : [...new Set(unreadable)] }),
     ...(problems.length > 0 && {
       responsive: false,
       writeable: false,

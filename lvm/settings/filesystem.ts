@@ -231,6 +231,7 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
       throw new StorageError(
         "InvalidArgument",
         `mkfs option ${quote(flag)}: not allowed for ${type}; allowed are ${Object.keys(flags).join(" ")}`,
+        { reason: "WrongParameter" },
       );
     }
     if (valuePattern === null) continue;
@@ -239,6 +240,7 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
       throw new StorageError(
         "InvalidArgument",
         `mkfs option ${flag}: the value ${quote(value ?? "")} is not allowed for ${type}`,
+        { reason: "WrongParameter" },
       );
     }
   }
@@ -248,6 +250,7 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
       "InvalidArgument",
       `mkfs options ${quote(text)}: they create ${created} where ${type} is requested; request ${created}, or ` +
         `leave out the options that change the type`,
+      { reason: "WrongParameter" },
     );
   }
   return words;

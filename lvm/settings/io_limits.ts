@@ -67,6 +67,7 @@ export function parseIoLimitParameters(parameters: ReadonlyMap<string, string>):
       throw new StorageError(
         "InvalidArgument",
         `parameters ${name} and ${name}${PER_GIB}: only one of them can be given`,
+        { reason: "WrongParameter" },
       );
     }
     const text = fixed ?? perGiB;
@@ -157,6 +158,7 @@ function requireLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boo
     `parameter ${parameter} ${quote(text)}: must be ${expected}, at least ${minRate(perGiB)}${
       perGiB ? "" : ", or max"
     }`,
+    { reason: "WrongParameter" },
   );
 }
 

@@ -68,7 +68,9 @@ async function replayJournal(exec: Exec, { type, device, scratch }: CopiedFilesy
   if ("command" in replay) {
     const command = withCheckDeadline(replay.command);
     const output = await exec.run(command);
-    if (!replay.isSuccess(output.code)) throw commandError(command, output, "FailedPrecondition");
+    if (!replay.isSuccess(output.code)) {
+      throw commandError(command, output, "FailedPrecondition", { reason: "FilesystemDamaged" });
+    }
     return;
   }
   await Deno.mkdir(scratch, { recursive: true });

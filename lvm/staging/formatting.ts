@@ -189,7 +189,11 @@ export async function checkFilesystem(
   // what it prints has the label, too, which whoever writes to the filesystem chooses
   const isRefusal = output.code === FSCK_REFUSED;
   const [inUse] = isRefusal ? /.*is (?:in use|mounted)\.$/m.exec(output.stdout + output.stderr) ?? [] : [];
-  if (inUse === undefined) throw commandError(check.command, output, refusalKind(output));
+  if (inUse === undefined) {
+    const kind = refusalKind(output);
+    const reason = kind === "CommandFailed" ? "CheckKilled" : "FilesystemDamaged";
+    throw commandError(check.command, output, kind, { reason });
+  }
   const message =
     `its filesystem is mounted without a check (${inUse}): another mount namespace has it, or a program. ` +
     `grep ${devicePath.replace(/^.*\//, "")} /proc/[0-9]*/mountinfo shows the processes of that namespace`;
@@ -282,5 +286,6 @@ function creationError(
       args.at(-1)
     }: ${program} created ${types}, but ${type} was requested, and it would not be mounted as ` +
       `that again; correct ${program === "mke2fs" ? "mke2fs.conf(5) on this node, or " : ""}mkfsOptions in the class`,
+    { reason: "WrongMkfsOptions" },
   );
 }

@@ -187,5 +187,6 @@ export async function activate(lvm: Lvm, volumes: VolumeFinder, volume: Volume):
   throw new StorageError(
     "FailedPrecondition",
     `activating volume ${volume.id}: LVM reported success, but ${volume.lv.devicePath} is not active (see volume_list in lvm.conf)`,
+    { reason: "NotActive" },
   );
 }

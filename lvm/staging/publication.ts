@@ -86,18 +86,21 @@ export function requireUsableAs(volume: Volume, access: Access): void {
     throw new StorageError(
       "FailedPrecondition",
       `using volume ${volume.id} as a block device: it was created for ${format.type}`,
+      { reason: "WrongFilesystemType" },
     );
   }
   if (format.state === "raw") {
     throw new StorageError(
       "FailedPrecondition",
       `mounting volume ${volume.id}: it is a block volume and has no filesystem`,
+      { reason: "WrongFilesystemType" },
     );
   }
   if (access.type !== undefined && access.type !== format.type) {
     throw new StorageError(
       "FailedPrecondition",
       `mounting volume ${volume.id} as ${access.type}: it was created for ${format.type}`,
+      { reason: "WrongFilesystemType" },
     );
   }
   checkMountFlags(format.type, access.flags);
@@ -156,6 +159,7 @@ function refuseOtherContext(id: VolumeId, { target, seLinuxContext }: Mount, fla
     "AlreadyExists",
     `staging volume ${id} with ${words(context)}: it is staged at ${target} with ${words(seLinuxContext)}, and can ` +
       "have one at a time; end the pods that use it first",
+    { reason: "OtherSELinuxContext" },
   );
 }
 
@@ -262,5 +266,6 @@ export function refuseFurtherTarget(
   throw new StorageError(
     "FailedPrecondition",
     `publishing volume ${volume.id} at ${publication.target}: it is published at ${first.target}, and ${why}`,
+    { reason: publication.exclusive ? "UsedByAnotherPod" : volume.tags.shared ? undefined : "NotShared" },
   );
 }

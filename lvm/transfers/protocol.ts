@@ -14,7 +14,15 @@
  */
 
 import { defined } from "../../base/defined.ts";
-import { ERROR_KINDS, type ErrorKind, quote, StorageError, truncate } from "../../base/error.ts";
+import {
+  ERROR_KINDS,
+  type ErrorKind,
+  firstReason,
+  quote,
+  type Reason,
+  StorageError,
+  truncate,
+} from "../../base/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 
 /** The version of the protocol. Another one is refused. */
@@ -294,8 +302,8 @@ function parseUuid(value: unknown): string {
   throw protocolError("an invalid UUID");
 }
 
-function failureOf({ kind, message }: StorageError): { code: ErrorKind; message: string } {
-  return { code: kind, message: truncate(message, MAX_MESSAGE_LENGTH) };
+function failureOf({ kind, reason, message }: StorageError): { code: ErrorKind; reason: Reason; message: string } {
+  return { code: kind, reason, message: truncate(message, MAX_MESSAGE_LENGTH) };
 }
 
 /** The kinds of failures that are about objects of this machine: what another one says of its own is none of them. */
@@ -306,9 +314,11 @@ const OWN_KINDS: readonly ErrorKind[] = ["AlreadyExists", "Lost", "ForeignData",
  * events and logs: it has no character that a terminal acts on.
  */
 function parseFailure(value: unknown): StorageError {
-  const { code, message } = typeof value === "object" && value !== null ? value as Record<string, unknown> : {};
+  const failure = typeof value === "object" && value !== null ? value as Record<string, unknown> : {};
+  const { code, reason, message } = failure;
   if (typeof message !== "string") throw protocolError("a failure without a message");
   const kind = ERROR_KINDS.find((known) => known === code) ?? "CommandFailed";
   const text = truncate(message, MAX_MESSAGE_LENGTH).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ");
-  return new StorageError(OWN_KINDS.includes(kind) ? "FailedPrecondition" : kind, text);
+  if (OWN_KINDS.includes(kind)) return new StorageError("FailedPrecondition", text);
+  return new StorageError(kind, text, { reason: firstReason([reason as Reason]) });
 }

@@ -5,7 +5,7 @@
  */
 
 import { activationArguments } from "../pools/activation.ts";
-import { StorageError } from "../../base/error.ts";
+import { causeOf, StorageError } from "../../base/error.ts";
 import { planExtension } from "../model/extension.ts";
 import {
   allocatedBytes,
@@ -157,7 +157,7 @@ export async function extendThick(
     new StorageError(
       "OutOfRange", // After RESOURCE_EXHAUSTED the resizer would repeat the old size for ever.
       `expanding volume ${id} to ${formatBytes(size)}: ${shortfall}`,
-      { cause },
+      { cause, reason: causeOf(cause) ?? "NoSpace" },
     );
   if (chosenPvs === undefined) throw groupFullError();
   const path = `${group.name}/${lv.name}`;

@@ -232,7 +232,7 @@ export class Volumes {
       throw new StorageError(
         "InUse",
         `deleting volume ${id}: it is the origin of the snapshots ${names}; delete them first`,
-        { retryOnChange: true },
+        { retryOnChange: true, reason: "HasSnapshots" },
       );
     }
     const onOrigin = thinLvsOnOrigin(volume).map(({ name }) => name).join(", ");
