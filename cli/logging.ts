@@ -4,7 +4,14 @@
  * @module
  */
 
-import { configure, getLogger, jsonLinesFormatter, type LogLevel, type LogRecord, type TextFormatter } from "@logtape/logtape";
+import {
+  configure,
+  getLogger,
+  jsonLinesFormatter,
+  type LogLevel,
+  type LogRecord,
+  type TextFormatter,
+} from "@logtape/logtape";
 import { defined } from "../base/defined.ts";
 import { causeOf } from "../base/error.ts";
 import { type Command, type CommandEnd, describeCommand } from "../lvm/exec.ts";

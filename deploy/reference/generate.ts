@@ -15,6 +15,7 @@ import { conditionSections, eventSections } from "./events.ts";
 import { environment, exitStatuses, flagSections, pluginEnvironment, pluginFlagSections } from "./flags.ts";
 import { metricsList } from "./metrics.ts";
 import { ioLimits, layoutsTable, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
+import { reasonsList } from "./reasons.ts";
 import { situationSections } from "./situations.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
@@ -29,6 +30,7 @@ export const END = "<!-- generated: end -->";
 const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   "deploy/chart/README.md": [chartValuesTables],
   "docs/reference/crds.md": [crdSections],
+  "docs/reference/errors.md": [reasonsList],
   "docs/reference/events.md": [eventSections, conditionSections],
   "docs/reference/flags.md": [exitStatuses, environment, flagSections],
   "docs/reference/kubectl-plugin.md": [pluginEnvironment, pluginFlagSections],

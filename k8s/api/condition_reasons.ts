@@ -110,7 +110,11 @@ export const VOLUME_CONDITIONS = {
       meaning:
         `The io controller of the node belongs to cgroup v1. Boot the node with the unified hierarchy${LIMITS_RUNBOOK}`,
     },
-    NoCgroupRoot: { status: "False", meaning: `The agent was started without \`--cgroup-root\`${LIMITS_RUNBOOK}` },
+    NoCgroupRoot: {
+      status: "False",
+      meaning: `The agent was started without \`--cgroup-root\`${LIMITS_RUNBOOK}`,
+      remedy: "Apply the manifests of this version, or start the agent with --cgroup-root.",
+    },
     IoControllerNotEnabled: {
       status: "False",
       meaning:
@@ -120,6 +124,7 @@ export const VOLUME_CONDITIONS = {
       status: "False",
       meaning:
         `The cgroup of the pod was not found within half a minute. The agent keeps looking for it${LIMITS_RUNBOOK}`,
+      remedy: "Search for the pod's UID below /sys/fs/cgroup, and report a bug.",
     },
     NotAPod: { status: "False", meaning: "The volume is published at a path that is not kubelet's." },
     Refused: { status: "False", meaning: "The kernel refused the limits. The message gives the cause." },

@@ -292,7 +292,10 @@ Deno.test("a content that names no class, none that there is, or one that cannot
   s.addSnapshotClass("foreign", {}, "other.example");
   s.addSnapshotClass("broken", { "csi.storage.k8s.io/snapshoter-secret-name": "x" });
   const cases = [
-    [{ volumeSnapshotClassName: "gone" }, /^volumeSnapshotClassName "gone": there is no such VolumeSnapshotClass \[NoSuchSnapshotClass\]$/],
+    [
+      { volumeSnapshotClassName: "gone" },
+      /^volumeSnapshotClassName "gone": there is no such VolumeSnapshotClass \[NoSuchSnapshotClass\]$/,
+    ],
     [{ volumeSnapshotClassName: "" }, /^volumeSnapshotClassName: none is named$/],
     [{ volumeSnapshotClassName: "foreign" }, /^volumeSnapshotClassName "foreign": it is for other.example$/],
     [{ volumeSnapshotClassName: "broken" }, /snapshoter-secret-name: there is no such key/],

@@ -1,5 +1,5 @@
 /**
- * What an answer rests on: events, Leases, and messages that the runbooks describe.
+ * What an answer rests on: events, Leases, and messages whose reasons the runbooks describe.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { Event, Lease, Node, Pod } from "../../k8s/api/objects.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import { type AgentEvidence, agentStateOf } from "./nodes.ts";
 import { isUnread, type Problem, type Severity } from "../problem.ts";
-import { SYMPTOM_CHAPTERS, type SymptomChapter, symptomOf } from "./symptoms.ts";
+import { adviceFor, reasonOf, SYMPTOM_CHAPTERS, type SymptomChapter, withoutReason } from "./symptoms.ts";
 
 /** Returns the time of an event's last occurrence (RFC 3339). */
 export function timeOfEvent({ lastTimestamp, series, eventTime, firstTimestamp, metadata }: Event): string {
@@ -39,35 +39,34 @@ export function lastFailure(
 
 /** Where a message comes from, for a problem. */
 export interface MessageSource {
-  /** The chapter of the runbooks that describes such messages. */
+  /** The chapter of the runbooks that describes such problems. */
   readonly chapter: SymptomChapter;
   /** The object that has the problem, as `kind/name`. */
   readonly object: string;
-  /** The reason when the runbooks do not describe the message. */
+  /** The reason of a message that names none. */
   readonly reason: string;
   /** The time since when it is so. */
   readonly since?: string | undefined;
   /** How bad it is; an error by default. */
   readonly severity?: Severity;
-  /** What to do when the runbooks do not describe the message. */
+  /** What to do when the runbooks do not describe the reason. */
   readonly remedy?: string;
 }
 
-/** What to do of a message that the runbooks do not describe. */
+/** What to do of a reason that the runbooks do not describe. */
 const DEFAULT_REMEDY =
   "The message says what was tried. It is tried again; the logs of the controller and of the node's agent " +
   "say more.";
 
 /** Returns the problem that a message reports, with what the runbooks say of it. */
 export function messageProblem(message: string, source: MessageSource): Problem {
-  const { chapter, object, reason, since, severity, remedy = DEFAULT_REMEDY } = source;
-  const symptom = symptomOf(chapter, message);
+  const { chapter, object, since, severity = "error", remedy = DEFAULT_REMEDY } = source;
+  const reason = reasonOf(message) ?? source.reason;
   return {
-    severity: symptom?.isWait === true ? "info" : severity ?? "error",
-    ...{ reason: symptom?.reason ?? reason, object, message },
+    ...{ severity, reason, object, message: withoutReason(message) },
     ...(since !== undefined && since !== "" && { since }),
-    remedy: symptom?.remedy ?? remedy,
-    runbook: SYMPTOM_CHAPTERS[chapter],
+    ...{ remedy, runbook: SYMPTOM_CHAPTERS[chapter] },
+    ...adviceFor(reason, chapter),
   };
 }
 

@@ -8,7 +8,6 @@ import { type ClaimState, readClaimState } from "./claim_state.ts";
 import { type ClusterState, readClusterState } from "./cluster_state.ts";
 import { nodeProblems, nodeViews } from "./nodes.ts";
 import { compareText, conditionProblem } from "../problem.ts";
-import { symptomOf } from "./symptoms.ts";
 import { heldProblems, snapshotViews, volumeProblems } from "./volumes.ts";
 import { explainClaim } from "./why.ts";
 import { boundProblems } from "./why_bound.ts";
@@ -105,9 +104,10 @@ Deno.test("volumeProblems(): only of a lost volume nothing is to be deleted befo
   const runbooks = (...conditions: object[]) =>
     volumeProblems(volume(...conditions), "o").map(({ runbook }) => runbook);
   assertEquals(runbooks(condition("Ready", "Lost")), ["storage.md#lost-volume"]);
-  for (const other of [condition("Ready", "Other"), condition("Healthy", "Lost"), condition("Healthy", "Other")]) {
+  for (const other of [condition("Ready", "Other"), condition("Healthy", "Other")]) {
     assertEquals(runbooks(other), [undefined]);
   }
+  assertEquals(runbooks(condition("Ready", "NoSpace")), ["claims-and-pods.md#claim-stays-pending"]);
 });
 
 Deno.test("snapshotViews() has a logical volume only of a snapshot that has one", () => {
@@ -117,11 +117,6 @@ Deno.test("snapshotViews() has a logical volume only of a snapshot that has one"
     return "logicalVolume" in snapshotViews(state)[0]!;
   };
   assertEquals([of({ state: "Ready" }), of({ state: "Ready", lvName: "snap-1" })], [false, true]);
-});
-
-Deno.test("symptomOf() knows the message about a volume group that cannot be read", () => {
-  const message = "volume group data cannot be read: no such group; look at its disks /dev/sda (dmesg)";
-  assertEquals(symptomOf("pending", message)?.reason, "VolumeGroupUnreadable");
 });
 
 Deno.test("terminatingProblems() says what keeps a claim, and of a volume what failed since its deletion", () => {

@@ -19,6 +19,7 @@ import type { PersistentVolume } from "../../k8s/api/objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { snapshotHandleOf, type VolumeSnapshotContent } from "../../k8s/api/snapshot_objects.ts";
 import type { ClusterState } from "./cluster_state.ts";
+import { adviceFor } from "./symptoms.ts";
 import { compareText, conditionProblem, type Problem, type Severity } from "../problem.ts";
 
 /** A volume. Sizes are in bytes. */
@@ -206,7 +207,8 @@ function managedProblems(
   const problems = conditions.sort(compareCauses).map((condition): Problem => {
     const { type, reason } = condition;
     const severity = REASON_SEVERITIES[reason] ?? PROBLEM_CONDITIONS[type]!;
-    const problem = conditionProblem(condition, { object, severity }, descriptions[type]);
+    const described = conditionProblem(condition, { object, severity }, descriptions[type]);
+    const problem = described.remedy === undefined ? { ...described, ...adviceFor(reason) } : described;
     if (type !== "Ready" || reason !== "Lost") return problem;
     return {
       ...problem,
@@ -222,5 +224,6 @@ function managedProblems(
   const { error } = status ?? {};
   const isTold = problems.some(({ message }) => error !== undefined && message.includes(error.message));
   if (error === undefined || isTold) return problems;
-  return [...problems, { severity: "error", reason: error.code, object, message: error.message }];
+  const reason = error.reason ?? error.code;
+  return [...problems, { severity: "error", reason, object, message: error.message, ...adviceFor(reason) }];
 }

@@ -6,7 +6,7 @@
  */
 
 import { formatBytes } from "../../base/size.ts";
-import type { PersistentVolumeClaim, Pod } from "../../k8s/api/objects.ts";
+import type { Event, PersistentVolumeClaim, Pod } from "../../k8s/api/objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { type ClaimState, isUnscheduled, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import {
@@ -23,7 +23,7 @@ import {
   waitProblems,
 } from "./evidence.ts";
 import { conditionOf, isUnread, type Problem } from "../problem.ts";
-import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
+import { SYMPTOM_CHAPTERS, withoutReason } from "./symptoms.ts";
 import { volumeProblems } from "./volumes.ts";
 
 /** Returns what is wrong with a Bound claim, the cause first. */
@@ -36,7 +36,7 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
   if (volume === undefined) {
     return [...missingVolume(state, object), ...expansion, ...modification, ...podProblems(state)];
   }
-  const reported = volumeProblems(volume, object).map((problem) => describedProblem(problem, state));
+  const reported = volumeProblems(volume, object).map((problem) => datedProblem(problem, state));
   const ofPods = podProblems(state);
   const isKnown = ({ reason, message }: Problem) =>
     (reason === "NoSpace" && expansion.some((one) => one.message.includes(message))) ||
@@ -75,19 +75,12 @@ function missingVolume(state: ClaimState, object: string): Problem[] {
   }];
 }
 
-/** Adds what the runbooks say of IO limits that do not apply, and of an object that somebody else deleted. */
-function describedProblem(problem: Problem, { volumeEvents }: ClaimState): Problem {
-  const reported = lastEvent(volumeEvents.filter(({ message }) => message === problem.message), "Failed");
+/** Adds since when a problem is there, by the event that reported it. */
+function datedProblem(problem: Problem, { volumeEvents }: ClaimState): Problem {
+  const isOf = ({ message = "" }: Event) => withoutReason(message) === problem.message;
+  const reported = lastEvent(volumeEvents.filter(isOf), "Failed");
   const since = problem.since ?? reported?.firstTimestamp ?? (reported && timeOfEvent(reported));
-  for (const chapter of ["limits", "terminating"] as const) {
-    const symptom = symptomOf(chapter, problem.message);
-    if (symptom === undefined) continue;
-    return {
-      ...{ ...problem, reason: symptom.reason, remedy: symptom.remedy, runbook: SYMPTOM_CHAPTERS[chapter] },
-      ...(since !== undefined && { since }),
-    };
-  }
-  return problem;
+  return { ...problem, ...(since !== undefined && { since }) };
 }
 
 /** A condition of a claim. */
@@ -131,15 +124,11 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
     }];
   }
   const waits = waitProblems(state.volumeEvents, now, { chapter: "expansion", object });
-  const isInfeasible = claim.status?.allocatedResourceStatuses?.["storage"] === "ControllerResizeInfeasible";
   const message = failed?.message ?? condition("ControllerResizeError")?.message;
   if (message !== undefined) {
     const since = failed?.firstTimestamp ?? (failed && timeOfEvent(failed));
-    const reason = isInfeasible ? "NoSpace" : "VolumeResizeFailed";
-    const remedy = isInfeasible
-      ? "Ask for less, down to the current size, or extend the volume group."
-      : "Read the log of the controller, and of the node's agent. The request is repeated.";
-    return [...waits, messageProblem(message, { chapter: "expansion", object, reason, since, remedy })];
+    const reason = "VolumeResizeFailed";
+    return [...waits, messageProblem(message, { chapter: "expansion", object, reason, since })];
   }
   if (waits.length > 0) return waits;
   if (!isHeld(resizerLease, now) && !isUnread(state, "leases")) {

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { explainGroupSnapshot } from "./why_group_snapshot.ts";
+import { SYMPTOMS } from "./symptoms.ts";
 
 const driver = "lvm.denolith.dev";
 const since = "2026-03-01T08:00:00Z";
@@ -34,7 +35,7 @@ Deno.test("explainGroupSnapshot() says what to do as soon as a snapshot has fail
       ...[
         "NoSpace",
         since,
-        "Use a smaller snapSize, or free space in the volume group. The request is then retried at once.",
+        SYMPTOMS.NoSpace.remedy,
         true,
       ],
     ],

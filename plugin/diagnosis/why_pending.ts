@@ -23,12 +23,9 @@ import {
 } from "./evidence.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { isUnread, listText, type Problem } from "../problem.ts";
-import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
+import { reasonOf, SYMPTOM_CHAPTERS } from "./symptoms.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.pending;
-
-/** The words of the scheduler for a node without capacity (kube-scheduler, plugin VolumeBinding). */
-const NO_CAPACITY = "did not have enough free storage";
 
 /** The provisioner of classes for PersistentVolumes that somebody creates (Kubernetes docs, storage classes, local). */
 export const NO_PROVISIONER = "kubernetes.io/no-provisioner";
@@ -159,7 +156,7 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
   const object = `pod/${pod.metadata.namespace}/${pod.metadata.name}`;
   const { message, reason, since } = schedulingOf(pod, state.podEvents);
   const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
-  if (message.includes(NO_CAPACITY)) {
+  if (reasonOf(message) === "NoCapacity") {
     const capacities = listText(capacityTexts(state), MAX_CAPACITIES, " nodes");
     const known = capacities === undefined
       ? "no node has a capacity for the class"
@@ -178,9 +175,8 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
     return {
       ...{ severity: "error", reason, ...problem },
       message: `the pod cannot be scheduled: ${message}`,
-      remedy: /volume/i.test(message)
-        ? "The scheduler's message names the obstacle. It is about volumes: look at the other claims of the pod, too."
-        : "The scheduler's message names the obstacle; it is not the storage.",
+      remedy:
+        "The scheduler's message names the obstacle. If it is about volumes, look at the other claims of the pod, too.",
     };
   }
   if (pod.spec?.nodeName) {
@@ -214,7 +210,7 @@ function volumeProblems({ volume }: ClaimState, object: string, known = ""): Pro
   const { copy, error, conditions = [] } = volume?.status ?? {};
   const since = conditions.find(({ type }) => type === "Ready")?.lastTransitionTime;
   if (error !== undefined && !known.includes(error.message)) {
-    return [messageProblem(error.message, { chapter: "pending", object, reason: error.code, since })];
+    return [messageProblem(error.message, { chapter: "pending", object, reason: error.reason ?? error.code, since })];
   }
   if (copy === undefined) return [];
   const percent = copy.percent === undefined ? "" : `, ${copy.percent} %`;

@@ -16,7 +16,7 @@ import {
   waitProblems,
 } from "./evidence.ts";
 import { isUnread, type Problem } from "../problem.ts";
-import { SYMPTOM_CHAPTERS, symptomOf } from "./symptoms.ts";
+import { adviceFor, SYMPTOM_CHAPTERS } from "./symptoms.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.terminating;
 
@@ -104,14 +104,14 @@ function volumeProblems(state: ClaimState): Problem[] {
     ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "terminating", object })]),
     ...(error === undefined ? [] : [
       messageProblem(error.message, {
-        ...{ chapter: "terminating", object, reason: error.code },
+        ...{ chapter: "terminating", object, reason: error.reason ?? error.code },
         since: conditions.find(({ type }) => type === "Ready")?.lastTransitionTime,
       }),
     ]),
     ...(reported === undefined ? [] : [eventProblem(reported, { chapter: "terminating", object })]),
   ];
   // several report the same failure: one that the runbooks describe is enough
-  const described = problems.filter(({ message }) => symptomOf("terminating", message) !== undefined);
+  const described = problems.filter(({ reason }) => adviceFor(reason).remedy !== undefined);
   const causes = described.length > 0 ? described.slice(0, 1) : problems.slice(0, 1);
   const agents = agentProblems(state);
   if (causes.length + agents.length > 0) return [...causes, ...agents];

@@ -41,7 +41,7 @@ Deno.test("why: a snapshot that is ready, and whose agent then says something", 
 Deno.test("why: a provisioner that says something of the claim is active, also without a Lease", async () => {
   await using scene = new ClaimScene({ hasController: false });
   scene.addClaim();
-  scene.addEvent("ProvisioningFailed", "not enough free space in data (1 GiB free)");
+  scene.addEvent("ProvisioningFailed", "not enough free space in data (1 GiB free) [NoSpace]");
   assertEquals((await scene.why()).problems.map(({ reason }) => reason), ["NoSpace"]);
   const later = await scene.why("data", new Date(Date.now() + 3_600_000));
   assertEquals(later.problems.map(({ reason }) => reason), ["NoSpace", "NoController"]);

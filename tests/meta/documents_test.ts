@@ -6,8 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { controllerLeaseName, sidecarLeaseName } from "../../k8s/runtime/leader.ts";
-import { anchors, chapter } from "./markdown.ts";
-import { inlineCode, sourceText, unknownMessages } from "./messages.ts";
+import { anchors } from "./markdown.ts";
 import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
@@ -64,17 +63,6 @@ Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
     controllerLeaseName("capacity", "lvm.denolith.dev"),
   ];
   assertEquals(leases.filter((lease) => !page.includes(`\`${lease}\``)), []);
-});
-
-Deno.test("error messages in the documents are those of the driver, with … for omitted parts", async () => {
-  const repair = await Deno.readTextFile(`${ROOT}docs/guides/volume-repair.md`);
-  const errors = await reference("errors");
-  const messages = [
-    ...["Parameters", "Thin pools"].flatMap((title) => terms(chapter(errors, title))),
-    ...[...repair.matchAll(/^`.*`[^`]*(?:: | or )/gm)].flatMap(([text]) => inlineCode(text)),
-  ];
-  assert(messages.length > 25, "the test sees them");
-  assertEquals(unknownMessages(messages, sourceText()), []);
 });
 
 Deno.test("no page of docs/ is too large", async () => {

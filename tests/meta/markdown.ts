@@ -22,3 +22,8 @@ export function anchors(document: string): string[] {
 export function shellBlocks(text: string): string[] {
   return [...text.matchAll(/```sh\n([^]*?)```/g)].map(([, lines]) => lines!);
 }
+
+/** Returns the inline code of a Markdown text. */
+export function inlineCode(text: string): string[] {
+  return [...text.replace(/```[^]*?```/g, "").matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
+}

@@ -1,50 +1,56 @@
 /**
- * Comparison of the messages that the runbooks quote with those of the driver.
+ * Comparison of the runbooks with the reasons of failures and the names of controllers.
  *
  * @module
  */
 
-import { assert, assertEquals } from "@std/assert";
-import { inlineCode, pieces as piecesOf, sourceText } from "./messages.ts";
-import { readRunbooks, runbookChapter } from "./runbooks.ts";
+import { assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { ERROR_KINDS, REASONS } from "../../base/error.ts";
+import { SYMPTOM_CHAPTERS, SYMPTOMS } from "../../plugin/diagnosis/symptoms.ts";
+import { anchors, chapter, inlineCode } from "./markdown.ts";
+import { runbookChapter } from "./runbooks.ts";
+import { sourceFiles } from "./source_files.ts";
 
-const runbooks = readRunbooks().join("\n");
+const ROOT = new URL("../../", import.meta.url).pathname;
 
-/** A symptom: the first cell of a table row, or the bold term at the start of a list item. */
-const SYMPTOM = /^\| ([^|]*) \||^- \*\*([^*]*)\*\*/gm;
+/** Returns the texts of the sources in these folders. */
+function readSources(...folders: readonly string[]): string {
+  return folders.flatMap(sourceFiles).map((path) => Deno.readTextFileSync(path)).join("\n");
+}
 
-/** Messages of others than the driver: of Kubernetes and of LVM. */
-const FOREIGN_MESSAGES = [
-  ...["WaitForFirstConsumer", "ExternalProvisioning", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOnce"],
-  ...["ReadWriteOncePod", "ContainerCreating", "Terminating", "Forbidden", "kubernetes.io/pvc-protection"],
-  "boundVolumeSnapshotContentName",
-  "driver name lvm.denolith.dev not found in the list of registered CSI drivers",
-  "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
-  "field can not be less than status.capacity",
-  ...["did not have enough free storage", "had volume node affinity conflict"],
-  "MountVolume.NodeAffinity check failed",
-];
+/** Returns the text of a chapter of the runbooks, by its page and anchor. */
+function readChapter(link: string): string {
+  const [page, anchor] = link.split("#");
+  const text = Deno.readTextFileSync(join(ROOT, "docs/guides/runbooks", page!));
+  const titles = [...text.matchAll(/^## (.*)$/gm)].map(([, title]) => title!);
+  return chapter(text, titles.find((title) => anchors(`# ${title}`)[0] === `#${anchor}`)!);
+}
 
-Deno.test("messages in the runbooks are those of the driver, with … for inserted values", () => {
-  const source = sourceText();
-  const messages = [
-    ...inlineCode(runbooks).filter((quote) => quote.includes("…")),
-    ...[...runbooks.matchAll(SYMPTOM)].flatMap(([, cell, term]) => inlineCode(cell ?? term!)).filter((quote) =>
-      !/^--|^[A-Z]+$|^kubectl$/.test(quote)
-    ),
-  ];
-  assert(messages.length > 120, "the test sees them");
-  const pieces = messages.filter((message) => !FOREIGN_MESSAGES.includes(message)).flatMap((message) =>
-    piecesOf(message).map((piece) => [message, piece] as const)
-  );
-  assertEquals(pieces.filter(([, piece]) => !source.includes(piece)), []);
+Deno.test("the runbooks describe each reason in the chapters that its answer names, and a code of the driver in no others", () => {
+  for (const [name, link] of Object.entries(SYMPTOM_CHAPTERS)) {
+    const text = readChapter(link);
+    const expected = Object.entries(SYMPTOMS).filter(([, { chapters }]) => chapters.includes(name as never))
+      .map(([reason]) => reason);
+    assertEquals(expected.filter((reason) => !inlineCode(text).includes(reason)), [], `${link} lacks them`);
+    const rows = [...text.matchAll(/^- \*\*((?:`\w+`(?:,\s+)?)+)\*\*:/gm)].flatMap(([, codes]) => inlineCode(codes!));
+    const others = rows.filter((reason) => reason in SYMPTOMS && !expected.includes(reason));
+    assertEquals(others, [], `${link} has them, and no answer leads there`);
+  }
+});
+
+Deno.test("each reason is given where an error is made", () => {
+  const sources = readSources("base", "csi", "k8s", "lvm").replace(/^export const REASONS = [^]*?\] as const;/m, "");
+  assertEquals(sources.includes("export const REASONS"), false, "the table itself is left out");
+  const kinds: readonly string[] = ERROR_KINDS;
+  assertEquals(REASONS.filter((reason) => !kinds.includes(reason) && !sources.includes(`"${reason}"`)), []);
 });
 
 Deno.test("the runbooks name the controllers that exist", () => {
-  const source = sourceText();
+  const source = readSources("cli", "csi", "k8s", "lvm");
   const controllers = [
     ...source.matchAll(/\b(?:sidecarController|createController)\(\s*"(\w+)"/g),
-    ...source.matchAll(/^ +name: "(\w+)",\n +ownerKind:/gm), // of contents
+    ...source.matchAll(/^ +name: "(\w+)",\n +(?:ownerKind|resource):/gm), // of contents and handovers
   ];
   const rows = runbookChapter("Reconcile failing").matchAll(/^\| `(\w+)` +\|/gm);
   const names = (matches: Iterable<RegExpExecArray>) => [...matches].map(([, name]) => name!).sort();

@@ -50,53 +50,36 @@ export const EXPANSION: Chapter = {
       await stage.bindClaim();
     }),
     "Condition FileSystemResizePending": once("FileSystemResizePending", growing(() => {})),
-    "VolumeResizeFailed, state ControllerResizeInfeasible": once("NoSpace", growing(() => {}, "1Gi")),
-    "it is in use and has the snapshots …": {
-      reason: "OriginInUse",
-      plays: {
-        "it is in use and has the snapshots …": growing(async (stage) => {
-          await stage.startPod();
-          await stage.takeSnapshot();
-        }),
-      },
-    },
-    "of its snapshots …, … is open": {
-      reason: "SnapshotOpen",
-      plays: {
-        "of its snapshots …, … is open": growing(async (stage) => {
-          await stage.takeSnapshot();
-          const { lv } = stage.machine.allLvs().find(({ lv }) => lv.origin !== undefined)!;
-          stage.machine.openLvs.push(lv);
-        }),
-      },
-    },
-    "the agent of node … has not answered within … s": {
-      reason: "AgentDoesNotAnswer",
-      plays: {
-        "the agent of node … has not answered within … s": async (stage) => {
-          await stage.start({ nodeWaitMs: 500 });
-          await stage.bindClaim();
-          await stage.cluster.agents.stopAgent("n1");
-          await stage.grow();
-        },
-      },
+    NoSpace: growing(() => {}, "1Gi"),
+    OriginInUse: growing(async (stage) => {
+      await stage.startPod();
+      await stage.takeSnapshot();
+    }),
+    SnapshotOpen: growing(async (stage) => {
+      await stage.takeSnapshot();
+      const { lv } = stage.machine.allLvs().find(({ lv }) => lv.origin !== undefined)!;
+      stage.machine.openLvs.push(lv);
+    }),
+    AgentDoesNotAnswer: async (stage) => {
+      await stage.start({ nodeWaitMs: 500 });
+      await stage.bindClaim();
+      await stage.cluster.agents.stopAgent("n1");
+      await stage.grow();
     },
     "Condition NodeResizeError, or kubelet's event VolumeResizeFailed on the pod": {
       reason: "NodeResizeFailed",
-      plays: {
-        "": [
-          async (stage) => {
-            const said = await failOnNode(stage);
-            stage.addEvent("VolumeResizeFailed", `NodeExpandVolume failed: ${said}`, "Pod", "web");
-          },
-          async (stage) => {
-            const message = await failOnNode(stage);
-            const condition = { type: "NodeResizeError", status: "True", message };
-            const lastTransitionTime = new Date().toISOString();
-            await stage.patchClaimStatus({ conditions: [{ ...condition, lastTransitionTime }] });
-          },
-        ],
-      },
+      plays: [
+        async (stage) => {
+          const said = await failOnNode(stage);
+          stage.addEvent("VolumeResizeFailed", `NodeExpandVolume failed: ${said}`, "Pod", "web");
+        },
+        async (stage) => {
+          const message = await failOnNode(stage);
+          const condition = { type: "NodeResizeError", status: "True", message };
+          const lastTransitionTime = new Date().toISOString();
+          await stage.patchClaimStatus({ conditions: [{ ...condition, lastTransitionTime }] });
+        },
+      ],
     },
     "Nothing happens": once("NoController", async (stage) => {
       await stage.start();
@@ -104,16 +87,11 @@ export const EXPANSION: Chapter = {
       await stage.cluster.stopController();
       await stage.grow();
     }),
-    "volume group … does not respond; look for a disk among …": {
-      reason: "VolumeGroupUnresponsive",
-      plays: {
-        "volume group … does not respond; look for a disk among …": async (stage) => {
-          await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
-          await stage.bindClaim();
-          stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
-          await stage.grow();
-        },
-      },
+    VolumeGroupUnresponsive: async (stage) => {
+      await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
+      await stage.bindClaim();
+      stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+      await stage.grow();
     },
   },
 };

@@ -17,34 +17,23 @@ export const GROUP_SNAPSHOTS: Chapter = {
       await stage.start();
       stage.addGroupSnapshot([]);
     }),
-    "snapshots are taken at one point in time on one node alone": once("VolumesOnSeveralNodes", async (stage) => {
+    VolumesOnSeveralNodes: async (stage) => {
       await stage.start({ machines: { n1: machineWith({ data: 100n * MiB }), n2: machineWith({ data: 100n * MiB }) } });
       await stage.bindClaim({ size: "80Mi" });
       await stage.bindClaim({ name: "far", size: "80Mi" });
       stage.addGroupSnapshot(["data", "far"]);
-    }),
-    "suspending volume …": {
-      reason: "MustNotBeSuspended",
-      plays: {
-        "suspending volume …": async (stage) => {
-          await stage.start();
-          await stage.bindClaim();
-          stage.machine.host.swapLvs.add(stage.lv);
-          stage.addGroupSnapshot(["data"]);
-        },
-      },
     },
-    "suspending devices: not done within … s, so they were resumed":
-      "the time is that of the agent; lvm/group_snapshots/suspension_test.ts lets it pass",
-    "the COW space of … does not fit": {
-      reason: "NoSpace",
-      plays: {
-        "the COW space of … does not fit": async (stage) => {
-          await stage.start();
-          await stage.bindClaim({ size: "160Mi" });
-          stage.addGroupSnapshot(["data"]);
-        },
-      },
+    MustNotBeSuspended: async (stage) => {
+      await stage.start();
+      await stage.bindClaim();
+      stage.machine.host.swapLvs.add(stage.lv);
+      stage.addGroupSnapshot(["data"]);
+    },
+    SuspendedTooLong: "the time is that of the agent; lvm/group_snapshots/suspension_test.ts lets it pass",
+    NoSpace: async (stage) => {
+      await stage.start();
+      await stage.bindClaim({ size: "160Mi" });
+      stage.addGroupSnapshot(["data"]);
     },
     "The content is left after the VolumeGroupSnapshot was deleted": once("ContentLeft", async (stage) => {
       await stage.start();

@@ -42,43 +42,19 @@ const IMPATIENT = { limitGraceMs: 10 };
 export const LIMITS: Chapter = {
   asks: ["why", "data"],
   cases: {
-    "VolumeModifyFailed: VolumeAttributesClass … does not exist": {
-      reason: "NoSuchAttributesClass",
-      plays: { "VolumeAttributesClass … does not exist": modifying() },
+    NoSuchAttributesClass: modifying(),
+    WrongAttributesClass: "k8s/resizer/modifier_test.ts has a class of another driver",
+    WrongParameter: [modifying({ layout: "raid1" }), modifying({ readIops: "many" })],
+    NoCgroup2: limited(() => {}),
+    NoIoController: limited((cgroups) => cgroups.mount("cpu memory")),
+    IoControllerNotEnabled: async (stage) => {
+      let cgroups: FakeCgroups;
+      await limited((all) => (cgroups = all).mount())(stage);
+      cgroups!.addPod(`kubepods/pod${stage.podUid()}`, { io: false });
+      stage.agent.machine.limiter.wake();
     },
-    "VolumeModifyFailed: cannot change; what can are …, or parameter … must be …": {
-      reason: "WrongAttributesClass",
-      plays: {
-        "cannot change; what can are …": modifying({ layout: "raid1" }),
-        "parameter … must be …": modifying({ readIops: "many" }),
-      },
-    },
-    "IOLimitsNotApplied: no cgroup v2 is mounted there, no io controller": {
-      reason: "NoCgroup2",
-      plays: {
-        "no cgroup v2 is mounted there": limited(() => {}),
-        "no io controller": limited((cgroups) => cgroups.mount("cpu memory")),
-      },
-    },
-    "IOLimitsNotApplied: the io controller is not enabled for the cgroups of pods": {
-      reason: "IoControllerNotEnabled",
-      plays: {
-        "the io controller is not enabled for the cgroups of pods": async (stage) => {
-          let cgroups: FakeCgroups;
-          await limited((all) => (cgroups = all).mount())(stage);
-          cgroups!.addPod(`kubepods/pod${stage.podUid()}`, { io: false });
-          stage.agent.machine.limiter.wake();
-        },
-      },
-    },
-    "IOLimitsNotApplied: the mount point of cgroup v2 is not configured": {
-      reason: "NoCgroupRoot",
-      plays: { "the mount point of cgroup v2 is not configured": limited() },
-    },
-    "IOLimitsNotApplied: has no cgroup below …": {
-      reason: "NoPodCgroup",
-      plays: { "has no cgroup below …": limited((cgroups) => cgroups.mount(), IMPATIENT) },
-    },
+    NoCgroupRoot: limited(),
+    NoPodCgroup: limited((cgroups) => cgroups.mount(), IMPATIENT),
     "A pod is faster than its limit": once(undefined, async (stage) => {
       let cgroups: FakeCgroups;
       await limited((all) => (cgroups = all).mount())(stage);

@@ -100,239 +100,134 @@ export const PENDING: Chapter = {
       stage.cluster.addClaim();
       stage.addEvent("ExternalProvisioning", "Waiting for a volume to be created");
     }),
-    "not enough free space in … (… free)": {
-      reason: "NoSpace",
-      plays: {
-        "not enough free space in … (… free)": async (stage) => {
-          await stage.start();
-          stage.cluster.addClaim({ size: "1Gi" });
-        },
-      },
+    NoSpace: async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ size: "1Gi" });
     },
-    "not enough free space in … (… of its physical volumes are missing)": {
-      reason: "PhysicalVolumesMissing",
-      plays: {
-        "not enough free space in … (… of its physical volumes are missing)": withGroup(({ machine }) => {
-          machine.groups[0]!.missingPvs = 1;
-        }),
-      },
+    PhysicalVolumesMissing: withGroup(({ machine }) => {
+      machine.groups[0]!.missingPvs = 1;
+    }),
+    VolumeGroupUnresponsive: async (stage) => {
+      await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
+      stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+      await stage.report();
+      stage.cluster.addClaim();
     },
-    "volume group … does not respond; look for a disk among …": {
-      reason: "VolumeGroupUnresponsive",
-      plays: {
-        "volume group … does not respond; look for a disk among …": async (stage) => {
-          await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
-          stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
-          await stage.report();
-          stage.cluster.addClaim();
-        },
-      },
+    VolumeGroupUnreadable: async (stage) => {
+      await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
+      stage.machine.hungPvs.set("/dev/vdc", Promise.withResolvers()); // LVM reads each group on its own then
+      stage.machine.fault = ({ program, args }) =>
+        program === "lvm" && args.includes("data")
+          ? { code: 5, stdout: "", stderr: "  Cannot process volume group data" }
+          : undefined;
+      await stage.report();
+      stage.cluster.addClaim();
     },
-    "volume group … cannot be read: …; look at its disks … (dmesg)": {
-      reason: "VolumeGroupUnreadable",
-      plays: {
-        "volume group … cannot be read: …; look at its disks … (dmesg)": async (stage) => {
-          await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
-          stage.machine.hungPvs.set("/dev/vdc", Promise.withResolvers()); // LVM reads each group on its own then
-          stage.machine.fault = ({ program, args }) =>
-            program === "lvm" && args.includes("data")
-              ? { code: 5, stdout: "", stderr: "  Cannot process volume group data" }
-              : undefined;
-          await stage.report();
-          stage.cluster.addClaim();
-        },
-      },
+    VolumeGroupReadOnly: withGroup(({ machine }) => {
+      machine.groups[0]!.exported = true;
+    }),
+    VolumeGroupRefusesChanges: withGroup(({ machine }) => {
+      machine.groups[0]!.unchangeable = "Cannot update volume group data with duplicate PV devices.";
+    }),
+    TooManyLogicalVolumes: async (stage) => {
+      await stage.start();
+      await addForeignLv(stage.machine, { group: "data", name: "other", bytes: 4n * MiB });
+      stage.machine.groups[0]!.maxLvs = 1;
+      await stage.report();
+      stage.cluster.addClaim();
     },
-    "not enough free space in … (read-only or exported)": {
-      reason: "VolumeGroupReadOnly",
-      plays: {
-        "not enough free space in … (read-only or exported)": withGroup(({ machine }) => {
-          machine.groups[0]!.exported = true;
-        }),
-      },
+    NoSuchVolumeGroup: withParameters({ volumeGroup: "gone" }),
+    NodeWithoutAgent: withSelectedNode("n3", addNodeWithoutAgent),
+    DriverNotRegistered: [withSelectedNode("n2", unregister), async (stage) => {
+      await stage.start();
+      unregister(stage);
+      stage.cluster.addClaim();
+    }],
+    NodeExcludedByClass: async (stage) => {
+      await stage.start({ machines: twoMachines() });
+      const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["n2"] }];
+      stage.cluster.addClass("only-n2", { allowedTopologies: [{ matchLabelExpressions }] });
+      stage.cluster.addClaim({ className: "only-n2", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
+      stage.addPod();
     },
-    "not enough free space in … (LVM refuses to change it: …)": {
-      reason: "VolumeGroupRefusesChanges",
-      plays: {
-        "not enough free space in … (LVM refuses to change it: …)": withGroup(({ machine }) => {
-          machine.groups[0]!.unchangeable = "Cannot update volume group data with duplicate PV devices.";
-        }),
-      },
+    AgentDoesNotAnswer: async (stage) => {
+      await stage.start({ nodeWaitMs: 500 });
+      await stage.cluster.agents.stopAgent("n1");
+      stage.cluster.addClaim();
     },
-    "not enough free space in … (it has as many logical volumes as it may, …)": {
-      reason: "TooManyLogicalVolumes",
-      plays: {
-        "not enough free space in … (it has as many logical volumes as it may, …)": async (stage) => {
-          await stage.start();
-          await addForeignLv(stage.machine, { group: "data", name: "other", bytes: 4n * MiB });
-          stage.machine.groups[0]!.maxLvs = 1;
-          await stage.report();
-          stage.cluster.addClaim();
-        },
-      },
+    AccessModeUnsupported: async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ spec: { accessModes: ["ReadWriteMany"] } });
     },
-    "none matches …; there are …": {
-      reason: "NoSuchVolumeGroup",
-      plays: { "none matches …; there are …": withParameters({ volumeGroup: "gone" }) },
+    WrongParameter: withParameters({ volumeGrup: "data" }),
+    SizeUnsuitable: "a claim has no largest size; lvm/model/groups_test.ts has one",
+    NoSuchClass: async (stage) => {
+      await stage.start();
+      stage.cluster.addClaim({ className: "none" });
     },
-    "none of … has an agent of the driver; those that have one: …": {
-      reason: "NodeWithoutAgent",
-      plays: {
-        "none of … has an agent of the driver; those that have one: …": withSelectedNode("n3", addNodeWithoutAgent),
-      },
+    SourceNotReady: [
+      withSource(ofClaim("other"), ({ cluster }) => {
+        cluster.addClaim({ name: "other", className: "later" });
+      }),
+      withSource(ofSnapshot("cut"), async (stage) => {
+        await stage.bindClaim({ name: "other" });
+        stage.addSnapshot({ source: { volumeHandle: "v1-none" } });
+        await stage.setSnapshotStatus({ boundVolumeSnapshotContentName: "content", readyToUse: false });
+      }),
+      withSource(ofClaim("missing")),
+    ],
+    SourceUnsuitable: [
+      withSource(ofClaim("other"), async (stage) => {
+        await stage.bindClaim({ name: "other" });
+        const at = { name: "other", namespace: "default" };
+        stage.cluster.api.collection(persistentVolumeClaims).patch({ metadata: { finalizers: ["test/keep"] } }, at);
+        await stage.delete(persistentVolumeClaims, "other");
+      }),
+      withSource(ofClaim("other"), ({ cluster: { api } }) => {
+        const csi = { driver: "ebs.csi.aws.com", volumeHandle: "vol-1" };
+        api.put(persistentVolumes, { metadata: { name: "ebs" }, spec: { csi }, status: { phase: "Bound" } });
+        api.put(persistentVolumeClaims, {
+          metadata: { name: "other", namespace: "default" },
+          ...{ spec: { volumeName: "ebs" }, status: { phase: "Bound" } },
+        });
+      }),
+      withSource(
+        ofClaim("other"),
+        (stage) => stage.bindClaim({ name: "other", spec: { volumeMode: "Block" } }),
+      ),
+    ],
+    SourceOnOtherNode: async (stage) => {
+      await stage.start({ machines: twoMachines() });
+      const annotations = { [SELECTED_NODE_ANNOTATION]: "n1" };
+      await stage.bindClaim({ name: "other", className: "later", annotations });
+      const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["n2"] }];
+      stage.cluster.addClass("only-n2", {
+        volumeBindingMode: "Immediate",
+        allowedTopologies: [{ matchLabelExpressions }],
+      });
+      stage.cluster.addClaim({ className: "only-n2", spec: { dataSource: ofClaim("other") } as never });
     },
-    "node …: … is not registered there, …: registered on …": {
-      reason: "DriverNotRegistered",
-      plays: {
-        "node …: … is not registered there": withSelectedNode("n2", unregister),
-        "…: registered on …": async (stage) => {
-          await stage.start();
-          unregister(stage);
-          stage.cluster.addClaim();
-        },
-      },
+    SecretForbidden: withParameters(SECRET, ({ cluster }) => {
+      cluster.api.faults.forbidden.add("secrets");
+    }),
+    NoSuchSecret: withParameters(SECRET),
+    VolumeGroupAmbiguous: withGroup(({ machine }) => {
+      machine.addGroup("data", 64n * MiB);
+    }),
+    VolumeGroupOfHost: async (stage) => {
+      await stage.start();
+      const swap = await addForeignLv(stage.machine, { group: "data", name: "swap", bytes: 4n * MiB });
+      stage.machine.host.swapLvs.add(swap);
+      await stage.report();
+      stage.cluster.addClass("any", { volumeBindingMode: "Immediate", parameters: {} });
+      stage.cluster.addClaim({ className: "any" });
     },
-    "node …: not in the allowedTopologies of the class": {
-      reason: "NodeExcludedByClass",
-      plays: {
-        "node …: not in the allowedTopologies of the class": async (stage) => {
-          await stage.start({ machines: twoMachines() });
-          const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["n2"] }];
-          stage.cluster.addClass("only-n2", { allowedTopologies: [{ matchLabelExpressions }] });
-          stage.cluster.addClaim({ className: "only-n2", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
-          stage.addPod();
-        },
-      },
-    },
-    "the agent of node … has not answered within … s": {
-      reason: "AgentDoesNotAnswer",
-      plays: {
-        "the agent of node … has not answered within … s": async (stage) => {
-          await stage.start({ nodeWaitMs: 500 });
-          await stage.cluster.agents.stopAgent("n1");
-          stage.cluster.addClaim();
-        },
-      },
-    },
-    "a node-local volume is for one node": {
-      reason: "AccessModeUnsupported",
-      plays: {
-        "a node-local volume is for one node": async (stage) => {
-          await stage.start();
-          stage.cluster.addClaim({ spec: { accessModes: ["ReadWriteMany"] } });
-        },
-      },
-    },
-    "parameter …: unknown; did you mean …?": {
-      reason: "UnknownParameter",
-      plays: { "parameter …: unknown; did you mean …?": withParameters({ volumeGrup: "data" }) },
-    },
-    "storageClassName …: there is no such class": {
-      reason: "NoSuchClass",
-      plays: {
-        "storageClassName …: there is no such class": async (stage) => {
-          await stage.start();
-          stage.cluster.addClaim({ className: "none" });
-        },
-      },
-    },
-    "dataSource: … is not bound yet, … is not ready yet, …: does not exist": {
-      reason: "SourceNotReady",
-      plays: {
-        "dataSource: … is not bound yet": withSource(ofClaim("other"), ({ cluster }) => {
-          cluster.addClaim({ name: "other", className: "later" });
-        }),
-        "… is not ready yet": withSource(ofSnapshot("cut"), async (stage) => {
-          await stage.bindClaim({ name: "other" });
-          stage.addSnapshot({ source: { volumeHandle: "v1-none" } });
-          await stage.setSnapshotStatus({ boundVolumeSnapshotContentName: "content", readyToUse: false });
-        }),
-        "…: does not exist": withSource(ofClaim("missing")),
-      },
-    },
-    "dataSource: … is being deleted, … is of the driver …, … volume (requested: …)": {
-      reason: "SourceUnsuitable",
-      plays: {
-        "dataSource: … is being deleted": withSource(ofClaim("other"), async (stage) => {
-          await stage.bindClaim({ name: "other" });
-          const at = { name: "other", namespace: "default" };
-          stage.cluster.api.collection(persistentVolumeClaims).patch({ metadata: { finalizers: ["test/keep"] } }, at);
-          await stage.delete(persistentVolumeClaims, "other");
-        }),
-        "… is of the driver …": withSource(ofClaim("other"), ({ cluster: { api } }) => {
-          const csi = { driver: "ebs.csi.aws.com", volumeHandle: "vol-1" };
-          api.put(persistentVolumes, { metadata: { name: "ebs" }, spec: { csi }, status: { phase: "Bound" } });
-          api.put(persistentVolumeClaims, {
-            metadata: { name: "other", namespace: "default" },
-            ...{ spec: { volumeName: "ebs" }, status: { phase: "Bound" } },
-          });
-        }),
-        "… volume (requested: …)": withSource(
-          ofClaim("other"),
-          (stage) => stage.bindClaim({ name: "other", spec: { volumeMode: "Block" } }),
-        ),
-      },
-    },
-    "…: the source is on node …, and volumes from it are created there": {
-      reason: "SourceOnOtherNode",
-      plays: {
-        "…: the source is on node …, and volumes from it are created there": async (stage) => {
-          await stage.start({ machines: twoMachines() });
-          const annotations = { [SELECTED_NODE_ANNOTATION]: "n1" };
-          await stage.bindClaim({ name: "other", className: "later", annotations });
-          const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["n2"] }];
-          stage.cluster.addClass("only-n2", {
-            volumeBindingMode: "Immediate",
-            allowedTopologies: [{ matchLabelExpressions }],
-          });
-          stage.cluster.addClaim({ className: "only-n2", spec: { dataSource: ofClaim("other") } as never });
-        },
-      },
-    },
-    "the controller may not read it": {
-      reason: "SecretForbidden",
-      plays: {
-        "the controller may not read it": withParameters(SECRET, ({ cluster }) => {
-          cluster.api.faults.forbidden.add("secrets");
-        }),
-      },
-    },
-    "A class names this secret, but it does not exist": {
-      reason: "NoSuchSecret",
-      plays: { "A class names this secret, but it does not exist": withParameters(SECRET) },
-    },
-    "not enough free space in … (several volume groups have this name)": {
-      reason: "VolumeGroupAmbiguous",
-      plays: {
-        "not enough free space in … (several volume groups have this name)": withGroup(({ machine }) => {
-          machine.addGroup("data", 64n * MiB);
-        }),
-      },
-    },
-    "not enough free space in … (the host uses … of it, so it must be named": {
-      reason: "VolumeGroupOfHost",
-      plays: {
-        "not enough free space in … (the host uses … of it, so it must be named": async (stage) => {
-          await stage.start();
-          const swap = await addForeignLv(stage.machine, { group: "data", name: "swap", bytes: 4n * MiB });
-          stage.machine.host.swapLvs.add(swap);
-          await stage.report();
-          stage.cluster.addClass("any", { volumeBindingMode: "Immediate", parameters: {} });
-          stage.cluster.addClaim({ className: "any" });
-        },
-      },
-    },
-    "the agent of node … has not reported for minutes; see its log": {
-      reason: "AgentSilent",
-      plays: {
-        "the agent of node … has not reported for minutes; see its log": async (stage) => {
-          await stage.start();
-          await stage.silence();
-          stage.cluster.addClaim({ className: "later", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
-          stage.addPod();
-          // the controller lets the scheduler choose again: without a pod, the claim waits for one
-        },
-      },
+    AgentSilent: async (stage) => {
+      await stage.start();
+      await stage.silence();
+      stage.cluster.addClaim({ className: "later", annotations: { [SELECTED_NODE_ANNOTATION]: "n1" } });
+      stage.addPod();
+      // the controller lets the scheduler choose again: without a pod, the claim waits for one
     },
     "The claim has an empty storageClassName": once("NoClass", async (stage) => {
       await stage.start();

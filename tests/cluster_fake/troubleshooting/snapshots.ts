@@ -42,56 +42,27 @@ export const SNAPSHOTS: Chapter = {
       stage.addSnapshot();
       await stage.setSnapshotStatus({ boundVolumeSnapshotContentName: "content" });
     }),
-    "the COW space of … does not fit": {
-      reason: "NoSpace",
-      plays: {
-        "the COW space of … does not fit": cutting(async (stage) => {
-          stage.addSnapshotClass();
-          await stage.bindClaim({ name: "big", size: "220Mi" });
-        }),
-      },
+    NoSpace: cutting(async (stage) => {
+      stage.addSnapshotClass();
+      await stage.bindClaim({ name: "big", size: "220Mi" });
+    }),
+    NoSuchSnapshotClass: cutting(() => {}),
+    WrongParameter: [withParameters({ snapSise: "20%" }), withParameters({ snapSize: "much" })],
+    AgentDoesNotAnswer: cutting(async (stage) => {
+      stage.addSnapshotClass();
+      await stage.cluster.agents.stopAgent("n1");
+    }, { nodeWaitMs: 500 }),
+    NoSuchSnapshot: async (stage) => {
+      await stage.start();
+      const snapshotHandle = "v1-00000000000000000000000000000000";
+      stage.addSnapshot({ source: { snapshotHandle } });
     },
-    "volumeSnapshotClassName …: there is no such VolumeSnapshotClass": {
-      reason: "NoSuchSnapshotClass",
-      plays: { "volumeSnapshotClassName …: there is no such VolumeSnapshotClass": cutting(() => {}) },
-    },
-    "parameter …: unknown; did you mean …?, parameter snapSize …": {
-      reason: "WrongParameter",
-      plays: {
-        "parameter …: unknown; did you mean …?": withParameters({ snapSise: "20%" }),
-        "parameter snapSize …": withParameters({ snapSize: "much" }),
-      },
-    },
-    "the agent of node … has not answered within … s": {
-      reason: "AgentDoesNotAnswer",
-      plays: {
-        "the agent of node … has not answered within … s": cutting(async (stage) => {
-          stage.addSnapshotClass();
-          await stage.cluster.agents.stopAgent("n1");
-        }, { nodeWaitMs: 500 }),
-      },
-    },
-    "looking for snapshot …: … has none of that handle": {
-      reason: "NoSuchSnapshot",
-      plays: {
-        "looking for snapshot …: … has none of that handle": async (stage) => {
-          await stage.start();
-          const snapshotHandle = "v1-00000000000000000000000000000000";
-          stage.addSnapshot({ source: { snapshotHandle } });
-        },
-      },
-    },
-    "the controller may not read it": {
-      reason: "SecretForbidden",
-      plays: {
-        "the controller may not read it": async (stage) => {
-          await stage.start();
-          await stage.bindClaim();
-          stage.cluster.api.faults.forbidden.add("secrets");
-          stage.addSnapshotClass();
-          stage.addSnapshot({}, SECRET);
-        },
-      },
+    SecretForbidden: async (stage) => {
+      await stage.start();
+      await stage.bindClaim();
+      stage.cluster.api.faults.forbidden.add("secrets");
+      stage.addSnapshotClass();
+      stage.addSnapshot({}, SECRET);
     },
     "A content stays after it was deleted": once("KeptByVolumeSnapshot", async (stage) => {
       await stage.start();
@@ -99,15 +70,10 @@ export const SNAPSHOTS: Chapter = {
       await stage.takeSnapshot();
       await stage.delete(volumeSnapshotContents, "content");
     }),
-    "volume group … does not respond; look for a disk among …": {
-      reason: "VolumeGroupUnresponsive",
-      plays: {
-        "volume group … does not respond; look for a disk among …": cutting((stage) => {
-          stage.addSnapshotClass();
-          stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
-        }, { machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } }),
-      },
-    },
+    VolumeGroupUnresponsive: cutting((stage) => {
+      stage.addSnapshotClass();
+      stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+    }, { machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } }),
     "The content has the policy Retain": once("Retained", async (stage) => {
       await stage.start();
       await stage.bindClaim();

@@ -7,6 +7,7 @@
 
 import { dirname } from "@std/path";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../../csi/proto/csi_pb.ts";
+import { statusOf } from "../../../csi/status.ts";
 import {
   csiStorageCapacities,
   events,
@@ -259,7 +260,7 @@ export class Stage implements AsyncDisposable {
       await this.agent.nodeService.nodeStageVolume!(use as never);
       await this.agent.nodeService.nodePublishVolume!(publish as never);
     } catch (error) {
-      const cause = `rpc error: code = Internal desc = ${(error as Error).message}`;
+      const cause = `rpc error: code = Internal desc = ${statusOf(error).details}`;
       const said = `MountVolume.SetUp failed for volume "${volume.metadata.name}" : ${cause}`;
       this.addEvent("FailedMount", said, "Pod", name);
       return;
@@ -299,7 +300,7 @@ export class Stage implements AsyncDisposable {
       await this.agent.nodeService.nodeExpandVolume!(request as never);
       return undefined;
     } catch (error) {
-      return (error as Error).message;
+      return statusOf(error).details;
     }
   }
 

@@ -9,7 +9,7 @@ import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { endSync } from "../../fake/pvs.ts";
 import type { FakeMachine, FakePool } from "../../fake/machine.ts";
 import { machineWith, MiB } from "../../fake/volume_cluster.ts";
-import { type Case, type Chapter, once, type Play } from "./case.ts";
+import { type Chapter, once, type Play } from "./case.ts";
 import { UNEXPECTED_DATA } from "./mounts.ts";
 import type { Stage } from "./stage.ts";
 
@@ -92,11 +92,6 @@ function snapshot(change: (stage: Stage, lv: Stage["lv"]) => unknown): Play {
 /** Fills the volume group. */
 const fill = (stage: Stage) => stage.bindClaim({ name: "rest", size: "224Mi" });
 
-/** Returns a case with these messages. */
-function says(reason: string, plays: Case["plays"]): Case {
-  return { reason, plays };
-}
-
 /** The chapters. */
 export const STORAGE: Readonly<Record<string, Chapter>> = {
   "Volume group full": {
@@ -176,7 +171,7 @@ export const STORAGE: Readonly<Record<string, Chapter>> = {
   "Degraded RAID volume": {
     asks: ["why", "data"],
     cases: {
-      "Degraded, and the disk comes back": once(
+      "The missing disk comes back": once(
         "Degraded",
         (stage) => raid(({ machine }) => machine.groups[0]!.missingPvs = 1)(stage),
       ),
@@ -198,7 +193,7 @@ export const STORAGE: Readonly<Record<string, Chapter>> = {
         "RaidFailed",
         (stage) => raid(({ machine }) => machine.groups[0]!.missingPvs = 2)(stage),
       ),
-      "Degraded, and the disk is gone for good": "what is seen of it is the same as before",
+      "The missing disk is gone for good": "what is seen of it is the same as before",
     },
   },
   "Lost volume": {
@@ -237,7 +232,7 @@ export const STORAGE: Readonly<Record<string, Chapter>> = {
   },
   "Unexpected data on the device": {
     asks: ["why", "data"],
-    cases: { "why CLAIM: UnexpectedData": says("UnexpectedData", UNEXPECTED_DATA) },
+    cases: { "why CLAIM: UnexpectedData": { reason: "UnexpectedData", plays: UNEXPECTED_DATA } },
   },
   // events and metrics say it, and no answer of the plugin
   "Deleted volume not erased": { asks: STATUS, cases: {} },

@@ -8,7 +8,7 @@ import { lvmNodes, lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { nodes, persistentVolumeClaims, pods } from "../../../k8s/api/objects.ts";
 import { newUuid } from "../../fake/machine.ts";
 import { machineWith, MiB } from "../../fake/volume_cluster.ts";
-import { type Case, type Chapter, once, type Play } from "./case.ts";
+import { type Chapter, once, type Play } from "./case.ts";
 import type { Stage, StageOptions } from "./stage.ts";
 
 /** Starts a cluster with a claim, prepares it, and deletes the claim. */
@@ -19,11 +19,6 @@ function deleting(prepare: (stage: Stage) => unknown, options: StageOptions = {}
     await prepare(stage);
     await stage.delete(persistentVolumeClaims, "data");
   };
-}
-
-/** Returns a case with one message. */
-function says(reason: string, quote: string, play: Play): Case {
-  return { reason, plays: { [quote]: play } };
 }
 
 /** The chapter. */
@@ -37,52 +32,24 @@ export const TERMINATING: Chapter = {
         stage.keepClaim("kubernetes.io/pvc-protection");
       }),
     ),
-    "deleting volume …: … is in use; unpublish and unstage it first": says(
-      "InUse",
-      "deleting volume …: … is in use; unpublish and unstage it first",
-      deleting(async (stage) => {
-        await stage.startPod();
-        await stage.delete(pods, "web"); // and kubelet has not unmounted the volume
-      }),
-    ),
-    "it is the origin of the snapshots …; delete them first": says(
-      "HasSnapshots",
-      "it is the origin of the snapshots …; delete them first",
-      deleting((stage) => stage.takeSnapshot()),
-    ),
-    "node … has no agent of the driver (no LVMNode …)": says(
-      "NodeGone",
-      "node … has no agent of the driver (no LVMNode …)",
-      deleting(async (stage) => {
-        await stage.cluster.agents.stopAgent("n1");
-        await stage.delete(lvmNodes, "n1");
-        await stage.delete(nodes, "n1");
-      }),
-    ),
-    "the agent of node … has not answered within … s": says(
-      "AgentDoesNotAnswer",
-      "the agent of node … has not answered within … s",
-      deleting((stage) => stage.cluster.agents.stopAgent("n1"), { nodeWaitMs: 500 }),
-    ),
-    "the agent of node … has not reported for minutes; see its log": says(
-      "AgentSilent",
-      "the agent of node … has not reported for minutes; see its log",
-      deleting((stage) => stage.silence()),
-    ),
-    "its … was deleted, but not by the driver": says(
-      "DeletedByOthers",
-      "its … was deleted, but not by the driver",
-      async (stage) => {
-        await stage.start();
-        await stage.bindClaim();
-        await stage.delete(lvmVolumes, stage.volume()!.spec!.csi!.volumeHandle);
-      },
-    ),
-    "… with the UUID … has taken its place": says(
-      "Replaced",
-      "… with the UUID … has taken its place",
-      deleting(({ lv }) => lv.uuid = newUuid()),
-    ),
+    InUse: deleting(async (stage) => {
+      await stage.startPod();
+      await stage.delete(pods, "web"); // and kubelet has not unmounted the volume
+    }),
+    HasSnapshots: deleting((stage) => stage.takeSnapshot()),
+    NodeGone: deleting(async (stage) => {
+      await stage.cluster.agents.stopAgent("n1");
+      await stage.delete(lvmNodes, "n1");
+      await stage.delete(nodes, "n1");
+    }),
+    AgentDoesNotAnswer: deleting((stage) => stage.cluster.agents.stopAgent("n1"), { nodeWaitMs: 500 }),
+    AgentSilent: deleting((stage) => stage.silence()),
+    DeletedByOthers: async (stage) => {
+      await stage.start();
+      await stage.bindClaim();
+      await stage.delete(lvmVolumes, stage.volume()!.spec!.csi!.volumeHandle);
+    },
+    Replaced: deleting(({ lv }) => lv.uuid = newUuid()),
     "The claim has finalizers of another program": once(
       "KeptByFinalizers",
       deleting((stage) => stage.keepClaim("backup.example.com/keep")),
@@ -93,12 +60,8 @@ export const TERMINATING: Chapter = {
       await stage.bindClaim({ className: "kept" });
       await stage.delete(persistentVolumeClaims, "data");
     }),
-    "volume group … does not respond; look for a disk among …": says(
-      "VolumeGroupUnresponsive",
-      "volume group … does not respond; look for a disk among …",
-      deleting(({ machine }) => machine.hungPvs.set("/dev/vdb", Promise.withResolvers()), {
-        machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) },
-      }),
-    ),
+    VolumeGroupUnresponsive: deleting(({ machine }) => machine.hungPvs.set("/dev/vdb", Promise.withResolvers()), {
+      machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) },
+    }),
   },
 };
