@@ -17,8 +17,8 @@ import {
   volumeSnapshotContents,
 } from "../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf } from "../base/ids.ts";
-import { connect } from "../tests/contract/csi_client.ts";
-import { assertFails } from "../tests/contract/host.ts";
+import { connect } from "../tests/contract/helpers/csi_client.ts";
+import { assertFails } from "../tests/contract/helpers/host.ts";
 import { DRIVER, FakeControlPlane, waitUntil } from "../tests/fake/control_plane.ts";
 import { namedRequest } from "../tests/fake/request.ts";
 import {

@@ -14,7 +14,7 @@ import {
   Identity,
   ListSnapshotsRequestSchema,
 } from "../csi/proto/csi_pb.ts";
-import { connect } from "../tests/contract/csi_client.ts";
+import { connect } from "../tests/contract/helpers/csi_client.ts";
 import {
   type ControllerHandlers,
   controllerHandlers,
@@ -32,7 +32,7 @@ import { Locks } from "../base/locks.ts";
 
 import { currentRequestId } from "../base/request_id.ts";
 import type { StoredVolume } from "../lvm/volume_service.ts";
-import { volumeRequest } from "../tests/contract/host.ts";
+import { volumeRequest } from "../tests/contract/helpers/host.ts";
 
 const CLAIM: ClaimReference = { namespace: "shop", name: "orders", uid: "u-1" };
 

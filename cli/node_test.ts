@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { connect, connectToService } from "../tests/contract/csi_client.ts";
+import { connect, connectToService } from "../tests/contract/helpers/csi_client.ts";
 import { Registration } from "../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { volumeIdOf } from "../base/ids.ts";

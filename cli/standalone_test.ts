@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { connect } from "../tests/contract/csi_client.ts";
+import { connect } from "../tests/contract/helpers/csi_client.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { collectPrinted, flagsOf, RunningSubcommand, SubcommandFolder } from "../tests/fake/subcommand.ts";
 import { standalone } from "./standalone.ts";

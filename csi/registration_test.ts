@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { assertSpyCallArgs, assertSpyCalls, spy, stub } from "@std/testing/mock";
-import { connectToService } from "../tests/contract/csi_client.ts";
+import { connectToService } from "../tests/contract/helpers/csi_client.ts";
 import { FakeClock } from "../tests/fake/clock.ts";
 import { waitUntil } from "../tests/fake/control_plane.ts";
 import { encodeFrames, frame, grpcMessage, headerBlock, PREFACE } from "../tests/fuzz/http2.ts";

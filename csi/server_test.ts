@@ -1,11 +1,11 @@
 import type { ServiceError } from "@grpc/grpc-js";
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { StorageError } from "../base/error.ts";
-import { fakeHost } from "../tests/contract/fake_host.ts";
-import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/host.ts";
+import { fakeHost } from "../tests/contract/helpers/fake_host.ts";
+import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/helpers/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { callAndBreak } from "../tests/fuzz/http2.ts";
-import { callOverFetch, connect } from "../tests/contract/csi_client.ts";
+import { callOverFetch, connect } from "../tests/contract/helpers/csi_client.ts";
 import { DENO_VERSION } from "../deploy/runtime.ts";
 import { newSocketPath, socketPath } from "./driver_options.ts";
 import { listenByDeno, listenByNode } from "./grpc.ts";

@@ -1,8 +1,8 @@
 import { create, type DescField, type DescMessage, getOption } from "@bufbuild/protobuf";
 import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { assert, assertEquals } from "@std/assert";
-import { fakeHost } from "../tests/contract/fake_host.ts";
-import { Harness, volumeRequest } from "../tests/contract/host.ts";
+import { fakeHost } from "../tests/contract/helpers/fake_host.ts";
+import { Harness, volumeRequest } from "../tests/contract/helpers/host.ts";
 import {
   Controller,
   CreateVolumeRequestSchema,

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { waitForAbort } from "../base/clock.ts";
 import { StorageError } from "../base/error.ts";
-import { connect, type FullCsiClient } from "../tests/contract/csi_client.ts";
-import { assertFails } from "../tests/contract/host.ts";
+import { connect, type FullCsiClient } from "../tests/contract/helpers/csi_client.ts";
+import { assertFails } from "../tests/contract/helpers/host.ts";
 import { type Listen, listenByDeno, listenByNode } from "./grpc.ts";
 import { BlockMetadataType, SnapshotMetadata } from "./proto/csi_pb.ts";
 import { type RunningServer, serve } from "./server.ts";

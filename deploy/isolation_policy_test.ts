@@ -1,6 +1,6 @@
 /**
  * The policy that isolates nodes, evaluated as the API server evaluates it. A test in a cluster
- * (tests/cluster/suite/node_isolation.ts) does the same with the real one.
+ * (tests/cluster/suite/node_isolation_suite.ts) does the same with the real one.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
  * The rules by which the manifests restrict the agents and the controller. These tests check that they cover all
- * resources; a test in a cluster (tests/cluster/suite/node_isolation.ts) checks that the API server applies them.
+ * resources; a test in a cluster (tests/cluster/suite/node_isolation_suite.ts) checks that the API server applies them.
  *
  * @module
  */

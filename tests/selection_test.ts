@@ -5,8 +5,8 @@ const SOURCES = [
   { path: "lvm/pools/pool.ts", text: "" },
   { path: "lvm/pools/pool_test.ts", text: 'Deno.test("a full pool refuses writes", () => {});' },
   { path: "lvm/size_test.ts", text: 'Deno.test("formatBytes() is short", () => {});' },
-  { path: "tests/contract/contract_test.ts", text: 'import { volumes } from "./volumes.ts";' },
-  { path: "tests/contract/volumes.ts", text: "test(`${type}: mounts at two targets`);" },
+  { path: "tests/contract/contract_test.ts", text: `import { volumes } from ${JSON.stringify("./volumes_suite.ts")};` },
+  { path: "tests/contract/volumes_suite.ts", text: "test(`${type}: mounts at two targets`);" },
 ];
 
 Deno.test("selectTests() takes the beginning of a path, or else a part of a file's name", () => {

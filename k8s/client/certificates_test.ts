@@ -8,7 +8,7 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { assertEquals, assertRejects } from "@std/assert";
-import { things } from "../../tests/contract/api.ts";
+import { things } from "../../tests/contract/api_suite.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { ApiError } from "./client.ts";
 import type { ApiServer } from "./config.ts";

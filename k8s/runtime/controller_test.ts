@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { nextTurn, waitForAbort } from "../../base/clock.ts";
-import { type Thing, things } from "../../tests/contract/api.ts";
+import { type Thing, things } from "../../tests/contract/api_suite.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";

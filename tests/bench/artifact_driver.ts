@@ -1,4 +1,4 @@
-import { connectByFetch, type CsiClient } from "../contract/csi_client.ts";
+import { connectByFetch, type CsiClient } from "../contract/helpers/csi_client.ts";
 import { pause } from "../demo/data.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { measureMs } from "./statistics.ts";

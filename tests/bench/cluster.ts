@@ -6,10 +6,10 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
-import { DriverPods, SYSTEM_NAMESPACE } from "../cluster/suite/driver_pods.ts";
-import { startController, startSidecar } from "../cluster/suite/host_processes.ts";
-import { ClaimTracker } from "../cluster/suite/claim_tracker.ts";
-import { CLUSTER_VARIABLE, TestNamespace } from "../cluster/suite/test_namespace.ts";
+import { DriverPods, SYSTEM_NAMESPACE } from "../cluster/suite/helpers/driver_pods.ts";
+import { startController, startSidecar } from "../cluster/suite/helpers/host_processes.ts";
+import { ClaimTracker } from "../cluster/suite/helpers/claim_tracker.ts";
+import { CLUSTER_VARIABLE, TestNamespace } from "../cluster/suite/helpers/test_namespace.ts";
 import { clusterPath } from "../cluster/cluster_status.ts";
 import type { AuditEvent } from "../rig/control_plane.ts";
 import { pidCommand } from "../rig/driver_process.ts";

@@ -5,8 +5,8 @@
  * @module
  */
 
-import { claimObject, isRunning, podObject, QUICK } from "../cluster/suite/objects.ts";
-import type { TestNamespace } from "../cluster/suite/test_namespace.ts";
+import { claimObject, isRunning, podObject, QUICK } from "../cluster/suite/helpers/objects.ts";
+import type { TestNamespace } from "../cluster/suite/helpers/test_namespace.ts";
 import { pidCommand } from "../rig/driver_process.ts";
 import type { CpuResult, PodResult } from "./cluster_result.ts";
 import { cpuOf } from "./proc.ts";

@@ -1,5 +1,5 @@
 import { type SnapshotId, snapshotLvName, type VolumeId, volumeIdOf, volumeLvName } from "../../base/ids.ts";
-import { blockCapability, mountCapability } from "../contract/host.ts";
+import { blockCapability, mountCapability } from "../contract/helpers/host.ts";
 import { LISTED_VOLUMES } from "./result.ts";
 import { type CreationOperation, type LifecycleOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
 import type { MeasuredDriver } from "./measured_driver.ts";

@@ -1,4 +1,4 @@
-import { connectByFetch, type CsiClient } from "../contract/csi_client.ts";
+import { connectByFetch, type CsiClient } from "../contract/helpers/csi_client.ts";
 import { startStandalone } from "../../csi/standalone.ts";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.ts";

@@ -21,8 +21,8 @@ import { ensureKubernetes } from "../rig/kubernetes.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { CRDS } from "./deploy.ts";
-import { SYSTEM_NAMESPACE } from "./suite/driver_pods.ts";
-import { claimObject, classObject, DRIVER } from "./suite/objects.ts";
+import { SYSTEM_NAMESPACE } from "./suite/helpers/driver_pods.ts";
+import { claimObject, classObject, DRIVER } from "./suite/helpers/objects.ts";
 
 const NODES = ["node-1", "node-2"] as const;
 const log = (line: string) => console.error(line);

@@ -23,7 +23,7 @@ import { RunFolder } from "../rig/run_folder.ts";
 import { type DeployOptions, startWithDriver } from "./deploy.ts";
 import { terminationSignals } from "./signals.ts";
 import { clusterPath, isThere, lock } from "./cluster_status.ts";
-import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
+import { CLUSTER_VARIABLE } from "./suite/helpers/test_namespace.ts";
 
 /** The suites that always run without names and without --full: the common lifecycles, isolation and a power loss. */
 const DEFAULT_SUITES = [
@@ -41,7 +41,7 @@ const DEFAULT_SUITES = [
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubernetes RELEASE]
                                 [--kubelet-dir DIR] [SUITE...]
 
-  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")}
+  SUITE   the names of files in tests/cluster/suite without "_suite.ts"; by default ${DEFAULT_SUITES.join(", ")}
   --full  all suites, and in larger numbers; the lifecycle suite again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
@@ -115,15 +115,9 @@ const OTHER_KUBELET_ROOT = "/var/lib/k0s/kubelet";
 
 const log = (line: string) => console.error(line);
 
-/** Returns the names of the suites: the files with tests, except those that `deno task test` runs. */
-async function suiteNames(): Promise<string[]> {
-  const names: string[] = [];
-  for await (const { name } of Deno.readDir(SUITE)) {
-    if (!name.endsWith(".ts") || name.endsWith("_test.ts")) continue;
-    const text = await Deno.readTextFile(new URL(name, SUITE));
-    if (/^\s*Deno\.test[.(]/m.test(text)) names.push(name.slice(0, -".ts".length));
-  }
-  return names.sort();
+/** Returns the names of the suites. */
+function suiteNames(): string[] {
+  return [...Deno.readDirSync(SUITE)].flatMap(({ name }) => /^(.*)_suite\.ts$/.exec(name)?.slice(1) ?? []).sort();
 }
 
 /** Runs suites in the cluster of a folder, each in a process of its own. @returns whether all passed */
@@ -139,7 +133,7 @@ async function runFiles(
       const lines = new SuiteLines(name);
       const start = performance.now();
       const hasPassed = await runTestProcess({
-        args: ["-A", "--no-check", new URL(`${name}.ts`, SUITE).pathname],
+        args: ["-A", "--no-check", new URL(`${name}_suite.ts`, SUITE).pathname],
         env: { [CLUSTER_VARIABLE]: folder, FULL: full ? "1" : "" },
         silenceMs: SILENCE_MS,
         onOutput: (chunk) => lines.add(chunk),
@@ -236,7 +230,7 @@ if (import.meta.main) {
     string: ["kubelet-dir", "kubernetes"],
     alias: { h: "help" },
   });
-  const available = await suiteNames();
+  const available = suiteNames();
   const requested = args._.map(String);
   const unknown = requested.filter((name) => !available.includes(name));
   const kubernetes = findRelease(args.kubernetes);

@@ -17,11 +17,11 @@ import { Deaths } from "./soak/deaths.ts";
 import { findings } from "./soak/findings.ts";
 import { createClasses, Lives, THIN_POOL } from "./soak/lives.ts";
 import { isRunningCommands, type Phase, type Sample, Sampler } from "./soak/sample.ts";
-import { listDriverLvs } from "./suite/driver_lvs.ts";
-import { WAIT_MS } from "./suite/object_watcher.ts";
+import { listDriverLvs } from "./suite/helpers/driver_lvs.ts";
+import { WAIT_MS } from "./suite/helpers/object_watcher.ts";
 import { runRandom } from "../rig/seeded_random.ts";
-import { SnapshotTestNamespace } from "./suite/snapshot_test_namespace.ts";
-import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
+import { SnapshotTestNamespace } from "./suite/helpers/snapshot_test_namespace.ts";
+import { CLUSTER_VARIABLE } from "./suite/helpers/test_namespace.ts";
 
 const HELP = `Usage: deno task soak [--minutes N] [--use] [--json FILE]
 

@@ -1,4 +1,4 @@
-import { apiContract, type ApiHost, networkContract, things } from "../contract/api.ts";
+import { apiContract, type ApiHost, networkContract, things } from "../contract/api_suite.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 
 const host: ApiHost = {

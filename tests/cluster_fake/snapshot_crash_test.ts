@@ -14,7 +14,7 @@ import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { StorageError } from "../../base/error.ts";
 import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Locks } from "../../base/locks.ts";
-import { mountCapability } from "../contract/host.ts";
+import { mountCapability } from "../contract/helpers/host.ts";
 import {
   CrashingClient,
   CrashingExec,
@@ -23,7 +23,7 @@ import {
   type RequestCrashPoint,
   type StartedRequest,
 } from "../crash/crashing_exec.ts";
-import type { CsiClient } from "../contract/csi_client.ts";
+import type { CsiClient } from "../contract/helpers/csi_client.ts";
 import { callsTo, type Reaction } from "../crash/orchestrator.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { FakeMachine } from "../fake/machine.ts";

@@ -4,35 +4,35 @@
  * @module
  */
 
-import { bindMountsContract } from "./bind_mounts.ts";
-import { cautionContract } from "./caution.ts";
-import { copiesContract } from "./copies.ts";
-import { thinCopiesContract } from "./copies_thin.ts";
-import { cowSnapshotsContract } from "./cow_snapshots.ts";
-import { encryptionContract } from "./encryption.ts";
-import { erasureContract } from "./erasure.ts";
-import { groupSnapshotsContract } from "./group_snapshots.ts";
-import { healthContract } from "./health.ts";
-import { hostileContract } from "./hostile.ts";
-import { hostileSecretsContract } from "./hostile_secrets.ts";
-import type { Host } from "./host.ts";
-import { importsContract } from "./imports.ts";
-import { interruptedPassphraseContract } from "./interrupted_passphrases.ts";
-import { limitsContract, standaloneLimitsContract } from "./limits.ts";
-import { locksContract } from "./locks.ts";
-import { passphraseContract } from "./passphrases.ts";
-import { programsContract } from "./programs.ts";
-import { reencryptionContract } from "./reencryption.ts";
-import { safetyContract } from "./safety.ts";
-import { snapshotsContract } from "./snapshots.ts";
-import { spareSpaceContract } from "./spare_space.ts";
-import { snapshotAutoextendContract } from "./snapshot_autoextend.ts";
-import { stagingContract } from "./staging.ts";
-import { staleMountsContract } from "./stale_mounts.ts";
-import { thinContract } from "./thin.ts";
-import { trimmingContract } from "./trimming.ts";
-import { toolsContract } from "./tools.ts";
-import { volumesContract } from "./volumes.ts";
+import { bindMountsContract } from "./bind_mounts_suite.ts";
+import { cautionContract } from "./caution_suite.ts";
+import { copiesContract } from "./copies_suite.ts";
+import { thinCopiesContract } from "./copies_thin_suite.ts";
+import { cowSnapshotsContract } from "./cow_snapshots_suite.ts";
+import { encryptionContract } from "./encryption_suite.ts";
+import { erasureContract } from "./erasure_suite.ts";
+import { groupSnapshotsContract } from "./group_snapshots_suite.ts";
+import { healthContract } from "./health_suite.ts";
+import { hostileContract } from "./hostile_suite.ts";
+import { hostileSecretsContract } from "./hostile_secrets_suite.ts";
+import type { Host } from "./helpers/host.ts";
+import { importsContract } from "./imports_suite.ts";
+import { interruptedPassphraseContract } from "./interrupted_passphrases_suite.ts";
+import { limitsContract, standaloneLimitsContract } from "./limits_suite.ts";
+import { locksContract } from "./locks_suite.ts";
+import { passphraseContract } from "./passphrases_suite.ts";
+import { programsContract } from "./programs_suite.ts";
+import { reencryptionContract } from "./reencryption_suite.ts";
+import { safetyContract } from "./safety_suite.ts";
+import { snapshotsContract } from "./snapshots_suite.ts";
+import { spareSpaceContract } from "./spare_space_suite.ts";
+import { snapshotAutoextendContract } from "./snapshot_autoextend_suite.ts";
+import { stagingContract } from "./staging_suite.ts";
+import { staleMountsContract } from "./stale_mounts_suite.ts";
+import { thinContract } from "./thin_suite.ts";
+import { trimmingContract } from "./trimming_suite.ts";
+import { toolsContract } from "./tools_suite.ts";
+import { volumesContract } from "./volumes_suite.ts";
 
 /** Registers all tests of the contract on a machine. */
 export function contractTests(host: Host): void {

@@ -1,7 +1,7 @@
 import { contractTests } from "./all.ts";
-import { bindMountsContract } from "./bind_mounts.ts";
-import { cowSnapshotsContract } from "./cow_snapshots.ts";
-import { erasureContract } from "./erasure.ts";
+import { bindMountsContract } from "./bind_mounts_suite.ts";
+import { cowSnapshotsContract } from "./cow_snapshots_suite.ts";
+import { erasureContract } from "./erasure_suite.ts";
 import {
   fakeDebian13,
   fakeFaultyDisks,
@@ -11,27 +11,27 @@ import {
   fakeOddReports,
   fakeSeLinux,
   fakeSeLinuxWithFindmnt,
-} from "./fake_host.ts";
-import { faultsContract } from "./faults.ts";
-import { copiesContract } from "./copies.ts";
-import { groupSnapshotsContract } from "./group_snapshots.ts";
-import { healthContract } from "./health.ts";
-import { importsContract } from "./imports.ts";
-import { passphraseContract } from "./passphrases.ts";
-import { programsContract } from "./programs.ts";
-import { safetyContract } from "./safety.ts";
-import { snapshotsContract } from "./snapshots.ts";
-import { thinContract } from "./thin.ts";
-import { volumesContract } from "./volumes.ts";
-import { cachesContract } from "./caches.ts";
-import { layoutSpaceContract } from "./layout_space.ts";
-import { encryptedLayoutsContract } from "./encrypted_layouts.ts";
-import { layoutsContract } from "./layouts.ts";
-import { hiddenSeLinuxContract, seLinuxContract } from "./selinux.ts";
-import { staleMountsContract } from "./stale_mounts.ts";
-import { stagingContract } from "./staging.ts";
+} from "./helpers/fake_host.ts";
+import { faultsContract } from "./faults_suite.ts";
+import { copiesContract } from "./copies_suite.ts";
+import { groupSnapshotsContract } from "./group_snapshots_suite.ts";
+import { healthContract } from "./health_suite.ts";
+import { importsContract } from "./imports_suite.ts";
+import { passphraseContract } from "./passphrases_suite.ts";
+import { programsContract } from "./programs_suite.ts";
+import { safetyContract } from "./safety_suite.ts";
+import { snapshotsContract } from "./snapshots_suite.ts";
+import { thinContract } from "./thin_suite.ts";
+import { volumesContract } from "./volumes_suite.ts";
+import { cachesContract } from "./caches_suite.ts";
+import { layoutSpaceContract } from "./layout_space_suite.ts";
+import { encryptedLayoutsContract } from "./encrypted_layouts_suite.ts";
+import { layoutsContract } from "./layouts_suite.ts";
+import { hiddenSeLinuxContract, seLinuxContract } from "./selinux_suite.ts";
+import { staleMountsContract } from "./stale_mounts_suite.ts";
+import { stagingContract } from "./staging_suite.ts";
 import { drawer } from "../rig/sample.ts";
-import { toolsContract } from "./tools.ts";
+import { toolsContract } from "./tools_suite.ts";
 
 /** One in so many of the tests that other hosts repeat runs in `task test`; all run in `task test:crashes`. */
 const isDrawn = await drawer(6);

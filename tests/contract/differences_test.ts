@@ -1,6 +1,6 @@
-import { differencesContract } from "./differences.ts";
-import { fakeHost } from "./fake_host.ts";
-import { metadataSnapshotsContract } from "./metadata_snapshots.ts";
+import { differencesContract } from "./differences_suite.ts";
+import { fakeHost } from "./helpers/fake_host.ts";
+import { metadataSnapshotsContract } from "./metadata_snapshots_suite.ts";
 
 differencesContract(fakeHost);
 metadataSnapshotsContract(fakeHost);

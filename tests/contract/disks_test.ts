@@ -2,7 +2,7 @@
 
 import { diskAt, spareDisk } from "../fake/disks.ts";
 import { FakeMachine } from "../fake/machine.ts";
-import { registerDiskTests } from "./disks.ts";
+import { registerDiskTests } from "./disks_suite.ts";
 
 const machine = new FakeMachine();
 const NAMES = ["ata-SPARE_b", "ata-SPARE_c"] as const;

@@ -3,8 +3,8 @@
 import { FilteredExec } from "../../lvm/host/filtered_exec.ts";
 import { addForeignLv } from "../fake/foreign_lv.ts";
 import type { FakeMachine } from "../fake/machine.ts";
-import { fakeHost } from "./fake_host.ts";
-import { stackedDevicesContract } from "./stacked_devices.ts";
+import { fakeHost } from "./helpers/fake_host.ts";
+import { stackedDevicesContract } from "./stacked_devices_suite.ts";
 
 stackedDevicesContract({
   ...fakeHost,

@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import type { Capability } from "../contract/host.ts";
+import type { Capability } from "../contract/helpers/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 
 /** Asserts that a target has one mount, with all its flags. */

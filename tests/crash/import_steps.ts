@@ -14,7 +14,7 @@ import type { FakeMachine } from "../fake/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 import type { Lifecycle, Step } from "./orchestrator.ts";
 import { VolumeSteps } from "./volume_steps.ts";
-import type { Capability } from "../contract/host.ts";
+import type { Capability } from "../contract/helpers/host.ts";
 
 /** The name of the LV, as its owner gave it. A volume has another one. */
 export const FOREIGN_NAME = "pvc-0f1e";

@@ -9,7 +9,7 @@ import { parseGroupList } from "../../csi/group_list.ts";
 import { type CsiServices, standaloneServices } from "../../csi/standalone.ts";
 import { Controller, GetMetadataDeltaRequestSchema, GroupController, Node } from "../../csi/proto/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
-import type { UnaryCalls } from "../contract/csi_client.ts";
+import type { UnaryCalls } from "../contract/helpers/csi_client.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { blockCapability, mountCapability } from "../contract/host.ts";
+import { blockCapability, mountCapability } from "../contract/helpers/host.ts";
 import { type FakeMachine, newUuid } from "../fake/machine.ts";
 import { KEPT } from "./invariants.ts";
 import { ImportSteps } from "./import_steps.ts";

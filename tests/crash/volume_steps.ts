@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import type { Capability } from "../contract/host.ts";
+import type { Capability } from "../contract/helpers/host.ts";
 import { contentOf, ownerOf } from "../fake/luks.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import { assertPublished } from "./assertions.ts";

@@ -1,5 +1,5 @@
 import { join } from "@std/path";
-import type { CsiClient } from "../contract/csi_client.ts";
+import type { CsiClient } from "../contract/helpers/csi_client.ts";
 import { VolumeCapability_AccessMode_Mode as Mode, VolumeUsage_Unit as Unit } from "../../csi/proto/csi_pb.ts";
 import { formatBytes } from "../../base/size.ts";
 import type { LoopGroup } from "./loop_group.ts";

@@ -1,5 +1,5 @@
 import { basename, join } from "@std/path";
-import { connect } from "../contract/csi_client.ts";
+import { connect } from "../contract/helpers/csi_client.ts";
 import { DriverProcess } from "./driver_process.ts";
 import {
   deleteVolume,

@@ -10,9 +10,9 @@ import { assert } from "@std/assert";
 import { Buffer } from "node:buffer";
 import { describeCommand } from "../../lvm/exec.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { fakeHost } from "../contract/fake_host.ts";
-import { grpcClient } from "../contract/grpc_client.ts";
-import { blockCapability, Harness } from "../contract/host.ts";
+import { fakeHost } from "../contract/helpers/fake_host.ts";
+import { grpcClient } from "../contract/helpers/grpc_client.ts";
+import { blockCapability, Harness } from "../contract/helpers/host.ts";
 import { encode, EXISTING, METHODS, type Request, requests } from "./messages.ts";
 import { asTarget, type Target } from "./target.ts";
 

@@ -8,8 +8,8 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { Buffer } from "node:buffer";
 import { sleep, systemClock, withinDeadline } from "../../base/clock.ts";
-import { fakeHost } from "../contract/fake_host.ts";
-import { Harness } from "../contract/host.ts";
+import { fakeHost } from "../contract/helpers/fake_host.ts";
+import { Harness } from "../contract/helpers/host.ts";
 import { encodeFrames, type Frame, frame, FRAMES, grpcMessage, headerBlock, PREFACE } from "./http2.ts";
 import { asTarget, type Subject, type Target } from "./target.ts";
 

@@ -15,10 +15,10 @@ import { recordPass } from "../record/record.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
 import { ensureUml } from "../rig/uml.ts";
 import { SilenceLimit, SuiteLines } from "../rig/test_output.ts";
-import { compilePolicies } from "./policies.ts";
+import { compilePolicies } from "./helpers/policies.ts";
 import script from "./guest.sh" with { type: "text" };
-import { skippedByTopic } from "./sanity_report.ts";
-import { SKIPPED_PREFIXES } from "./skipped_tests.ts";
+import { skippedByTopic } from "./helpers/sanity_report.ts";
+import { SKIPPED_PREFIXES } from "./helpers/skipped_tests.ts";
 import { type Suite, SUITES, UNSUPPORTED_PREFIXES } from "./suites.ts";
 
 /** The suites that run by their names, or with `--full`. */
@@ -79,7 +79,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
   const outDir = join(folder, "out", suite.name);
   const tests = suite.module === undefined
     ? { "bin/csi-sanity": { host: programs.csiSanity } }
-    : { [`${suite.module}.js`]: { host: join(folder, `${suite.module}.js`) } };
+    : { [`${suite.module}.js`]: { host: join(folder, `${suite.module}_suite.js`) } };
   const silent = new AbortController();
   using silence = new SilenceLimit(
     suite.module === undefined ? TIMEOUT_MS[machine] : SILENCE_MS[machine],
@@ -212,7 +212,7 @@ async function main(): Promise<number> {
       ...machine === "uml" ? [ensureUml(log)] : [],
     ]);
     const modules = new Set(suites.flatMap(({ module }) => module === undefined ? [] : [module]));
-    for (const module of modules) await bundle(`tests/lvm/${module}.ts`, folder);
+    for (const module of modules) await bundle(`tests/lvm/${module}_suite.ts`, folder);
     const unsupported = UNSUPPORTED_PREFIXES[machine];
     const leftOut = [...args.full ? [] : leftOutTests(unsupported, sample), ...unsupported];
     const programs = {

@@ -11,7 +11,7 @@ import type { MachineKind } from "../rig/machine.ts";
 export interface Suite {
   /** The name in the output, such as `contract-1`. */
   readonly name: string;
-  /** The module in tests/lvm/ with its tests; csi-sanity has none. */
+  /** The module in tests/lvm/ with its tests, without `_suite.ts`; csi-sanity has none. */
   readonly module?: string;
   /** The sizes of its disks, in GiB. */
   readonly disksGiB: readonly number[];

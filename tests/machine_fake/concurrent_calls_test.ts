@@ -8,8 +8,14 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { withinDeadline } from "../../base/clock.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { FakeMachine } from "../fake/machine.ts";
-import { contentSourceOf } from "../contract/copies.ts";
-import { blockCapability, type CreateRequest, failureStatus, Harness, mountCapability } from "../contract/host.ts";
+import { contentSourceOf } from "../contract/copies_suite.ts";
+import {
+  blockCapability,
+  type CreateRequest,
+  failureStatus,
+  Harness,
+  mountCapability,
+} from "../contract/helpers/host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
 

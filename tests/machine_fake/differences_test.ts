@@ -2,9 +2,9 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { waitForAbort } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { connect } from "../contract/csi_client.ts";
-import { fakeHost } from "../contract/fake_host.ts";
-import { assertFails, blockCapability, Harness } from "../contract/host.ts";
+import { connect } from "../contract/helpers/csi_client.ts";
+import { fakeHost } from "../contract/helpers/fake_host.ts";
+import { assertFails, blockCapability, Harness } from "../contract/helpers/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 
 const CHUNK = 4096n;

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
-import { assertFails, Harness } from "../contract/host.ts";
+import { assertFails, Harness } from "../contract/helpers/host.ts";
 import { FOREIGN_SIGNATURES, type ForeignSignature } from "../fake/foreign_signatures.ts";
 import { FakeMachine, ok } from "../fake/machine.ts";
 

@@ -7,7 +7,7 @@
 
 import { assertEquals } from "@std/assert";
 import type { Command, Output } from "../../lvm/exec.ts";
-import { blockCapability, type Capability, failureStatus, Harness, mountCapability } from "../contract/host.ts";
+import { blockCapability, type Capability, failureStatus, Harness, mountCapability } from "../contract/helpers/host.ts";
 import { FakeMachine } from "../fake/machine.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;

@@ -3,8 +3,8 @@ import type { Exec } from "../../lvm/exec.ts";
 import { volumeLvName } from "../../base/ids.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { markVolumeDeleted } from "../../lvm/model/tags.ts";
-import { fakeHost } from "../contract/fake_host.ts";
-import { assertFails, Harness, mountCapability, volumeRequest } from "../contract/host.ts";
+import { fakeHost } from "../contract/helpers/fake_host.ts";
+import { assertFails, Harness, mountCapability, volumeRequest } from "../contract/helpers/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 
 /** Starts a driver to which LVM reports no size of the LVs with a text in their names. */

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { CACHE_PV } from "../../lvm/model/tag_text.ts";
-import { fakeMultiPvHost } from "../contract/fake_host.ts";
-import { Harness } from "../contract/host.ts";
+import { fakeMultiPvHost } from "../contract/helpers/fake_host.ts";
+import { Harness } from "../contract/helpers/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 
 Deno.test("volumes of all layouts are created and expanded on disks whose names have colons", async () => {

@@ -208,7 +208,7 @@ Deno.test("nothing opens a Unix socket of node:net, which closes each descriptor
   // a connection from another address of this machine, which Deno.connect() cannot make
   assertEquals(having(/^import (?!type )[^;]* from "node:net"/m), ["k8s/transfers/tls_test.ts"]);
   assertEquals(having(/^import \{[^}]*(?<!type )\bClient\b[^}]*\} from "@grpc\/grpc-js"/m), [
-    "tests/contract/grpc_client.ts",
+    "tests/contract/helpers/grpc_client.ts",
   ]);
   assertEquals(having(/\bimport\("node:http2"\)|^import (?!type )[^;]* from "node:http2"/m), ["csi/grpc.ts"]);
   assertMatch(texts.get("csi/grpc.ts")!, /Deno\.listen\(\{ transport: "unix"/);

@@ -5,14 +5,14 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { connect, type CsiClient } from "../contract/csi_client.ts";
+import { connect, type CsiClient } from "../contract/helpers/csi_client.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import { testCommand } from "../../lvm/encryption/cryptsetup.ts";
 import { Passphrase } from "../../lvm/encryption/passphrase.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { groupSnapshotIdOf, snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
-import { blockCapability, failureStatus, mountCapability } from "../contract/host.ts";
+import { blockCapability, failureStatus, mountCapability } from "../contract/helpers/host.ts";
 import { run } from "../demo/command.ts";
 import { foreignFiles, type Step, type VolumeState, type World, worldAfter } from "./life.ts";
 import { contentOf } from "./secret.ts";

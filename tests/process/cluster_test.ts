@@ -6,7 +6,7 @@
 
 import { dirname } from "@std/path";
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { connect, connectToService } from "../contract/csi_client.ts";
+import { connect, connectToService } from "../contract/helpers/csi_client.ts";
 import { Registration } from "../../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { leases, nodes } from "../../k8s/api/objects.ts";

@@ -2,7 +2,7 @@ import { assert } from "@std/assert";
 import { Identity } from "../../csi/proto/csi_pb.ts";
 import { DRIVER_FOLDER, writeDriver } from "../../deploy/image/driver.ts";
 import { LAUNCH_ENV, LAUNCH_FLAGS, MODULE } from "../../deploy/launch.ts";
-import { callOverFetch } from "../contract/csi_client.ts";
+import { callOverFetch } from "../contract/helpers/csi_client.ts";
 import { kibOf } from "../bench/proc.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { assert, assertEquals } from "@std/assert";
-import { connect } from "../contract/csi_client.ts";
-import { assertFails, mountCapability } from "../contract/host.ts";
+import { connect } from "../contract/helpers/csi_client.ts";
+import { assertFails, mountCapability } from "../contract/helpers/host.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { waitUntil } from "../fake/control_plane.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { connectByFetch } from "../contract/csi_client.ts";
+import { connectByFetch } from "../contract/helpers/csi_client.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 
 /** Time limit for the driver to answer, in milliseconds: it starts in a machine that is emulated. */

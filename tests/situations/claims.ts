@@ -102,7 +102,7 @@ export const CLAIMS: readonly Situation[] = [
     here: "It is used, guarded and removed as any other.",
     shown: [
       by("k8s/provisioner/reclaimer_test.ts", "a PersistentVolume that was written by hand is guarded, and removed"),
-      by("tests/cluster/suite/examples.ts", "a logical volume that was there before is given to a pod"),
+      by("tests/cluster/suite/examples_suite.ts", "a logical volume that was there before is given to a pod"),
     ],
   },
   {

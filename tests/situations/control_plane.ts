@@ -20,7 +20,7 @@ export const CONTROL_PLANE: readonly Situation[] = [
     here: "Who loses its Lease pauses; no process restarts.",
     shown: [
       by("k8s/runtime/leader_test.ts", "who cannot renew ends before another may begin, and comes back later"),
-      by("tests/cluster/suite/chaos_api.ts", "nothing is lost, no retry storm follows, no process restarts"),
+      by("tests/cluster/suite/chaos_api_suite.ts", "nothing is lost, no retry storm follows, no process restarts"),
     ],
   },
   {

@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { assertFails } from "../contract/host.ts";
+import { assertFails } from "../contract/helpers/host.ts";
 import { failure, FakeMachine } from "../fake/machine.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { namedRequest } from "../fake/request.ts";
@@ -43,7 +43,7 @@ export const DISKS: readonly Situation[] = [
     here: "They are never proposed; an administrator's group on one is used.",
     shown: [
       by("lvm/disks/judgement_test.ts", "a loop device"),
-      by("tests/contract/stacked_devices.ts", "a group on a loop device of a file is a group of the machine"),
+      by("tests/contract/stacked_devices_suite.ts", "a group on a loop device of a file is a group of the machine"),
     ],
   },
   {
@@ -69,7 +69,7 @@ export const DISKS: readonly Situation[] = [
     happened: "A node is replaced, and its disks go to another one.",
     here: "adopt lets their volumes follow, once the first node is forgotten.",
     shown: [
-      by("tests/cluster/suite/adopt.ts", "volumes follow disks that are carried to another node"),
+      by("tests/cluster/suite/adopt_suite.ts", "volumes follow disks that are carried to another node"),
       by("tests/cluster_fake/plugin_adopt_test.ts", "volumes follow their disks, once their node is forgotten"),
     ],
   },
@@ -118,14 +118,14 @@ export const DISKS: readonly Situation[] = [
     seen: ["lvm2#120", "lvm2#143"],
     happened: "Disks of a RAID are away for a moment, and stay marked as failed.",
     here: "The volume says so, and is redundant again after a refresh.",
-    shown: [by("tests/cluster/suite/raid.ts", "a raid1 volume that loses a disk keeps working under its pod")],
+    shown: [by("tests/cluster/suite/raid_suite.ts", "a raid1 volume that loses a disk keeps working under its pod")],
   },
   {
     seen: ["lvm2#35", "lvm2#141", "thin-provisioning-tools#164"],
     happened: "The disk of a cache fails, and the volume with it.",
     here: "It is not used without its cache; a runbook says what can be saved.",
     shown: [
-      by("tests/contract/caches.ts", "is on a missing disk is not used, and is erased when the disk is back"),
+      by("tests/contract/caches_suite.ts", "is on a missing disk is not used, and is erased when the disk is back"),
       by("lvm/health/health_test.ts", "reports a cache that fails, by LVM's words"),
     ],
   },
@@ -139,7 +139,7 @@ export const DISKS: readonly Situation[] = [
     seen: ["udisks#1228", "lvmdevices(8)"],
     happened: "LVM's devices file lacks a disk, or has one that is gone.",
     here: "The doctor names it, and the command that adds it.",
-    shown: [by("tests/lvm/hosts.ts", "the doctor names a disk that is not in the devices file")],
+    shown: [by("tests/lvm/hosts_suite.ts", "the doctor names a disk that is not in the devices file")],
   },
   {
     seen: ["lvm-operator#698", "lvm2#157"],

@@ -25,13 +25,13 @@ export const ENCRYPTION: readonly Situation[] = [
         "lvm/encryption/passphrase_test.ts",
         "a passphrase is given to a program each time byte for byte, and shown nowhere",
       ),
-      by("tests/contract/hostile_secrets.ts", "passphrases are the bytes that they are"),
+      by("tests/contract/hostile_secrets_suite.ts", "passphrases are the bytes that they are"),
     ],
   },
   {
     seen: ["ceph-csi#1469", "osc-bsu-csi-driver#837"],
     happened: "An encrypted volume does not grow, since cryptsetup wants the passphrase again.",
     here: "It grows under its pod.",
-    shown: [by("tests/contract/encryption.ts", "staged, published, expanded while in use, and back")],
+    shown: [by("tests/contract/encryption_suite.ts", "staged, published, expanded while in use, and back")],
   },
 ];

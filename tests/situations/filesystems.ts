@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { assertFails, mountCapability } from "../contract/host.ts";
+import { assertFails, mountCapability } from "../contract/helpers/host.ts";
 import { failure } from "../fake/machine.ts";
 import { onMachine, type Stage } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
@@ -28,27 +28,27 @@ export const FILESYSTEMS: readonly Situation[] = [
     happened: "The objects of a cluster are lost and written again, over the same logical volumes.",
     here: "A volume whose filesystem was recorded is never formatted again.",
     shown: [
-      by("tests/contract/safety.ts", "a formatted volume whose filesystem is gone is not formatted again"),
-      by("tests/contract/safety.ts", "a formatted volume with another filesystem in its place is an error"),
+      by("tests/contract/safety_suite.ts", "a formatted volume whose filesystem is gone is not formatted again"),
+      by("tests/contract/safety_suite.ts", "a formatted volume with another filesystem in its place is an error"),
     ],
   },
   {
     seen: ["util-linux#4031", "util-linux#3897", "util-linux#4170"],
     happened: "A file on the volume, such as an image of a CD, looks like a second filesystem.",
     here: "The recorded filesystem is mounted, with a warning.",
-    shown: [by("tests/contract/caution.ts", "keeps a volume from being formatted, and not from being mounted")],
+    shown: [by("tests/contract/caution_suite.ts", "keeps a volume from being formatted, and not from being mounted")],
   },
   {
     seen: ["topolvm#522"],
     happened: "A copy of a filesystem gets a new UUID, is taken for none, and formatted.",
     here: "A device with any filesystem is never formatted.",
-    shown: [by("tests/contract/safety.ts", "a device with a foreign filesystem is never formatted")],
+    shown: [by("tests/contract/safety_suite.ts", "a device with a foreign filesystem is never formatted")],
   },
   {
     seen: ["container-storage-interface/spec#482", "azuredisk-csi-driver#954", "longhorn#8796"],
     happened: "A copy of an XFS has the same UUID, and cannot be mounted beside its source.",
     here: "Copies get a UUID of their own.",
-    shown: [by("tests/contract/copies.ts", "volume is larger, and is mounted beside it")],
+    shown: [by("tests/contract/copies_suite.ts", "volume is larger, and is mounted beside it")],
   },
   {
     seen: ["fedora-coreos-tracker#735"],
@@ -134,7 +134,7 @@ export const FILESYSTEMS: readonly Situation[] = [
     happened: "A filesystem of a disk with sectors of 512 bytes comes onto one with 4096.",
     here: "New filesystems fit both; a copy that could not be mounted is refused.",
     shown: [
-      by("tests/contract/staging.ts", "a new filesystem can be copied to a disk with larger sectors"),
+      by("tests/contract/staging_suite.ts", "a new filesystem can be copied to a disk with larger sectors"),
       by("tests/cluster_fake/move_test.ts", "could not be mounted fails before the volume is held"),
     ],
   },
@@ -148,14 +148,17 @@ export const FILESYSTEMS: readonly Situation[] = [
     seen: ["longhorn#9908", "kubernetes#30240"],
     happened: "mkfs lasts longer than the call.",
     here: "It goes on, runs once, and is recorded when it ends.",
-    shown: [by("tests/contract/safety.ts", "a mkfs that takes longer than its call is recorded when it ends")],
+    shown: [by("tests/contract/safety_suite.ts", "a mkfs that takes longer than its call is recorded when it ends")],
   },
   {
     seen: ["local-csi-driver#458"],
     happened: "mkfs is killed for want of memory.",
     here: "It is run again with the UUID that was recorded for it.",
     shown: [
-      by("tests/contract/safety.ts", "a crash between mkfs and its record is redone, with the UUID that was recorded"),
+      by(
+        "tests/contract/safety_suite.ts",
+        "a crash between mkfs and its record is redone, with the UUID that was recorded",
+      ),
     ],
   },
   {
@@ -207,7 +210,7 @@ export const FILESYSTEMS: readonly Situation[] = [
     here: "Event, condition and alert tell of it; the next pod has it checked and writable.",
     shown: [
       by(
-        "tests/cluster/suite/health.ts",
+        "tests/cluster/suite/health_suite.ts",
         "a filesystem that the kernel made read-only is reported, and accepts writes",
       ),
     ],
@@ -216,18 +219,18 @@ export const FILESYSTEMS: readonly Situation[] = [
     seen: ["kubernetes#73513", "kubernetes#66868", "kubernetes#67072", "longhorn#11936", "node-problem-detector#845"],
     happened: "An XFS is shut down after an error of its disk, and can neither be unmounted nor mounted again.",
     here: "Event and condition tell of it; it is unmounted, and has its data when the disk is back.",
-    shown: [by("tests/lvm/faults.ts", "a volume whose disk fails in use is unmounted, and has its data")],
+    shown: [by("tests/lvm/faults_suite.ts", "a volume whose disk fails in use is unmounted, and has its data")],
   },
   {
     seen: ["lvm2#48", "rook#3832", "rawfile-localpv#18"],
     happened: "Deleted files free nothing in the thin pool.",
     here: "A class has them mounted with discard, or trimmed.",
-    shown: [by("tests/contract/trimming.ts", "mounted with discard, and trimmed while it is staged")],
+    shown: [by("tests/contract/trimming_suite.ts", "mounted with discard, and trimmed while it is staged")],
   },
   {
     seen: ["cloudnative-pg#7216", "harbor-helm#330", "kubernetes#130192"],
     happened: "A pod that is not root cannot write, or waits while kubelet changes millions of files.",
     here: "fsGroup works, also with OnRootMismatch.",
-    shown: [by("tests/cluster/suite/pods.ts", "a pod has its group on the files")],
+    shown: [by("tests/cluster/suite/pods_suite.ts", "a pod has its group on the files")],
   },
 ];

@@ -12,13 +12,15 @@ export const HOSTS: readonly Situation[] = [
     seen: ["rook#6873", "talos#1315", "kURL#712"],
     happened: "The host has no lvm2.",
     here: "The image has it; the agent needs none of the host.",
-    shown: [by("tests/cluster/suite/bare_host.ts", "on a host without lvm2 and with a read-only /etc")],
+    shown: [by("tests/cluster/suite/bare_host_suite.ts", "on a host without lvm2 and with a read-only /etc")],
   },
   {
     seen: ["csi-driver-lvm#86", "csi-driver-lvm#83"],
     happened: "/etc is read-only, as on Talos, and LVM changes nothing.",
     here: "The doctor names the value of the chart that mends it.",
-    shown: [by("tests/lvm/hosts.ts", "where LVM's settings are read-only, LVM changes nothing, unless its archives")],
+    shown: [
+      by("tests/lvm/hosts_suite.ts", "where LVM's settings are read-only, LVM changes nothing, unless its archives"),
+    ],
   },
   {
     seen: ["pmem-csi#656"],
@@ -42,7 +44,7 @@ export const HOSTS: readonly Situation[] = [
     seen: ["k3s#3184", "synology-csi#51", "ibm-block-csi-driver#661"],
     happened: "kubelet has no figures of the used space of volumes.",
     here: "It has them, in bytes and inodes.",
-    shown: [by("tests/contract/staging.ts", "nodeGetVolumeStats() counts bytes and inodes")],
+    shown: [by("tests/contract/staging_suite.ts", "nodeGetVolumeStats() counts bytes and inodes")],
   },
   {
     seen: ["open-local#177"],
@@ -70,7 +72,7 @@ export const HOSTS: readonly Situation[] = [
     happened: "With SELinux, a pod waits until each file of its volume has a label.",
     here: "A value of the chart lets kubelet mount it with that label.",
     shown: [
-      by("tests/contract/selinux.ts", "has the SELinux context that is requested, one at a time"),
+      by("tests/contract/selinux_suite.ts", "has the SELinux context that is requested, one at a time"),
       by("deploy/chart_test.ts", "mounts with SELinux contexts need what mount(8) must see"),
     ],
   },
@@ -78,6 +80,6 @@ export const HOSTS: readonly Situation[] = [
     seen: ["kata-containers#12842", "topolvm#1199"],
     happened: "A pod in a virtual machine wants the device of its volume.",
     here: "volumeMode Block gives it; direct volumes of Kata do not exist.",
-    shown: [by("tests/contract/staging.ts", "a block volume is published as a device, for reading and writing")],
+    shown: [by("tests/contract/staging_suite.ts", "a block volume is published as a device, for reading and writing")],
   },
 ];

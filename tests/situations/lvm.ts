@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { assertFails } from "../contract/host.ts";
+import { assertFails } from "../contract/helpers/host.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 
@@ -48,7 +48,10 @@ export const LVM: readonly Situation[] = [
     happened: "A group or a logical volume is renamed while volumes are in use.",
     here: "They are known by UUIDs and tags: nothing changes for them.",
     shown: [
-      by("tests/contract/staging.ts", "a volume whose LV was renamed is staged, measured and removed as others are"),
+      by(
+        "tests/contract/staging_suite.ts",
+        "a volume whose LV was renamed is staged, measured and removed as others are",
+      ),
       by("lvm/staging/staging_test.ts", "of a volume whose LV an administrator has renamed"),
     ],
   },
@@ -87,14 +90,14 @@ export const LVM: readonly Situation[] = [
     happened: "An administrator makes a logical volume read-only.",
     here: "Staging says so, and how to permit writes.",
     shown: [
-      by("tests/contract/bind_mounts.ts", "says of an LV to which LVM permits no writes how to permit them"),
+      by("tests/contract/bind_mounts_suite.ts", "says of an LV to which LVM permits no writes how to permit them"),
     ],
   },
   {
     seen: ["lvmsystemid(7)"],
     happened: "A volume group belongs to another system.",
     here: "The chart sets the system id, and the doctor names the command.",
-    shown: [by("tests/lvm/hosts.ts", "a group with a system id is used with that id alone")],
+    shown: [by("tests/lvm/hosts_suite.ts", "a group with a system id is used with that id alone")],
   },
   {
     seen: ["lvm2#70"],
@@ -114,14 +117,14 @@ export const LVM: readonly Situation[] = [
     here: "The group of that disk waits, and no other.",
     shown: [
       by("tests/machine_fake/faults_test.ts", "a disk that hangs stops its group, and no other"),
-      by("tests/lvm/faults.ts", "a disk that hangs stops its group within bounds, and no other"),
+      by("tests/lvm/faults_suite.ts", "a disk that hangs stops its group within bounds, and no other"),
     ],
   },
   {
     seen: ["rsnapshot#162"],
     happened: "Another program holds LVM's lock, and commands fail or run twice.",
     here: "The driver waits, and creates one logical volume.",
-    shown: [by("tests/contract/locks.ts", "waits while another program holds LVM's lock of a volume group")],
+    shown: [by("tests/contract/locks_suite.ts", "waits while another program holds LVM's lock of a volume group")],
   },
   {
     seen: ["lxd#3942", "sds-replicated-volume#435", "lxd#19091"],
@@ -138,7 +141,7 @@ export const LVM: readonly Situation[] = [
         "tests/machine_fake/faults_test.ts",
         "whose metadata area is full refuses new volumes with RESOURCE_EXHAUSTED",
       ),
-      by("tests/contract/tools.ts", "deletes a volume that was in use also when the metadata area is full"),
+      by("tests/contract/tools_suite.ts", "deletes a volume that was in use also when the metadata area is full"),
     ],
   },
   {
@@ -146,8 +149,8 @@ export const LVM: readonly Situation[] = [
     happened: "A pod makes a volume group on its volume, and the node uses it.",
     here: "What lies over a logical volume is no disk of the node.",
     shown: [
-      by("tests/contract/stacked_devices.ts", "is no group of the machine"),
-      by("tests/cluster/suite/stacked_devices.ts", "gives the node no group, and takes none"),
+      by("tests/contract/stacked_devices_suite.ts", "is no group of the machine"),
+      by("tests/cluster/suite/stacked_devices_suite.ts", "gives the node no group, and takes none"),
     ],
   },
   {
@@ -162,7 +165,7 @@ export const LVM: readonly Situation[] = [
     here: "Only who names such a group gets volumes there.",
     shown: [
       by(
-        "tests/contract/stacked_devices.ts",
+        "tests/contract/stacked_devices_suite.ts",
         "a group with a mounted filesystem of the host is used only by who names",
       ),
     ],

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { assertFails, mountCapability } from "../contract/host.ts";
+import { assertFails, mountCapability } from "../contract/helpers/host.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 
@@ -15,7 +15,7 @@ export const MOUNTS: readonly Situation[] = [
     seen: ["kubernetes#120853"],
     happened: "A volume is published without being staged, and pods write to the node's disk.",
     here: "It is refused, and no target is left.",
-    shown: [by("tests/contract/staging.ts", "nodePublishVolume() of a volume that is not staged is refused")],
+    shown: [by("tests/contract/staging_suite.ts", "nodePublishVolume() of a volume that is not staged is refused")],
   },
   {
     seen: ["kubernetes#109955", "kubernetes#114652"],
@@ -48,13 +48,13 @@ export const MOUNTS: readonly Situation[] = [
     seen: ["kubernetes#26567"],
     happened: "Two pods write to a volume that only one may have.",
     here: "ReadWriteOncePod, or `shared: no`, refuses the second until the first has ended.",
-    shown: [by("tests/cluster/suite/pods.ts", "a volume for one pod refuses the second, which says why")],
+    shown: [by("tests/cluster/suite/pods_suite.ts", "a volume for one pod refuses the second, which says why")],
   },
   {
     seen: ["moosefs-csi#34"],
     happened: "umount succeeds, and the mount is still there.",
     here: "Unpublishing fails while something is mounted, and the next try unmounts it.",
-    shown: [by("tests/contract/stale_mounts.ts", "a volume that is mounted more than once at its places")],
+    shown: [by("tests/contract/stale_mounts_suite.ts", "a volume that is mounted more than once at its places")],
   },
   {
     seen: ["containerd#4020", "csi-driver-smb#603"],
@@ -73,7 +73,10 @@ export const MOUNTS: readonly Situation[] = [
     happened: "kubelet leaves a mount of a subPath, and never unmounts the volume.",
     here: "Nobody else's mount is taken off; deletion waits until it is gone.",
     shown: [
-      by("tests/contract/staging.ts", "nodeUnpublishVolume() and nodeUnstageVolume() leave mounts of others alone"),
+      by(
+        "tests/contract/staging_suite.ts",
+        "nodeUnpublishVolume() and nodeUnstageVolume() leave mounts of others alone",
+      ),
     ],
   },
   {
@@ -109,7 +112,9 @@ export const MOUNTS: readonly Situation[] = [
     seen: ["gcp-compute-persistent-disk-csi-driver#1657", "node_exporter#602"],
     happened: "A container has a copy of the host's mounts, and e2fsck finds the volume in use.",
     here: "It is mounted without a check, and an event says that.",
-    shown: [by("tests/contract/caution.ts", "a filesystem that another mount namespace still has is mounted again")],
+    shown: [
+      by("tests/contract/caution_suite.ts", "a filesystem that another mount namespace still has is mounted again"),
+    ],
   },
   {
     seen: ["topolvm#955"],
@@ -121,13 +126,13 @@ export const MOUNTS: readonly Situation[] = [
     seen: ["kubernetes#109132"],
     happened: "The device of a block volume vanishes, and it can never be unpublished.",
     here: "It is unpublished, and published again.",
-    shown: [by("tests/contract/stale_mounts.ts", "whose device node was removed while it was published")],
+    shown: [by("tests/contract/stale_mounts_suite.ts", "whose device node was removed while it was published")],
   },
   {
     seen: ["rook#5075", "containerized-data-importer#2638"],
     happened: "A pod makes an OSD, or the disk of a guest, of a block volume.",
     here: "What is on a block volume is not judged.",
-    shown: [by("tests/contract/staging.ts", "a block volume is published as a device, for reading and writing")],
+    shown: [by("tests/contract/staging_suite.ts", "a block volume is published as a device, for reading and writing")],
   },
   {
     seen: ["kubernetes#133725", "kubernetes#118317"],
@@ -167,7 +172,7 @@ export const MOUNTS: readonly Situation[] = [
     seen: ["kubernetes#122342"],
     happened: "kubelet is restarted, and cannot unmount what it mounted before.",
     here: "Pods keep running, and start and end as before.",
-    shown: [by("tests/cluster/suite/chaos_node.ts", "kubelet can be restarted: pods keep running")],
+    shown: [by("tests/cluster/suite/chaos_node_suite.ts", "kubelet can be restarted: pods keep running")],
   },
   {
     seen: ["microk8s#3253", "canonical/k8s-snap#3", "cstor-operators#140"],
@@ -181,7 +186,7 @@ export const MOUNTS: readonly Situation[] = [
     here: "A value of the chart sets it; other paths are refused.",
     shown: [
       by("deploy/chart_test.ts", "another kubelet directory is everywhere: in the flag, the mount and the volume"),
-      by("tests/contract/hostile.ts", "paths outside the mount roots are refused, and the answer names the flag"),
+      by("tests/contract/hostile_suite.ts", "paths outside the mount roots are refused, and the answer names the flag"),
     ],
   },
   {
@@ -189,8 +194,8 @@ export const MOUNTS: readonly Situation[] = [
     happened: "Inline volumes of pods are left behind by a reboot.",
     here: "They are refused; an ephemeral claim goes with its pod.",
     shown: [
-      by("tests/contract/trimming.ts", "a volume that is written into its pod is refused, with a remedy"),
-      by("tests/cluster/suite/ephemeral.ts", "an ephemeral volume is created and deleted with its pod"),
+      by("tests/contract/trimming_suite.ts", "a volume that is written into its pod is refused, with a remedy"),
+      by("tests/cluster/suite/ephemeral_suite.ts", "an ephemeral volume is created and deleted with its pod"),
     ],
   },
 ];

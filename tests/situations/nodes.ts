@@ -22,7 +22,7 @@ export const NODES: readonly Situation[] = [
     here: "why and status name them; forget-node lets them be deleted.",
     shown: [
       by("tests/cluster_fake/troubleshooting/nodes.ts", "NodeGone"),
-      by("tests/cluster/suite/two_nodes.ts", "a node that failed for good blocks nothing after the steps for it"),
+      by("tests/cluster/suite/two_nodes_suite.ts", "a node that failed for good blocks nothing after the steps for it"),
     ],
   },
   {

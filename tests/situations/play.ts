@@ -4,8 +4,8 @@
  * @module
  */
 
-import { fakeHost } from "../contract/fake_host.ts";
-import { Harness, type Host, type HostMachine } from "../contract/host.ts";
+import { fakeHost } from "../contract/helpers/fake_host.ts";
+import { Harness, type Host, type HostMachine } from "../contract/helpers/host.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 
 /** What a situation is played on. */

@@ -5,8 +5,8 @@
  */
 
 import { assert } from "@std/assert";
-import { fakeMultiPvHost } from "../contract/fake_host.ts";
-import { assertFails, blockCapability } from "../contract/host.ts";
+import { fakeMultiPvHost } from "../contract/helpers/fake_host.ts";
+import { assertFails, blockCapability } from "../contract/helpers/host.ts";
 import { failure } from "../fake/machine.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
@@ -18,8 +18,8 @@ export const REBOOTS: readonly Situation[] = [
     happened: "After a reboot the host activates no logical volumes.",
     here: "The agent activates each one when a pod needs it.",
     shown: [
-      by("tests/cluster/suite/chaos_node.ts", "a node that lost its power, and activates no LVs by itself"),
-      by("tests/contract/staging.ts", "as after a reboot, is activated and not formatted"),
+      by("tests/cluster/suite/chaos_node_suite.ts", "a node that lost its power, and activates no LVs by itself"),
+      by("tests/contract/staging_suite.ts", "as after a reboot, is activated and not formatted"),
     ],
   },
   {
@@ -74,7 +74,9 @@ export const REBOOTS: readonly Situation[] = [
     seen: ["systemd#34289"],
     happened: "A command of LVM is cut off, and a device stays suspended.",
     here: "The agent resumes it when it starts.",
-    shown: [by("tests/contract/safety.ts", "a device that a crash left suspended is resumed when the driver starts")],
+    shown: [
+      by("tests/contract/safety_suite.ts", "a device that a crash left suspended is resumed when the driver starts"),
+    ],
   },
   {
     seen: ["linstor-server#398", "piraeus-operator#647"],
@@ -113,7 +115,7 @@ export const REBOOTS: readonly Situation[] = [
     here: "Volumes are Lost, and Ready when it is back.",
     shown: [
       by("lvm/inventory/clones_test.ts", "a lost volume or snapshot whose whole group is not there says so"),
-      by("tests/cluster/suite/runbooks.ts", "a missing disk: what was on it is back with it"),
+      by("tests/cluster/suite/runbooks_suite.ts", "a missing disk: what was on it is back with it"),
     ],
   },
   {
@@ -127,14 +129,17 @@ export const REBOOTS: readonly Situation[] = [
     happened: "A power cut leaves LVM and the thin pool with different transactions.",
     here: "The driver completes the last transaction.",
     shown: [
-      by("tests/contract/thin.ts", "a power cut in the transaction of a thin clone leaves a pool that can be changed"),
+      by(
+        "tests/contract/thin_suite.ts",
+        "a power cut in the transaction of a thin clone leaves a pool that can be changed",
+      ),
     ],
   },
   {
     seen: ["nixpkgs#255783", "rancher/elemental#587"],
     happened: "At shutdown, filesystems are taken away before the containers have ended.",
     here: "That is a power cut: what was synced is there.",
-    shown: [by("tests/lvm/power_cuts.ts", "the power may fail at any write")],
+    shown: [by("tests/lvm/power_cuts_suite.ts", "the power may fail at any write")],
   },
   {
     seen: ["topolvm#607"],

@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { assertFails, mountCapability } from "../contract/host.ts";
+import { assertFails, mountCapability } from "../contract/helpers/host.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 
@@ -63,7 +63,7 @@ export const SIZES: readonly Situation[] = [
     seen: ["lvresize(8)", "kubernetes#83392"],
     happened: "An administrator extends a logical volume by hand.",
     here: "The volume has that size, and its filesystem grows when it is staged.",
-    shown: [by("tests/contract/staging.ts", "a volume whose LV an administrator grew has that size")],
+    shown: [by("tests/contract/staging_suite.ts", "a volume whose LV an administrator grew has that size")],
   },
   {
     seen: ["lvextend(8)"],
@@ -82,7 +82,7 @@ export const SIZES: readonly Situation[] = [
     happened: "An expansion fails for ever, since the node of the volume has no space.",
     here: "An event says how much is free; a smaller request, or a disk more, mends it.",
     shown: [
-      by("tests/cluster/suite/expansion.ts", "has an event that says so, and a smaller request recovers from it"),
+      by("tests/cluster/suite/expansion_suite.ts", "has an event that says so, and a smaller request recovers from it"),
       by("k8s/resizer/resizer_test.ts", "an infeasible request is tried again when there is said to be more space"),
     ],
   },
@@ -91,21 +91,24 @@ export const SIZES: readonly Situation[] = [
     happened: "A claim has the new size, and its filesystem the old one.",
     here: "It grows under its pod, or before the next pod starts.",
     shown: [
-      by("tests/cluster/suite/expansion.ts", "volumes grow under a writer; without a pod they grow halfway"),
-      by("tests/contract/staging.ts", "a volume expanded while it was not in use has the new size when it is staged"),
+      by("tests/cluster/suite/expansion_suite.ts", "volumes grow under a writer; without a pod they grow halfway"),
+      by(
+        "tests/contract/staging_suite.ts",
+        "a volume expanded while it was not in use has the new size when it is staged",
+      ),
     ],
   },
   {
     seen: ["lvm-localpv#53", "rawfile-localpv#34", "hammer-space/csi-plugin#72"],
     happened: "An XFS does not grow, since its tool is missing, or gets a device.",
     here: "It grows, at its mount point.",
-    shown: [by("tests/contract/staging.ts", "staged, published, expanded while in use, and back")],
+    shown: [by("tests/contract/staging_suite.ts", "staged, published, expanded while in use, and back")],
   },
   {
     seen: ["strimzi-kafka-operator#11279", "strimzi-kafka-operator#7484"],
     happened: "A filesystem is full, and cannot be expanded for that.",
     here: "It grows.",
-    shown: [by("tests/lvm/faults.ts", "a volume that is full grows in use")],
+    shown: [by("tests/lvm/faults_suite.ts", "a volume that is full grows in use")],
   },
   {
     seen: ["kubernetes#80208"],
@@ -127,7 +130,10 @@ export const SIZES: readonly Situation[] = [
     happened: "A filesystem refuses to grow, and the volume cannot be mounted any more.",
     here: "It is mounted as it is, and an event says why.",
     shown: [
-      by("tests/contract/caution.ts", "cannot be resized while it is mounted is mounted with the size that it has"),
+      by(
+        "tests/contract/caution_suite.ts",
+        "cannot be resized while it is mounted is mounted with the size that it has",
+      ),
     ],
   },
   {
@@ -140,7 +146,9 @@ export const SIZES: readonly Situation[] = [
     seen: ["strimzi-kafka-operator#5234"],
     happened: "A volume can only be expanded without its pods.",
     here: "Only a thick volume with snapshots needs that, and the message names them.",
-    shown: [by("tests/cluster/suite/chaos_guides.ts", "the guide of offline expansion: a volume with snapshots grows")],
+    shown: [
+      by("tests/cluster/suite/chaos_guides_suite.ts", "the guide of offline expansion: a volume with snapshots grows"),
+    ],
   },
   {
     seen: ["cloudnative-pg#7997"],
@@ -161,6 +169,6 @@ export const SIZES: readonly Situation[] = [
     seen: ["local-path-provisioner#190", "SREGym#537"],
     happened: "A volume takes more of the disk than its claim says.",
     here: "A volume has its size, and a pod sees that.",
-    shown: [by("tests/contract/sizes.ts", "a volume has one size in every call, and an equal request copies it")],
+    shown: [by("tests/contract/sizes_suite.ts", "a volume has one size in every call, and an equal request copies it")],
   },
 ];

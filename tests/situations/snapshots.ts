@@ -50,15 +50,15 @@ export const SNAPSHOTS: readonly Situation[] = [
     happened: "A snapshot whose volume is deleted first is Terminating for ever.",
     here: "A volume waits for its thick snapshots, and thin ones outlive it.",
     shown: [
-      by("tests/cluster/suite/snapshots.ts", "a volume waits with its deletion for its snapshots"),
-      by("tests/contract/thin.ts", "a thin snapshot needs no COW space, and outlives its volume"),
+      by("tests/cluster/suite/snapshots_suite.ts", "a volume waits with its deletion for its snapshots"),
+      by("tests/contract/thin_suite.ts", "a thin snapshot needs no COW space, and outlives its volume"),
     ],
   },
   {
     seen: ["blksnap#102", "dattobd#87"],
     happened: "A backup fails, since its snapshot overflowed.",
     here: "COW space is extended in time, and by default cannot overflow.",
-    shown: [by("tests/cluster/suite/snapshot_autoextend.ts", "COW space that fills is extended in time")],
+    shown: [by("tests/cluster/suite/snapshot_autoextend_suite.ts", "COW space that fills is extended in time")],
   },
   {
     seen: ["lvm2#164"],
@@ -79,13 +79,15 @@ export const SNAPSHOTS: readonly Situation[] = [
     seen: ["miroir#270", "longhorn#13349"],
     happened: "Snapshots of several volumes are of several moments.",
     here: "A group snapshot is of one moment.",
-    shown: [by("tests/lvm/group_snapshots.ts", "written to its volumes in turn no later one without the earlier")],
+    shown: [
+      by("tests/lvm/group_snapshots_suite.ts", "written to its volumes in turn no later one without the earlier"),
+    ],
   },
   {
     seen: ["velero#7561", "velero#4428", "kubevirt#10832"],
     happened: "A restore waits for its claim, and the claim for a first pod.",
     here: "A class with Immediate binding gives it a volume at once.",
-    shown: [by("tests/cluster/suite/lifecycle.ts", "Immediate claims are bound without a pod")],
+    shown: [by("tests/cluster/suite/lifecycle_suite.ts", "Immediate claims are bound without a pod")],
   },
   {
     seen: ["harvester#11339"],
@@ -93,7 +95,7 @@ export const SNAPSHOTS: readonly Situation[] = [
     here: "It is found by its handle.",
     shown: [
       by(
-        "tests/cluster/suite/snapshots.ts",
+        "tests/cluster/suite/snapshots_suite.ts",
         "outlives its VolumeSnapshot, is given to another one, and goes with that",
       ),
     ],

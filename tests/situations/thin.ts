@@ -23,7 +23,9 @@ export const THIN: readonly Situation[] = [
     seen: ["lvm-localpv#47"],
     happened: "A thin volume that is larger than the group is Pending for ever.",
     here: "It is refused, or allowed by the ratio of its pool.",
-    shown: [by("tests/contract/thin.ts", "a pool allocates no more than its size, also for many requests at once")],
+    shown: [
+      by("tests/contract/thin_suite.ts", "a pool allocates no more than its size, also for many requests at once"),
+    ],
   },
   {
     seen: ["container-storage-setup#169"],
@@ -35,20 +37,20 @@ export const THIN: readonly Situation[] = [
     seen: ["container-storage-setup#13", "topolvm#595", "topolvm#994"],
     happened: "Volumes take space that was to be kept free.",
     here: "Spare space of a group is given to nothing.",
-    shown: [by("tests/contract/spare_space.ts", "get none of a group's spare space")],
+    shown: [by("tests/contract/spare_space_suite.ts", "get none of a group's spare space")],
   },
   {
     seen: ["lvm-localpv#93"],
     happened: "Nobody extends the pool, since dmeventd is not reached from a container.",
     here: "The agent extends its pools itself.",
-    shown: [by("tests/cluster/suite/thin.ts", "a pool of the driver that fills is extended before it is full")],
+    shown: [by("tests/cluster/suite/thin_suite.ts", "a pool of the driver that fills is extended before it is full")],
   },
   {
     seen: ["moby#20707", "docker/for-linux#731"],
     happened: "A pool is full, and writes hang.",
     here: "Conditions and an alert tell of it before; with a disk more, writes go on.",
     shown: [
-      by("tests/cluster/suite/runbooks.ts", "a thin pool that fills: the commands show it, and with a disk more"),
+      by("tests/cluster/suite/runbooks_suite.ts", "a thin pool that fills: the commands show it, and with a disk more"),
     ],
   },
   {
@@ -76,6 +78,6 @@ export const THIN: readonly Situation[] = [
     seen: ["kubernetes#30230"],
     happened: "cAdvisor reserves the metadata snapshot of a pool.",
     here: "It is left to it.",
-    shown: [by("tests/contract/metadata_snapshots.ts", "is left to another program that has reserved it")],
+    shown: [by("tests/contract/metadata_snapshots_suite.ts", "is left to another program that has reserved it")],
   },
 ];

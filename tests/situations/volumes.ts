@@ -6,7 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/proto/csi_pb.ts";
-import { assertFails, mountCapability } from "../contract/host.ts";
+import { assertFails, mountCapability } from "../contract/helpers/host.ts";
 import { failure } from "../fake/machine.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
@@ -50,7 +50,7 @@ export const VOLUMES: readonly Situation[] = [
     seen: ["cloudnative-pg#7566", "cloudnative-pg#8178", "velero#7223"],
     happened: "Storage is made anew and empty under a claim that had data.",
     here: "What was used is never made again: the volume is Lost.",
-    shown: [by("tests/contract/safety.ts", "is Lost: no new one is created, and nothing is formatted")],
+    shown: [by("tests/contract/safety_suite.ts", "is Lost: no new one is created, and nothing is formatted")],
   },
   {
     seen: ["topolvm#827"],
@@ -94,13 +94,13 @@ export const VOLUMES: readonly Situation[] = [
     seen: ["cloudnative-pg#10985"],
     happened: "An operator makes a claim anew while the old one is being deleted.",
     here: "The new claim has a volume of its own at once.",
-    shown: [by("tests/contract/erasure.ts", "a deleted volume's name can be used again at once")],
+    shown: [by("tests/contract/erasure_suite.ts", "a deleted volume's name can be used again at once")],
   },
   {
     seen: ["incus#1560", "xen-tools#39", "osism/documentation#356", "lxd#14761"],
     happened: "A new or grown volume shows the data of a deleted one.",
     here: "Data is overwritten before its space is free.",
-    shown: [by("tests/contract/erasure.ts", "no data of a deleted volume can be read from a new one")],
+    shown: [by("tests/contract/erasure_suite.ts", "no data of a deleted volume can be read from a new one")],
   },
   {
     seen: ["openebs#1424"],
@@ -115,13 +115,13 @@ export const VOLUMES: readonly Situation[] = [
     seen: ["qubes-issues#5077"],
     happened: "The space of a deleted volume is not discarded on the SSD.",
     here: "`erase: discard` does that.",
-    shown: [by("tests/contract/erasure.ts", "with erase: discard is discarded and removed")],
+    shown: [by("tests/contract/erasure_suite.ts", "with erase: discard is discarded and removed")],
   },
   {
     seen: ["lvm2#49", "lxd#17382"],
     happened: "A logical volume is open although nothing is mounted.",
     here: "Deletion says that it is in use, and succeeds when it is closed.",
-    shown: [by("tests/contract/tools.ts", "a volume whose device a process has open is not deleted")],
+    shown: [by("tests/contract/tools_suite.ts", "a volume whose device a process has open is not deleted")],
   },
   {
     seen: ["kubernetes#102408", "rook#4185"],
@@ -166,7 +166,10 @@ export const VOLUMES: readonly Situation[] = [
     happened: "Logical volumes without an object are never found.",
     here: "A condition, an event and a metric tell of such orphans.",
     shown: [
-      by("tests/cluster/suite/orphans.ts", "an orphan is reported and kept, and is removed when an administrator"),
+      by(
+        "tests/cluster/suite/orphans_suite.ts",
+        "an orphan is reported and kept, and is removed when an administrator",
+      ),
     ],
   },
   {

@@ -5,9 +5,9 @@
  */
 
 import type { Cluster } from "../../rig/cluster.ts";
-import { DriverPods, type Role } from "../suite/driver_pods.ts";
+import { DriverPods, type Role } from "../suite/helpers/driver_pods.ts";
 import type { RandomSource } from "../../rig/seeded_random.ts";
-import type { SnapshotTestNamespace } from "../suite/snapshot_test_namespace.ts";
+import type { SnapshotTestNamespace } from "../suite/helpers/snapshot_test_namespace.ts";
 
 /** The time for which the API server is away, in milliseconds. */
 const OUTAGE_MS = 20_000;

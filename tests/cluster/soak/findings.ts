@@ -5,7 +5,7 @@
  */
 
 import { median } from "../../bench/statistics.ts";
-import type { Role } from "../suite/driver_pods.ts";
+import type { Role } from "../suite/helpers/driver_pods.ts";
 import type { ProcessSample, Sample } from "./sample.ts";
 
 /** The age of a process from which its memory is compared, in seconds: it fills its caches and compiles its code first. */

@@ -7,10 +7,10 @@
 import type { PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { pick, type RandomSource } from "../../rig/seeded_random.ts";
-import type { SnapshotTestNamespace } from "../suite/snapshot_test_namespace.ts";
-import { SYSTEM_NAMESPACE } from "../suite/driver_pods.ts";
-import type { ClaimSpec } from "../suite/objects.ts";
-import type { TestNamespace } from "../suite/test_namespace.ts";
+import type { SnapshotTestNamespace } from "../suite/helpers/snapshot_test_namespace.ts";
+import { SYSTEM_NAMESPACE } from "../suite/helpers/driver_pods.ts";
+import type { ClaimSpec } from "../suite/helpers/objects.ts";
+import type { TestNamespace } from "../suite/helpers/test_namespace.ts";
 
 /** The time limit of a command while components die, in milliseconds: a node that lost its power takes minutes. */
 const COMMAND_TIMEOUT_MS = 900_000;

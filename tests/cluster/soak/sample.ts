@@ -7,8 +7,8 @@
 import type { Pod } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
 import { pidCommand } from "../../rig/driver_process.ts";
-import { type Role, SYSTEM_NAMESPACE } from "../suite/driver_pods.ts";
-import { listDriverLvs } from "../suite/driver_lvs.ts";
+import { type Role, SYSTEM_NAMESPACE } from "../suite/helpers/driver_pods.ts";
+import { listDriverLvs } from "../suite/helpers/driver_lvs.ts";
 
 /**
  * A part of a cycle. While `deaths` and `calm`, lives of volumes go on; components die during `deaths` alone. At `rest`,

@@ -1,0 +1,103 @@
+/**
+ * The chart, as Helm takes it.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { parseAll } from "@std/yaml";
+import { CHART, NAMESPACE, renderChart, type RenderOptions } from "../../../deploy/chart.ts";
+import { type KubernetesObject, readObjects } from "../../../deploy/objects.ts";
+import { OTHER_VALUES, RENDERINGS } from "../../meta/chart_values.ts";
+import { ensureHelm } from "../../rig/kubernetes.ts";
+import { run } from "../../rig/process.ts";
+import { TempFolder } from "../../rig/temp_folder.ts";
+import { TestNamespace } from "./helpers/test_namespace.ts";
+
+/** Kinds whose definitions come with other software. */
+const FOREIGN_KINDS = ["PodMonitor", "PrometheusRule", "VolumeSnapshotClass"];
+
+/** Helm on this machine, with its configuration and cache in a temporary folder. */
+class Helm implements AsyncDisposable {
+  readonly #folder: TempFolder;
+  readonly #path: string;
+
+  private constructor(folder: TempFolder, path: string) {
+    this.#folder = folder;
+    this.#path = path;
+  }
+
+  static async open(): Promise<Helm> {
+    const path = await ensureHelm((line) => console.error(line));
+    return new Helm(await TempFolder.create("/tmp", "denolith-helm-"), path);
+  }
+
+  /** Runs Helm. @returns its output @throws {Error} with its error output */
+  async run(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
+    const homes = ["CACHE", "CONFIG", "DATA"].map((
+      kind,
+    ) => [`HELM_${kind}_HOME`, this.#folder.file(kind.toLowerCase())]);
+    return await run(`run helm ${args[0]}`, this.#path, args, { env: { ...Object.fromEntries(homes), ...env } });
+  }
+
+  /** Renders the chart. @returns its objects, with the CRDs */
+  async objects({ values = {}, namespace = NAMESPACE, apiVersions = [] }: RenderOptions): Promise<KubernetesObject[]> {
+    const file = this.#folder.file("values.json");
+    await Deno.writeTextFile(file, JSON.stringify(values));
+    const versions = apiVersions.flatMap((version) => ["--api-versions", version]);
+    const args = ["template", "denolith", CHART, "--include-crds", "--namespace", namespace, "--values", file];
+    return objectsOf([await this.run([...args, ...versions])]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#folder[Symbol.asyncDispose]();
+  }
+}
+
+/** Returns the objects in texts, in an order that does not depend on the renderer. */
+function objectsOf(texts: readonly string[]): KubernetesObject[] {
+  const objects = texts.flatMap((text) => parseAll(text) as (KubernetesObject | null)[]).filter((one) => one !== null);
+  return sorted(objects);
+}
+
+function sorted(objects: readonly KubernetesObject[]): KubernetesObject[] {
+  const key = ({ kind, metadata: { name } }: KubernetesObject) => `${kind} ${name}`;
+  return objects.toSorted((a, b) => key(a) < key(b) ? -1 : 1);
+}
+
+Deno.test("Helm makes of the chart the plain definitions and manifests, but for the namespace", async () => {
+  await using helm = await Helm.open();
+  const plain = [...readObjects("crds"), ...readObjects("manifests")].filter(({ kind }) => kind !== "Namespace");
+  assertEquals(await helm.objects({}), sorted(plain));
+});
+
+Deno.test("Helm makes of the chart what task manifests does, whatever the values", async () => {
+  await using helm = await Helm.open();
+  for (const [title, rendering] of Object.entries(RENDERINGS)) {
+    const made = objectsOf([...renderChart(rendering).values()]);
+    assertEquals(await helm.objects(rendering), sorted([...made, ...readObjects("crds")]), title);
+  }
+});
+
+Deno.test("Helm accepts the chart, and refuses unknown values", async () => {
+  await using helm = await Helm.open();
+  await helm.run(["lint", "--strict", CHART]);
+  for (const [wrong, expectedMessage] of [["kubeletdir=/x", "kubeletdir"], ["log.level=trace", "level"]] as const) {
+    await assertRejects(() => helm.run(["template", "denolith", CHART, "--set", wrong]), Error, expectedMessage);
+  }
+});
+
+Deno.test("the API server takes what the chart makes, and Helm could take over what was applied", async () => {
+  await using ns = await TestNamespace.open("chart");
+  await using helm = await Helm.open();
+  const objects = await helm.objects({ values: OTHER_VALUES, namespace: ns.namespace });
+  const known = objects.filter(({ kind }) => !FOREIGN_KINDS.includes(kind));
+  assert(known.length < objects.length, "the test sees all kinds");
+  await ns.cluster.controlPlane.kubectl(["apply", "--dry-run=server", "--filename", "-"], {
+    stdin: known.map((object) => JSON.stringify(object)).join("\n---\n"),
+  });
+  const { kubeconfig } = ns.cluster.controlPlane;
+  const install = ["install", "denolith", CHART, "--namespace", NAMESPACE, "--take-ownership", "--dry-run=server"];
+  const output = await helm.run(install, { KUBECONFIG: kubeconfig });
+  assert(output.includes(`rollout status daemonset/denolith-node`), output.slice(-1000));
+});
