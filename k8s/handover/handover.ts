@@ -112,6 +112,17 @@ export function messageBefore({ status }: Handover, step: { readonly do: string 
   return truncate(message, MAX_MESSAGE_LENGTH);
 }
 
+/** Returns why the claim does not have the PersistentVolume that a handover is to replace; `undefined` when it has. */
+export function claimRefusal({ self: { spec }, persistentVolume, claim }: HandoverObjects): string | undefined {
+  const { claim: { namespace, name, uid }, persistentVolume: volumeName } = spec;
+  const claimText = `claim ${namespace}/${name}`;
+  if (claim?.metadata.uid !== uid) return `${claimText} does not exist any more`;
+  if (claim.metadata.deletionTimestamp !== undefined) return `${claimText} is being deleted`;
+  const isBound = claim.spec?.volumeName === volumeName && persistentVolume?.spec?.claimRef?.uid === uid &&
+    persistentVolume.status?.phase === "Bound" && persistentVolume.metadata.deletionTimestamp === undefined;
+  return isBound ? undefined : `${claimText} is not bound to PersistentVolume ${volumeName}`;
+}
+
 /** Returns the failure of a handover that cannot go on. */
 export function refused(message: string): CommonStep {
   return { do: "fail", error: { code: "FailedPrecondition", ...defined({ reason: reasonIn(message) }), message } };

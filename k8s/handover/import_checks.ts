@@ -7,7 +7,7 @@
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { classNameOf } from "../provisioner/claim.ts";
 import { FS_TYPE } from "../sidecars/class_parameters.ts";
-import { isFinished } from "./handover.ts";
+import { claimRefusal, isFinished } from "./handover.ts";
 import {
   type ImportedClass,
   type ImportObjects,
@@ -18,27 +18,21 @@ import {
 } from "./imports.ts";
 
 /** Returns why a volume can no longer be taken over, although it could when the import was asked for. */
-export function refusalOf(
-  { self, persistentVolume, claim, volume, storageClass, others }: ImportObjects,
-): string | undefined {
+export function refusalOf(objects: ImportObjects): string | undefined {
+  const { self, persistentVolume, claim, volume, storageClass, others } = objects;
   const { spec, status } = self;
   if (status?.persistentVolume !== undefined) return undefined;
   const earlier = others.filter((other) => isEarlier(other, self)).map((other) => conflictOf(spec, other));
   const [conflict] = earlier.filter((each) => each !== undefined);
-  if (conflict !== undefined) return conflict;
-  const claimText = `claim ${spec.claim.namespace}/${spec.claim.name}`;
-  if (claim === undefined || claim.metadata.uid !== spec.claim.uid) return `${claimText} does not exist any more`;
-  if (claim.metadata.deletionTimestamp !== undefined) return `${claimText} is being deleted`;
-  const name = spec.persistentVolume;
-  if (
-    claim.spec?.volumeName !== name || persistentVolume?.spec?.claimRef?.uid !== spec.claim.uid ||
-    persistentVolume.status?.phase !== "Bound" || persistentVolume.metadata.deletionTimestamp !== undefined
-  ) return `${claimText} is not bound to PersistentVolume ${name}`;
-  if (!isOfOrigin(self, persistentVolume)) return `PersistentVolume ${name} is not of ${ORIGINS[spec.from].title}`;
+  const refusal = conflict ?? claimRefusal(objects);
+  if (refusal !== undefined) return refusal;
+  if (!isOfOrigin(self, persistentVolume!)) {
+    return `PersistentVolume ${spec.persistentVolume} is not of ${ORIGINS[spec.from].title}`;
+  }
   if (volume !== undefined && volume.spec.imports?.lvName !== spec.logicalVolume.name) {
     return `there is an LVMVolume ${self.metadata.name} already`;
   }
-  return spec.storageClass && classRefusal(spec, spec.storageClass, { claim, storageClass });
+  return spec.storageClass && classRefusal(spec, spec.storageClass, { claim: claim!, storageClass });
 }
 
 /** Parameters that Kubernetes' own programs read; but for the filesystem, they name secrets. */

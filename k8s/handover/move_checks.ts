@@ -26,7 +26,7 @@ import { chooseNode } from "../scheduling/placement.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { type ClusterTopology, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { isCopied, isGone } from "./copy_step.ts";
-import { agentAbsence } from "./handover.ts";
+import { agentAbsence, claimRefusal } from "./handover.ts";
 import { copyIdOf, copyRequestName, isHeldFor, type LvmMove, movedVolumeOf, type MoveObjects } from "./moves.ts";
 import { nodeOfVolume } from "./persistent_volume.ts";
 
@@ -52,15 +52,15 @@ export interface MoveSurroundings {
 export function objectsRefusal(objects: MoveObjects, driver: string): string | undefined {
   const { self: move, volume, persistentVolume, claim, topologyKey } = objects;
   const { spec } = move;
-  const claimText = `claim ${spec.claim.namespace}/${spec.claim.name}`;
   const volumeId = movedVolumeOf(move);
   if (volumeId === undefined) return "its name is no id of a volume";
   if (spec.sourceNode === spec.targetNode) return `the volume is on node ${spec.targetNode} already`;
-  if (claim === undefined || claim.metadata.uid !== spec.claim.uid) return `${claimText} does not exist any more`;
-  if (claim.metadata.deletionTimestamp !== undefined) return `${claimText} is being deleted`;
-  const pod = claim.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Pod" && controller);
+  const refusal = claimRefusal(objects);
+  if (refusal !== undefined) return refusal;
+  const { metadata } = claim!;
+  const pod = metadata.ownerReferences?.find(({ kind, controller }) => kind === "Pod" && controller);
   if (pod !== undefined) {
-    return `${claimText} is of a generic ephemeral volume, and is deleted with its pod ${pod.name}`;
+    return `claim ${metadata.namespace}/${metadata.name} is of a generic ephemeral volume, and is deleted with its pod ${pod.name}`;
   }
   if (volume === undefined || volume.spec.driverName !== driver || volume.metadata.deletionTimestamp !== undefined) {
     return `LVMVolume ${volumeId} does not exist, or is being deleted`;
@@ -81,14 +81,10 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
   const keys = spec.adopt || isSaved || isHeldFor(move, volume) ? undefined : keysRefusal(volume);
   if (keys !== undefined) return keys;
   const name = spec.persistentVolume;
-  if (
-    claim.spec?.volumeName !== name || persistentVolume?.spec?.claimRef?.uid !== spec.claim.uid ||
-    persistentVolume.status?.phase !== "Bound" || persistentVolume.metadata.deletionTimestamp !== undefined
-  ) return `${claimText} is not bound to PersistentVolume ${name}`;
-  if (!isManagedBy(persistentVolume, driver) || persistentVolume.spec.csi?.volumeHandle !== volumeId) {
+  if (!isManagedBy(persistentVolume!, driver) || persistentVolume!.spec?.csi?.volumeHandle !== volumeId) {
     return `PersistentVolume ${name} is not of volume ${volumeId} of the driver`;
   }
-  if (nodeOfVolume(persistentVolume, topologyKey) !== spec.sourceNode) {
+  if (nodeOfVolume(persistentVolume!, topologyKey) !== spec.sourceNode) {
     return `the node affinity of PersistentVolume ${name} is not to node ${spec.sourceNode} alone, by the label ${topologyKey}`;
   }
   return undefined;
