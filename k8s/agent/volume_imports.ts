@@ -131,12 +131,12 @@ export class VolumeImports {
           : { ...found, reason: "InUse", message: `it can be taken over when ${user} does not use it any more` };
       }
       const change = () =>
-        action === "Take"
+        action === "Import"
           ? importedVolumes.take(volumeRequestOf(object, parseGroups), from)
           : importedVolumes.giveBack(id, from);
-      await locks.run(action === "Take" ? "taking over" : "giving back", [volumeLock(id)], change);
+      await locks.run(action === "Import" ? "taking over" : "giving back", [volumeLock(id)], change);
       onChange();
-      return action === "Take"
+      return action === "Import"
         ? { status: "True", reason: "TakenOver", message: `the logical volume ${lvName} was taken over` }
         : returnedState(imports);
     } catch (error) {

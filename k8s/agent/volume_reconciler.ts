@@ -227,7 +227,7 @@ export class VolumeReconciler {
       return await this.#reconciler.writeStatus(object, lostStatus(object, found.error));
     }
     if (found.state === "absent") {
-      if (object.spec.takes !== undefined) return await this.#takeOver(object, id);
+      if (object.spec.adoptsVolume !== undefined) return await this.#takeOver(object, id);
       if (object.spec.imports !== undefined) {
         throw new StorageError(
           "Unavailable",
@@ -249,7 +249,7 @@ export class VolumeReconciler {
       // what a volume that is adopted was created from, its tags alone still say
       requireCompatible(
         volume,
-        object.spec.takes === id ? { ...request, ...defined({ source: volume.tags.source }) } : request,
+        object.spec.adoptsVolume === id ? { ...request, ...defined({ source: volume.tags.source }) } : request,
       );
       const remove = () => removeMissingVolume(lvm, volumeFinder.driver, volume);
       if (await locks.run("creation", [volumeLock(id)], remove)) return await this.#reconcileVolume(object, id);
@@ -282,11 +282,11 @@ export class VolumeReconciler {
   /** Takes the LV of another volume. One that asks for this never gets a new LV. */
   async #takeOver(object: LvmVolume, id: VolumeId): Promise<void> {
     const { locks, heldVolumes, onChange } = this.#options;
-    const from = parseVolumeId(object.spec.takes!);
+    const from = parseVolumeId(object.spec.adoptsVolume!);
     if (from === undefined) {
       throw new StorageError(
         "InvalidArgument",
-        `reading LVMVolume ${id}: spec.takes is not a valid volume id`,
+        `reading LVMVolume ${id}: spec.adoptsVolume is not a valid volume id`,
       );
     }
     await locks.run(
@@ -300,7 +300,7 @@ export class VolumeReconciler {
 
   /** Reports whether another volume has taken the LV of a volume, or is about to. */
   #isTaken({ metadata: { name } }: LvmVolume): boolean {
-    return this.#options.objects.list().some(({ metadata, spec }) => spec.takes === name && metadata.name !== name);
+    return this.#options.objects.list().some(({ metadata, spec }) => spec.adoptsVolume === name && metadata.name !== name);
   }
 
   /** Returns the status of a volume that exists. */

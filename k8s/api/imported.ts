@@ -25,7 +25,7 @@ export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
   if (imports === undefined || (isMoved(object) && imports.action !== "Return") || isArriving(object)) return undefined;
   if (imports.action === "InspectReturn") return undefined;
   const condition = importedCondition(object);
-  if (imports.action === "Take" && condition?.status === "True") return undefined;
+  if (imports.action === "Import" && condition?.status === "True") return undefined;
   return imports.action === "Return" && isReturned(object) ? undefined : imports;
 }
 
@@ -42,8 +42,8 @@ export function isReturned(object: LvmVolume): boolean {
 }
 
 /** Reports whether the LV of a volume came from a copy, after a move: it is the driver's, and not to be taken over again. */
-function isMoved({ spec: { takes } }: LvmVolume): boolean {
-  return takes !== undefined;
+function isMoved({ spec: { adoptsVolume } }: LvmVolume): boolean {
+  return adoptsVolume !== undefined;
 }
 
 /** Reports whether the LV of a volume is still to come from a copy. */

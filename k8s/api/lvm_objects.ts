@@ -134,7 +134,7 @@ export interface ImportedLvSpec {
   /** The name that it had before, and gets again when it is given back. */
   lvName: string;
   /** What the agent does with it. */
-  action: "Inspect" | "Take" | "InspectReturn" | "Return";
+  action: "Inspect" | "Import" | "InspectReturn" | "Return";
 }
 
 /** The desired state of a volume. Sizes are quantities. */
@@ -182,7 +182,7 @@ export interface LvmVolumeSpec {
   /** True while nobody may begin to use it, because it is being moved. */
   held?: boolean;
   /** The volume of the same node whose LV becomes its own; itself, if it is there already; absent if it is created. */
-  takes?: string;
+  adoptsVolume?: string;
   /** The foreign LV that it takes over, or gives back; absent if it is created. */
   imports?: ImportedLvSpec;
   /** True if it is mounted with the option `discard`; false by default. */

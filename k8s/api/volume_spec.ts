@@ -50,10 +50,10 @@ const CHECKS = {
   sourceNode: isOptional((value) => typeof value === "string" && /^[a-z0-9.-]{1,253}$/.test(value)),
   copy: isOptional(isGoal),
   held: isOptional(isFlag),
-  takes: isOptional(isText),
+  adoptsVolume: isOptional(isText),
   imports: isOptional((value) =>
     isObject(value) && isText(value.volumeGroupUUID) && isLvName(value.lvName) &&
-    isOneOf(["Inspect", "Take", "InspectReturn", "Return"])(value.action)
+    isOneOf(["Inspect", "Import", "InspectReturn", "Return"])(value.action)
   ),
   discard: isOptional(isFlag),
   fstrim: isOptional(isText),

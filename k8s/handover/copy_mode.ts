@@ -1,5 +1,5 @@
 /**
- * The way of a move: online, while the volume is used, or offline, while nobody may use it.
+ * How a move copies: online, while the volume is used, or offline, while nobody may use it.
  *
  * Online takes two snapshots of the volume at a time: what differs between them is what is sent while nobody may use it.
  *
@@ -11,19 +11,19 @@ import { cowBytes, FULL_COW, type SizeOrPercent } from "../../lvm/settings/cow_s
 import { poolNameIn } from "../../lvm/pools/pool.ts";
 import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import { actualSize, thinSpecOf } from "../api/volume_mapping.ts";
-import type { ChosenWay } from "./moves.ts";
+import type { ChosenCopyMode } from "./moves.ts";
 
 /** The COW space of a snapshot that is taken while nobody uses the volume: nothing is written to it. */
 export const HELD_COW: SizeOrPercent = { bytes: 4n << 20n };
 
-/** Chooses the way in which a volume is moved. @param source its node, as its agent reports it */
-export function chooseWay(
+/** Chooses how a volume is copied. @param source its node, as its agent reports it */
+export function chooseCopyMode(
   volume: LvmVolume,
   source: LvmNode | undefined,
   { offline = false }: { readonly offline?: boolean | undefined } = {},
-): ChosenWay {
+): ChosenCopyMode {
   const reason = offline ? "it was asked for" : spaceReason(volume, source, { snapshots: 2n });
-  return reason === undefined ? { way: "Online" } : { way: "Offline", reason };
+  return reason === undefined ? { mode: "Online" } : { mode: "Offline", reason };
 }
 
 /** Reports whether another snapshot can be taken of a volume that is used, beside those that there are. */

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
-import { chooseWay, hasSpaceForSnapshot } from "./copy_mode.ts";
+import { chooseCopyMode, hasSpaceForSnapshot } from "./copy_mode.ts";
 
 const volume = (thinProvision: boolean) =>
   ({
@@ -17,23 +17,23 @@ function node(free: string, availableVirtual = "0"): LvmNode {
 }
 
 Deno.test("a thick volume is moved online when there is space for a snapshot that cannot overflow, and a small one", () => {
-  assertEquals(chooseWay(volume(false), node("1036Mi")), { way: "Online" });
-  assertEquals(chooseWay(volume(false), node("1032Mi")), {
-    way: "Offline",
+  assertEquals(chooseCopyMode(volume(false), node("1036Mi")), { mode: "Online" });
+  assertEquals(chooseCopyMode(volume(false), node("1032Mi")), {
+    mode: "Offline",
     reason: "temporary snapshots of a volume in use take 1.01 GiB, and the volume group g has 1 GiB free",
   });
   for (const source of [undefined, { spec: { driverName: "d" } } as LvmNode]) {
-    assertEquals(chooseWay(volume(false), source), {
-      way: "Offline",
+    assertEquals(chooseCopyMode(volume(false), source), {
+      mode: "Offline",
       reason: "node a does not report volume group g",
     });
   }
 });
 
 Deno.test("a thin volume is moved online when its pool may have two more of its size", () => {
-  assertEquals(chooseWay(volume(true), node("0", "2Gi")), { way: "Online" });
-  assertEquals(chooseWay(volume(true), node("0", "2047Mi")), {
-    way: "Offline",
+  assertEquals(chooseCopyMode(volume(true), node("0", "2Gi")), { mode: "Online" });
+  assertEquals(chooseCopyMode(volume(true), node("0", "2047Mi")), {
+    mode: "Offline",
     reason: "temporary snapshots of a volume in use take 2 GiB, and the thin pool g/p has 1.99 GiB free",
   });
   assertEquals([node("0", "1Gi"), node("0", "1023Mi")].map((each) => hasSpaceForSnapshot(volume(true), each)), [
@@ -43,8 +43,8 @@ Deno.test("a thin volume is moved online when its pool may have two more of its 
 });
 
 Deno.test("a move that is asked to be offline is that", () => {
-  assertEquals(chooseWay(volume(false), node("9Gi"), { offline: true }), {
-    way: "Offline",
+  assertEquals(chooseCopyMode(volume(false), node("9Gi"), { offline: true }), {
+    mode: "Offline",
     reason: "it was asked for",
   });
 });

@@ -29,7 +29,7 @@ const SMALL_BYTES = 32n << 20n;
 /** Returns the next step after which the volume is held and copied; `undefined` when it is. */
 export function nextCopyStep(objects: MoveObjects, volume: LvmVolume): MoveStep | undefined {
   const { self: move, copy } = objects;
-  const isOnline = (move.status?.way ?? objects.way?.way) === "Online";
+  const isOnline = (move.status?.copyMode ?? objects.copyMode?.mode) === "Online";
   if (copy !== undefined && (hasFailed(copy) || isLost(copy, volume))) {
     const error = copy.status?.error ?? { code: "CommandFailed", message: "" };
     // what is wrong with the volume for the other node is no matter of how it is copied

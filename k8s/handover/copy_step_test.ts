@@ -61,7 +61,7 @@ const SECOND = { round: 1, snapshot: idOf(1), base: idOf(0) };
 const LAST = { round: 1, snapshot: idOf(1, 7), base: idOf(0), last: true };
 const ONLY = { round: 0, snapshot: idOf(0, 7), last: true };
 const TAKEN = { temporary: [FIRST, SECOND, LAST, ONLY].map((each) => snapshot(each.snapshot)) };
-const offline = { self: move({ way: "Offline" }) };
+const offline = { self: move({ copyMode: "Offline" }) };
 const unsuitable = { state: "Failed", error: { code: "InvalidArgument", message: "its sectors" } } as const;
 const failed = { state: "Failed", error: { code: "FailedPrecondition", message: "gone" } } as const;
 
@@ -70,8 +70,13 @@ const { status: _status, ...withoutStatus } = copy(FIRST);
 const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObjects>, step: string][] = [
   ["a volume in use", volume(), {}, `copy: ${idOf(0)}`],
   ["a volume in use that is moved offline", volume(), offline, "hold"],
-  ["a volume of which the way is not known", volume(), { self: move() }, "hold"],
-  ["a volume of which the way is chosen now", volume(), { self: move(), way: { way: "Online" } }, `copy: ${idOf(0)}`],
+  ["a volume whose copy mode is not known", volume(), { self: move() }, "hold"],
+  [
+    "a volume whose copy mode is chosen now",
+    volume(),
+    { self: move(), copyMode: { mode: "Online" } },
+    `copy: ${idOf(0)}`,
+  ],
   ["a snapshot that is not taken", volume(), { copy: copy(FIRST) }, `take snapshot: ${idOf(0)}`],
   [
     "a snapshot that nobody may read",
@@ -240,7 +245,7 @@ const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObj
 for (const [what, held, objects, expected] of STEPS) {
   Deno.test(`nextCopyStep() of ${what}: ${expected.replaceAll(/v1-\w{30}/g, "")}`, () => {
     const start = {
-      self: move({ way: "Online" }),
+      self: move({ copyMode: "Online" }),
       copy: undefined,
       temporary: [],
       snapshots: [],
@@ -302,7 +307,7 @@ for (const [what, object, held, expected] of COPIES) {
 }
 
 Deno.test("nextCopyStep() says of a wait whether others have to end it", () => {
-  const start = { self: move({ way: "Online" }), temporary: [], snapshots: [], hasSpaceForSnapshot: true };
+  const start = { self: move({ copyMode: "Online" }), temporary: [], snapshots: [], hasSpaceForSnapshot: true };
   const rest = { volume: HELD, topologyKey: "k", persistentVolume: undefined, claim: undefined };
   const isBlocked = (held: LvmVolume, objects: Partial<MoveObjects>) => {
     const step = nextCopyStep({ ...start, ...rest, copy: undefined, ...objects }, held);

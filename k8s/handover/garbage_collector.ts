@@ -132,7 +132,7 @@ export class MoveGarbageCollector {
   async #isCopyNeeded(copy: LvmVolume): Promise<boolean> {
     const volume = await orAbsent(this.#options.client.get(lvmVolumes, { name: movedNameOf(copy) }));
     if (volume === undefined || isAllThatIsLeft(copy, volume)) return true;
-    return volume.spec.takes === copy.metadata.name && !hasLv(volume);
+    return volume.spec.adoptsVolume === copy.metadata.name && !hasLv(volume);
   }
 
   async #hasPersistentVolume(volumeId: string): Promise<boolean> {
@@ -144,8 +144,8 @@ export class MoveGarbageCollector {
 
 /** Reports whether a volume may be left of a move: a held one, a copy, or one that waits for its LV. */
 function isLeftover(volume: LvmVolume): boolean {
-  const { held, takes } = volume.spec;
-  return held === true || moveUidOf(volume) !== undefined || (takes !== undefined && !hasLv(volume));
+  const { held, adoptsVolume } = volume.spec;
+  return held === true || moveUidOf(volume) !== undefined || (adoptsVolume !== undefined && !hasLv(volume));
 }
 
 function isRetained({ metadata }: PersistentVolume): boolean {

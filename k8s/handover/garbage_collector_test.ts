@@ -37,7 +37,7 @@ const policyOf = (s: MoverScene) => s.api.objects(persistentVolumes)[0]?.spec?.p
 
 /** Returns the volume on node `b`, which waits for the LV of the copy. */
 function taking(status: object = { state: "Pending" }): LvmVolume {
-  return movableVolume({ spec: { ...movableVolume().spec, nodeName: "b", takes: COPY }, status: status as never });
+  return movableVolume({ spec: { ...movableVolume().spec, nodeName: "b", adoptsVolume: COPY }, status: status as never });
 }
 
 /** Waits until something was looked at a number of times. */
@@ -90,7 +90,7 @@ Deno.test("a MoveGarbageCollector leaves volumes of other drivers alone, and tho
   await looked(s, 3);
   assertEquals([s.volume?.spec.held, s.calls, policyOf(s)], [true, [], "Retain"]);
   await using t = await start((t) => {
-    const unmoved = { spec: { ...movableVolume().spec, takes: COPY } };
+    const unmoved = { spec: { ...movableVolume().spec, adoptsVolume: COPY } };
     t.restore(lvmVolumes, movableVolume(unmoved)); // it has the LV
     t.restore(lvmVolumes, { ...movableVolume(), metadata: { name: `v1-${"c".repeat(32)}`, uid: "c" } });
   });
@@ -128,7 +128,7 @@ for (const [why, change] of Object.entries(KEEPING)) {
     assertEquals(s.calls, []);
     await s.clock.advance(59_000);
     assertEquals(looks(), 1);
-    s.restore(lvmVolumes, movableVolume({ spec: { ...movableVolume().spec, takes: COPY } }));
+    s.restore(lvmVolumes, movableVolume({ spec: { ...movableVolume().spec, adoptsVolume: COPY } }));
     await s.advanceUntil(() => s.calls.length > 0, "the next look");
     assertEquals(s.calls, ["delete copy"]);
   });

@@ -75,7 +75,7 @@ function nextSwitchStep(objects: ImportObjects, volume: LvmVolume): ImportStep {
   if (persistentVolume !== undefined && !isOurs(self, persistentVolume)) return deletionOf(persistentVolume);
   const condition = importedCondition(volume);
   if (condition?.status !== "True") {
-    return volume.spec.imports?.action === "Take" ? waitForAgent(nodeName, condition?.message) : { do: "take" };
+    return volume.spec.imports?.action === "Import" ? waitForAgent(nodeName, condition?.message) : { do: "import" };
   }
   if (volume.status?.lvUUID === undefined) return waitForAgent(nodeName, "waits for the state of the volume");
   if (persistentVolume === undefined) return { do: "create persistent volume" };
@@ -158,7 +158,7 @@ function returnStep(objects: ImportObjects, volume: LvmVolume): ImportStep | und
     return condition?.reason === "Refused" ? { do: "inspect return" } : waitForAgent(nodeName, condition?.message);
   }
   // what the agent has not taken over yet, it may take over until it knows of the return
-  if (imports.action === "Take" && condition?.status !== "True") return { do: "return" };
+  if (imports.action === "Import" && condition?.status !== "True") return { do: "return" };
   return inspectionStep(objects, volume) ?? { do: "return" };
 }
 

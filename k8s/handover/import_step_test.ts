@@ -96,7 +96,7 @@ const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
 const INSPECTED = { volume: volume("Inspect", "Inspected") };
 const RECORDED = { ...INSPECTED, self: self(RECORD), storageClass: OURS };
 const LOST = { ...RECORDED, persistentVolume: undefined, claim: claim("Lost") };
-const TAKEN = { ...LOST, volume: volume("Take", "TakenOver") };
+const TAKEN = { ...LOST, volume: volume("Import", "TakenOver") };
 const BOUND = { ...TAKEN, persistentVolume: persistentVolume("ours", "Retain"), claim: claim("Bound") };
 const USED = { ...BOUND, self: self({ ...RECORD, imported: true }), persistentVolume: persistentVolume("ours") };
 const FINISHING = { ...USED, self: self({ ...RECORD, imported: true, finishing: true }) };
@@ -156,9 +156,9 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "delete persistent volume",
     "Switching",
   ],
-  ["no PersistentVolume", LOST, "take", "Switching"],
-  ["an LV that is to be taken", { ...LOST, volume: volume("Take", "InUse") }, "wait: is InUse", "Switching"],
-  ["an LV that changed meanwhile", { ...LOST, volume: volume("Take", "Refused") }, "fail: is Refused", "Undoing"],
+  ["no PersistentVolume", LOST, "import", "Switching"],
+  ["an LV that is to be taken", { ...LOST, volume: volume("Import", "InUse") }, "wait: is InUse", "Switching"],
+  ["an LV that changed meanwhile", { ...LOST, volume: volume("Import", "Refused") }, "fail: is Refused", "Undoing"],
   ["an LV that is taken", TAKEN, "create persistent volume", "Switching"],
   [
     "a claim that is Lost",
@@ -214,7 +214,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "Undoing",
   ],
   ["a deletion of what is not taken", { ...LOST, self: undone(RECORD) }, "recreate persistent volume", "Undoing"],
-  ["a deletion of what may be taken", { ...LOST, volume: volume("Take"), self: undone(RECORD) }, "return", "Undoing"],
+  ["a deletion of what may be taken", { ...LOST, volume: volume("Import"), self: undone(RECORD) }, "return", "Undoing"],
   ["a deletion of what is taken", { ...TAKEN, self: undone(RECORD) }, "inspect return", "Undoing"],
   [
     "a deletion of what is taken, and can be given back",
@@ -369,7 +369,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   [
     "a deletion of what was moved",
-    { ...UNDONE, volume: volume("Take", "TakenOver", { nodeName: "b" }) },
+    { ...UNDONE, volume: volume("Import", "TakenOver", { nodeName: "b" }) },
     "wait: the volume was moved to node b; move it back, or finish",
     "Undoing",
   ],
@@ -414,14 +414,14 @@ Deno.test("nextStep() of an import waits for nothing that it does not name", () 
   const statuses: LvmImportStatus[] = [{}, RECORD, { ...RECORD, imported: true }, {
     ...{ ...RECORD, imported: true, finishing: true },
   }, { ...RECORD, error: { code: "FailedPrecondition", message: "" } }];
-  const actions = ["Inspect", "Take", "InspectReturn", "Return"];
+  const actions = ["Inspect", "Import", "InspectReturn", "Return"];
   const reasons = [undefined, "Inspected", "InUse", "Refused", "TakenOver", "Returnable", "NotReturnable", "Returned"];
   const theirs = persistentVolume("theirs", "Retain");
   const waiting = { ...deleted, finalizers: ["other/one"] };
   const all = combinationsOf<Partial<ImportObjects>>({
     self: statuses.flatMap((status) => [{}, deleted].map((metadata) => self(status, metadata))),
     volume: [
-      ...[undefined, HELD as LvmVolume, volume("Take", "TakenOver", { nodeName: "b" })],
+      ...[undefined, HELD as LvmVolume, volume("Import", "TakenOver", { nodeName: "b" })],
       ...actions.flatMap((action) => reasons.map((reason) => volume(action, reason))),
       ...actions.map((action) => ({ ...volume(action, "TakenOver"), status: volume(action, "Returnable").status! })),
     ],

@@ -128,8 +128,8 @@ async function carryOut(
       return await createOnce(client, persistentVolumes, driverVolumeOf(self, topologyKey));
     case "recreate persistent volume":
       return await createOnce(client, persistentVolumes, volumeFrom(self, self.status!.persistentVolume!));
-    case "take":
-      return await request("Take");
+    case "import":
+      return await request("Import");
     case "inspect return":
       return await request("InspectReturn");
     case "return":

@@ -108,7 +108,7 @@ export type OwnImportStep =
       | "delete class"
       | "create class"
       | "restore class"
-      | "take"
+      | "import"
       | "create persistent volume"
       | "begin use"
       | "begin finishing"

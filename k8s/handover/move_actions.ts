@@ -99,7 +99,7 @@ export async function carryOut(
       for (const { metadata: { name } } of objects.temporary) await options.transfers.discard(name as SnapshotId);
       return;
     case "go offline":
-      return await write({ way: "Offline", offlineReason: truncate(step.reason, MAX_REASON_LENGTH) });
+      return await write({ copyMode: "Offline", offlineReason: truncate(step.reason, MAX_REASON_LENGTH) });
     case "delete copy":
       return await options.volumes.delete(copyIdOf(move), { uid: copy!.metadata.uid });
     case "record": {
@@ -222,11 +222,11 @@ function volumeRecordOf({ metadata: { labels, annotations = {} }, spec }: LvmVol
  */
 function volumeOnTarget(move: LvmMove) {
   const { metadata, spec: { source: _, sourceNode: _node, copy: _copy, held: _held, ...spec } } = move.status!.volume!;
-  const takes = move.spec.adopt ? move.metadata.name : copyIdOf(move);
+  const adoptsVolume = move.spec.adopt ? move.metadata.name : copyIdOf(move);
   return {
     apiVersion: `${lvmVolumes.group}/${lvmVolumes.version}`,
     kind: lvmVolumes.kind,
     metadata: { ...metadata, name: move.metadata.name, finalizers: [LVM_VOLUME_FINALIZER] },
-    spec: { ...spec, nodeName: move.spec.targetNode, takes },
+    spec: { ...spec, nodeName: move.spec.targetNode, adoptsVolume },
   };
 }

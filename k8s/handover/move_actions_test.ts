@@ -196,7 +196,7 @@ const STEPS: readonly [step: OwnMoveStep, options: Options, writes: readonly str
     { objects: { temporary: ["s", "t"].map((name) => ({ metadata: { name } }) as LvmSnapshot) } },
     ["discard s", "discard t"],
   ],
-  [{ do: "go offline", reason: "full" }, {}, status({ way: "Offline", offlineReason: "full" })],
+  [{ do: "go offline", reason: "full" }, {}, status({ copyMode: "Offline", offlineReason: "full" })],
   [{ do: "delete copy" }, {}, [`delete volume ${COPY} k always`]],
   [
     { do: "patch affinity", node: "b" },
@@ -271,11 +271,11 @@ Deno.test("carryOut() records how the affinity can be changed, records the volum
   });
   const object = JSON.parse(created!.slice(created!.indexOf("{")));
   assertEquals(object.metadata, { ...volume.metadata, name: NAME, finalizers: [LVM_VOLUME_FINALIZER] });
-  assertEquals([object.spec.nodeName, object.spec.takes, object.spec.held], ["b", COPY, undefined]);
+  assertEquals([object.spec.nodeName, object.spec.adoptsVolume, object.spec.held], ["b", COPY, undefined]);
   assertEquals([object.spec.source, object.spec.sourceNode], [undefined, undefined]);
   const adopt = { ...withStatus({ removing: true, volume }), spec: { ...MOVE.spec, adopt: true } };
   const [adopted] = await writesOf({ do: "create volume" }, { objects: { self: adopt } });
-  assertEquals(JSON.parse(adopted!.slice(adopted!.indexOf("{"))).spec.takes, NAME);
+  assertEquals(JSON.parse(adopted!.slice(adopted!.indexOf("{"))).spec.adoptsVolume, NAME);
   const [pv] = await writesOf({ do: "create persistent volume", node: "b" }, { objects: { self: RECORDED } });
   const { metadata, spec } = JSON.parse(pv!.slice(pv!.indexOf("{")));
   assertEquals([metadata.name, spec.nodeAffinity, spec.persistentVolumeReclaimPolicy], [

@@ -1,5 +1,5 @@
 /**
- * What the status of an LVMMove says of a move: its state, its way, what was sent, and the time for which nobody could use the
+ * What the status of an LVMMove says of a move: its state, its copy mode, what was sent, and the time for which nobody could use the
  * volume; the events when that changes; and the same in words.
  *
  * @module
@@ -41,7 +41,7 @@ export function statusBefore(
   return {
     state: stateOf(step, move),
     message: messageBefore(move, step, failure),
-    ...(isUndone(move) || spec.adopt ? {} : wayStatus(objects)),
+    ...(isUndone(move) || spec.adopt ? {} : copyModeStatus(objects)),
     ...(stages.length > 0 || status.stages !== undefined ? { stages } : {}),
     ...(copy?.status?.copy !== undefined && { copy: copy.status.copy }),
     ...(copy?.spec.copy !== undefined && { differences: copy.spec.copy.round }),
@@ -50,10 +50,12 @@ export function statusBefore(
   };
 }
 
-/** Returns the way of a move, which does not change by itself once it is chosen. */
-function wayStatus({ self: { status }, way }: MoveObjects): Pick<LvmMoveStatus, "way" | "offlineReason"> {
-  if (status?.way !== undefined || way === undefined) return {};
-  return { way: way.way, ...defined({ offlineReason: way.reason }) };
+/** Returns the copy mode of a move, which does not change by itself once it is chosen. */
+function copyModeStatus(
+  { self: { status }, copyMode }: MoveObjects,
+): Pick<LvmMoveStatus, "copyMode" | "offlineReason"> {
+  if (status?.copyMode !== undefined || copyMode === undefined) return {};
+  return { copyMode: copyMode.mode, ...defined({ offlineReason: copyMode.reason }) };
 }
 
 /** Returns what was sent, with the snapshot that the copy has now. What is still being sent is not in it. */
@@ -83,8 +85,8 @@ export function eventsOf(
   const add = (reason: HandoverEvent["reason"], message: string) => events.push({ type: "Normal", reason, message });
   const { sourceNode, targetNode, adopt } = spec;
   if (before.state === undefined && after.state !== "Undoing") {
-    const way = adopt ? "with the disks that were carried there" : wayText(after);
-    add("MoveStarted", `moves from node ${sourceNode} to node ${targetNode}, ${way}`);
+    const copyMode = adopt ? "with the disks that were carried there" : copyModeText(after);
+    add("MoveStarted", `moves from node ${sourceNode} to node ${targetNode}, ${copyMode}`);
   }
   if (step.do === "wait" && step.isBlocked && before.message !== after.message) {
     add("MoveWaiting", after.message ?? "");
@@ -127,10 +129,10 @@ export function eventAfter(move: LvmMove, step: MoveStep, now: Date): HandoverEv
 
 /** Returns one line about the progress of a move. */
 export function moveProgressText({ status = {} }: LvmMove): string {
-  const { state = "Pending", message = "", copy, way } = status;
+  const { state = "Pending", message = "", copy, copyMode } = status;
   const isCopied = state === "Copying" && copy !== undefined && copy.snapshot === undefined;
   const parts = [
-    way?.toLowerCase(),
+    copyMode?.toLowerCase(),
     isCopied ? `${copy.percent ?? 0}% of ${copy.total ?? "?"}` : undefined,
     sentText(status),
     message,
@@ -143,9 +145,9 @@ function isOver(state: string): boolean {
   return state === "Complete" || state === "Failed";
 }
 
-/** Returns the way of a move, in words, with the reason why it is offline. */
-export function wayText({ way, offlineReason }: LvmMoveStatus): string {
-  if (way === "Offline") return `offline, so that it is copied while nobody can use it: ${offlineReason ?? ""}`;
+/** Returns the copy mode of a move, in words, with the reason why it is offline. */
+export function copyModeText({ copyMode, offlineReason }: LvmMoveStatus): string {
+  if (copyMode === "Offline") return `offline, so that it is copied while nobody can use it: ${offlineReason ?? ""}`;
   return "online, so that it is copied while it is used";
 }
 
@@ -162,9 +164,9 @@ export function sentText({ stages = [] }: LvmMoveStatus): string | undefined {
 /** Returns what a complete move took, in words. */
 export function outcomeText(status: LvmMoveStatus): string {
   const seconds = downtimeSeconds({ status });
-  const { way } = status;
+  const { copyMode } = status;
   return [
-    way === undefined ? undefined : `moved ${way.toLowerCase()}`,
+    copyMode === undefined ? undefined : `moved ${copyMode.toLowerCase()}`,
     sentText(status),
     seconds === undefined ? undefined : `nobody could use it for ${seconds} s`,
   ].filter((part) => part !== undefined).join("; ");

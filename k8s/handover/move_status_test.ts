@@ -4,6 +4,7 @@ import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolumeClaim } from "../api/objects.ts";
 import type { LvmMove, LvmMoveStatus, MoveObjects, MoveStage, MoveStep } from "./moves.ts";
 import {
+  copyModeText,
   downtimeSeconds,
   eventAfter,
   eventsOf,
@@ -12,7 +13,6 @@ import {
   outcomeText,
   sentText,
   statusBefore,
-  wayText,
 } from "./move_status.ts";
 import { MAX_MESSAGE_LENGTH } from "./handover.ts";
 
@@ -74,16 +74,23 @@ const objects = (given: Partial<MoveObjects>): MoveObjects => ({
 const before = (given: Partial<MoveObjects>, step: MoveStep = WAIT, failure?: string) =>
   statusBefore(objects(given), step, { now: NOW, failure });
 
-Deno.test("statusBefore() has the way of a move once it is known, and does not change it", () => {
-  assertEquals(before({ way: { way: "Online" } }), { state: "Copying", message: "copies it", way: "Online" });
-  const offline = before({ way: { way: "Offline", reason: "no space" } });
-  assertEquals([offline.way, offline.offlineReason], ["Offline", "no space"]);
-  assertEquals(before({ self: move({ way: "Online" }), way: { way: "Offline", reason: "no space" } }).way, undefined);
-  assertEquals("way" in before({}), false);
+Deno.test("statusBefore() has the copy mode of a move once it is known, and does not change it", () => {
+  assertEquals(before({ copyMode: { mode: "Online" } }), {
+    state: "Copying",
+    message: "copies it",
+    copyMode: "Online",
+  });
+  const offline = before({ copyMode: { mode: "Offline", reason: "no space" } });
+  assertEquals([offline.copyMode, offline.offlineReason], ["Offline", "no space"]);
+  assertEquals(
+    before({ self: move({ copyMode: "Online" }), copyMode: { mode: "Offline", reason: "no space" } }).copyMode,
+    undefined,
+  );
+  assertEquals("copyMode" in before({}), false);
   const adopted = move({}, { spec: { adopt: true } });
-  assertEquals("way" in before({ self: adopted, way: { way: "Online" } }), false);
+  assertEquals("copyMode" in before({ self: adopted, copyMode: { mode: "Online" } }), false);
   const undone = move({}, { metadata: { deletionTimestamp: "now" } });
-  assertEquals("way" in before({ self: undone, way: { way: "Online" } }), false);
+  assertEquals("copyMode" in before({ self: undone, copyMode: { mode: "Online" } }), false);
 });
 
 Deno.test("statusBefore() says what a step waits for, why it failed, or why the move did", () => {
@@ -154,13 +161,13 @@ Deno.test("statusBefore() has the progress and the number of the snapshot of a c
 });
 
 Deno.test("eventsOf() reports the beginning of a move, whom it waits for, and the hold", () => {
-  const online = { state: "Copying", way: "Online" } as const;
+  const online = { state: "Copying", copyMode: "Online" } as const;
   const reasons = (from: LvmMove, to: LvmMoveStatus, step: MoveStep = WAIT) =>
     eventsOf(from, to, step).map(({ type, reason, message }) => `${type} ${reason}: ${message}`);
   assertEquals(reasons(move(), online), [
     "Normal MoveStarted: moves from node a to node b, online, so that it is copied while it is used",
   ]);
-  assertEquals(reasons(move(), { ...online, way: "Offline", offlineReason: "no space" }), [
+  assertEquals(reasons(move(), { ...online, copyMode: "Offline", offlineReason: "no space" }), [
     "Normal MoveStarted: moves from node a to node b, offline, so that it is copied while nobody can use it: no space",
   ]);
   assertEquals(reasons(move({}, { spec: { adopt: true } }), { state: "Pending" }), [
@@ -186,7 +193,7 @@ const TIMES = { heldTime: "2026-01-02T03:04:00Z", releasedTime: "2026-01-02T03:0
 
 Deno.test("finalStatus() has the outcome of a move", () => {
   const complete = { do: "finish", state: "Complete" } as const;
-  const status = { way: "Online", ...TIMES } as const;
+  const status = { copyMode: "Online", ...TIMES } as const;
   const message = "moved online; nobody could use it for 3 s";
   assertEquals(finalStatus(move(status), complete, NOW), {
     state: "Complete",
@@ -214,7 +221,7 @@ Deno.test("eventAfter() reports the end of a move, and that it goes on offline",
     return event && `${event.type} ${event.reason}: ${event.message}`;
   };
   assertEquals(
-    textOf({ do: "finish", state: "Complete" }, { way: "Offline", ...TIMES }),
+    textOf({ do: "finish", state: "Complete" }, { copyMode: "Offline", ...TIMES }),
     "Normal Moved: is on node b: moved offline; nobody could use it for 3 s",
   );
   assertEquals(textOf({ do: "finish", state: "Failed" }, { error }), "Warning MoveFailed: stays on node a: no space");
@@ -245,16 +252,16 @@ Deno.test("sentText() has what was sent while the volume could be used, and whil
   assertEquals(sentText({ stages: [{ ...USED, received: "?" }] }), "sent 0 B while it was used");
 });
 
-Deno.test("wayText() says how a volume is copied", () => {
-  assertEquals(wayText({ way: "Online" }), "online, so that it is copied while it is used");
-  const offline = wayText({ way: "Offline", offlineReason: "no space" });
+Deno.test("copyModeText() says how a volume is copied", () => {
+  assertEquals(copyModeText({ copyMode: "Online" }), "online, so that it is copied while it is used");
+  const offline = copyModeText({ copyMode: "Offline", offlineReason: "no space" });
   assertEquals(offline, "offline, so that it is copied while nobody can use it: no space");
 });
 
 const LINES: readonly [status: LvmMoveStatus | undefined, line: string][] = [
   [undefined, "Pending"],
   [{ state: "Holding", message: "" }, "Holding"],
-  [{ state: "Holding", way: "Online", message: "a pod uses it" }, "Holding: online, a pod uses it"],
+  [{ state: "Holding", copyMode: "Online", message: "a pod uses it" }, "Holding: online, a pod uses it"],
   [
     { state: "Copying", copy: { copied: "1", percent: 40, total: "5Mi" }, message: "copies it" },
     "Copying: 40% of 5Mi, copies it",
@@ -262,8 +269,8 @@ const LINES: readonly [status: LvmMoveStatus | undefined, line: string][] = [
   [{ state: "Copying", copy: { copied: "1" } }, "Copying: 0% of ?"],
   [{ state: "Copying", copy: { copied: "1", snapshot: "s" }, stages: [USED] }, "Copying: sent 5 MiB while it was used"],
   [{ state: "Switching", copy: { copied: "1", percent: 40 } }, "Switching"],
-  [{ state: "Complete", way: "Online", message: "moved online" }, "Complete"],
-  [{ state: "Failed", way: "Online", message: "no space" }, "Failed"],
+  [{ state: "Complete", copyMode: "Online", message: "moved online" }, "Complete"],
+  [{ state: "Failed", copyMode: "Online", message: "no space" }, "Failed"],
 ];
 
 for (const [status, line] of LINES) {
@@ -280,9 +287,9 @@ Deno.test("downtimeSeconds() is the time between the hold and the end of it, in 
   assertEquals(downtimeSeconds({}), undefined);
 });
 
-Deno.test("outcomeText() has the way, what was sent, and the downtime, as far as they are known", () => {
+Deno.test("outcomeText() has the copy mode, what was sent, and the downtime, as far as they are known", () => {
   assertEquals(outcomeText({}), "");
   const times = { heldTime: "2026-01-02T03:04:05Z", releasedTime: "2026-01-02T03:04:06Z" };
   const text = "moved online; sent 5 MiB while it was used; nobody could use it for 1 s";
-  assertEquals(outcomeText({ way: "Online", stages: [USED], ...times }), text);
+  assertEquals(outcomeText({ copyMode: "Online", stages: [USED], ...times }), text);
 });

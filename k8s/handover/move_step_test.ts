@@ -180,7 +180,7 @@ const WAITS = [
 ];
 
 Deno.test("nextStep() waits for nothing that it does not name, and for agents that are away, it says that", () => {
-  const statuses: LvmMoveStatus[] = [{}, { way: "Online" }, RECORD, { ...RECORD, removing: true }, {
+  const statuses: LvmMoveStatus[] = [{}, { copyMode: "Online" }, RECORD, { ...RECORD, removing: true }, {
     error: { code: "NoSpace", message: "" },
   }];
   const volumes = [
@@ -228,7 +228,7 @@ Deno.test("nextStep() waits for nothing that it does not name, and for agents th
     claim: [undefined, claim("Lost"), claim("Bound")],
     snapshots: [[], ["s"]],
     temporary: [[], granted],
-    way: [{ way: "Online" }, { way: "Offline" }],
+    copyMode: [{ mode: "Online" }, { mode: "Offline" }],
   });
   for (const objects of all) {
     const step = nextStep({ ...START, ...objects });

@@ -38,7 +38,7 @@ import {
 } from "./moves.ts";
 import { isUndone, nextStep } from "./move_step.ts";
 import { eventAfter, eventsOf, statusBefore } from "./move_status.ts";
-import { chooseWay, hasSpaceForSnapshot } from "./copy_mode.ts";
+import { chooseCopyMode, hasSpaceForSnapshot } from "./copy_mode.ts";
 
 /** Options of {@linkcode Mover}. The caller starts and shares the informers. */
 export interface MoverOptions
@@ -109,7 +109,7 @@ async function readObjects(
     temporary: all.filter((object) =>
       transferredVolumeOf(object) === copyIdOf(move) && object.metadata.deletionTimestamp === undefined
     ),
-    ...(volume !== undefined && { way: chooseWay(volume, source, move.spec) }),
+    ...(volume !== undefined && { copyMode: chooseCopyMode(volume, source, move.spec) }),
     hasSpaceForSnapshot: volume !== undefined && hasSpaceForSnapshot(volume, source),
     topologyKey: options.topologyKey,
   };

@@ -34,7 +34,7 @@ Deno.test("a Mover begins with the copy, while the volume may be used, and recor
   s.addMove();
   const { metadata, status } = await s.waitForMessage(WHILE_USED);
   assertEquals(metadata.finalizers, [MOVE_FINALIZER]);
-  assertEquals([status?.state, status?.way, status?.differences], ["Copying", "Online", 0]);
+  assertEquals([status?.state, status?.copyMode, status?.differences], ["Copying", "Online", 0]);
   assertEquals(s.calls, ["begin copy on b", "take full snapshot"]);
   const started = "Normal MoveStarted: moves from node a to node b, online, so that it is copied while it is used";
   assertEquals(s.events, [`LVMMove ${started}`, `PersistentVolumeClaim ${started}`]);
@@ -48,7 +48,7 @@ Deno.test("a Mover leaves moves of other drivers alone, and finished ones", asyn
   s.addMove({}, { ...begun({ state: "Failed" }), metadata: move().metadata });
   await s.waitForReconcile();
   assertEquals(s.calls, []);
-  assertEquals(s.move?.status, { state: "Failed", way: "Offline" });
+  assertEquals(s.move?.status, { state: "Failed", copyMode: "Offline" });
 });
 
 Deno.test("a Mover looks again at a move that waits, after a minute and when objects change that it depends on", async () => {
@@ -220,7 +220,7 @@ Deno.test("a Mover goes on offline when the copy cannot be begun, and says why",
   await using s = await MoverScene.start((s) => s.failures.begin = new StorageError("NoSpace", "node b is full"));
   s.addMove();
   const { status } = await s.waitForMessage("waits for the agent of node a");
-  assertEquals([status?.way, status?.offlineReason, s.volume?.spec.held], ["Offline", "node b is full", true]);
+  assertEquals([status?.copyMode, status?.offlineReason, s.volume?.spec.held], ["Offline", "node b is full", true]);
   assertEquals(s.events.filter((text) => text.startsWith("LVMMove Warning")), [
     "LVMMove Warning MoveOffline: goes on offline: node b is full",
   ]);
@@ -236,7 +236,7 @@ for (const kind of ["Unavailable", "Busy", "StillRunning"] as const) {
     await using s = await MoverScene.start((s) => s.failures.begin = new StorageError(kind, "not now"));
     s.addMove();
     const { status } = await s.waitForMessage("not now");
-    assertEquals([status?.way, status?.error], ["Online", undefined]);
+    assertEquals([status?.copyMode, status?.error], ["Online", undefined]);
     delete s.failures.begin;
     await s.advanceUntil(() => s.move?.status?.message === WHILE_USED, WHILE_USED);
   });
@@ -250,7 +250,7 @@ Deno.test("a Mover does not take missing agents for missing space", async () => 
   };
   s.addMove();
   const { status } = await s.waitForMessage("no node has space");
-  assertEquals([status?.way, status?.error], ["Online", undefined]);
+  assertEquals([status?.copyMode, status?.error], ["Online", undefined]);
 });
 
 Deno.test("a Mover says what a node or the API server refuses, and tries again", async () => {

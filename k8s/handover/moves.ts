@@ -38,7 +38,7 @@ export interface LvmMoveSpec extends HandoverSpec {
 }
 
 /** How a volume is copied: while it is used, but for what changed last, or while nobody may use it. */
-export type MoveWay = "Online" | "Offline";
+export type CopyMode = "Online" | "Offline";
 
 /** The states of a move: all before `Complete` can be undone, but `Removing`. */
 export type MoveState =
@@ -58,7 +58,7 @@ export type AffinityMethod = "Recreate" | "Patch";
 export interface LvmMoveStatus extends HandoverStatus {
   state?: MoveState;
   /** How the volume is copied. */
-  way?: MoveWay;
+  copyMode?: CopyMode;
   /** Why it is copied offline. */
   offlineReason?: string;
   /** The number of the last snapshot that the copy should have: how often it gets what changed. */
@@ -103,10 +103,10 @@ export interface LvmMove extends KubeObject {
   status?: LvmMoveStatus;
 }
 
-/** A way, and why it is not the other one. */
-export interface ChosenWay {
-  /** The way. */
-  readonly way: MoveWay;
+/** A copy mode, and why it is not the other one. */
+export interface ChosenCopyMode {
+  /** The mode. */
+  readonly mode: CopyMode;
   /** Why it is offline. */
   readonly reason?: string;
 }
@@ -125,8 +125,8 @@ export interface MoveObjects extends HandoverObjects<LvmMove> {
   readonly snapshots: readonly string[];
   /** The temporary snapshots from which the copy is filled, without those that are being deleted. */
   readonly temporary: readonly LvmSnapshot[];
-  /** The way in which the volume would be moved now; absent when that is not known. */
-  readonly way?: ChosenWay;
+  /** How the volume would be copied now; absent when that is not known. */
+  readonly copyMode?: ChosenCopyMode;
   /** Whether another snapshot of the volume in use can be taken. */
   readonly hasSpaceForSnapshot: boolean;
   /** The label of a node that is its topology. */

@@ -26,7 +26,7 @@ const FIELDS_OF_REQUESTS = [
   "copy",
   "imports",
   "held",
-  "takes",
+  "adoptsVolume",
 ];
 
 const spec = readObjects("crds").find(({ metadata }) => metadata.name === "lvmvolumes.lvm.denolith.dev")!

@@ -39,8 +39,8 @@ import {
   surroundingsRefusal,
 } from "../../k8s/handover/move_checks.ts";
 import { isFinished } from "../../k8s/handover/handover.ts";
-import { type LvmMove, lvmMoves, type MoveObjects, type MoveWay } from "../../k8s/handover/moves.ts";
-import { chooseWay } from "../../k8s/handover/copy_mode.ts";
+import { type CopyMode, type LvmMove, lvmMoves, type MoveObjects } from "../../k8s/handover/moves.ts";
+import { chooseCopyMode } from "../../k8s/handover/copy_mode.ts";
 
 /** A claim, and the node that its volume is to move to. */
 export interface MoveRequest {
@@ -79,7 +79,7 @@ export interface MovePlan {
   /** The other claims of these pods on the first node: the pods start only where all of their volumes are. */
   readonly companions: readonly string[];
   /** How it would be copied. */
-  readonly way: MoveWay;
+  readonly copyMode: CopyMode;
   /** Why it would be copied offline. */
   readonly offlineReason?: string;
   /** Why it cannot be moved now; absent when it can. */
@@ -116,7 +116,7 @@ export async function previewMove(
   ]);
   const refusal = (existing === undefined || isFinished(existing) ? undefined : runningRefusal(existing)) ??
     objectsRefusal(objects, driver) ?? surroundingsRefusal(objects, surroundings);
-  const { way, reason } = chooseWay(volume, surroundings.lvmNodes.source, objects.self.spec);
+  const { mode: copyMode, reason } = chooseCopyMode(volume, surroundings.lvmNodes.source, objects.self.spec);
   const plan = {
     claim: `${namespace}/${claimName}`,
     persistentVolume: objects.self.spec.persistentVolume,
@@ -126,7 +126,7 @@ export async function previewMove(
     ...{ erase, sourceNode, targetNode },
     pods: using.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`),
     companions,
-    ...{ way, ...defined({ offlineReason: reason, refusal }) },
+    ...{ copyMode, ...defined({ offlineReason: reason, refusal }) },
   };
   return { plan, move: objects.self };
 }
@@ -311,12 +311,12 @@ export function movePlanText(plan: MovePlan): string {
 }
 
 /** Returns the steps after which the copy is complete. */
-function copySteps({ sourceNode, targetNode, pods, way, offlineReason }: MovePlan): string[][] {
+function copySteps({ sourceNode, targetNode, pods, copyMode, offlineReason }: MovePlan): string[][] {
   const hold = [
     `Nobody may begin to use it on node ${sourceNode}, and the move waits until nobody uses it.`,
     `Pods that use it: ${pods.join(", ") || "none"}`,
   ];
-  if (way === "Offline") {
+  if (copyMode === "Offline") {
     return [hold, [
       `It is copied to node ${targetNode} while nobody can use it, and compared. It cannot be copied before:`,
       `${offlineReason}.`,

@@ -48,7 +48,7 @@ Deno.test("previewMove() returns the plan, and the LVMMove that asks for it", as
   const { plan, move } = await preview((s) => s.restore(pods, pod("db-0", [uses("c")])));
   assertEquals(plan, {
     ...{ claim: "n/c", persistentVolume: "pv", volume: NAME, size: 32n << 20n, thin: false, erase: "none" },
-    ...{ sourceNode: "a", targetNode: "b", pods: ["n/db-0"], companions: [], way: "Online" },
+    ...{ sourceNode: "a", targetNode: "b", pods: ["n/db-0"], companions: [], copyMode: "Online" },
   });
   assertEquals(move, {
     apiVersion: "lvm.denolith.dev/v1alpha1",
@@ -88,10 +88,10 @@ Deno.test("previewMove() names the other claims of its pods on the node", async 
 
 Deno.test("previewMove() says that a move is offline, and why", async () => {
   const asked = await preview(() => {}, { offline: true });
-  assertEquals([asked.plan.way, asked.plan.offlineReason], ["Offline", "it was asked for"]);
+  assertEquals([asked.plan.copyMode, asked.plan.offlineReason], ["Offline", "it was asked for"]);
   assertEquals(asked.move.spec.offline, true);
   const { plan } = await preview((s) => s.restore(lvmNodes, lvmNodeOf("a", { free: "4Mi" })));
-  assertEquals([plan.way, plan.refusal], ["Offline", undefined]);
+  assertEquals([plan.copyMode, plan.refusal], ["Offline", undefined]);
   assertEquals(
     plan.offlineReason,
     "temporary snapshots of a volume in use take 40 MiB, and the volume group data has 4 MiB free",
@@ -234,7 +234,7 @@ Deno.test("namedObjects() finds and lists objects", () => {
 
 const PLAN: MovePlan = {
   ...{ claim: "n/c", persistentVolume: "pv", volume: "v", size: 1n << 20n, thin: false, erase: "zero" },
-  ...{ sourceNode: "a", targetNode: "b", pods: ["n/p", "n/q"], companions: [], way: "Online" },
+  ...{ sourceNode: "a", targetNode: "b", pods: ["n/p", "n/q"], companions: [], copyMode: "Online" },
 };
 const HEAD = "Claim n/c (thick volume v, 1 MiB) moves from node a to node b:";
 const TAIL = [
@@ -262,7 +262,14 @@ Deno.test("movePlanText() has the steps of an online move", () => {
 });
 
 Deno.test("movePlanText() has the steps of an offline move, and why it is one", () => {
-  const plan = { ...PLAN, thin: true, erase: "discard", pods: [], way: "Offline", offlineReason: "no space" } as const;
+  const plan = {
+    ...PLAN,
+    thin: true,
+    erase: "discard",
+    pods: [],
+    copyMode: "Offline",
+    offlineReason: "no space",
+  } as const;
   assertEquals(
     movePlanText(plan),
     [

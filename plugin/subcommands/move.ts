@@ -72,7 +72,7 @@ function planAnswer(plan: MovePlan): Answer {
 }
 
 function moveAnswer(plan: MovePlan, move: LvmMove, stranded: readonly Pod[] = []): Answer {
-  const { state = "Pending", error, way, offlineReason, differences, stages, copy } = move.status ?? {};
+  const { state = "Pending", error, copyMode, offlineReason, differences, stages, copy } = move.status ?? {};
   const seconds = downtimeSeconds(move);
   const waiting = stranded.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   return {
@@ -80,7 +80,7 @@ function moveAnswer(plan: MovePlan, move: LvmMove, stranded: readonly Pod[] = []
       ...plan,
       state,
       ...(error && { error }),
-      ...defined({ way, offlineReason, differences, stages, received: copy?.received }),
+      ...defined({ copyMode, offlineReason, differences, stages, received: copy?.received }),
       ...(seconds !== undefined && { downtimeSeconds: seconds }),
       stranded: waiting,
     },

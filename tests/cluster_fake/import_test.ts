@@ -190,7 +190,7 @@ for (const hostile of HOSTILE) {
     await using s = await ImportCluster.start();
     const { import: object } = await s.plan();
     const volume = volumeOf(object as LvmImport);
-    const imports = { ...volume.spec.imports!, action: "Take", ...hostile } as NonNullable<
+    const imports = { ...volume.spec.imports!, action: "Import", ...hostile } as NonNullable<
       LvmVolume["spec"]["imports"]
     >;
     s.cluster.api.put(lvmVolumes, {

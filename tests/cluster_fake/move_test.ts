@@ -120,7 +120,7 @@ for (const kind of ["thick", "thin"] as const) {
     await pod.end();
     const { status } = await s.waitForState("Complete");
     assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/during", "/pod/later"]);
-    assertEquals([status?.way, status?.offlineReason, status?.differences], ["Online", undefined, 1]);
+    assertEquals([status?.copyMode, status?.offlineReason, status?.differences], ["Online", undefined, 1]);
     assertEquals(status?.copy?.received, "128Ki", "two units, each with a chunk that was written");
     assertEquals(status?.stages?.map(({ difference, held }) => [difference, held]), [[0, false], [1, true]]);
     assertEquals(status?.stages?.[1]?.received, "128Ki");
@@ -198,7 +198,7 @@ Deno.test("a difference that is large is sent while a pod uses the volume, until
   await pod.end();
   const { status } = await s.waitForState("Complete");
   assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/before", "/pod/during", "/pod/later"]);
-  assertEquals([status?.way, status?.differences, status?.copy?.received], ["Online", 3, "64Ki"]);
+  assertEquals([status?.copyMode, status?.differences, status?.copy?.received], ["Online", 3, "64Ki"]);
   await waitUntilAlone(s);
 });
 
@@ -220,7 +220,7 @@ Deno.test("a thick volume without space for temporary snapshots is moved offline
   await pod.end();
   const { status } = await s.waitForState("Complete");
   assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/later"]);
-  assertEquals(status?.way, "Offline");
+  assertEquals(status?.copyMode, "Offline");
   assertMatch(
     status?.offlineReason ?? "",
     /^temporary snapshots of a volume in use take 40 MiB, and the volume group data has \d+ MiB free$/,
@@ -235,7 +235,7 @@ Deno.test("a move that is asked to be offline copies nothing before the volume i
   await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Ready held", "a held volume");
   await pod.end();
   const { status } = await s.waitForState("Complete");
-  assertEquals([status?.way, status?.offlineReason, status?.differences], ["Offline", "it was asked for", 0]);
+  assertEquals([status?.copyMode, status?.offlineReason, status?.differences], ["Offline", "it was asked for", 0]);
   await assertMoved(s);
 });
 
@@ -257,7 +257,7 @@ Deno.test("a first snapshot that overflows before it is copied leads to an offli
   s.addMove();
   const { status } = await s.waitForState("Complete");
   await assertMoved(s);
-  assertEquals([overflowed, status?.way, status?.differences], [1, "Offline", 0]);
+  assertEquals([overflowed, status?.copyMode, status?.differences], [1, "Offline", 0]);
   assert(status?.offlineReason?.includes("COW space overflowed"), status?.offlineReason);
 });
 
@@ -274,7 +274,7 @@ Deno.test("a first snapshot that overflows before the last is taken leads to ano
   await pod.end();
   const { status } = await s.waitForState("Complete");
   assertEquals([...s.lv(1)!.content.data], ["letters", "/pod/later"]);
-  assertEquals([status?.way, status?.differences], ["Online", 1]);
+  assertEquals([status?.copyMode, status?.differences], ["Online", 1]);
   assert(messages.has("copies all of it again: what changed could not be had"), [...messages].join());
   await waitUntilAlone(s);
 });
@@ -401,7 +401,7 @@ for (const offline of [false, true]) {
     s.addMove();
     const { status } = await s.waitForState("Failed");
     assert(status?.error?.message.includes("has logical sectors of 4"), status?.error?.message);
-    assertEquals(status?.way, undefined); // nothing was held or copied
+    assertEquals(status?.copyMode, undefined); // nothing was held or copied
     assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
   });
 }

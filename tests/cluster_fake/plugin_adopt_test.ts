@@ -52,7 +52,7 @@ Deno.test("a volume that is adopted gets no new logical volume when its own is n
   await using s = await MoveCluster.start({ transfers: false });
   const [known] = s.cluster.api.objects(lvmVolumes);
   const name = volumeIdOf("carried");
-  const spec = { ...known!.spec, requestName: "carried", nodeName: "node-2", takes: name };
+  const spec = { ...known!.spec, requestName: "carried", nodeName: "node-2", adoptsVolume: name };
   s.cluster.api.put<LvmVolume>(lvmVolumes, { metadata: { name, finalizers: [] }, spec });
   const { reconciliations } = s.cluster.agent("node-2");
   const failed = () => reconciliations.some(({ key, error }) => key === name && /does not exist/.test(`${error}`));

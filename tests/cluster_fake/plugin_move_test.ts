@@ -52,7 +52,7 @@ Deno.test("kubectl denolith move --dry-run: shows the plan to a viewer, and chan
   assertStringIncludes(output, "Pods that use it: shop/db-0");
   const json = JSON.parse((await plugin([...TO_NODE_2, "--dry-run", "-o", "json"])).output);
   assertEquals([json.sourceNode, json.targetNode, json.pods, json.size], ["node-1", "node-2", ["shop/db-0"], 32 << 20]);
-  assertEquals([json.way, json.offlineReason], ["Online", undefined]);
+  assertEquals([json.copyMode, json.offlineReason], ["Online", undefined]);
   const offline = await plugin([...TO_NODE_2, "--dry-run", "--offline"]);
   assertStringIncludes(offline.output, "2. It is copied to node node-2 while nobody can use it, and compared.");
   assertStringIncludes(offline.output, "It cannot be copied before:\n     it was asked for.");

@@ -91,7 +91,7 @@ export const START: MoveObjects = {
   claim: claim("Bound"),
   snapshots: [],
   temporary: [],
-  way: { way: "Offline" },
+  copyMode: { mode: "Offline" },
   hasSpaceForSnapshot: true,
   topologyKey: KEY,
 };

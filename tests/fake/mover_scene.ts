@@ -110,7 +110,7 @@ export function complete(s: MoverScene): void {
 /** Returns what a move has that has begun. */
 export const begun = (status: LvmMove["status"] = {}): Partial<LvmMove> => ({
   metadata: { ...move().metadata, finalizers: [MOVE_FINALIZER] },
-  status: { state: "Copying", way: "Offline", ...status },
+  status: { state: "Copying", copyMode: "Offline", ...status },
 });
 /** What a move has when its volume is to be removed. */
 export const removing = begun({

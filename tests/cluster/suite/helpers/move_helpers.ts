@@ -134,8 +134,8 @@ export async function moveAndCheck(
   const now = await ns.volumeOf("data");
   assertEquals([now.metadata.name, now.spec?.persistentVolumeReclaimPolicy], [name, "Delete"]);
   assert(now.metadata.uid !== uid, "it was made again");
-  const { way, differences, received, downtimeSeconds } = outcome;
-  return `${way}, ${SIZE} from ${from} to ${to}: ${received} were sent last, as difference ${differences}, and nobody could ` +
+  const { copyMode, differences, received, downtimeSeconds } = outcome;
+  return `${copyMode}, ${SIZE} from ${from} to ${to}: ${received} were sent last, as difference ${differences}, and nobody could ` +
     `use it for ${downtimeSeconds} s`;
 }
 
