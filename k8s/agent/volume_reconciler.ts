@@ -300,7 +300,9 @@ export class VolumeReconciler {
 
   /** Reports whether another volume has taken the LV of a volume, or is about to. */
   #isTaken({ metadata: { name } }: LvmVolume): boolean {
-    return this.#options.objects.list().some(({ metadata, spec }) => spec.adoptsVolume === name && metadata.name !== name);
+    return this.#options.objects.list().some(({ metadata, spec }) =>
+      spec.adoptsVolume === name && metadata.name !== name
+    );
   }
 
   /** Returns the status of a volume that exists. */

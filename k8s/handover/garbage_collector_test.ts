@@ -37,7 +37,10 @@ const policyOf = (s: MoverScene) => s.api.objects(persistentVolumes)[0]?.spec?.p
 
 /** Returns the volume on node `b`, which waits for the LV of the copy. */
 function taking(status: object = { state: "Pending" }): LvmVolume {
-  return movableVolume({ spec: { ...movableVolume().spec, nodeName: "b", adoptsVolume: COPY }, status: status as never });
+  return movableVolume({
+    spec: { ...movableVolume().spec, nodeName: "b", adoptsVolume: COPY },
+    status: status as never,
+  });
 }
 
 /** Waits until something was looked at a number of times. */
