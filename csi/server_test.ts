@@ -294,9 +294,10 @@ for (const [name, listenOn] of [["Deno", listenByDeno], ["Node.js", listenByNode
     const service = bindService(Identity, {
       getPluginInfo: () => Promise.resolve({ name: "a".repeat(100_000) }),
       getPluginCapabilities: () => Promise.resolve({}),
-      probe: () => Promise.reject(new StorageError("FailedPrecondition", "not ready – no LVM")),
+      // as long as a message can be: it is sent in headers, whose size is limited, and again in the details
+      probe: () => Promise.reject(new StorageError("FailedPrecondition", `not ready – no LVM${"–".repeat(5_000)}`)),
     });
-    const server = await serve(`${folder}/csi.sock`, [service], { listenOn });
+    const server = await serve(`${folder}/csi.sock`, [service], { listenOn, firstCalls: [] });
     try {
       using client = connect(server.path);
       for (let n = 0; n < 3; n++) assertEquals((await client.identity.getPluginInfo()).name.length, 100_000);
