@@ -111,7 +111,7 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
       (onNodeEvent && timeOfEvent(onNodeEvent));
     return [{
       ...{ severity: "error", reason: "NodeResizeFailed", object, runbook, ...(since !== undefined && { since }) },
-      message: `resizing the filesystem failed on the node: ${said}`,
+      message: `resizing the filesystem failed on the node: ${withoutReason(said)}`,
       remedy: "Read the message and the log of the node's agent. The filesystem is unchanged.",
     }];
   }
