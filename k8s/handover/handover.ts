@@ -79,14 +79,20 @@ export interface Wait {
   readonly state?: "Copying";
 }
 
+/** The step that records why a handover fails. What it changed is undone then. */
+export interface Failure {
+  readonly do: "fail";
+  /** Why it fails. */
+  readonly error: StatusError;
+}
+
 /** A step that all handovers have. */
 export type CommonStep =
   | {
     /** Remove the finalizer of one that is undone; set the policy of the PersistentVolume, delete it, and restore its policy. */
     readonly do: "remove finalizer" | "retain" | "delete persistent volume" | "restore policy";
   }
-  /** Record why it fails; what it changed is undone then. */
-  | { readonly do: "fail"; readonly error: StatusError }
+  | Failure
   | Wait;
 
 /** Reports whether nothing is left to do for a handover. */
@@ -124,7 +130,7 @@ export function claimRefusal({ self: { spec }, persistentVolume, claim }: Handov
 }
 
 /** Returns the failure of a handover that cannot go on. */
-export function refused(message: string): CommonStep {
+export function refused(message: string): Failure {
   return { do: "fail", error: { code: "FailedPrecondition", ...defined({ reason: reasonIn(message) }), message } };
 }
 

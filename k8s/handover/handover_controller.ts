@@ -19,6 +19,7 @@ import type { EventRecorder, EventType } from "../runtime/events.ts";
 import {
   agentAbsence,
   type CommonStep,
+  type Failure,
   type Handover,
   type HandoverObjects,
   isFinished,
@@ -61,9 +62,7 @@ export interface HandoverKind<H extends Handover, O extends HandoverObjects<H>, 
   readonly informer: Informer<H>;
   /** The finalizer that keeps a handover until it is complete, or undone. */
   readonly finalizer: string;
-  /** The names of the annotations of a PersistentVolume that it retains. */
-  readonly marks: readonly string[];
-  /** Returns these annotations. */
+  /** Returns the annotations of a PersistentVolume that it retains. */
   marksOf(objects: O): Record<string, string>;
   /** Watches what else its handovers depend on. @param named returns the names of unfinished handovers */
   watch(controller: Controller, named: (matches: (spec: H["spec"]) => boolean) => string[]): void;
@@ -211,17 +210,14 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
 
   /** Carries a step out, and records the event about it. */
   async #carryOut(step: Step<S>, objects: O): Promise<void> {
-    const { self } = objects;
-    const written = isCommon(step)
-      ? await this.#carryOutCommon(step, objects)
-      : await this.#kind.carryOut(step, objects);
-    const event = written && this.#kind.eventAfter?.(self, step);
-    if (event !== undefined) this.#record(self, [event]);
+    const written = await this.#execute(step, objects);
+    const event = written && this.#kind.eventAfter?.(objects.self, step);
+    if (event !== undefined) this.#record(objects.self, [event]);
   }
 
-  async #carryOutCommon(step: CommonStep, objects: O): Promise<H | undefined | void> {
+  /** Executes a step. @returns the handover as the step wrote it, if it did */
+  async #execute(step: Step<S>, objects: O): Promise<H | undefined | void> {
     const { client } = this.#options;
-    const { resource, marks } = this.#kind;
     const { self, persistentVolume } = objects;
     switch (step.do) {
       case "remove finalizer":
@@ -230,14 +226,18 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
         return await retain(client, persistentVolume!, this.#kind.marksOf(objects));
       case "delete persistent volume":
         return await deletePersistentVolume(client, persistentVolume!);
-      case "restore policy":
+      case "restore policy": {
+        const marks = Object.keys(this.#kind.marksOf(objects));
         return await restorePolicy(client, persistentVolume!, recordedPolicyOf(self), marks);
-      case "fail": {
-        const message = truncate(step.error.message, MAX_MESSAGE_LENGTH);
-        const status = { error: { ...step.error, message }, state: "Undoing", message };
-        return await writeStatus(client, resource, self, status as StatusPatch<H>);
       }
-      case "wait":
+      case "fail": {
+        const { error } = step as Failure;
+        const message = truncate(error.message, MAX_MESSAGE_LENGTH);
+        const status = { error: { ...error, message }, state: "Undoing", message };
+        return await writeStatus(client, this.#kind.resource, self, status as StatusPatch<H>);
+      }
+      default:
+        return await this.#kind.carryOut(step as S, objects);
     }
   }
 
@@ -273,20 +273,6 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
       for (const object of about) this.#options.events.record(object, type, reason, message);
     }
   }
-}
-
-/** The steps that the controller carries out itself. */
-const COMMON_STEPS: readonly string[] = [
-  "remove finalizer",
-  "retain",
-  "delete persistent volume",
-  "restore policy",
-  "fail",
-  "wait",
-] satisfies CommonStep["do"][];
-
-function isCommon<S extends OwnStep>(step: Step<S>): step is CommonStep {
-  return COMMON_STEPS.includes(step.do);
 }
 
 /** Returns a wait as it is, or, while an agent that it waits for is away, a wait that says that, too. */

@@ -49,7 +49,6 @@ class Fake {
       resource: { group: "g", version: "v1", plural: "handovers", kind: "Handover", namespaced: false },
       informer: undefined as never,
       finalizer: FINALIZER,
-      marks: ["test/mark"],
       marksOf: () => ({ "test/mark": "m" }),
       watch: () => {},
       read: (self) => Promise.resolve({ self, volume: undefined, persistentVolume, claim: undefined }),

@@ -48,7 +48,6 @@ function importKind(options: ImporterOptions): HandoverKind<LvmImport, ImportObj
     resource: lvmImports,
     informer: options.imports,
     finalizer: IMPORT_FINALIZER,
-    marks: [RETAINED_ANNOTATION],
     // what is restored of the PersistentVolume of another driver is recorded, and no mark is left on that
     marksOf: ({ self, persistentVolume }): Record<string, string> =>
       isOurs(self, persistentVolume!) ? { [RETAINED_ANNOTATION]: "true" } : {},

@@ -31,7 +31,6 @@ import {
   lvmMoves,
   marksOf,
   MOVE_FINALIZER,
-  MOVE_MARKS,
   type MoveObjects,
   type MoveStep,
   type OwnMoveStep,
@@ -70,7 +69,6 @@ function moveKind(options: MoverOptions): HandoverKind<LvmMove, MoveObjects, Own
     resource: lvmMoves,
     informer: moves,
     finalizer: MOVE_FINALIZER,
-    marks: MOVE_MARKS,
     marksOf: ({ self }) => marksOf(self),
     watch: (controller, named) => {
       const movesOf = (node: string) => named((spec) => spec.sourceNode === node || spec.targetNode === node);
