@@ -259,7 +259,7 @@ const MOVING = {
   move: "Move the volume of a claim to another node of a cluster",
   drain: "Move the volumes of a node of a cluster to other nodes",
   adopt: "Let volumes follow their disks to another node of a cluster",
-  import: "Take over the volume of a claim from another driver",
+  import: "Import the volume of a claim from another driver",
   "forget-node": "Give up a node of a cluster that is gone for good, and its volumes",
 };
 

@@ -33,7 +33,7 @@ const RESOURCES: Readonly<Record<string, readonly string[]>> = {
     "volumegroupsnapshots",
   ],
   "lvm.denolith.dev": crds.flatMap(({ spec: { names: { plural } } }) => [plural, `${plural}/status`]),
-  // those of other drivers, whose volumes are taken over
+  // those of other drivers, whose volumes are imported
   "local.openebs.io": ["lvmvolumes"],
   "topolvm.io": ["logicalvolumes"],
 };

@@ -139,7 +139,7 @@ export interface Machine {
   readonly volumes: Volumes;
   /** Holds volumes that are moved to another node. */
   readonly heldVolumes: HeldVolumes;
-  /** Takes over LVs of others. */
+  /** Imports LVs of others. */
   readonly importedVolumes: ImportedVolumes;
   /** Creates and deletes snapshots. */
   readonly snapshots: Snapshots;

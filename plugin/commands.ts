@@ -214,7 +214,7 @@ export const PLUGIN_COMMANDS = {
     example: "kubectl denolith move data-db-0 --namespace shop --to worker-2 --evict",
   },
   import: {
-    summary: "Take over the volume of a claim from another driver, in place",
+    summary: "Import the volume of a claim from another driver, in place",
     about:
       "For volumes of OpenEBS LVM LocalPV and TopoLVM, and local volumes on logical volumes. Shows what becomes what, and what " +
       "is lost, asks the controller for it by an LVMImport, and follows it. Nothing is copied, and the claim keeps its name. " +

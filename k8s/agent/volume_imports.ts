@@ -1,5 +1,5 @@
 /**
- * Volumes that take over a foreign LV, or give it back, as their objects ask for it.
+ * Imports and returns the LVs of other drivers, as LVMVolumes request.
  *
  * The condition `Imported` reports it. It becomes True when the LV is the driver's, and says `Returned` when it is not any more.
  *
@@ -25,10 +25,10 @@ import { requireKnownValues } from "../api/volume_spec.ts";
 export interface VolumeImportsOptions {
   /** The API server. */
   readonly client: ApiClient;
-  /** Takes over LVs, and gives them back. */
+  /** Imports LVs, and returns them. */
   readonly importedVolumes: Pick<
     ImportedVolumes,
-    "inspect" | "isStillMounted" | "take" | "isGivenBack" | "inspectReturn" | "giveBack"
+    "inspect" | "isStillMounted" | "import" | "isReturned" | "inspectReturn" | "return"
   >;
   /** Locks by volume, shared with the Node service. */
   readonly locks: Locks;
@@ -60,7 +60,7 @@ const RECHECK_MS = 60_000;
 /** The condition of an LV that was inspected, and its layout, if it has one. */
 type InspectedState = ConditionState & { readonly layout?: LayoutSpec };
 
-/** Takes over LVs of others, and gives them back. */
+/** Imports LVs of others, and returns them. */
 export class VolumeImports {
   readonly #options: VolumeImportsOptions;
 
@@ -84,7 +84,7 @@ export class VolumeImports {
   }
 
   /**
-   * Writes that the LV of a volume was given back, if it was. The controller may ask for another inspection of a refused return
+   * Writes that the LV of a volume was returned, if it was. The controller may ask for another inspection of a refused return
    * while another attempt of the agent succeeds.
    *
    * @returns whether it was
@@ -93,12 +93,12 @@ export class VolumeImports {
   async reportReturned(object: LvmVolume, imports: ImportedLvSpec): Promise<boolean> {
     const id = parseVolumeId(object.metadata.name)!; // the API server accepts no other name
     const from = foreignLvOf(imports);
-    if (!await this.#options.importedVolumes.isGivenBack(id, from, object.status?.lvUUID)) return false;
+    if (!await this.#options.importedVolumes.isReturned(id, from, object.status?.lvUUID)) return false;
     await this.#write(object, imports, returnedState(imports));
     return true;
   }
 
-  /** Reports whether the LV of a volume, which stays its own meanwhile, can be given back. @throws {StorageError} */
+  /** Reports whether the LV of a volume, which stays its own meanwhile, can be returned. @throws {StorageError} */
   async inspectReturn(object: LvmVolume, imports: ImportedLvSpec): Promise<{ requeueAfterMs: number }> {
     const { importedVolumes, locks, parseGroups } = this.#options;
     const from = foreignLvOf(imports);
@@ -108,7 +108,7 @@ export class VolumeImports {
       requireKnownValues(object, ["imports"]);
       const request = volumeRequestOf(object, parseGroups);
       await locks.run("inspecting the return", lock, () => importedVolumes.inspectReturn(request, from));
-      state = { status: "True", reason: "Returnable", message: "it was taken over, and can be given back" };
+      state = { status: "True", reason: "Returnable", message: "it was imported, and can be returned" };
     } catch (error) {
       if (!(error instanceof StorageError) || !REFUSALS.includes(error.kind)) throw error;
       state = { status: "True", reason: "NotReturnable", message: error.message };
@@ -127,17 +127,17 @@ export class VolumeImports {
         const { user, layout } = await importedVolumes.inspect(volumeRequestOf(object, parseGroups), from);
         const found = { status: "False", ...defined({ layout: layoutSpecOf(layout) }) } as const;
         return user === undefined
-          ? { ...found, reason: "Inspected", message: "it can be taken over, and nobody uses it" }
-          : { ...found, reason: "InUse", message: `it can be taken over when ${user} does not use it any more` };
+          ? { ...found, reason: "Inspected", message: "it can be imported, and nobody uses it" }
+          : { ...found, reason: "InUse", message: `it can be imported when ${user} does not use it any more` };
       }
       const change = () =>
         action === "Import"
-          ? importedVolumes.take(volumeRequestOf(object, parseGroups), from)
-          : importedVolumes.giveBack(id, from);
-      await locks.run(action === "Import" ? "taking over" : "giving back", [volumeLock(id)], change);
+          ? importedVolumes.import(volumeRequestOf(object, parseGroups), from)
+          : importedVolumes.return(id, from);
+      await locks.run(action === "Import" ? "importing" : "returning", [volumeLock(id)], change);
       onChange();
       return action === "Import"
-        ? { status: "True", reason: "TakenOver", message: `the logical volume ${lvName} was taken over` }
+        ? { status: "True", reason: "Imported", message: `the logical volume ${lvName} was imported` }
         : returnedState(imports);
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
@@ -168,11 +168,11 @@ export class VolumeImports {
   }
 }
 
-/** Returns where the LV is that an object takes over, or gives back. */
+/** Returns where the LV of another driver is. */
 export function foreignLvOf({ volumeGroupUUID, lvName }: ImportedLvSpec): ForeignLv {
   return { groupUuid: volumeGroupUUID, name: lvName };
 }
 
 function returnedState({ lvName }: ImportedLvSpec): ConditionState {
-  return { status: "False", reason: "Returned", message: `the logical volume ${lvName} was given back` };
+  return { status: "False", reason: "Returned", message: `the logical volume ${lvName} was returned` };
 }

@@ -24,7 +24,7 @@ import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
 import { removeMissingVolume } from "../../lvm/deletion/missing_thin.ts";
 import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
-import { type ImportedVolumes, isGivenBack } from "../../lvm/volumes/imported_volumes.ts";
+import { type ImportedVolumes, isReturned } from "../../lvm/volumes/imported_volumes.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
@@ -58,9 +58,9 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly volumes: Volumes;
   /** Finds the volumes in a report; it knows what the objects record. */
   readonly volumeFinder: VolumeFinder;
-  /** Holds volumes that are moved, and takes over their LVs. */
+  /** Holds volumes that are moved, and adopts their LVs. */
   readonly heldVolumes: HeldVolumes;
-  /** Takes over LVs of others. */
+  /** Imports LVs of others. */
   readonly importedVolumes: ImportedVolumes;
   /** Copies the content of volumes that are created from a volume or snapshot. */
   readonly copies: Copies;
@@ -122,9 +122,9 @@ export class VolumeReconciler {
           return this.#observedStatus(object, found.volume);
         }
         if (found.state === "absent" || this.#isTaken(object)) return undefined;
-        const from = inspectedReturn(object); // if it was given back meanwhile, reconciling it says so
-        const isReturned = from && isGivenBack(groups, foreignLvOf(from), object.status?.lvUUID);
-        return isReturned ? undefined : lostStatus(object, found.error);
+        const from = inspectedReturn(object); // if it was returned meanwhile, reconciling it says so
+        const hasReturned = from && isReturned(groups, foreignLvOf(from), object.status?.lvUUID);
+        return hasReturned ? undefined : lostStatus(object, found.error);
       },
       recordChanges: (object, status) => {
         if (status.state !== "Ready") return;
@@ -227,7 +227,7 @@ export class VolumeReconciler {
       return await this.#reconciler.writeStatus(object, lostStatus(object, found.error));
     }
     if (found.state === "absent") {
-      if (object.spec.adoptsVolume !== undefined) return await this.#takeOver(object, id);
+      if (object.spec.adoptsVolume !== undefined) return await this.#adopt(object, id);
       if (object.spec.imports !== undefined) {
         throw new StorageError(
           "Unavailable",
@@ -280,7 +280,7 @@ export class VolumeReconciler {
   }
 
   /** Takes the LV of another volume. One that asks for this never gets a new LV. */
-  async #takeOver(object: LvmVolume, id: VolumeId): Promise<void> {
+  async #adopt(object: LvmVolume, id: VolumeId): Promise<void> {
     const { locks, heldVolumes, onChange } = this.#options;
     const from = parseVolumeId(object.spec.adoptsVolume!);
     if (from === undefined) {
@@ -292,7 +292,7 @@ export class VolumeReconciler {
     await locks.run(
       "creation",
       [...new Set([volumeLock(from), volumeLock(id)])],
-      () => this.#reconciler.logged("take over", object, () => heldVolumes.takeOver(from, id)),
+      () => this.#reconciler.logged("adopt", object, () => heldVolumes.adopt(from, id)),
     );
     onChange();
     await this.#reconcileVolume(object, id);

@@ -177,7 +177,7 @@ export const VOLUME_CONDITIONS = {
     },
   },
   Imported: {
-    TakenOver: { status: "True", meaning: "It was [imported](../guides/import.md), and is a volume like others." },
+    Imported: { status: "True", meaning: "It was [imported](../guides/import.md), and is a volume like others." },
     Returnable: {
       status: "True",
       meaning: "It was [imported](../guides/import.md), and can be returned.",

@@ -1,5 +1,5 @@
 /**
- * The condition of an LVMVolume that takes over a foreign LV, or gives it back.
+ * The condition of an LVMVolume that imports a foreign LV, or returns it.
  *
  * @module
  */
@@ -11,13 +11,13 @@ import type { ImportedLvSpec, LvmVolume } from "./lvm_objects.ts";
 /** The type of the condition. */
 export const IMPORTED_CONDITION = "Imported";
 
-/** Returns what the agent last reported of the takeover of a volume; `undefined` when it has reported nothing. */
+/** Returns what the agent last reported of the import of a volume; `undefined` when it has reported nothing. */
 export function importedCondition(object: LvmVolume): Condition | undefined {
   return conditionsOf(object).find(({ type }) => type === IMPORTED_CONDITION);
 }
 
 /**
- * Returns the LV that the agent is to inspect, take over or give back; `undefined` when nothing of that is left to do, or the LV
+ * Returns the LV that the agent is to inspect, import or return; `undefined` when nothing of that is left to do, or the LV
  * stays that of the volume meanwhile.
  */
 export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
@@ -29,7 +29,7 @@ export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
   return imports.action === "Return" && isReturned(object) ? undefined : imports;
 }
 
-/** Returns the LV of which the agent is to report whether it can be given back; `undefined` when it is not. */
+/** Returns the LV of which the agent is to report whether it can be returned; `undefined` when it is not. */
 export function inspectedReturn(object: LvmVolume): ImportedLvSpec | undefined {
   const { metadata, spec: { imports } } = object;
   if (metadata.deletionTimestamp !== undefined || isArriving(object)) return undefined;
@@ -41,7 +41,7 @@ export function isReturned(object: LvmVolume): boolean {
   return importedCondition(object)?.reason === "Returned";
 }
 
-/** Reports whether the LV of a volume came from a copy, after a move: it is the driver's, and not to be taken over again. */
+/** Reports whether the LV of a volume came from a copy, after a move: it is the driver's, and not to be imported again. */
 function isMoved({ spec: { adoptsVolume } }: LvmVolume): boolean {
   return adoptsVolume !== undefined;
 }
@@ -51,7 +51,7 @@ function isArriving(object: LvmVolume): boolean {
   return isMoved(object) && object.status?.lvUUID === undefined;
 }
 
-/** Reports whether the LV of a volume is somebody else's, because it is not taken over, or is given back. */
+/** Reports whether the LV of a volume is somebody else's, because it is not imported, or is returned. */
 export function isForeign(object: LvmVolume): boolean {
   return pendingImport(object) !== undefined || isReturned(object) ||
     (object.spec.imports?.action === "Return" && !isArriving(object));

@@ -127,11 +127,11 @@ export type LayoutSpec =
   | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string; integrity?: boolean }
   | { type: CachedLayoutName; cacheSize: string };
 
-/** The foreign LV that a volume takes over. */
+/** The foreign LV that a volume imports. */
 export interface ImportedLvSpec {
   /** The UUID of its volume group. */
   volumeGroupUUID: string;
-  /** The name that it had before, and gets again when it is given back. */
+  /** The name that it had before, and gets again when it is returned. */
   lvName: string;
   /** What the agent does with it. */
   action: "Inspect" | "Import" | "InspectReturn" | "Return";
@@ -183,7 +183,7 @@ export interface LvmVolumeSpec {
   held?: boolean;
   /** The volume of the same node whose LV becomes its own; itself, if it is there already; absent if it is created. */
   adoptsVolume?: string;
-  /** The foreign LV that it takes over, or gives back; absent if it is created. */
+  /** The foreign LV that it imports, or returns; absent if it is created. */
   imports?: ImportedLvSpec;
   /** True if it is mounted with the option `discard`; false by default. */
   discard?: boolean;

@@ -17,7 +17,7 @@ import {
   ORIGINS,
 } from "./imports.ts";
 
-/** Returns why a volume can no longer be taken over, although it could when the import was asked for. */
+/** Returns why a volume can no longer be imported, although it could when the import was asked for. */
 export function refusalOf(objects: ImportObjects): string | undefined {
   const { self, persistentVolume, claim, volume, storageClass, others } = objects;
   const { spec, status } = self;
@@ -55,7 +55,7 @@ function classRefusal(
   return secret && `StorageClass ${name}: an import sets no parameter ${secret}`;
 }
 
-/** Returns in words that another import, which is not finished, takes over the same volume; `undefined` when it does not. */
+/** Returns in words that another import, which is not finished, imports the same volume; `undefined` when it does not. */
 export function conflictOf(
   { claim, logicalVolume }: Pick<LvmImportSpec, "claim" | "logicalVolume">,
   other: LvmImport,
@@ -64,7 +64,7 @@ export function conflictOf(
   const { claim: { namespace, name, uid }, logicalVolume: { volumeGroupUUID, name: lvName } } = other.spec;
   const isSameLv = volumeGroupUUID === logicalVolume.volumeGroupUUID && lvName === logicalVolume.name;
   const what = uid === claim.uid ? "claim" : isSameLv ? "logical volume" : undefined;
-  return what && `LVMImport ${other.metadata.name} takes over the same ${what}, for claim ${namespace}/${name}`;
+  return what && `LVMImport ${other.metadata.name} imports the same ${what}, for claim ${namespace}/${name}`;
 }
 
 /** Reports whether an import comes before another one that has changed nothing yet: it has, or was asked for earlier. */

@@ -88,7 +88,7 @@ function nextImportedStep(objects: ImportObjects): ImportStep {
   const restore = policyStep(objects);
   if (restore !== undefined) return restore;
   if (objects.self.spec.finish) return { do: "begin finishing" };
-  return waitForOthers("it can be given back, or finished");
+  return waitForOthers("it can be returned, or finished");
 }
 
 /** Returns the next step after which nothing is left of the other driver. */
@@ -157,12 +157,12 @@ function returnStep(objects: ImportObjects, volume: LvmVolume): ImportStep | und
   if (imports.action === "Return") {
     return condition?.reason === "Refused" ? { do: "inspect return" } : waitForAgent(nodeName, condition?.message);
   }
-  // what the agent has not taken over yet, it may take over until it knows of the return
+  // what the agent has not imported yet, it may import until it knows of the return
   if (imports.action === "Import" && condition?.status !== "True") return { do: "return" };
   return inspectionStep(objects, volume) ?? { do: "return" };
 }
 
-/** Returns the next step after which it is known that the LV can be given back; `undefined` when it can. */
+/** Returns the next step after which it is known that the LV can be returned; `undefined` when it can. */
 function inspectionStep(objects: ImportObjects, volume: LvmVolume): ImportStep | undefined {
   const { spec: { imports, nodeName } } = volume;
   const condition = importedCondition(volume);
@@ -188,7 +188,7 @@ function obstacleOf({ self: { spec }, object, snapshots }: ImportObjects): strin
   return `${title} would remove the logical volume: ${name} is being deleted`;
 }
 
-/** Returns the next step after which the claim is bound to the volume of the driver, which cannot be given back now. */
+/** Returns the next step after which the claim is bound to the volume of the driver, which cannot be returned now. */
 function keepStep(objects: ImportObjects, obstacle: string): ImportStep {
   const { self: { spec, status }, persistentVolume } = objects;
   if (persistentVolume === undefined) return { do: "create persistent volume" };
@@ -196,7 +196,7 @@ function keepStep(objects: ImportObjects, obstacle: string): ImportStep {
   if (step !== undefined) return step;
   return spec.finish
     ? { do: "begin finishing" }
-    : waitForAgent(spec.volume.nodeName, `it cannot be given back: ${obstacle}`);
+    : waitForAgent(spec.volume.nodeName, `it cannot be returned: ${obstacle}`);
 }
 
 /** Returns the next step of the deletion of a PersistentVolume. */

@@ -40,14 +40,14 @@ function self(status: LvmImportStatus = {}, metadata: object = {}, spec: object 
 function volume(action: string, reason?: string, { nodeName = "a" } = {}): LvmVolume {
   const conditions = reason === undefined ? [] : [{
     type: IMPORTED_CONDITION,
-    status: ["TakenOver", "Returnable", "NotReturnable"].includes(reason) ? "True" : "False",
+    status: ["Imported", "Returnable", "NotReturnable"].includes(reason) ? "True" : "False",
     reason,
     message: `is ${reason}`,
   }];
   return {
     metadata: { name: NAME },
     spec: { nodeName, imports: { action } },
-    status: { conditions, ...(reason === "TakenOver" && { lvUUID: "l" }) },
+    status: { conditions, ...(reason === "Imported" && { lvUUID: "l" }) },
   } as unknown as LvmVolume;
 }
 
@@ -91,12 +91,12 @@ const RETAINED = persistentVolume("ours", "Retain", { annotations: { [RETAINED_A
 const MOVING = persistentVolume("ours", "Retain", {
   annotations: { [MOVE_ANNOTATION]: "m", [RETAINED_ANNOTATION]: "" },
 });
-const CONTENT = "wait: it can be given back, or finished";
+const CONTENT = "wait: it can be returned, or finished";
 const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
 const INSPECTED = { volume: volume("Inspect", "Inspected") };
 const RECORDED = { ...INSPECTED, self: self(RECORD), storageClass: OURS };
 const LOST = { ...RECORDED, persistentVolume: undefined, claim: claim("Lost") };
-const TAKEN = { ...LOST, volume: volume("Import", "TakenOver") };
+const TAKEN = { ...LOST, volume: volume("Import", "Imported") };
 const BOUND = { ...TAKEN, persistentVolume: persistentVolume("ours", "Retain"), claim: claim("Bound") };
 const USED = { ...BOUND, self: self({ ...RECORD, imported: true }), persistentVolume: persistentVolume("ours") };
 const FINISHING = { ...USED, self: self({ ...RECORD, imported: true, finishing: true }) };
@@ -112,7 +112,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["a volume that is not known yet", {}, "create volume", "Inspecting"],
   ["an LV that is not inspected", { volume: volume("Inspect") }, "wait: waits for the agent of node a", "Inspecting"],
   ["an LV that is refused", { volume: volume("Inspect", "Refused") }, "fail: is Refused", "Undoing"],
-  ["an LV that can be taken over", INSPECTED, "record", "Switching"],
+  ["an LV that can be imported", INSPECTED, "record", "Switching"],
   ["an LV with a layout", { volume: withLayout(INSPECTED.volume) }, "set layout", "Inspecting"],
   ["an LV whose layout is known", { volume: withLayout(INSPECTED.volume, "spec") }, "record", "Switching"],
   [
@@ -175,7 +175,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   [
     "one that was deleted with its claim",
     { ...USED, volume: undefined, persistentVolume: undefined, claim: undefined },
-    "wait: it can be given back, or finished",
+    "wait: it can be returned, or finished",
     "Imported",
   ],
   [
@@ -217,7 +217,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["a deletion of what may be taken", { ...LOST, volume: volume("Import"), self: undone(RECORD) }, "return", "Undoing"],
   ["a deletion of what is taken", { ...TAKEN, self: undone(RECORD) }, "inspect return", "Undoing"],
   [
-    "a deletion of what is taken, and can be given back",
+    "a deletion of what is taken, and can be returned",
     { ...RETURNABLE, self: undone(RECORD), persistentVolume: undefined },
     "return",
     "Undoing",
@@ -231,11 +231,11 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   [
     "a return that is to be inspected",
-    { ...UNDONE, volume: volume("InspectReturn", "TakenOver") },
+    { ...UNDONE, volume: volume("InspectReturn", "Imported") },
     "wait: waits for the agent of node a",
     "Undoing",
   ],
-  ["a volume that can be given back", RETURNABLE, "retain", "Undoing"],
+  ["a volume that can be returned", RETURNABLE, "retain", "Undoing"],
   [
     "a return that succeeded after all, while it was to be inspected again",
     { ...UNDONE, persistentVolume: undefined, volume: volume("InspectReturn", "Returned") },
@@ -251,13 +251,13 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   [
     "a volume that has snapshots",
     { ...RETURNABLE, snapshots: ["s"] },
-    "wait: it cannot be given back: waits until snapshots s are deleted",
+    "wait: it cannot be returned: waits until snapshots s are deleted",
     "Undoing",
   ],
   [
     "a volume that has snapshots, before its return is inspected",
     { ...UNDONE, snapshots: ["s"] },
-    "wait: it cannot be given back: waits until snapshots s are deleted",
+    "wait: it cannot be returned: waits until snapshots s are deleted",
     "Undoing",
   ],
   [
@@ -269,46 +269,46 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   [
     "a volume whose object is gone",
     { ...RETURNABLE, object: undefined },
-    "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: " +
+    "wait: it cannot be returned: OpenEBS LVM LocalPV does not know the volume any more: " +
     "LVMVolume.local.openebs.io o is gone",
     "Undoing",
   ],
   [
     "a volume whose object was re-created",
     { ...RETURNABLE, object: { metadata: { name: "o", uid: "other" } } },
-    "wait: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: " +
+    "wait: it cannot be returned: OpenEBS LVM LocalPV does not know the volume any more: " +
     "LVMVolume.local.openebs.io o is gone",
     "Undoing",
   ],
   [
     "a volume whose object is being deleted",
     { ...RETURNABLE, object: { metadata: { name: "o", uid: "o", ...deleted } } },
-    "wait: it cannot be given back: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is " +
+    "wait: it cannot be returned: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is " +
     "being deleted",
     "Undoing",
   ],
-  ["a volume that cannot be given back", KEPT, "wait: it cannot be given back: is NotReturnable", "Undoing"],
+  ["a volume that cannot be returned", KEPT, "wait: it cannot be returned: is NotReturnable", "Undoing"],
   [
-    "one that cannot be given back, without a PersistentVolume",
+    "one that cannot be returned, without a PersistentVolume",
     { ...KEPT, persistentVolume: undefined, claim: claim("Lost") },
     "create persistent volume",
     "Undoing",
   ],
   [
-    "one that cannot be given back, whose claim is Lost",
+    "one that cannot be returned, whose claim is Lost",
     { ...KEPT, claim: claim("Lost") },
     "wait: waits until claim n/c is Bound again",
     "Undoing",
   ],
-  ["one that cannot be given back, and was not in use", { ...KEPT, self: undone(RECORD) }, "begin use", "Undoing"],
+  ["one that cannot be returned, and was not in use", { ...KEPT, self: undone(RECORD) }, "begin use", "Undoing"],
   [
-    "one that cannot be given back, and is retained",
+    "one that cannot be returned, and is retained",
     { ...KEPT, persistentVolume: RETAINED },
     "restore policy",
     "Undoing",
   ],
   [
-    "one that cannot be given back, and is to be finished",
+    "one that cannot be returned, and is to be finished",
     { ...KEPT, self: self({ ...RECORD, imported: true }, deleted, { finish: true }) },
     "begin finishing",
     "Finishing",
@@ -326,13 +326,13 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "Undoing",
   ],
   [
-    "a volume that is to be given back",
+    "a volume that is to be returned",
     { ...UNDONE, persistentVolume: undefined, volume: volume("Return", "InUse") },
     "wait: is InUse",
     "Undoing",
   ],
   [
-    "a volume that is given back",
+    "a volume that is returned",
     { ...UNDONE, persistentVolume: undefined, volume: volume("Return", "Returned") },
     "recreate persistent volume",
     "Undoing",
@@ -369,7 +369,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   [
     "a deletion of what was moved",
-    { ...UNDONE, volume: volume("Import", "TakenOver", { nodeName: "b" }) },
+    { ...UNDONE, volume: volume("Import", "Imported", { nodeName: "b" }) },
     "wait: the volume was moved to node b; move it back, or finish",
     "Undoing",
   ],
@@ -394,14 +394,14 @@ for (const [what, objects, expected, state] of STEPS) {
 
 /** What an import can wait for: an agent, or others, and then the message names them. */
 const WAITS: readonly string[] = [
-  "a: it cannot be given back: OpenEBS LVM LocalPV does not know the volume any more: LVMVolume.local.openebs.io o is gone",
-  "a: it cannot be given back: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is being deleted",
-  "a: it cannot be given back: waits until snapshots s are deleted",
-  "a: it cannot be given back: what the agent says",
+  "a: it cannot be returned: OpenEBS LVM LocalPV does not know the volume any more: LVMVolume.local.openebs.io o is gone",
+  "a: it cannot be returned: OpenEBS LVM LocalPV would remove the logical volume: LVMVolume.local.openebs.io o is being deleted",
+  "a: it cannot be returned: waits until snapshots s are deleted",
+  "a: it cannot be returned: what the agent says",
   "a: waits for the agent of node a",
   "a: waits for the state of the volume",
   "a: what the agent says",
-  "others: it can be given back, or finished",
+  "others: it can be returned, or finished",
   "others: its LVMVolume is gone, or being moved to another node",
   "others: the volume was moved to node b; move it back, or finish",
   "others: waits for others to remove the finalizers other/one of the PersistentVolume",
@@ -415,15 +415,15 @@ Deno.test("nextStep() of an import waits for nothing that it does not name", () 
     ...{ ...RECORD, imported: true, finishing: true },
   }, { ...RECORD, error: { code: "FailedPrecondition", message: "" } }];
   const actions = ["Inspect", "Import", "InspectReturn", "Return"];
-  const reasons = [undefined, "Inspected", "InUse", "Refused", "TakenOver", "Returnable", "NotReturnable", "Returned"];
+  const reasons = [undefined, "Inspected", "InUse", "Refused", "Imported", "Returnable", "NotReturnable", "Returned"];
   const theirs = persistentVolume("theirs", "Retain");
   const waiting = { ...deleted, finalizers: ["other/one"] };
   const all = combinationsOf<Partial<ImportObjects>>({
     self: statuses.flatMap((status) => [{}, deleted].map((metadata) => self(status, metadata))),
     volume: [
-      ...[undefined, HELD as LvmVolume, volume("Import", "TakenOver", { nodeName: "b" })],
+      ...[undefined, HELD as LvmVolume, volume("Import", "Imported", { nodeName: "b" })],
       ...actions.flatMap((action) => reasons.map((reason) => volume(action, reason))),
-      ...actions.map((action) => ({ ...volume(action, "TakenOver"), status: volume(action, "Returnable").status! })),
+      ...actions.map((action) => ({ ...volume(action, "Imported"), status: volume(action, "Returnable").status! })),
     ],
     persistentVolume: [
       ...[undefined, persistentVolume("theirs"), theirs, persistentVolume("theirs", "Retain", waiting)],
@@ -440,7 +440,7 @@ Deno.test("nextStep() of an import waits for nothing that it does not name", () 
     const step = nextStep({ ...START, ...objects });
     if (step.do !== "wait") continue;
     const message = step.message.replace(
-      /\bis (?:Inspected|InUse|TakenOver|(?:Not)?Returnable|Returned)$/,
+      /\bis (?:Inspected|InUse|Imported|(?:Not)?Returnable|Returned)$/,
       "what the agent says",
     );
     seen.add(`${step.agents.join() || "others"}: ${message}`);

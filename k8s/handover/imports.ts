@@ -90,7 +90,7 @@ export interface ImportObjects extends HandoverObjects<LvmImport> {
   readonly storageClass: StorageClass | undefined;
   /** The object of the other driver. */
   readonly object: KubeObject | undefined;
-  /** The names of the snapshots without which the LV cannot be given back. */
+  /** The names of the snapshots without which the LV cannot be returned. */
   readonly snapshots: readonly string[];
   /** Whether another import needs the class as it was re-created. */
   readonly isClassShared: boolean;
@@ -156,7 +156,7 @@ export const topoLvmVolumes: Resource<TopoLvmVolume> = {
   ...{ group: "topolvm.io", version: "v1", plural: "logicalvolumes", kind: "LogicalVolume", namespaced: false },
 };
 
-/** A driver whose volumes can be taken over. */
+/** A driver whose volumes can be imported. */
 export interface OriginDescription {
   /** What it is called. */
   readonly title: string;

@@ -223,7 +223,7 @@ export function markHeld(held: boolean): string[] {
 }
 
 /** Returns arguments of lvchange by which the LV of a volume becomes that of another one, which has no content source. */
-export function markTakenOver({ id, source }: VolumeTags, by: VolumeId): string[] {
+export function markAdopted({ id, source }: VolumeTags, by: VolumeId): string[] {
   return [
     ...["--deltag", VOLUME + id, "--addtag", VOLUME + by],
     ...(source === undefined ? [] : ["--deltag", `${SOURCE}${describeSource(source, ":")}`]),

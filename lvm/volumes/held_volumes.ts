@@ -13,7 +13,7 @@ import type { Lvm } from "../client/client.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags } from "../model/commands.ts";
 import { lvPath } from "../model/report.ts";
-import { markHeld, markTakenOver } from "../model/tags.ts";
+import { markAdopted, markHeld } from "../model/tags.ts";
 
 /** Options of {@linkcode HeldVolumes}. */
 export interface HeldVolumesOptions {
@@ -25,7 +25,7 @@ export interface HeldVolumesOptions {
   readonly onChange: (id: VolumeId) => void;
 }
 
-/** Holds volumes, and takes over their LVs. The only state is that of LVM's tags. */
+/** Holds volumes, and adopts their LVs. The only state is that of LVM's tags. */
 export class HeldVolumes {
   readonly #options: HeldVolumesOptions;
 
@@ -64,7 +64,7 @@ export class HeldVolumes {
    * @throws {StorageError} `Unavailable` when the first one does not exist, is not complete or is in use; those of {@linkcode
    * VolumeFinder.locate}
    */
-  async takeOver(from: VolumeId, id: VolumeId): Promise<void> {
+  async adopt(from: VolumeId, id: VolumeId): Promise<void> {
     const { lvm, finder, onChange } = this.#options;
     [from, id].forEach(onChange);
     const found = finder.locate(await lvm.report(), from);
@@ -75,6 +75,6 @@ export class HeldVolumes {
     const user = await this.userOf(from);
     if (user !== undefined) throw new StorageError("Unavailable", `${operation}: ${user} uses it`);
     const { volume } = found;
-    await lvm.change(volume.group, lvchangeTags(markTakenOver(volume.tags, id), lvPath(volume)));
+    await lvm.change(volume.group, lvchangeTags(markAdopted(volume.tags, id), lvPath(volume)));
   }
 }

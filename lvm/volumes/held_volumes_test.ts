@@ -35,24 +35,24 @@ Deno.test("set() adds and removes the tag, as often as it is called", async () =
   assertEquals(error.kind, "NotFound");
 });
 
-Deno.test("takeOver() makes the LV that of the other volume, without a source", async () => {
+Deno.test("adopt() makes the LV that of the other volume, without a source", async () => {
   const { held, lv, lvm, finder, changed } = await setUp();
   lv.tags.add(`denolith.source=volume:${OTHER}`);
-  await held.takeOver(ONE, OTHER);
+  await held.adopt(ONE, OTHER);
   assertEquals([...lv.tags].filter((tag) => /volume|source/.test(tag)), [`denolith.volume=${OTHER}`]);
   const groups = await lvm.report();
   assertEquals([finder.locate(groups, ONE).state, finder.locate(groups, OTHER).state], ["absent", "present"]);
   assertEquals(changed, [ONE, OTHER]);
-  const error = await assertRejects(() => held.takeOver(ONE, OTHER), StorageError, "that does not exist");
+  const error = await assertRejects(() => held.adopt(ONE, OTHER), StorageError, "that does not exist");
   assertEquals(error.kind, "Unavailable");
 });
 
-Deno.test("takeOver() leaves a copy that is not complete, and an LV that a program has open", async () => {
+Deno.test("adopt() leaves a copy that is not complete, and an LV that a program has open", async () => {
   const { held, lv, machine } = await setUp();
   lv.tags.add("denolith.copied=0").add(`denolith.source=volume:${OTHER}`);
-  await assertRejects(() => held.takeOver(ONE, OTHER), StorageError, "is not complete");
+  await assertRejects(() => held.adopt(ONE, OTHER), StorageError, "is not complete");
   lv.tags.delete("denolith.copied=0");
   using _open = machine.openDevice(`/dev/mapper/data-${lv.name.replaceAll("-", "--")}`);
-  await assertRejects(() => held.takeOver(ONE, OTHER), StorageError, "a program that has /dev/mapper/data-vol");
+  await assertRejects(() => held.adopt(ONE, OTHER), StorageError, "a program that has /dev/mapper/data-vol");
   assert(lv.tags.has(`denolith.volume=${ONE}`));
 });

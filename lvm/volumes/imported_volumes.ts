@@ -1,5 +1,5 @@
 /**
- * LVs of others that become volumes, in place and with their data, and that are given back.
+ * LVs of others that become volumes, in place and with their data, and that are returned.
  *
  * What an LV is, its tags alone say: all of them are added by one command, and removed by one. Until it has them, it is not
  * the driver's; while it has them, each step may be repeated.
@@ -33,7 +33,7 @@ const PART_OF_OTHER = /_member$|^(?:crypto_LUKS|bcache|drbd)/;
 /** The start of the driver's tags, beside that of the owner. */
 const DRIVER_TAGS = "denolith.";
 
-/** Where the LV is that a volume is to take over. */
+/** Where the LV is that a volume is to import. */
 export interface ForeignLv {
   /** The UUID of its group. */
   readonly groupUuid: string;
@@ -51,7 +51,7 @@ export interface ImportedVolumesOptions {
   readonly onChange: (id: VolumeId) => void;
 }
 
-/** Takes over LVs of others, and gives them back. What lasts are LVM's tags, and the name of the LV. */
+/** Imports LVs of others, and returns them. What lasts are LVM's tags, and the name of the LV. */
 export class ImportedVolumes {
   readonly #options: ImportedVolumesOptions;
   /** The LVs that were in use when a change of theirs was refused. */
@@ -107,7 +107,7 @@ export class ImportedVolumes {
    *
    * @throws {StorageError} those of {@linkcode ImportedVolumes.inspect}; `InUse`
    */
-  async take(request: VolumeRequest, from: ForeignLv): Promise<void> {
+  async import(request: VolumeRequest, from: ForeignLv): Promise<void> {
     const { lvm, finder, onChange } = this.#options;
     onChange(request.id);
     const found = finder.locate(await lvm.report(), request.id);
@@ -123,21 +123,21 @@ export class ImportedVolumes {
   }
 
   /**
-   * Reports whether the LV of a volume was given back, though something else is asked for by now. It changes nothing.
+   * Reports whether the LV of a volume was returned, though something else is asked for by now. It changes nothing.
    *
    * @param lvUuid the UUID of the LV, if it is recorded
    */
-  async isGivenBack(id: VolumeId, from: ForeignLv, lvUuid: string | undefined): Promise<boolean> {
+  async isReturned(id: VolumeId, from: ForeignLv, lvUuid: string | undefined): Promise<boolean> {
     const { lvm, finder } = this.#options;
     const groups = await lvm.report();
-    return finder.locate(groups, id).state !== "present" && isGivenBack(groups, from, lvUuid);
+    return finder.locate(groups, id).state !== "present" && isReturned(groups, from, lvUuid);
   }
 
   /**
-   * Checks that an LV can be given back, even while it is used. What an earlier attempt has undone, it does again, so that the LV
+   * Checks that an LV can be returned, even while it is used. What an earlier attempt has undone, it does again, so that the LV
    * is wholly that of the volume meanwhile. Requires the volume's lock.
    *
-   * @throws {StorageError} those of {@linkcode ImportedVolumes.giveBack}, but for `InUse`; `Lost`, and `NotFound` for a volume
+   * @throws {StorageError} those of {@linkcode ImportedVolumes.return}, but for `InUse`; `Lost`, and `NotFound` for a volume
    * whose LV has lost its tags
    */
   async inspectReturn(request: VolumeRequest, from: ForeignLv): Promise<void> {
@@ -147,12 +147,12 @@ export class ImportedVolumes {
     if (found.state === "absent") {
       throw new StorageError(
         "NotFound",
-        `giving back volume ${request.id}: its logical volume no longer has the driver's tags`,
+        `returning volume ${request.id}: its logical volume no longer has the driver's tags`,
       );
     }
     const { volume } = found;
-    if (volume.lv.name === from.name) await this.take(request, from);
-    requireReturnable(`giving back ${lvPath(volume)}`, volume, from);
+    if (volume.lv.name === from.name) await this.import(request, from);
+    requireReturnable(`returning ${lvPath(volume)}`, volume, from);
   }
 
   /**
@@ -160,7 +160,7 @@ export class ImportedVolumes {
    *
    * @throws {StorageError} `InUse`; `FailedPrecondition` when another LV has the name by now, or the volume has snapshots
    */
-  async giveBack(id: VolumeId, from: ForeignLv): Promise<void> {
+  async return(id: VolumeId, from: ForeignLv): Promise<void> {
     const { lvm, finder, onChange } = this.#options;
     onChange(id);
     const found = finder.locate(await lvm.report(), id);
@@ -168,7 +168,7 @@ export class ImportedVolumes {
     if (found.state === "absent") return;
     if (found.state === "lost") throw found.error;
     const { volume } = found;
-    const operation = `giving back ${lvPath(volume)}`;
+    const operation = `returning ${lvPath(volume)}`;
     await this.#requireUnused(operation, id, volume);
     requireReturnable(operation, volume, from);
     if (volume.lv.name !== from.name) await this.#rename(volume, from.name);
@@ -183,13 +183,13 @@ export class ImportedVolumes {
     const { lvm, finder } = this.#options;
     const located = this.#requireForeign(await lvm.report(), request, from);
     const { group, lv } = located;
-    await this.#requireUnused(`taking over ${lvPath(located)}`, request.id, located);
+    await this.#requireUnused(`importing ${lvPath(located)}`, request.id, located);
     const format = await this.#formatOf(request, located);
     const tags = volumeTags(finder.driver, { ...request, format });
     const selection = { uuid: lv.uuid, closed: true } as const;
     await lvm.change(group, lvchangeTags(tags.flatMap((tag) => ["--addtag", tag]), lvPath(located), selection));
     if (finder.locate(await lvm.report(), request.id).state === "present") return;
-    throw new StorageError("Busy", `taking over ${lvPath(located)}: it was opened or changed meanwhile; try again`);
+    throw new StorageError("Busy", `importing ${lvPath(located)}: it was opened or changed meanwhile; try again`);
   }
 
   async #rename(volume: Volume, name: string): Promise<void> {
@@ -209,10 +209,10 @@ export class ImportedVolumes {
     if (group === undefined) {
       throw new StorageError(
         "NotFound",
-        `taking over ${name}: this node has no volume group with the UUID ${groupUuid}`,
+        `importing ${name}: this node has no volume group with the UUID ${groupUuid}`,
       );
     }
-    const operation = `taking over ${group.name}/${name}`;
+    const operation = `importing ${group.name}/${name}`;
     requireResponsive(operation, group);
     requirePvs(operation, group);
     const lv = group.lvs.find((each) => each.name === name);
@@ -262,17 +262,17 @@ export class ImportedVolumes {
     if (uuid !== undefined && isOwn) return { state: "formatted", type: format.type, uuid: uuid.toLowerCase() };
     throw new StorageError(
       "ForeignData",
-      `taking over ${lvPath(located)}: ${format.type} is expected, but it holds ${describeSignatures(signatures)}`,
+      `importing ${lvPath(located)}: ${format.type} is expected, but it holds ${describeSignatures(signatures)}`,
     );
   }
 }
 
 /**
- * Reports whether a report shows the LV of a volume that is not there as given back: under the name that it had, and nobody's.
+ * Reports whether a report shows the LV of a volume that is not there as returned: under the name that it had, and nobody's.
  *
  * @param lvUuid the UUID of the LV, if it is recorded
  */
-export function isGivenBack(
+export function isReturned(
   groups: readonly VolumeGroup[],
   { groupUuid, name }: ForeignLv,
   lvUuid: string | undefined,

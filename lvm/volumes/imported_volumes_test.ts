@@ -38,7 +38,7 @@ async function run(machine: FakeMachine, ...args: string[]): Promise<void> {
 Deno.test("take() makes the LV of somebody else a volume with data, under the driver's name", async () => {
   const { lv, group, lvm, finder, imported, from, request } = await setUp();
   const { uuid } = lv;
-  for (const _ of [1, 2]) await imported.take(request({ erase: "none", shared: false }), from);
+  for (const _ of [1, 2]) await imported.import(request({ erase: "none", shared: false }), from);
   const { tags, used, size } = finder.require(await lvm.report(), ID);
   assertEquals([lv.name, lv.uuid, used, size], [volumeLvName(ID), uuid, true, SIZE]);
   assertEquals(tags.format, { state: "formatted", type: "ext4", uuid: FOREIGN_UUID.toLowerCase() });
@@ -48,7 +48,7 @@ Deno.test("take() makes the LV of somebody else a volume with data, under the dr
 
 Deno.test("take() of a block volume records no filesystem, and that there is data", async () => {
   const { lv, group, lvm, finder, imported, from, request } = await setUp();
-  await imported.take(request({ format: { state: "raw" } }), from);
+  await imported.import(request({ format: { state: "raw" } }), from);
   assertEquals(finder.require(await lvm.report(), ID).tags.format, { state: "raw" });
   assertEquals([...group.tags], [USED + lv.uuid]);
 });
@@ -56,7 +56,7 @@ Deno.test("take() of a block volume records no filesystem, and that there is dat
 Deno.test("take() of an LV without a signature lets its first use format it, and records that it may have data", async () => {
   const { lv, group, lvm, finder, imported, from, request } = await setUp();
   lv.content.signatures = [];
-  await imported.take(request(), from);
+  await imported.import(request(), from);
   assertEquals(finder.require(await lvm.report(), ID).tags.format, { state: "unformatted", type: "ext4" });
   assertEquals([...group.tags], [USED + lv.uuid]);
 });
@@ -65,7 +65,7 @@ for (const other of ["linux_raid_member", "LVM2_member", "zfs_member", "crypto_L
   Deno.test(`take() refuses an LV that has a filesystem and is part of something else: ${other}`, async () => {
     const { lv, imported, from, request } = await setUp();
     lv.content.signatures.push({ type: other, uuid: "another" });
-    const error = await assertRejects(() => imported.take(request(), from), StorageError, other);
+    const error = await assertRejects(() => imported.import(request(), from), StorageError, other);
     assertEquals([error.kind, [...lv.tags]], ["ForeignData", ["backup"]]);
   });
 }
@@ -73,15 +73,15 @@ for (const other of ["linux_raid_member", "LVM2_member", "zfs_member", "crypto_L
 Deno.test("take() accepts a further signature that is nobody's", async () => {
   const { lv, imported, from, request } = await setUp();
   lv.content.signatures.push({ type: "iso9660", uuid: "2020-01-01" });
-  await imported.take(request(), from);
+  await imported.import(request(), from);
   assertEquals(lv.name, volumeLvName(ID));
 });
 
-Deno.test("giveBack() leaves the LV as it was, and can be repeated", async () => {
+Deno.test("return() leaves the LV as it was, and can be repeated", async () => {
   const { machine, lv, group, imported, from, request } = await setUp();
-  await imported.take(request({ erase: "none", shared: false }), from);
+  await imported.import(request({ erase: "none", shared: false }), from);
   await run(machine, "lvchange", "--addtag", "denolith.held", `lvmvg/${lv.name}`);
-  for (const _ of [1, 2]) await imported.giveBack(ID, from);
+  for (const _ of [1, 2]) await imported.return(ID, from);
   assertEquals([lv.name, [...lv.tags], [...group.tags]], [NAME, ["backup"], []]);
   assertEquals([...lv.content.data], ["letters"]);
 });
@@ -102,16 +102,16 @@ async function dieAt(machine: FakeMachine, index: number, moment: number, run: (
   return moments;
 }
 
-for (const method of ["take", "giveBack"] as const) {
+for (const method of ["import", "return"] as const) {
   Deno.test(`${method}() goes on where it died, before, during and after each of its commands`, async () => {
     let deaths = 0;
     for (let [index, moment] = [0, 0];;) {
       const { machine, lv, group, imported, from, request } = await setUp();
-      if (method === "giveBack") await imported.take(request(), from);
-      const work = () => method === "take" ? imported.take(request(), from) : imported.giveBack(ID, from);
+      if (method === "return") await imported.import(request(), from);
+      const work = () => method === "import" ? imported.import(request(), from) : imported.return(ID, from);
       const moments = await dieAt(machine, index, moment, work);
       await work();
-      const expected = method === "take" ? [volumeLvName(ID), 4, 1] : [NAME, 1, 0];
+      const expected = method === "import" ? [volumeLvName(ID), 4, 1] : [NAME, 1, 0];
       assertEquals([lv.name, lv.tags.size, group.tags.size], expected, `command ${index}, moment ${moment}`);
       assertEquals([...lv.content.data], ["letters"]);
       if (moments === 0) break;
@@ -122,18 +122,18 @@ for (const method of ["take", "giveBack"] as const) {
   });
 }
 
-Deno.test("inspect() says what uses an LV, and take() and giveBack() leave it then", async () => {
+Deno.test("inspect() says what uses an LV, and import() and return() leave it then", async () => {
   const { machine, lv, imported, from, request } = await setUp();
   assertEquals((await imported.inspect(request(), from)).user, undefined);
   {
     using _open = machine.openDevice(`/dev/mapper/lvmvg-${NAME.replaceAll("-", "--")}`);
     assertStringIncludes((await imported.inspect(request(), from)).user!, "a program that has /dev/mapper/lvmvg-pvc--");
-    const error = await assertRejects(() => imported.take(request(), from), StorageError, "a program that has");
+    const error = await assertRejects(() => imported.import(request(), from), StorageError, "a program that has");
     assertEquals([error.kind, [...lv.tags]], ["InUse", ["backup"]]);
   }
-  await imported.take(request(), from);
+  await imported.import(request(), from);
   using _open = machine.openDevice(`/dev/mapper/lvmvg-${lv.name.replaceAll("-", "--")}`);
-  const error = await assertRejects(() => imported.giveBack(ID, from), StorageError, "a program that has");
+  const error = await assertRejects(() => imported.return(ID, from), StorageError, "a program that has");
   assertEquals([error.kind, lv.name], ["InUse", volumeLvName(ID)]);
 });
 
@@ -143,11 +143,11 @@ Deno.test("take() leaves an LV that is opened after it was judged", async () => 
     if (args[0] === "lvchange") machine.openDevice(`/dev/mapper/lvmvg-${NAME.replaceAll("-", "--")}`);
     return undefined;
   };
-  const error = await assertRejects(() => imported.take(request(), from), StorageError, "was opened or changed");
+  const error = await assertRejects(() => imported.import(request(), from), StorageError, "was opened or changed");
   assertEquals([error.kind, lv.name, [...lv.tags]], ["Busy", NAME, ["backup"]]);
 });
 
-/** What prevents a takeover, and the words for it. */
+/** What prevents an import, and the words for it. */
 const REFUSALS: Readonly<
   Record<string, {
     prepare?: (s: Awaited<ReturnType<typeof setUp>>) => unknown;
@@ -189,18 +189,18 @@ const REFUSALS: Readonly<
 };
 
 for (const [what, { prepare, request: more = {}, message }] of Object.entries(REFUSALS)) {
-  Deno.test(`${what} is not taken over`, async () => {
+  Deno.test(`${what} is not imported`, async () => {
     const s = await setUp();
     await prepare?.(s);
     const before = [...s.lv.tags];
-    for (const method of ["inspect", "take"] as const) {
+    for (const method of ["inspect", "import"] as const) {
       await assertRejects(() => s.imported[method](s.request(more), s.from) as Promise<unknown>, StorageError, message);
     }
     assertEquals([...s.lv.tags], before);
   });
 }
 
-Deno.test("a thin LV is taken over in the pool of somebody else, which stays that one's", async () => {
+Deno.test("a thin LV is imported in the pool of somebody else, which stays that one's", async () => {
   const { machine, lvm, finder, imported, group, request } = await setUp();
   await run(
     machine,
@@ -212,25 +212,25 @@ Deno.test("a thin LV is taken over in the pool of somebody else, which stays tha
     ...{ group: "lvmvg", name, bytes: SIZE },
     args: ["--type", "thin", "--thinpool", "lvmvg_thinpool", "--virtualsize", `${SIZE}b`],
   });
-  await imported.take(request({ thin: { poolSize: { percent: 80n } } }), { groupUuid: group.uuid, name });
+  await imported.import(request({ thin: { poolSize: { percent: 80n } } }), { groupUuid: group.uuid, name });
   assertEquals(finder.require(await lvm.report(), ID).lv.pool, "lvmvg_thinpool");
   const pool = group.lvs.find((each) => each.name === "lvmvg_thinpool")!;
   assertEquals([[...pool.tags], [...thin.content.data]], [[], ["letters"]]);
 });
 
-Deno.test("a volume that came to another group, by a move there and back, is not given back, and stays as it is", async () => {
+Deno.test("a volume that came to another group, by a move there and back, is not returned, and stays as it is", async () => {
   const { lv, lvm, finder, imported, from, request } = await setUp();
-  await imported.take(request(), from);
+  await imported.import(request(), from);
   const tags = [...lv.tags];
   const other = { ...from, groupUuid: "another" };
   const why = "it was in another volume group before it was moved";
-  for (const call of [() => imported.inspectReturn(request(), other), () => imported.giveBack(ID, other)]) {
+  for (const call of [() => imported.inspectReturn(request(), other), () => imported.return(ID, other)]) {
     assertEquals((await assertRejects(call, StorageError, why)).kind, "FailedPrecondition");
   }
   assertEquals([lv.name, [...lv.tags]], [volumeLvName(ID), tags]);
   assertEquals(finder.locate(await lvm.report(), ID).state, "present");
-  assertEquals(await imported.isGivenBack(ID, from, lv.uuid), false);
-  await imported.giveBack(ID, from);
-  assertEquals(await imported.isGivenBack(ID, from, lv.uuid), true);
-  assertEquals(await imported.isGivenBack(ID, from, "another"), false);
+  assertEquals(await imported.isReturned(ID, from, lv.uuid), false);
+  await imported.return(ID, from);
+  assertEquals(await imported.isReturned(ID, from, lv.uuid), true);
+  assertEquals(await imported.isReturned(ID, from, "another"), false);
 });

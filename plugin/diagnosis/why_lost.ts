@@ -18,7 +18,7 @@ export function importInProgress(
 ): Problem | undefined {
   if (persistentVolume !== undefined || self === undefined) return undefined;
   const { metadata: { name }, status } = self;
-  const what = status?.state === "Undoing" ? "given back" : "taken over";
+  const what = status?.state === "Undoing" ? "returned" : "imported";
   return {
     ...{ severity: "info", reason: "BeingImported", object, runbook: "../import.md#when-it-does-not-go-on" },
     message:

@@ -1,5 +1,5 @@
 /**
- * All volumes of others in the cluster, and what an import makes of each: which volume it becomes, or why it is not taken over.
+ * All volumes of others in the cluster, and what an import makes of each: which volume it becomes, or why it is not imported.
  *
  * @module
  */
@@ -48,9 +48,9 @@ export interface ForeignVolume {
   readonly logicalVolume?: string;
   /** Its node, if it is known. */
   readonly node?: string;
-  /** The volume that it becomes; absent if it is not taken over. */
+  /** The volume that it becomes; absent if it is not imported. */
   readonly becomes?: string;
-  /** Why it is not taken over. */
+  /** Why it is not imported. */
   readonly reasons: readonly string[];
 }
 
@@ -179,7 +179,7 @@ function withoutVolume(origin: Extract<Origin, "OpenEBS" | "TopoLVM">, lists: Li
 
 function takenText(taken: LvmImport): string {
   const { metadata: { name }, spec: { claim }, status } = taken;
-  const what = `LVMImport ${name} takes it over for claim ${claim.namespace}/${claim.name}`;
+  const what = `LVMImport ${name} imports it for claim ${claim.namespace}/${claim.name}`;
   const state = status?.state ?? "Pending";
   return isFinished(taken) ? `${what}: ${state}` : `${what} (${state}); --finish removes the object`;
 }
@@ -204,11 +204,11 @@ export function overviewText(volumes: readonly ForeignVolume[]): string {
     ].filter((fact) => fact !== undefined);
     const head = `${name} (${facts.join(", ")})`;
     return becomes === undefined
-      ? [`${head} is not taken over:`, ...reasons.map((reason) => `  - ${reason}`)]
+      ? [`${head} is not imported:`, ...reasons.map((reason) => `  - ${reason}`)]
       : [`${head} becomes volume ${becomes}.`];
   });
   return [
-    ...(lines.length === 0 ? ["There are no volumes of other drivers that could be taken over."] : lines),
+    ...(lines.length === 0 ? ["There are no volumes of other drivers that could be imported."] : lines),
     "",
     "Logical volumes that no object names are not listed: see lvs on the nodes, and docs/guides/storage-classes.md#existing-logical-volumes.",
   ].join("\n");

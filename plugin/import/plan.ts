@@ -50,7 +50,7 @@ export interface ImportPlan {
   readonly storageClass?: { readonly name: string } & ClassMapping;
   /** What of the PersistentVolume is lost. */
   readonly lost: readonly LostParameter[];
-  /** Why it cannot be taken over now; none when it can. */
+  /** Why it cannot be imported now; none when it can. */
   readonly refusals: readonly string[];
 }
 
@@ -182,7 +182,7 @@ function refusalsOf(
   const { objects }: OriginDescription = ORIGINS[origin];
   return [
     existing !== undefined && !isFinished(existing) &&
-    `it is being taken over already (${existing.status?.state ?? "Pending"})`,
+    `it is being imported already (${existing.status?.state ?? "Pending"})`,
     (existing === undefined || isFinished(existing)) && volume !== undefined &&
     `there is an LVMVolume ${volume.metadata.name} already`,
     claim.metadata.deletionTimestamp !== undefined && "the claim is being deleted",
@@ -199,7 +199,7 @@ function refusalsOf(
   ].filter((refusal) => typeof refusal === "string");
 }
 
-/** Returns which other imports take over the same volume. */
+/** Returns which other imports import the same volume. */
 function conflictsOf({ claim, existing, imports }: ImportSources, { groupUuid = "", lvName = "" }: Place): string[] {
   const wanted = {
     claim: { namespace: claim.metadata.namespace!, name: claim.metadata.name, uid: claim.metadata.uid! },

@@ -268,22 +268,22 @@ const REFUSALS: readonly [what: string, origin: Origin, objects: Partial<ImportS
     "the driver does not know the filesystem zfs",
   ],
   [
-    "that is being taken over",
+    "that is being imported",
     "OpenEBS",
     { existing: { metadata: { name: "v" }, status: { state: "Switching" } } as LvmImport },
-    "it is being taken over already (Switching)",
+    "it is being imported already (Switching)",
   ],
   [
-    "whose LV is being taken over for another claim",
+    "whose LV is being imported for another claim",
     "OpenEBS",
     { imports: [importOf({ uid: "other", name: "twin" }, { volumeGroupUUID: "g1", name: "pvc-1" })] },
-    "LVMImport v1-x takes over the same logical volume, for claim shop/twin",
+    "LVMImport v1-x imports the same logical volume, for claim shop/twin",
   ],
   [
-    "whose claim is being taken over under another name",
+    "whose claim is being imported under another name",
     "TopoLVM",
     { imports: [importOf({ uid: "u", name: "data" }, { volumeGroupUUID: "g9", name: "lv" })] },
-    "LVMImport v1-x takes over the same claim, for claim shop/data",
+    "LVMImport v1-x imports the same claim, for claim shop/data",
   ],
 ];
 

@@ -20,7 +20,7 @@ import { classNameOf } from "../../k8s/provisioner/claim.ts";
 import { lvmImports, objectsOf, type Origin, type OriginDescription, ORIGINS } from "../../k8s/handover/imports.ts";
 import type { ImportSources } from "./sources.ts";
 
-/** A claim whose volume is to be taken over. */
+/** A claim whose volume is to be imported. */
 export interface ImportRequest {
   /** The driver's name. */
   readonly driver: string;
@@ -38,7 +38,7 @@ export interface ImportRequest {
  */
 export async function readSources(client: ApiClient, request: ImportRequest): Promise<ImportSources> {
   const { driver, namespace, claimName } = request;
-  const what = `taking over claim ${namespace}/${claimName}`;
+  const what = `importing claim ${namespace}/${claimName}`;
   const claim = await orAbsent(client.get(persistentVolumeClaims, { namespace, name: claimName }));
   if (claim === undefined) throw new StorageError("NotFound", `${what}: there is no such claim`);
   const name = claim.spec?.volumeName;
@@ -80,7 +80,7 @@ export async function readSources(client: ApiClient, request: ImportRequest): Pr
   };
 }
 
-/** Returns whose a PersistentVolume is; `undefined` for a driver whose volumes cannot be taken over. */
+/** Returns whose a PersistentVolume is; `undefined` for a driver whose volumes cannot be imported. */
 export function originOf({ spec }: PersistentVolume): Origin | undefined {
   if (spec?.local !== undefined) return "Local";
   const found = Object.entries(ORIGINS).find(([, origin]) => {

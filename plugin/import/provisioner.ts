@@ -1,5 +1,5 @@
 /**
- * Whether the provisioner of another driver is stopped. While it runs, it may delete a volume that is taken over.
+ * Whether the provisioner of another driver is stopped. While it runs, it may delete a volume that is imported.
  *
  * @module
  */

@@ -14,7 +14,7 @@ export function importPlanText(plan: ImportPlan, pods: readonly string[]): strin
   const { claim, from, size, node = "?", logicalVolume = "?", newName, volume, thinPool, refusals } = plan;
   const head = `Claim ${claim} (${formatBytes(size)}, of ${from}, ${logicalVolume} on node ${node})`;
   if (refusals.length > 0) {
-    return [`${head} cannot be taken over:`, ...refusals.map((refusal) => `  - ${refusal}`)].join("\n");
+    return [`${head} cannot be imported:`, ...refusals.map((refusal) => `  - ${refusal}`)].join("\n");
   }
   const pool = thinPool === undefined
     ? []
@@ -31,7 +31,7 @@ export function importPlanText(plan: ImportPlan, pods: readonly string[]): strin
     ...plan.lost.map((lost) => `     ${lostText(lost)}`),
     "  5. With --finish, the object of the other driver is removed.",
     "",
-    "Until step 5, --cancel gives it back.",
+    "Until step 5, --cancel returns it.",
   ].join("\n");
 }
 

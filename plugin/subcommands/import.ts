@@ -1,5 +1,5 @@
 /**
- * `kubectl denolith import`: shows what the takeover of a claim's volume would do, has it done, finishes it, or undoes it.
+ * `kubectl denolith import`: shows what the import of a claim's volume would do, has it done, finishes it, or undoes it.
  *
  * @module
  */
@@ -122,7 +122,7 @@ async function isVolumeOf({ client, driver }: Session, { spec }: LvmImport): Pro
 async function cancelImport(session: Session, existing: LvmImport | undefined): Promise<number> {
   const { client, flags, subject: { namespace } } = session;
   const claim = `${namespace}/${flags["CLAIM"]}`;
-  if (existing === undefined) throw new StorageError("NotFound", `import: claim ${claim} is not being taken over`);
+  if (existing === undefined) throw new StorageError("NotFound", `import: claim ${claim} is not being imported`);
   if (isFinished(existing)) {
     throw new StorageError("FailedPrecondition", `import: it is ${existing.status?.state} already`);
   }
@@ -139,8 +139,8 @@ async function cancelImport(session: Session, existing: LvmImport | undefined): 
     return undefined;
   });
   const text = isTooLate
-    ? `Claim ${claim} cannot be given back any more, and the import is being completed.`
-    : `Claim ${claim} is given back.`;
+    ? `Claim ${claim} cannot be returned any more, and the import is being completed.`
+    : `Claim ${claim} is returned.`;
   session.print({ data: { claim, undone: !isTooLate }, text: () => text });
   return isTooLate ? EXIT.failure : EXIT.success;
 }
@@ -177,7 +177,7 @@ function importAnswer({ metadata: { name }, spec, status: { state = "Pending", e
   const claim = `${spec.claim.namespace}/${spec.claim.name}`;
   const texts: Readonly<Record<string, string>> = {
     Imported:
-      `Claim ${claim} is a volume of the driver. Give it back with --cancel, or remove what is left of the other driver ` +
+      `Claim ${claim} is a volume of the driver. Return it with --cancel, or remove what is left of the other driver ` +
       "with --finish.",
     Complete: `Claim ${claim} is a volume of the driver, and nothing is left of the other one.`,
   };

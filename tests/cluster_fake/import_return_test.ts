@@ -22,7 +22,7 @@ const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 const { lvName, group } = OTHERS.OpenEBS;
 
-/** Starts a cluster whose volume is taken over. */
+/** Starts a cluster whose volume is imported. */
 async function imported(): Promise<ImportCluster> {
   const s = await ImportCluster.start();
   s.startImporter();
@@ -63,7 +63,7 @@ async function waitUntilKept(s: ImportCluster, message: string): Promise<void> {
   await waitUntil(() => s.volumeState === "Ready", "Ready");
 }
 
-/** Waits until the volume is given back. */
+/** Waits until the volume is returned. */
 async function waitUntilReturned(s: ImportCluster): Promise<void> {
   await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
   assertEquals([lvOf(s).name, lvOf(s).tags.size, s.claim?.status?.phase], [lvName, 0, "Bound"]);
@@ -75,7 +75,7 @@ Deno.test("an import that cannot be undone keeps its PersistentVolume, and is un
   const { metadata: { uid } } = s.persistentVolume!;
   await collide(s);
   await s.cancel();
-  await waitUntilKept(s, `it cannot be given back: giving back ${group}/`);
+  await waitUntilKept(s, `it cannot be returned: returning ${group}/`);
   assertStringIncludes(s.import!.status!.message!, `another logical volume is called ${lvName}`);
   assertEquals(s.persistentVolume?.metadata.uid, uid, "no pod has to end for it");
   await makeWay(s);
@@ -93,7 +93,7 @@ Deno.test("an import that cannot be undone can be finished", async () => {
 });
 
 for (const state of ["is being deleted", "is gone"]) {
-  Deno.test(`a volume whose object of the other driver ${state} is not given back: it would be removed, or not be known`, async () => {
+  Deno.test(`a volume whose object of the other driver ${state} is not returned: it would be removed, or not be known`, async () => {
     await using s = await imported();
     const { metadata: { name, namespace } } = s.object!;
     const resource = objectsOf("OpenEBS")!;
@@ -122,7 +122,7 @@ async function undoRefused(s: ImportCluster): Promise<void> {
   await waitUntilReturned(s);
 }
 
-/** Returns the number of writes of an import up to its takeover, and up to its undoing. */
+/** Returns the number of writes of an import up to its import, and up to its undoing. */
 async function countWrites(): Promise<readonly [number, number]> {
   await using s = await ImportCluster.start();
   let writes = 0;

@@ -1,5 +1,5 @@
 /**
- * Volumes of other drivers that are taken over in a fake cluster, and given back.
+ * Volumes of other drivers that are imported in a fake cluster, and returned.
  *
  * @module
  */
@@ -70,7 +70,7 @@ function assertAsBefore(s: ImportCluster): void {
 }
 
 for (const origin of Object.keys(OTHERS) as Origin[]) {
-  Deno.test(`a volume of ${origin} is taken over, finished, and used as any other`, async () => {
+  Deno.test(`a volume of ${origin} is imported, finished, and used as any other`, async () => {
     await using s = await ImportCluster.start(origin);
     s.startImporter();
     await s.addImport();
@@ -99,7 +99,7 @@ for (const origin of Object.keys(OTHERS) as Origin[]) {
     assertEquals([...residualData], [], "what was on it is erased");
   });
 
-  Deno.test(`a volume of ${origin} is given back`, async () => {
+  Deno.test(`a volume of ${origin} is returned`, async () => {
     await using s = await ImportCluster.start(origin);
     s.startImporter();
     await s.addImport();
@@ -111,7 +111,7 @@ for (const origin of Object.keys(OTHERS) as Origin[]) {
   });
 }
 
-Deno.test("a volume that a pod uses is taken over when it is unmounted; until then no pod can be started", async () => {
+Deno.test("a volume that a pod uses is imported when it is unmounted; until then no pod can be started", async () => {
   await using s = await ImportCluster.start();
   const endPod = s.usePod();
   s.startImporter();
@@ -123,7 +123,7 @@ Deno.test("a volume that a pod uses is taken over when it is unmounted; until th
   await assertTakenOver(s);
 });
 
-Deno.test("a volume with a snapshot can be used until that is deleted, and is given back then", async () => {
+Deno.test("a volume with a snapshot can be used until that is deleted, and is returned then", async () => {
   await using s = await ImportCluster.start();
   s.startImporter();
   await s.addImport();
@@ -131,7 +131,7 @@ Deno.test("a volume with a snapshot can be used until that is deleted, and is gi
   const snapshot = { id: snapshotIdOf("s"), name: "s", source: s.id, cowSize: FULL_COW };
   await s.cluster.snapshots.create(snapshot);
   await s.cancel();
-  const message = `it cannot be given back: waits until snapshots ${snapshot.id} are deleted`;
+  const message = `it cannot be returned: waits until snapshots ${snapshot.id} are deleted`;
   await waitUntil(() => s.import?.status?.message === message, () => `the wait: ${JSON.stringify(s.import?.status)}`);
   await assertTakenOver(s);
   await s.cluster.snapshots.delete(snapshot.id);
@@ -186,7 +186,7 @@ const HOSTILE: readonly Record<string, unknown>[] = [
 ];
 
 for (const hostile of HOSTILE) {
-  Deno.test(`an LVMVolume that takes over ${JSON.stringify(hostile)} is refused, and changes nothing`, async () => {
+  Deno.test(`an LVMVolume that imports ${JSON.stringify(hostile)} is refused, and changes nothing`, async () => {
     await using s = await ImportCluster.start();
     const { import: object } = await s.plan();
     const volume = volumeOf(object as LvmImport);
@@ -206,7 +206,7 @@ for (const hostile of HOSTILE) {
 }
 
 for (const finish of [true, false]) {
-  Deno.test(`a volume with a layout is taken over with it${finish ? ", and stays" : ", and given back"}`, async () => {
+  Deno.test(`a volume with a layout is imported with it${finish ? ", and stays" : ", and returned"}`, async () => {
     const machine = new FakeMachine();
     const group = OTHERS.TopoLVM.group;
     machine.addGroup(group, 1n << 30n, 4n << 20n, 3);
@@ -260,7 +260,7 @@ for (const missing of ["read objects", "delete"] as const) {
     isForbidden = false;
     s.cluster.api.faults.forbidden.clear();
     await s.waitForState("Imported");
-    await waitUntil(() => message() === "it can be given back, or finished", message);
+    await waitUntil(() => message() === "it can be returned, or finished", message);
     await assertTakenOver(s);
   });
 }
@@ -276,7 +276,7 @@ Deno.test("an import that failed, and is undone without a right, says once which
   await s.addImport();
   await s.waitForState("Imported");
   isUndone = true;
-  const error = { code: "FailedPrecondition", message: "it cannot be taken over" };
+  const error = { code: "FailedPrecondition", message: "it cannot be imported" };
   const { name } = s.import!.metadata;
   s.cluster.api.collection(lvmImports).patch({ status: { error } }, { name, namespace: undefined }, "status");
   const message = () => s.import?.status?.message ?? "";
@@ -330,7 +330,7 @@ for (const shared of ["claim", "LV"] as const) {
       const { message = "" } = find(loser!)!.status!.error!;
       assertStringIncludes(
         message,
-        `LVMImport ${winner} takes over the same ${shared === "claim" ? "claim" : "logical volume"}`,
+        `LVMImport ${winner} imports the same ${shared === "claim" ? "claim" : "logical volume"}`,
       );
       assertEquals([s.lv!.name, [...s.lv!.content.data]], [volumeLvName(winner as typeof s.id), ["letters"]]);
       assertEquals(s.cluster.api.objects(lvmVolumes).map(({ metadata }) => metadata.name), [winner]);

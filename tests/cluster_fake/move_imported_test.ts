@@ -1,5 +1,5 @@
 /**
- * Moves of volumes that were taken over from somebody else: they keep their layout, and can be given back on their first node.
+ * Moves of volumes that were imported from somebody else: they keep their layout, and can be returned on their first node.
  *
  * @module
  */
@@ -28,7 +28,7 @@ const LAYOUTS = [
   ["raid1", ["--type", "raid1", "--mirrors", "1"], { type: "raid1", mirrors: 1 }],
 ] as const;
 
-/** Starts a cluster with a volume that was taken over. */
+/** Starts a cluster with a volume that was imported. */
 async function start(lvcreate: readonly string[], more: { readonly offline?: boolean } = {}): Promise<MoveCluster> {
   const s = await MoveCluster.start({ imported: [...lvcreate, ...SIZE], pvCount: 3, ...more });
   s.startMover();
@@ -57,7 +57,7 @@ async function waitUntilEnded(s: MoveCluster) {
 
 for (const [type, lvcreate, layout] of LAYOUTS) {
   for (const offline of [false, true]) {
-    Deno.test(`a ${type} volume that was taken over moves ${offline ? "offline" : "online"}, with its layout`, async () => {
+    Deno.test(`a ${type} volume that was imported moves ${offline ? "offline" : "online"}, with its layout`, async () => {
       await using s = await start(lvcreate, { offline });
       await move(s, 1, 2);
       const [object] = s.cluster.api.objects(lvmVolumes);

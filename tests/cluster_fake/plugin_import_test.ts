@@ -77,7 +77,7 @@ Deno.test("kubectl denolith import: refuses while the provisioner of the other d
   assertEquals([unknown.status, s.import], [1, undefined]);
   assertStringIncludes(
     unknown.output,
-    "cannot be taken over:\n  - no Lease says whether the provisioner of TopoLVM is stopped",
+    "cannot be imported:\n  - no Lease says whether the provisioner of TopoLVM is stopped",
   );
   s.cluster.api.put<Lease>(leases, {
     metadata: { name: "topolvm-io", namespace: "topolvm-system" },
@@ -87,10 +87,10 @@ Deno.test("kubectl denolith import: refuses while the provisioner of the other d
   assertEquals([running.status, s.import], [1, undefined]);
   assertStringIncludes(running.output, "p renews Lease topolvm-system/topolvm-io; scale it to zero");
   const missing = await plugin(["import", "other", "--namespace", "shop"]);
-  assertStringIncludes(missing.errors, "taking over claim shop/other: there is no such claim");
+  assertStringIncludes(missing.errors, "importing claim shop/other: there is no such claim");
 });
 
-Deno.test("kubectl denolith import --evict: takes over, is finished, and cannot be undone then", async () => {
+Deno.test("kubectl denolith import --evict: imports, is finished, and cannot be undone then", async () => {
   await using s = await ImportCluster.start();
   addPod(s);
   s.startImporter();
@@ -98,7 +98,7 @@ Deno.test("kubectl denolith import --evict: takes over, is finished, and cannot 
   const { status, output, errors } = await plugin([...STOPPED, "--evict"]);
   assertEquals(status, 0, errors);
   assertStringIncludes(errors, "pod shop/db-0 is evicted");
-  assertStringIncludes(output, "Claim shop/data is a volume of the driver. Give it back with --cancel");
+  assertStringIncludes(output, "Claim shop/data is a volume of the driver. Return it with --cancel");
   assertEquals([s.persistentVolume?.spec?.csi?.driver, s.object?.metadata.name], [DRIVER, OTHERS.OpenEBS.pvName]);
   const again = await plugin(STOPPED);
   assertStringIncludes(again.errors, "it is a volume of the driver already");
@@ -109,7 +109,7 @@ Deno.test("kubectl denolith import --evict: takes over, is finished, and cannot 
   assertStringIncludes(late.errors, "it is Complete already");
 });
 
-Deno.test("kubectl denolith import --evict: evicts no pod that starts when the volume is taken over", async () => {
+Deno.test("kubectl denolith import --evict: evicts no pod that starts when the volume is imported", async () => {
   await using s = await ImportCluster.start();
   addPod(s);
   s.startImporter();
@@ -133,7 +133,7 @@ Deno.test("kubectl denolith import --evict: evicts no pod that starts when the v
   assertEquals((await started)?.spec?.nodeName, "node1");
 });
 
-Deno.test("kubectl denolith why: says of a claim that is Lost while its volume is taken over that it is not to be deleted", async () => {
+Deno.test("kubectl denolith why: says of a claim that is Lost while its volume is imported that it is not to be deleted", async () => {
   await using s = await ImportCluster.start();
   const endUse = s.usePod();
   s.startImporter();
@@ -159,9 +159,9 @@ Deno.test("kubectl denolith import --cancel: gives the volume back", async () =>
   await s.waitForState("Imported");
   const { status, output } = await plugin([...IMPORT, "--cancel"]);
   assertEquals(status, 0);
-  assertStringIncludes(output, "Claim shop/data is given back.");
+  assertStringIncludes(output, "Claim shop/data is returned.");
   assertEquals([s.lv?.name, s.lv?.tags.size], [OTHERS.OpenEBS.lvName, 0]);
-  assertStringIncludes((await plugin([...IMPORT, "--cancel"])).errors, "claim shop/data is not being taken over");
+  assertStringIncludes((await plugin([...IMPORT, "--cancel"])).errors, "claim shop/data is not being imported");
 });
 
 Deno.test("kubectl denolith import: says why an agent refuses, and can be repeated", async () => {
@@ -172,7 +172,7 @@ Deno.test("kubectl denolith import: says why an agent refuses, and can be repeat
   const plugin = pluginOver(s.cluster.api);
   const refused = await plugin(STOPPED);
   assertEquals(refused.status, 1);
-  assertStringIncludes(refused.output, "Claim shop/data stays as it is: taking over lvmvg/");
+  assertStringIncludes(refused.output, "Claim shop/data stays as it is: importing lvmvg/");
   s.lv!.content.signatures = signatures;
   const { status } = await plugin([...STOPPED, "--finish"]); // in place of the failed one
   assertEquals([status, s.import?.status?.state], [0, "Complete"]);
@@ -180,7 +180,7 @@ Deno.test("kubectl denolith import: says why an agent refuses, and can be repeat
   await waitUntil(() => s.volumeState === "Ready", "Ready");
 });
 
-Deno.test("kubectl denolith import --cancel: says why a volume cannot be given back, and --finish keeps it", async () => {
+Deno.test("kubectl denolith import --cancel: says why a volume cannot be returned, and --finish keeps it", async () => {
   await using s = await ImportCluster.start();
   s.startImporter();
   const plugin = pluginOver(s.cluster.api);
@@ -189,7 +189,7 @@ Deno.test("kubectl denolith import --cancel: says why a volume cannot be given b
   await addForeignLv(s.machine, { group, name: lvName, bytes: 4n * MiB });
   const stop = new AbortController();
   const cancelled = plugin([...IMPORT, "--cancel"], { signal: stop.signal }).catch(() => {});
-  await waitUntil(() => s.import?.status?.message?.includes("it cannot be given back") ?? false, "the obstacle");
+  await waitUntil(() => s.import?.status?.message?.includes("it cannot be returned") ?? false, "the obstacle");
   const { status, output } = await plugin([...IMPORT, "--finish"]);
   assertEquals(status, 0);
   assertStringIncludes(output, "Claim shop/data is a volume of the driver, and nothing is left of the other one.");
@@ -235,7 +235,7 @@ Deno.test("kubectl denolith import --dry-run: maps each parameter of a class, or
   ]);
 });
 
-Deno.test("kubectl denolith import --dry-run: names each volume of others, and what it becomes or why it is not taken over", async () => {
+Deno.test("kubectl denolith import --dry-run: names each volume of others, and what it becomes or why it is not imported", async () => {
   await using s = await ImportCluster.start();
   const { api } = s.cluster;
   const plugin = pluginOver(api, { role: "viewer" });
@@ -271,15 +271,15 @@ Deno.test("kubectl denolith import --dry-run: names each volume of others, and w
   for (
     const text of [
       `Claim shop/data (32 MiB, ${lvm}, lvmvg/${OTHERS.OpenEBS.lvName}, node node1) becomes volume ${s.id}.`,
-      `PersistentVolume pvc-released (32 MiB, ${lvm}, lvmvg/pvc-released, node node1) is not taken over:\n` +
+      `PersistentVolume pvc-released (32 MiB, ${lvm}, lvmvg/pvc-released, node node1) is not imported:\n` +
       "  - its claim is gone (Released): to keep the data, remove spec.claimRef of the PersistentVolume, let a claim bind to it",
       "  - its reclaim policy is Delete: OpenEBS LVM LocalPV may remove it at any time; set Retain first\n",
-      `PersistentVolume pvc-retained (32 MiB, ${lvm}, lvmvg/pvc-retained, node node1) is not taken over:`,
-      `PersistentVolume pvc-available (32 MiB, ${lvm}, lvmvg/pvc-available, node node1) is not taken over:\n` +
+      `PersistentVolume pvc-retained (32 MiB, ${lvm}, lvmvg/pvc-retained, node node1) is not imported:`,
+      `PersistentVolume pvc-available (32 MiB, ${lvm}, lvmvg/pvc-available, node node1) is not imported:\n` +
       "  - no claim is bound to it (Available): let a claim bind to it",
-      `${ebs} openebs/pvc-alone (${lvm}, lvmvg/pvc-alone, node node1) is not taken over:\n` +
+      `${ebs} openebs/pvc-alone (${lvm}, lvmvg/pvc-alone, node node1) is not imported:\n` +
       "  - no PersistentVolume is for it, and so no claim",
-      "LogicalVolume.topolvm.io pvc-e7fb0eba-ab5e-429a-9e70-5cf198db1e72 (of TopoLVM, node node1) is not taken over:",
+      "LogicalVolume.topolvm.io pvc-e7fb0eba-ab5e-429a-9e70-5cf198db1e72 (of TopoLVM, node node1) is not imported:",
     ]
   ) assertStringIncludes(output, text);
   assertEquals([output.match(/reclaim policy is Delete/g)!.length, output.includes("ebs.csi.aws.com")], [1, false]);
@@ -297,15 +297,15 @@ Deno.test("kubectl denolith import --dry-run: names each volume of others, and w
   const after = await plugin(["import", "--dry-run", "--provisioner-stopped"]);
   assertStringIncludes(
     after.output,
-    `LVMImport ${s.id} takes it over for claim shop/data (Imported); --finish removes`,
+    `LVMImport ${s.id} imports it for claim shop/data (Imported); --finish removes`,
   );
 });
 
-Deno.test("kubectl denolith import --dry-run: says that there is nothing to take over, where no other driver is", async () => {
+Deno.test("kubectl denolith import --dry-run: says that there is nothing to import, where no other driver is", async () => {
   await using s = await ImportCluster.start("Local");
   await s.cluster.client.delete(persistentVolumes, { name: "archive" });
   await s.cluster.client.patch(persistentVolumes, { name: "archive" }, { merge: { metadata: { finalizers: [] } } });
   const { status, output } = await pluginOver(s.cluster.api)(["import", "--dry-run"]);
   assertEquals(status, 0);
-  assertStringIncludes(output, "There are no volumes of other drivers that could be taken over.");
+  assertStringIncludes(output, "There are no volumes of other drivers that could be imported.");
 });

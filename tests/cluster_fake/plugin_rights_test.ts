@@ -134,7 +134,7 @@ Deno.test("a list of which flags select nothing says what they select", async ()
   );
 });
 
-/** Takes a volume over, gives it back, and takes it over for good. */
+/** Imports a volume, returns it, and imports it for good. */
 async function importAndFinish(s: ImportCluster): Promise<void> {
   s.startImporter();
   const plugin = pluginOver(s.cluster.api, { role: "operator" });

@@ -79,7 +79,7 @@ Deno.test("why: of a claim that is Lost while a move is undone, nothing is to be
   assertHarmless(answers, "BeingMoved", "from node node-1 to node node-2");
 });
 
-Deno.test("why: of a claim that is Lost while its volume is taken over or given back, nothing is to be deleted", async () => {
+Deno.test("why: of a claim that is Lost while its volume is imported or returned, nothing is to be deleted", async () => {
   await using s = await ImportCluster.start();
   const { onWrite, answers } = asking(s);
   s.startImporter(onWrite);

@@ -1,5 +1,5 @@
 /**
- * Contract: LVs of others are taken over with what is on them, used as any volume, and given back.
+ * Contract: LVs of others are imported with what is on them, used as any volume, and returned.
  *
  * @module
  */
@@ -102,29 +102,29 @@ export function importsContract(host: Host): void {
   for (const type of ["ext4", "xfs", "btrfs"] as const) {
     contractTest(
       host,
-      `an LV of somebody else with ${type} is taken over, used, given back, and deleted`,
+      `an LV of somebody else with ${type} is imported, used, returned, and deleted`,
       async (harness, machine) => {
         const { groupName, devicePath, imported, from, request } = await addForeign(harness, type);
         const theirs = `${harness.folder}/theirs`;
         await Deno.mkdir(theirs);
         await harness.runAsAdmin("mount", "-t", type, devicePath, theirs);
-        const inUse = await assertRejects(() => imported.take(request, from), StorageError, `its mount ${theirs}`);
+        const inUse = await assertRejects(() => imported.import(request, from), StorageError, `its mount ${theirs}`);
         assertEquals([inUse.kind, await imported.isStillMounted(ID)], ["InUse", true]);
         await harness.runAsAdmin("umount", theirs);
         assertEquals(await imported.isStillMounted(ID), false);
         {
           using _open = await machine.openDevice(devicePath);
-          await assertRejects(() => imported.take(request, from), StorageError, "a program that has");
+          await assertRejects(() => imported.import(request, from), StorageError, "a program that has");
         }
-        await imported.take(request, from);
+        await imported.import(request, from);
         const [ours] = await harness.lvs();
         assertEquals(ours!.name, volumeLvName(ID));
 
         const volumeCapability = mountCapability(type);
         const stagingTargetPath = await harness.stage(ID, volumeCapability);
-        await assertRejects(() => imported.giveBack(ID, from), StorageError, "its mount ");
+        await assertRejects(() => imported.return(ID, from), StorageError, "its mount ");
         await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
-        await imported.giveBack(ID, from);
+        await imported.return(ID, from);
         const [again] = await harness.lvs();
         assertEquals([again!.name, again!.uuid, [...again!.tags]], [NAME, ours!.uuid, []]);
         assertEquals((await harness.report()).flatMap(({ tags }) => tags), []);
@@ -133,7 +133,7 @@ export function importsContract(host: Host): void {
         await harness.runAsAdmin("mount", "-t", type, devicePath, theirs);
         await harness.runAsAdmin("umount", theirs);
 
-        await imported.take(request, from);
+        await imported.import(request, from);
         await harness.csi.controller.deleteVolume({ volumeId: ID });
         assertEquals(await harness.lvs(), [], `nothing is left in ${groupName}`);
       },
@@ -144,10 +144,10 @@ export function importsContract(host: Host): void {
   for (const type of ["ext4", "raw", "unknown"] as const) {
     contractTest(
       host,
-      `an LV of somebody else (${type}) that was taken over and never used is erased when it is deleted`,
+      `an LV of somebody else (${type}) that was imported and never used is erased when it is deleted`,
       async (harness) => {
         const { imported, from, request } = await addForeign(harness, type, { bytes: small, erase: "zero" });
-        await imported.take(request, from);
+        await imported.import(request, from);
         const [{ uuid }] = await harness.lvs() as [LogicalVolume];
         const tags = (await harness.report()).flatMap((group) => group.tags);
         assertEquals(tags, [`denolith.used=${harness.driverName}:${ID}:${uuid}`]);
@@ -160,10 +160,10 @@ export function importsContract(host: Host): void {
   for (const type of ["ext4", "raw"] as const) {
     contractTest(
       host,
-      `an LV of somebody else (${type}) that was taken over is expanded, snapshotted, cloned and erased as any volume`,
+      `an LV of somebody else (${type}) that was imported is expanded, snapshotted, cloned and erased as any volume`,
       async (harness) => {
         const { imported, from, request } = await addForeign(harness, type, { bytes: small, erase: "zero" });
-        await imported.take(request, from);
+        await imported.import(request, from);
         const capability = type === "raw" ? blockCapability() : mountCapability(type);
         const volumeCapabilities = [capability];
         const stagingTargetPath = await harness.stage(ID, capability);
@@ -199,7 +199,7 @@ export function importsContract(host: Host): void {
 
   contractTest(
     host,
-    "a thin LV of somebody else is taken over and deleted, and its pool stays as it is",
+    "a thin LV of somebody else is imported and deleted, and its pool stays as it is",
     async (harness) => {
       const options = { bytes: small, erase: "zero", pool: "theirs" } as const;
       const { groupName, imported, from, request } = await addForeign(harness, "ext4", options);
@@ -211,12 +211,12 @@ export function importsContract(host: Host): void {
       };
       const pool = await poolOf();
       const other = await assertRejects(
-        () => imported.take({ ...request, thin: { pool: "other", poolSize: { bytes: small } } }, from),
+        () => imported.import({ ...request, thin: { pool: "other", poolSize: { bytes: small } } }, from),
         StorageError,
         "theirs",
       );
       assertEquals(other.kind, "FailedPrecondition");
-      await imported.take(request, from);
+      await imported.import(request, from);
       // as a clone of an administrator after a restart: LVM skips it when it activates a group
       const path = `${groupName}/${volumeLvName(ID)}`;
       for (const option of [["--setactivationskip", "y"], ["--activate", "n"]]) {
@@ -224,8 +224,8 @@ export function importsContract(host: Host): void {
       }
       const stagingTargetPath = await harness.stage(ID, mountCapability("ext4"));
       await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
-      await imported.giveBack(ID, from);
-      await imported.take(request, from);
+      await imported.return(ID, from);
+      await imported.import(request, from);
       await harness.csi.controller.deleteVolume({ volumeId: ID });
       await harness.waitUntilIdle();
       assertEquals([await poolOf(), (await harness.report()).flatMap(({ tags }) => tags)], [pool, []]);
@@ -235,16 +235,20 @@ export function importsContract(host: Host): void {
 
   contractTest(
     host,
-    "a thin LV that is to be erased is neither taken over nor removed while its pool does not zero new blocks",
+    "a thin LV that is to be erased is neither imported nor removed while its pool does not zero new blocks",
     async (harness) => {
       const options = { bytes: small, erase: "zero", pool: "theirs", zero: "n" } as const;
       const { groupName, imported, from, request } = await addForeign(harness, "ext4", options);
       const zero = (value: string) => harness.runAsAdmin("lvm", "lvchange", "--zero", value, `${groupName}/theirs`);
       const names = async () => (await harness.lvs()).map(({ name }) => name).sort();
-      const refused = await assertRejects(() => imported.take(request, from), StorageError, "does not zero new blocks");
+      const refused = await assertRejects(
+        () => imported.import(request, from),
+        StorageError,
+        "does not zero new blocks",
+      );
       assertEquals([refused.kind, await names()], ["FailedPrecondition", [NAME, "theirs"]]);
       await zero("y");
-      await imported.take(request, from);
+      await imported.import(request, from);
       await zero("n");
       const remove = async () => {
         await harness.csi.controller.deleteVolume({ volumeId: ID });
@@ -278,12 +282,12 @@ export function importedLayoutsContract(host: Host): void {
   for (const [layout, ...args] of layouts) {
     contractTest(
       host,
-      `an LV of somebody else with the layout ${layout.type} is taken over with it, and given back`,
+      `an LV of somebody else with the layout ${layout.type} is imported with it, and returned`,
       async (harness) => {
         const { imported, from, request } = await addForeign(harness, "ext4", { bytes: 32n << 20n, layout: args });
         assertEquals((await imported.inspect(request, from)).layout, layout);
-        await assertRejects(() => imported.take(request, from), StorageError, `it is ${layout.type}`);
-        await imported.take({ ...request, layout }, from);
+        await assertRejects(() => imported.import(request, from), StorageError, `it is ${layout.type}`);
+        await imported.import({ ...request, layout }, from);
         const stagingTargetPath = await harness.stage(ID, mountCapability("ext4"));
         const capacityRange = { requiredBytes: 96n << 20n };
         await harness.csi.controller.controllerExpandVolume({ volumeId: ID, capacityRange });
@@ -291,8 +295,8 @@ export function importedLayoutsContract(host: Host): void {
         await harness.csi.node.nodeUnstageVolume({ volumeId: ID, stagingTargetPath });
         const [expanded] = await harness.lvs();
         assertEquals(layoutOf(expanded!), layout);
-        await imported.giveBack(ID, from);
-        await imported.take({ ...request, layout }, from);
+        await imported.return(ID, from);
+        await imported.import({ ...request, layout }, from);
         await harness.csi.controller.deleteVolume({ volumeId: ID });
         assertEquals([await harness.lvs(), (await harness.report()).flatMap(({ tags }) => tags)], [[], []]);
       },

@@ -28,7 +28,7 @@ async function continueAfter({ at, world }: Crash, scenario: Scenario, files: Me
   const orchestrator = new Orchestrator(exec, files.folder);
   try {
     await orchestrator.runSteps(steps);
-    // a thin pool stays, and an LV of somebody else that was not taken over
+    // a thin pool stays, and an LV of somebody else that was not imported
     const remaining = machine.allLvs().filter(({ lv }) => lv.thinPool === undefined && lv.name !== FOREIGN_NAME);
     assertEquals(remaining.map(({ lv }) => `${lv.name} ${[...lv.tags]}`), [], "LVs are left");
     assertEquals([...machine.groups[0]!.tags], [], "records are left");

@@ -81,9 +81,9 @@ export class ImportSteps {
 
   #take(): Step {
     return {
-      name: "taking over",
+      name: "importing",
       run: async ({ imports }) => {
-        await imports.take(this.#request, this.#from);
+        await imports.import(this.#request, this.#from);
         await this.#know.run({} as never);
         this.#volume.state.acknowledged.volumes.set(this.#request.id, BYTES);
       },
@@ -92,9 +92,9 @@ export class ImportSteps {
 
   #refusedTake(): Step {
     return {
-      name: "taking over, which is refused",
+      name: "importing, which is refused",
       run: async ({ imports }) => {
-        const error = await assertRejects(() => imports.take(this.#request, this.#from), StorageError);
+        const error = await assertRejects(() => imports.import(this.#request, this.#from), StorageError);
         assertEquals(error.kind, "FailedPrecondition");
       },
     };

@@ -185,7 +185,7 @@ export class ImportCluster implements AsyncDisposable {
     if (resource !== undefined) api.put(resource, structuredClone(object!));
   }
 
-  /** Starts what takes volumes over. @param onWrite sends each of its writes @returns what ends it */
+  /** Starts what imports volumes. @param onWrite sends each of its writes @returns what ends it */
   startImporter(onWrite?: OnWrite): () => Promise<void> {
     return this.#controllers.start("importer", onWrite, ({ client, events, inform }) =>
       new Importer({

@@ -161,7 +161,7 @@ export class MoveCluster implements AsyncDisposable {
     if (object === undefined) throw new Error(plan.refusals.join("; "));
     api.put(lvmImports, object);
     const what = () => `the import: ${JSON.stringify(api.objects(lvmImports)[0]?.status)}`;
-    await waitUntil(() => api.objects(lvmImports)[0]?.status?.message === "it can be given back, or finished", what);
+    await waitUntil(() => api.objects(lvmImports)[0]?.status?.message === "it can be returned, or finished", what);
     await waitUntil(() => this.lvmVolumes[0] === "volume node-1 Ready", () => this.lvmVolumes.join());
   }
 

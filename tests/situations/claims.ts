@@ -108,7 +108,7 @@ export const CLAIMS: readonly Situation[] = [
   {
     seen: ["csi-driver-lvm#21"],
     happened: "Volumes of another driver, or of an earlier one, must be copied.",
-    here: "import takes over those of OpenEBS, TopoLVM and local paths where they are.",
-    shown: [by("tests/cluster_fake/import_test.ts", "is taken over, finished, and used as any other")],
+    here: "Volumes of OpenEBS, TopoLVM and local paths are imported where they are.",
+    shown: [by("tests/cluster_fake/import_test.ts", "is imported, finished, and used as any other")],
   },
 ];

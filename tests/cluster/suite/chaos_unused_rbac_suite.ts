@@ -19,7 +19,7 @@ import { CLUSTER_VARIABLE } from "./helpers/test_namespace.ts";
 const MANIFESTS = new URL("../../../deploy/manifests/", import.meta.url);
 
 /** The reason for what only imports use. */
-const IMPORTS = "only where a volume of another driver is taken over, in a cluster of its own";
+const IMPORTS = "only where a volume of another driver is imported, in a cluster of its own";
 
 /** Permissions that no run of the suite uses, with the reasons for them. */
 const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {

@@ -83,7 +83,7 @@ const ORIGINS: readonly [Origin, provisioner: string, kind?: string][] = [
 ];
 
 for (const [origin, provisioner, kind] of ORIGINS) {
-  Deno.test(`a volume of ${origin} in use is taken over with one restart of its pod, and given back with another one`, async () => {
+  Deno.test(`a volume of ${origin} in use is imported with one restart of its pod, and returned with another one`, async () => {
     await using ns = await TestNamespace.open(`import-${origin.toLowerCase()}`);
     if (kind !== undefined) {
       await installDefinitions(ns);
@@ -96,7 +96,7 @@ for (const [origin, provisioner, kind] of ORIGINS) {
     const stopped = kind === undefined ? [] : ["--provisioner-stopped"];
     const plan = await runPlugin(ns, "import", "data", "--dry-run", ...stopped);
     assertEquals([plan.refusals, plan.pods], [[], [`${ns.namespace}/${WRITER}`]]);
-    /** Takes the volume over or gives it back, while the workload restarts once. */
+    /** Imports the volume or returns it, while the workload restarts once. */
     const change = async (starts: number, ...flags: string[]) => {
       const { metadata: { uid } } = await ns.waitForRunning(WRITER);
       const outcome = await runPlugin(ns, "import", "data", "--evict", "--force", ...flags);
@@ -141,7 +141,7 @@ for (const [origin, provisioner, kind] of ORIGINS) {
 const REPLICAS = ["store-0", "store-1", "store-2"].map((pod) => ({ pod, claim: `data-${pod}` }));
 
 for (const [origin, provisioner, kind] of ORIGINS.filter(([origin]) => origin !== "Local")) {
-  Deno.test(`the volumes of ${origin} of a StatefulSet are taken over with one restart of each of its pods, and given back at once`, async () => {
+  Deno.test(`the volumes of ${origin} of a StatefulSet are imported with one restart of each of its pods, and returned at once`, async () => {
     await using ns = await TestNamespace.open(`import-set-${origin.toLowerCase()}`);
     await installDefinitions(ns);
     await startNodePlugin(ns, origin);
