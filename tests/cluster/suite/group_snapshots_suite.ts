@@ -91,6 +91,9 @@ Deno.test("a group snapshot of thick, thin and block volumes in use has no later
   await ns.deleteAndWait("VolumeGroupSnapshot", "all");
   await snapshots.waitUntilDeleted([...members.values()].map((member) => member.id));
   assertEquals(ns.informer("VolumeSnapshot").list(), []);
+  // what waited to end the suspension leaves no process, of which a pod may have only so many
+  const processes = await ns.runOnNode("ps -eo stat=,comm=");
+  assertEquals(processes.split("\n").filter((line) => /^Z.*\b(?:sleep|find)\b/.test(line)), []);
   for (const name of CLAIMS) await ns.deleteAndWait("PersistentVolumeClaim", name);
   await ns.waitForCleanup();
   await removePool(ns, group.name);
