@@ -5,7 +5,7 @@
  */
 
 import { lvmNodes } from "../k8s/api/lvm_objects.ts";
-import { type KubeObject, persistentVolumeClaims, type Resource } from "../k8s/api/objects.ts";
+import { clusterScoped, type KubeObject, persistentVolumeClaims, type Resource } from "../k8s/api/objects.ts";
 import type { Flags, SubcommandHelp } from "../cli/command_line.ts";
 import type { NameSource } from "../cli/help/completion.ts";
 import { type Kubectl, type KubectlOptions, kubectlOptions } from "./kubectl.ts";
@@ -18,7 +18,7 @@ const DEADLINE_MS = 2_000;
 
 const RESOURCES: Readonly<Record<string, Resource<KubeObject>>> = {
   lvmnodes: lvmNodes,
-  namespaces: { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false },
+  namespaces: clusterScoped("v1", "Namespace"),
   persistentvolumeclaims: persistentVolumeClaims,
 };
 

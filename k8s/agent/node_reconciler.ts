@@ -30,7 +30,7 @@ import { conditionsOf, type NewCondition, withConditions } from "../api/conditio
 import { type ApiClient, ApiError, isAlreadyExists, type MergePatch, orAbsent } from "../client/client.ts";
 import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../base/clock.ts";
 import {
-  LVM_GROUP,
+  LVM_API_VERSION,
   type LvmNode,
   lvmNodes,
   type LvmNodeStatus,
@@ -272,7 +272,7 @@ export class NodeReconciler {
     const { metadata: { uid } } = await client.get(nodes, { name: nodeName });
     const owner = { apiVersion: "v1", kind: "Node", name: nodeName, uid: uid! };
     const object: LvmNode = {
-      apiVersion: `${LVM_GROUP}/v1alpha1`,
+      apiVersion: LVM_API_VERSION,
       kind: "LVMNode",
       metadata: { name: nodeName, ownerReferences: [owner] },
       spec: { driverName: driver },

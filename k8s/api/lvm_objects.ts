@@ -12,10 +12,13 @@ import type { GroupPreference } from "../../lvm/model/groups.ts";
 import type { Erasure } from "../../lvm/model/tags.ts";
 import { currentRequestId } from "../../base/request_id.ts";
 import type { Condition } from "./conditions.ts";
-import type { KubeObject, Resource } from "./objects.ts";
+import { clusterScoped, type KubeObject, type Resource } from "./objects.ts";
 
 /** The API group of our kinds. */
 export const LVM_GROUP = "lvm.denolith.dev";
+
+/** The `apiVersion` of its objects. */
+export const LVM_API_VERSION: string = `${LVM_GROUP}/v1alpha1`;
 
 /** The finalizer that keeps an LVMVolume until its node has removed the LV. */
 export const LVM_VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
@@ -412,15 +415,11 @@ export interface LvmNode extends KubeObject {
 }
 
 /** LVMVolumes. */
-export const lvmVolumes: Resource<LvmVolume> = lvmResource("lvmvolumes", "LVMVolume");
+export const lvmVolumes: Resource<LvmVolume> = clusterScoped(LVM_API_VERSION, "LVMVolume");
 /** LVMSnapshots. */
-export const lvmSnapshots: Resource<LvmSnapshot> = lvmResource("lvmsnapshots", "LVMSnapshot");
+export const lvmSnapshots: Resource<LvmSnapshot> = clusterScoped(LVM_API_VERSION, "LVMSnapshot");
 /** LVMNodes. */
-export const lvmNodes: Resource<LvmNode> = lvmResource("lvmnodes", "LVMNode");
-
-function lvmResource(plural: string, kind: string) {
-  return { group: LVM_GROUP, version: "v1alpha1", plural, kind, namespaced: false };
-}
+export const lvmNodes: Resource<LvmNode> = clusterScoped(LVM_API_VERSION, "LVMNode");
 
 /** Reports whether an administrator removed the node of a volume for good. */
 export function isForgotten({ metadata }: KubeObject): boolean {

@@ -134,51 +134,48 @@ export interface ObjectName {
 }
 
 /** PersistentVolumes. */
-export const persistentVolumes: Resource<PersistentVolume> = coreResource(
-  "persistentvolumes",
-  "PersistentVolume",
-  false,
-);
+export const persistentVolumes: Resource<PersistentVolume> = clusterScoped("v1", "PersistentVolume");
 /** PersistentVolumeClaims. */
-export const persistentVolumeClaims: Resource<PersistentVolumeClaim> = coreResource(
-  "persistentvolumeclaims",
-  "PersistentVolumeClaim",
-  true,
-);
+export const persistentVolumeClaims: Resource<PersistentVolumeClaim> = namespaced("v1", "PersistentVolumeClaim");
 /** Nodes. */
-export const nodes: Resource<Node> = coreResource("nodes", "Node", false);
+export const nodes: Resource<Node> = clusterScoped("v1", "Node");
 /** Pods. */
-export const pods: Resource<Pod> = coreResource("pods", "Pod", true);
+export const pods: Resource<Pod> = namespaced("v1", "Pod");
 /** StatefulSets. */
-export const statefulSets: Resource<StatefulSet> = {
-  ...{ group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true },
-};
+export const statefulSets: Resource<StatefulSet> = namespaced("apps/v1", "StatefulSet");
 /** Events of core/v1. */
-export const events: Resource<Event> = coreResource("events", "Event", true);
+export const events: Resource<Event> = namespaced("v1", "Event");
 /** StorageClasses. */
-export const storageClasses: Resource<StorageClass> = storageResource("storageclasses", "StorageClass");
+export const storageClasses: Resource<StorageClass> = clusterScoped("storage.k8s.io/v1", "StorageClass");
 /** VolumeAttributesClasses. */
-export const volumeAttributesClasses: Resource<VolumeAttributesClass> = storageResource(
-  "volumeattributesclasses",
+export const volumeAttributesClasses: Resource<VolumeAttributesClass> = clusterScoped(
+  "storage.k8s.io/v1",
   "VolumeAttributesClass",
 );
 /** CSINodes. */
-export const csiNodes: Resource<CsiNode> = storageResource("csinodes", "CSINode");
+export const csiNodes: Resource<CsiNode> = clusterScoped("storage.k8s.io/v1", "CSINode");
 /** VolumeAttachments. */
-export const volumeAttachments: Resource<VolumeAttachment> = storageResource("volumeattachments", "VolumeAttachment");
+export const volumeAttachments: Resource<VolumeAttachment> = clusterScoped("storage.k8s.io/v1", "VolumeAttachment");
 /** CSIStorageCapacities. */
-export const csiStorageCapacities: Resource<CsiStorageCapacity> = {
-  ...storageResource("csistoragecapacities", "CSIStorageCapacity"),
-  namespaced: true,
-};
+export const csiStorageCapacities: Resource<CsiStorageCapacity> = namespaced("storage.k8s.io/v1", "CSIStorageCapacity");
 /** Leases. */
-export const leases: Resource<Lease> = {
-  group: "coordination.k8s.io",
-  version: "v1",
-  plural: "leases",
-  kind: "Lease",
-  namespaced: true,
-};
+export const leases: Resource<Lease> = namespaced("coordination.k8s.io/v1", "Lease");
+
+/** Describes a cluster-scoped kind. */
+export function clusterScoped<T extends KubeObject>(apiVersion: string, kind: string): Resource<T> {
+  const [version, group = ""] = apiVersion.split("/").reverse() as [string, string?];
+  return { group, version, plural: pluralOf(kind.toLowerCase()), kind, namespaced: false };
+}
+
+/** Describes a kind whose objects are in namespaces. */
+export function namespaced<T extends KubeObject>(apiVersion: string, kind: string): Resource<T> {
+  return { ...clusterScoped<T>(apiVersion, kind), namespaced: true };
+}
+
+/** Returns the plural of a kind, as the API's own tools form it. */
+function pluralOf(kind: string): string {
+  return kind.endsWith("s") ? `${kind}es` : kind.replace(/y$/, "ie") + "s";
+}
 
 /** Returns the `apiVersion` of the objects of a resource. */
 export function apiVersionOf({ group, version }: Resource): string {
@@ -203,14 +200,6 @@ export function keyOf({ metadata }: KubeObject): string {
 /** Returns the key of an object's name. */
 export function keyOfName({ name, namespace }: ObjectName): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
-}
-
-function coreResource(plural: string, kind: string, namespaced: boolean) {
-  return { group: "", version: "v1", plural, kind, namespaced };
-}
-
-function storageResource(plural: string, kind: string) {
-  return { group: "storage.k8s.io", version: "v1", plural, kind, namespaced: false };
 }
 
 /** Reports whether an object is at a revision or a later one. Revisions are numbers in one order (KEP-5504). */

@@ -21,7 +21,7 @@ import type { SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
 import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/settings/cow_size.ts";
 import {
   CREATED_ANNOTATION,
-  LVM_GROUP,
+  LVM_API_VERSION,
   LVM_SNAPSHOT_FINALIZER,
   type LvmSnapshot,
   type LvmVolume,
@@ -35,7 +35,7 @@ export type NamedSnapshotRequest = SnapshotRequest & { readonly name: string };
 export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName }: NodeDriver): LvmSnapshot {
   const { id, name, source, cowSize } = request;
   return {
-    apiVersion: `${LVM_GROUP}/v1alpha1`,
+    apiVersion: LVM_API_VERSION,
     kind: "LVMSnapshot",
     metadata: { name: id, finalizers: [LVM_SNAPSHOT_FINALIZER], annotations: { [CREATED_ANNOTATION]: "false" } },
     spec: {

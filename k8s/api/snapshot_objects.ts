@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { KubeObject, Resource } from "./objects.ts";
+import { clusterScoped, type KubeObject, namespaced, type Resource } from "./objects.ts";
 
 /** A VolumeSnapshotContent: a snapshot as the cluster's administrators see it. */
 export interface VolumeSnapshotContent extends KubeObject {
@@ -112,58 +112,37 @@ export interface VolumeGroupSnapshot extends KubeObject {
 export type VolumeGroupSnapshotClass = VolumeSnapshotClass;
 
 /** VolumeSnapshots. */
-export const volumeSnapshots: Resource<VolumeSnapshot> = {
-  group: "snapshot.storage.k8s.io",
-  version: "v1",
-  plural: "volumesnapshots",
-  kind: "VolumeSnapshot",
-  namespaced: true,
-};
+export const volumeSnapshots: Resource<VolumeSnapshot> = namespaced("snapshot.storage.k8s.io/v1", "VolumeSnapshot");
 
 /** VolumeSnapshotContents. */
-export const volumeSnapshotContents: Resource<VolumeSnapshotContent> = {
-  group: "snapshot.storage.k8s.io",
-  version: "v1",
-  plural: "volumesnapshotcontents",
-  kind: "VolumeSnapshotContent",
-  namespaced: false,
-};
+export const volumeSnapshotContents: Resource<VolumeSnapshotContent> = clusterScoped(
+  "snapshot.storage.k8s.io/v1",
+  "VolumeSnapshotContent",
+);
 
 /** VolumeSnapshotClasses. */
-export const volumeSnapshotClasses: Resource<VolumeSnapshotClass> = {
-  group: "snapshot.storage.k8s.io",
-  version: "v1",
-  plural: "volumesnapshotclasses",
-  kind: "VolumeSnapshotClass",
-  namespaced: false,
-};
+export const volumeSnapshotClasses: Resource<VolumeSnapshotClass> = clusterScoped(
+  "snapshot.storage.k8s.io/v1",
+  "VolumeSnapshotClass",
+);
 
 /** VolumeGroupSnapshots. */
-export const volumeGroupSnapshots: Resource<VolumeGroupSnapshot> = {
-  group: "groupsnapshot.storage.k8s.io",
-  version: "v1",
-  plural: "volumegroupsnapshots",
-  kind: "VolumeGroupSnapshot",
-  namespaced: true,
-};
+export const volumeGroupSnapshots: Resource<VolumeGroupSnapshot> = namespaced(
+  "groupsnapshot.storage.k8s.io/v1",
+  "VolumeGroupSnapshot",
+);
 
 /** VolumeGroupSnapshotContents. */
-export const volumeGroupSnapshotContents: Resource<VolumeGroupSnapshotContent> = {
-  group: "groupsnapshot.storage.k8s.io",
-  version: "v1",
-  plural: "volumegroupsnapshotcontents",
-  kind: "VolumeGroupSnapshotContent",
-  namespaced: false,
-};
+export const volumeGroupSnapshotContents: Resource<VolumeGroupSnapshotContent> = clusterScoped(
+  "groupsnapshot.storage.k8s.io/v1",
+  "VolumeGroupSnapshotContent",
+);
 
 /** VolumeGroupSnapshotClasses. */
-export const volumeGroupSnapshotClasses: Resource<VolumeGroupSnapshotClass> = {
-  group: "groupsnapshot.storage.k8s.io",
-  version: "v1",
-  plural: "volumegroupsnapshotclasses",
-  kind: "VolumeGroupSnapshotClass",
-  namespaced: false,
-};
+export const volumeGroupSnapshotClasses: Resource<VolumeGroupSnapshotClass> = clusterScoped(
+  "groupsnapshot.storage.k8s.io/v1",
+  "VolumeGroupSnapshotClass",
+);
 
 /** Returns the handle of the snapshot of a VolumeSnapshotContent, or `undefined` before it was taken. */
 export function snapshotHandleOf({ spec, status }: VolumeSnapshotContent): string | undefined {

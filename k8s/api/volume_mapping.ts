@@ -27,7 +27,7 @@ import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import {
   CREATED_ANNOTATION,
-  LVM_GROUP,
+  LVM_API_VERSION,
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
   type LvmVolumeSpec,
@@ -85,7 +85,7 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
     ...(goal === undefined ? {} : { copy: copySpecOf(goal) }),
   };
   return {
-    apiVersion: `${LVM_GROUP}/v1alpha1`,
+    apiVersion: LVM_API_VERSION,
     kind: "LVMVolume",
     metadata: { name: id, finalizers: [LVM_VOLUME_FINALIZER], annotations: { [CREATED_ANNOTATION]: "false" } },
     spec,

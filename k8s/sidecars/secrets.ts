@@ -9,7 +9,7 @@ import { withReason } from "../../base/error.ts";
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, ApiError, isTransient } from "../client/client.ts";
 import type { SecretReference } from "./class_parameters.ts";
-import type { KubeObject, Resource } from "../api/objects.ts";
+import { type KubeObject, namespaced, type Resource } from "../api/objects.ts";
 
 /** A Secret. */
 interface Secret extends KubeObject {
@@ -18,13 +18,7 @@ interface Secret extends KubeObject {
 }
 
 /** Secrets. */
-export const secrets: Resource<Secret> = {
-  group: "",
-  version: "v1",
-  plural: "secrets",
-  kind: "Secret",
-  namespaced: true,
-};
+export const secrets: Resource<Secret> = namespaced("v1", "Secret");
 
 /**
  * Reads the values of a secret, decoded; none when no secret is named.

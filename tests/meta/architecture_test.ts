@@ -216,7 +216,7 @@ Deno.test("nothing opens a Unix socket of node:net, which closes each descriptor
 
 Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
   const SECRETS = "k8s/sidecars/secrets.ts";
-  assertEquals(files.filter((file) => texts.get(file)!.includes(`plural: "secrets"`)), [SECRETS]);
+  assertEquals(files.filter((file) => texts.get(file)!.includes(`("v1", "Secret")`)), [SECRETS]);
   const importing = files.flatMap((file) => [
     ...texts.get(file)!.matchAll(/import \{(.*)\} from "[^"]*\/secrets\.ts"/g),
   ]);
