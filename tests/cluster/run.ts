@@ -39,7 +39,7 @@ const DEFAULT_SUITES = [
 ];
 
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubernetes RELEASE]
-                                [--kubelet-dir DIR] [SUITE...]
+                                [--kubelet-dir DIR] [--filter TEXT] [SUITE...]
 
   SUITE   the names of files in tests/cluster/suite without "_suite.ts"; by default ${DEFAULT_SUITES.join(", ")}
   --full  all suites, and in larger numbers; the lifecycle suite again where kubelet has another folder
@@ -47,6 +47,7 @@ const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kuberne
   --use   test in the cluster that "deno task cluster up" started
   --kubernetes RELEASE  the release of Kubernetes: ${kubernetesReleases().join(", ")}; the last by default
   --kubelet-dir DIR  kubelet's folder on the nodes; /var/lib/kubelet by default
+  --filter TEXT  only the tests with this in their names
 `;
 
 const SUITE = new URL("suite/", import.meta.url);
@@ -108,6 +109,8 @@ interface RunOptions extends DeployOptions {
   readonly keep: boolean;
   readonly use: boolean;
   readonly suites: readonly string[];
+  /** A part of the names of the tests that run; all by default. */
+  readonly filter?: string;
 }
 
 /** The kubelet's root directory of another distribution (k0s). */
@@ -124,7 +127,7 @@ function suiteNames(): string[] {
 async function runFiles(
   folder: string,
   names: readonly string[],
-  { full, jobs, isUsual }: { full: boolean; jobs: number; isUsual: boolean },
+  { full, jobs, isUsual, filter }: { full: boolean; jobs: number; isUsual: boolean; filter: string | undefined },
 ): Promise<boolean> {
   const waiting = [...names];
   let passed = true;
@@ -133,7 +136,12 @@ async function runFiles(
       const lines = new SuiteLines(name);
       const start = performance.now();
       const hasPassed = await runTestProcess({
-        args: ["-A", "--no-check", new URL(`${name}_suite.ts`, SUITE).pathname],
+        args: [
+          "-A",
+          "--no-check",
+          ...filter === undefined ? [] : ["--filter", filter],
+          new URL(`${name}_suite.ts`, SUITE).pathname,
+        ],
         env: { [CLUSTER_VARIABLE]: folder, FULL: full ? "1" : "" },
         silenceMs: SILENCE_MS,
         onOutput: (chunk) => lines.add(chunk),
@@ -155,12 +163,14 @@ async function runFiles(
 /** Runs the requested suites in a cluster that is up. @returns whether all passed */
 async function runSuites(
   cluster: Cluster,
-  { full, suites: names, kubernetes, kubeletRoot }: RunOptions,
+  { full, filter, suites: names, kubernetes, kubeletRoot }: RunOptions,
 ): Promise<boolean> {
   const path = cluster.folder.path;
-  const isUsual = kubernetes === undefined && kubeletRoot === undefined;
-  let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, isUsual, jobs: JOBS });
-  for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, isUsual, jobs: 1 }) && passed;
+  const isUsual = [kubernetes, kubeletRoot, filter].every((option) => option === undefined);
+  let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, filter, isUsual, jobs: JOBS });
+  for (const name of names.filter(isChaos)) {
+    passed = await runFiles(path, [name], { full, filter, isUsual, jobs: 1 }) && passed;
+  }
   if (!full) log("in small numbers, and without the suites that were not named; --full runs all of it");
   if (!passed) await printLogs(cluster);
   return passed;
@@ -227,7 +237,7 @@ function findRelease(name: unknown): KubernetesRelease | undefined {
 if (import.meta.main) {
   const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
     boolean: ["full", "keep", "use", "help"],
-    string: ["kubelet-dir", "kubernetes"],
+    string: ["filter", "kubelet-dir", "kubernetes"],
     alias: { h: "help" },
   });
   const available = suiteNames();
@@ -252,6 +262,7 @@ if (import.meta.main) {
     suites: requested.length > 0 ? requested : args.full === true ? available : DEFAULT_SUITES,
     ...(args["kubelet-dir"] ? { kubeletRoot: String(args["kubelet-dir"]) } : {}),
     ...(kubernetes === undefined ? {} : { kubernetes }),
+    ...(args.filter === undefined ? {} : { filter: String(args.filter) }),
   };
   const start = performance.now();
   const status = runAll(options).then(async (status) => {

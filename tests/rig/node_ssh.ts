@@ -20,12 +20,12 @@ sudo() {
 }
 systemctl() {
   case "$*" in
-    --version) echo "systemd 1";;
-    "status kubelet") echo "Main PID: $(cat /run/kubelet.pid)";;
+    "show kubelet --property ActiveState --value")
+      if kill -0 "$(cat /run/kubelet.pid)" 2>/dev/null; then echo active; else echo inactive; fi;;
     "stop kubelet")
       kill "$(cat /run/kubelet.pid)"
       while kill -0 "$(cat /run/kubelet.pid)" 2>/dev/null; do sleep .1; done;;
-    "start kubelet" | "restart kubelet") sh /work/node/start_kubelet.sh;;
+    "start kubelet") sh /work/node/start_kubelet.sh;;
     *) echo "systemctl $*: unknown" >&2; return 1;;
   esac
 }
