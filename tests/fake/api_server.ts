@@ -18,7 +18,7 @@ import {
   type StoredObject,
 } from "./api_store.ts";
 import { partialMetadata, Watch } from "./api_watch.ts";
-import { serveDirectly } from "./direct_fetch.ts";
+import { type DirectAnswer, type DirectRequest, serveDirectly } from "./direct_fetch.ts";
 import { missingPermission, parsePath, type ProcessRole, roleInUserAgent } from "./rbac.ts";
 
 /** A request that came. */
@@ -79,12 +79,14 @@ export class FakeApiServer implements AsyncDisposable {
   readonly requests: LoggedRequest[] = [];
   /** The number of pings so far. */
   pings = 0;
-  /** The number of bytes of objects that were sent, in answers and on watches. */
+  /** The number of characters of objects that were sent, in answers and on watches. */
   sentBytes = 0;
   /** The clients that act as a process of the driver, by user agent; besides those whose user agent says so. */
   readonly processes = new Map<string, ProcessRole>();
   readonly #missingPermissions = new Set<string>();
   readonly #collections = new Map<string, Collection>();
+  /** The copies of stored objects that tests got: they ask again and again while they wait. */
+  readonly #copies = new WeakMap<StoredObject, StoredObject>();
   readonly #watches = new Set<Watch>();
   readonly #token: string | undefined;
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
@@ -96,8 +98,16 @@ export class FakeApiServer implements AsyncDisposable {
     for (const one of [...BUILT_IN_KINDS, ...resources]) this.addResource(one);
     const hostname = host.replace(/^\[(.*)\]$/, "$1");
     const options = { hostname, port: 0, signal: this.#abort.signal, onListen: () => {}, ...tls };
-    const handle = (request: Request) => this.#handle(request);
-    this.#server = Deno.serve(options, handle);
+    const handle = (request: DirectRequest) => this.#handle(request);
+    this.#server = Deno.serve(options, async (request) => {
+      const { status, headers, body } = await handle({
+        method: request.method,
+        url: request.url,
+        headers: request.headers,
+        body: await request.text(),
+      });
+      return new Response(typeof body === "string" ? body : body.body, { status, headers });
+    });
     this.url = `${tls === undefined ? "http" : "https"}://${host}:${this.#server.addr.port}`;
     if (tls === undefined) serveDirectly(this.url, { handle, end: this.#abort.signal });
   }
@@ -130,9 +140,13 @@ export class FakeApiServer implements AsyncDisposable {
     return this.#watches.size;
   }
 
-  /** Returns all stored objects of a resource, without a request. */
+  /** Returns all stored objects of a resource, without a request. As long as one is stored, its copy is the same. */
   objects<T extends KubeObject>(resource: Resource<T>): T[] {
-    return [...this.collection(resource).objects.values()].map((object) => structuredClone(object) as unknown as T);
+    return [...this.collection(resource).objects.values()].map((object) => {
+      let copy = this.#copies.get(object);
+      if (copy === undefined) this.#copies.set(object, copy = structuredClone(object));
+      return copy as unknown as T;
+    });
   }
 
   /** Reports whether the cluster has a kind. */
@@ -163,15 +177,7 @@ export class FakeApiServer implements AsyncDisposable {
   ): T {
     const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
     const sent = { ...kind, ...object } as unknown as StoredObject;
-    const collection = this.collection(resource);
-    const { namespace } = sent.metadata;
-    const created = collection.create(sent, namespace);
-    if (sent["status"] === undefined || !collection.kind.hasStatusSubresource) return created as unknown as T;
-    return collection.patch(
-      { status: sent["status"] },
-      { name: created.metadata.name, namespace },
-      "status",
-    ) as unknown as T;
+    return this.collection(resource).create(sent, sent.metadata.namespace, { withStatus: true }) as unknown as T;
   }
 
   /** Keeps an object of another server as it is, except for its revision: a restored backup. */
@@ -208,14 +214,13 @@ export class FakeApiServer implements AsyncDisposable {
     return collection;
   }
 
-  async #handle(request: Request): Promise<Response> {
+  async #handle(request: DirectRequest): Promise<DirectAnswer> {
     const { pathname: path, searchParams: query } = new URL(request.url);
     if (path === "/livez") {
       this.pings++;
-      return new Response("ok");
+      return { status: 200, headers: {}, body: "ok" };
     }
-    const text = await request.text();
-    const body: unknown = text === "" ? undefined : JSON.parse(text);
+    const body: unknown = request.body === "" ? undefined : JSON.parse(request.body);
     this.requests.push({ method: request.method, path, query, body, headers: request.headers });
     this.#checkPermission(request, path, query);
     try {
@@ -231,15 +236,17 @@ export class FakeApiServer implements AsyncDisposable {
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
       const { refuse } = this.faults;
-      const headers = error.code === 429 && refuse.retryAfter !== undefined
-        ? { "retry-after": `${refuse.retryAfter}` }
-        : {};
-      return Response.json(statusObject(error), { status: error.code, headers });
+      const isLater = error.code === 429 && refuse.retryAfter !== undefined;
+      return {
+        status: error.code,
+        headers: { ...JSON_TYPE, ...(isLater && { "retry-after": `${refuse.retryAfter}` }) },
+        body: JSON.stringify(statusObject(error)),
+      };
     }
   }
 
   /** Checks whether the role of a process allows its request. The test fails when the server ends. */
-  #checkPermission({ method, headers }: Request, path: string, query: URLSearchParams): void {
+  #checkPermission({ method, headers }: DirectRequest, path: string, query: URLSearchParams): void {
     const userAgent = headers.get("user-agent") ?? "";
     const role = this.processes.get(userAgent) ?? roleInUserAgent(userAgent);
     if (role === undefined) return;
@@ -249,7 +256,7 @@ export class FakeApiServer implements AsyncDisposable {
     if (permission !== undefined) this.#missingPermissions.add(permission);
   }
 
-  #refuse({ method, headers }: Request): void {
+  #refuse({ method, headers }: DirectRequest): void {
     if (this.#token !== undefined && headers.get("authorization") !== `Bearer ${this.#token}`) {
       throw new StatusError(401, "Unauthorized", "Unauthorized");
     }
@@ -265,7 +272,7 @@ export class FakeApiServer implements AsyncDisposable {
     }
   }
 
-  #serve(method: string, sent: ParsedRequest): Response {
+  #serve(method: string, sent: ParsedRequest): DirectAnswer {
     const { path, query, body, type, metadataOnly } = sent;
     const { collection, namespace, name, subresource } = this.#route(path);
     if (name !== undefined && subresource === "eviction" && method === "POST") {
@@ -324,7 +331,7 @@ export class FakeApiServer implements AsyncDisposable {
     return { collection, namespace, name, subresource };
   }
 
-  #list(collection: Collection, { query, matches, metadataOnly }: SelectedObjects): Response {
+  #list(collection: Collection, { query, matches, metadataOnly }: SelectedObjects): DirectAnswer {
     const all = collection.sorted().filter(matches);
     const [start, revision] = (query.get("continue") ?? `0:${this.#revision}`).split(":").map(Number) as [
       number,
@@ -344,13 +351,13 @@ export class FakeApiServer implements AsyncDisposable {
     return this.#json({ kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata, items });
   }
 
-  #json(value: unknown, status = 200): Response {
-    const body = new TextEncoder().encode(JSON.stringify(value));
+  #json(value: unknown, status = 200): DirectAnswer {
+    const body = JSON.stringify(value);
     this.sentBytes += body.length;
-    return new Response(body, { status, headers: { "content-type": "application/json" } });
+    return { status, headers: JSON_TYPE, body };
   }
 
-  #watch(collection: Collection, { query, matches, metadataOnly }: SelectedObjects): Response {
+  #watch(collection: Collection, { query, matches, metadataOnly }: SelectedObjects): DirectAnswer {
     const watch = new Watch(collection, matches, {
       metadataOnly,
       onSent: (bytes) => this.sentBytes += bytes,
@@ -361,9 +368,12 @@ export class FakeApiServer implements AsyncDisposable {
     if (!this.faults.stalledWatches) watch.start(from);
     const seconds = Number(query.get("timeoutSeconds") ?? 0);
     if (seconds > 0) watch.endAfter(seconds * 1000);
-    return new Response(watch.body, { headers: { "content-type": "application/json" } });
+    return { status: 200, headers: JSON_TYPE, body: watch };
   }
 }
+
+/** The headers of an answer in JSON. */
+const JSON_TYPE = { "content-type": "application/json" } as const;
 
 /** A request, as far as it is for objects. */
 interface ParsedRequest {

@@ -88,8 +88,8 @@ export class Collection {
     return this.#sorted ??= [...this.objects].sort(([a], [b]) => a < b ? -1 : 1).map(([, object]) => object);
   }
 
-  /** Creates an object, as POST does. */
-  create(sent: StoredObject, namespace: string | undefined): StoredObject {
+  /** Creates an object, as POST does, or with its status at once, as no client can. */
+  create(sent: StoredObject, namespace: string | undefined, { withStatus = false } = {}): StoredObject {
     const meta: StoredObject["metadata"] = { ...sent.metadata };
     if (!meta.name && meta.generateName) meta.name = meta.generateName + crypto.randomUUID().slice(0, 5);
     const { resource, countsGenerations, hasStatusSubresource } = this.kind;
@@ -110,7 +110,7 @@ export class Collection {
     meta.creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
     if (countsGenerations) meta.generation = 1;
     const object: StoredObject = { ...sent, metadata: meta };
-    if (hasStatusSubresource) delete object["status"];
+    if (hasStatusSubresource && !withStatus) delete object["status"];
     return this.#save(undefined, object);
   }
 

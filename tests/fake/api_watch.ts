@@ -74,6 +74,13 @@ export class Watch {
     if (!this.#ended) this.#timer = setTimeout(() => this.end(), ms);
   }
 
+  /** Ends it as a broken connection does. */
+  abort(reason: unknown): void {
+    if (this.#ended) return;
+    this.#stop();
+    this.#controller.error(reason);
+  }
+
   /** Ends it. */
   end(): void {
     if (this.#ended) return;

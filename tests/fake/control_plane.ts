@@ -265,6 +265,6 @@ export async function waitUntil(
 ): Promise<void> {
   for (const end = Date.now() + WAIT_TIMEOUT_MS; !condition();) {
     if (Date.now() > end) throw new Error(`waiting for ${typeof what === "string" ? what : what()}: it does not come`);
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await new Promise((resolve) => setTimeout(resolve, 3));
   }
 }

@@ -1,15 +1,30 @@
 /**
  * The short way to a fake server in this process: `fetch` calls it, without a network, while other processes reach it by its
- * port. A request takes a third of the processor time that way.
+ * port. A request takes a half of the processor time that way.
  *
  * @module
  */
 
 import { nextTurn } from "../../base/clock.ts";
 
+/** A request, with its whole body. */
+export interface DirectRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Headers;
+  readonly body: string;
+}
+
+/** An answer: whole, or one that goes on until it is aborted. */
+export interface DirectAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | { readonly body: ReadableStream<Uint8Array>; abort(reason: unknown): void };
+}
+
 /** A server in this process. */
 interface DirectServer {
-  readonly handle: (request: Request) => Promise<Response>;
+  readonly handle: (request: DirectRequest) => Promise<DirectAnswer>;
   /** Aborted when it ends, with all connections to it. */
   readonly end: AbortSignal;
 }
@@ -31,7 +46,7 @@ export function serveDirectly(origin: string, server: DirectServer): void {
 }
 
 async function fetchDirectly({ handle, end }: DirectServer, url: string, init: RequestInit = {}): Promise<Response> {
-  const { signal, ...rest } = init;
+  const { method = "GET", headers, body, signal } = init;
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   aborted.catch(() => {});
   const abort = () => reject(signal?.reason);
@@ -43,11 +58,9 @@ async function fetchDirectly({ handle, end }: DirectServer, url: string, init: R
   const answer = async () => {
     await nextTurn();
     if (signal?.aborted) throw signal.reason;
-    const response = await handle(new Request(url, rest));
+    const answered = await handle({ method, url, headers: new Headers(headers), body: body?.toString() ?? "" });
     await nextTurn();
-    // other answers than those of watches are whole by now
-    if (!signal || !response.body || !new URL(url).searchParams.has("watch")) return response;
-    return new Response(response.body.pipeThrough(new TransformStream(), { signal }), response);
+    return responseOf(answered, signal);
   };
   try {
     return await Promise.race([aborted, answer()]);
@@ -55,4 +68,21 @@ async function fetchDirectly({ handle, end }: DirectServer, url: string, init: R
     signal?.removeEventListener("abort", abort);
     end.removeEventListener("abort", endConnection);
   }
+}
+
+/** Returns an answer as a response. One that is whole has no stream, which costs more than all else of a request. */
+function responseOf({ status, headers, body }: DirectAnswer, signal: AbortSignal | null | undefined): Response {
+  if (typeof body !== "string") {
+    signal?.addEventListener("abort", () => body.abort(signal.reason), { once: true });
+    return new Response(body.body, { status, headers });
+  }
+  const whole = {
+    status,
+    ok: status >= 200 && status < 300,
+    headers: new Headers(headers),
+    body: null,
+    text: () => Promise.resolve(body),
+    json: () => Promise.resolve(JSON.parse(body)),
+  };
+  return whole as Partial<Response> as Response;
 }
