@@ -4,7 +4,7 @@ import { currentRequestId, withRequestId } from "./request_id.ts";
 import { BackgroundWorker } from "./worker.ts";
 
 /** Creates a worker whose passes end when the test ends them. */
-function scene(retryMs?: number) {
+function harness(retryMs?: number) {
   const clock = new FakeClock();
   const [passes, errors] = [[] as PromiseWithResolvers<void>[], [] as unknown[]];
   const pass = () => {
@@ -20,7 +20,7 @@ function scene(retryMs?: number) {
 }
 
 Deno.test("wake() starts a pass at once, and those during a pass share the next one", async () => {
-  const { passes, worker, end } = scene();
+  const { passes, worker, end } = harness();
   assertEquals(worker.running, false);
   worker.wake();
   assertEquals([passes.length, worker.running], [1, true]);
@@ -36,7 +36,7 @@ Deno.test("wake() starts a pass at once, and those during a pass share the next 
 
 Deno.test("a wake is not lost, at whatever moment around the end of a pass it comes", async () => {
   for (let ticks = 0; ticks < 12; ticks++) {
-    const { passes, worker } = scene();
+    const { passes, worker } = harness();
     worker.wake();
     passes[0]!.resolve();
     for (let tick = 0; tick < ticks; tick++) await undefined;
@@ -61,7 +61,7 @@ Deno.test("a pass may wake its worker, also before it waits for anything", async
 });
 
 Deno.test("wakeAfter() wakes once after the last time that was set, and not when a pass began before", async () => {
-  const { clock, passes, worker, end } = scene();
+  const { clock, passes, worker, end } = harness();
   worker.wakeAfter(1_000);
   worker.wakeAfter(5_000);
   assertEquals([worker.active, worker.running], [true, false]);
@@ -83,7 +83,7 @@ Deno.test("wakeAfter() wakes once after the last time that was set, and not when
 });
 
 Deno.test("a pass that fails is reported, and repeated after retryMs, or at once when it was woken meanwhile", async () => {
-  const { clock, passes, errors, worker, end } = scene(1_000);
+  const { clock, passes, errors, worker, end } = harness(1_000);
   worker.wake();
   passes[0]!.reject("first");
   await flushPromises();
@@ -99,7 +99,7 @@ Deno.test("a pass that fails is reported, and repeated after retryMs, or at once
 });
 
 Deno.test("stop() waits for the pass that is running, and nothing begins after it", async () => {
-  const { clock, passes, worker, end } = scene(1_000);
+  const { clock, passes, worker, end } = harness(1_000);
   worker.wake();
   worker.wake();
   worker.wakeAfter(500);

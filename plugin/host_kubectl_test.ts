@@ -18,8 +18,8 @@ interface FakeProcess {
   ignoreSignal(): void;
 }
 
-/** Returns a kubectl whose programs are played by a function. */
-function played(
+/** Returns a kubectl whose programs are simulated by a function. */
+function simulated(
   play: (process: FakeProcess) => Promise<void> | void,
   patience: Partial<KubectlPatience> = {},
 ): HostKubectl {
@@ -56,7 +56,7 @@ const VERSION = { verb: "get", path: "/version" } as const;
 
 Deno.test("HostKubectl: returns what kubectl prints, says and ends with, and gives it a body as its whole input", async () => {
   const seen: FakeProcess[] = [];
-  const kubectl = played(async (process) => {
+  const kubectl = simulated(async (process) => {
     seen.push(process);
     await process.say("warning: x\n");
     await process.print('{"a":1}\n');
@@ -73,7 +73,7 @@ Deno.test("HostKubectl: returns what kubectl prints, says and ends with, and giv
 
 Deno.test("HostKubectl: a command and a watch end with the signal of their caller", async () => {
   const end = new AbortController();
-  const kubectl = played(() => {});
+  const kubectl = simulated(() => {});
   const running = kubectl.run(VERSION, end.signal);
   const { lines, output } = kubectl.readLines("/watch", end.signal);
   end.abort();
@@ -83,7 +83,7 @@ Deno.test("HostKubectl: a command and a watch end with the signal of their calle
 });
 
 Deno.test("HostKubectl: a watch has its lines as they come, and what kubectl says at its end", async () => {
-  const kubectl = played(async ({ print, say, exit }) => {
+  const kubectl = simulated(async ({ print, say, exit }) => {
     await print("one\ntw");
     await print("o\n");
     await say("Error from server (Expired): too old");
@@ -102,7 +102,7 @@ async function settle(): Promise<void> {
 Deno.test("HostKubectl: says once when it waits for an API server that does not answer, and gives up", async () => {
   using time = new FakeTime();
   const said: string[] = [];
-  const kubectl = played(() => {}, { noticeMs: 3_000, silenceMs: 60_000, note: (text) => said.push(text) });
+  const kubectl = simulated(() => {}, { noticeMs: 3_000, silenceMs: 60_000, note: (text) => said.push(text) });
   const stderr = "kubectl had no answer from the API server within 60 s; try: kubectl get nodes";
   const running = [1, 2, 3].map(() => kubectl.run(VERSION));
   await settle();
@@ -117,7 +117,7 @@ Deno.test("HostKubectl: says once when it waits for an API server that does not 
 
 Deno.test("HostKubectl: gives up also when something that kubectl started keeps its streams open", async () => {
   using time = new FakeTime();
-  const kubectl = played((process) => void process.ignoreSignal());
+  const kubectl = simulated((process) => void process.ignoreSignal());
   const running = kubectl.run(VERSION);
   await settle();
   time.tick(61_000);
@@ -128,7 +128,7 @@ Deno.test("HostKubectl: waits longer for a login that says something, and for an
   using time = new FakeTime();
   for (const use of ["say", "print"] as const) {
     let process!: FakeProcess;
-    const running = played((started) => void (process = started)).run(VERSION);
+    const running = simulated((started) => void (process = started)).run(VERSION);
     for (const text of ["d", "o", "n", "e"]) {
       await process[use](text);
       await settle();

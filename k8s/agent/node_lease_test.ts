@@ -9,7 +9,7 @@ import type { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { failure } from "../../tests/fake/machine.ts";
-import { GiB, lvcreate, machine, scene } from "../../tests/fake/node_report.ts";
+import { GiB, harness, lvcreate, machine } from "../../tests/fake/node_report.ts";
 import { agentLeaseFor } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
 import { leases, nodes } from "../api/objects.ts";
@@ -29,7 +29,7 @@ function requestsOf(api: FakeApiServer): () => string[] {
 async function setUpLease(options: Partial<NodeReconcilerOptions> = {}) {
   const clock = new FakeClock();
   const fake = machine();
-  const s = await scene(fake, { clock, ...options });
+  const s = await harness(fake, { clock, ...options });
   s.api.put(nodes, { metadata: { name: "n1" } });
   await s.agent.refresh();
   const node = s.api.objects(lvmNodes)[0]!;

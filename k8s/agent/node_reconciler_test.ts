@@ -9,7 +9,7 @@ import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { failure } from "../../tests/fake/machine.ts";
-import { GiB, lvcreate, machine, scene } from "../../tests/fake/node_report.ts";
+import { GiB, harness, lvcreate, machine } from "../../tests/fake/node_report.ts";
 import { ApiError } from "../client/client.ts";
 import { type LvmNode, lvmNodes, type NodeDisk } from "../api/lvm_objects.ts";
 import { lvmNodeStatus } from "./node_reconciler.ts";
@@ -67,7 +67,7 @@ Deno.test("lvmNodeStatus() reports what volumes may get as free, and the spare s
 });
 
 Deno.test("the LVMNode lists the disks that rules name, keeps them while they cannot be read, and none without rules", async () => {
-  await using s = await scene(machine());
+  await using s = await harness(machine());
   await s.client.create(nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "n1" } });
   let disks: NodeDisk[] | undefined = [
     ...[{
@@ -94,7 +94,7 @@ Deno.test("the LVMNode lists the disks that rules name, keeps them while they ca
 });
 
 Deno.test("the LVMNode keeps where its agent is reached while that is not known, and loses it when it is not", async () => {
-  await using s = await scene(machine());
+  await using s = await harness(machine());
   await s.client.create(nodes, { apiVersion: "v1", kind: "Node", metadata: { name: "n1" } });
   const endpoint = { address: "192.0.2.1:1", certificate: "c", validUntil: "2026-01-01T00:00:00Z" };
   let transfer: typeof endpoint | null | undefined = null;
@@ -147,7 +147,7 @@ Deno.test("lvmNodeStatus() lists the driver's volumes in each group without othe
 });
 
 Deno.test("NodeReconciler creates the LVMNode, owned by the Node, with the groups that the driver may use", async () => {
-  await using s = await scene(machine(), { groups: exactMatcher("fast") });
+  await using s = await harness(machine(), { groups: exactMatcher("fast") });
   const { metadata: { uid } } = s.api.put(nodes, { metadata: { name: "n1" } });
   await s.agent.refresh();
   const [object, ...more] = s.api.objects(lvmNodes);
@@ -159,7 +159,7 @@ Deno.test("NodeReconciler creates the LVMNode, owned by the Node, with the group
 });
 
 Deno.test("NodeReconciler reports to an LVMNode that another process creates at the same time", async () => {
-  await using s = await scene(machine());
+  await using s = await harness(machine());
   s.api.put(nodes, { metadata: { name: "n1" } });
   const client = interceptClient(s.client, (request, when) => {
     if (request === "create lvmnodes" && when === "before") {
@@ -173,7 +173,7 @@ Deno.test("NodeReconciler reports to an LVMNode that another process creates at 
 
 Deno.test("NodeReconciler refreshes with one request, and creates a deleted LVMNode again", async () => {
   const fake = machine();
-  await using s = await scene(fake);
+  await using s = await harness(fake);
   s.api.put(nodes, { metadata: { name: "n1" } });
   await s.agent.refresh();
   const before = s.api.requests.length;
@@ -191,7 +191,7 @@ Deno.test("NodeReconciler refreshes with one request, and creates a deleted LVMN
 
 Deno.test("NodeReconciler writes the LVMNode when something is not known any more, and leaves fields of a newer agent alone", async () => {
   const fake = machine();
-  await using s = await scene(fake);
+  await using s = await harness(fake);
   s.api.put(nodes, { metadata: { name: "n1" } });
   const lvm = new Lvm(fake);
   const [group] = await lvm.report();
@@ -229,7 +229,7 @@ Deno.test("NodeReconciler changes only its own conditions, and reports the objec
     conditions: () => conditions.shift() ?? [],
     onReported: (object: LvmNode) => void written.push(object),
   };
-  await using s = await scene(machine(), options);
+  await using s = await harness(machine(), options);
   const old = { status: "True", reason: "Ok", message: "", lastTransitionTime: "2020-01-01T00:00:00Z" } as const;
   s.api.put(lvmNodes, {
     metadata: { name: "n1", annotations: { note: "from others" } },
@@ -254,7 +254,7 @@ Deno.test("NodeReconciler changes only its own conditions, and reports the objec
 
 Deno.test("NodeReconciler writes no LVMNode without a Node, but reports the groups; without LVM it reports nothing", async () => {
   const fake = machine();
-  await using s = await scene(fake);
+  await using s = await harness(fake);
   await assertRejects(() => s.agent.refresh(), ApiError, "n1");
   assertEquals(s.reports.splice(0).length, 1);
   s.api.put(nodes, { metadata: { name: "n1" } });
@@ -264,7 +264,7 @@ Deno.test("NodeReconciler writes no LVMNode without a Node, but reports the grou
 });
 
 Deno.test("NodeReconciler leaves the LVMNode of another driver alone, and says whose it is", async () => {
-  await using s = await scene(machine());
+  await using s = await harness(machine());
   const status = { total: { volumeGroups: 1, size: "1Gi", free: "1Gi" } };
   s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: "other" }, status });
   for (let time = 0; time < 2; time++) {
@@ -279,7 +279,7 @@ Deno.test("NodeReconciler leaves the LVMNode of another driver alone, and says w
 
 Deno.test("NodeReconciler handles a burst of requeues in one refresh, and continues after failures", async () => {
   const fake = machine();
-  await using s = await scene(fake, { refreshMs: 60_000, batchMs: 20 });
+  await using s = await harness(fake, { refreshMs: 60_000, batchMs: 20 });
   let failures = 1;
   fake.fault = () => failures-- > 0 ? failure(5, "  Locking failed") : undefined;
   s.api.put(nodes, { metadata: { name: "n1" } });
@@ -299,7 +299,7 @@ Deno.test("NodeReconciler retries a report that fails with a growing delay, and 
   const [clock, fake] = [new FakeClock(), machine()];
   let reports = 0;
   fake.fault = ({ args }) => args[0] === "fullreport" && reports++ >= 0 ? failure(5, "  no report") : undefined;
-  await using s = await scene(fake, { clock, batchMs: 1_000 });
+  await using s = await harness(fake, { clock, batchMs: 1_000 });
   s.start();
   for (let passedMs = 0; passedMs < 600_000;) {
     await waitUntil(() => clock.msUntilNextTimer !== Infinity, "the next delay");
@@ -313,7 +313,7 @@ Deno.test("the agent reports which groups the node itself uses, unless its flag 
   const fake = machine();
   await lvcreate(fake, "--name", "root", "--size", "104857600b", "fast");
   fake.host.swapLvs.add(fake.allLvs()[0]!.lv);
-  await using s = await scene(fake);
+  await using s = await harness(fake);
   s.api.put(nodes, { metadata: { name: "n1" } });
   const uses = async (groups: GroupMatcher) => {
     await s.newAgent({ groups }).refresh();

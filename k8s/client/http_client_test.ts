@@ -11,7 +11,7 @@ import { HttpClient, type HttpClientOptions } from "./http_client.ts";
 
 const TLS = new URL("../../tests/fixtures/tls/", import.meta.url).pathname;
 
-function scene(options: Partial<HttpClientOptions & FakeApiServerOptions> & { server?: Partial<ApiServer> } = {}) {
+function harness(options: Partial<HttpClientOptions & FakeApiServerOptions> & { server?: Partial<ApiServer> } = {}) {
   const fake = FakeApiServer.start({ resources: [things], ...options });
   const network = new TcpProxy(fake.url);
   const answers: string[] = [];
@@ -36,7 +36,7 @@ function scene(options: Partial<HttpClientOptions & FakeApiServerOptions> & { se
 }
 
 Deno.test("HttpClient: sends its user agent, and reports every response", async () => {
-  await using s = scene();
+  await using s = harness();
   await s.client.get(things, { name: "a" });
   await assertRejects(() => s.client.get(things, { name: "b" }));
   assertEquals(s.fake.requests[0]?.headers.get("user-agent"), "denolith/1.2.3 (test)");
@@ -44,7 +44,7 @@ Deno.test("HttpClient: sends its user agent, and reports every response", async 
 });
 
 Deno.test("HttpClient: a watch ends with its signal, also when garbage was collected since it began", async () => {
-  await using s = scene();
+  await using s = harness();
   const end = new AbortController();
   const watch = s.client.watch(things, { resourceVersion: "0", signal: end.signal })[Symbol.asyncIterator]();
   assertEquals((await watch.next()).value?.type, "ADDED");
@@ -59,7 +59,7 @@ Deno.test("HttpClient: a watch ends with its signal, also when garbage was colle
 });
 
 Deno.test("HttpClient repeats any request after an overload, as the server requires; after a server error only reads", async () => {
-  await using s = scene();
+  await using s = harness();
   s.fake.faults.refuse = { status: 429, times: 2, retryAfter: 0 };
   await s.client.create(things, { metadata: { name: "b" } });
   s.fake.faults.refuse = { status: 503, times: 1 };
@@ -79,7 +79,7 @@ Deno.test("HttpClient repeats any request after an overload, as the server requi
 
 Deno.test("HttpClient: a request that waits to be sent again ends when the client is closed", async () => {
   const clock = new FakeClock();
-  await using s = scene({ clock });
+  await using s = harness({ clock });
   s.fake.faults.refuse = { status: 503, times: 2 };
   const refused = assertRejects(() => s.client.get(things, { name: "a" }), ApiError, "503");
   while (s.answers.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
@@ -90,7 +90,7 @@ Deno.test("HttpClient: a request that waits to be sent again ends when the clien
 });
 
 Deno.test("HttpClient: a creation that may have happened is not repeated", async () => {
-  await using s = scene();
+  await using s = harness();
   s.network.refuse();
   const error = await assertRejects(() => s.client.create(things, { metadata: { name: "b" } }), ApiError);
   assertMatch(error.message, /^create things b: .*(refused|reset|closed|error)/i);
@@ -99,7 +99,7 @@ Deno.test("HttpClient: a creation that may have happened is not repeated", async
 
 Deno.test("HttpClient: an answer that does not come ends the request, and the next one gets a connection of its own", async () => {
   const clock = new FakeClock();
-  await using s = scene({ timeoutMs: 50, clock });
+  await using s = harness({ timeoutMs: 50, clock });
   await s.client.get(things, { name: "a" });
   s.network.freeze();
   const merge = { spec: { size: "2" } };
@@ -111,7 +111,7 @@ Deno.test("HttpClient: an answer that does not come ends the request, and the ne
 });
 
 Deno.test("HttpClient: a request ends with the reason of its signal", async () => {
-  await using s = scene();
+  await using s = harness();
   s.network.freeze();
   const stop = new AbortController();
   const pending = s.client.get(things, { name: "a" }, { signal: stop.signal });
@@ -124,7 +124,7 @@ Deno.test("HttpClient: a token file is read again each minute, and once it was r
   const file = await Deno.makeTempFile();
   try {
     const clock = new FakeClock();
-    await using s = scene({ server: { token: { file } }, clock });
+    await using s = harness({ server: { token: { file } }, clock });
     const sentAuthorization = async () => {
       await s.client.get(things, { name: "a" }).catch(() => {});
       return s.fake.requests.at(-1)?.headers.get("authorization");
@@ -148,7 +148,7 @@ Deno.test("HttpClient: a token file is read again each minute, and once it was r
 Deno.test("HttpClient: a token that cannot be read again is used as it was, until it can", async () => {
   const file = await Deno.makeTempFile();
   const clock = new FakeClock();
-  await using s = scene({ server: { token: { file } }, clock });
+  await using s = harness({ server: { token: { file } }, clock });
   const sentAuthorization = async () => {
     await clock.advance(60_000);
     await s.client.get(things, { name: "a" });
@@ -167,12 +167,12 @@ Deno.test("HttpClient: a token that cannot be read again is used as it was, unti
   await Deno.remove(file);
 });
 
-Deno.test("HttpClient: over TLS, all requests and watches share one connection, and its death is noticed", async () => {
+Deno.test("HttpClient: over TLS, all requests and watches share one connection, and its kill is noticed", async () => {
   const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
   const server = { ca: { file: `${TLS}ca.crt` } };
   const clock = new FakeClock();
   const keepalive = { readIdleTimeoutMs: 20, pingTimeoutMs: 50, clock };
-  await using s = scene({ tls: { cert: cert!, key: key! }, server, ...keepalive });
+  await using s = harness({ tls: { cert: cert!, key: key! }, server, ...keepalive });
   const { resourceVersion } = await s.client.list(things);
   const watches = Array.from({ length: 10 }, () => s.client.watch(things, { resourceVersion })[Symbol.asyncIterator]());
   const first = watches.map((watch) => watch.next());
@@ -194,7 +194,7 @@ Deno.test("HttpClient: over TLS, all requests and watches share one connection, 
 
 Deno.test("HttpClient: watches that end and begin while a sign of life is awaited leave one look at the connection, not two", async () => {
   const clock = new FakeClock();
-  await using s = scene({ readIdleTimeoutMs: 20, pingTimeoutMs: 50, clock });
+  await using s = harness({ readIdleTimeoutMs: 20, pingTimeoutMs: 50, clock });
   const { resourceVersion } = await s.client.list(things);
   const watch = (signal: AbortSignal) =>
     s.client.watch(things, { resourceVersion, signal })[Symbol.asyncIterator]().next().catch(() => {});
@@ -219,14 +219,14 @@ Deno.test("HttpClient: watches that end and begin while a sign of life is awaite
 
 Deno.test("HttpClient: a server that the certificate does not speak for is not talked to", async () => {
   const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
-  await using s = scene({ tls: { cert: cert!, key: key! } });
+  await using s = harness({ tls: { cert: cert!, key: key! } });
   const error = await assertRejects(() => s.client.create(things, { metadata: { name: "b" } }), ApiError);
   assertEquals([error.reason, s.fake.requests.length], ["Unreachable", 0]);
 });
 
 Deno.test("HttpClient: says why the API server cannot be used, once it has accepted no request for a minute", async () => {
   const clock = new FakeClock();
-  await using s = scene({ clock });
+  await using s = harness({ clock });
   const get = () => s.client.get(things, { name: "a" }).catch(() => {});
   const post = () => s.client.create(things, { metadata: { name: "b" } }).catch(() => {});
   assertEquals(s.client.unavailableReason(), "the API server has not answered yet");
@@ -256,7 +256,7 @@ Deno.test("HttpClient: says why the API server cannot be used, once it has accep
 
 Deno.test("HttpClient: an event of a watch shows that the API server can be used", async () => {
   const clock = new FakeClock();
-  await using s = scene({ clock, readIdleTimeoutMs: 300_000 });
+  await using s = harness({ clock, readIdleTimeoutMs: 300_000 });
   const { resourceVersion } = await s.client.list(things);
   const watch = s.client.watch(things, { resourceVersion })[Symbol.asyncIterator]();
   const first = watch.next();
@@ -270,7 +270,7 @@ Deno.test("HttpClient: an event of a watch shows that the API server can be used
 });
 
 Deno.test("HttpClient: fetches long lists in pages, and answers what is no object with an error", async () => {
-  await using s = scene({ pageSize: 2 });
+  await using s = harness({ pageSize: 2 });
   for (const name of ["b", "c", "d", "e"]) s.fake.put(things, { metadata: { name } });
   const { items } = await s.client.list(things);
   assertEquals(items.map(({ metadata }) => metadata.name), ["a", "b", "c", "d", "e"]);

@@ -7,17 +7,17 @@ import {
   heldVolume,
   movableVolume,
   MOVE_DRIVER,
-  MoverScene,
-} from "../../tests/fake/mover_scene.ts";
+  MoverHarness,
+} from "../../tests/fake/mover_harness.ts";
 import { type LvmVolume, lvmVolumes, MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
 import { persistentVolumes } from "../api/objects.ts";
 import { lvmMoves } from "./moves.ts";
 
 /** Starts a garbage collector. @param change changes the objects before it sees them */
-const start = (change: (s: MoverScene) => void) => MoverScene.start(change, { collects: true });
+const start = (change: (s: MoverHarness) => void) => MoverHarness.start(change, { collects: true });
 
 /** Retains the PersistentVolume as a move does. */
-function retain(s: MoverScene, how: { phase?: string; driver?: string } = {}): void {
+function retain(s: MoverHarness, how: { phase?: string; driver?: string } = {}): void {
   s.change(persistentVolumes, "pv", (object) => ({
     ...object,
     metadata: {
@@ -33,7 +33,7 @@ function retain(s: MoverScene, how: { phase?: string; driver?: string } = {}): v
   }));
 }
 
-const policyOf = (s: MoverScene) => s.api.objects(persistentVolumes)[0]?.spec?.persistentVolumeReclaimPolicy;
+const policyOf = (s: MoverHarness) => s.api.objects(persistentVolumes)[0]?.spec?.persistentVolumeReclaimPolicy;
 
 /** Returns the volume on node `b`, which waits for the LV of the copy. */
 function taking(status: object = { state: "Pending" }): LvmVolume {
@@ -44,7 +44,7 @@ function taking(status: object = { state: "Pending" }): LvmVolume {
 }
 
 /** Waits until something was looked at a number of times. */
-async function looked(s: MoverScene, times = 1): Promise<void> {
+async function looked(s: MoverHarness, times = 1): Promise<void> {
   await s.waitUntil(() => s.reconciled.length >= times, `${times} looks`);
 }
 
@@ -114,7 +114,7 @@ Deno.test("a MoveGarbageCollector deletes the copy of an earlier move, not that 
 });
 
 /** What keeps the copy of a move that is over. */
-const KEEPING: Readonly<Record<string, (s: MoverScene) => void>> = {
+const KEEPING: Readonly<Record<string, (s: MoverHarness) => void>> = {
   "its volume waits for its LV": (s) => s.restore(lvmVolumes, taking()),
   "there is no volume": (s) => s.remove(lvmVolumes, NAME),
   "its volume is Lost": (s) => s.setVolume({ state: "Lost" }),
@@ -177,7 +177,7 @@ Deno.test("a MoveGarbageCollector restores no policy while there is no volume, b
 });
 
 Deno.test("a MoveGarbageCollector decides by what the API server has, not by its cache", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     s.restore(lvmVolumes, heldVolume());
     s.restore(lvmVolumes, completeCopy());
     retain(s);
@@ -189,7 +189,7 @@ Deno.test("a MoveGarbageCollector decides by what the API server has, not by its
 });
 
 /** Returns whether the LVMMove was deleted; the mover would remove its finalizer. */
-const isMoveDeleted = (s: MoverScene) => s.move?.metadata.deletionTimestamp !== undefined;
+const isMoveDeleted = (s: MoverHarness) => s.move?.metadata.deletionTimestamp !== undefined;
 
 Deno.test("a MoveGarbageCollector deletes a finished LVMMove when its volume is deleted", async () => {
   await using s = await start((s) => s.addMove({}, begun({ state: "Complete" })));

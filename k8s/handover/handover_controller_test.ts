@@ -24,7 +24,7 @@ type Step = { readonly do: "own" | "finish" };
 type Kind = HandoverKind<Handover, HandoverObjects, Step>;
 
 /** What a test gives. */
-interface Scene {
+interface Harness {
   readonly self?: Handover;
   readonly persistentVolume?: PersistentVolume;
   readonly kind?: Partial<Kind>;
@@ -42,7 +42,7 @@ class Fake {
   #self: Handover;
 
   /** Creates it. */
-  constructor(step: Step | CommonStep, { self = SELF, persistentVolume = PV, kind = {} }: Scene = {}) {
+  constructor(step: Step | CommonStep, { self = SELF, persistentVolume = PV, kind = {} }: Harness = {}) {
     this.#self = self;
     this.kind = {
       name: "test",
@@ -108,7 +108,7 @@ const withMetadata = (metadata: object, status: object = {}) => ({
 });
 const finalizers = (...names: string[]) => patched("handovers", "h", { metadata: { finalizers: names } }, "1");
 
-const STEPS: readonly [what: string, step: Step | CommonStep, scene: Scene, writes: readonly string[]][] = [
+const STEPS: readonly [what: string, step: Step | CommonStep, harness: Harness, writes: readonly string[]][] = [
   ["a new one", { do: "own" }, withMetadata({ finalizers: ["other"] }), finalizers("other", FINALIZER)],
   ["a new one that is deleted", { do: "own" }, withMetadata({ finalizers: [], deletionTimestamp: "now" }), []],
   ["a finished one", { do: "own" }, withMetadata({}, { state: "Complete" }), []],
@@ -154,9 +154,9 @@ const STEPS: readonly [what: string, step: Step | CommonStep, scene: Scene, writ
   ],
 ];
 
-for (const [what, step, scene, writes] of STEPS) {
+for (const [what, step, harness, writes] of STEPS) {
   Deno.test(`a HandoverController writes, of ${what}, objects only as they were read`, async () => {
-    assertEquals(await new Fake(step, scene).reconcile(), writes);
+    assertEquals(await new Fake(step, harness).reconcile(), writes);
   });
 }
 

@@ -8,8 +8,8 @@ import {
   heldVolume,
   lvmNodeOf,
   movableVolume,
-  MoverScene,
-} from "../../tests/fake/mover_scene.ts";
+  MoverHarness,
+} from "../../tests/fake/mover_harness.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, type PersistentVolumeClaim, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
 import { lvmMoves } from "./moves.ts";
@@ -18,7 +18,7 @@ import { MAX_MESSAGE_LENGTH } from "./handover.ts";
 const WHILE_USED = "copies it while it may be used";
 
 Deno.test("a Mover fails a move of which nothing is left, and cuts long reasons", async () => {
-  await using s = await MoverScene.start((s) => s.remove(lvmVolumes, NAME));
+  await using s = await MoverHarness.start((s) => s.remove(lvmVolumes, NAME));
   s.addMove({}, begun());
   const gone = await s.waitForState("Failed");
   assertEquals(gone.status?.error?.message, `LVMVolume ${NAME} does not exist any more`);
@@ -33,13 +33,13 @@ Deno.test("a Mover fails a move of which nothing is left, and cuts long reasons"
 
 Deno.test("a Mover refuses a class that does not allow the node, before anything is changed, and not later", async () => {
   const allowedTopologies = [{ matchLabelExpressions: [{ key: KEY, values: ["c"] }] }];
-  const forbid = (s: MoverScene) =>
+  const forbid = (s: MoverHarness) =>
     s.change(storageClasses, "local", (object) => ({ ...object, allowedTopologies } as never));
-  await using s = await MoverScene.start(forbid);
+  await using s = await MoverHarness.start(forbid);
   s.addMove();
   const { status } = await s.waitForState("Failed");
   assertStringIncludes(status!.error!.message, "not in the allowedTopologies of the class");
-  await using t = await MoverScene.start();
+  await using t = await MoverHarness.start();
   t.addMove();
   await t.waitForMessage(WHILE_USED);
   forbid(t);
@@ -49,7 +49,7 @@ Deno.test("a Mover refuses a class that does not allow the node, before anything
 });
 
 Deno.test("a Mover does not refuse the node any more when the volume is held", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     s.restore(lvmVolumes, heldVolume());
     const allowedTopologies = [{ matchLabelExpressions: [{ key: KEY, values: ["c"] }] }];
     s.change(storageClasses, "local", (object) => ({ ...object, allowedTopologies } as never));
@@ -65,17 +65,17 @@ Deno.test("a Mover counts what volumes of the other node alone take", async () =
     return { metadata: { ...metadata, name }, spec: { ...spec, nodeName, size: "1000Mi" } } as LvmVolume;
   };
   const other = `v1-${"c".repeat(32)}`;
-  await using s = await MoverScene.start((s) => s.restore(lvmVolumes, pending(other, "c")));
+  await using s = await MoverHarness.start((s) => s.restore(lvmVolumes, pending(other, "c")));
   s.addMove();
   await s.waitForMessage(WHILE_USED);
-  await using t = await MoverScene.start((t) => t.restore(lvmVolumes, pending(other, "b")));
+  await using t = await MoverHarness.start((t) => t.restore(lvmVolumes, pending(other, "b")));
   t.addMove();
   const { status } = await t.waitForState("Failed");
   assertStringIncludes(status!.error!.message, "node b: ");
 });
 
 Deno.test("a Mover adopts a volume although the driver is not registered yet on the node with its disks", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     s.remove(lvmNodes, "a");
     s.register("b", ["other"]);
     const { metadata } = movableVolume();
@@ -94,7 +94,7 @@ Deno.test("a Mover waits for snapshots of a thick volume that somebody takes, an
       metadata: { name, uid: name, ...more },
       spec: { driverName: "d", requestName, nodeName: "a", sourceVolume: NAME },
     }) as never;
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     complete(s);
     s.restore(lvmSnapshots, snapshot(snapshotIdOf(own), own));
     s.restore(lvmSnapshots, snapshot(`v1-${"e".repeat(32)}`, "theirs"));
@@ -110,7 +110,7 @@ Deno.test("a Mover waits for snapshots of a thick volume that somebody takes, an
 });
 
 Deno.test("a Mover looks at the moves of a claim and a node alone when these change", async () => {
-  await using s = await MoverScene.start();
+  await using s = await MoverHarness.start();
   s.addMove();
   await s.waitForMessage(WHILE_USED);
   const { length } = s.reconciled;

@@ -9,9 +9,9 @@ import {
   heldVolume,
   lvmNodeOf,
   movableVolume,
-  MoverScene,
+  MoverHarness,
   removing,
-} from "../../tests/fake/mover_scene.ts";
+} from "../../tests/fake/mover_harness.ts";
 import { ApiError } from "../client/client.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
@@ -21,7 +21,7 @@ import { affinityTo } from "./persistent_volume.ts";
 const WHILE_USED = "copies it while it may be used";
 
 /** Makes the objects those of a move when the volume is on the other node. */
-function moved(s: MoverScene): void {
+function moved(s: MoverHarness): void {
   s.restore(lvmVolumes, movableVolume({ spec: { ...movableVolume().spec, nodeName: "b" } }));
   s.change(persistentVolumes, "pv", (object) => ({
     ...object,
@@ -30,7 +30,7 @@ function moved(s: MoverScene): void {
 }
 
 Deno.test("a Mover begins with the copy, while the volume may be used, and records events of the LVMMove and the claim", async () => {
-  await using s = await MoverScene.start();
+  await using s = await MoverHarness.start();
   s.addMove();
   const { metadata, status } = await s.waitForMessage(WHILE_USED);
   assertEquals(metadata.finalizers, [MOVE_FINALIZER]);
@@ -42,7 +42,7 @@ Deno.test("a Mover begins with the copy, while the volume may be used, and recor
 });
 
 Deno.test("a Mover leaves moves of other drivers alone, and finished ones", async () => {
-  await using s = await MoverScene.start();
+  await using s = await MoverHarness.start();
   s.addMove({ driverName: "other" });
   await s.waitForReconcile();
   s.addMove({}, { ...begun({ state: "Failed" }), metadata: move().metadata });
@@ -52,7 +52,7 @@ Deno.test("a Mover leaves moves of other drivers alone, and finished ones", asyn
 });
 
 Deno.test("a Mover looks again at a move that waits, after a minute and when objects change that it depends on", async () => {
-  await using s = await MoverScene.start();
+  await using s = await MoverHarness.start();
   s.addMove();
   await s.waitForMessage(WHILE_USED);
   const [snapshot] = s.api.objects(lvmSnapshots);
@@ -85,7 +85,7 @@ Deno.test("a Mover looks again at a move that waits, after a minute and when obj
 });
 
 Deno.test("a Mover writes nothing when it looks at a move again that waits", async () => {
-  await using s = await MoverScene.start();
+  await using s = await MoverHarness.start();
   s.addMove();
   await s.waitForMessage(WHILE_USED);
   s.setVolume({ copy: { copied: "0", received: "1Mi", snapshot: snapshotIdOf(transferSnapshotName(COPY, 0)) } }, COPY);
@@ -102,7 +102,7 @@ Deno.test("a Mover writes nothing when it looks at a move again that waits", asy
 });
 
 Deno.test("a Mover waits until the driver is registered on the other node, and then goes on", async () => {
-  await using s = await MoverScene.start((s) => s.register("b", ["other"]));
+  await using s = await MoverHarness.start((s) => s.register("b", ["other"]));
   s.addMove();
   const { status } = await s.waitForMessage("waits until the driver is registered on node b");
   assertEquals([status?.state, s.calls], ["Holding", []]);
@@ -115,7 +115,7 @@ Deno.test("a Mover waits until the driver is registered on the other node, and t
 });
 
 Deno.test("a Mover holds no volume while the driver is not registered, or an agent silent, and asks for its disks", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     s.restore(lvmNodes, lvmNodeOf("a", { free: "4Mi" }));
     s.register("b", []);
   });
@@ -129,7 +129,7 @@ Deno.test("a Mover holds no volume while the driver is not registered, or an age
 });
 
 Deno.test("a Mover that is about to hold a volume waits for silent agents, and those of another driver", async () => {
-  await using s = await MoverScene.start();
+  await using s = await MoverHarness.start();
   s.addMove();
   await s.waitForMessage(WHILE_USED);
   s.silent.add("b");
@@ -147,7 +147,7 @@ Deno.test("a Mover that is about to hold a volume waits for silent agents, and t
 
 /** The steps before which the agent of the other node must be there. */
 const GUARDED: Readonly<
-  Record<string, { change: (s: MoverScene) => void; move: Partial<LvmMove>; isDone: (s: MoverScene) => boolean }>
+  Record<string, { change: (s: MoverHarness) => void; move: Partial<LvmMove>; isDone: (s: MoverHarness) => boolean }>
 > = {
   "record the PersistentVolume": {
     change: complete,
@@ -171,7 +171,7 @@ const GUARDED: Readonly<
 
 for (const [what, { change, move: object, isDone }] of Object.entries(GUARDED)) {
   Deno.test(`a Mover does not ${what} while the agent of the other node is away`, async () => {
-    await using s = await MoverScene.start((s) => {
+    await using s = await MoverHarness.start((s) => {
       change(s);
       s.silent.add("b");
     });
@@ -187,7 +187,7 @@ for (const [what, { change, move: object, isDone }] of Object.entries(GUARDED)) 
 
 for (const [what, name] of [["source", "a"], ["target", "b"]] as const) {
   Deno.test(`a Mover says that the agent of the ${what} is away while it copies a volume, and that nobody can use it`, async () => {
-    await using s = await MoverScene.start((s) => s.restore(lvmVolumes, heldVolume()));
+    await using s = await MoverHarness.start((s) => s.restore(lvmVolumes, heldVolume()));
     s.addMove({}, begun());
     await s.waitForMessage("copies it");
     s.silent.add(name);
@@ -203,7 +203,7 @@ for (const [what, name] of [["source", "a"], ["target", "b"]] as const) {
 }
 
 Deno.test("a Mover finishes the removal of a volume whose deletion has begun, although an agent is away", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     complete(s);
     const { metadata } = heldVolume();
     const deletionTimestamp = "2026-01-01T00:00:00Z";
@@ -217,7 +217,7 @@ Deno.test("a Mover finishes the removal of a volume whose deletion has begun, al
 });
 
 Deno.test("a Mover goes on offline when the copy cannot be begun, and says why", async () => {
-  await using s = await MoverScene.start((s) => s.failures.begin = new StorageError("NoSpace", "node b is full"));
+  await using s = await MoverHarness.start((s) => s.failures.begin = new StorageError("NoSpace", "node b is full"));
   s.addMove();
   const { status } = await s.waitForMessage("waits for the agent of node a");
   assertEquals([status?.copyMode, status?.offlineReason, s.volume?.spec.held], ["Offline", "node b is full", true]);
@@ -233,7 +233,7 @@ Deno.test("a Mover goes on offline when the copy cannot be begun, and says why",
 
 for (const kind of ["Unavailable", "Busy", "StillRunning"] as const) {
   Deno.test(`a Mover tries a copy again that could not be begun because of ${kind}, and says why`, async () => {
-    await using s = await MoverScene.start((s) => s.failures.begin = new StorageError(kind, "not now"));
+    await using s = await MoverHarness.start((s) => s.failures.begin = new StorageError(kind, "not now"));
     s.addMove();
     const { status } = await s.waitForMessage("not now");
     assertEquals([status?.copyMode, status?.error], ["Online", undefined]);
@@ -243,7 +243,7 @@ for (const kind of ["Unavailable", "Busy", "StillRunning"] as const) {
 }
 
 Deno.test("a Mover does not take missing agents for missing space", async () => {
-  await using s = await MoverScene.start();
+  await using s = await MoverHarness.start();
   s.failures.begin = () => {
     s.silent.add("b"); // it was there when the step was decided
     return new StorageError("NoSpace", "no node has space");
@@ -254,7 +254,7 @@ Deno.test("a Mover does not take missing agents for missing space", async () => 
 });
 
 Deno.test("a Mover says what a node or the API server refuses, and tries again", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     complete(s);
     s.failures.delete = new StorageError("InUse", "a pod uses it");
   });
@@ -270,7 +270,7 @@ Deno.test("a Mover says what a node or the API server refuses, and tries again",
 });
 
 Deno.test("a Mover writes once what is refused again and again", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     complete(s);
     s.failures.delete = new ApiError("deleting it: Forbidden: a policy", { status: 403, reason: "Forbidden" });
   });
@@ -287,7 +287,7 @@ Deno.test("a Mover writes once what is refused again and again", async () => {
 
 Deno.test("a Mover says nothing of a write that is only late, or comes from an old copy", async () => {
   for (const status of [409, 429, 503]) {
-    await using s = await MoverScene.start(complete);
+    await using s = await MoverHarness.start(complete);
     s.failures.delete = new ApiError("not now", { status, reason: "Conflict" });
     s.addMove({}, removing);
     await s.waitUntil(() => s.reconciled.some(({ error }) => error instanceof ApiError), "the failure");
@@ -298,7 +298,7 @@ Deno.test("a Mover says nothing of a write that is only late, or comes from an o
 });
 
 Deno.test("a Mover records the end of a move when it is written, not when somebody changed the LVMMove meanwhile", async () => {
-  await using s = await MoverScene.start(moved);
+  await using s = await MoverHarness.start(moved);
   s.api.faults.conflicts = 1;
   s.addMove({}, removing);
   await s.waitUntil(() => s.reconciled.length === 1, "the first attempt");

@@ -6,7 +6,7 @@ import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects
 import { Provisioner } from "./provisioner.ts";
 
 /** Starts a provisioner with a fake clock, and a claim that has failed for long. @param kinds kinds that the cluster has */
-async function sceneOfWaitingClaim(spec: Parameters<FakeControlPlane["addClaim"]>[1], ...kinds: Resource[]) {
+async function harnessOfWaitingClaim(spec: Parameters<FakeControlPlane["addClaim"]>[1], ...kinds: Resource[]) {
   const cluster = await FakeControlPlane.start();
   for (const kind of kinds) cluster.api.addResource(kind);
   const clock = new FakeClock();
@@ -24,7 +24,7 @@ async function sceneOfWaitingClaim(spec: Parameters<FakeControlPlane["addClaim"]
 
 Deno.test("a claim that waits for a VolumeSnapshot is served at once when that is ready, and not for another one", async () => {
   const dataSource = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "source" };
-  await using s = await sceneOfWaitingClaim({ dataSource }, volumeSnapshots, volumeSnapshotContents);
+  await using s = await harnessOfWaitingClaim({ dataSource }, volumeSnapshots, volumeSnapshotContents);
   const { api, client, driver } = s.cluster;
   const failures = s.failures();
   const put = (namespace: string, name: string) => {
@@ -49,7 +49,7 @@ Deno.test("a claim that waits for a VolumeSnapshot is served at once when that i
 });
 
 Deno.test("a claim that names a VolumeAttributesClass is served at once when that is created", async () => {
-  await using s = await sceneOfWaitingClaim({ volumeAttributesClassName: "fast" });
+  await using s = await harnessOfWaitingClaim({ volumeAttributesClassName: "fast" });
   const failures = s.failures();
   s.cluster.addAttributesClass("slow", { readIops: "1" });
   s.cluster.addAttributesClass("fast", { readIops: "1000" });

@@ -10,7 +10,7 @@ import { GarbageCollector } from "./garbage_collector.ts";
 const MINUTE = 60_000;
 
 /** Starts a cluster with a garbage collector that runs only when it is called. */
-async function scene() {
+async function harness() {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const clock = new FakeClock();
   const options = { ...cluster.controllerOptions(), clock };
@@ -44,7 +44,7 @@ async function scene() {
 const orphan = () => `pvc-${crypto.randomUUID()}`;
 
 Deno.test("the garbage collector removes a pending volume of a deleted claim in its second pass, after the grace period", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.begin(orphan());
   await s.collect();
   assertEquals(s.driver.volumes.size, 1);
@@ -57,7 +57,7 @@ Deno.test("the garbage collector removes a pending volume of a deleted claim in 
 });
 
 Deno.test("the garbage collector waits again for a volume that the provisioner worked on meanwhile", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const name = orphan();
   await s.begin(name);
   await s.collect();
@@ -74,7 +74,7 @@ Deno.test("the garbage collector waits again for a volume that the provisioner w
 });
 
 Deno.test("garbage collection keeps the volume of a claim, even of one that the cache does not have", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const claim = s.cluster.addClaim();
   await s.options.claims.waitFor("default/data", (now) => now !== undefined);
   await s.begin(`pvc-${claim.metadata.uid}`);
@@ -87,7 +87,7 @@ Deno.test("garbage collection keeps the volume of a claim, even of one that the 
 });
 
 Deno.test("garbage collection removes a pending volume whose claim was bound to another PersistentVolume", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const [own, other] = ["own", "other"].map((name) => s.cluster.addClaim(name).metadata.uid!);
   for (const uid of [own, other]) await s.begin(`pvc-${uid}`);
   const bind = async (name: string, volumeName: string) => {
@@ -103,7 +103,7 @@ Deno.test("garbage collection removes a pending volume whose claim was bound to 
 });
 
 Deno.test("garbage collection clears the pending mark of a volume with a PersistentVolume, and then keeps the volume", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const name = orphan();
   await s.begin(name);
   s.cluster.api.put(persistentVolumes, { metadata: { name }, spec: { persistentVolumeReclaimPolicy: "Retain" } });
@@ -117,7 +117,7 @@ Deno.test("garbage collection clears the pending mark of a volume with a Persist
 });
 
 Deno.test("garbage collection deletes the other volumes when the pending mark of one cannot be cleared", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const [name, other] = [orphan(), orphan()];
   await s.begin(name);
   await s.begin(other);
@@ -129,7 +129,7 @@ Deno.test("garbage collection deletes the other volumes when the pending mark of
 });
 
 Deno.test("garbage collection keeps a volume whose PersistentVolume the cache does not have", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const name = orphan();
   await s.begin(name);
   s.cluster.api.put(persistentVolumes, { metadata: { name } });
@@ -139,7 +139,7 @@ Deno.test("garbage collection keeps a volume whose PersistentVolume the cache do
 });
 
 Deno.test("garbage collection keeps volumes that others requested, under other names or not through this controller", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.begin("my-own-volume");
   const name = orphan();
   await s.begin(name);
@@ -149,7 +149,7 @@ Deno.test("garbage collection keeps volumes that others requested, under other n
 });
 
 Deno.test("garbage collection sends no requests as long as every intent has its claim or its volume", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const claim: PersistentVolumeClaim = s.cluster.addClaim();
   await s.options.claims.waitFor("default/data", (now) => now !== undefined);
   await s.begin(`pvc-${claim.metadata.uid}`);
@@ -159,7 +159,7 @@ Deno.test("garbage collection sends no requests as long as every intent has its 
 });
 
 Deno.test("the garbage collector goes through the claims only when a pending volume has no PersistentVolume", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { list } = s.options.claims;
   let lists = 0;
   s.options.claims.list = () => {
@@ -178,7 +178,7 @@ Deno.test("the garbage collector goes through the claims only when a pending vol
 });
 
 Deno.test("garbage collection deletes the other volumes when the node of one does not answer", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const names = [orphan(), orphan()];
   for (const name of names) await s.begin(name);
   s.driver.injectFault("deleteVolume", { error: new CallError(Code.Unavailable, "the node does not answer") });
@@ -189,7 +189,7 @@ Deno.test("garbage collection deletes the other volumes when the node of one doe
 });
 
 Deno.test("the garbage collector collects until it is stopped, and goes on after a failure", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.begin(orphan());
   const options = { ...s.options, clock: undefined, garbageCollectionIntervalMs: 1, garbageCollectionGraceMs: 0 };
   const { listPending } = s.driver;

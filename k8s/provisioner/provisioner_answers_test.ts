@@ -9,7 +9,7 @@ import { SELECTED_NODE_ANNOTATION, selectedNodeOf, volumeNameOf } from "./claim.
 import { Provisioner } from "./provisioner.ts";
 
 /** Starts a cluster and a provisioner. */
-async function scene() {
+async function harness() {
   const cluster = await FakeControlPlane.start();
   const options = cluster.controllerOptions();
   const provisioner = new Provisioner(options);
@@ -36,7 +36,7 @@ Deno.test("a provisioner that ends does not wait for its PersistentVolume", asyn
 });
 
 Deno.test("a volume whose size the driver does not tell has that of its claim", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { createVolume } = s.driver;
   s.driver.createVolume = async (request, options) => {
     return { ...await createVolume.call(s.driver, request, options), capacityBytes: 0n };
@@ -47,7 +47,7 @@ Deno.test("a volume whose size the driver does not tell has that of its claim", 
 });
 
 Deno.test("another operation that a volume waits for is said once, and is no failure", async () => {
-  await using s = await scene();
+  await using s = await harness();
   for (const done of ["1", "2"]) {
     s.driver.injectFault("createVolume", { error: new CallError(Code.Aborted, `${done} MiB copied`) });
   }
@@ -89,7 +89,7 @@ Deno.test("a volume that is created within five seconds is not announced, and a 
 });
 
 Deno.test("a node that the scheduler has chosen meanwhile is kept when the one before had no space", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const refusal = Promise.withResolvers<void>();
   const error = new CallError(Code.ResourceExhausted, "vg is full");
   s.driver.injectFault("createVolume", { error, waitFor: refusal.promise });
@@ -107,7 +107,7 @@ Deno.test("a node that the scheduler has chosen meanwhile is kept when the one b
 });
 
 Deno.test("a claim whose node was changed between two tries is created on the new one when the old one has no space", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const refusal = Promise.withResolvers<void>();
   s.driver.injectFault("createVolume", { error: new CallError(Code.Unavailable, "no answer") });
   s.driver.injectFault("createVolume", {
@@ -149,7 +149,7 @@ Deno.test("after a restart, the node of the recorded request is the one without 
 });
 
 Deno.test("a PersistentVolume without a spec holds nothing up", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.api.put(persistentVolumes, { metadata: { name: "odd" } });
   await s.cluster.volumes.waitFor("odd", (volume) => volume !== undefined, { timeoutMs: 5_000 });
   s.cluster.addClaim();

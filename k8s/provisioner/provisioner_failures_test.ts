@@ -10,7 +10,7 @@ import type { ReconcileResult } from "../runtime/controller.ts";
 import { Provisioner } from "./provisioner.ts";
 
 /** Starts a cluster and a provisioner. */
-async function scene() {
+async function harness() {
   const cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));
@@ -25,7 +25,7 @@ async function scene() {
 const withSelectedNode = (node: string) => ({ annotations: { [SELECTED_NODE_ANNOTATION]: node } });
 
 /** Starts a provisioner with a fake clock, and a claim of the class `odd` that has failed for long. */
-async function sceneAfterFailures(error: CallError) {
+async function harnessAfterFailures(error: CallError) {
   const cluster = await FakeControlPlane.start();
   const clock = new FakeClock();
   const options = { ...cluster.controllerOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
@@ -41,7 +41,7 @@ async function sceneAfterFailures(error: CallError) {
 }
 
 Deno.test("a claim that failed for long is tried again within a second of a change of its class", async () => {
-  await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
+  await using s = await harnessAfterFailures(new CallError(Code.InvalidArgument, "no"));
   await s.cluster.remove(storageClasses, { name: "odd" });
   s.cluster.addStorageClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
   await s.options.classes.waitFor("odd", (now) => now?.parameters !== undefined);
@@ -50,14 +50,14 @@ Deno.test("a claim that failed for long is tried again within a second of a chan
 });
 
 Deno.test("a claim that failed for lack of space is retried within a second after space became free", async () => {
-  await using s = await sceneAfterFailures(new CallError(Code.ResourceExhausted, "full"));
+  await using s = await harnessAfterFailures(new CallError(Code.ResourceExhausted, "full"));
   s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await s.clock.advance(1_000);
   await s.cluster.waitForBound();
 });
 
 Deno.test("a claim that failed for another reason does not care for more space", async () => {
-  await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
+  await using s = await harnessAfterFailures(new CallError(Code.InvalidArgument, "no"));
   s.cluster.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await s.clock.advance(1_000);
   assertEquals(s.cluster.driver.callCount("createVolume"), 6);
@@ -79,7 +79,7 @@ Deno.test("a claim that waits for a pod is served when its class is made again, 
 });
 
 Deno.test("a claim of a broken class says what is wrong, and is served as soon as the class is mended", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.addStorageClass("broken", {
     volumeBindingMode: "Immediate",
     parameters: { "csi.storage.k8s.io/fstipe": "ext4" },
@@ -97,7 +97,7 @@ Deno.test("a claim of a broken class says what is wrong, and is served as soon a
 });
 
 Deno.test("a refusal by the driver is reported with its reason, and the request repeated with the class as it is then", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.addStorageClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "9" } });
   const refusal = { error: new CallError(Code.InvalidArgument, "stripes 9: too many") };
   for (let n = 0; n < 100; n++) s.driver.injectFault("createVolume", refusal);
@@ -120,7 +120,7 @@ for (
   ] as const
 ) {
   Deno.test(`after ${what} the very same request is repeated, whatever happened to class and node`, async () => {
-    await using s = await scene();
+    await using s = await harness();
     const { promise, resolve } = Promise.withResolvers<void>();
     s.driver.injectFault("createVolume", { error, waitFor: promise });
     const called = s.driver.waitForCall("createVolume");
@@ -165,7 +165,7 @@ Deno.test("after a restart, an uncertain request continues as recorded, not as t
 });
 
 Deno.test("without space on the chosen node the choice is taken back, and the scheduler's next one is served", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.injectFault("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
   s.cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("a"));
   const claim = await s.cluster.claims.waitFor("default/data", (now) => now !== undefined && !selectedNodeOf(now), {
@@ -202,7 +202,7 @@ Deno.test("the selected node is withdrawn when the scheduler knows that it has n
 });
 
 Deno.test("a chosen node without the driver is given back to the scheduler, with an event", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.addNode("c", { driver: false });
   s.cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("c"));
   await s.cluster.claims.waitFor("default/data", (now) => now !== undefined && !selectedNodeOf(now), {
@@ -213,7 +213,7 @@ Deno.test("a chosen node without the driver is given back to the scheduler, with
 });
 
 Deno.test("without space anywhere the claim waits, and is served when there is said to be more", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.maxVolumeBytes = 1n << 20n;
   s.cluster.addClaim();
   assertEquals(await s.cluster.waitForEvent("ProvisioningFailed"), "no space");
@@ -224,7 +224,7 @@ Deno.test("without space anywhere the claim waits, and is served when there is s
 });
 
 Deno.test("where the driver is on no node the claim waits for the first", async () => {
-  await using s = await scene();
+  await using s = await harness();
   for (const name of ["a", "b"]) await s.cluster.remove(csiNodes, { name });
   await waitUntil(() => s.cluster.api.objects(csiNodes).length === 0);
   s.cluster.addStorageClass("c-only", {
@@ -239,7 +239,7 @@ Deno.test("where the driver is on no node the claim waits for the first", async 
 });
 
 Deno.test("a volume that is too small is deleted, and created again", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { createVolume } = s.driver;
   let first = true;
   s.driver.createVolume = async (request, options) => {
@@ -255,7 +255,7 @@ Deno.test("a volume that is too small is deleted, and created again", async () =
 });
 
 Deno.test("an API server that is away for a while delays the PersistentVolume, and costs no second volume", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { promise, resolve } = Promise.withResolvers<void>();
   s.driver.injectFault("createVolume", { waitFor: promise });
   const called = s.driver.waitForCall("createVolume");
@@ -311,7 +311,7 @@ Deno.test("a claim whose secret cannot be read has an event with the remedy, and
 });
 
 /** A provisioner with a fake clock, and a claim that found no space on the nodes that its class allows, if there are any. */
-async function sceneWithoutSpace(zone = "c") {
+async function harnessWithoutSpace(zone = "c") {
   const cluster = await FakeControlPlane.start();
   cluster.addNode("c", { labels: { zone: "c" } });
   const clock = new FakeClock();
@@ -337,7 +337,7 @@ async function sceneWithoutSpace(zone = "c") {
 }
 
 Deno.test("a claim without space is tried again only when a node that it may be on has enough", async () => {
-  await using s = await sceneWithoutSpace();
+  await using s = await harnessWithoutSpace();
   for (const [nodeName, largestBytes] of [["a", 1n << 40n], ["c", (1n << 30n) - 1n]] as const) {
     s.cluster.wakeUps.wake("space", { nodeName, largestBytes });
     await s.clock.advance(5_000);
@@ -349,7 +349,7 @@ Deno.test("a claim without space is tried again only when a node that it may be 
 });
 
 Deno.test("a claim that was woken and found no space again waits longer after the next wake-up", async () => {
-  await using s = await sceneWithoutSpace();
+  await using s = await harnessWithoutSpace();
   const growth = { nodeName: "c", largestBytes: 1n << 40n };
   s.cluster.wakeUps.wake("space", growth);
   await s.clock.advance(1_000);
@@ -363,7 +363,7 @@ Deno.test("a claim that was woken and found no space again waits longer after th
 
 for (const zone of ["c", "d"]) { // no space on the node of zone c, no node in zone d
   Deno.test(`a claim that failed is tried again when a node may help, and not at other changes: zone ${zone}`, async () => {
-    await using s = await sceneWithoutSpace(zone);
+    await using s = await harnessWithoutSpace(zone);
     const { client } = s.cluster;
     const delayMs = s.clock.msUntilNextTimer;
     const seen = { merge: { metadata: { annotations: { seen: "now" } } } };
@@ -382,14 +382,14 @@ for (const zone of ["c", "d"]) { // no space on the node of zone c, no node in z
 }
 
 Deno.test("a claim that failed is tried again when a node registers the driver", async () => {
-  await using s = await sceneWithoutSpace("c");
+  await using s = await harnessWithoutSpace("c");
   s.cluster.addNode("e");
   await s.options.csiNodes.waitFor("e", (node) => node !== undefined);
   assertEquals(s.clock.msUntilNextTimer, 1_000);
 });
 
 Deno.test("a claim that the driver refuses is not tried again when nodes change", async () => {
-  await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
+  await using s = await harnessAfterFailures(new CallError(Code.InvalidArgument, "no"));
   await waitUntil(() => s.clock.msUntilNextTimer > 10_000, "a long delay");
   const delayMs = s.clock.msUntilNextTimer;
   s.cluster.addNode("e");

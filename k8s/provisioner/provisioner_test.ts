@@ -6,7 +6,7 @@ import { Provisioner } from "./provisioner.ts";
 import { secrets } from "../sidecars/secrets.ts";
 
 /** Starts a cluster and a provisioner. */
-async function scene() {
+async function harness() {
   const cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));
@@ -14,7 +14,7 @@ async function scene() {
 }
 
 Deno.test("a claim gets a volume, and the volume a PersistentVolume that says all about it", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { cluster, cluster: { driver } } = s;
   cluster.addStorageClass("full", {
     volumeBindingMode: "Immediate",
@@ -64,7 +64,7 @@ Deno.test("a claim gets a volume, and the volume a PersistentVolume that says al
 });
 
 Deno.test("a claim costs one request and one event, and no requests are sent while nothing happens", async () => {
-  await using s = await scene();
+  await using s = await harness();
   for (let n = 0; n < 5; n++) s.cluster.addClaim(`data-${n}`);
   for (let n = 0; n < 5; n++) await s.cluster.waitForBound(`data-${n}`);
   assertEquals(s.cluster.requestsOf(), Array(5).fill("POST /api/v1/persistentvolumes"));
@@ -85,7 +85,7 @@ Deno.test("the replicas of a StatefulSet are spread over the nodes under Immedia
 });
 
 Deno.test("claims that wait for a consumer, have a volume, or are for others are left alone", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { cluster } = s;
   cluster.addClaim("waits", { storageClassName: "later" });
   cluster.addClaim("bound", { volumeName: "some-volume" });
@@ -100,7 +100,7 @@ Deno.test("claims that wait for a consumer, have a volume, or are for others are
 });
 
 Deno.test("a claim that waits for a consumer gets its volume on the node that the scheduler chose, and nowhere else", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { cluster, cluster: { driver } } = s;
   cluster.addClaim("data", { storageClassName: "later" }, { annotations: { [SELECTED_NODE_ANNOTATION]: "b" } });
   await cluster.waitForBound();
@@ -111,7 +111,7 @@ Deno.test("a claim that waits for a consumer gets its volume on the node that th
 });
 
 Deno.test("a claim of a class that names secrets and an attributes class gets its volume with what they say", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { cluster, cluster: { driver } } = s;
   cluster.api.put(secrets, { metadata: { name: "key-data", namespace: "default" }, data: { pass: btoa("word") } });
   cluster.addAttributesClass("fast", { iops: "100" });
@@ -139,7 +139,7 @@ Deno.test("a claim of a class that names secrets and an attributes class gets it
 });
 
 Deno.test("a claim for a block device gets one, without a filesystem", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.addClaim("data", { volumeMode: "Block", accessModes: ["ReadWriteOncePod"] });
   await s.cluster.waitForBound();
   const { request } = [...s.cluster.driver.volumes.values()][0]!;
@@ -151,7 +151,7 @@ Deno.test("a claim for a block device gets one, without a filesystem", async () 
 });
 
 Deno.test("a claim to be filled by another program is left to it, and says so", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.addClaim("data", { dataSourceRef: { apiGroup: "books.example", kind: "Book", name: "one" } });
   assertMatch(await s.cluster.waitForEvent("Provisioning"), /Book of books.example: waiting for/);
   s.cluster.addClaim("other");

@@ -10,7 +10,7 @@ import { nextReclaimStep, VOLUME_FINALIZER } from "./persistent_volume.ts";
 const CLAIM = { namespace: "default", name: "data" };
 
 /** Starts a cluster and a provisioner, with a bound claim of a class with the reclaim policy. */
-async function scene(reclaimPolicy = "Delete") {
+async function harness(reclaimPolicy = "Delete") {
   const cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
@@ -38,7 +38,7 @@ async function scene(reclaimPolicy = "Delete") {
 }
 
 Deno.test("a released volume is removed, then its PersistentVolume, by three requests", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const before = s.cluster.requestsOf().length;
   await s.release();
   await waitUntil(() => s.cluster.storedVolumes.length === 0, "the end");
@@ -49,7 +49,7 @@ Deno.test("a released volume is removed, then its PersistentVolume, by three req
 });
 
 Deno.test("a volume that cannot be removed yet keeps its PersistentVolume, which says why", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const mounted = new CallError(Code.FailedPrecondition, "mounted on a");
   s.driver.injectFault("deleteVolume", { error: mounted });
   await s.release();
@@ -78,7 +78,7 @@ for (const status of [403, 404]) {
 }
 
 Deno.test("a volume with the policy Retain is kept, with its PersistentVolume, which nothing holds", async () => {
-  await using s = await scene("Retain");
+  await using s = await harness("Retain");
   assertEquals(s.finalizers(), []);
   await s.release();
   await s.cluster.volumes.waitFor(s.name, (volume) => volume?.status?.phase === "Released", { timeoutMs: 5_000 });
@@ -90,7 +90,7 @@ Deno.test("a volume with the policy Retain is kept, with its PersistentVolume, w
 });
 
 Deno.test("a change of the policy to Retain frees the finalizer, and one back sets it again", async () => {
-  await using s = await scene();
+  await using s = await harness();
   assertEquals(s.finalizers(), [VOLUME_FINALIZER]);
   await s.setPolicy("Retain");
   await waitUntil(() => s.finalizers().length === 0, "no finalizer");
@@ -100,7 +100,7 @@ Deno.test("a change of the policy to Retain frees the finalizer, and one back se
 });
 
 Deno.test("a released volume whose policy becomes Delete is removed", async () => {
-  await using s = await scene("Retain");
+  await using s = await harness("Retain");
   await s.release();
   await s.cluster.volumes.waitFor(s.name, (volume) => volume?.status?.phase === "Released", { timeoutMs: 5_000 });
   await s.setPolicy("Delete");
@@ -109,7 +109,7 @@ Deno.test("a released volume whose policy becomes Delete is removed", async () =
 });
 
 Deno.test("a PersistentVolume that is deleted before its claim waits for the claim, and its volume goes before it", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.cluster.remove(persistentVolumes, { name: s.name });
   await s.settled();
   assertEquals(s.driver.callCount("deleteVolume"), 0);
@@ -173,7 +173,7 @@ Deno.test("a PersistentVolume that took the name of a removed one is not deleted
 });
 
 Deno.test("a PersistentVolume that was written by hand is guarded, and removed by its policy; one of another driver is not", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const claim = (name: string) =>
     s.cluster.addClaim(name, { volumeName: name }, { annotations: { [PROVISIONER_ANNOTATION]: "" } });
   const write = (name: string, driver: string) =>

@@ -35,7 +35,7 @@ function record(
   return { ...object, metadata: { ...object.metadata, annotations }, ...(status && { status }) };
 }
 
-async function scene(...objects: LvmVolume[]) {
+async function harness(...objects: LvmVolume[]) {
   const api = FakeApiServer.start({ resources: [lvmVolumes] });
   for (const object of objects) api.put(lvmVolumes, object);
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
@@ -65,7 +65,7 @@ Deno.test("intentAnnotations() returns the claim and its uid, and nothing for a 
 
 Deno.test("volumeIntents(): a record binds size, use and node, by the name of the request", async () => {
   const createdStatus: LvmVolumeStatus = { state: "Ready", lvUUID: "x", size: "1028Mi" };
-  await using s = await scene(record("begun"), record("made", { status: createdStatus, raw: true, annotations: {} }));
+  await using s = await harness(record("begun"), record("made", { status: createdStatus, raw: true, annotations: {} }));
   const segments = [{ node: "n1" }];
   const spec = {
     parameters: {},
@@ -101,7 +101,7 @@ Deno.test("volumeIntents() returns requests for the same kind of volume as recor
   };
   const requests = kinds.map((parameters) => namedRequest(JSON.stringify(parameters), 1n << 30n, shapeOf(parameters)));
   const objects = requests.map((request) => lvmVolumeFor(request, { driver: DRIVER, nodeName: "n1" }));
-  await using s = await scene(...objects);
+  await using s = await harness(...objects);
   for (const [index, request] of requests.entries()) {
     const { parameters = {} } = s.intents.find(request.name)!.spec;
     const shape = shapeOf(parameters);
@@ -117,7 +117,7 @@ Deno.test("volumeIntents() returns requests for the same kind of volume as recor
 
 Deno.test("volumeIntents(): what failed without a rest, is going, or is another driver's does not bind", async () => {
   const failed: LvmVolumeStatus = { state: "Failed" };
-  await using s = await scene(
+  await using s = await harness(
     record("failed", { status: failed }),
     record("lost", { status: { state: "Lost", lvUUID: "x" } }),
     record("leaving"),
@@ -131,7 +131,7 @@ Deno.test("volumeIntents(): what failed without a rest, is going, or is another 
 
 Deno.test("volumeIntents() lists the pending records of the driver, for garbage collection", async () => {
   const odd = record("odd");
-  await using s = await scene(
+  await using s = await harness(
     record("begun"),
     record("also-begun", { status: { state: "Failed" } }),
     record("made", { annotations: {} }),
@@ -150,7 +150,7 @@ Deno.test("volumeIntents() lists the pending records of the driver, for garbage 
 });
 
 Deno.test("volumeIntents(): listing the pending records does not go through all volumes", async () => {
-  await using s = await scene(record("begun"), ...["a", "b", "c"].map((name) => record(name, { annotations: {} })));
+  await using s = await harness(record("begun"), ...["a", "b", "c"].map((name) => record(name, { annotations: {} })));
   s.volumes.list = () => {
     throw new Error("all volumes are listed");
   };
@@ -158,7 +158,7 @@ Deno.test("volumeIntents(): listing the pending records does not go through all 
 });
 
 Deno.test("volumeIntents(): handing over takes the mark off, once, and keeps the claim's name", async () => {
-  await using s = await scene(record("begun"));
+  await using s = await harness(record("begun"));
   const { signal } = s;
   await s.intents.clearPending("begun", { signal });
   assertEquals(s.api.objects(lvmVolumes)[0]!.metadata.annotations, { [CLAIM_ANNOTATION]: "shop/orders" });
@@ -171,7 +171,7 @@ Deno.test("volumeIntents(): handing over takes the mark off, once, and keeps the
 });
 
 Deno.test("volumeIntents(): handing over what has just gone is done; what the API server refuses is not", async () => {
-  await using s = await scene(record("begun"), record("refused"));
+  await using s = await harness(record("begun"), record("refused"));
   const { signal } = s;
   s.api.faults.refuse = { status: 404, times: 1 };
   await s.intents.clearPending("begun", { signal });
@@ -183,7 +183,7 @@ Deno.test("volumeIntents(): handing over what has just gone is done; what the AP
 Deno.test("listPending() lists all records, also when one of them is of a newer version and cannot be read", async () => {
   const newer = record("pvc-newer");
   newer.spec.source = { image: "golden" } as object;
-  await using s = await scene(record("pvc-1"), newer, record("pvc-2"));
+  await using s = await harness(record("pvc-1"), newer, record("pvc-2"));
   const names = s.intents.listPending().map(({ requestName }) => requestName);
   assertEquals(names.sort(), ["pvc-1", "pvc-2", "pvc-newer"]);
 });

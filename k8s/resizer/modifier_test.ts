@@ -15,7 +15,7 @@ import {
 const CLAIM = { namespace: "default", name: "data" };
 
 /** Starts a cluster and a modifier, with a claim that is bound to a volume without attributes. */
-async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]>> = {}) {
+async function harness(status: Partial<NonNullable<PersistentVolumeClaim["status"]>> = {}) {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const { driver, client } = cluster;
   cluster.addAttributesClass("gold", { readIops: "500" });
@@ -68,7 +68,7 @@ async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]
 }
 
 Deno.test("a claim that names a class gets its attributes, and claim and volume say so", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   await s.want("gold");
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "gold");
@@ -88,7 +88,7 @@ Deno.test("a claim that names a class gets its attributes, and claim and volume 
 });
 
 Deno.test("a change costs three requests beside reading its class", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   await s.want("gold");
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "gold");
@@ -104,7 +104,7 @@ Deno.test("a change costs three requests beside reading its class", async () => 
 });
 
 Deno.test("a class that is not there leaves the claim Pending until it is", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   await s.want("platinum");
   await s.says(({ modifyVolumeStatus: status }) => status?.status === "Pending");
@@ -120,7 +120,7 @@ Deno.test("a class that is not there leaves the claim Pending until it is", asyn
 });
 
 Deno.test("what is refused is Infeasible, is not repeated, and is mended by another class", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   s.driver.injectFault("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
   await s.want("gold");
@@ -133,7 +133,7 @@ Deno.test("what is refused is Infeasible, is not repeated, and is mended by anot
 });
 
 Deno.test("a refused modification that is no longer requested is canceled, and stays reported", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   s.driver.injectFault("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
   await s.want("gold");
@@ -146,7 +146,7 @@ Deno.test("a refused modification that is no longer requested is canceled, and s
 });
 
 Deno.test("a class of another driver is Infeasible, and no call is made", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.addAttributesClass("foreign", { iops: "1" }, "other.driver");
   s.start();
   await s.want("foreign");
@@ -155,7 +155,7 @@ Deno.test("a class of another driver is Infeasible, and no call is made", async 
 });
 
 Deno.test("a failure that may pass is repeated; another class has to wait as long as the outcome is not known", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   const { promise: gate, resolve: openGate } = Promise.withResolvers<void>();
   s.driver.injectFault("modifyVolume", { error: new CallError(Code.Unavailable, "no answer") });
@@ -170,7 +170,7 @@ Deno.test("a failure that may pass is repeated; another class has to wait as lon
 });
 
 Deno.test("a final failure that may be corrected is retried with the class that is requested then", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   s.driver.injectFault("modifyVolume", { error: new CallError(Code.Internal, "lvchange failed") });
   await s.want("gold");
@@ -181,7 +181,7 @@ Deno.test("a final failure that may be corrected is retried with the class that 
 
 Deno.test("a modification that another process began is completed first", async () => {
   const modifyVolumeStatus = { status: "InProgress", targetVolumeAttributesClassName: "gold" };
-  await using s = await scene({ modifyVolumeStatus });
+  await using s = await harness({ modifyVolumeStatus });
   await s.want("silver");
   s.start();
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
@@ -190,7 +190,7 @@ Deno.test("a modification that another process began is completed first", async 
 
 Deno.test("a modification in progress whose class is missing goes on at once when the class is there again", async () => {
   const modifyVolumeStatus = { status: "InProgress", targetVolumeAttributesClassName: "bronze" };
-  await using s = await scene({ modifyVolumeStatus });
+  await using s = await harness({ modifyVolumeStatus });
   s.start({ backoff: { startMs: 3_600_000, capMs: 3_600_000 } });
   await s.want("bronze");
   assertEquals(
@@ -203,7 +203,7 @@ Deno.test("a modification in progress whose class is missing goes on at once whe
 });
 
 Deno.test("a cluster without the kind leaves the modifier in peace", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.api.removeResource(volumeAttributesClasses);
   s.start();
   const looked = () => s.cluster.api.requests.filter(({ path }) => path.endsWith("/volumeattributesclasses")).length;
@@ -212,7 +212,7 @@ Deno.test("a cluster without the kind leaves the modifier in peace", async () =>
 });
 
 Deno.test("a claim whose PersistentVolume is not there is left alone, and that is no failure", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.cluster.client.delete(persistentVolumes, { name: "v" });
   await s.options.volumes.waitFor("v", (volume) => volume === undefined, { timeoutMs: 5_000 });
   s.start();
@@ -223,7 +223,7 @@ Deno.test("a claim whose PersistentVolume is not there is left alone, and that i
 
 for (const request of ["get secrets", "patch persistentvolumes"]) {
   Deno.test(`a modifier that ends does not wait for a request to ${request}`, async () => {
-    await using s = await scene();
+    await using s = await harness();
     const [names, at] = [["name", "namespace"], "volume.kubernetes.io/controller-modify-secret"];
     const annotations = Object.fromEntries(names.map((name) => [`${at}-${name}`, "keys"]));
     const { client } = s.cluster;
@@ -240,7 +240,7 @@ for (const request of ["get secrets", "patch persistentvolumes"]) {
 }
 
 Deno.test("a claim with nothing to change is reconciled without a request", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   await waitUntil(() => s.options.claims.get("default/data")?.status?.phase === "Bound", "the claim");
   await s.cluster.client.patch(persistentVolumeClaims, CLAIM, {
@@ -252,7 +252,7 @@ Deno.test("a claim with nothing to change is reconciled without a request", asyn
 });
 
 Deno.test("a volume that no claim is for is not reconciled", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.start();
   s.cluster.api.put(persistentVolumes, {
     metadata: { name: "free" },
@@ -265,7 +265,7 @@ Deno.test("a volume that no claim is for is not reconciled", async () => {
 });
 
 Deno.test("a volume that is deleted right after its modification is no failure", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { client } = s.options;
   s.start({
     client: interceptClient(client, async (request, when) => {
@@ -281,7 +281,7 @@ Deno.test("a volume that is deleted right after its modification is no failure",
 });
 
 Deno.test("after a modification, the modifier waits until its cache shows it", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { claims } = s.options;
   const before = s.cluster.storedClaim();
   const accepted: boolean[][] = [];

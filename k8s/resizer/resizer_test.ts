@@ -9,7 +9,7 @@ const GiB = 1n << 30n;
 const CLAIM = { namespace: "default", name: "data" };
 
 /** Starts a cluster and a resizer, with a claim that is bound to a volume of 1 GiB. */
-async function scene({ driver: name = DRIVER, uid = undefined as string | undefined } = {}) {
+async function harness({ driver: name = DRIVER, uid = undefined as string | undefined } = {}) {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const { driver, client } = cluster;
   const claim = cluster.addClaim("data", { volumeName: "v" });
@@ -62,7 +62,7 @@ async function scene({ driver: name = DRIVER, uid = undefined as string | undefi
 }
 
 Deno.test("a claim that requests more gets a larger volume, and waits for the node", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.ask("3Gi");
   await s.state("NodeResizePending");
   assertEquals(s.conditions(), ["FileSystemResizePending", "Resizing"]);
@@ -87,7 +87,7 @@ Deno.test("a claim that requests more gets a larger volume, and waits for the no
 
 Deno.test("allocatedResources is what the volume got, with and without a filesystem", async () => {
   for (const nodeExpansionRequired of [true, false]) {
-    await using s = await scene();
+    await using s = await harness();
     Object.assign(s.driver, { nodeExpansionRequired, extentBytes: 4n << 20n });
     await s.ask("1500M");
     await s.cluster.waitForEvent(nodeExpansionRequired ? "FileSystemResizeRequired" : "VolumeResizeSuccessful");
@@ -98,7 +98,7 @@ Deno.test("allocatedResources is what the volume got, with and without a filesys
 });
 
 Deno.test("an expansion that ended below the size of the PersistentVolume is completed", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.volumes.get("v1")!.bytes = 1432n << 20n;
   const storage = "1500M"; // as kubelet left it, which took allocatedResources for the new size
   await s.ask(storage);
@@ -114,7 +114,7 @@ Deno.test("an expansion that ended below the size of the PersistentVolume is com
 });
 
 Deno.test("an expansion costs four requests, and none are sent while it waits for the node", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.ask("3Gi");
   await s.state("NodeResizePending");
   await s.cluster.client.patch(persistentVolumeClaims, CLAIM, { merge: { metadata: { labels: { a: "b" } } } });
@@ -129,7 +129,7 @@ Deno.test("an expansion costs four requests, and none are sent while it waits fo
 });
 
 Deno.test("the expansion of a volume without a filesystem is complete when the volume is larger", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.nodeExpansionRequired = false;
   await s.ask("3Gi");
   await s.cluster.waitForEvent("VolumeResizeSuccessful");
@@ -149,7 +149,7 @@ Deno.test("the expansion of a volume without a filesystem is complete when the v
 });
 
 Deno.test("an infeasible request says so, is not repeated, and is mended by asking for less", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.maxVolumeBytes = 5n * GiB;
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
@@ -164,7 +164,7 @@ Deno.test("an infeasible request says so, is not repeated, and is mended by aski
 });
 
 Deno.test("an infeasible request is tried again when there is said to be more space", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.maxVolumeBytes = 5n * GiB;
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
@@ -178,7 +178,7 @@ Deno.test("an infeasible request is tried again when there is said to be more sp
 });
 
 Deno.test("an expansion without space is tried again only when the node of the volume has enough", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.maxVolumeBytes = 5n * GiB;
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
@@ -193,7 +193,7 @@ Deno.test("an expansion without space is tried again only when the node of the v
 });
 
 Deno.test("an expansion that failed for another reason does not wait for free space", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.injectFault("expandVolume", { error: new CallError(Code.InvalidArgument, "no") });
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
@@ -203,7 +203,7 @@ Deno.test("an expansion that failed for another reason does not wait for free sp
 });
 
 Deno.test("a failure that may pass is said, and tried again until it does", async () => {
-  await using s = await scene();
+  await using s = await harness();
   for (let n = 0; n < 3; n++) {
     s.driver.injectFault("expandVolume", { error: new CallError(Code.Internal, "lvextend failed") });
   }
@@ -214,7 +214,7 @@ Deno.test("a failure that may pass is said, and tried again until it does", asyn
 });
 
 Deno.test("a failure that does not pass is mended by asking for less", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const expand = s.driver.expandVolume.bind(s.driver);
   s.driver.expandVolume = async (request, options) => {
     if (request.requiredBytes > 5n * GiB) throw new CallError(Code.Internal, "lvextend failed");
@@ -228,7 +228,7 @@ Deno.test("a failure that does not pass is mended by asking for less", async () 
 });
 
 Deno.test("when a result is uncertain, the started resize is finished first, whatever is requested meanwhile", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const gate = Promise.withResolvers<void>();
   s.driver.injectFault("expandVolume", { error: new CallError(Code.DeadlineExceeded, "?"), waitFor: gate.promise });
   const called = s.driver.waitForCall("expandVolume");
@@ -242,7 +242,7 @@ Deno.test("when a result is uncertain, the started resize is finished first, wha
 });
 
 Deno.test("a second expansion waits until the node has completed the first", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.ask("3Gi");
   await s.state("NodeResizePending");
   await s.ask("5Gi");
@@ -253,7 +253,7 @@ Deno.test("a second expansion waits until the node has completed the first", asy
 });
 
 Deno.test("a node that could not has the call repeated, so that it may try again", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.ask("3Gi");
   await s.state("NodeResizePending");
   await s.setStatus({ allocatedResourceStatuses: { storage: "NodeResizeInfeasible" } });
@@ -263,7 +263,7 @@ Deno.test("a node that could not has the call repeated, so that it may try again
 });
 
 Deno.test("a restart after the volume grew goes on to the node, by a call that changes nothing", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.cluster.client.patch(persistentVolumes, { name: "v" }, { merge: { spec: { capacity: { storage: "3Gi" } } } });
   await s.options.volumes.waitFor("v", (volume) => volume?.spec?.capacity?.["storage"] === "3Gi");
   s.driver.volumes.get("v1")!.bytes = 3n * GiB;
@@ -273,7 +273,7 @@ Deno.test("a restart after the volume grew goes on to the node, by a call that c
 });
 
 Deno.test("a status that others change at the same time is written all the same", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const gate = Promise.withResolvers<void>();
   s.driver.injectFault("expandVolume", { waitFor: gate.promise });
   const called = s.driver.waitForCall("expandVolume");
@@ -287,7 +287,7 @@ Deno.test("a status that others change at the same time is written all the same"
 });
 
 Deno.test("an API server that is away for a while delays a resize, and loses nothing", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const gate = Promise.withResolvers<void>();
   s.driver.injectFault("expandVolume", { waitFor: gate.promise });
   const called = s.driver.waitForCall("expandVolume");
@@ -306,7 +306,7 @@ for (
   ] as const
 ) {
   Deno.test(`a volume of ${whose} is left alone`, async () => {
-    await using s = await scene(options);
+    await using s = await harness(options);
     await s.ask("3Gi");
     await waitUntil(() => s.turns.length > 0, "a look at it");
     assertEquals([s.driver.calls, s.cluster.requestsOf()], [[], []]);
@@ -314,7 +314,7 @@ for (
 }
 
 Deno.test("two resizers at once give a volume its size, and the claim its state", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const other = new Resizer(s.cluster.controllerOptions("other"));
   s.cluster.run((signal) => other.run(signal));
   for (const size of ["2Gi", "3Gi", "4Gi"]) {
@@ -332,7 +332,7 @@ Deno.test("two resizers at once give a volume its size, and the claim its state"
 });
 
 Deno.test("a claim that asks for more is expanded when its PersistentVolume appears", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const [volume] = s.cluster.storedVolumes;
   await s.cluster.client.delete(persistentVolumes, { name: "v" });
   await s.options.volumes.waitFor("v", (now) => now === undefined, { timeoutMs: 5_000 });
@@ -343,7 +343,7 @@ Deno.test("a claim that asks for more is expanded when its PersistentVolume appe
 });
 
 Deno.test("a volume without a claim is not reconciled, even with the capacity of an unfinished expansion", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.cluster.api.put(persistentVolumes, {
     metadata: { name: "free", annotations: { [PRE_RESIZE_CAPACITY_ANNOTATION]: "1Gi" } },
     spec: { csi: { driver: DRIVER, volumeHandle: "f" } },
@@ -357,7 +357,7 @@ Deno.test("a volume without a claim is not reconciled, even with the capacity of
 
 for (const seen of ["seen", "missed by a watch"]) {
   Deno.test(`a claim that is made again is not slowed by an earlier one of its name, whose end is ${seen}`, async () => {
-    await using s = await scene();
+    await using s = await harness();
     const { api } = s.cluster;
     s.driver.maxVolumeBytes = 5n * GiB;
     await s.ask("9Gi");
@@ -385,7 +385,7 @@ for (const seen of ["seen", "missed by a watch"]) {
 }
 
 Deno.test("after an expansion, the resizer waits until its cache shows that the earlier capacity is gone", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { volumes } = s.options;
   const annotated = { metadata: { name: "v", annotations: { [PRE_RESIZE_CAPACITY_ANNOTATION]: "1Gi" } } };
   const accepted: boolean[][] = [];

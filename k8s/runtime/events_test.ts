@@ -7,7 +7,7 @@ import { EventRecorder, type EventRecorderOptions } from "./events.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { events, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 
-function scene(options: Partial<EventRecorderOptions> = {}) {
+function harness(options: Partial<EventRecorderOptions> = {}) {
   const fake = FakeApiServer.start();
   const http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (events)" });
   const { client, advance } = trackedClient(http);
@@ -36,7 +36,7 @@ function scene(options: Partial<EventRecorderOptions> = {}) {
 }
 
 Deno.test("EventRecorder: an event names its object, its reporter, and what happened", async () => {
-  await using s = scene();
+  await using s = harness();
   s.recorder.record(s.claim, "Warning", "ProvisioningFailed", "no volume group has room");
   await s.pass(0);
   const [event] = s.fake.objects(events);
@@ -58,7 +58,7 @@ Deno.test("EventRecorder: an event names its object, its reporter, and what happ
 });
 
 Deno.test("EventRecorder: of a cluster-scoped object it goes to the namespace default; a long message is cut, not within a character", async () => {
-  await using s = scene();
+  await using s = harness();
   const volume = s.fake.put(persistentVolumes, { metadata: { name: "pv" } });
   s.recorder.record(volume, "Normal", "Long", "x".repeat(2000));
   s.recorder.record(volume, "Normal", "Emoji", "x".repeat(1022) + "😀".repeat(100));
@@ -69,7 +69,7 @@ Deno.test("EventRecorder: of a cluster-scoped object it goes to the namespace de
 });
 
 Deno.test("EventRecorder: what is said again is counted, and written every ten seconds at most", async () => {
-  await using s = scene();
+  await using s = harness();
   for (let time = 0; time < 49; time++) {
     s.recorder.record(s.claim, "Normal", "Again", "still so");
     await s.pass(200);
@@ -81,7 +81,7 @@ Deno.test("EventRecorder: what is said again is counted, and written every ten s
 });
 
 Deno.test("EventRecorder creates an event again that the server has deleted", async () => {
-  await using s = scene();
+  await using s = harness();
   s.recorder.record(s.claim, "Normal", "Again", "still so");
   await s.pass(0);
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
@@ -92,7 +92,7 @@ Deno.test("EventRecorder creates an event again that the server has deleted", as
 });
 
 Deno.test("EventRecorder: many different ones are spread over time", async () => {
-  await using s = scene({ burst: 3 });
+  await using s = harness({ burst: 3 });
   for (let one = 0; one < 6; one++) s.recorder.record(s.claim, "Normal", `Reason${one}`, "so it is");
   await s.pass(0);
   assertEquals(s.written().length, 3);
@@ -101,7 +101,7 @@ Deno.test("EventRecorder: many different ones are spread over time", async () =>
 });
 
 Deno.test("EventRecorder retries while the server is unreachable, but not after a refusal; neither fails the caller", async () => {
-  await using s = scene();
+  await using s = harness();
   s.fake.faults.refuse = { status: 500, times: 2 };
   s.recorder.record(s.claim, "Normal", "Later", "so it is");
   await s.pass(5_000);
@@ -212,7 +212,7 @@ Deno.test("EventRecorder: an object has 25 writes and one more every five minute
 });
 
 Deno.test("EventRecorder: after ten messages of one reason the further ones are combined in one event", async () => {
-  await using s = scene();
+  await using s = harness();
   for (let index = 0; index < 13; index++) s.recorder.record(s.claim, "Warning", "Failed", `${index} MiB free`);
   await s.pass(60_000);
   const messages = s.fake.objects(events).map(({ message, count }) => `${message} ${count}`);
@@ -234,7 +234,7 @@ Deno.test("EventRecorder: after ten messages of one reason the further ones are 
 });
 
 Deno.test("EventRecorder tries five times while the server does not answer", async () => {
-  await using s = scene();
+  await using s = harness();
   const attempts = () => s.fake.requests.filter(({ method }) => method === "POST").length;
   s.fake.faults.refuse = { status: 500, times: 100 };
   s.recorder.record(s.claim, "Normal", "Never", "so it is");

@@ -9,7 +9,7 @@ import { HttpClient, type HttpClientOptions } from "../client/http_client.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
 
 /** Starts a fake server, a network to it, and an informer of things, which is synced. */
-async function scene(options: InformerOptions<Thing> = {}, client: Partial<HttpClientOptions> = {}) {
+async function harness(options: InformerOptions<Thing> = {}, client: Partial<HttpClientOptions> = {}) {
   const fake = FakeApiServer.start({ resources: [things] });
   const network = new TcpProxy(fake.url);
   const http = new HttpClient({ url: network.urlThrough(fake.url) }, {
@@ -51,7 +51,7 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 Deno.test("Informer: has the existing objects and their changes, and notifies its subscribers", async () => {
-  await using s = await scene();
+  await using s = await harness();
   assertEquals(s.informer.list().map(({ metadata }) => metadata.name), ["a", "b"]);
   const notifications: unknown[] = [];
   s.informer.subscribe((key, now, before) => notifications.push([key, now?.spec?.size, before?.spec?.size]));
@@ -64,7 +64,7 @@ Deno.test("Informer: has the existing objects and their changes, and notifies it
 });
 
 Deno.test("Informer: goes on where a watch ended, by bookmark where nothing else came, without a list", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.waitForWatch();
   s.fake.put(things, { metadata: { name: "c" } });
   await s.informer.waitFor("c", (thing) => thing !== undefined);
@@ -78,7 +78,7 @@ Deno.test("Informer: goes on where a watch ended, by bookmark where nothing else
 });
 
 Deno.test("Informer: lists again when its revision is too old, and reports what was deleted meanwhile", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.waitForWatch();
   const notifications: unknown[] = [];
   s.informer.subscribe((key, now, before) => notifications.push([key, now?.spec?.size, before?.spec?.size]));
@@ -96,7 +96,7 @@ Deno.test("Informer: lists again when its revision is too old, and reports what 
 });
 
 Deno.test("Informer sends few requests while the server is unreachable, and is current soon afterwards", async () => {
-  await using s = await scene({ backoff: { startMs: 20, capMs: 40 } });
+  await using s = await harness({ backoff: { startMs: 20, capMs: 40 } });
   await s.waitForWatch();
   s.network.refuse();
   await until(() => s.fake.watchCount === 0);
@@ -110,7 +110,7 @@ Deno.test("Informer sends few requests while the server is unreachable, and is c
 Deno.test("Informer: a connection that is swallowed silently is noticed by its missing sign of life", async () => {
   const reasons: string[] = [];
   const onReconnect = (reason: string) => reasons.push(reason);
-  await using s = await scene({}, { readIdleTimeoutMs: 20, pingTimeoutMs: 1_000, onReconnect });
+  await using s = await harness({}, { readIdleTimeoutMs: 20, pingTimeoutMs: 1_000, onReconnect });
   await s.waitForWatch();
   using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   s.network.freeze();
@@ -124,7 +124,7 @@ Deno.test("Informer: a connection that is swallowed silently is noticed by its m
 Deno.test.each(["stalledWatches", "unansweredWatches"] as const)(
   "Informer ends a watch without events after a while, although the server answers other requests: %s",
   async (fault) => {
-    await using s = await scene({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
+    await using s = await harness({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
     await s.waitForWatch();
     s.fake.faults[fault] = true;
     s.fake.endWatches();
@@ -136,7 +136,7 @@ Deno.test.each(["stalledWatches", "unansweredWatches"] as const)(
 );
 
 Deno.test("Informer: lists again after a restore of etcd, whose server sends nothing for a later revision", async () => {
-  await using s = await scene({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
+  await using s = await harness({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
   await s.waitForWatch();
   const { revision } = s.fake;
   for (let n = 0; n < 10; n++) await s.setSize("a", `${n + 2}`);
@@ -151,7 +151,7 @@ Deno.test("Informer: lists again after a restore of etcd, whose server sends not
 });
 
 Deno.test("Informer: waitFor() ends with its time, its signal, or the predicate's failure", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const never = () => false;
   await assertRejects(
     () => s.informer.waitFor("a", never, { timeoutMs: 1 }),
@@ -169,7 +169,7 @@ Deno.test("Informer: waitFor() ends with its time, its signal, or the predicate'
 });
 
 Deno.test("Informer: keeps only what matches its selection, and no managed fields", async () => {
-  await using s = await scene({ fieldSelector: "metadata.name=a", transform: ({ metadata }) => ({ metadata }) });
+  await using s = await harness({ fieldSelector: "metadata.name=a", transform: ({ metadata }) => ({ metadata }) });
   const managed = { name: "a", managedFields: [{}] };
   await s.http.patch(things, { name: "a" }, { merge: { metadata: managed, spec: { size: "2" } } });
   const kept = await s.informer.waitFor("a", (thing) => thing?.metadata.generation === 2);
@@ -286,7 +286,7 @@ Deno.test("Informer: a listener that fails is logged, and ends neither the watch
     ],
   });
   try {
-    await using s = await scene();
+    await using s = await harness();
     const seen: string[] = [];
     s.informer.subscribe((key) => {
       if (key === "b") throw new Error("this listener cannot take b");

@@ -6,13 +6,13 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { LEASE, scene } from "../../tests/fake/election.ts";
+import { harness, LEASE } from "../../tests/fake/election.ts";
 import { leases } from "../api/objects.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { LeaderElection } from "./leader.ts";
 
 Deno.test("LeaderElection: who reads its acquisition only after another one took over does not lead", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   let isTaken = false;
@@ -29,7 +29,7 @@ Deno.test("LeaderElection: who reads its acquisition only after another one took
 });
 
 Deno.test("LeaderElection: the first term counts from the request, too", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   a.cut.onAnswer = (verb) => {
     if (verb !== "create") return;
@@ -43,7 +43,7 @@ Deno.test("LeaderElection: the first term counts from the request, too", async (
 });
 
 Deno.test("LeaderElection: who stops while it learns that another took over leaves the other's record alone", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
@@ -63,7 +63,7 @@ Deno.test("LeaderElection: who stops while it learns that another took over leav
 });
 
 Deno.test("LeaderElection: while a holder renews, nobody else leads after a deletion of its lease", async () => {
-  await using s = scene();
+  await using s = harness();
   s.candidate("a");
   await s.pass(100);
   s.candidate("b");
@@ -81,7 +81,7 @@ Deno.test("LeaderElection: while a holder renews, nobody else leads after a dele
 });
 
 Deno.test("LeaderElection: a deleted lease of a dead holder is acquired when it would have expired, and a free one at once", async () => {
-  await using s = scene();
+  await using s = harness();
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   s.fake.put(leases, { metadata: LEASE, spec: { holderIdentity: "dead", leaseDurationSeconds: 15 } });
   const b = s.candidate("b");
@@ -101,7 +101,7 @@ Deno.test("LeaderElection: a deleted lease of a dead holder is acquired when it 
 });
 
 Deno.test("LeaderElection: a process that was stopped for longer than the lease ends before it asks again", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   a.cut.hangs = true;
@@ -112,7 +112,7 @@ Deno.test("LeaderElection: a process that was stopped for longer than the lease 
 });
 
 Deno.test("LeaderElection: a lease that is valid for months is watched once", async () => {
-  await using s = scene();
+  await using s = harness();
   s.fake.put(leases, { metadata: LEASE, spec: { holderIdentity: "admin", leaseDurationSeconds: 2_147_483_647 } });
   using client = new HttpClient({ url: s.fake.url }, { userAgent: "candidate" });
   const stop = new AbortController();

@@ -1,13 +1,13 @@
 import { assertEquals } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { LEASE, scene } from "../../tests/fake/election.ts";
+import { harness, LEASE } from "../../tests/fake/election.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { controllerLeaseName, LeaderElection, sidecarLeaseName } from "./leader.ts";
 import { leases } from "../api/objects.ts";
 
 Deno.test("LeaderElection: the first takes the lease and renews it, and the second waits", async () => {
-  await using s = scene();
+  await using s = harness();
   s.candidate("a");
   await s.pass(100);
   s.candidate("b");
@@ -20,7 +20,7 @@ Deno.test("LeaderElection: the first takes the lease and renews it, and the seco
 });
 
 Deno.test("LeaderElection: a renewal is one request every 5 s, and a candidate that watches sends none", async () => {
-  await using s = scene();
+  await using s = harness();
   s.candidate("a");
   await s.pass(100);
   assertEquals(s.requests(), "GET POST");
@@ -38,7 +38,7 @@ Deno.test("LeaderElection: a renewal is one request every 5 s, and a candidate t
 });
 
 Deno.test("LeaderElection: elections of a process renew at the same moments", async () => {
-  await using s = scene();
+  await using s = harness();
   s.candidate("a");
   await s.pass(3_700);
   s.requests();
@@ -49,7 +49,7 @@ Deno.test("LeaderElection: elections of a process renew at the same moments", as
 });
 
 Deno.test("LeaderElection: a clean stop hands over at once, but not before the work is done", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a", true);
   await s.pass(100);
   s.candidate("b");
@@ -64,7 +64,7 @@ Deno.test("LeaderElection: a clean stop hands over at once, but not before the w
 });
 
 Deno.test("LeaderElection: who cannot renew ends before another may begin, and comes back later", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   const b = s.candidate("b");
@@ -81,7 +81,7 @@ Deno.test("LeaderElection: who cannot renew ends before another may begin, and c
 });
 
 Deno.test("LeaderElection: who gets no answer ends 10 s after the last renewal", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   a.cut.hangs = true;
@@ -92,7 +92,7 @@ Deno.test("LeaderElection: who gets no answer ends 10 s after the last renewal",
 });
 
 Deno.test("LeaderElection: a lease that someone else took is lost at the next renewal", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
@@ -103,7 +103,7 @@ Deno.test("LeaderElection: a lease that someone else took is lost at the next re
 });
 
 Deno.test("LeaderElection: a candidate that sees no renewals takes nothing while they go on", async () => {
-  await using s = scene();
+  await using s = harness();
   s.candidate("a");
   await s.pass(100);
   s.fake.faults.stalledWatches = true; // as a connection that is dead, and does not say so
@@ -113,7 +113,7 @@ Deno.test("LeaderElection: a candidate that sees no renewals takes nothing while
 });
 
 Deno.test("LeaderElection: a candidate that cannot watch asks about every 2 s, and takes over when its turn comes", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   s.candidate("b").cut.refusesWatches = true;
@@ -125,7 +125,7 @@ Deno.test("LeaderElection: a candidate that cannot watch asks about every 2 s, a
 });
 
 Deno.test("LeaderElection: a candidate takes over 15 s after the last renewal", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   s.candidate("b");
@@ -140,7 +140,7 @@ Deno.test("LeaderElection: a candidate takes over 15 s after the last renewal", 
 });
 
 Deno.test("LeaderElection ignores the time of day of a holder, and observes for how long it does not renew", async () => {
-  await using s = scene();
+  await using s = harness();
   const spec = { holderIdentity: "dead", leaseDurationSeconds: 15, renewTime: "1999-01-01T00:00:00.000000Z" };
   s.fake.put(leases, { metadata: LEASE, spec });
   s.candidate("a");
@@ -151,7 +151,7 @@ Deno.test("LeaderElection ignores the time of day of a holder, and observes for 
 });
 
 Deno.test("LeaderElection: a conflict while renewing is no loss", async () => {
-  await using s = scene();
+  await using s = harness();
   s.candidate("a");
   await s.pass(100);
   s.fake.faults.conflicts = 2;
@@ -160,7 +160,7 @@ Deno.test("LeaderElection: a conflict while renewing is no loss", async () => {
 });
 
 Deno.test("LeaderElection: who could not even ask, because the process was stalled, asks once before it ends", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   s.clock.stall(12_000);
@@ -175,7 +175,7 @@ Deno.test("LeaderElection: who could not even ask, because the process was stall
 });
 
 Deno.test("LeaderElection: a stalled process ends when another took the lease meanwhile", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
@@ -187,7 +187,7 @@ Deno.test("LeaderElection: a stalled process ends when another took the lease me
 });
 
 Deno.test("LeaderElection: the term counts from the request, so that a slow answer does not prolong it", async () => {
-  await using s = scene();
+  await using s = harness();
   const a = s.candidate("a");
   await s.pass(100);
   a.cut.delayMs = 3_000;
@@ -227,7 +227,7 @@ Deno.test("sidecarLeaseName() returns the names of the Leases that the official 
 });
 
 Deno.test("LeaderElection: who cannot write a lease that has run out does not lead, and tries every 2 s", async () => {
-  await using s = scene();
+  await using s = harness();
   const spec = { holderIdentity: "gone", leaseDurationSeconds: 15 };
   s.fake.put(leases, { metadata: LEASE, spec: spec as never });
   s.candidate("a");

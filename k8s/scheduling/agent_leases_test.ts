@@ -12,7 +12,7 @@ import { AgentLeases, nextAgentState } from "./agent_leases.ts";
 const [DRIVER, NAMESPACE] = ["lvm.denolith.dev", "driver"];
 
 /** Starts an API server, and what creates Leases. */
-function scene() {
+function harness() {
   const api = FakeApiServer.start({ resources: [lvmNodes] });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (controller)" });
   const administrator = new HttpClient({ url: api.url }, { userAgent: "administrator" });
@@ -52,7 +52,7 @@ function scene() {
 }
 
 Deno.test("AgentLeases creates the Lease of each LVMNode of the driver, owned by it, and again when it is deleted", async () => {
-  await using s = scene();
+  await using s = harness();
   const { metadata: { uid } } = s.addNode("a");
   s.addNode("others", "csi.example.com");
   s.addNode("b");
@@ -71,7 +71,7 @@ Deno.test("AgentLeases creates the Lease of each LVMNode of the driver, owned by
 });
 
 Deno.test("AgentLeases tries again after a failure, and leaves a Lease that exists as it is", async () => {
-  await using s = scene();
+  await using s = harness();
   s.addNode("a");
   await waitUntil(() => s.names().length === 1, "the Lease");
   const at = { name: "agent.a", namespace: NAMESPACE };
@@ -83,7 +83,7 @@ Deno.test("AgentLeases tries again after a failure, and leaves a Lease that exis
 });
 
 Deno.test("AgentLeases makes a Lease that it does not see one of the driver, whatever it was", async () => {
-  await using s = scene();
+  await using s = harness();
   const owner = { apiVersion: "lvm.denolith.dev/v1alpha1", kind: "LVMNode", name: "a", uid: "gone" };
   const spec = { renewTime: "2026-01-01T00:00:00.000000Z" };
   for (const [name, labels] of [["a", { [DRIVER_NAME_LABEL]: "other", more: "kept" }], ["b", undefined]] as const) {
@@ -101,7 +101,7 @@ Deno.test("AgentLeases makes a Lease that it does not see one of the driver, wha
 });
 
 Deno.test("AgentLeases writes into the LVMNode whether its agent is silent", async () => {
-  await using s = scene();
+  await using s = harness();
   s.addNode("a");
   await waitUntil(() => s.names().length === 1, "the Lease");
   const renew = (renewTime: string) =>

@@ -7,7 +7,7 @@ import { readSecret, secrets } from "./secrets.ts";
 const { signal } = new AbortController();
 const KEY = { name: "key", namespace: "team" };
 
-function scene() {
+function harness() {
   const api = FakeApiServer.start({ resources: [secrets] });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
   return {
@@ -21,7 +21,7 @@ function scene() {
 }
 
 Deno.test("readSecret() reads only the named secret, and sends no request if none is named", async () => {
-  await using s = scene();
+  await using s = harness();
   s.api.put(secrets, { metadata: KEY, data: { pass: btoa("word") } });
   assertEquals(await readSecret(s.client, KEY, { signal }), { pass: "word" });
   assertEquals(await readSecret(s.client, undefined, { signal }), {});
@@ -31,7 +31,7 @@ Deno.test("readSecret() reads only the named secret, and sends no request if non
 });
 
 Deno.test("readSecret() names the remedy when it is forbidden, and when it does not exist", async () => {
-  await using s = scene();
+  await using s = harness();
   const missing = await assertRejects(() => readSecret(s.client, KEY, { signal }));
   assert(
     isNotFound(missing) && missing.message.includes("it does not exist: create key in namespace team"),

@@ -13,14 +13,14 @@ import type { GroupSnapshotterOptions } from "./group_snapshotter.ts";
 const HANDLE = "handle-of-groupsnapshot-uid";
 
 /** Starts a cluster and a group snapshotter. */
-async function scene(options?: { withKinds?: boolean }) {
+async function harness(options?: { withKinds?: boolean }) {
   const cluster = await GroupControlPlane.start(options);
   cluster.run();
   return cluster;
 }
 
 Deno.test("a group snapshot is taken, its content lists its snapshots, and it is deleted with all of them", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent();
   const { status } = await s.waitUntilReady();
   const info = { creationTime: Number(TAKEN_AT), readyToUse: true, restoreSize: 1 << 30 };
@@ -50,14 +50,14 @@ Deno.test("a group snapshot is taken, its content lists its snapshots, and it is
 });
 
 Deno.test("a cluster without the kinds gets group snapshots when they come", async () => {
-  await using s = await scene({ withKinds: false });
+  await using s = await harness({ withKinds: false });
   s.addKinds();
   s.addContent();
   await s.waitUntilReady();
 });
 
 Deno.test("a group snapshot that is refused says why, is no longer marked, and is tried again", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.failures.push({ error: new CallError(Code.FailedPrecondition, "volumes of two nodes") });
   s.addContent();
   assertEquals(await s.controlPlane.waitForEvent("GroupSnapshotCreationFailed"), "volumes of two nodes");
@@ -66,7 +66,7 @@ Deno.test("a group snapshot that is refused says why, is no longer marked, and i
 });
 
 Deno.test("one whose outcome is not known is followed until it is, also when nobody wants it any more", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const unknown = { error: new CallError(Code.Unavailable, "the node does not answer"), done: true };
   s.driver.failures.push(unknown, unknown);
   s.addContent();
@@ -78,7 +78,7 @@ Deno.test("one whose outcome is not known is followed until it is, also when nob
 });
 
 Deno.test("a content without a class, or without its finalizer, gets no group snapshot", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent({ volumeGroupSnapshotClassName: "other" });
   assertMatch(await s.controlPlane.waitForEvent("GroupSnapshotCreationFailed"), /"other": there is no such/);
   await s.release();
@@ -89,7 +89,7 @@ Deno.test("a content without a class, or without its finalizer, gets no group sn
 });
 
 Deno.test("with the policy Retain the group snapshot stays", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent({ deletionPolicy: "Retain" });
   await s.waitUntilReady();
   await s.release();
@@ -99,7 +99,7 @@ Deno.test("with the policy Retain the group snapshot stays", async () => {
 });
 
 Deno.test("a group snapshot that was there before is looked at, and nothing is taken", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.groups.set("given", { name: "x", volumeIds: ["a"], parameters: {}, secrets: {} });
   const groupSnapshotHandles = { volumeGroupSnapshotHandle: "given", volumeSnapshotHandles: ["snapshot-of-a"] };
   s.addContent({ source: { groupSnapshotHandles } });
@@ -117,7 +117,7 @@ for (
   ]] as const
 ) {
   Deno.test(`an imported group snapshot ${what} is deleted with its content, also before its status is known`, async () => {
-    await using s = await scene();
+    await using s = await harness();
     s.driver.groups.set("given", { name: "x", volumeIds: ["a"], parameters: {}, secrets: {} });
     const unknown = { error: new CallError(Code.Unavailable, "the node does not answer") };
     s.driver.failures.push(...Array(20).fill(unknown));
@@ -239,14 +239,14 @@ for (
 }
 
 /** Starts a cluster and a group snapshotter that tries nothing again by itself. */
-async function sceneWithoutRetries(options: Partial<GroupSnapshotterOptions> = {}) {
+async function harnessWithoutRetries(options: Partial<GroupSnapshotterOptions> = {}) {
   const s = await GroupControlPlane.start();
   s.run({ ...s.options(), backoff: { startMs: 600_000, capMs: 600_000 }, ...options });
   return s;
 }
 
 Deno.test("a group snapshot without space is tried again when the node of its volumes has more, and only then", async () => {
-  await using s = await sceneWithoutRetries({ nodeOfVolume: (handle) => handle === "a" ? "node" : "other" });
+  await using s = await harnessWithoutRetries({ nodeOfVolume: (handle) => handle === "a" ? "node" : "other" });
   s.driver.failures.push({ error: new CallError(Code.ResourceExhausted, "vg is full") });
   s.addContent();
   await s.controlPlane.waitForEvent("GroupSnapshotCreationFailed");
@@ -257,7 +257,7 @@ Deno.test("a group snapshot without space is tried again when the node of its vo
 });
 
 Deno.test("a group snapshot whose outcome, or whose deletion, is awaited goes on as soon as it is woken", async () => {
-  await using s = await sceneWithoutRetries();
+  await using s = await harnessWithoutRetries();
   const unknown = { error: new CallError(Code.Unavailable, "the node does not answer"), done: true };
   s.driver.failures.push(unknown);
   s.addContent();
@@ -274,7 +274,7 @@ Deno.test("a group snapshot whose outcome, or whose deletion, is awaited goes on
 
 Deno.test("a group snapshot of which a snapshot lost its content is no longer ready, and names it once", async () => {
   const lost = new Set<string>();
-  await using s = await sceneWithoutRetries({ needsRecheck: (handle) => lost.has(handle) });
+  await using s = await harnessWithoutRetries({ needsRecheck: (handle) => lost.has(handle) });
   s.addContent();
   await s.waitUntilReady();
   s.controlPlane.wakeUps.wake("unready", "snapshot-of-b");

@@ -10,7 +10,7 @@ import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_o
 import { snapshotNameOf } from "./snapshot_content.ts";
 
 /** Starts a cluster and a snapshotter. */
-async function scene() {
+async function harness() {
   const snapshots = await SnapshotControlPlane.start();
   snapshots.run();
   return snapshots;
@@ -32,7 +32,7 @@ for (
   ] as const
 ) {
   Deno.test(`after ${what} a content stays marked, and the request is repeated until its outcome is known`, async () => {
-    await using s = await scene();
+    await using s = await harness();
     const gate = Promise.withResolvers<void>();
     s.driver.injectFault("createSnapshot", { error });
     s.driver.injectFault("createSnapshot", { error, waitFor: gate.promise });
@@ -57,7 +57,7 @@ for (
   ] as const
 ) {
   Deno.test(`after ${what} a content is not marked any more, says what went wrong, and is tried again`, async () => {
-    await using s = await scene();
+    await using s = await harness();
     const gate = Promise.withResolvers<void>();
     s.driver.injectFault("createSnapshot", { error: new CallError(code, "snapSize 200%: too much") });
     s.driver.injectFault("createSnapshot", { waitFor: gate.promise });
@@ -74,7 +74,7 @@ for (
 }
 
 /** Starts a snapshotter with a fake clock, and a content whose snapshot has failed six times. */
-async function sceneAfterFailures(code: number) {
+async function harnessAfterFailures(code: number) {
   const s = await SnapshotControlPlane.start();
   const clock = new FakeClock();
   const results: unknown[] = [];
@@ -98,7 +98,7 @@ async function sceneAfterFailures(code: number) {
 }
 
 Deno.test("what fails for long is tried ever more rarely, whatever the loop itself writes of it", async () => {
-  await using f = await sceneAfterFailures(Code.Internal);
+  await using f = await harnessAfterFailures(Code.Internal);
   await f.s.waitFor((now) => now?.status?.error?.message === "no, 5");
   assertEquals(f.clock.msUntilNextTimer, 24_000);
   await f.clock.advance(23_000);
@@ -108,7 +108,7 @@ Deno.test("what fails for long is tried ever more rarely, whatever the loop itse
 });
 
 Deno.test("what failed for long is tried again within a second of a change of its class", async () => {
-  await using f = await sceneAfterFailures(Code.InvalidArgument);
+  await using f = await harnessAfterFailures(Code.InvalidArgument);
   await f.s.controlPlane.remove(volumeSnapshotClasses, { name: "odd" });
   // each change may be seen by itself, and brings a turn of its own
   await waitUntil(() => f.clock.msUntilNextTimer <= 1_000, "an earlier turn");
@@ -120,20 +120,20 @@ Deno.test("what failed for long is tried again within a second of a change of it
 });
 
 Deno.test("a snapshot that failed for lack of space is retried within a second after space became free", async () => {
-  await using f = await sceneAfterFailures(Code.ResourceExhausted);
+  await using f = await harnessAfterFailures(Code.ResourceExhausted);
   f.s.controlPlane.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   await f.clock.advance(1_000);
   await f.s.waitUntilReady();
 });
 
 Deno.test("what failed for another reason does not care for more space", async () => {
-  await using f = await sceneAfterFailures(Code.Internal);
+  await using f = await harnessAfterFailures(Code.Internal);
   f.s.controlPlane.wakeUps.wake("space", { nodeName: "a", largestBytes: 1n << 50n });
   assertEquals(f.clock.msUntilNextTimer, 24_000);
 });
 
 Deno.test("what failed for long goes within a second when its VolumeSnapshot is deleted", async () => {
-  await using f = await sceneAfterFailures(Code.Internal);
+  await using f = await harnessAfterFailures(Code.Internal);
   await f.s.releaseContent();
   await waitUntil(() => f.clock.msUntilNextTimer <= 1_000, "an earlier turn");
   await f.clock.advance(1_000);
@@ -142,7 +142,7 @@ Deno.test("what failed for long goes within a second when its VolumeSnapshot is 
 });
 
 Deno.test("a secret that cannot be read is reported, and one that is deleted before its snapshot does not block the deletion", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const annotation = "snapshot.storage.kubernetes.io/deletion-secret";
   const annotations = { [`${annotation}-name`]: "gone", [`${annotation}-namespace`]: "system" };
   s.addContent("content", { metadata: { annotations } });
@@ -163,7 +163,7 @@ Deno.test("a secret that cannot be read is reported, and one that is deleted bef
 });
 
 Deno.test("an API server that is away for a while costs no second snapshot", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const gate = Promise.withResolvers<void>();
   s.driver.injectFault("createSnapshot", { waitFor: gate.promise });
   const called = s.driver.waitForCall("createSnapshot");
@@ -176,7 +176,7 @@ Deno.test("an API server that is away for a while costs no second snapshot", asy
 });
 
 Deno.test("changes by others between any two writes cost no second call, and nothing that they wrote", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.controlPlane.api.faults.conflicts = 1;
   s.addContent();
   await s.waitUntilReady();

@@ -13,14 +13,14 @@ const PATH = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/content";
 const LEFT_NOTHING = { content: undefined, snapshots: [] };
 
 /** Starts a cluster and a snapshotter. */
-async function scene() {
+async function harness() {
   const snapshots = await SnapshotControlPlane.start();
   snapshots.run();
   return snapshots;
 }
 
 Deno.test("a snapshot is taken, and its content says so, by three requests", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent();
   const { status } = await s.waitUntilReady();
   assertEquals(status, {
@@ -43,7 +43,7 @@ Deno.test("a snapshot is taken, and its content says so, by three requests", asy
 });
 
 Deno.test("while a snapshot is being taken, its content says so", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const gate = Promise.withResolvers<void>();
   s.driver.injectFault("createSnapshot", { waitFor: gate.promise });
   const called = s.driver.waitForCall("createSnapshot");
@@ -55,7 +55,7 @@ Deno.test("while a snapshot is being taken, its content says so", async () => {
 });
 
 Deno.test("secrets are those that the snapshot-controller named, and for looking that of the class", async () => {
-  await using s = await scene();
+  await using s = await harness();
   for (const name of ["taking", "looking-content"]) {
     s.controlPlane.api.put(secrets, { metadata: { name, namespace: "system" }, data: { key: btoa(name) } });
   }
@@ -84,7 +84,7 @@ Deno.test("secrets are those that the snapshot-controller named, and for looking
 });
 
 Deno.test("a snapshot that cannot be used yet is looked at until it can, and taken once", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.driver.snapshotsReady = false;
   s.addContent();
   await s.waitFor((now) => now?.status?.readyToUse === false);
@@ -124,7 +124,7 @@ Deno.test("looks at a snapshot that cannot be used yet become rarer", async () =
 });
 
 Deno.test("a snapshot that was there before has its content filled in, and nothing is taken", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent("before");
   await s.waitUntilReady("before");
   const spec = {
@@ -143,7 +143,7 @@ Deno.test("a snapshot that was there before has its content filled in, and nothi
 });
 
 Deno.test("a snapshot that was there before and is not found is said to be missing, and looked for until it comes", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const handle = snapshotHandle("other");
   s.addContent("content", { spec: { source: { snapshotHandle: handle } } });
   const message = `looking for snapshot ${handle}: lvm.denolith.dev has none of that handle [NoSuchSnapshot]`;
@@ -156,7 +156,7 @@ Deno.test("a snapshot that was there before and is not found is said to be missi
 });
 
 Deno.test("a snapshot whose VolumeSnapshot is deleted is removed, then its content, by two requests", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent("content", { metadata: { finalizers: ["other", CONTENT_FINALIZER] } });
   await s.waitUntilReady();
   const before = s.controlPlane.requestsOf().length;
@@ -171,7 +171,7 @@ Deno.test("a snapshot whose VolumeSnapshot is deleted is removed, then its conte
 });
 
 Deno.test("a snapshot that cannot be removed keeps its content, whose events say why, until it can", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const refusal = { error: new CallError(Code.FailedPrecondition, "a volume is being made from it") };
   for (let n = 0; n < 3; n++) s.driver.injectFault("deleteSnapshot", refusal);
   s.addContent();
@@ -183,7 +183,7 @@ Deno.test("a snapshot that cannot be removed keeps its content, whose events say
 });
 
 Deno.test("with the policy Retain the snapshot stays, with its content until that is deleted", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent("content", { spec: { deletionPolicy: "Retain" } });
   s.addContent("other");
   await Promise.all([s.waitUntilReady(), s.waitUntilReady("other")]);
@@ -232,7 +232,7 @@ Deno.test("before the finalizer is removed, the object itself is read, not the c
 });
 
 Deno.test("a content that is deleted before its VolumeSnapshot keeps the snapshot until that is deleted, too", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent();
   s.addContent("other");
   await Promise.all([s.waitUntilReady(), s.waitUntilReady("other")]);
@@ -246,7 +246,7 @@ Deno.test("a content that is deleted before its VolumeSnapshot keeps the snapsho
 });
 
 Deno.test("a content without a VolumeSnapshot is deleted by itself, with its snapshot", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent("before", { spec: { deletionPolicy: "Retain" } });
   await s.waitUntilReady("before");
   s.addContent("content", {
@@ -278,7 +278,7 @@ Deno.test("contents of other drivers are left alone, and labels that name a node
 });
 
 Deno.test("nothing is started before the finalizer is set", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent("content", { metadata: { finalizers: [] } });
   s.addContent("other");
   await s.waitUntilReady("other");
@@ -288,7 +288,7 @@ Deno.test("nothing is started before the finalizer is set", async () => {
 });
 
 Deno.test("a content that names no class, none that there is, or one that cannot be meant says so, until it is mended", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addSnapshotClass("foreign", {}, "other.example");
   s.addSnapshotClass("broken", { "csi.storage.k8s.io/snapshoter-secret-name": "x" });
   const cases = [
@@ -353,7 +353,7 @@ Deno.test("a snapshot that lost its content while there was no leader is found b
 });
 
 Deno.test("the snapshots of a group are neither taken nor deleted alone, also when they are looked at", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent("other");
   await s.waitUntilReady("other");
   s.driver.calls.length = 0;
@@ -377,7 +377,7 @@ Deno.test("the snapshots of a group are neither taken nor deleted alone, also wh
 });
 
 Deno.test("an imported snapshot of a group names it in its status", async () => {
-  await using s = await scene();
+  await using s = await harness();
   s.addContent("other");
   await s.waitUntilReady("other");
   s.driver.groupOfSnapshots = "v1-group";

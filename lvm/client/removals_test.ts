@@ -8,7 +8,7 @@ import { type RemovalRunner, Removals } from "./removals.ts";
 const GROUP = { name: "data", uuid: "g" } as VolumeGroup;
 
 /** Creates removals whose commands take some time each, and what they ran. */
-function scene(run: (lvs: readonly string[]) => readonly boolean[] | StorageError = (lvs) => lvs.map(() => true)) {
+function harness(run: (lvs: readonly string[]) => readonly boolean[] | StorageError = (lvs) => lvs.map(() => true)) {
   const clock = new FakeClock();
   const commands: string[] = [];
   let ms = 100;
@@ -36,7 +36,7 @@ function scene(run: (lvs: readonly string[]) => readonly boolean[] | StorageErro
 }
 
 Deno.test("a removal runs at once, and those that come meanwhile run together after it", async () => {
-  const { commands, remove } = scene();
+  const { commands, remove } = harness();
   assertEquals(await remove("a", "b", "c", "d"), [true, true, true, true]);
   assertEquals(commands.splice(0), ["data/a", "data/b data/c data/d"]);
   assertEquals(await remove("e"), [true]);
@@ -44,7 +44,7 @@ Deno.test("a removal runs at once, and those that come meanwhile run together af
 });
 
 Deno.test("a command removes at most 16 LVs, and no more than it removes in two seconds", async () => {
-  const { commands, remove, setMs } = scene();
+  const { commands, remove, setMs } = harness();
   const names = Array.from({ length: 30 }, (_, index) => `v${index}`);
   const sizes = () => commands.splice(0).map((command) => command.split(" ").length);
   await remove(...names);
@@ -58,7 +58,7 @@ Deno.test("a command removes at most 16 LVs, and no more than it removes in two 
 });
 
 Deno.test("a group does not wait for another one", async () => {
-  const { commands, removals } = scene();
+  const { commands, removals } = harness();
   const other = { ...GROUP, uuid: "h" };
   await Promise.all([
     removals.remove(GROUP, { yes: true, uuid: "a" }, "data/a"),
@@ -68,13 +68,13 @@ Deno.test("a group does not wait for another one", async () => {
 });
 
 Deno.test("what a common command does not remove is left to a command of its own, which decides", async () => {
-  const { commands, remove } = scene((lvs) => lvs.map((lv) => lv !== "data/c"));
+  const { commands, remove } = harness((lvs) => lvs.map((lv) => lv !== "data/c"));
   assertEquals(await remove("a", "b", "c", "d"), [true, true, false, true]);
   assertEquals(commands, ["data/a", "data/b data/c data/d", "data/c"]);
 });
 
 Deno.test("when a common command fails, each LV gets a command, and its own answer", async () => {
-  const { commands, remove } = scene((lvs) =>
+  const { commands, remove } = harness((lvs) =>
     lvs.length > 1 || lvs[0] === "data/c" ? new StorageError("InUse", "in use") : [lvs[0] !== "data/b"]
   );
   assertEquals(await remove("a", "b", "c", "d"), [true, false, "InUse", true]);
@@ -84,7 +84,7 @@ Deno.test("when a common command fails, each LV gets a command, and its own answ
 Deno.test("behind a command that does not end, nothing more is removed from the group", async () => {
   const hang = () => new StorageError("StillRunning", "hangs", { completion: new Promise(() => {}) });
   for (const hanging of ["data/a", "data/b data/c", "data/b"]) {
-    const { commands, remove } = scene((lvs) => {
+    const { commands, remove } = harness((lvs) => {
       if (lvs.join(" ") === hanging) return hang();
       return lvs.length > 1 ? new StorageError("InUse", "in use") : [true];
     });
@@ -101,7 +101,7 @@ Deno.test("behind a command that does not end, nothing more is removed from the 
 });
 
 Deno.test("what comes while a common command hangs is not removed behind it", async () => {
-  const { commands, removals, remove } = scene((lvs) => {
+  const { commands, removals, remove } = harness((lvs) => {
     if (lvs.length === 1) return [true];
     late.push(removals.remove(GROUP, { yes: true, uuid: "d" }, "data/d").catch(({ kind }) => kind));
     return new StorageError("StillRunning", "hangs", { completion: new Promise(() => {}) });
@@ -112,7 +112,7 @@ Deno.test("what comes while a common command hangs is not removed behind it", as
 });
 
 Deno.test("a caller learns for which LV it waited in vain", async () => {
-  const { removals } = scene(() => new StorageError("StillRunning", "hangs", { completion: new Promise(() => {}) }));
+  const { removals } = harness(() => new StorageError("StillRunning", "hangs", { completion: new Promise(() => {}) }));
   const first = removals.remove(GROUP, { yes: true, uuid: "a" }, "data/a").catch(() => {});
   const text = "removing data/b: the removal of another LV of its volume group does not end";
   await assertRejects(() => removals.remove(GROUP, { yes: true, uuid: "b" }, "data/b"), StorageError, text);

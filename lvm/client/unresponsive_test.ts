@@ -6,7 +6,7 @@ import type { FreshReport } from "./client.ts";
 import { Lvm } from "./client.ts";
 
 /** Creates a machine on which reports of LVM can hang, and a client. */
-function scene(...groups: string[]) {
+function harness(...groups: string[]) {
   const machine = new FakeMachine();
   for (const name of groups) machine.addGroup(name, 1n << 30n);
   const hangs = { whole: false, group: false };
@@ -31,7 +31,7 @@ function stateOf(report: FreshReport): string[] {
 }
 
 Deno.test("a report that hangs before any group is known is not begun a second time", async () => {
-  const { lvm, hangs, commands, endWhole } = scene("a");
+  const { lvm, hangs, commands, endWhole } = harness("a");
   hangs.whole = true;
   for (let tries = 0; tries < 3; tries++) await assertRejects(() => lvm.report(), StorageError, "no answer");
   assertEquals(commands, ["whole"]);
@@ -42,7 +42,7 @@ Deno.test("a report that hangs before any group is known is not begun a second t
 });
 
 Deno.test("while a group hangs no complete report is begun, also when the last one has ended", async () => {
-  const { lvm, hangs, commands, endWhole } = scene("a");
+  const { lvm, hangs, commands, endWhole } = harness("a");
   await lvm.report();
   hangs.whole = hangs.group = true;
   assertEquals(stateOf(await lvm.report()), ["a silent "]);
@@ -53,7 +53,7 @@ Deno.test("while a group hangs no complete report is begun, also when the last o
 });
 
 Deno.test("a group whose disks have another group by now is shown as one that cannot be read", async () => {
-  const { machine, lvm, hangs } = scene("a", "b");
+  const { machine, lvm, hangs } = harness("a", "b");
   await lvm.report();
   hangs.whole = true;
   machine.groups[0]!.uuid = "another";

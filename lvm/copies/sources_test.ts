@@ -9,7 +9,7 @@ import { CopySources } from "./sources.ts";
 const DRIVER = "test";
 
 /** Creates a report of a group for each of the copies, and the copies that are read from it. */
-async function scene(...names: string[]) {
+async function harness(...names: string[]) {
   const machine = new FakeMachine();
   const source = { kind: "volume", id: volumeIdOf("original") } as const;
   for (const [index, name] of names.entries()) {
@@ -33,12 +33,12 @@ async function scene(...names: string[]) {
 }
 
 Deno.test("CopySources.copies() reports a copy that two LVs claim to be, and returns the others", async () => {
-  const { read } = await scene("twice", "twice", "other");
+  const { read } = await harness("twice", "twice", "other");
   assertEquals(read(), [[volumeIdOf("other")], ["ForeignData", "ForeignData"]]);
 });
 
 Deno.test("CopySources.copies() leaves out a copy in an unresponsive group without an error", async () => {
-  const { read } = await scene("hung", "other");
+  const { read } = await harness("hung", "other");
   assertEquals(read(() => false), [[], []]);
   assertEquals(read((index) => index === 1), [[], []], "the source may be in that group");
 });

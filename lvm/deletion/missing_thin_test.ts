@@ -23,7 +23,7 @@ const volumeRequest = namedRequest("one", 32n << 20n, {
 const snapshotRequest = { id: snapshotIdOf("cut"), source: volumeIdOf("one"), cowSize: FULL_COW };
 
 /** Creates a machine with a thin volume and its snapshot. `restart()` deactivates all LVs, and the pool lacks the last one. */
-async function scene() {
+async function harness() {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
@@ -46,7 +46,7 @@ async function scene() {
 }
 
 Deno.test("create() creates a thin volume again that its pool lacks, and none that its pool has", async () => {
-  const s = await scene();
+  const s = await harness();
   const [before] = s.uuids();
   s.restart();
   await s.volumes.create(volumeRequest);
@@ -58,7 +58,7 @@ Deno.test("create() creates a thin volume again that its pool lacks, and none th
 });
 
 Deno.test("create() leaves a thin volume alone that may have been used, and one that cannot be activated otherwise", async () => {
-  const s = await scene();
+  const s = await harness();
   const before = s.uuids();
   s.restart(failure(5, "  device-mapper: reload ioctl on  (254:4) failed: Input/output error"));
   await assertRejects(() => s.volumes.create(volumeRequest), StorageError, "Input/output error");
@@ -71,7 +71,7 @@ Deno.test("create() leaves a thin volume alone that may have been used, and one 
 });
 
 Deno.test("a deleted thin volume that its pool lacks is removed, although it cannot be erased", async () => {
-  const s = await scene();
+  const s = await harness();
   s.restart();
   await s.volumes.delete(volumeRequest.id);
   const onError = (error: unknown) => void errors.push(error);
@@ -84,7 +84,7 @@ Deno.test("a deleted thin volume that its pool lacks is removed, although it can
 });
 
 Deno.test("a deleted thin volume stays while the metadata of its pool has to be checked: LVM would ignore that its pool keeps it", async () => {
-  const s = await scene();
+  const s = await harness();
   const pool = s.group.lvs.at(-2)!.thinPool!;
   const before = s.uuids();
   pool.needsCheck = true;
@@ -109,7 +109,7 @@ Deno.test("a deleted thin volume stays while the metadata of its pool has to be 
 });
 
 Deno.test("create() takes a thin snapshot again that its pool lacks: LVM would take it at any later time", async () => {
-  const s = await scene();
+  const s = await harness();
   await s.snapshots.create(snapshotRequest);
   const [volume, snapshot] = s.uuids();
   s.restart();
@@ -119,7 +119,7 @@ Deno.test("create() takes a thin snapshot again that its pool lacks: LVM would t
 });
 
 Deno.test("create() does not take a thin snapshot again that its pool has lost", async () => {
-  const s = await scene();
+  const s = await harness();
   await s.snapshots.create(snapshotRequest);
   const snapshot = s.group.lvs.at(-1)!;
   await s.volumes.create({ ...volumeRequest, id: volumeIdOf("later") }); // LVM makes pending LVs first
@@ -131,7 +131,7 @@ Deno.test("create() does not take a thin snapshot again that its pool has lost",
 
 Deno.test("removePendingThin() removes a volume, a snapshot and a copy snapshot that their pool has not made", async () => {
   for (const tags of [undefined, ["denolith.snapshot=v1-cut"], ["denolith.cut=v1-copy"]]) {
-    const s = await scene();
+    const s = await harness();
     for (const lv of s.group.lvs) lv.active = false;
     const lv = s.group.lvs.at(-1)!;
     lv.pending = true;
@@ -146,7 +146,7 @@ Deno.test("removePendingThin() removes a volume, a snapshot and a copy snapshot 
 });
 
 Deno.test("removePendingThin() leaves everything else, and does not mind what cannot be activated for another reason", async () => {
-  const s = await scene();
+  const s = await harness();
   const pool = s.group.lvs.at(-2)!;
   const lv = s.group.lvs.at(-1)!;
   const changes: Record<string, () => void> = {
@@ -196,7 +196,7 @@ Deno.test("removePendingThin() leaves everything else, and does not mind what ca
 Deno.test.each(["lvchange", "lvremove"])(
   "create() takes a thin snapshot again that is removed before its %s",
   async (command) => {
-    const s = await scene();
+    const s = await harness();
     await s.snapshots.create(snapshotRequest);
     const before = s.uuids().at(-1);
     for (const lv of s.group.lvs) lv.active = false;

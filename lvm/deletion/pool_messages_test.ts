@@ -16,7 +16,7 @@ import { Reaper } from "./reaper.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 /** Creates a machine with a deleted thin volume, and a reaper of the same process or of another one. */
-async function scene({ isRestarted }: { isRestarted: boolean }) {
+async function harness({ isRestarted }: { isRestarted: boolean }) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
@@ -63,7 +63,7 @@ async function scene({ isRestarted }: { isRestarted: boolean }) {
 }
 
 Deno.test("before its first removal from a pool, a driver creates an LV there, and removes it, too", async () => {
-  const { machine, request, pool, created, reap, left } = await scene({ isRestarted: true });
+  const { machine, request, pool, created, reap, left } = await harness({ isRestarted: true });
   pool.oldMessage = "followed";
   const { fault } = machine;
   const options: string[] = [];
@@ -99,12 +99,12 @@ Deno.test("poolsWithLastSnapshot() returns a pool only if the last LV that it ha
 });
 
 Deno.test("a driver that has created an LV in a pool creates no other before a removal", async () => {
-  const { created, reap, left } = await scene({ isRestarted: false });
+  const { created, reap, left } = await harness({ isRestarted: false });
   assertEquals([await reap(), created, left()], [[], [], []]);
 });
 
 Deno.test("before a removal from a pool in which a command was killed, a driver creates another LV there", async () => {
-  const { machine, volumes, request, pool, created, reap, left } = await scene({ isRestarted: false });
+  const { machine, volumes, request, pool, created, reap, left } = await harness({ isRestarted: false });
   const { fault } = machine;
   machine.fault = ({ args }) => {
     if (args[0] !== "lvcreate") return undefined;
@@ -117,7 +117,7 @@ Deno.test("before a removal from a pool in which a command was killed, a driver 
 });
 
 Deno.test("a driver creates one LV in a pool where no other one can be removed, however often it tries", async () => {
-  const { machine, reap, left } = await scene({ isRestarted: true });
+  const { machine, reap, left } = await harness({ isRestarted: true });
   const { fault } = machine;
   const [stuck] = left();
   const { uuid } = machine.allLvs().find(({ lv }) => lv.name === stuck)!.lv;
@@ -132,7 +132,7 @@ Deno.test("a driver creates one LV in a pool where no other one can be removed, 
 });
 
 Deno.test("after a removal failed, LVM sends the messages by the removal of the LV that was created for that", async () => {
-  const { machine, pool, created, reaper, left } = await scene({ isRestarted: true });
+  const { machine, pool, created, reaper, left } = await harness({ isRestarted: true });
   const { fault } = machine;
   const [stuck] = left();
   const { uuid } = machine.allLvs().find(({ lv }) => lv.name === stuck)!.lv;
@@ -154,7 +154,7 @@ Deno.test("after a removal failed, LVM sends the messages by the removal of the 
 });
 
 Deno.test("nothing is removed from a pool after the first creation in it was killed, until one succeeds", async () => {
-  const { machine, pool, created, reap, left } = await scene({ isRestarted: true });
+  const { machine, pool, created, reap, left } = await harness({ isRestarted: true });
   const { fault } = machine;
   machine.fault = ({ args }) => {
     if (args[0] !== "lvcreate") return undefined;
@@ -169,7 +169,7 @@ Deno.test("nothing is removed from a pool after the first creation in it was kil
 });
 
 Deno.test("an LV is removed from a pool that is too full for another one, and that is reported", async () => {
-  const { pool, reap, left } = await scene({ isRestarted: true });
+  const { pool, reap, left } = await harness({ isRestarted: true });
   pool.dataPercent = 100;
   const errors = await reap();
   assertEquals(left(), []);
@@ -178,7 +178,7 @@ Deno.test("an LV is removed from a pool that is too full for another one, and th
 
 Deno.test("a driver completes the transaction of a pool that has made a snapshot, and no other one", async () => {
   for (const oldMessage of ["half-followed", "followed"] as const) {
-    const { machine, snapshot, pool, reap } = await scene({ isRestarted: true });
+    const { machine, snapshot, pool, reap } = await harness({ isRestarted: true });
     Object.assign(snapshot, { origin: { name: "one", size: snapshot.size } });
     snapshot.tags.clear(); // so that nothing is removed
     pool.oldMessage = oldMessage;
@@ -192,7 +192,7 @@ Deno.test("a driver completes the transaction of a pool that has made a snapshot
 
 for (const what of ["a volume", "deleted"]) {
   Deno.test(`a driver completes the transaction of a pool whose last snapshot is inactive, and ${what}`, async () => {
-    const { request, snapshot, pool, reap, left } = await scene({ isRestarted: true });
+    const { request, snapshot, pool, reap, left } = await harness({ isRestarted: true });
     Object.assign(snapshot, { origin: { name: "one", size: snapshot.size }, active: false });
     if (what === "a volume") {
       const source = { kind: "snapshot", id: snapshotIdOf("cut") } as const;
@@ -205,7 +205,7 @@ for (const what of ["a volume", "deleted"]) {
 }
 
 Deno.test("a driver tries again to complete the transaction of a pool, until it succeeds", async () => {
-  const { machine, snapshot, pool, reaper } = await scene({ isRestarted: true });
+  const { machine, snapshot, pool, reaper } = await harness({ isRestarted: true });
   Object.assign(snapshot, { origin: { name: "one", size: snapshot.size } });
   snapshot.tags.clear();
   pool.oldMessage = "half-followed";
@@ -223,7 +223,7 @@ Deno.test("a driver tries again to complete the transaction of a pool, until it 
 });
 
 Deno.test("a creation before a removal that outlasts its deadline is not repeated when it has succeeded", async () => {
-  const { machine, created, reaper, left } = await scene({ isRestarted: true });
+  const { machine, created, reaper, left } = await harness({ isRestarted: true });
   const { fault } = machine;
   machine.fault = async (command) => {
     await fault?.(command);

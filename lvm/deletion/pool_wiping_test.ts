@@ -11,7 +11,7 @@ import { Reaper } from "./reaper.ts";
 
 const GIB = 1n << 30n;
 
-interface Scene {
+interface Harness {
   /** The overcommit ratio of the pool, in percent. */
   readonly overcommit?: bigint;
   /** Happens before the volume is deleted. */
@@ -21,7 +21,7 @@ interface Scene {
 }
 
 /** Creates a thin volume in a pool of 2 GiB, deletes it, and lets it be removed with its pool. */
-async function removePool(size: bigint, { overcommit = 100n, before, during }: Scene) {
+async function removePool(size: bigint, { overcommit = 100n, before, during }: Harness) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 8n * GIB);
   const lvm = new Lvm(machine);
@@ -43,7 +43,7 @@ async function removePool(size: bigint, { overcommit = 100n, before, during }: S
 }
 
 /** Extends the pool to 3 GiB before a command that a condition selects. */
-function extendBefore(isSelected: (command: Command) => boolean): Required<Pick<Scene, "during">> {
+function extendBefore(isSelected: (command: Command) => boolean): Required<Pick<Harness, "during">> {
   let isDone = false;
   const during = async (machine: FakeMachine, command: Command) => {
     if (isDone || !isSelected(command)) return;

@@ -16,7 +16,7 @@ import { Reaper } from "./reaper.ts";
 const GIB = 1n << 30n;
 
 /** Creates a machine with volumes that were used and are marked as deleted, and a reaper. */
-async function scene(sizes: Readonly<Record<string, bigint>>) {
+async function harness(sizes: Readonly<Record<string, bigint>>) {
   const machine = new FakeMachine();
   machine.addGroup("data", 200n * GIB);
   const lvm = new Lvm(machine);
@@ -47,7 +47,7 @@ async function scene(sizes: Readonly<Record<string, bigint>>) {
 
 Deno.test("Reaper removes volumes that were deleted together by few commands, records included", async () => {
   const names = Array.from({ length: 16 }, (_, index) => `used-${index}`);
-  const { machine, reap, errors, tags } = await scene(Object.fromEntries(names.map((name) => [name, 8n << 20n])));
+  const { machine, reap, errors, tags } = await harness(Object.fromEntries(names.map((name) => [name, 8n << 20n])));
   const commands: string[] = [];
   machine.fault = (command) => void commands.push(describeCommand(command).match(/^(?:lvm )?\S+/)![0]);
   await reap();
@@ -63,7 +63,7 @@ Deno.test("Reaper removes volumes that were deleted together by few commands, re
 
 Deno.test("Reaper keeps of several volumes the one that was rescued, or got a snapshot, after it was erased", async () => {
   const small = 8n << 20n;
-  const { machine, reap, paths, errors, tags } = await scene({ one: small, two: small, three: small, four: small });
+  const { machine, reap, paths, errors, tags } = await harness({ one: small, two: small, three: small, four: small });
   let erased = 0;
   machine.fault = async ({ program }) => {
     if (program !== "blkdiscard" || ++erased < 4) return undefined;
@@ -81,7 +81,7 @@ Deno.test("Reaper keeps of several volumes the one that was rescued, or got a sn
 });
 
 Deno.test("Reaper lets no erased volume wait for the erasure of a large one", async () => {
-  const { machine, reap, errors } = await scene({ small: 8n << 20n, large: 2n * GIB });
+  const { machine, reap, errors } = await harness({ small: 8n << 20n, large: 2n * GIB });
   const left: number[] = [];
   machine.fault = ({ program }) => void (program === "blkdiscard" && left.push(machine.allLvs().length));
   await reap();
@@ -90,7 +90,7 @@ Deno.test("Reaper lets no erased volume wait for the erasure of a large one", as
 
 Deno.test("Reaper removes the other volumes where one cannot be erased", async () => {
   const small = 8n << 20n;
-  const { machine, reap, paths, errors } = await scene({ one: small, two: small, three: small });
+  const { machine, reap, paths, errors } = await harness({ one: small, two: small, three: small });
   let count = 0;
   machine.fault = ({ program }) => program === "blkdiscard" && ++count === 2 ? failure(1, "I/O error") : undefined;
   await reap();
@@ -100,7 +100,7 @@ Deno.test("Reaper removes the other volumes where one cannot be erased", async (
 
 Deno.test("Reaper reports the space of volumes that were removed by a command that failed for another one", async () => {
   const small = 8n << 20n;
-  const { machine, reap, errors, removed } = await scene({ one: small, two: small, three: small, four: small });
+  const { machine, reap, errors, removed } = await harness({ one: small, two: small, three: small, four: small });
   machine.fault = ({ args }) => {
     const paths = args.filter((arg) => arg.startsWith("data/"));
     if (args[0] !== "lvremove" || paths.length < 2) return undefined;
@@ -114,7 +114,7 @@ Deno.test("Reaper reports the space of volumes that were removed by a command th
 });
 
 Deno.test("Reaper begins with no other volume when it is stopped while it erases one", async () => {
-  const { machine, reaper, reap, errors } = await scene({ one: 8n << 20n, two: 8n << 20n });
+  const { machine, reaper, reap, errors } = await harness({ one: 8n << 20n, two: 8n << 20n });
   const programs: string[] = [];
   machine.fault = ({ program }) => {
     programs.push(program);

@@ -11,7 +11,7 @@ import { Repair } from "./repair.ts";
 const GIB = 1n << 30n;
 
 /** Creates a machine with groups, what creates volumes, and the repair. */
-function scene(...groups: string[]) {
+function harness(...groups: string[]) {
   const machine = new FakeMachine();
   for (const name of groups) machine.addGroup(name, 100n * GIB);
   const lvm = new Lvm(machine);
@@ -29,7 +29,7 @@ function scene(...groups: string[]) {
 }
 
 Deno.test("Repair hands on the groups that have no suspended device left, and only these", async () => {
-  const { machine, lvm, repair, create, resumed } = scene("a", "b");
+  const { machine, lvm, repair, create, resumed } = harness("a", "b");
   for (const group of ["a", "b"]) {
     await create(group, { groups: { matches: (name) => name === group, toString: () => group } });
   }
@@ -42,7 +42,7 @@ Deno.test("Repair hands on the groups that have no suspended device left, and on
 });
 
 Deno.test("Repair leaves a pool alone that was incomplete in its report, and is complete or gone by now", async () => {
-  const { machine, lvm, repair, create } = scene("data");
+  const { machine, lvm, repair, create } = harness("data");
   await create("thin", { thin: { poolSize: { bytes: 2n * GIB } } });
   const [group] = machine.groups;
   const pool = group!.lvs.find(({ thinPool }) => thinPool !== undefined)!;
@@ -58,7 +58,7 @@ Deno.test("Repair leaves a pool alone that was incomplete in its report, and is 
 });
 
 Deno.test("Repair marks the backup of a header whose volume is gone, and no other LV that has its name by now", async () => {
-  const { machine, lvm, repair } = scene("data");
+  const { machine, lvm, repair } = harness("data");
   const header = `denolith.header=${volumeIdOf("one")}:0:0=0000000a:0248ab34`;
   const [name, kept] = ["hdr-one", [`denolith=test`, header, "denolith.luks"]];
   const addTags = kept.flatMap((tag) => ["--addtag", tag]);

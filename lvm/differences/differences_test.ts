@@ -11,7 +11,7 @@ import type { Extent, ExtentList, ListRequest } from "./differences.ts";
 const MiB = 1n << 20n;
 
 /** Opens a machine with a volume, thick or thin, and returns what makes snapshots, writes and lists. */
-async function scene({ thin = false, bytes = 16n * MiB, extentBytes = 4n * MiB } = {}) {
+async function harness({ thin = false, bytes = 16n * MiB, extentBytes = 4n * MiB } = {}) {
   const exec = new FakeMachine();
   exec.addGroup("data", 1024n * MiB);
   exec.groups[0]!.extentSize = extentBytes;
@@ -43,7 +43,7 @@ async function rangesOf({ extents }: ExtentList): Promise<Extent[]> {
 
 Deno.test("a list ends when one of its snapshots was deleted, and another one has its id", async () => {
   for (const thin of [true, false]) {
-    const s = await scene({ thin });
+    const s = await harness({ thin });
     const [base, target] = [await s.take("base"), await s.take("target")];
     const list = await s.list({ base, target, from: 0n });
     await s.machine.snapshots.delete(target);
@@ -56,7 +56,7 @@ Deno.test("a list ends when one of its snapshots was deleted, and another one ha
 });
 
 Deno.test("copy-on-write snapshots of two LVs are not compared, although they are of one volume", async () => {
-  const s = await scene();
+  const s = await harness();
   const [base, target] = [await s.take("base"), await s.take("target")];
   s.lvs.push({ ...s.volume, name: "earlier", uuid: "earlier", tags: new Set(), minor: 99 });
   s.lvOf(base).origin!.name = "earlier";
@@ -66,7 +66,7 @@ Deno.test("copy-on-write snapshots of two LVs are not compared, although they ar
 });
 
 Deno.test("a list from the end of a snapshot has nothing, although the last block is longer than what is left", async () => {
-  const s = await scene({ thin: true, bytes: 16n * MiB + 4096n, extentBytes: 4096n });
+  const s = await harness({ thin: true, bytes: 16n * MiB + 4096n, extentBytes: 4096n });
   const base = await s.take("base");
   noteWrites(s.volume, Number(16n * MiB), Number(16n * MiB) + 4096, "/dev/urandom");
   const target = await s.take("target");
@@ -77,7 +77,7 @@ Deno.test("a list from the end of a snapshot has nothing, although the last bloc
 });
 
 Deno.test("all of a thin snapshot is listed that reads from an LV outside of its pool what was never written", async () => {
-  const s = await scene({ thin: true });
+  const s = await harness({ thin: true });
   const target = await s.take("target");
   assertEquals(await rangesOf(await s.list({ target, from: 0n })), []);
   s.lvs.push({ ...s.volume, name: "external", uuid: "external", tags: new Set(), minor: 99 });

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { type PassphraseScene, passphraseScene, type Secret } from "../../tests/fake/passphrase_scene.ts";
+import { type PassphraseHarness, passphraseHarness, type Secret } from "../../tests/fake/passphrase_harness.ts";
 import { StorageError } from "../../base/error.ts";
 
 /** Returns the commands of cryptsetup by which a secret is published again. */
-async function publishCommands(s: PassphraseScene, ...secret: Secret): Promise<(string | undefined)[]> {
+async function publishCommands(s: PassphraseHarness, ...secret: Secret): Promise<(string | undefined)[]> {
   const commands: (string | undefined)[] = [];
   s.machine.fault = ({ program, args }) => {
     if (program === "cryptsetup") commands.push(args[0]);
@@ -14,7 +14,7 @@ async function publishCommands(s: PassphraseScene, ...secret: Secret): Promise<(
 }
 
 Deno.test("a publish completes an interrupted change also by the new passphrase and the name of the volume key alone", async () => {
-  const s = await passphraseScene("OLD", undefined, "k");
+  const s = await passphraseHarness("OLD", undefined, "k");
   await s.stage("OLD", undefined, "k");
   await s.interrupt("NEW");
   await s.publish("NEW", undefined, "k");
@@ -24,7 +24,7 @@ Deno.test("a publish completes an interrupted change also by the new passphrase 
 Deno.test("a publish that requests nothing is no request, derives no key, and hides no interrupted change", async () => {
   const secrets: Secret[] = [["NEW"], ["NEW", "NEW"], ["WRONG", "WRONG"]];
   for (const secret of secrets) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     await s.stage("OLD");
     assertEquals([await publishCommands(s, ...secret), await s.state()], [[], "NotRequested"]);
     await s.interrupt("NEW");
@@ -35,7 +35,7 @@ Deno.test("a publish that requests nothing is no request, derives no key, and hi
 });
 
 Deno.test("keys are complete only for a passphrase that opens the volume: a wrong one is refused once", async () => {
-  const s = await passphraseScene("OLD", undefined, "k");
+  const s = await passphraseHarness("OLD", undefined, "k");
   await s.stage("OLD", undefined, "k");
   assertEquals(await s.state(), "Complete");
   assertEquals(await publishCommands(s, "WRONG", undefined, "k"), ["luksDump", "open"]);
@@ -47,7 +47,7 @@ Deno.test("keys are complete only for a passphrase that opens the volume: a wron
 });
 
 Deno.test("what was found complete for a secret is not looked at again while the volume is in use", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   const secrets: Secret[] = [["OLD", undefined, "k"], ["NEW", "OLD", "k"], ["NEW", undefined, "k"]];
   for (const [index, secret] of secrets.entries()) {
     await s.stage(...secret);
@@ -62,7 +62,7 @@ Deno.test("what was found complete for a secret is not looked at again while the
 });
 
 Deno.test("nothing says that the previous passphrase opens nothing where nobody knows: a copy of an interrupted change has both", async () => {
-  const s = await passphraseScene("OLD", undefined, "k");
+  const s = await passphraseHarness("OLD", undefined, "k");
   s.luks().passphrases.push("NEW"); // and no backup
   await s.use("NEW", undefined, "k");
   assertEquals([s.keys(), await s.state()], [["OLD", "NEW"], "Complete"]);

@@ -1,10 +1,10 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { passphraseScene, REENCRYPTION, type Secret } from "../../tests/fake/passphrase_scene.ts";
+import { passphraseHarness, REENCRYPTION, type Secret } from "../../tests/fake/passphrase_harness.ts";
 import { headersOf } from "../../tests/fake/luks.ts";
 import { StorageError } from "../../base/error.ts";
 
 Deno.test("a header whose data has another volume key since is not replaced by its backup, and opens by its own passphrase", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.interrupt("NEW");
   for (const args of REENCRYPTION) await s.cryptsetup("NEW", ...args);
   assertEquals([s.keys(), s.luks().volumeKey], [["NEW"], 1]);
@@ -19,7 +19,7 @@ Deno.test("a header whose data has another volume key since is not replaced by i
 });
 
 Deno.test("a header is not replaced by its backup while the data of a volume in use is being encrypted again", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.stage("OLD");
   await s.interrupt("NEW");
   s.luks().isReencrypting = true;
@@ -30,7 +30,7 @@ Deno.test("a header is not replaced by its backup while the data of a volume in 
 });
 
 Deno.test("a header is not replaced by its backup when nothing tells what it is", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.interrupt("NEW");
   s.luks().passphrases = ["OTHER"];
   s.machine.fault = ({ args }) =>
@@ -42,7 +42,7 @@ Deno.test("a header is not replaced by its backup when nothing tells what it is"
 
 Deno.test("an interrupted change is completed also where its backup is damaged, or cannot be read for a moment", async () => {
   for (const isDamaged of [false, true]) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     await s.interrupt("NEW");
     if (isDamaged) s.backups()[0]!.content.signatures = [];
     let failures = isDamaged ? 0 : 1;
@@ -57,7 +57,7 @@ Deno.test("an interrupted change is completed also where its backup is damaged, 
 });
 
 Deno.test("a backup names all key slots that the previous passphrase opens, so that the new one completes the change alone", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   s.luks().passphrases.push("OTHER", "OLD");
   let isDead = false;
   s.machine.fault = ({ args }) => {
@@ -75,7 +75,7 @@ Deno.test("a backup names all key slots that the previous passphrase opens, so t
 });
 
 Deno.test("a previous passphrase that is taken back keeps all key slots that it had", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   s.luks().passphrases.push("OTHER", "OLD");
   await s.interrupt("NEW", [0, 2]);
   await s.use("OLD");
@@ -96,7 +96,7 @@ const REPLACED: (string | undefined)[][] = [
 
 Deno.test("a header whose key slots were destroyed or replaced by hand is not replaced by its backup", async () => {
   for (const left of REPLACED) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     s.luks().passphrases.push("B");
     await s.interrupt("NEW");
     s.luks().passphrases = left;
@@ -110,7 +110,7 @@ Deno.test("a header whose key slots were destroyed or replaced by hand is not re
 });
 
 Deno.test("a header whose key slots were replaced by hand before the new one was added is not replaced by its backup", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   s.machine.fault = ({ args }) => {
     if (args[0] === "luksAddKey") throw new Error("the node died");
   };
@@ -122,7 +122,7 @@ Deno.test("a header whose key slots were replaced by hand before the new one was
 });
 
 Deno.test("a previous passphrase is taken back also after its key slot was destroyed", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   s.luks().passphrases.push("B");
   await s.interrupt("NEW");
   s.luks().passphrases = [undefined, "B", "NEW"];
@@ -132,7 +132,7 @@ Deno.test("a previous passphrase is taken back also after its key slot was destr
 
 Deno.test("a header is not replaced by its backup where the disk fails, and so nobody finds one", async () => {
   for (const failures of ["wipefs", "wipefs dd"]) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     await s.interrupt("NEW");
     s.luks().passphrases = ["ADMIN"];
     let [isFailing, calls] = [true, 0];
@@ -150,7 +150,7 @@ Deno.test("a header is not replaced by its backup where the disk fails, and so n
 
 Deno.test("a header that is there is not replaced by its backup where cryptsetup fails, which prints that there is none", async () => {
   for (const secret of [["NEW", "OLD"], ["OLD"]] as Secret[]) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     await s.interrupt("NEW");
     Object.assign(s.luks(), { volumeKey: 1, passphrases: [undefined, "ADMIN"] });
     s.machine.fault = ({ args }) =>
@@ -165,7 +165,7 @@ Deno.test("a header that is there is not replaced by its backup where cryptsetup
 
 Deno.test("a former passphrase is taken back after two crashes: one before the new key slot was recorded, one before the end", async () => {
   for (const [second, third] of [[["NEW", "OLD"], ["OLD"]], [["NEW"], ["THIRD", "OLD"]]] as [Secret, Secret][]) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     const dieAt = async (secret: Secret, ...words: string[]) => {
       s.machine.fault = ({ program, args }) => {
         if (words.every((word) => program === word || args.includes(word))) throw new Error("the node died");
@@ -186,7 +186,7 @@ Deno.test("a former passphrase is taken back after two crashes: one before the n
 Deno.test("another header than the recorded one is neither changed nor used to complete a change, and the backup stays", async () => {
   const secrets: Secret[] = [["NEW", "OLD"], ["NEW"], ["OLD"]];
   for (const secret of secrets) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     await s.interrupt("NEW");
     const uuid = "11111111-2222-4333-8444-555555555555";
     Object.assign(s.luks(), { uuid, passphrases: ["OLD", "NEW", "ADMIN"] });
@@ -198,7 +198,7 @@ Deno.test("another header than the recorded one is neither changed nor used to c
 });
 
 Deno.test("a damaged backup does not keep a volume from being opened by its own header", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.interrupt("NEW");
   s.backups()[0]!.active = false;
   let isActivated = false;
@@ -212,7 +212,7 @@ Deno.test("a damaged backup does not keep a volume from being opened by its own 
 });
 
 Deno.test("a header with a damaged key slot is replaced by its backup, if it has all key slots of it", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.interrupt("NEW");
   const { lv: { devicePath } } = await s.find();
   let isDamaged = true; // the key slot is overwritten and still listed
@@ -233,7 +233,7 @@ Deno.test("no key slot is destroyed by its number where the data was encrypted b
   ];
   for (const left of slots) {
     for (const previous of [undefined, "OLD"]) {
-      const s = await passphraseScene("OLD");
+      const s = await passphraseHarness("OLD");
       s.luks().passphrases.push("RECOVERY");
       await s.interrupt("NEW");
       s.luks().volumeKey++;
@@ -249,7 +249,7 @@ Deno.test("no key slot is destroyed by its number where the data was encrypted b
 Deno.test("a key slot that was replaced by hand after a change was interrupted is destroyed, as each that was added since", async () => {
   const cases = [[["NEW", "OLD"], "NEW"], [["OLD", "NEW"], "OLD"], [["ADMIN", "B", "NEW"], "NEW"]] as const;
   for (const [left, passphrase] of cases) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     s.luks().passphrases.push("B");
     await s.interrupt("NEW");
     s.luks().passphrases = [...left];
@@ -260,7 +260,7 @@ Deno.test("a key slot that was replaced by hand after a change was interrupted i
 });
 
 Deno.test("a previous passphrase opens nothing afterwards, also where its key slot has the priority ignore", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   s.luks().passphrases.push("NEW", "OLD");
   s.luks().ignored = [2];
   await s.use("NEW", "OLD");
@@ -271,7 +271,7 @@ Deno.test("a change in use waits while the data is being encrypted by another vo
   const secrets: Secret[] = [["NEW", "OLD"], ["OLD", "NEW"]];
   for (const secret of secrets) {
     for (const isInterrupted of [true, false]) {
-      const s = await passphraseScene("OLD");
+      const s = await passphraseHarness("OLD");
       await s.stage("OLD");
       if (isInterrupted) await s.interrupt("NEW");
       else s.luks().passphrases.push("NEW");
@@ -291,7 +291,7 @@ Deno.test("a change in use waits while the data is being encrypted by another vo
 Deno.test("what a refused change tells completes it: both passphrases, once its pods are stopped, also where the new one would do", async () => {
   const secrets: Secret[] = [["NEW", "OLD"], ["NEW"]];
   for (const secret of secrets) {
-    const s = await passphraseScene("OLD");
+    const s = await passphraseHarness("OLD");
     await s.interrupt("NEW");
     await s.cryptsetup("NEW", ...REENCRYPTION[0]!);
     await s.use(...secret);
@@ -300,7 +300,7 @@ Deno.test("what a refused change tells completes it: both passphrases, once its 
 });
 
 Deno.test("a thin volume whose encryption an administrator began is completed by the command that the refusal tells", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.interrupt("NEW");
   await s.cryptsetup("NEW", ...REENCRYPTION[0]!);
   const volume = await s.find();

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
-import { passphraseScene } from "../../tests/fake/passphrase_scene.ts";
+import { passphraseHarness } from "../../tests/fake/passphrase_harness.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { mappingPath } from "../encryption/mapping.ts";
 import { Lvm } from "../client/client.ts";
@@ -89,7 +89,7 @@ Deno.test("contentSectors() reads of another LV of the volume, not of a suspende
 });
 
 Deno.test("contentSectors() reads of an encrypted volume what its mapping has", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.stage("OLD");
   const paths: string[] = [];
   s.machine.fault = ({ program, args }) => void (program === "lsblk" && paths.push(args.at(-1)!));

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { passphraseScene } from "../../tests/fake/passphrase_scene.ts";
+import { passphraseHarness } from "../../tests/fake/passphrase_harness.ts";
 import { interruptedReencryptions } from "./interrupted_reencryptions.ts";
 
 Deno.test("interruptedReencryptions() reads the header of an encrypted volume that nobody uses", async () => {
-  const s = await passphraseScene("OLD");
+  const s = await passphraseHarness("OLD");
   await s.stage("OLD");
   const [found, errors]: [unknown[], unknown[]] = [[], []];
   const headers = interruptedReencryptions(s.machine, {

@@ -18,7 +18,7 @@ import { Volumes } from "../volumes/volumes.ts";
 const MiB = 1n << 20n;
 
 /** Creates a volume of 32 MiB, its snapshot with COW space of 8 MiB by default, and a monitor of it. */
-async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
+async function harness(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
   const commands: string[] = [];
@@ -60,12 +60,12 @@ async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
 const REPORT = "lvm fullreport";
 
 Deno.test("CowMonitor reads nothing while no COW space could overflow", async () => {
-  const s = await scene({ percent: 100n });
+  const s = await harness({ percent: 100n });
   assertEquals([s.clock.pendingTimers, await s.pass(3_600_000)], [0, []]);
 });
 
 Deno.test("CowMonitor checks once a minute, every ten seconds from half the threshold, and extends at the threshold", async () => {
-  const s = await scene();
+  const s = await harness();
   assertEquals(await s.pass(59_999), []);
   s.lv.cowPercent = 40;
   assertEquals(await s.pass(1), [REPORT]);
@@ -77,7 +77,7 @@ Deno.test("CowMonitor checks once a minute, every ten seconds from half the thre
 });
 
 Deno.test("CowMonitor extends COW space until it cannot overflow, and then checks no more", async () => {
-  const s = await scene();
+  const s = await harness();
   for (let checks = 0; s.clock.pendingTimers > 0; checks++) {
     assertEquals(checks < 20, true, `${s.lv.size / MiB} MiB`);
     s.lv.cowPercent = 99;
@@ -87,7 +87,7 @@ Deno.test("CowMonitor extends COW space until it cannot overflow, and then check
 });
 
 Deno.test("CowMonitor reports once that COW space cannot be extended, and extends it when space is free", async () => {
-  const s = await scene();
+  const s = await harness();
   s.group.size = 40n * MiB;
   s.lv.cowPercent = 90;
   await s.pass(60_000);
@@ -101,7 +101,7 @@ Deno.test("CowMonitor reports once that COW space cannot be extended, and extend
 });
 
 Deno.test("CowMonitor reports LVM's error when the free space of the report is not free any more", async () => {
-  const s = await scene();
+  const s = await harness();
   const { fault } = s.machine;
   s.machine.fault = (command) =>
     command.args[0] === "lvextend"
@@ -116,7 +116,7 @@ Deno.test("CowMonitor reports LVM's error when the free space of the report is n
 });
 
 Deno.test("CowMonitor leaves the extension to the host's dmeventd where that is configured, and waits while the volume is changed", async () => {
-  const s = await scene();
+  const s = await harness();
   s.machine.host.settings.set("snapshot_autoextend_threshold", "70");
   s.lv.cowPercent = 90;
   assertEquals(await s.pass(60_000), [REPORT, "lvm lvmconfig"]);
@@ -130,7 +130,7 @@ Deno.test("CowMonitor leaves the extension to the host's dmeventd where that is 
 });
 
 Deno.test("CowMonitor continues after a failed report", async () => {
-  const s = await scene();
+  const s = await harness();
   const { fault } = s.machine;
   s.machine.fault = () => failure(5, "  cannot read");
   await s.pass(60_000);
@@ -142,7 +142,7 @@ Deno.test("CowMonitor continues after a failed report", async () => {
 });
 
 Deno.test("CowMonitor does not extend the LV of a snapshot that was deleted after the report", async () => {
-  const s = await scene();
+  const s = await harness();
   const { fault } = s.machine;
   s.machine.fault = async (command) => {
     if (command.args[0] === "lvmconfig") await s.snapshots.delete(s.id); // after the report, before the extension
@@ -156,7 +156,7 @@ Deno.test("CowMonitor does not extend the LV of a snapshot that was deleted afte
 });
 
 Deno.test("CowMonitor without a policy observes nothing and extends nothing", async () => {
-  const s = await scene();
+  const s = await harness();
   s.lv.cowPercent = 90;
   const calls: unknown[] = [];
   const note = (...args: unknown[]) => void calls.push(args);
@@ -173,7 +173,7 @@ Deno.test("CowMonitor without a policy observes nothing and extends nothing", as
 });
 
 Deno.test("CowMonitor extends the COW space of a snapshot that others use, and not of one that they change", async () => {
-  const s = await scene();
+  const s = await harness();
   s.lv.cowPercent = 90;
   await s.locks.run("deletion", [snapshotLock(s.id)], async () => {
     await s.pass(60_000);
@@ -188,7 +188,7 @@ Deno.test("CowMonitor extends the COW space of a snapshot that others use, and n
 });
 
 Deno.test("CowMonitor passes on an error of LVM that it cannot handle, and tries again", async () => {
-  const s = await scene();
+  const s = await harness();
   const { fault } = s.machine;
   s.machine.fault = (command) => command.args[0] === "lvextend" ? failure(5, "  it broke") : fault!(command);
   s.lv.cowPercent = 90;

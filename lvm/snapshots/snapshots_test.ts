@@ -19,7 +19,7 @@ const MiB = 1n << 20n;
 const request = { id: snapshotIdOf("cut"), source: volumeIdOf("one"), cowSize: FULL_COW };
 
 /** Creates a machine with a volume and its snapshot; `record` records the snapshot's LV. */
-async function scene() {
+async function harness() {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
@@ -46,7 +46,7 @@ async function scene() {
 }
 
 Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and COW space without an origin is none", async () => {
-  const s = await scene();
+  const s = await harness();
   assertEquals((await s.state()).state, "present");
   delete s.cow.origin;
   assertEquals((await s.state()).state, "absent");
@@ -55,7 +55,7 @@ Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and
 });
 
 Deno.test("stateOf(): with a record, only the LV with that UUID is the snapshot, and only while it has an origin", async () => {
-  const s = await scene();
+  const s = await harness();
   s.record();
   assertEquals((await s.state()).state, "present");
   const lost = async () => {
@@ -72,7 +72,7 @@ Deno.test("stateOf(): with a record, only the LV with that UUID is the snapshot,
 });
 
 Deno.test("create() and delete() of a Lost snapshot change nothing, and create nothing in its place", async () => {
-  const s = await scene();
+  const s = await harness();
   s.record();
   s.cow.uuid = newUuid();
   const before = structuredClone(s.machine.groups);
@@ -86,14 +86,14 @@ Deno.test("create() and delete() of a Lost snapshot change nothing, and create n
 });
 
 Deno.test("create() reports that no report shows the snapshot that lvcreate should have created", async () => {
-  const s = await scene();
+  const s = await harness();
   s.machine.fault = ({ args }) => args[0] === "lvcreate" ? ok("") : undefined;
   const create = () => s.snapshots.create({ ...request, id: snapshotIdOf("other") });
   assertEquals((await assertRejects(create, StorageError, "no report shows")).kind, "CommandFailed");
 });
 
 Deno.test("create() reports no snapshot as taken that the kernel does not have, since something resumed the volume meanwhile", async () => {
-  const s = await scene();
+  const s = await harness();
   const second = { ...request, id: snapshotIdOf("second") };
   s.machine.fault = ({ args }) => {
     const lv = s.machine.groups[0]!.lvs.find(({ tags }) => tags.has(`denolith.snapshot=${second.id}`));
@@ -105,7 +105,7 @@ Deno.test("create() reports no snapshot as taken that the kernel does not have, 
 });
 
 Deno.test("isDeletable() reports whether a snapshot is neither open nor being copied", async () => {
-  const s = await scene();
+  const s = await harness();
   const isDeletable = async () => s.snapshots.isDeletable(await new Lvm(s.machine).report(), request.id);
   assertEquals(await isDeletable(), true);
   s.machine.openLvs.push(s.cow);
@@ -126,7 +126,7 @@ Deno.test("isDeletable() reports whether a snapshot is neither open nor being co
 });
 
 Deno.test("stateOf() fails while the group of the volume, or of the record, is unresponsive", async () => {
-  const s = await scene();
+  const s = await harness();
   s.record();
   const groups = await new Lvm(s.machine).report();
   const unresponsive = groups.map((group) => ({ ...group, responsive: false, lvs: group.lvs.slice(0, 1) }));
@@ -136,7 +136,7 @@ Deno.test("stateOf() fails while the group of the volume, or of the record, is u
 
 for (const thin of [undefined, { poolSize: DEFAULT_POOL_SIZE }]) {
   Deno.test(`createNew() takes no snapshot of a volume that was deleted since the report: ${thin ? "thin" : "thick"}`, async () => {
-    const { machine, lvm, volumes, snapshots } = await scene();
+    const { machine, lvm, volumes, snapshots } = await harness();
     const source = volumeIdOf("two");
     await volumes.create(namedRequest("two", 32n * MiB, { format: { state: "raw" }, ...defined({ thin }) }));
     const groups = await lvm.report();

@@ -23,7 +23,7 @@ const id = volumeIdOf("one");
 const readIops = (rate: bigint, perGiB = false): IoLimits => ({ readIops: { rate, perGiB } });
 
 /** Creates a machine with a volume of 1 GiB, a cgroup hierarchy, and limiters. */
-async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
+async function harness(limits: IoLimits, options: IoLimiterSettings = {}) {
   const folder = await Deno.makeTempDir({ prefix: "denolith-limiter-" });
   const cgroups = new FakeCgroups(`${folder}/cgroup`);
   cgroups.mount();
@@ -80,7 +80,7 @@ async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
 }
 
 Deno.test("onPublished() applies the limits before it returns, without a command", async () => {
-  await using s = await scene(readIops(500n));
+  await using s = await harness(readIops(500n));
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   const volume = await s.volumes.get(id);
   s.commands();
@@ -95,7 +95,7 @@ Deno.test("onPublished() applies the limits before it returns, without a command
 });
 
 Deno.test("a volume without limits needs no command", async () => {
-  await using s = await scene({});
+  await using s = await harness({});
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   const volume = await s.volumes.get(id);
   s.commands();
@@ -106,7 +106,7 @@ Deno.test("a volume without limits needs no command", async () => {
 });
 
 Deno.test("wake() finds the users of limited volumes in the mount table, so no state is lost with a restart", async () => {
-  await using s = await scene(readIops(10n, true));
+  await using s = await harness(readIops(10n, true));
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   s.mount("/var/lib/kubelet/plugins/kubernetes.io/csi/lvm.denolith.dev/1/globalmount");
   s.mount();
@@ -135,7 +135,7 @@ Deno.test("wake() finds the users of limited volumes in the mount table, so no s
 
 Deno.test("the limits of the group apply where the volume sets none; max is a limit that is set", async () => {
   const defaults = (group: string): IoLimits => group === "data" ? { ...readIops(100n, true), writeIops: "max" } : {};
-  await using s = await scene({ writeIops: { rate: 5n, perGiB: false } }, { defaults });
+  await using s = await harness({ writeIops: { rate: 5n, perGiB: false } }, { defaults });
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   await s.start().onPublished(await s.volumes.get(id), s.target);
   assertEquals(await Deno.readTextFile(file), "253:0 riops=100 wiops=5\n");
@@ -145,7 +145,7 @@ Deno.test("the limits of the group apply where the volume sets none; max is a li
 });
 
 Deno.test("the limiter waits for a missing cgroup, and reports it after a grace time", async () => {
-  await using s = await scene(readIops(500n), { graceMs: 20 });
+  await using s = await harness(readIops(500n), { graceMs: 20 });
   const limiter = s.start();
   const { promise: missed, resolve: miss } = Promise.withResolvers<LimitsState>();
   const { promise: found, resolve: find } = Promise.withResolvers<void>();
@@ -164,7 +164,7 @@ Deno.test("the limiter waits for a missing cgroup, and reports it after a grace 
 });
 
 Deno.test("limits that were changed by hand are set again", async () => {
-  await using s = await scene(readIops(500n), { refreshMs: 5 });
+  await using s = await harness(readIops(500n), { refreshMs: 5 });
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   await s.start().onPublished(await s.volumes.get(id), s.target);
   s.commands();
@@ -174,7 +174,7 @@ Deno.test("limits that were changed by hand are set again", async () => {
 });
 
 Deno.test("the limiter needs no listener, and looks at an applied limit only after its interval", async () => {
-  await using s = await scene(readIops(500n));
+  await using s = await harness(readIops(500n));
   s.cgroups.addPod(`kubepods/pod${POD}`);
   const [clock, volumes] = [new FakeClock(), new VolumeFinder({ driver: "test" })];
   const options = { refreshMs: 5_000, retryMs: 10, clock, cgroupRoot: s.cgroups.root, onError: () => {} };
@@ -186,7 +186,7 @@ Deno.test("the limiter needs no listener, and looks at an applied limit only aft
 });
 
 Deno.test("wake() forgets the uses that ended, also while another volume is in use", async () => {
-  await using s = await scene(readIops(500n));
+  await using s = await harness(readIops(500n));
   s.cgroups.addPod(`kubepods/pod${POD}`);
   await s.volumes.create(namedRequest("two", GiB, { limits: readIops(10n) }));
   s.mount();
@@ -218,7 +218,7 @@ for (
   ] as const
 ) {
   Deno.test(`limits that cannot be applied do not fail the publication, and are reported: ${reason}`, async () => {
-    await using s = await scene(readIops(500n), options);
+    await using s = await harness(readIops(500n), options);
     const limiter = s.start();
     await limiter.onPublished(await s.volumes.get(id), target ?? s.target);
     assertEquals(s.reported.map((state) => [state?.applied, state?.reason]), [[false, reason]]);
@@ -229,7 +229,7 @@ for (
 }
 
 Deno.test("a failed report is read again", async () => {
-  await using s = await scene(readIops(500n));
+  await using s = await harness(readIops(500n));
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   s.mount();
   let failures = 2;

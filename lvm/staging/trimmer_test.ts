@@ -15,7 +15,7 @@ const ONE = volumeIdOf("one");
 /**
  * Creates a machine with mounted volumes with a trim policy, and a trimmer whose calls of the listener are recorded.
  */
-async function scene(trim: TrimPolicy = { discard: false, intervalMs: DAY }, ids = [ONE]) {
+async function harness(trim: TrimPolicy = { discard: false, intervalMs: DAY }, ids = [ONE]) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
   for (const id of ids) {
@@ -82,12 +82,12 @@ function endlessTrim() {
 }
 
 Deno.test("Trimmer reads nothing without a volume that is trimmed periodically", async () => {
-  const s = await scene({ discard: true });
+  const s = await harness({ discard: true });
   assertEquals([await s.pass(30 * DAY), s.clock.pendingTimers], [[], 0]);
 });
 
 Deno.test("Trimmer runs fstrim once in the interval, and reports its result", async () => {
-  const s = await scene();
+  const s = await harness();
   assertEquals(await s.pass(DAY), ONE_TRIM);
   assertEquals(s.reported, [DONE]);
   assertEquals(s.trimmer.lastSuccesses().map(({ volume, at }) => [volume.id, at > 0]), [[ONE, true]]);
@@ -98,7 +98,7 @@ Deno.test("Trimmer runs fstrim once in the interval, and reports its result", as
 });
 
 Deno.test("Trimmer: a start of the driver neither repeats nor delays it", async () => {
-  const s = await scene();
+  const s = await harness();
   await s.lvm.report();
   await s.pass(s.clock.msUntilNextTimer);
   assertEquals(s.reported, [DONE]);
@@ -111,7 +111,7 @@ Deno.test("Trimmer: a start of the driver neither repeats nor delays it", async 
 });
 
 Deno.test("Trimmer runs no command for a volume that is not in use when it is due, and trims it when it is in use again", async () => {
-  const s = await scene();
+  const s = await harness();
   s.unmount();
   assertEquals(await s.pass(DAY), []);
   s.mount(s.group.lvs[0]!, true);
@@ -123,7 +123,7 @@ Deno.test("Trimmer runs no command for a volume that is not in use when it is du
 });
 
 Deno.test("Trimmer does not trim a volume while it has COW snapshots, or is suspended", async () => {
-  const s = await scene();
+  const s = await harness();
   const [lv] = s.group.lvs;
   const cut = ["lvcreate", "--yes", "--snapshot", "--size", `${8 << 20}b`, "--name", "cut", `data/${lv!.name}`];
   await s.machine.run({ program: "lvm", args: cut, mutates: true });
@@ -137,7 +137,7 @@ Deno.test("Trimmer does not trim a volume while it has COW snapshots, or is susp
 
 Deno.test("Trimmer trims one volume at a time, also when all are due at once", async () => {
   const ids = Array.from({ length: 5 }, (_, index) => volumeIdOf(`${index}`));
-  const s = await scene(undefined, ids);
+  const s = await harness(undefined, ids);
   s.unmount();
   await s.pass(DAY);
   for (const lv of s.group.lvs) s.mount(lv);
@@ -154,7 +154,7 @@ Deno.test("Trimmer trims one volume at a time, also when all are due at once", a
 });
 
 Deno.test("Trimmer reports once that a device supports no discards, and notices when it does", async () => {
-  const s = await scene();
+  const s = await harness();
   s.machine.host.discards = false;
   await s.pass(DAY);
   await s.pass(DAY);
@@ -167,7 +167,7 @@ Deno.test("Trimmer reports once that a device supports no discards, and notices 
 });
 
 Deno.test("Trimmer tries again within the hour after a failure, and counts the failures in a row", async () => {
-  const s = await scene();
+  const s = await harness();
   s.answerWith(({ program }) =>
     program === "fstrim" ? failure(1, "fstrim: FITRIM ioctl failed: Input/output error") : undefined
   );
@@ -192,7 +192,7 @@ Deno.test("Trimmer tries again within the hour after a failure, and counts the f
 });
 
 Deno.test("Trimmer: pause() ends the fstrim of a volume at once, and the volume is trimmed when it is in use again", async () => {
-  const s = await scene();
+  const s = await harness();
   const { answer, started } = endlessTrim();
   s.answerWith(answer);
   const passed = s.pass(DAY);
@@ -211,7 +211,7 @@ Deno.test("Trimmer: pause() ends the fstrim of a volume at once, and the volume 
 });
 
 Deno.test("Trimmer: stop() ends the fstrim that is running", async () => {
-  const s = await scene();
+  const s = await harness();
   const { answer, started } = endlessTrim();
   s.answerWith(answer);
   const passed = s.pass(DAY);
@@ -222,7 +222,7 @@ Deno.test("Trimmer: stop() ends the fstrim that is running", async () => {
 });
 
 Deno.test("Trimmer keeps an interval that is longer than the longest timer", async () => {
-  const s = await scene({ discard: false, intervalMs: 90 * DAY });
+  const s = await harness({ discard: false, intervalMs: 90 * DAY });
   const untilNext = () => nextTrimTime(ONE, 90 * DAY, s.clock.date().getTime()) - s.clock.date().getTime();
   assertEquals(await s.pass(untilNext()), ONE_TRIM);
   assert(untilNext() > 25 * DAY, "longer than the longest timer");
@@ -231,7 +231,7 @@ Deno.test("Trimmer keeps an interval that is longer than the longest timer", asy
 });
 
 Deno.test("Trimmer does not trim a volume that is paused while the mount table is read: another filesystem may be there", async () => {
-  const s = await scene();
+  const s = await harness();
   let paused: Promise<Disposable> | undefined;
   s.machine.hasMountTable = false;
   s.answerWith(({ program }) => {
@@ -243,7 +243,7 @@ Deno.test("Trimmer does not trim a volume that is paused while the mount table i
 });
 
 Deno.test("Trimmer runs fstrim as a command that may be killed: it hangs as long as its disk", async () => {
-  const s = await scene();
+  const s = await harness();
   const marks: boolean[] = [];
   s.answerWith(({ program, mutates }) => void (program === "fstrim" && marks.push(mutates)));
   await s.pass(DAY);

@@ -104,7 +104,7 @@ async function dieAt(machine: FakeMachine, index: number, moment: number, run: (
 
 for (const method of ["import", "return"] as const) {
   Deno.test(`${method}() goes on where it died, before, during and after each of its commands`, async () => {
-    let deaths = 0;
+    let kills = 0;
     for (let [index, moment] = [0, 0];;) {
       const { machine, lv, group, imported, from, request } = await setUp();
       if (method === "return") await imported.import(request(), from);
@@ -115,10 +115,10 @@ for (const method of ["import", "return"] as const) {
       assertEquals([lv.name, lv.tags.size, group.tags.size], expected, `command ${index}, moment ${moment}`);
       assertEquals([...lv.content.data], ["letters"]);
       if (moments === 0) break;
-      deaths++;
+      kills++;
       [index, moment] = moment + 1 < moments ? [index, moment + 1] : [index + 1, 0];
     }
-    assert(deaths >= 6, `${deaths} deaths`);
+    assert(kills >= 6, `${kills} kills`);
   });
 }
 

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { KEY } from "../../tests/fake/move_objects.ts";
-import { lvmNodeOf, movableVolume, MOVE_DRIVER } from "../../tests/fake/mover_scene.ts";
+import { lvmNodeOf, movableVolume, MOVE_DRIVER } from "../../tests/fake/mover_harness.ts";
 import { lvmNodes, type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   type Node,

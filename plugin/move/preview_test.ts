@@ -2,7 +2,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { StorageError } from "../../base/error.ts";
 import { KEY, NAME } from "../../tests/fake/move_objects.ts";
-import { lvmNodeOf, movableVolume, MOVE_DRIVER, MoverScene } from "../../tests/fake/mover_scene.ts";
+import { lvmNodeOf, movableVolume, MOVE_DRIVER, MoverHarness } from "../../tests/fake/mover_harness.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   nodes,
@@ -26,12 +26,12 @@ const OPTIONS = { topologyKey: KEY, parseGroups: parseGroupList, now: Date.parse
 const REQUEST: MoveRequest = { driver: MOVE_DRIVER, namespace: "n", claimName: "c", targetNode: "b" };
 
 /** Returns the preview of a move. @param change changes the objects before */
-async function preview(change: (s: MoverScene) => void = () => {}, request: Partial<MoveRequest> = {}) {
-  await using s = await MoverScene.start(change);
+async function preview(change: (s: MoverHarness) => void = () => {}, request: Partial<MoveRequest> = {}) {
+  await using s = await MoverHarness.start(change);
   return await previewMove(s.client, { ...REQUEST, ...request }, OPTIONS);
 }
 
-const refusalOf = async (change: (s: MoverScene) => void, request: Partial<MoveRequest> = {}) =>
+const refusalOf = async (change: (s: MoverHarness) => void, request: Partial<MoveRequest> = {}) =>
   (await preview(change, request)).plan.refusal;
 
 function pod(name: string, claims: readonly object[], more: Partial<Pod> = {}): Pod {
@@ -110,7 +110,7 @@ Deno.test("previewMove() has the size and kind of a thin volume", async () => {
 });
 
 Deno.test("previewMove() fails without a claim, or a volume of the driver", async () => {
-  const failure = async (change: (s: MoverScene) => void, request: Partial<MoveRequest> = {}) => {
+  const failure = async (change: (s: MoverHarness) => void, request: Partial<MoveRequest> = {}) => {
     const { kind, message } = await assertRejects(() => preview(change, request), StorageError);
     return `${kind}: ${message}`;
   };
@@ -134,7 +134,7 @@ Deno.test("previewMove() fails without a claim, or a volume of the driver", asyn
 });
 
 Deno.test("previewMove() refuses a volume that is being moved, but not one whose move has ended", async () => {
-  const move = (state?: "Failed" | "Copying") => (s: MoverScene) => {
+  const move = (state?: "Failed" | "Copying") => (s: MoverHarness) => {
     s.addMove({ targetNode: "c", driverName: "other" }, state === undefined ? {} : { status: { state } });
   };
   assertEquals(await refusalOf(move("Copying")), "it is being moved to node c already (Copying)");
@@ -177,7 +177,7 @@ Deno.test("previewMove() refuses what the objects and the nodes do not allow", a
 
 Deno.test("previewMove() takes an agent for silent as the controller does, whatever the clock of this machine says", async () => {
   const refusal = async (state: "Alive" | "Silent", days: number) => {
-    await using s = await MoverScene.start((s) => {
+    await using s = await MoverHarness.start((s) => {
       const lastUpdateTime = "2026-01-01T00:00:00Z";
       const { status, ...node } = lvmNodeOf("b");
       s.restore(lvmNodes, { ...node, status: { ...status, lastUpdateTime, agent: { state } } });
@@ -190,7 +190,7 @@ Deno.test("previewMove() takes an agent for silent as the controller does, whate
 });
 
 Deno.test("previewMove() counts what the volumes of the other node take, and of no other one", async () => {
-  const pending = (nodeName: string) => (s: MoverScene) => {
+  const pending = (nodeName: string) => (s: MoverHarness) => {
     const { spec } = movableVolume();
     const name = `v1-${"c".repeat(32)}`;
     s.restore(lvmVolumes, { metadata: { name }, spec: { ...spec, nodeName, size: "1000Mi" } } as LvmVolume);
@@ -200,7 +200,7 @@ Deno.test("previewMove() counts what the volumes of the other node take, and of 
 });
 
 Deno.test("podsUsing() returns the pods of the namespace that use a claim, also an ephemeral one, and have not ended", async () => {
-  await using s = await MoverScene.start((s) => {
+  await using s = await MoverHarness.start((s) => {
     s.restore(pods, pod("uses", [uses("other"), uses("c")]));
     s.restore(pods, pod("another", [uses("other"), { emptyDir: {} }]));
     s.restore(pods, pod("running", [uses("c")], { status: { phase: "Running" } } as never));

@@ -15,7 +15,7 @@ import { events, leases, type Node, nodes, persistentVolumes } from "../../k8s/a
 import { planForget, readNodeObjects } from "./plan.ts";
 import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 
-import { DEAD, NOW, putNode, putVolume, scene } from "../../tests/fake/dead_node.ts";
+import { DEAD, harness, NOW, putNode, putVolume } from "../../tests/fake/dead_node.ts";
 import { DRIVER } from "../../tests/fake/node_cluster.ts";
 const ALIVE = [
   "alive-asked none",
@@ -43,7 +43,7 @@ const FORGOTTEN = [
 ];
 
 Deno.test("forget() removes what no PersistentVolume or VolumeSnapshotContent needs, marks the rest as Lost, and touches no other node", async () => {
-  await using s = scene();
+  await using s = harness();
   const before = s.left("dead");
   const { lvmNode, volumes, snapshots } = await s.forget();
   assertEquals([lvmNode, volumes.length, snapshots.length], [true, 6, 3]);
@@ -67,7 +67,7 @@ Deno.test("forget() removes what no PersistentVolume or VolumeSnapshotContent ne
 });
 
 Deno.test("forget() removes the volumes also where the cluster has no CRDs of snapshots", async () => {
-  await using s = scene();
+  await using s = harness();
   const list = s.client.list.bind(s.client);
   s.client.list = async (resource, options) => {
     if (resource.plural !== "volumesnapshotcontents") return await list(resource, options);
@@ -80,7 +80,7 @@ Deno.test("forget() removes the volumes also where the cluster has no CRDs of sn
 
 Deno.test("forget() tries again when others change the objects meanwhile", async () => {
   for (const reason of ["bound", "spare"]) {
-    await using s = scene();
+    await using s = harness();
     const patch = s.client.patch.bind(s.client);
     let disturbed = 0;
     s.client.patch = async (resource, at, options) => {
@@ -94,7 +94,7 @@ Deno.test("forget() tries again when others change the objects meanwhile", async
 });
 
 Deno.test("forget() reports the volumes and snapshots, and their claims", async () => {
-  await using s = scene();
+  await using s = harness();
   await s.forget();
   const recordedEvents = () =>
     s.api.objects(events).map(({ reason, involvedObject: { kind, name } }) => `${reason} ${kind} ${name}`);
@@ -115,7 +115,7 @@ Deno.test("forget() reports the volumes and snapshots, and their claims", async 
 });
 
 Deno.test("forget() sends no event about a VolumeSnapshot that a content is not bound to, or to a namespace that none has", async () => {
-  await using s = scene();
+  await using s = harness();
   for (const content of s.api.objects(volumeSnapshotContents)) {
     await s.client.delete(volumeSnapshotContents, content.metadata);
     const { uid: _uid, ...volumeSnapshotRef } = content.spec.volumeSnapshotRef;
@@ -133,7 +133,7 @@ Deno.test("forget() sends no event about a VolumeSnapshot that a content is not 
 Deno.test("forget() can be repeated, and completes a run that was interrupted at any step", async () => {
   let after = 0;
   for (let isInterrupted = true; isInterrupted; after++) {
-    await using s = scene();
+    await using s = harness();
     isInterrupted = false;
     let changes = 0;
     const apiClient = interceptClient(s.client, (request, when) => {
@@ -147,7 +147,7 @@ Deno.test("forget() can be repeated, and completes a run that was interrupted at
     assertEquals(s.left("dead"), ALIVE);
   }
   assert(after > 8, `${after} changes`);
-  await using s = scene();
+  await using s = harness();
   await s.forget();
   const revision = s.api.revision;
   await s.events.flush();
@@ -167,7 +167,7 @@ Deno.test("forget() refuses a node that seems to be alive, unless a reason is gi
     ["its Lease", undefined, "2026-02-03T03:00:00Z", /its agent reported 20 s ago/, "2026-02-03T04:04:46.000000Z"],
   ];
   for (const [what, node, lastUpdateTime, refusal, renewTime] of cases) {
-    await using s = scene();
+    await using s = harness();
     await s.client.delete(lvmNodes, { name: "dead" });
     const lease = agentLeaseFor(putNode(s.api, "dead", lastUpdateTime), "somewhere");
     s.api.put(leases, { ...lease, spec: { ...lease.spec, ...(renewTime && { renewTime }) } });
@@ -190,7 +190,7 @@ Deno.test("forget() refuses a node that seems to be alive, unless a reason is gi
 });
 
 Deno.test("forget() stops at an agent that writes its LVMNode again", async () => {
-  await using s = scene();
+  await using s = harness();
   const before = s.left();
   const remove = s.client.delete.bind(s.client);
   for (const isFaster of [false, true]) {
@@ -212,7 +212,7 @@ Deno.test("forget() stops at an agent that writes its LVMNode again", async () =
 });
 
 Deno.test("forget() keeps objects that replaced those it read, and finalizers of others", async () => {
-  await using s = scene();
+  await using s = harness();
   const id = volumeIdOf("dead-spare");
   await s.client.patch(lvmVolumes, { name: id }, {
     merge: { metadata: { finalizers: ["a/b", "lvm.denolith.dev/volume"] } },
@@ -236,7 +236,7 @@ Deno.test("forget() keeps objects that replaced those it read, and finalizers of
 });
 
 Deno.test("forget() changes nothing for a node without objects, or of another driver", async () => {
-  await using s = scene();
+  await using s = harness();
   s.api.put(lvmNodes, { metadata: { name: "theirs" }, spec: { driverName: "other.driver" } } as LvmNode);
   const revision = s.api.revision;
   for (const nodeName of ["nowhere", "theirs"]) {
@@ -248,7 +248,7 @@ Deno.test("forget() changes nothing for a node without objects, or of another dr
 });
 
 Deno.test("forgetPlanText() names the outcome of each object, and what to do", async () => {
-  await using s = scene();
+  await using s = harness();
   const plan = planForget(await readNodeObjects(s.client, DEAD), NOW);
   const text = forgetPlanText(plan, false);
   const lines = text.split("\n");
@@ -296,7 +296,7 @@ Deno.test("forgetPlanText() names the outcome of each object, and what to do", a
 });
 
 Deno.test("readNodeObjects() finds what unfinished moves and imports need, and a copy only when its volume is gone", async () => {
-  await using s = scene();
+  await using s = harness();
   const name = volumeIdOf("dead-spare");
   const put = (status: LvmMove["status"]) =>
     s.api.restore(lvmMoves, {

@@ -13,7 +13,7 @@ import { RunFolder } from "../rig/run_folder.ts";
 import { clusterPath } from "./cluster_status.ts";
 import { startWithDriver } from "./deploy.ts";
 import { terminationSignals } from "./signals.ts";
-import { Deaths } from "./soak/deaths.ts";
+import { Kills } from "./soak/kills.ts";
 import { findings } from "./soak/findings.ts";
 import { createClasses, Lives, THIN_POOL } from "./soak/lives.ts";
 import { isRunningCommands, type Phase, type Sample, Sampler } from "./soak/sample.ts";
@@ -26,7 +26,7 @@ import { CLUSTER_VARIABLE } from "./suite/helpers/test_namespace.ts";
 const HELP = `Usage: deno task soak [--minutes N] [--use] [--json FILE]
 
 Runs volumes in a cluster for a given time: claims, pods, growth, snapshots, copies, deletions. Each cycle of some 20
-minutes begins with deaths: the agent, the controller, kubelet, the API server, the snapshot-controller, the node's
+minutes begins with kills: the agent, the controller, kubelet, the API server, the snapshot-controller, the node's
 power. Then it is calm, and memory is compared. At its end everything is deleted, and nothing may be left.
 
   --minutes N  how long it runs; 60 by default, beside the start of the cluster
@@ -40,7 +40,7 @@ SEED=NUMBER repeats the random choices of a run. The exit status is 1 if somethi
 const CYCLE_MS = 20 * 60_000;
 
 /** The share of a cycle in which components die. */
-const DEATHS_SHARE = 0.35;
+const KILLS_SHARE = 0.35;
 
 /** Lives that go on at a time: the node has one processor. */
 const WORKERS = 3;
@@ -54,33 +54,33 @@ const log = (line: string) => console.error(line);
 interface Parts {
   readonly sampler: Sampler;
   readonly lives: Lives;
-  readonly deaths: Deaths;
+  readonly kills: Kills;
   readonly snapshots: SnapshotTestNamespace;
 }
 
 /** Runs cycles in a cluster. @returns all samples @throws {Error} when a life or a component failed */
-async function soak(cluster: Cluster, milliseconds: number): Promise<{ samples: Sample[]; deaths: Deaths["counts"] }> {
+async function soak(cluster: Cluster, milliseconds: number): Promise<{ samples: Sample[]; kills: Kills["counts"] }> {
   Deno.env.set(CLUSTER_VARIABLE, cluster.folder.path);
   const random = runRandom();
   await using snapshots = await SnapshotTestNamespace.open("soak");
-  await using deaths = await Deaths.open(cluster, snapshots, random);
+  await using kills = await Kills.open(cluster, snapshots, random);
   const lives = new Lives(snapshots, await createClasses(snapshots), random);
-  const parts = { sampler: new Sampler(cluster), lives, deaths, snapshots };
+  const parts = { sampler: new Sampler(cluster), lives, kills, snapshots };
   await lives.warmUp();
   const samples = [await rest(parts, 0)];
   const count = Math.max(1, Math.round(milliseconds / CYCLE_MS));
   for (let cycle = 1; cycle <= count; cycle++) {
     samples.push(...await runCycle(parts, cycle, milliseconds / count), await rest(parts, cycle));
   }
-  return { samples, deaths: deaths.counts };
+  return { samples, kills: kills.counts };
 }
 
 /** Runs a cycle. @returns the samples of its phases */
-async function runCycle({ sampler, lives, deaths }: Parts, cycle: number, milliseconds: number): Promise<Sample[]> {
+async function runCycle({ sampler, lives, kills }: Parts, cycle: number, milliseconds: number): Promise<Sample[]> {
   const startedAt = performance.now();
   const isAfter = (share: number) => performance.now() - startedAt > milliseconds * share;
   const samples: Sample[] = [];
-  let phase: Phase = "deaths";
+  let phase: Phase = "kills";
   let failed = false;
   const isOver = () => failed || isAfter(1);
   const fail = (error: Error) => {
@@ -88,7 +88,7 @@ async function runCycle({ sampler, lives, deaths }: Parts, cycle: number, millis
     throw error;
   };
   const kill = async () => {
-    await deaths.run(() => failed || isAfter(DEATHS_SHARE), (line) => log(`${sampler.seconds} s: ${line}`));
+    await kills.run(() => failed || isAfter(KILLS_SHARE), (line) => log(`${sampler.seconds} s: ${line}`));
     phase = "calm";
   };
   const takeSamples = async () => {
@@ -96,7 +96,7 @@ async function runCycle({ sampler, lives, deaths }: Parts, cycle: number, millis
       await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS));
       // While components die, one of them does not answer now and then.
       const sample = sampler.take({ cycle, phase, lives: lives.ended });
-      const taken = phase === "deaths" ? await sample.catch(() => undefined) : await sample;
+      const taken = phase === "kills" ? await sample.catch(() => undefined) : await sample;
       if (taken !== undefined) samples.push(taken);
       if (taken !== undefined && samples.length % 6 === 0) log(row(taken).join("  "));
     }
@@ -136,11 +136,11 @@ function row({ seconds, cycle, phase, lives, processes: { node, controller }, lv
   ];
 }
 
-/** Prints the table, the deaths, and what was not flat. @returns the exit status */
-function report({ samples, deaths }: Awaited<ReturnType<typeof soak>>): number {
+/** Prints the table, the kills, and what was not flat. @returns the exit status */
+function report({ samples, kills }: Awaited<ReturnType<typeof soak>>): number {
   const shown = samples.filter(({ phase }, index) => phase === "rest" || index % 6 === 0);
   console.log(columns([HEAD, ...shown.map(row)], [2]).join("\n"));
-  for (const [kind, count] of deaths) console.log(`${count} times: ${kind}`);
+  for (const [kind, count] of kills) console.log(`${count} times: ${kind}`);
   const found = findings(samples);
   for (const finding of found) console.log(`NOT FLAT: ${finding}`);
   if (found.length === 0) console.log(`all flat: ${samples.at(-1)?.lives} lives of volumes`);

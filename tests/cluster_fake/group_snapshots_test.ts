@@ -21,7 +21,7 @@ const ID = groupSnapshotIdOf("group");
 const requestOf = (sources: readonly VolumeId[]) => ({ id: ID, name: "group", sources, cowSize: { bytes: 8n * MiB } });
 
 /** Starts a cluster of one node with two volumes. */
-async function scene(options?: { free?: bigint }) {
+async function harness(options?: { free?: bigint }) {
   const s = await startSnapshotCluster(options);
   const { id } = await s.cluster.volumes.create(namedRequest("pvc-2", 32n * MiB), { preferred: [] });
   const sources = [s.source, id];
@@ -29,7 +29,7 @@ async function scene(options?: { free?: bigint }) {
 }
 
 Deno.test("a group snapshot is taken on the node of its volumes, and each of its objects names all of them", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const group = await s.cluster.groupSnapshots.create(s.group);
   const ids = s.sources.map((source) => memberSnapshotIdOf(ID, source)).sort();
   assertEquals(group.snapshots.map(({ id, ready, nodeId, groupSnapshot }) => [id, ready, nodeId, groupSnapshot]), [
@@ -73,7 +73,7 @@ Deno.test("volumes of several nodes are refused by name, and nothing is written"
 });
 
 Deno.test("a node takes no snapshot of a group before the objects of all are there", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const [first, second] = lvmSnapshotsForGroup(s.group, { driver: DRIVER, nodeName: NODE });
   await s.cluster.client.create(lvmSnapshots, first!);
   const { reconciliations } = s.cluster.agent(NODE);
@@ -85,7 +85,7 @@ Deno.test("a node takes no snapshot of a group before the objects of all are the
 });
 
 Deno.test("a group snapshot that cannot be taken leaves nothing, and one of the name can be taken later", async () => {
-  await using s = await scene({ free: 100n * MiB });
+  await using s = await harness({ free: 100n * MiB });
   await assertFailsWith("NoSpace", s.cluster.groupSnapshots.create({ ...s.group, cowSize: { bytes: 32n * MiB } }));
   assertEquals(await s.remaining(), [0, "vol vol"]);
   await s.cluster.groupSnapshots.create(s.group);
@@ -93,7 +93,7 @@ Deno.test("a group snapshot that cannot be taken leaves nothing, and one of the 
 });
 
 Deno.test("volumes that were suspended for too long are not suspended again before the caller asks", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const { machine } = s.cluster.agent(NODE);
   const create = machine.groupSnapshots.create.bind(machine.groupSnapshots);
   let attempts = 0;
@@ -108,14 +108,14 @@ Deno.test("volumes that were suspended for too long are not suspended again befo
 });
 
 Deno.test("a name that a group snapshot of other volumes has is refused, and nothing changes", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const group = await s.cluster.groupSnapshots.create(s.group);
   await assertFailsWith("AlreadyExists", s.cluster.groupSnapshots.create(requestOf([s.source])), s.sources[1]!);
   assertEquals(await s.cluster.groupSnapshots.get(ID, []), group);
 });
 
 Deno.test("a snapshot of a group that lost its LV is not taken again", async () => {
-  await using s = await scene();
+  await using s = await harness();
   await s.cluster.groupSnapshots.create(s.group);
   const { lvs } = s.machine.groups[0]!;
   lvs.splice(lvs.findIndex(({ origin }) => origin !== undefined), 1);
@@ -130,7 +130,7 @@ Deno.test("a snapshot of a group that lost its LV is not taken again", async () 
 });
 
 Deno.test("an LVMSnapshot that does not belong to its group says so", async () => {
-  await using s = await scene();
+  await using s = await harness();
   const [object] = lvmSnapshotsForGroup(s.group, { driver: DRIVER, nodeName: NODE });
   const groupSnapshot = { name: groupSnapshotIdOf("other"), sourceVolumes: s.sources };
   await s.cluster.client.create(lvmSnapshots, { ...object!, spec: { ...object!.spec, groupSnapshot } });

@@ -1,5 +1,5 @@
 /**
- * Volumes that nobody may begin to use, from their objects to the LVs: what deaths of the agent leave.
+ * Volumes that nobody may begin to use, from their objects to the LVs: what kills of the agent leave.
  *
  * @module
  */

@@ -140,7 +140,7 @@ async function countWrites(): Promise<readonly [number, number]> {
 const [begin, end] = await countWrites();
 for (let index = begin; index < end; index++) {
   Deno.test(
-    `a return that is refused after its PersistentVolume was deleted survives the death of its controller after write ${index}`,
+    `a return that is refused after its PersistentVolume was deleted survives a kill of its controller after write ${index}`,
     UNSANITIZED,
     async () => {
       await using s = await ImportCluster.start();
@@ -198,7 +198,7 @@ for (const dies of [false, true]) {
         const merge = { spec: { imports: { action: "InspectReturn" as const } } };
         await s.cluster.client.patch(lvmVolumes, { name: s.id }, { merge });
         if (dies) {
-          s.exec.die();
+          s.exec.kill();
           s.cluster.agent("node1").crash();
           setTimeout(() => s.cluster.startAgent("node1", s.machine, { mountRoots: [s.root] }));
         }
@@ -237,16 +237,16 @@ async function backUp(s: ImportCluster): Promise<void> {
 
 for (const [moment, isRefused] of MOMENTS) {
   Deno.test(
-    `a return survives the death of its agent at ${moment}, and a snapshot that somebody takes then`,
+    `a return survives a kill of its agent at ${moment}, and a snapshot that somebody takes then`,
     UNSANITIZED,
     async () => {
       await using s = await imported();
       const died = Promise.withResolvers<void>();
-      let deaths = 0;
+      let kills = 0;
       s.machine.fault = ({ program, args }: Command) => {
-        if (deaths > 0 || !new RegExp(moment).test(`${program} ${args.join(" ")}`)) return undefined;
-        deaths++;
-        s.exec.die();
+        if (kills > 0 || !new RegExp(moment).test(`${program} ${args.join(" ")}`)) return undefined;
+        kills++;
+        s.exec.kill();
         s.cluster.agent("node1").crash();
         died.resolve();
         return undefined; // LVM carries it out nevertheless
@@ -262,7 +262,7 @@ for (const [moment, isRefused] of MOMENTS) {
         await lookAgain(s);
       }
       await waitUntilReturned(s);
-      assertEquals([deaths, s.cluster.api.objects(lvmImports)], [1, []]);
+      assertEquals([kills, s.cluster.api.objects(lvmImports)], [1, []]);
     },
   );
 }

@@ -66,9 +66,9 @@ async function setUp() {
   };
 }
 
-type Scene = Awaited<ReturnType<typeof setUp>>;
+type Harness = Awaited<ReturnType<typeof setUp>>;
 
-async function waitForReason({ condition }: Scene, reason: string | undefined): Promise<void> {
+async function waitForReason({ condition }: Harness, reason: string | undefined): Promise<void> {
   await waitUntil(() => condition()?.reason === reason, () => `the reason ${reason}: ${JSON.stringify(condition())}`);
 }
 

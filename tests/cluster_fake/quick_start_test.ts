@@ -1,5 +1,5 @@
 /**
- * The commands of docs/quick-start.md, played in a whole cluster in this process. The test does what kubectl, the scheduler
+ * The commands of docs/quick-start.md, run in a whole cluster in this process. The test does what kubectl, the scheduler
  * and kubelet do.
  *
  * @module

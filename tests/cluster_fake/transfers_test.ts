@@ -14,7 +14,7 @@ import { FakeCluster } from "../fake/node_cluster.ts";
 import { runRandom } from "../rig/seeded_random.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { MortalExec } from "../fake/mortal_exec.ts";
+import { KillableExec } from "../fake/killable_exec.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { assertFailsWith, machineWith, MiB, request } from "../fake/volume_cluster.ts";
 
@@ -26,7 +26,7 @@ async function startTwoNodes(
 ) {
   const machines = [machineWith({ data: 1n << 30n }), machineWith({ data: 1n << 30n })] as const;
   if (sectorBytes !== undefined) machines[1].groups[0]!.sectorBytes = sectorBytes;
-  const execs = machines.map((machine) => new MortalExec(machine));
+  const execs = machines.map((machine) => new KillableExec(machine));
   const cluster = await FakeCluster.start({ "node-1": execs[0]!, "node-2": execs[1]! }, {
     transfers: true,
     waitMs: 20_000,
@@ -170,7 +170,7 @@ type Cluster = Awaited<ReturnType<typeof startTwoNodes>>;
 /** Lets the agent of a node die, and starts another. */
 function killAgent({ cluster, machines, execs }: Cluster, node: number): void {
   const name = `node-${node + 1}`;
-  execs[node]!.die();
+  execs[node]!.kill();
   cluster.agent(name).crash();
   cluster.startAgent(name, machines[node]!, { transfers: true });
 }
@@ -192,33 +192,33 @@ const MOMENTS = {
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 
 for (const [moment, pattern] of Object.entries(MOMENTS)) {
-  const deaths = {
+  const kills = {
     "the agent of node-1": (s: Cluster) => killAgent(s, 0),
     "the agent of node-2": (s: Cluster) => killAgent(s, 1),
     "the controller": killController,
   };
-  for (const [who, kill] of Object.entries(deaths)) {
-    Deno.test(`a transfer survives the death of ${who} when ${moment}`, UNSANITIZED, async () => {
+  for (const [who, kill] of Object.entries(kills)) {
+    Deno.test(`a transfer survives a kill of ${who} when ${moment}`, UNSANITIZED, async () => {
       assert((await copyWith(kill, (command) => pattern.test(command))).isDisturbed, "it died");
     });
   }
 }
 
 /** How many transfers something dies in at a random moment. */
-const RANDOM_DEATHS = 6;
+const RANDOM_KILLS = 6;
 
-Deno.test("a transfer survives deaths at random moments: any command of either machine", UNSANITIZED, async () => {
+Deno.test("a transfer survives kills at random moments: any command of either machine", UNSANITIZED, async () => {
   const { commands } = await copyWith(() => {}, () => false);
   const random = runRandom();
-  const deaths = [(s: Cluster) => killAgent(s, 0), (s: Cluster) => killAgent(s, 1), killController];
+  const kills = [(s: Cluster) => killAgent(s, 0), (s: Cluster) => killAgent(s, 1), killController];
   let disturbed = 0;
-  for (let death = 0; death < RANDOM_DEATHS; death++) {
+  for (let kill = 0; kill < RANDOM_KILLS; kill++) {
     const moment = Math.floor(random() * commands);
     const isMoment = (_command: string, before: number) => before === moment;
-    const { isDisturbed } = await copyWith(deaths[death % deaths.length]!, isMoment).catch((error) => {
-      throw new Error(`death ${death % deaths.length} at command ${moment} of ${commands}: ${error.message}`);
+    const { isDisturbed } = await copyWith(kills[kill % kills.length]!, isMoment).catch((error) => {
+      throw new Error(`kill ${kill % kills.length} at command ${moment} of ${commands}: ${error.message}`);
     });
     if (isDisturbed) disturbed++;
   }
-  assert(disturbed > RANDOM_DEATHS / 2, `${disturbed} died`);
+  assert(disturbed > RANDOM_KILLS / 2, `${disturbed} died`);
 });

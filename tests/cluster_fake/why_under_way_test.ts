@@ -13,7 +13,7 @@ import { readClaimState } from "../../plugin/diagnosis/claim_state.ts";
 import { explainClaim, type WhyAnswer } from "../../plugin/diagnosis/why.ts";
 import { lvmImports } from "../../k8s/handover/imports.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
-import { ClaimScene } from "../fake/claim_scene.ts";
+import { ClaimHarness } from "../fake/claim_harness.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { ImportCluster } from "../fake/import_cluster.ts";
 import type { OnWrite } from "../fake/fake_controllers.ts";
@@ -95,11 +95,11 @@ Deno.test("why: of a claim that is Lost while its volume is imported or returned
 Deno.test("why: of a claim that is Lost after its move was complete, its import failed, or another claim moves, the cause is told", async () => {
   const ends = [[lvmMoves, "Complete", "u"], [lvmImports, "Failed", "u"], [lvmMoves, "Switching", "other"]] as const;
   for (const [resource, state, uid] of ends) {
-    await using scene = new ClaimScene();
-    scene.addClaim({ metadata: { uid: "u" }, spec: { volumeName: "gone" }, status: { phase: "Lost" } });
+    await using harness = new ClaimHarness();
+    harness.addClaim({ metadata: { uid: "u" }, spec: { volumeName: "gone" }, status: { phase: "Lost" } });
     const spec = { claim: { namespace: "default", name: "data", uid } };
-    scene.api.put<KubeObject>(resource, { metadata: { name: MOVED }, spec, status: { state } } as KubeObject);
-    assertEquals((await scene.why()).problems.map(({ reason }) => reason), ["ClaimLost"]);
+    harness.api.put<KubeObject>(resource, { metadata: { name: MOVED }, spec, status: { state } } as KubeObject);
+    assertEquals((await harness.why()).problems.map(({ reason }) => reason), ["ClaimLost"]);
   }
 });
 

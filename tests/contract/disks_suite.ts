@@ -1,6 +1,6 @@
 /**
  * Disks that become physical volumes, over the fake machine and over real LVM: the agent's own code, with an API server that is
- * played.
+ * simulated.
  *
  * @module
  */

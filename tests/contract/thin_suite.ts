@@ -227,7 +227,7 @@ export function thinLifecycleContract(host: Host): void {
 /** Registers those about creations that a power cut interrupted, before the pool made the LV. */
 function pendingThinContract(host: Host): void {
   /** Creates a volume and a snapshot of it, stops the driver, and makes the snapshot pending. */
-  const scene = async (harness: Harness, machine: HostMachine) => {
+  const pendingSnapshot = async (harness: Harness, machine: HostMachine) => {
     const request = { name: "cut", sourceVolumeId: await createThinVolume(harness) };
     await harness.csi.controller.createSnapshot(request);
     const lv = await snapshotLv(harness);
@@ -241,7 +241,7 @@ function pendingThinContract(host: Host): void {
     host,
     "a thin snapshot that a power cut interrupted is taken when it is requested again, not when its pool changes",
     async (harness, machine) => {
-      const { request, pending } = await scene(harness, machine);
+      const { request, pending } = await pendingSnapshot(harness, machine);
       await using next = await harness.restart();
       await createThinVolume(next);
       const { snapshot } = await next.csi.controller.createSnapshot(request);
@@ -329,7 +329,7 @@ function pendingThinContract(host: Host): void {
     host,
     "a thin snapshot that a power cut interrupted does not outlive its volume",
     async (harness, machine) => {
-      const { request } = await scene(harness, machine);
+      const { request } = await pendingSnapshot(harness, machine);
       await using next = await harness.restart();
       await next.csi.controller.deleteVolume({ volumeId: request.sourceVolumeId });
       await next.waitUntilIdle();

@@ -44,7 +44,7 @@ function dieAt(moment: number): Interceptor & { at?: string } {
 interface Fate {
   readonly name: string;
   readonly happens: (s: DiskNode, disk: FakeDisk) => void;
-  /** @param wasWritten whether there was a physical volume on the disk at the death, or the disk was in the group */
+  /** @param wasWritten whether there was a physical volume on the disk at the kill, or the disk was in the group */
   readonly check: (s: DiskNode, disk: FakeDisk, wasWritten: { pv: boolean; member: boolean; writes: number }) => void;
 }
 
@@ -102,8 +102,8 @@ for (const hasGroup of [false, true]) {
       let written = 0;
       for (let moment = 0; moment < moments; moment++) {
         const { s, disk } = await prepare(hasGroup);
-        const death = dieAt(moment);
-        await s.agent(death)().catch(() => {});
+        const kill = dieAt(moment);
+        await s.agent(kill)().catch(() => {});
         const member = isMember(s);
         const pv = member || s.machine.host.unusedPvs.length > 0;
         if (pv && !member) written++;
@@ -114,7 +114,7 @@ for (const hasGroup of [false, true]) {
         try {
           fate.check(s, disk, { pv, member, writes });
         } catch (error) {
-          throw new Error(`dead ${death.at}: ${(error as Error).message}`, { cause: error });
+          throw new Error(`dead ${kill.at}: ${(error as Error).message}`, { cause: error });
         }
       }
       assert(written > 2, "it died between the physical volume and the group");

@@ -28,7 +28,7 @@ import {
 import { restartMachine } from "./crash_states.ts";
 import { crashMomentsOf } from "./crashing_exec.ts";
 import { type Acknowledged, nothingAcknowledged, violationsOf } from "./invariants.ts";
-import { type Answer, Ledger } from "./ledger.ts";
+import { type Answer, Expectations } from "./expectations.ts";
 import { type Csi, inProcessCalls, startDriverServices } from "./orchestrator.ts";
 import { Overlaps } from "./overlap.ts";
 
@@ -162,15 +162,20 @@ export class Interleavings {
     const start = this.#prepared.get(prepared) ?? await this.#prepare(prepared);
     const [machine, acknowledged] = start.machine.fork(start.acknowledged);
     this.#files.paths = start.paths;
-    const ledger = new Ledger(machine, this.#files.folder, acknowledged);
-    for (const round of rounds) await this.#runRound(scheduler, machine, ledger, round);
+    const expectations = new Expectations(machine, this.#files.folder, acknowledged);
+    for (const round of rounds) await this.#runRound(scheduler, machine, expectations, round);
     await this.#cleanUp(machine);
   }
 
-  async #runRound(scheduler: fc.Scheduler, machine: FakeMachine, ledger: Ledger, { requests, crash }: Round) {
+  async #runRound(
+    scheduler: fc.Scheduler,
+    machine: FakeMachine,
+    expectations: Expectations,
+    { requests, crash }: Round,
+  ) {
     const { folder } = this.#files;
-    ledger.begin(requests);
-    const exec = new ScheduledExec(machine, scheduler, ledger.acknowledged, crash);
+    expectations.begin(requests);
+    const exec = new ScheduledExec(machine, scheduler, expectations.acknowledged, crash);
     const driver = startDriverServices(exec, folder);
     const csi = inProcessCalls(driver);
     const answers: Answer[] = requests.map((request) => ({ request, result: "none" }));
@@ -192,10 +197,10 @@ export class Interleavings {
     const stopped = driver.background.stop();
     if (!exec.isCrashed) await stopped;
     this.#count(answers, exec.isCrashed);
-    ledger.end(answers);
-    if (exec.isCrashed && crash!.after % 2 === 1) restartMachine(machine, ledger.acknowledged);
-    ledger.write();
-    const [violation] = violationsOf(machine, ledger.acknowledged);
+    expectations.end(answers);
+    if (exec.isCrashed && crash!.after % 2 === 1) restartMachine(machine, expectations.acknowledged);
+    expectations.write();
+    const [violation] = violationsOf(machine, expectations.acknowledged);
     assert(violation === undefined, violation);
   }
 
@@ -207,15 +212,15 @@ export class Interleavings {
     const machine = new FakeMachine();
     machine.addGroup("data", GROUP_BYTES);
     this.#files.paths = [];
-    const ledger = new Ledger(machine, this.#files.folder);
+    const expectations = new Expectations(machine, this.#files.folder);
     await this.#withDriver(machine, async (csi) => {
       for (const request of PREPARATION.slice(0, count)) {
         await this.#send(csi, request);
-        ledger.end([{ request, result: "ok" }]);
-        ledger.write();
+        expectations.end([{ request, result: "ok" }]);
+        expectations.write();
       }
     });
-    const prepared = { machine, acknowledged: ledger.acknowledged, paths: this.#files.paths };
+    const prepared = { machine, acknowledged: expectations.acknowledged, paths: this.#files.paths };
     this.#prepared.set(count, prepared);
     return prepared;
   }

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { Command } from "../../lvm/exec.ts";
-import { type PassphraseScene, passphraseScene, type Secret } from "../fake/passphrase_scene.ts";
+import { type PassphraseHarness, passphraseHarness, type Secret } from "../fake/passphrase_harness.ts";
 import { randomRuns } from "../rig/sample.ts";
 
 /** The number of runs. Each takes some ten milliseconds. */
@@ -42,21 +42,21 @@ const runs = fc.record({
   ),
 });
 
-class Death extends Error {}
+class Kill extends Error {}
 
 /** Lets the driver die before a command, and run none afterwards. */
-function killAt({ machine }: PassphraseScene, { crash = Infinity, isHalfway }: Round): void {
+function killAt({ machine }: PassphraseHarness, { crash = Infinity, isHalfway }: Round): void {
   let left = crash;
   machine.fault = (command) => {
     if (left-- > 0) return;
     if (left === -1 && isHalfway) damageHeader(machine, command);
     left = -1;
-    throw new Death(`before ${command.program} ${command.args[0]}`);
+    throw new Kill(`before ${command.program} ${command.args[0]}`);
   };
 }
 
 /** Lets neither copy of the header be readable that a command writes. */
-function damageHeader(machine: PassphraseScene["machine"], { program, args }: Command): void {
+function damageHeader(machine: PassphraseHarness["machine"], { program, args }: Command): void {
   if (program !== "dd" && args[0] !== "luksAddKey" && args[0] !== "luksKillSlot") return;
   const path = args.find((arg) => arg.startsWith("of="))?.slice("of=".length) ??
     args.find((arg) => arg.startsWith("/"))!;
@@ -67,7 +67,7 @@ function damageHeader(machine: PassphraseScene["machine"], { program, args }: Co
 }
 
 /** Makes a call, and returns whether it succeeded. */
-async function call(s: PassphraseScene, { call, secret }: Round): Promise<boolean> {
+async function call(s: PassphraseHarness, { call, secret }: Round): Promise<boolean> {
   const before = s.errors.length;
   try {
     if (call === "publish" && s.lv.mapping !== undefined) await s.publish(...secret);
@@ -79,7 +79,7 @@ async function call(s: PassphraseScene, { call, secret }: Round): Promise<boolea
 }
 
 /** What opens the data: the key slots of the header, or if that cannot be read, of its backup. */
-function readableKeys({ lv, backups }: PassphraseScene): string[] {
+function readableKeys({ lv, backups }: PassphraseHarness): string[] {
   const readable = [lv, ...backups()].find(({ content }) => content.signatures.length > 0);
   return readable?.content.luks?.passphrases.filter((each) => each !== undefined) ?? [];
 }
@@ -87,7 +87,7 @@ function readableKeys({ lv, backups }: PassphraseScene): string[] {
 Deno.test("a driver that dies at any moment while secrets change loses no volume, and a change that succeeds leaves no other passphrase", async () => {
   const counts = { succeeded: 0, changed: 0, died: 0 };
   const property = fc.asyncProperty(runs, async ({ more, rounds }) => {
-    const s = await passphraseScene("A");
+    const s = await passphraseHarness("A");
     s.luks().passphrases.push(...more);
     for (const each of rounds) {
       const { volumeKey, passphrases: [former] } = s.luks();

@@ -43,7 +43,7 @@ export interface Action {
 }
 
 /** What actions refer to. */
-export interface Scene {
+export interface Harness {
   /** The names of the LVs that exist. */
   readonly lvs: readonly string[];
   /** The names of those that are thin pools. */
@@ -80,26 +80,26 @@ export function deviceOf(name: string): string {
   return `/dev/mapper/${GROUP}-${name}`;
 }
 
-const lvName = ({ lvs }: Scene, { pick }: Action) => choose(lvs, pick, "missing");
+const lvName = ({ lvs }: Harness, { pick }: Action) => choose(lvs, pick, "missing");
 
-const lvPath = (scene: Scene, action: Action) => `${GROUP}/${lvName(scene, action)}`;
+const lvPath = (harness: Harness, action: Action) => `${GROUP}/${lvName(harness, action)}`;
 
 /** Returns the device of an LV that is no pool: no program but LVM opens the device of a pool. */
-function device({ lvs, pools }: Scene, { pick }: Action): string {
+function device({ lvs, pools }: Harness, { pick }: Action): string {
   return deviceOf(choose(lvs.filter((name) => !pools.includes(name)), pick, "missing"));
 }
 
-const folder = ({ folders }: Scene, { other }: Action) => folders[other % folders.length]!;
+const folder = ({ folders }: Harness, { other }: Action) => folders[other % folders.length]!;
 
-const target = ({ mounted, folders }: Scene, { pick }: Action) => choose(mounted, pick, folders[0]!);
+const target = ({ mounted, folders }: Harness, { pick }: Action) => choose(mounted, pick, folders[0]!);
 
 /** Returns the target of a filesystem's mount. */
-function mountedFolder({ mounted, file }: Scene, { pick }: Action): string {
+function mountedFolder({ mounted, file }: Harness, { pick }: Action): string {
   return choose(mounted.filter((each) => each !== file), pick, "/nowhere");
 }
 
 /** Returns the device of an LV with a filesystem, preferably of a type. */
-function formattedDevice({ formatted }: Scene, { pick }: Action, type: RegExp): string {
+function formattedDevice({ formatted }: Harness, { pick }: Action, type: RegExp): string {
   const matching = formatted.filter((each) => type.test(each.type));
   return deviceOf(choose((matching.length > 0 ? matching : formatted).map(({ name }) => name), pick, "missing"));
 }
@@ -115,8 +115,8 @@ const size = ({ extents }: Action) => BigInt(extents) * EXTENT;
 const uuid = ({ pick, other }: Action) =>
   `00000000-0000-4000-8000-${`${pick}`.padStart(6, "0")}${`${other}`.padStart(6, "0")}`;
 
-const mkfs = (type: FilesystemType) => (scene: Scene, action: Action) =>
-  mkfsCommand(type, device(scene, action), uuid(action), []);
+const mkfs = (type: FilesystemType) => (harness: Harness, action: Action) =>
+  mkfsCommand(type, device(harness, action), uuid(action), []);
 
 /** The commands by kind. */
 const COMMANDS = {
@@ -132,82 +132,83 @@ const COMMANDS = {
     const options = { type: "thin-pool", name, zero: "y", size: size(action), addtag: ["denolith=x"] } as const;
     return lvm(lvcreate({ yes: true, ...options, config: "activation/monitoring=0" }, GROUP));
   },
-  createThin: (scene, action) => {
-    const thinpool = choose(scene.pools, action.other, "missing");
+  createThin: (harness, action) => {
+    const thinpool = choose(harness.pools, action.other, "missing");
     const options = newVolume(action, { type: "thin", thinpool, virtualsize: size(action) });
     return lvm(lvcreate({ ...options, config: "activation/monitoring=0" }, GROUP));
   },
-  snapshot: (scene, action) => {
+  snapshot: (harness, action) => {
     const name = NAMES[action.other % NAMES.length]!;
     const options = { snapshot: true, permission: "r", name, size: size(action), addtag: ["denolith=x"] } as const;
-    return lvm(lvcreate(options, lvPath(scene, action)));
+    return lvm(lvcreate(options, lvPath(harness, action)));
   },
-  snapshotThin: (scene, action) => {
+  snapshotThin: (harness, action) => {
     const name = NAMES[action.other % NAMES.length]!;
     const options = { yes: true, snapshot: true, permission: "r", name, setactivationskip: "n" } as const;
-    const source = choose(scene.thin, action.pick, "missing");
+    const source = choose(harness.thin, action.pick, "missing");
     return lvm(
       lvcreate({ ...options, config: "activation/monitoring=0", addtag: ["denolith=x"] }, `${GROUP}/${source}`),
     );
   },
-  extendMetadata: (scene, action) => {
-    const pool = choose(scene.pools, action.pick, "missing");
+  extendMetadata: (harness, action) => {
+    const pool = choose(harness.pools, action.pick, "missing");
     const options = { poolmetadatasize: size(action), config: "activation/monitoring=0" };
     return lvm(lvextend(options, `${GROUP}/${pool}`));
   },
-  extend: (scene, action) => lvm(lvextend({ size: size(action) }, lvPath(scene, action))),
-  activate: (scene, action) => lvm(lvchange({ activate: "y" }, lvPath(scene, action))),
-  activateConfirmed: (scene, action) => lvm(lvchange({ activate: "y", yes: true }, lvPath(scene, action))),
-  deactivate: (scene, action) => lvm(lvchange({ activate: "n" }, lvPath(scene, action))),
-  forbidWrites: (scene, action) => lvm(lvchange({ permission: "r" }, lvPath(scene, action))),
-  permitWrites: (scene, action) => lvm(lvchange({ permission: "rw" }, lvPath(scene, action))),
-  refresh: (scene, action) => lvm(lvchange({ refresh: true }, lvPath(scene, action))),
-  tag: (scene, action) =>
-    lvm(lvchangeTags(["--deltag", "denolith=x", "--addtag", "denolith.used"], lvPath(scene, action))),
+  extend: (harness, action) => lvm(lvextend({ size: size(action) }, lvPath(harness, action))),
+  activate: (harness, action) => lvm(lvchange({ activate: "y" }, lvPath(harness, action))),
+  activateConfirmed: (harness, action) => lvm(lvchange({ activate: "y", yes: true }, lvPath(harness, action))),
+  deactivate: (harness, action) => lvm(lvchange({ activate: "n" }, lvPath(harness, action))),
+  forbidWrites: (harness, action) => lvm(lvchange({ permission: "r" }, lvPath(harness, action))),
+  permitWrites: (harness, action) => lvm(lvchange({ permission: "rw" }, lvPath(harness, action))),
+  refresh: (harness, action) => lvm(lvchange({ refresh: true }, lvPath(harness, action))),
+  tag: (harness, action) =>
+    lvm(lvchangeTags(["--deltag", "denolith=x", "--addtag", "denolith.used"], lvPath(harness, action))),
   tagGroup: (_, { other }) =>
     lvm(vgchange(other % 2 === 0 ? { addtag: ["denolith.used=a"] } : { deltag: ["denolith.used=a"] }, GROUP)),
-  remove: (scene, action) =>
-    lvm(lvremove({ yes: true, uuid: scene.uuidOf(lvName(scene, action)) }, lvPath(scene, action))),
-  removeUnconfirmed: (scene, action) =>
-    lvm(lvremove({ uuid: scene.uuidOf(lvName(scene, action)) }, lvPath(scene, action))),
-  removeAnother: (scene, action) => {
+  remove: (harness, action) =>
+    lvm(lvremove({ yes: true, uuid: harness.uuidOf(lvName(harness, action)) }, lvPath(harness, action))),
+  removeUnconfirmed: (harness, action) =>
+    lvm(lvremove({ uuid: harness.uuidOf(lvName(harness, action)) }, lvPath(harness, action))),
+  removeAnother: (harness, action) => {
     const another = "AAAAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAAAA";
-    return lvm(lvremove({ yes: true, uuid: another }, lvPath(scene, action)));
+    return lvm(lvremove({ yes: true, uuid: another }, lvPath(harness, action)));
   },
-  split: (scene, action) => lvm(lvconvert({ yes: true, splitsnapshot: true }, lvPath(scene, action))),
+  split: (harness, action) => lvm(lvconvert({ yes: true, splitsnapshot: true }, lvPath(harness, action))),
   mkfsExt4: mkfs("ext4"),
   mkfsXfs: mkfs("xfs"),
   mkfsBtrfs: mkfs("btrfs"),
-  mount: (scene, action) => {
-    const { name, type } = choose(scene.formatted, action.pick, { name: "missing", type: "ext4" });
-    return tool("mount", "-t", type, deviceOf(name), folder(scene, action));
+  mount: (harness, action) => {
+    const { name, type } = choose(harness.formatted, action.pick, { name: "missing", type: "ext4" });
+    return tool("mount", "-t", type, deviceOf(name), folder(harness, action));
   },
-  mountReadOnly: (scene, action) => {
-    const { name, type } = choose(scene.formatted, action.pick, { name: "missing", type: "ext4" });
-    return tool("mount", "-t", type, "-o", "ro,nosuid", deviceOf(name), folder(scene, action));
+  mountReadOnly: (harness, action) => {
+    const { name, type } = choose(harness.formatted, action.pick, { name: "missing", type: "ext4" });
+    return tool("mount", "-t", type, "-o", "ro,nosuid", deviceOf(name), folder(harness, action));
   },
-  bind: (scene, action) => tool("mount", "-o", "bind", mountedFolder(scene, action), folder(scene, action)),
-  bindReadOnly: (scene, action) => tool("mount", "-o", "bind,ro", mountedFolder(scene, action), folder(scene, action)),
-  bindDevice: (scene, action) => tool("mount", "-o", "bind", device(scene, action), scene.file),
-  remountReadOnly: (scene, action) => tool("mount", "-o", "remount,bind,ro", target(scene, action)),
-  umount: (scene, action) => tool("umount", target(scene, action)),
-  listSignatures: (scene, action) => tool("wipefs", "--no-act", "--json", device(scene, action)),
-  wipe: (scene, action) => tool("wipefs", "--all", device(scene, action)),
-  readHead: (scene, action) => tool("cmp", "--bytes=4096", "/dev/zero", device(scene, action)),
-  setReadOnly: (scene, action) => tool("blockdev", "--setro", device(scene, action)),
-  setWritable: (scene, action) => tool("blockdev", "--setrw", device(scene, action)),
-  check: (scene, action) => tool("e2fsck", "-p", formattedDevice(scene, action, /^ext/)),
-  checkAll: (scene, action) => tool("e2fsck", "-f", "-p", formattedDevice(scene, action, /^ext/)),
-  resizeExt: (scene, action) => tool("resize2fs", formattedDevice(scene, action, /^ext/)),
-  growXfs: (scene, action) => tool("xfs_growfs", "-d", target(scene, action)),
-  resizeBtrfs: (scene, action) => tool("btrfs", "filesystem", "resize", "max", target(scene, action)),
-  trim: (scene, action) => tool("fstrim", "--verbose", target(scene, action)),
-  changeExtUuid: (scene, action) => changeUuidCommand("ext4", formattedDevice(scene, action, /^ext/), uuid(action)),
-  zero: (scene, action) => {
+  bind: (harness, action) => tool("mount", "-o", "bind", mountedFolder(harness, action), folder(harness, action)),
+  bindReadOnly: (harness, action) =>
+    tool("mount", "-o", "bind,ro", mountedFolder(harness, action), folder(harness, action)),
+  bindDevice: (harness, action) => tool("mount", "-o", "bind", device(harness, action), harness.file),
+  remountReadOnly: (harness, action) => tool("mount", "-o", "remount,bind,ro", target(harness, action)),
+  umount: (harness, action) => tool("umount", target(harness, action)),
+  listSignatures: (harness, action) => tool("wipefs", "--no-act", "--json", device(harness, action)),
+  wipe: (harness, action) => tool("wipefs", "--all", device(harness, action)),
+  readHead: (harness, action) => tool("cmp", "--bytes=4096", "/dev/zero", device(harness, action)),
+  setReadOnly: (harness, action) => tool("blockdev", "--setro", device(harness, action)),
+  setWritable: (harness, action) => tool("blockdev", "--setrw", device(harness, action)),
+  check: (harness, action) => tool("e2fsck", "-p", formattedDevice(harness, action, /^ext/)),
+  checkAll: (harness, action) => tool("e2fsck", "-f", "-p", formattedDevice(harness, action, /^ext/)),
+  resizeExt: (harness, action) => tool("resize2fs", formattedDevice(harness, action, /^ext/)),
+  growXfs: (harness, action) => tool("xfs_growfs", "-d", target(harness, action)),
+  resizeBtrfs: (harness, action) => tool("btrfs", "filesystem", "resize", "max", target(harness, action)),
+  trim: (harness, action) => tool("fstrim", "--verbose", target(harness, action)),
+  changeExtUuid: (harness, action) => changeUuidCommand("ext4", formattedDevice(harness, action, /^ext/), uuid(action)),
+  zero: (harness, action) => {
     const range = ["--offset", "0", "--length", `${size(action)}`];
-    return tool("blkdiscard", "--zeroout", ...range, device(scene, action));
+    return tool("blkdiscard", "--zeroout", ...range, device(harness, action));
   },
-} satisfies Record<string, (scene: Scene, action: Action) => Command>;
+} satisfies Record<string, (harness: Harness, action: Action) => Command>;
 
 /** A kind of action. */
 export type Kind = keyof typeof COMMANDS;
@@ -231,9 +232,9 @@ const FREQUENT: readonly Kind[] = [
 ];
 
 /** Returns the command of an action; none when there is nothing that it could be about. */
-export function commandOf(scene: Scene, action: Action): Command | undefined {
+export function commandOf(harness: Harness, action: Action): Command | undefined {
   try {
-    return COMMANDS[action.kind](scene, action);
+    return COMMANDS[action.kind](harness, action);
   } catch (error) {
     if (error instanceof NothingToDo) return undefined;
     throw error;

@@ -13,7 +13,7 @@ import { classifyRefusal } from "../../lvm/client/refusals.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import type { FakeHost } from "../fake/machine_host.ts";
-import { type Action, commandOf, deviceOf, GROUP, type Scene } from "./actions.ts";
+import { type Action, commandOf, deviceOf, GROUP, type Harness } from "./actions.ts";
 
 /** The machine that the fake is compared with. */
 export interface OtherMachine {
@@ -104,8 +104,8 @@ const WRITES_DATA: readonly Command["program"][] = [
 async function act(stage: Stage, action: Action, counts: Counts, log: string[]): Promise<Command | undefined> {
   const { fake, other } = stage;
   const { lvs } = await reportOf(fake);
-  const onFake = commandOf(sceneOf(stage, new Map(lvs.map(({ name, uuid }) => [name, uuid]))), action);
-  const onOther = commandOf(sceneOf(stage, stage.uuids), action);
+  const onFake = commandOf(harnessOf(stage, new Map(lvs.map(({ name, uuid }) => [name, uuid]))), action);
+  const onOther = commandOf(harnessOf(stage, stage.uuids), action);
   if (onFake === undefined || onOther === undefined) return undefined;
   const expected = await tryOnFake(fake, onFake, counts);
   if (expected === undefined) return undefined;
@@ -160,7 +160,7 @@ async function nextTick(stage: Stage): Promise<void> {
   stage.tick = Date.now();
 }
 
-function sceneOf({ fake, targets: { folders, file } }: Stage, uuids: ReadonlyMap<string, string>): Scene {
+function harnessOf({ fake, targets: { folders, file } }: Stage, uuids: ReadonlyMap<string, string>): Harness {
   const known = fake.groups[0]!.lvs;
   return {
     lvs: known.map(({ name }) => name).sort(),

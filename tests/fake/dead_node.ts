@@ -47,7 +47,7 @@ const MADE: LvmVolume["status"] = {
 };
 
 /** Starts an API server with a dead and a live node, which both have volumes of all kinds. */
-export function scene() {
+export function harness() {
   const api = FakeApiServer.start({
     resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, lvmImports, volumeSnapshotContents],
   });

@@ -32,7 +32,7 @@ interface Cut {
 }
 
 /** Starts an API server for candidates of an election, with one clock. */
-export function scene() {
+export function harness() {
   const fake = FakeApiServer.start();
   const http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (leader)" });
   const { client, advance } = trackedClient(http);

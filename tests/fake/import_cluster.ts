@@ -25,7 +25,7 @@ import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
 import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
 import { addForeignLv } from "./foreign_lv.ts";
 import type { FakeMachine } from "./machine.ts";
-import { MortalExec } from "./mortal_exec.ts";
+import { KillableExec } from "./killable_exec.ts";
 import { DRIVER, FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB } from "./volume_cluster.ts";
 
@@ -119,7 +119,7 @@ export class ImportCluster implements AsyncDisposable {
   private constructor(
     readonly cluster: FakeCluster,
     readonly machine: ReturnType<typeof machineWith>,
-    readonly exec: MortalExec,
+    readonly exec: KillableExec,
     readonly origin: Origin,
     /** The directory below which volumes are mounted. */
     readonly root: string,
@@ -134,7 +134,7 @@ export class ImportCluster implements AsyncDisposable {
   ): Promise<ImportCluster> {
     const { group, lvName } = OTHERS[origin];
     await addForeignLv(machine, { group, name: lvName, bytes: SIZE, ...(lvcreate && { args: lvcreate }) });
-    const exec = new MortalExec(machine);
+    const exec = new KillableExec(machine);
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-import-" }));
     const cluster = await FakeCluster.start({ node1: exec }, { waitMs: 3_000, mountRoots: [root] });
     const self = new ImportCluster(cluster, machine, exec, origin, root);

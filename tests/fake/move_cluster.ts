@@ -30,7 +30,7 @@ import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../k8s/provision
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
 import { addForeignLv } from "./foreign_lv.ts";
-import { MortalExec } from "./mortal_exec.ts";
+import { KillableExec } from "./killable_exec.ts";
 import { DRIVER, FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB, request } from "./volume_cluster.ts";
 import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
@@ -73,7 +73,7 @@ export class MoveCluster implements AsyncDisposable {
   private constructor(
     readonly cluster: FakeCluster,
     readonly machines: readonly [ReturnType<typeof machineWith>, ReturnType<typeof machineWith>],
-    readonly execs: readonly MortalExec[],
+    readonly execs: readonly KillableExec[],
     /** The directory below which volumes are mounted. */
     readonly root: string,
     /** How it was started. */
@@ -89,7 +89,7 @@ export class MoveCluster implements AsyncDisposable {
       machineWith(options.targetGroups ?? { data: 1n << 30n }, options.pvCount),
     ] as const;
     if (options.targetSectorBytes !== undefined) machines[1].groups[0]!.sectorBytes = options.targetSectorBytes;
-    const execs = machines.map((machine) => new MortalExec(machine));
+    const execs = machines.map((machine) => new KillableExec(machine));
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-move-" }));
     const settings = { transfers: true, waitMs: 3_000, mountRoots: [root], ...options };
     const cluster = await FakeCluster.start({ "node-1": execs[0]!, "node-2": execs[1]! }, settings);
@@ -278,7 +278,7 @@ export class MoveCluster implements AsyncDisposable {
   /** Has a node die with its disks, and forgets it. */
   async loseNode(index: 0 | 1): Promise<void> {
     const name = index === 0 ? "node-1" : "node-2";
-    this.execs[index]!.die();
+    this.execs[index]!.kill();
     this.cluster.crashAgent(name);
     await this.forgetNode(name);
     this.machines[index].groups.splice(0);

@@ -36,7 +36,7 @@ export async function lvcreate(fake: FakeMachine, ...args: string[]): Promise<vo
 }
 
 /** Starts an API server, and creates an agent that reports when it is asked to. */
-export async function scene(fake: FakeMachine, options: Partial<NodeReconcilerOptions> = {}) {
+export async function harness(fake: FakeMachine, options: Partial<NodeReconcilerOptions> = {}) {
   const api = FakeApiServer.start({ resources: [lvmNodes] });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
   const stop = new AbortController();

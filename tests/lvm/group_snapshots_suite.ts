@@ -218,7 +218,7 @@ Deno.test("find(1) resumes the volumes when the driver is killed, and its next s
   csi[Symbol.dispose]();
   assert((await suspendedDevices()).length > 0, "the driver died while volumes were suspended");
   const time = await waitFor(async () => (await suspendedDevices()).length === 0);
-  console.log(`resumed ${Math.round(time)} ms after the driver's death`);
+  console.log(`resumed ${Math.round(time)} ms after the driver's kill`);
   assert(time < 12_000);
 
   ({ child, csi } = await startDriver(folder));

@@ -10,7 +10,7 @@ import type { FakeMachine } from "../fake/machine.ts";
 const CHUNK = 4096n;
 
 /** A driver over a fake machine with a volume of 16 MiB. */
-interface Scene extends AsyncDisposable {
+interface Fixture extends AsyncDisposable {
   readonly harness: Harness;
   readonly machine: FakeMachine;
   readonly volumeId: string;
@@ -19,7 +19,7 @@ interface Scene extends AsyncDisposable {
   snapshot(): Promise<string>;
 }
 
-async function openScene(parameters: Record<string, string>): Promise<Scene> {
+async function openFixture(parameters: Record<string, string>): Promise<Fixture> {
   const machine = (await fakeHost.setUp()).exec as FakeMachine;
   const harness = await Harness.start(machine, fakeHost.groups);
   const capacityRange = { requiredBytes: 16n << 20n };
@@ -66,11 +66,11 @@ function readsTables({ program, args }: Command, snapshotId: string): boolean {
 
 Deno.test("no block is missing that was written while the tables were read", async () => {
   for (const which of ["base", "target"] as const) {
-    await using scene = await openScene({});
-    const { harness, machine, write } = scene;
-    const base = await scene.snapshot();
+    await using fixture = await openFixture({});
+    const { harness, machine, write } = fixture;
+    const base = await fixture.snapshot();
     await write(10, 11, 12);
-    const target = await scene.snapshot();
+    const target = await fixture.snapshot();
     await write(12, 20);
     const read = { base, target }[which];
     machine.fault = async (command) => {
@@ -86,11 +86,11 @@ Deno.test("no block is missing that was written while the tables were read", asy
 });
 
 Deno.test("a snapshot that overflows while it is compared fails the list", async () => {
-  await using scene = await openScene({});
-  const { harness, machine, write } = scene;
-  const base = await scene.snapshot();
+  await using fixture = await openFixture({});
+  const { harness, machine, write } = fixture;
+  const base = await fixture.snapshot();
   await write(10, 11);
-  const target = await scene.snapshot();
+  const target = await fixture.snapshot();
   await write(10);
   let reads = 0;
   machine.fault = ({ program, args }) => {
@@ -103,9 +103,9 @@ Deno.test("a snapshot that overflows while it is compared fails the list", async
 });
 
 Deno.test("a snapshot is not deleted while it is read, and is deleted between", async () => {
-  await using scene = await openScene(THIN);
-  const { harness, machine } = scene;
-  const [base, target] = [await scene.snapshot(), await scene.snapshot()];
+  await using fixture = await openFixture(THIN);
+  const { harness, machine } = fixture;
+  const [base, target] = [await fixture.snapshot(), await fixture.snapshot()];
   const gate = Promise.withResolvers<undefined>();
   const reached = Promise.withResolvers<void>();
   machine.fault = ({ program }) => {
@@ -123,9 +123,9 @@ Deno.test("a snapshot is not deleted while it is read, and is deleted between", 
 });
 
 Deno.test("the metadata snapshot of a pool is released when thin_delta fails, or is not installed", async () => {
-  await using scene = await openScene(THIN);
-  const { harness, machine } = scene;
-  const [base, target] = [await scene.snapshot(), await scene.snapshot()];
+  await using fixture = await openFixture(THIN);
+  const { harness, machine } = fixture;
+  const [base, target] = [await fixture.snapshot(), await fixture.snapshot()];
   const isHeld = () => machine.allLvs().some(({ lv }) => lv.thinPool?.metadataSnapshot);
   machine.fault = ({ program }) =>
     program === "thin_delta" ? { code: 1, stdout: "", stderr: "bad checksum in metadata\n" } : undefined;
@@ -138,9 +138,9 @@ Deno.test("the metadata snapshot of a pool is released when thin_delta fails, or
 });
 
 Deno.test("an output of thin_delta that is cut off is no list", async () => {
-  await using scene = await openScene(THIN);
-  const { harness, machine } = scene;
-  const [base, target] = [await scene.snapshot(), await scene.snapshot()];
+  await using fixture = await openFixture(THIN);
+  const { harness, machine } = fixture;
+  const [base, target] = [await fixture.snapshot(), await fixture.snapshot()];
   machine.fault = async (command) => {
     if (command.program !== "thin_delta") return undefined;
     await command.onOutput!(
@@ -153,11 +153,11 @@ Deno.test("an output of thin_delta that is cut off is no list", async () => {
 
 Deno.test("a client that goes away ends what is read for it, and nothing is held", async () => {
   for (const [parameters, program] of [[THIN, "thin_delta"], [{}, "dd"]] as const) {
-    await using scene = await openScene(parameters);
-    const { harness, machine, write } = scene;
-    const base = await scene.snapshot();
+    await using fixture = await openFixture(parameters);
+    const { harness, machine, write } = fixture;
+    const base = await fixture.snapshot();
     await write(3);
-    const target = await scene.snapshot();
+    const target = await fixture.snapshot();
     const reached = Promise.withResolvers<void>();
     machine.fault = async (command) => {
       if (command.program !== program) return undefined;

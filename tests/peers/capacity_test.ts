@@ -1,6 +1,6 @@
 /**
  * What the suite of the official provisioner (kubernetes-csi/external-provisioner, its capacity controller) asks of published
- * capacity, played by a publisher over node `a` with 8 GiB and the class `fast`.
+ * capacity, simulated by a publisher over node `a` with 8 GiB and the class `fast`.
  *
  * Not asked: topologies of several labels, owners that a flag names.
  *
@@ -14,12 +14,12 @@ import { GiB, NAMESPACE, startCapacityCluster } from "../fake/capacity_publisher
 import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
 import { outcomeWhenSettled, type Row, testRows } from "./rows.ts";
 
-type Scene = ReturnType<typeof startCapacityCluster>;
+type Harness = ReturnType<typeof startCapacityCluster>;
 
 /** What happens before a publisher starts, and when it has published what there is. */
 interface Situation {
-  readonly before?: (s: Scene) => unknown;
-  readonly then?: (s: Scene) => unknown;
+  readonly before?: (s: Harness) => unknown;
+  readonly then?: (s: Harness) => unknown;
 }
 
 /** What is published in the end, a line for each object, and the kinds of the publisher's writes. */
@@ -56,7 +56,7 @@ const addObject = (
   change: (object: CsiStorageCapacity) => void = () => {},
   { nodeName = "a", className = "fast" } = {},
 ) =>
-(s: Scene) => {
+(s: Harness) => {
   const node = s.api.objects(lvmNodes).find(({ metadata }) => metadata.name === nodeName) ??
     { metadata: { name: nodeName, uid: "gone" }, spec: { driverName: DRIVER } };
   const object = csiStorageCapacityFor({
@@ -70,14 +70,14 @@ const labeled = (name: string, value: string) => (object: CsiStorageCapacity) =>
   object.metadata.name = "other";
   object.metadata.labels![`csi.storage.k8s.io/${name}`] = value;
 };
-const changeObject = (merge: object) => (s: Scene) => {
+const changeObject = (merge: object) => (s: Harness) => {
   const { name } = s.object("a", "fast")!.metadata;
   return s.client.patch(csiStorageCapacities, { name, namespace: NAMESPACE }, { merge });
 };
-const deleteObject = (s: Scene) =>
+const deleteObject = (s: Harness) =>
   s.client.delete(csiStorageCapacities, { name: s.object("a", "fast")!.metadata.name, namespace: NAMESPACE });
-const removeNode = (s: Scene) => s.client.delete(lvmNodes, { name: "a" });
-const removeClass = (s: Scene) => s.client.delete(storageClasses, { name: "fast" });
+const removeNode = (s: Harness) => s.client.delete(lvmNodes, { name: "a" });
+const removeClass = (s: Harness) => s.client.delete(storageClasses, { name: "fast" });
 const ownerOf = (uid: string) => ({
   ownerReferences: [{ apiVersion: "v1", kind: "Pod", name: "owner", uid }],
 });

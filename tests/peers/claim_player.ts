@@ -149,8 +149,8 @@ export interface Situation {
 /** What came of it: the calls of the driver, what is true of the object that is looked at, and its warnings. */
 export type Outcome = readonly [calls: string, words: string, says: string];
 
-/** Returns a row that is played. Of what is said, a part is wanted. */
-export function played(asks: string, situation: Situation, wanted: Outcome, differs?: string): Row {
+/** Returns a row that is simulated. Of what is said, a part is wanted. */
+export function simulated(asks: string, situation: Situation, wanted: Outcome, differs?: string): Row {
   return [asks, () => play(situation, wanted), wanted, differs];
 }
 

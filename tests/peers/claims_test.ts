@@ -22,7 +22,7 @@ import { SNAPSHOT_SOURCE_FINALIZER } from "../../k8s/provisioner/cloning_protect
 import { ALLOW_MODE_CHANGE_ANNOTATION, CLONING_FINALIZER } from "../../k8s/provisioner/content_source.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { DRIVER, type FakeControlPlane } from "../fake/control_plane.ts";
-import { type Outcome, played, type Situation } from "./claim_player.ts";
+import { type Outcome, simulated, type Situation } from "./claim_player.ts";
 import { type Row, type Secret, secretKeys, SIDECARS, testRows } from "./rows.ts";
 
 const OTHER = "example.com/other";
@@ -48,14 +48,14 @@ testRows("csi-provisioner: answers of the driver", [
     const differs = code === ABORTED ? SIDECARS : undefined;
     const answers = [code];
     return [
-      played(`${what}, no node selected`, { answers }, ["create", "Pending", says], differs),
-      played(
+      simulated(`${what}, no node selected`, { answers }, ["create", "Pending", says], differs),
+      simulated(
         `${what}, a node selected: it is kept, unless it is full`,
         { node: "a", answers },
         ["create on a", code === EXHAUSTED ? "Pending" : "Pending on a", says],
         differs,
       ),
-      played(
+      simulated(
         `${what}, then the claim is gone: what may be in the making is made, and deleted`,
         { node: "a", answers, during: removeClaim, retries: true },
         [isUncertain ? "create on a, create on a, delete" : "create on a", "gone", ""],
@@ -63,57 +63,61 @@ testRows("csi-provisioner: answers of the driver", [
       ),
     ];
   }),
-  played("unknown, then made", { answers: [14], retries: true }, ["create, create", "Bound", "ProvisioningFailed: no"]),
-  played("a failure, then made", { answers: [13], retries: true }, [
+  simulated("unknown, then made", { answers: [14], retries: true }, [
     "create, create",
     "Bound",
     "ProvisioningFailed: no",
   ]),
-  played(
+  simulated("a failure, then made", { answers: [13], retries: true }, [
+    "create, create",
+    "Bound",
+    "ProvisioningFailed: no",
+  ]),
+  simulated(
     "an invalid parameter: tried again at the usual pace",
     { answers: [3], retries: true },
     ["create, create", "Bound", "ProvisioningFailed: no"],
     "docs/reference/errors.md, Retries",
   ),
-  played("unknown, then full: the node is taken off", { node: "a", answers: [14, EXHAUSTED], retries: true }, [
+  simulated("unknown, then full: the node is taken off", { node: "a", answers: [14, EXHAUSTED], retries: true }, [
     "create on a, create on a",
     "Pending",
     "ProvisioningFailed: no",
   ]),
-  played(
+  simulated(
     "unknown, and another node is chosen meanwhile: the same request",
     { node: "a", answers: [14], during: selectNode("b"), retries: true },
     ["create on a, create on a", "Bound on b", "ProvisioningFailed: no"],
   ),
-  played(
+  simulated(
     "unknown, and the node is removed meanwhile: the same request",
     { node: "a", answers: [14], during: removeNodes, retries: true },
     ["create on a, create on a", "Bound on a", "ProvisioningFailed: no"],
   ),
-  played(
+  simulated(
     "a failure, and another node is chosen meanwhile: a new request",
     { node: "a", answers: [13], during: selectNode("b"), retries: true },
     ["create on a, create on b", "Bound on b", "ProvisioningFailed: no"],
   ),
-  played("the claim is gone when the volume is there", { during: removeClaim }, ["create, delete", "gone", ""]),
+  simulated("the claim is gone when the volume is there", { during: removeClaim }, ["create, delete", "gone", ""]),
 ]);
 
 const FAILS = "ProvisioningFailed: ";
 const PERSISTENT_VOLUME = "create persistentvolumes";
 
 testRows("csi-provisioner: what a request needs, and what it brings about", [
-  played("a class that is missing", { claim: { storageClassName: "x" } }, [
+  simulated("a class that is missing", { claim: { storageClassName: "x" } }, [
     "",
     "Pending",
     `${FAILS}storageClassName "x"`,
   ]),
-  played("a class of another driver", { storageClass: { provisioner: "other.example" } }, ["", "Pending", ""]),
-  played("a secret", { secret: "readable" }, ["create with a secret", "Bound", ""]),
-  played("a secret that does not exist", { secret: "missing" }, ["", "Pending", `${FAILS}get secrets s`]),
-  played("a secret that may not be read", { secret: "forbidden" }, ["", "Pending", `${FAILS}get secrets s`]),
-  played("a secret without a name", { secret: "unnamed" }, ["", "Pending", "one of them is missing"]),
+  simulated("a class of another driver", { storageClass: { provisioner: "other.example" } }, ["", "Pending", ""]),
+  simulated("a secret", { secret: "readable" }, ["create with a secret", "Bound", ""]),
+  simulated("a secret that does not exist", { secret: "missing" }, ["", "Pending", `${FAILS}get secrets s`]),
+  simulated("a secret that may not be read", { secret: "forbidden" }, ["", "Pending", `${FAILS}get secrets s`]),
+  simulated("a secret without a name", { secret: "unnamed" }, ["", "Pending", "one of them is missing"]),
   ...[DRIVER, "other.example"].map((driver): Row =>
-    played(
+    simulated(
       `an attributes class of ${driver}`,
       {
         claim: { volumeAttributesClassName: "v" },
@@ -124,18 +128,18 @@ testRows("csi-provisioner: what a request needs, and what it brings about", [
         : ["", "Pending", `${FAILS}volumeAttributesClassName`],
     )
   ),
-  played("an attributes class that is missing", { claim: { volumeAttributesClassName: "v" } }, [
+  simulated("an attributes class that is missing", { claim: { volumeAttributesClassName: "v" } }, [
     "",
     "Pending",
     `${FAILS}get volumeattributesclasses v`,
   ]),
-  played("a selected node that does not exist: chosen again", { node: "x" }, ["", "Pending", "no such node"]),
-  played(
+  simulated("a selected node that does not exist: chosen again", { node: "x" }, ["", "Pending", "no such node"]),
+  simulated(
     "a selected node without the driver: chosen again",
     { node: "c", objects: (s) => s.addNode("c", { driver: false }) },
     ["", "Pending", "not registered"],
   ),
-  played(
+  simulated(
     "a selected node outside of the allowed topologies: chosen again",
     {
       node: "a",
@@ -144,16 +148,21 @@ testRows("csi-provisioner: what a request needs, and what it brings about", [
     ["", "Pending", "allowedTopologies"],
     "the library keeps the node, and the claim hangs",
   ),
-  played("the PersistentVolume is saved at the third attempt", {
+  simulated("the PersistentVolume is saved at the third attempt", {
     refuses: [PERSISTENT_VOLUME, 500, 2],
     retries: true,
   }, ["create", "Bound", "refused by the row"]),
-  played("the PersistentVolume is refused again and again", { refuses: [PERSISTENT_VOLUME, 403, 5], retries: true }, [
-    "create, delete, create",
-    "Bound",
-    "refused by the row",
-  ], SIDECARS),
-  played(
+  simulated(
+    "the PersistentVolume is refused again and again",
+    { refuses: [PERSISTENT_VOLUME, 403, 5], retries: true },
+    [
+      "create, delete, create",
+      "Bound",
+      "refused by the row",
+    ],
+    SIDECARS,
+  ),
+  simulated(
     "the PersistentVolume cannot be saved, and the claim is gone",
     { refuses: [PERSISTENT_VOLUME, 500, 2], retries: true, during: removeClaim },
     ["create, delete", "gone", ""],
@@ -196,7 +205,7 @@ const addSnapshot = (parts: SnapshotParts = {}) => async (s: FakeControlPlane) =
 const SNAPSHOT = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "source" };
 const refusedSource = (why: string): Outcome => ["", "Pending", `${FAILS}dataSource${why}`];
 const snapshotRow = (asks: string, parts: SnapshotParts, wanted: Outcome, differs?: string) =>
-  played(asks, { claim: { dataSource: SNAPSHOT }, objects: addSnapshot(parts) }, wanted, differs);
+  simulated(asks, { claim: { dataSource: SNAPSHOT }, objects: addSnapshot(parts) }, wanted, differs);
 const madeFrom = (handle: string): Outcome => [`create from ${handle}`, "Bound", ""];
 const BLOCK = { sourceVolumeMode: "Block" } as const;
 const withAnnotation = (value: string) =>
@@ -205,17 +214,17 @@ const withAnnotation = (value: string) =>
 testRows("csi-provisioner: a snapshot as the source", [
   snapshotRow("ready", {}, madeFrom("s")),
   ...[undefined, "default", ""].map((namespace) =>
-    played(`by dataSourceRef, in namespace ${JSON.stringify(namespace)}`, {
+    simulated(`by dataSourceRef, in namespace ${JSON.stringify(namespace)}`, {
       claim: { dataSourceRef: { ...SNAPSHOT, ...namespace !== undefined && { namespace } } },
       objects: addSnapshot(),
     }, madeFrom("s"))
   ),
-  played("in another namespace", {
+  simulated("in another namespace", {
     claim: { dataSourceRef: { ...SNAPSHOT, namespace: "other" } },
     objects: addSnapshot(),
   }, refusedSource("Ref: snapshot other/source is in another namespace")),
-  played("missing", { claim: { dataSource: SNAPSHOT } }, refusedSource(": VolumeSnapshot source: does not exist")),
-  played("of another kind", { claim: { dataSource: { apiGroup: "x", kind: "Backup", name: "b" } } }, [
+  simulated("missing", { claim: { dataSource: SNAPSHOT } }, refusedSource(": VolumeSnapshot source: does not exist")),
+  simulated("of another kind", { claim: { dataSource: { apiGroup: "x", kind: "Backup", name: "b" } } }, [
     "",
     "Pending",
     "Provisioning: Backup of x: waiting for",
@@ -269,7 +278,7 @@ testRows("csi-provisioner: a snapshot as the source", [
       refusedSource(": VolumeSnapshot source is of a Block"),
     )
   ),
-  played("of a block volume, for one", {
+  simulated("of a block volume, for one", {
     claim: { dataSource: SNAPSHOT, volumeMode: "Block" },
     objects: addSnapshot({ content: { spec: BLOCK } }),
   }, madeFrom("s")),
@@ -326,12 +335,12 @@ const sourceRow = (
   wanted: Outcome,
   differs?: string,
   more: object = {},
-) => played(asks, { claim: { dataSource: SOURCE, ...more }, objects: addSource(parts) }, wanted, differs);
+) => simulated(asks, { claim: { dataSource: SOURCE, ...more }, objects: addSource(parts) }, wanted, differs);
 const refusedClaim = (why: string) => refusedSource(`: PersistentVolumeClaim source${why}`);
 
 testRows("csi-provisioner: a claim as the source", [
   sourceRow("bound", {}, madeFrom("v")),
-  played("bound: it is protected", { claim: { dataSource: SOURCE }, objects: addSource(), looksAt: "source" }, [
+  simulated("bound: it is protected", { claim: { dataSource: SOURCE }, objects: addSource(), looksAt: "source" }, [
     "create from v",
     "there, protected",
     "",
@@ -344,16 +353,16 @@ testRows("csi-provisioner: a claim as the source", [
     "a volume that was written by hand",
   ),
   ...[undefined, "default"].map((namespace) =>
-    played(`by dataSourceRef, in namespace ${namespace}`, {
+    simulated(`by dataSourceRef, in namespace ${namespace}`, {
       claim: { dataSourceRef: { ...SOURCE, ...namespace !== undefined && { namespace } } },
       objects: addSource(),
     }, madeFrom("v"))
   ),
-  played("in another namespace", {
+  simulated("in another namespace", {
     claim: { dataSourceRef: { ...SOURCE, namespace: "other" } },
     objects: addSource(),
   }, refusedSource("Ref: claim other/source is in another namespace")),
-  played("missing", { claim: { dataSource: SOURCE } }, refusedClaim(": does not exist")),
+  simulated("missing", { claim: { dataSource: SOURCE } }, refusedClaim(": does not exist")),
   sourceRow(
     "whose PersistentVolume is missing",
     { volume: null },
@@ -425,7 +434,7 @@ async (s: FakeControlPlane) => {
   await addSource(source)(s);
 };
 const protection = (asks: string, objects: Situation["objects"], words: string) =>
-  played(asks, { claim: null, objects: objects!, looksAt: "source" }, ["", words, ""]);
+  simulated(asks, { claim: null, objects: objects!, looksAt: "source" }, ["", words, ""]);
 const DELETED: SourceParts = { deleted: true, metadata: { finalizers: [CLONING_FINALIZER] } };
 
 testRows("csi-provisioner: protection of a claim that is cloned", [
@@ -451,7 +460,7 @@ testRows("csi-provisioner: protection of a claim that is cloned", [
 
 const LEFT: SnapshotParts = { finalizers: [OTHER, SNAPSHOT_SOURCE_FINALIZER] };
 const leftRow = (asks: string, situation: Situation, wanted: Outcome, differs?: string) =>
-  played(asks, { claim: null, objects: addSnapshot(LEFT), looksAt: "snapshot", ...situation }, wanted, differs);
+  simulated(asks, { claim: null, objects: addSnapshot(LEFT), looksAt: "snapshot", ...situation }, wanted, differs);
 /** Returns what adds the snapshot, and claims of others that are created from it, each in a phase. */
 const withRestored =
   (...claims: readonly (readonly [phase: string, field: "dataSource" | "dataSourceRef"])[]) =>
@@ -515,7 +524,7 @@ const reclaims = (
   parts: VolumeParts,
   wanted: Outcome,
   { differs, ...situation }: Situation & { readonly differs?: string } = {},
-) => played(asks, { claim: null, objects: addVolume(parts), looksAt: "volume", ...situation }, wanted, differs);
+) => simulated(asks, { claim: null, objects: addVolume(parts), looksAt: "volume", ...situation }, wanted, differs);
 const GONE: Outcome = ["delete", "gone", ""];
 
 testRows("csi-provisioner: deletion of a volume", [

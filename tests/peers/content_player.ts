@@ -68,7 +68,7 @@ export interface Situation {
 }
 
 /** A cluster with one kind of contents and a driver that takes their snapshots. */
-interface Scene extends AsyncDisposable {
+interface Harness extends AsyncDisposable {
   readonly controlPlane: FakeControlPlane;
   /** Starts a snapshotter. @param wrap wraps the driver */
   run(wrap: <T extends object>(driver: T) => T, backoff: Backoff): void;
@@ -79,7 +79,7 @@ interface Scene extends AsyncDisposable {
 
 /** What differs between the kinds of contents. */
 export interface Kind {
-  start(): Promise<Scene>;
+  start(): Promise<Harness>;
   readonly contents: Resource;
   readonly classes: Resource;
   readonly traits: Pick<typeof snapshotRules.traits, "finalizer" | "beingCreated" | "beingDeleted" | "deletionSecret">;
@@ -154,7 +154,7 @@ export const GROUPS: Kind = {
 const MEMBER = "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";
 
 /** Puts the content of a situation, and its class, into a cluster. */
-async function addContent(s: Scene, kind: Kind, situation: Situation): Promise<void> {
+async function addContent(s: Harness, kind: Kind, situation: Situation): Promise<void> {
   const { is = [], spec = {}, classParameters = {}, secret, lookupSecret } = situation;
   const { api, client } = s.controlPlane;
   const { finalizer, beingCreated, beingDeleted, deletionSecret } = kind.traits;
@@ -229,7 +229,7 @@ async function play(kind: Kind, situation: Situation, wanted: unknown): Promise<
   return outcome();
 }
 
-/** Returns what makes rows that are played with a kind. */
+/** Returns what makes rows that are simulated with a kind. */
 export function rowsPlayedWith(kind: Kind) {
   return (asks: string, situation: Situation, wanted: Outcome, differs?: string): Row => [
     asks,

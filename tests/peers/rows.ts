@@ -12,7 +12,7 @@ import type { FakeApiServer } from "../fake/api_server.ts";
 
 /**
  * A row: what is asked, what the driver does, and what is wanted; where that differs on purpose, the decision. A row that is
- * played in a cluster gets what is wanted, to know when to look.
+ * simulated in a cluster gets what is wanted, to know when to look.
  */
 export type Row = readonly [
   asks: string,
@@ -50,7 +50,7 @@ async function outcomeOf(actual: Row[1], wanted: unknown): Promise<unknown> {
 }
 
 /**
- * Returns the outcome of what is played in a cluster: what is wanted as soon as it is there, and what there is instead after
+ * Returns the outcome of what is simulated in a cluster: what is wanted as soon as it is there, and what there is instead after
  * some seconds.
  */
 export async function outcomeWhenSettled<T>(outcome: () => T, wanted: unknown): Promise<T> {

@@ -35,7 +35,7 @@ export function draw(names: readonly string[], seed: string): string[] {
   return drawn;
 }
 
-/** Whether all cases are played, as in `task test:crashes`. */
+/** Whether all cases run, as in `task test:crashes`. */
 const ALL = Deno.env.get("CRASHES") === "all";
 
 /** Returns the number of random runs of a test: few in `task test`, many in `task test:crashes`. */

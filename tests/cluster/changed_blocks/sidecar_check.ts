@@ -82,10 +82,10 @@ async function start() {
   };
 }
 
-type Scene = Awaited<ReturnType<typeof start>>;
+type Harness = Awaited<ReturnType<typeof start>>;
 
 /** Takes a snapshot, with the VolumeSnapshot that a backup program sees. @returns a file with its content */
-async function takeSnapshot(s: Scene, sourceVolumeId: string, name: string): Promise<string> {
+async function takeSnapshot(s: Harness, sourceVolumeId: string, name: string): Promise<string> {
   const request = { name, sourceVolumeId, parameters: { snapSize: "100%" } };
   const { snapshot } = await s.csi.controller.createSnapshot(request);
   const snapshotHandle = snapshot!.snapshotId;
@@ -113,7 +113,7 @@ async function takeSnapshot(s: Scene, sourceVolumeId: string, name: string): Pro
 }
 
 /** Runs the backup program. @returns whether it succeeded, and its output */
-async function backUp({ plane, folder, programs }: Scene, ...args: string[]): Promise<[boolean, string]> {
+async function backUp({ plane, folder, programs }: Harness, ...args: string[]): Promise<[boolean, string]> {
   const common = [`-namespace=${NAMESPACE}`, `-file=${folder.file("image")}`, "-service-account=default"];
   const command = new Deno.Command(programs.backup, {
     args: [...common, ...args],

@@ -11,10 +11,10 @@ import { type Role, SYSTEM_NAMESPACE } from "../suite/helpers/driver_pods.ts";
 import { listDriverLvs } from "../suite/helpers/driver_lvs.ts";
 
 /**
- * A part of a cycle. While `deaths` and `calm`, lives of volumes go on; components die during `deaths` alone. At `rest`,
+ * A part of a cycle. While `kills` and `calm`, lives of volumes go on; components die during `kills` alone. At `rest`,
  * everything that was created has been deleted.
  */
-export type Phase = "deaths" | "calm" | "rest";
+export type Phase = "kills" | "calm" | "rest";
 
 /** What a process of the driver takes. */
 export interface ProcessSample {

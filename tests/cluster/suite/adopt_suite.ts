@@ -86,13 +86,13 @@ async function adoptDirectly(ns: TestNamespace, claim: string): Promise<LvmMove>
 async function killMeanwhile(ns: TestNamespace, driver: DriverPods, ids: readonly string[]): Promise<string[]> {
   const agent = () => driver.killProcess("node", undefined, [ns.cluster.node(ALIVE)]);
   const controller = () => driver.killProcess("controller", undefined, [ns.cluster.node(ALIVE)]);
-  const deaths = [
+  const kills = [
     ["Switching", "the controller", controller],
     ["Removing", "the agent", agent],
     ["Switching", "both", () => Promise.all([agent(), controller()])],
   ] as const;
   const died: string[] = [];
-  for (const [index, [state, what, kill]] of deaths.entries()) {
+  for (const [index, [state, what, kill]] of kills.entries()) {
     const isThere = (move: LvmMove | undefined) => ["Complete", "Failed", state].includes(move?.status?.state ?? "");
     const { status } = await ns.waitFor("LVMMove", ids[index]!, isThere, `is ${state}`);
     assertEquals(status?.state, state, `of ${CLAIMS[index]!.name}`);

@@ -1,5 +1,5 @@
 /**
- * Guides, played as they stand: the expansion of a volume with snapshots, and the maintenance of a node. They stop pods, and
+ * Guides, run as they stand: the expansion of a volume with snapshots, and the maintenance of a node. They stop pods, and
  * drain the node.
  *
  * @module
@@ -7,7 +7,7 @@
 
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { QUICK } from "./helpers/objects.ts";
-import { PlayedDocument } from "./helpers/played_document.ts";
+import { DocumentCommands } from "./helpers/document_commands.ts";
 import { SnapshotTestNamespace } from "./helpers/snapshot_test_namespace.ts";
 import { TestNamespace } from "./helpers/test_namespace.ts";
 
@@ -65,12 +65,12 @@ Deno.test("the guide of offline expansion: a volume with snapshots grows while i
   const { id } = await snapshots.waitUntilReady("one");
 
   const names = { CLAIM: "data-store-0", NAME: "store", "20Gi": "48Mi", "replicas=3": "replicas=1" };
-  const played = new PlayedDocument(ns, await guide("expansion"), names);
-  await played.runBlock("patch pvc");
+  const commands = new DocumentCommands(ns, await guide("expansion"), names);
+  await commands.runBlock("patch pvc");
   await ns.waitForEvent("PersistentVolumeClaim", "data-store-0", "VolumeResizeFailed", /in use and has the snapshots/);
-  assertStringIncludes(await played.runBlock("--replicas=0"), "Used By:");
-  await played.runBlock("FileSystemResizePending");
-  await played.runBlock("--replicas=3");
+  assertStringIncludes(await commands.runBlock("--replicas=0"), "Used By:");
+  await commands.runBlock("FileSystemResizePending");
+  await commands.runBlock("--replicas=3");
   await ns.waitForRunning("store-0");
   await ns.waitFor(
     "PersistentVolumeClaim",
@@ -78,7 +78,7 @@ Deno.test("the guide of offline expansion: a volume with snapshots grows while i
     (claim) => claim?.status?.capacity?.["storage"] === "48Mi",
     "has its new size",
   );
-  assertEquals((await played.runBlock("status.capacity.storage")).trim(), "48Mi");
+  assertEquals((await commands.runBlock("status.capacity.storage")).trim(), "48Mi");
   assertEquals(await ns.exec("store-0", "cat /data/first"), "kept\n");
   await ns.deleteAndWait("VolumeSnapshot", "one");
   await snapshots.waitUntilDeleted([id]);
@@ -91,16 +91,16 @@ Deno.test("the guide of maintenance: a node is drained until no volume is mounte
   await startStore(ns, await ns.createStorageClass("quick", { parameters: QUICK }));
   const { volume } = await ns.lvOf("data-store-0");
   const text = await guide("node-maintenance");
-  const played = new PlayedDocument(ns, text.replace(/^kubectl denolith .*\n/m, ""), {});
-  const before = await played.runBlock("--output wide");
+  const commands = new DocumentCommands(ns, text.replace(/^kubectl denolith .*\n/m, ""), {});
+  const before = await commands.runBlock("--output wide");
   assertStringIncludes(before, volume!);
   assertStringIncludes(before, ns.node.name);
   try {
-    await played.runBlock("kubectl drain");
+    await commands.runBlock("kubectl drain");
     await ns.runOnNode("until ! findmnt --list --output TARGET | grep kubernetes.io/csi; do sleep .5; done");
-    assertEquals((await played.runBlock("findmnt --list")).trim(), "none");
+    assertEquals((await commands.runBlock("findmnt --list")).trim(), "none");
   } finally {
-    assertMatch(await played.runBlock("kubectl uncordon"), /denolith-node-\w+ +1\/1 +Running/);
+    assertMatch(await commands.runBlock("kubectl uncordon"), /denolith-node-\w+ +1\/1 +Running/);
   }
   await ns.waitForRunning("store-0");
   assertEquals(await ns.exec("store-0", "cat /data/first"), "kept\n");

@@ -15,7 +15,7 @@ import {
   STEP_NAMES,
   type StepName,
   textOf,
-  withScene,
+  withHarness,
 } from "./helpers/disturbed_moves.ts";
 import { FULL } from "./helpers/test_namespace.ts";
 
@@ -24,10 +24,10 @@ const ROLES = ["source", "target"] as const;
 
 /** Returns a power cut of a node at a step. One that comes after the end of the move is none, and fails the test. */
 function cutAt(when: StepName, role: typeof ROLES[number]): Blow {
-  const strike: Blow["strike"] = async (scene, { spec }) => {
-    const node = scene.ns.cluster.node(role === "source" ? spec.sourceNode : spec.targetNode);
+  const strike: Blow["strike"] = async (harness, { spec }) => {
+    const node = harness.ns.cluster.node(role === "source" ? spec.sourceNode : spec.targetNode);
     await node.powerOff();
-    const now = await readMove(scene);
+    const now = await readMove(harness);
     assert(now !== undefined && !isFinished(now), "the move was over before the power was cut");
     await node.powerOn();
     await node.ready();
@@ -38,10 +38,10 @@ function cutAt(when: StepName, role: typeof ROLES[number]): Blow {
 
 for (const layout of FULL ? ["thick", "thin"] as const : ["thick"] as const) {
   Deno.test(`moves of a ${layout} volume survive a power cut at each step, and nothing is lost or left`, async () => {
-    await withScene(layout, async (scene) => {
+    await withHarness(layout, async (harness) => {
       for (const [index, step] of STEP_NAMES.entries()) {
         const roles = FULL ? ROLES : [ROLES[index % ROLES.length]!]; // by turns
-        for (const role of roles) assert(await moveUnder(scene, [cutAt(step, role)]) === 1, `no cut when ${step}`);
+        for (const role of roles) assert(await moveUnder(harness, [cutAt(step, role)]) === 1, `no cut when ${step}`);
       }
     });
   });

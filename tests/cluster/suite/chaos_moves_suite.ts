@@ -1,5 +1,5 @@
 /**
- * Deaths during moves between two nodes: of either agent, of the controller, and of the network between them, as soon as a
+ * Kills during moves between two nodes: of either agent, of the controller, and of the network between them, as soon as a
  * step is recorded, and at random moments after that. The suite runs in a cluster of its own, in which transfers are slow.
  * `SEED=…` repeats what dies, and when.
  *
@@ -8,15 +8,15 @@
 
 import { pick } from "../../rig/seeded_random.ts";
 import type { DriverPods } from "./helpers/driver_pods.ts";
-import { type Blow, moveUnder, STEP_NAMES, withScene } from "./helpers/disturbed_moves.ts";
+import { type Blow, moveUnder, STEP_NAMES, withHarness } from "./helpers/disturbed_moves.ts";
 import { NODES } from "./helpers/move_helpers.ts";
 import type { TestNamespace } from "./helpers/test_namespace.ts";
 import { cutNetwork } from "./helpers/transfer_helpers.ts";
 
-/** The number of deaths for each layout, at least: two for each step. */
-const DEATHS = 2 * STEP_NAMES.length;
+/** The number of kills for each layout, at least: two for each step. */
+const KILLS = 2 * STEP_NAMES.length;
 
-/** Milliseconds in which the second death of a move follows the first one: an agent takes some seconds to start. */
+/** Milliseconds in which the second kill of a move follows the first one: an agent takes some seconds to start. */
 const WITHIN_MS = 30_000;
 
 const killAgents = (ns: TestNamespace, driver: DriverPods, nodes: readonly string[]) =>
@@ -34,16 +34,16 @@ const DEATH: Readonly<Record<string, Blow["strike"]>> = {
 };
 
 for (const layout of ["thick", "thin"] as const) {
-  Deno.test(`moves of a ${layout} volume survive ${DEATHS} deaths at each step, and nothing is lost or left`, async () => {
-    await withScene(layout, async (scene) => {
-      const deathAt = (when: Blow["when"]): Blow => {
-        const [name, strike] = pick(scene.random, Object.entries(DEATH));
+  Deno.test(`moves of a ${layout} volume survive ${KILLS} kills at each step, and nothing is lost or left`, async () => {
+    await withHarness(layout, async (harness) => {
+      const killAt = (when: Blow["when"]): Blow => {
+        const [name, strike] = pick(harness.random, Object.entries(DEATH));
         return { name, when, strike };
       };
-      let deaths = 0;
-      for (let move = 0; deaths < DEATHS; move++) {
-        const first = deathAt(STEP_NAMES[move % STEP_NAMES.length]!);
-        deaths += await moveUnder(scene, [first, deathAt(Math.round(scene.random() * WITHIN_MS))]);
+      let kills = 0;
+      for (let move = 0; kills < KILLS; move++) {
+        const first = killAt(STEP_NAMES[move % STEP_NAMES.length]!);
+        kills += await moveUnder(harness, [first, killAt(Math.round(harness.random() * WITHIN_MS))]);
       }
     });
   });

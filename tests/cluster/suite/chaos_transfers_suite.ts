@@ -1,5 +1,5 @@
 /**
- * Deaths at random moments of a transfer between two nodes: of either agent, of the controller, of the network between them,
+ * Kills at random moments of a transfer between two nodes: of either agent, of the controller, of the network between them,
  * and of the source's node. The suite runs in a cluster of its own, in which transfers are slow. `SEED=…` repeats the moments.
  *
  * @module

@@ -7,7 +7,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { LvmNode, LvmVolume } from "../../../k8s/api/lvm_objects.ts";
 import { runbookChapter } from "../../meta/runbooks.ts";
-import { PlayedDocument } from "./helpers/played_document.ts";
+import { DocumentCommands } from "./helpers/document_commands.ts";
 import { createTestGroup, removePool } from "./helpers/test_group.ts";
 import { TestNamespace } from "./helpers/test_namespace.ts";
 import { QUICK } from "./helpers/objects.ts";
@@ -54,7 +54,7 @@ Deno.test("a full group: the commands show how full it is and who waits, and wit
     /not enough free space in .* \(.* free\)/,
   );
 
-  const runbook = new PlayedDocument(ns, runbookChapter("Volume group full"), { GROUP: group, "/dev/sdX": spare });
+  const runbook = new DocumentCommands(ns, runbookChapter("Volume group full"), { GROUP: group, "/dev/sdX": spare });
   const waiting = await runbook.runBlock("get dnode");
   assertStringIncludes(waiting, `  ${group}: `);
   assertStringIncludes(waiting, "persistentvolumeclaim/waits");
@@ -73,7 +73,7 @@ Deno.test("a claim that stays Pending: the commands show why, and a corrected cl
   await ns.createClaim({ name: "stuck", class: cls });
   await ns.waitForEvent("PersistentVolumeClaim", "stuck", "ProvisioningFailed", /none matches nowhere; there are /);
 
-  const runbook = new PlayedDocument(ns, runbookChapter("Claim stays Pending"), {
+  const runbook = new DocumentCommands(ns, runbookChapter("Claim stays Pending"), {
     CLAIM: "stuck",
     CLASS: cls,
     GROUP: "data",
@@ -102,7 +102,7 @@ Deno.test("a claim that does not grow: the commands show why, and asking for les
     "is infeasible",
   );
 
-  const runbook = new PlayedDocument(ns, runbookChapter("Claim does not expand"), { CLAIM: "data", "20Gi": "24Mi" });
+  const runbook = new DocumentCommands(ns, runbookChapter("Claim does not expand"), { CLAIM: "data", "20Gi": "24Mi" });
   const state = await runbook.runBlock("allocatedResourceStatuses");
   assertStringIncludes(state, isInfeasible);
   assertStringIncludes(state, "VolumeResizeFailed");
@@ -143,7 +143,7 @@ Deno.test("a thin pool that fills: the commands show it, and with a disk more it
     ) ?? false;
   await ns.waitFor("LVMNode", ns.node.name, isReported, "has a pool that fills");
 
-  const runbook = new PlayedDocument(ns, runbookChapter("Thin pool near full"), {
+  const runbook = new DocumentCommands(ns, runbookChapter("Thin pool near full"), {
     GROUP: group,
     POOL: name,
     "/dev/sdX": spare,
@@ -171,7 +171,7 @@ Deno.test("a foreign thin pool: its data and metadata are extended by hand, and 
   const path = `${group.name}/theirs`;
   await ns.runOnNode(`lvcreate -qq --type thin-pool --size 32M --poolmetadatasize 4M --name theirs ${group.name}`);
   const names = { GROUP: group.name, POOL: "theirs", "10G": "32M", "64M": "4M" };
-  const runbook = new PlayedDocument(ns, runbookChapter("Thin pool near full"), names);
+  const runbook = new DocumentCommands(ns, runbookChapter("Thin pool near full"), names);
   await runbook.runBlock("lvextend --size");
   await runbook.runBlock("lvextend --poolmetadatasize");
   assertEquals([await poolField(ns, path, "lv_size"), await poolField(ns, path, "lv_metadata_size")], [64, 8]);
@@ -200,7 +200,7 @@ Deno.test("a missing disk: what was on it is back with it; without it the comman
 
   await ns.runOnNode(detachCommand);
   await ns.waitFor("LVMVolume", volume!, (object) => isHealthy(object, "False"), "has a group without a disk");
-  const runbook = new PlayedDocument(ns, runbookChapter("Missing physical volume"), { CLAIM: "goes", GROUP: group });
+  const runbook = new DocumentCommands(ns, runbookChapter("Missing physical volume"), { CLAIM: "goes", GROUP: group });
   assertMatch(await runbook.runBlock("pv_missing"), new RegExp(`missing[^]*${name} +partial +\\[unknown\\]`));
   await ns.runOnNode(`losetup ${spare} ${file}`);
   await ns.waitFor("LVMVolume", volume!, (object) => isHealthy(object, "True"), "has all of its group");

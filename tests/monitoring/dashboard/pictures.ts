@@ -11,7 +11,7 @@ import { run } from "../../rig/process.ts";
 import { ensurePrometheus, Prometheus, type QueryRange } from "../../rig/prometheus.ts";
 import { PANEL_QUERIES, RULES_TEXT, withoutVariables } from "../chart_files.ts";
 import { queriesWithoutData } from "../dashboard_queries.ts";
-import { type DriverScene, startDriver } from "../driver_scene.ts";
+import { type DriverHarness, startDriver } from "../driver_harness.ts";
 import { drawRow, type Series } from "./drawing.ts";
 import { dashboardRows, type Panel, pictureOf, seriesName } from "./panels.ts";
 
@@ -30,7 +30,7 @@ const RATE_INTERVAL = "5s";
 const NEW_VOLUMES: ReadonlyMap<number, number> = new Map([[8, 512], [20, 1024], [33, 256], [47, 768]]);
 
 /** Brings a driver into the state of a second of the pictures. */
-async function play(driver: DriverScene, second: number): Promise<void> {
+async function play(driver: DriverHarness, second: number): Promise<void> {
   const done = second / SECONDS;
   Object.assign(driver.pool(), { dataPercent: 35 + 55 * done, metadataPercent: 12 + 20 * done });
   for (const { lv } of driver.machine.allLvs()) {

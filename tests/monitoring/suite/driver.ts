@@ -10,7 +10,7 @@ import { ensurePrometheus, Prometheus } from "../../rig/prometheus.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { run } from "../../rig/process.ts";
 import { PANEL_QUERIES, RULES, RULES_TEXT, selectorsOf, withoutVariables } from "../chart_files.ts";
-import { type DriverScene, startDriver } from "../driver_scene.ts";
+import { type DriverHarness, startDriver } from "../driver_harness.ts";
 import { queriesWithoutData } from "../dashboard_queries.ts";
 
 const programs = await ensurePrometheus(console.error);
@@ -25,7 +25,7 @@ const RATE_INTERVAL = "3s";
 const TIMEOUT_MS = 60_000;
 
 /** Starts a Prometheus that scrapes a driver, and makes calls to the driver all the time. */
-async function scrape(driver: DriverScene) {
+async function scrape(driver: DriverHarness) {
   const options = { programs, targets: driver.targets, rules: RULES_TEXT, intervalMs: INTERVAL_MS };
   const prometheus = await Prometheus.start(options);
   let ended = false;

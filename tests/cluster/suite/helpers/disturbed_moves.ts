@@ -41,11 +41,11 @@ export interface Blow {
   /** When it befalls the move: as soon as a step is recorded, or so many milliseconds after the one before. */
   readonly when: StepName | number;
   /** Strikes. @param now the LVMMove as it is then @returns more about it, in words */
-  readonly strike: (scene: Scene, now: LvmMove) => Promise<string | void>;
+  readonly strike: (harness: Harness, now: LvmMove) => Promise<string | void>;
 }
 
 /** A claim in use that is moved. */
-export interface Scene {
+export interface Harness {
   readonly ns: TestNamespace;
   readonly driver: DriverPods;
   readonly random: RandomSource;
@@ -67,17 +67,17 @@ export function textOf({ status }: LvmMove): string {
 }
 
 /** Reads the move from the API server. */
-export async function readMove({ ns, id }: Scene): Promise<LvmMove | undefined> {
+export async function readMove({ ns, id }: Harness): Promise<LvmMove | undefined> {
   const text = await ns.kubectl("get", "lvmmove", id, "--ignore-not-found", "--output=json");
   return text.trim() === "" ? undefined : JSON.parse(text);
 }
 
 /** Waits for the moment of a blow. @returns the move as it is then; `undefined` when it is over by then */
-async function waitForMoment(scene: Scene, when: Blow["when"]): Promise<LvmMove | undefined> {
-  const { ns, id } = scene;
+async function waitForMoment(harness: Harness, when: Blow["when"]): Promise<LvmMove | undefined> {
+  const { ns, id } = harness;
   if (typeof when === "number") {
     await new Promise((resolve) => setTimeout(resolve, when)); // the moment is random: any must do no harm
-    const now = await readMove(scene);
+    const now = await readMove(harness);
     return now === undefined || isFinished(now) ? undefined : now;
   }
   const isThere = (move: LvmMove | undefined) => move !== undefined && (isFinished(move) || STEPS[when](move));
@@ -92,29 +92,29 @@ async function waitForMoment(scene: Scene, when: Blow["when"]): Promise<LvmMove 
  *
  * @returns how many there were
  */
-export async function moveUnder(scene: Scene, blows: readonly Blow[]): Promise<number> {
-  const { ns, id, digest } = scene;
+export async function moveUnder(harness: Harness, blows: readonly Blow[]): Promise<number> {
+  const { ns, id, digest } = harness;
   const befallen: string[] = [];
   const outcome = await moveAndCheck(ns, digest, async () => {
     await ns.waitFor("LVMMove", id, (move) => move?.status?.state !== undefined, "has begun");
     for (const { name, when, strike } of blows) {
-      const now = await waitForMoment(scene, when);
+      const now = await waitForMoment(harness, when);
       if (now === undefined) return;
-      const more = await strike(scene, now);
+      const more = await strike(harness, now);
       const after = typeof when === "number" ? `, ${when} ms after the one before` : "";
       befallen.push(`${textOf(now)}${after}: ${name}${more ? ` (${more})` : ""}`);
       const found = await lvsOf(ns, id).catch(() => []); // a node may be away
       assert(found.length <= 1, `two LVs have the id: ${JSON.stringify(found)}`);
     }
   });
-  await assertNothingLeft(scene);
+  await assertNothingLeft(harness);
   await ns.deleteAndWait("LVMMove", id);
   console.error(`${outcome}; ${befallen.join("; ") || "undisturbed"}`);
   return befallen.length;
 }
 
 /** Waits until the LV of the volume is all that is there of it on either node; no device may be suspended. */
-async function assertNothingLeft({ ns }: Scene): Promise<void> {
+async function assertNothingLeft({ ns }: Harness): Promise<void> {
   let left: string[] = [];
   const isClean = async () => {
     const lvs = (await Promise.all(ns.cluster.nodes.map(listDriverLvs))).flat();
@@ -133,7 +133,7 @@ async function assertNothingLeft({ ns }: Scene): Promise<void> {
 }
 
 /** Opens a namespace with a claim in use, and removes it at the end. */
-export async function withScene(layout: Layout, body: (scene: Scene) => Promise<void>): Promise<void> {
+export async function withHarness(layout: Layout, body: (harness: Harness) => Promise<void>): Promise<void> {
   await using ns = await TestNamespace.open(`moves-${layout}`);
   await using driver = await DriverPods.open(ns.cluster);
   const random = runRandom();

@@ -102,7 +102,7 @@ export function completeCopy(): LvmVolume {
 }
 
 /** Makes the objects those of a move that is about to record the PersistentVolume. */
-export function complete(s: MoverScene): void {
+export function complete(s: MoverHarness): void {
   s.restore(lvmVolumes, heldVolume());
   s.restore(lvmVolumes, completeCopy());
 }
@@ -118,15 +118,15 @@ export const removing = begun({
   volume: { metadata: {}, spec: heldVolume().spec },
 });
 
-/** The parts of the scene that fail, with what they fail. */
+/** The parts of the harness that fail, with what they fail. */
 export interface MoverFailures {
   begin?: Error | (() => Error);
   take?: Error;
   delete?: Error;
 }
 
-/** The scene: a bound claim with a volume on node `a`, and nodes `b` and `c`. */
-export class MoverScene implements AsyncDisposable {
+/** The harness: a bound claim with a volume on node `a`, and nodes `b` and `c`. */
+export class MoverHarness implements AsyncDisposable {
   readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves] });
   /** The client of the test. */
   readonly client: HttpClient = new HttpClient({ url: this.api.url }, { userAgent: "denolith/test (administrator)" });
@@ -181,10 +181,10 @@ export class MoverScene implements AsyncDisposable {
    * @param options.isBlind whether its cache has no moves
    */
   static async start(
-    change: (s: MoverScene) => void = () => {},
+    change: (s: MoverHarness) => void = () => {},
     options: { readonly collects?: boolean; readonly isBlind?: boolean } = {},
-  ): Promise<MoverScene> {
-    const s = new MoverScene();
+  ): Promise<MoverHarness> {
+    const s = new MoverHarness();
     change(s);
     await s.#run(options);
     return s;

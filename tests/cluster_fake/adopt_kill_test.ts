@@ -70,7 +70,7 @@ async function adopt(carried: Carried, onWrite: OnWrite = (_, send) => send()): 
   return count;
 }
 
-async function dieAfter(index: number, mutableAffinity: boolean): Promise<void> {
+async function killAfter(index: number, mutableAffinity: boolean): Promise<void> {
   const carried = await startCarried(mutableAffinity);
   await using s = carried.s;
   await s.forgetNode("node-1");
@@ -93,17 +93,17 @@ async function dieAfter(index: number, mutableAffinity: boolean): Promise<void> 
 async function agentDiesBefore(index: number): Promise<void> {
   const carried = await startCarried();
   await using s = carried.s;
-  let deaths = 0;
+  let kills = 0;
   await adopt(carried, (now, send) => {
     if (now === index) {
-      deaths++;
-      s.execs[1]!.die();
+      kills++;
+      s.execs[1]!.kill();
       s.cluster.agent("node-2").crash();
       s.cluster.startAgent("node-2", s.machines[1], { mountRoots: [s.root] });
     }
     return send();
   });
-  assertEquals(deaths, 1);
+  assertEquals(kills, 1);
 }
 
 /** Forgets the first node once more before a write. */
@@ -143,12 +143,11 @@ for (const mutableAffinity of [false, true]) {
   assert(writes >= 6, `${writes} writes`);
   const how = mutableAffinity ? "patched" : "made again";
   for (let index = 0; index < writes; index++) {
-    const name =
-      `an adoption whose PersistentVolume is ${how} survives the death of its controller after write ${index}`;
-    crashTest(name, UNSANITIZED, () => dieAfter(index, mutableAffinity));
+    const name = `an adoption whose PersistentVolume is ${how} survives a kill of its controller after write ${index}`;
+    crashTest(name, UNSANITIZED, () => killAfter(index, mutableAffinity));
     if (mutableAffinity) continue;
     crashTest(
-      `an adoption survives the death of the agent before write ${index}`,
+      `an adoption survives a kill of the agent before write ${index}`,
       UNSANITIZED,
       () => agentDiesBefore(index),
     );

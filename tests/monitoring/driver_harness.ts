@@ -40,7 +40,7 @@ const REQUESTS = {
 } as const satisfies Readonly<Record<string, Partial<NamedVolumeRequest>>>;
 
 /** A driver that can be scraped. It ends when it is disposed of. */
-export interface DriverScene extends AsyncDisposable {
+export interface DriverHarness extends AsyncDisposable {
   readonly machine: FakeMachine;
   /** The addresses of the agent and of the controller, with the labels of their pods. */
   readonly targets: readonly ScrapeTarget[];
@@ -61,7 +61,7 @@ export interface DriverScene extends AsyncDisposable {
  *
  * @param options `withFailures`: whether there is a volume whose lvcreate fails, and is tried again and again
  */
-export async function startDriver({ withFailures = true } = {}): Promise<DriverScene> {
+export async function startDriver({ withFailures = true } = {}): Promise<DriverHarness> {
   await using stack = new AsyncDisposableStack();
   const api = stack.use(FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes] }));
   api.put(nodes, { metadata: { name: NODE } });

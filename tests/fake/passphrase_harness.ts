@@ -24,10 +24,10 @@ const [DRIVER, ID] = ["d", volumeIdOf("one")];
 export type Secret = readonly [passphrase: string, previous?: string | undefined, volumeKey?: string | undefined];
 
 /** An encrypted volume, and the driver that uses it. */
-export type PassphraseScene = Awaited<ReturnType<typeof passphraseScene>>;
+export type PassphraseHarness = Awaited<ReturnType<typeof passphraseHarness>>;
 
-/** Returns the scene of a volume that was used with a secret once. */
-export async function passphraseScene(...first: Secret) {
+/** Returns the harness of a volume that was used with a secret once. */
+export async function passphraseHarness(...first: Secret) {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
@@ -40,7 +40,7 @@ export async function passphraseScene(...first: Secret) {
   let encryption: Encryption;
   const find = async () => new VolumeFinder({ driver: DRIVER }).require(await lvm.report(), ID);
   const lv = machine.groups[0]!.lvs[0]!;
-  const scene = {
+  const harness = {
     ...{ machine, lv, errors, find },
     /** Lets another process take over, which knows nothing. */
     restart: () => {
@@ -53,7 +53,7 @@ export async function passphraseScene(...first: Secret) {
     backups: () => machine.groups[0]!.lvs.filter(({ name }) => name.startsWith("hdr-")),
     state: async () => changes.stateOf(await find()),
     /** Stages the volume, which is open then. */
-    stage: async (...secret: Secret) => await scene.stageVolume(await find(), ...secret),
+    stage: async (...secret: Secret) => await harness.stageVolume(await find(), ...secret),
     /** Stages the volume as a report has it. */
     stageVolume: async (volume: Volume, ...secret: Secret) => {
       return await encryption.open(volume, {
@@ -64,8 +64,8 @@ export async function passphraseScene(...first: Secret) {
     close: async () => await closeMapping(machine, ID, await readMounts(machine)),
     /** Stages the volume, and closes it. */
     use: async (...secret: Secret) => {
-      await scene.stage(...secret);
-      await scene.close();
+      await harness.stage(...secret);
+      await harness.close();
     },
     /** Publishes a volume that is staged. A failure is among the errors. */
     publish: (...secret: Secret) => encryption.changePassphrase(ID, passphrasesOf(secret), find),
@@ -90,9 +90,9 @@ export async function passphraseScene(...first: Secret) {
       if (code !== 0) throw new Error(stderr);
     },
   };
-  scene.restart();
-  await scene.use(...first);
-  return scene;
+  harness.restart();
+  await harness.use(...first);
+  return harness;
 }
 
 /** The arguments by which `cryptsetup reencrypt` begins with the key slot 1, and ends. */

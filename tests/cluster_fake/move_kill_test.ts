@@ -22,7 +22,7 @@ const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
 const crashTest = await sampledTests(16);
 
 /** Has the controller of a move die after a write, whether it was refused or not; another one goes on. */
-async function dieAfter(index: number): Promise<void> {
+async function killAfter(index: number): Promise<void> {
   await using s = await MoveCluster.start();
   const { broken } = watchInvariants(s);
   const died = Promise.withResolvers<void>();
@@ -94,9 +94,9 @@ for (let index = 0; index < writes; index++) {
     () => deleteClaimBefore(index),
   );
   crashTest(
-    `a move survives the death of its controller after write ${index}`,
+    `a move survives a kill of its controller after write ${index}`,
     UNSANITIZED,
-    () => dieAfter(index),
+    () => killAfter(index),
   );
   crashTest(
     `a move is undone or completed when it is deleted before write ${index}`,
@@ -127,19 +127,19 @@ const MOMENTS = {
 
 for (const [moment, pattern] of Object.entries(MOMENTS)) {
   for (const index of [0, 1]) {
-    crashTest(`a move survives the death of the agent of node-${index + 1} when ${moment}`, UNSANITIZED, async () => {
+    crashTest(`a move survives a kill of the agent of node-${index + 1} when ${moment}`, UNSANITIZED, async () => {
       await using s = await MoveCluster.start();
       const { broken } = watchInvariants(s);
-      let [deaths, isWritten] = [0, false];
+      let [kills, isWritten] = [0, false];
       const fault = ({ program, args }: Command) => {
         if (!isWritten && MOMENTS["the source is read"].test(`${program} ${args.join(" ")}`)) {
           isWritten = true;
           void s.write("/pod/during"); // after the first snapshot was taken
         }
-        if (deaths > 0 || !pattern.test(`${program} ${args.join(" ")}`)) return undefined;
-        deaths++;
+        if (kills > 0 || !pattern.test(`${program} ${args.join(" ")}`)) return undefined;
+        kills++;
         const name = `node-${index + 1}`;
-        s.execs[index]!.die();
+        s.execs[index]!.kill();
         s.cluster.agent(name).crash();
         s.cluster.startAgent(name, s.machines[index]!, { transfers: true, mountRoots: [s.root] });
         return undefined;
@@ -149,7 +149,7 @@ for (const [moment, pattern] of Object.entries(MOMENTS)) {
       s.addMove();
       await s.waitForState("Complete");
       await assertOnOneNode(s, "node-2", ["letters", "/pod/during"]);
-      assertEquals([deaths, broken], [1, []]);
+      assertEquals([kills, broken], [1, []]);
     });
   }
 }

@@ -78,7 +78,7 @@ async function undo(s: ImportCluster): Promise<void> {
 }
 
 /** Lets the controller die after a write, and starts another one. */
-async function dieAfter(index: number, isUndone: boolean): Promise<void> {
+async function killAfter(index: number, isUndone: boolean): Promise<void> {
   await using s = await ImportCluster.start();
   const { broken } = watchInvariants(s);
   const died = Promise.withResolvers<void>();
@@ -124,7 +124,7 @@ async function forgetBefore(index: number, isUndone: boolean): Promise<void> {
   const { broken } = watchInvariants(s);
   s.startImporter(async (now, send) => {
     if (now === index) {
-      s.exec.die();
+      s.exec.kill();
       s.cluster.crashAgent("node1");
       await s.cluster.forgetNode("node1");
       s.cluster.startAgent("node1", s.machine, { mountRoots: [s.root] });
@@ -191,9 +191,9 @@ const forward = await countWrites(false);
 assert(forward >= 16, `${forward} writes`);
 for (let index = 0; index < forward; index++) {
   crashTest(
-    `an import survives the death of its controller after write ${index}`,
+    `an import survives a kill of its controller after write ${index}`,
     UNSANITIZED,
-    () => dieAfter(index, false),
+    () => killAfter(index, false),
   );
   crashTest(
     `an import goes on when its node is forgotten before write ${index}, and comes back`,
@@ -218,9 +218,9 @@ for (let index = 0; index < forward; index++) {
 }
 for (let index = 0, all = await countWrites(true); index < all; index++) {
   crashTest(
-    `an undone import survives the death of its controller after write ${index}`,
+    `an undone import survives a kill of its controller after write ${index}`,
     UNSANITIZED,
-    () => dieAfter(index, true),
+    () => killAfter(index, true),
   );
   crashTest(
     `an undone import goes on when its node is forgotten before write ${index}, and comes back`,
@@ -240,14 +240,14 @@ const MOMENTS = {
 };
 
 for (const [moment, pattern] of Object.entries(MOMENTS)) {
-  Deno.test(`an import and its undoing survive the death of the agent when ${moment}`, UNSANITIZED, async () => {
+  Deno.test(`an import and its undoing survive a kill of the agent when ${moment}`, UNSANITIZED, async () => {
     await using s = await ImportCluster.start();
     const { broken } = watchInvariants(s);
-    let deaths = 0;
+    let kills = 0;
     s.machine.fault = ({ program, args }: Command) => {
-      if (deaths > 0 || !pattern.test(`${program} ${args.join(" ")}`)) return undefined;
-      deaths++;
-      s.exec.die();
+      if (kills > 0 || !pattern.test(`${program} ${args.join(" ")}`)) return undefined;
+      kills++;
+      s.exec.kill();
       s.cluster.agent("node1").crash();
       s.cluster.startAgent("node1", s.machine, { mountRoots: [s.root] });
       return undefined;
@@ -256,6 +256,6 @@ for (const [moment, pattern] of Object.entries(MOMENTS)) {
     await s.addImport();
     await undo(s);
     await assertSettled(s, "theirs");
-    assertEquals([deaths, broken], [1, []]);
+    assertEquals([kills, broken], [1, []]);
   });
 }

@@ -14,7 +14,7 @@ import type { TestNamespace } from "./test_namespace.ts";
 const NODE_MARKER = "# on the node\n";
 
 /** A document, whose blocks run in a test namespace with its names in place of the words in capitals. */
-export class PlayedDocument {
+export class DocumentCommands {
   readonly #ns: TestNamespace;
   readonly #blocks: readonly string[];
   readonly #names: Readonly<Record<string, string>>;

@@ -43,7 +43,7 @@ import { namedRequest } from "./request.ts";
 const MiB = 1n << 20n;
 
 /** The objects that exist from the beginning may be left out. */
-export interface SceneOptions {
+export interface HarnessOptions {
   /** Whether controllers hold their Leases; yes, when absent. */
   readonly hasController?: boolean;
   /** Whether the node has its LVMNode; yes, when absent. */
@@ -67,8 +67,8 @@ export interface WhyJson {
   }[];
 }
 
-/** A scene: node `n1`, class `fast`, and a claim `default/data`, once it is added. */
-export class ClaimScene implements AsyncDisposable {
+/** A harness: node `n1`, class `fast`, and a claim `default/data`, once it is added. */
+export class ClaimHarness implements AsyncDisposable {
   /** The API server. */
   readonly api = FakeApiServer.start({
     resources: [lvmNodes, lvmVolumes, lvmMoves, lvmImports, lvmSnapshots, volumeSnapshots, volumeSnapshotContents],
@@ -77,7 +77,7 @@ export class ClaimScene implements AsyncDisposable {
   readonly id = volumeIdOf("data");
 
   /** Creates the node, the class, and the Leases. */
-  constructor({ hasController = true, hasAgent = true, seenAt = new Date(), storageClass = {} }: SceneOptions = {}) {
+  constructor({ hasController = true, hasAgent = true, seenAt = new Date(), storageClass = {} }: HarnessOptions = {}) {
     const { api } = this;
     const ready = { conditions: [{ type: "Ready", status: "True" }] };
     api.put(nodes, { metadata: { name: "n1" }, status: ready as never });

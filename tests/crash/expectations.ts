@@ -28,8 +28,8 @@ export interface Answer {
 /** The name of something that requests make and unmake. */
 type Thing = `${"volume" | "snapshot" | "member" | "staged" | "published"} ${number}`;
 
-/** The ledger of the callers. */
-export class Ledger {
+/** The expectations of the callers. */
+export class Expectations {
   /** What must exist at any moment. */
   readonly acknowledged: Acknowledged;
   readonly #machine: FakeMachine;
@@ -38,7 +38,7 @@ export class Ledger {
   #before: Acknowledged = nothingAcknowledged();
   #writeCount = 0;
 
-  /** Creates a ledger of an orchestrator, of which the driver has acknowledged something. */
+  /** Creates a expectations of an orchestrator, of which the driver has acknowledged something. */
   constructor(machine: FakeMachine, folder: string, acknowledged = nothingAcknowledged()) {
     this.#machine = machine;
     this.#folder = folder;

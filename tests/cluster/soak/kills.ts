@@ -1,5 +1,5 @@
 /**
- * Deaths of components during a soak.
+ * Kills of components during a soak.
  *
  * @module
  */
@@ -12,12 +12,12 @@ import type { SnapshotTestNamespace } from "../suite/helpers/snapshot_test_names
 /** The time for which the API server is away, in milliseconds. */
 const OUTAGE_MS = 20_000;
 
-/** The longest pause between two deaths, in milliseconds. */
+/** The longest pause between two kills, in milliseconds. */
 const MAX_PAUSE_MS = 45_000;
 
 /** Kills components one after the other. */
-export class Deaths implements AsyncDisposable {
-  /** How often each kind of death occurred. */
+export class Kills implements AsyncDisposable {
+  /** How often each kind of kill occurred. */
   readonly counts = new Map<string, number>();
   readonly #cluster: Cluster;
   readonly #driver: DriverPods;
@@ -46,9 +46,9 @@ export class Deaths implements AsyncDisposable {
     ];
   }
 
-  /** Prepares the deaths of a cluster's components. */
-  static async open(cluster: Cluster, snapshots: SnapshotTestNamespace, random: RandomSource): Promise<Deaths> {
-    return new Deaths(cluster, await DriverPods.open(cluster), snapshots, random);
+  /** Prepares the kills of a cluster's components. */
+  static async open(cluster: Cluster, snapshots: SnapshotTestNamespace, random: RandomSource): Promise<Kills> {
+    return new Kills(cluster, await DriverPods.open(cluster), snapshots, random);
   }
 
   /**
@@ -58,7 +58,7 @@ export class Deaths implements AsyncDisposable {
    */
   async run(isOver: () => boolean, log: (line: string) => void): Promise<void> {
     while (!isOver()) {
-      // The moment is random: a death at any moment must do no harm.
+      // The moment is random: a kill at any moment must do no harm.
       await new Promise((resolve) => setTimeout(resolve, this.#random() * MAX_PAUSE_MS));
       const [name, die] = this.#kinds[this.#next++ % this.#kinds.length]!;
       const startedAt = performance.now();
