@@ -53,7 +53,7 @@ async function setUp() {
     /** Starts the node's agent again, and waits until it has read the state of the node. */
     async restartAgent() {
       const agent = cluster.startAgent("n1", machines.n1);
-      await agent.objects.synced;
+      await Promise.all([agent.objects.synced, agent.snapshotObjects.synced]);
       await agent.node.refresh();
       return agent;
     },
