@@ -7,7 +7,7 @@
  */
 
 import type { ApiClient } from "../../k8s/client/client.ts";
-import { orAbsentOrChanged } from "../../k8s/client/client.ts";
+import { orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import type { Informer } from "../../k8s/runtime/informer.ts";
 import { Controller } from "../../k8s/runtime/controller.ts";
 import {
@@ -39,7 +39,9 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
   const lost = new Set<string | undefined>();
   const reconcile = async (name: string) => {
     const volume = volumes.get(name);
-    if (volume === undefined) {
+    // one that its watch has not brought yet comes by itself
+    const isGone = volume === undefined && await orAbsent(client.get(persistentVolumes, { name })) === undefined;
+    if (isGone) {
       for (const { metadata, status } of claims.list().filter(({ spec }) => spec?.volumeName === name)) {
         if (status?.phase !== "Bound") continue;
         lost.add(metadata.uid);

@@ -21,7 +21,7 @@ import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
 import { SNAPSHOT_SOURCE_FINALIZER } from "../../k8s/provisioner/cloning_protection.ts";
 import { ALLOW_MODE_CHANGE_ANNOTATION, CLONING_FINALIZER } from "../../k8s/provisioner/content_source.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
-import { DRIVER, type FakeControlPlane } from "../fake/control_plane.ts";
+import { DRIVER, type FakeControlPlane, waitUntil } from "../fake/control_plane.ts";
 import { type Outcome, simulated, type Situation } from "./claim_player.ts";
 import { type Row, type Secret, secretKeys, SIDECARS, testRows } from "./rows.ts";
 
@@ -315,6 +315,10 @@ const addSource = (parts: SourceParts = {}) => async (s: FakeControlPlane) => {
     status: { phase },
   });
   if (deleted) await s.remove(persistentVolumeClaims, at);
+  // Kubernetes makes it Lost
+  if (volume === null && claim.spec?.volumeName !== undefined) {
+    return await waitUntil(() => s.storedClaim("source")?.status?.phase !== phase, "the loss of the volume");
+  }
   if (volume === null) return;
   const claimRef = { ...at, uid: claim.metadata.uid!, ...volume.ref };
   s.api.put(persistentVolumes, {
@@ -369,7 +373,11 @@ testRows("csi-provisioner: a claim as the source", [
     refusedClaim(" is not bound yet"), // it is Lost
   ),
   ...["Pending", "Lost"].map((phase) => sourceRow(`that is ${phase}`, { phase }, refusedClaim(" is not bound yet"))),
-  sourceRow("that names no volume", { spec: { volumeName: undefined } }, refusedClaim(" is not bound yet")),
+  sourceRow(
+    "that names no volume",
+    { spec: { volumeName: undefined }, volume: null },
+    refusedClaim(" is not bound yet"),
+  ),
   ...["Released", "Failed", "Pending", "Available"].map((phase) =>
     sourceRow(`whose PersistentVolume is ${phase}`, {
       volume: { phase, ref: { uid: "x" } },
