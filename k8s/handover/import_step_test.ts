@@ -96,15 +96,15 @@ const OURS = storageClass("ours", { [REPLACED_CLASS_ANNOTATION]: "{}" });
 const INSPECTED = { volume: volume("Inspect", "Inspected") };
 const RECORDED = { ...INSPECTED, self: self(RECORD), storageClass: OURS };
 const LOST = { ...RECORDED, persistentVolume: undefined, claim: claim("Lost") };
-const TAKEN = { ...LOST, volume: volume("Import", "Imported") };
-const BOUND = { ...TAKEN, persistentVolume: persistentVolume("ours", "Retain"), claim: claim("Bound") };
+const IMPORTED = { ...LOST, volume: volume("Import", "Imported") };
+const BOUND = { ...IMPORTED, persistentVolume: persistentVolume("ours", "Retain"), claim: claim("Bound") };
 const USED = { ...BOUND, self: self({ ...RECORD, imported: true }), persistentVolume: persistentVolume("ours") };
 const FINISHING = { ...USED, self: self({ ...RECORD, imported: true, finishing: true }) };
 const deleted = { deletionTimestamp: "now" };
 const undone = (status: LvmImportStatus) => self(status, deleted);
 const UNDONE = { ...USED, self: undone({ ...RECORD, imported: true }) };
 const IS_MOVING = "wait: waits until the volume is not moved any more";
-const HELD = { ...TAKEN.volume, spec: { ...TAKEN.volume.spec, held: true } };
+const HELD = { ...IMPORTED.volume, spec: { ...IMPORTED.volume.spec, held: true } };
 const RETURNABLE = { ...UNDONE, volume: volume("InspectReturn", "Returnable") };
 const KEPT = { ...UNDONE, volume: volume("InspectReturn", "NotReturnable") };
 
@@ -159,7 +159,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ["no PersistentVolume", LOST, "import", "Switching"],
   ["an LV that is to be taken", { ...LOST, volume: volume("Import", "InUse") }, "wait: is InUse", "Switching"],
   ["an LV that changed meanwhile", { ...LOST, volume: volume("Import", "Refused") }, "fail: is Refused", "Undoing"],
-  ["an LV that is taken", TAKEN, "create persistent volume", "Switching"],
+  ["an LV that is taken", IMPORTED, "create persistent volume", "Switching"],
   [
     "a claim that is Lost",
     { ...BOUND, claim: claim("Lost") },
@@ -215,7 +215,7 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
   ],
   ["a deletion of what is not taken", { ...LOST, self: undone(RECORD) }, "recreate persistent volume", "Undoing"],
   ["a deletion of what may be taken", { ...LOST, volume: volume("Import"), self: undone(RECORD) }, "return", "Undoing"],
-  ["a deletion of what is taken", { ...TAKEN, self: undone(RECORD) }, "inspect return", "Undoing"],
+  ["a deletion of what is taken", { ...IMPORTED, self: undone(RECORD) }, "inspect return", "Undoing"],
   [
     "a deletion of what is taken, and can be returned",
     { ...RETURNABLE, self: undone(RECORD), persistentVolume: undefined },

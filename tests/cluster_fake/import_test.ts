@@ -22,7 +22,7 @@ import { DRIVER } from "../fake/node_cluster.ts";
 import { MiB } from "../fake/volume_cluster.ts";
 
 /** Asserts that the volume is one of the driver, with its data, and used as such by the claim. */
-async function assertTakenOver(s: ImportCluster): Promise<void> {
+async function assertImported(s: ImportCluster): Promise<void> {
   const { pvName, group } = OTHERS[s.origin];
   await waitUntil(() => s.volumeState === "Ready", "Ready");
   const [object] = s.cluster.api.objects(lvmVolumes);
@@ -75,7 +75,7 @@ for (const origin of Object.keys(OTHERS) as Origin[]) {
     s.startImporter();
     await s.addImport();
     await s.waitForState("Imported");
-    await assertTakenOver(s);
+    await assertImported(s);
     assertEquals(s.object?.metadata.finalizers, OTHERS[origin].object?.metadata.finalizers);
     await s.finish();
     await s.waitForState("Complete");
@@ -104,7 +104,7 @@ for (const origin of Object.keys(OTHERS) as Origin[]) {
     s.startImporter();
     await s.addImport();
     await s.waitForState("Imported");
-    await assertTakenOver(s);
+    await assertImported(s);
     await s.cancel();
     await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
     assertAsBefore(s);
@@ -120,7 +120,7 @@ Deno.test("a volume that a pod uses is imported when it is unmounted; until then
   assertEquals([s.claim?.status?.phase, s.persistentVolume, s.lv?.tags.size], ["Lost", undefined, 0]);
   endPod();
   await s.waitForState("Imported");
-  await assertTakenOver(s);
+  await assertImported(s);
 });
 
 Deno.test("a volume with a snapshot can be used until that is deleted, and is returned then", async () => {
@@ -133,7 +133,7 @@ Deno.test("a volume with a snapshot can be used until that is deleted, and is re
   await s.cancel();
   const message = `it cannot be returned: waits until snapshots ${snapshot.id} are deleted`;
   await waitUntil(() => s.import?.status?.message === message, () => `the wait: ${JSON.stringify(s.import?.status)}`);
-  await assertTakenOver(s);
+  await assertImported(s);
   await s.cluster.snapshots.delete(snapshot.id);
   await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.status)}`);
   assertAsBefore(s);
@@ -234,7 +234,7 @@ Deno.test("a finished import is deleted although the controller has no rights fo
   s.cluster.api.faults.forbidden.add("logicalvolumes");
   await s.cancel();
   await waitUntil(() => s.import === undefined, () => `no LVMImport: ${JSON.stringify(s.import?.metadata)}`);
-  await assertTakenOver(s);
+  await assertImported(s);
 });
 
 for (const missing of ["read objects", "delete"] as const) {
@@ -261,7 +261,7 @@ for (const missing of ["read objects", "delete"] as const) {
     s.cluster.api.faults.forbidden.clear();
     await s.waitForState("Imported");
     await waitUntil(() => message() === "it can be returned, or finished", message);
-    await assertTakenOver(s);
+    await assertImported(s);
   });
 }
 
