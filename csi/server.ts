@@ -5,7 +5,7 @@
  */
 
 import { dirname } from "@std/path";
-import type { SocketState } from "../lvm/doctor/leftovers.ts";
+import type { SocketState } from "../lvm/doctor/finding.ts";
 import { StorageError } from "../base/error.ts";
 import { withinDeadline } from "../base/clock.ts";
 import { newSocketPath, OWN_HOST } from "./driver_options.ts";

@@ -9,21 +9,14 @@
  */
 
 import { type Configuration, readConfiguration } from "../model/configuration.ts";
-import { type BlockDevice, readBlockDevices } from "../host/device.ts";
-import {
-  type LvmVersion,
-  type MappedDevice,
-  readDmTargets,
-  readLvmVersion,
-  readMappedDevices,
-  readModules,
-} from "../host/device_mapper.ts";
-import { type Disk, readDisks } from "../host/disks.ts";
+import { readBlockDevices } from "../host/device.ts";
+import { readDmTargets, readLvmVersion, readMappedDevices, readModules } from "../host/device_mapper.ts";
+import { readDisks } from "../host/disks.ts";
 import { readStackedDevices, stackedFilter as filterOf } from "../host/stacked_devices.ts";
-import { type CgroupHierarchy, checkLimits, readCgroupHierarchy } from "./limits.ts";
+import { checkLimits, readCgroupHierarchy } from "./limits.ts";
 import { checkPools, THIN_TOOLS } from "./pools.ts";
 import { checkGroups, checkMetadata } from "./groups.ts";
-import { checkLeftovers, checkUdev, type SocketState, type UdevState } from "./leftovers.ts";
+import { checkLeftovers, checkUdev } from "./leftovers.ts";
 import { checkFilters, checkLocks, lockFolderCommand } from "./settings.ts";
 import { checkKernel, checkTools, modulesToProbe } from "./tools.ts";
 import { StorageError } from "../../base/error.ts";
@@ -35,20 +28,17 @@ import {
   type Finding,
   type Level,
   type Reading,
+  type Readings,
+  type SocketState,
+  type UdevState,
   worstLevel,
 } from "./finding.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { createFinders, groupsInUse, takeInventory } from "../inventory/inventory.ts";
 import { readKernelRelease } from "../host/kernel.ts";
-import { type Mount, readMounts } from "../host/mounts.ts";
+import { readMounts } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import {
-  readSurvey,
-  type Survey,
-  SURVEY_COMMAND,
-  type SurveyedGroup,
-  UNLOCKED_SURVEY_COMMAND,
-} from "../model/survey.ts";
+import { readSurvey, type Survey, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../model/survey.ts";
 import { ownersOf } from "../model/tags.ts";
 import { FORMAT, tagValue } from "../model/tag_text.ts";
 import { parseFormat } from "../settings/format.ts";
@@ -100,7 +90,7 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
     udev: checkUdev(all),
     leftovers: checkLeftovers(all),
   };
-  const findings = CHECKS.flatMap((check) => results[check].findings);
+  const findings = CHECKS.flatMap((check) => results[check].findings.map((found) => ({ check, ...found })));
   return {
     level: worstLevel(findings.map(({ level }) => level)),
     checks: CHECKS.map((check) => ({
@@ -112,28 +102,8 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
   };
 }
 
-interface MachineReadings {
-  readonly programs: Reading<ReadonlySet<string>>;
-  readonly version: Reading<LvmVersion>;
-  readonly configuration: Reading<Configuration>;
-  readonly targets: Reading<ReadonlyMap<string, string>>;
-  readonly modules: Reading<ReadonlySet<string>>;
-  readonly release: Reading<string>;
-  readonly devices: Reading<readonly MappedDevice[]>;
-  readonly disks: Reading<readonly Disk[]>;
-  readonly stackedFilter: Reading<readonly string[]>;
-  readonly mounts: Reading<readonly Mount[]>;
-  readonly udev: Reading<UdevState>;
-  readonly survey: Reading<Survey>;
-  readonly lockStuck: boolean;
-  readonly groups: readonly SurveyedGroup[];
-  readonly systemId: string;
-  readonly activeLvs: readonly LogicalVolume[];
-  readonly deviceNodes: Reading<readonly BlockDevice[]>;
-  readonly hierarchy: Reading<CgroupHierarchy | undefined>;
-  readonly halfReencrypted: ReadonlySet<string>;
-  readonly lockFolder: Reading<string>;
-}
+/** What is read of the machine, before anything is decided from it. */
+type MachineReadings = Omit<Readings, "driver" | "root" | "wanted" | "inventory" | "socket">;
 
 async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineReadings> {
   const exec = withDeadline(host, COMMAND_DEADLINE_MS);
@@ -168,21 +138,19 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
     tryRead(() => readLockFolder(exec, configuration)),
   ]);
   return {
-    ...{
-      programs,
-      version,
-      configuration,
-      ...kernel,
-      devices,
-      disks,
-      stackedFilter,
-      mounts,
-      udev,
-      ...report,
-      groups,
-      activeLvs,
-      deviceNodes,
-    },
+    programs,
+    version,
+    configuration,
+    ...kernel,
+    devices,
+    disks,
+    stackedFilter,
+    mounts,
+    udev,
+    ...report,
+    groups,
+    activeLvs,
+    deviceNodes,
     hierarchy,
     halfReencrypted,
     lockFolder,

@@ -5,6 +5,15 @@
  */
 
 import type { StorageError } from "../../base/error.ts";
+import type { BlockDevice } from "../host/device.ts";
+import type { LvmVersion, MappedDevice } from "../host/device_mapper.ts";
+import type { Disk } from "../host/disks.ts";
+import type { Mount } from "../host/mounts.ts";
+import type { Inventory } from "../inventory/inventory.ts";
+import type { Configuration } from "../model/configuration.ts";
+import type { GroupMatcher } from "../model/groups.ts";
+import type { LogicalVolume } from "../model/report.ts";
+import type { Survey, SurveyedGroup } from "../model/survey.ts";
 import { defined } from "../../base/defined.ts";
 
 /** The checks, in the order of the output. */
@@ -30,10 +39,8 @@ export type CheckName = typeof CHECKS[number];
  */
 export type Level = "ok" | "info" | "warning" | "error";
 
-/** A finding of a check. */
-export interface Finding {
-  /** The check that found it. */
-  readonly check: CheckName;
+/** What a check found. */
+export interface Found {
   /** The severity. */
   readonly level: Exclude<Level, "ok">;
   /** The subject: a program, a group, a logical volume, a setting. */
@@ -44,28 +51,101 @@ export interface Finding {
   readonly remedy?: string;
 }
 
+/** A finding of a check. */
+export interface Finding extends Found {
+  /** The check that found it. */
+  readonly check: CheckName;
+}
+
 /** The result of a check. */
 export interface CheckResult {
   /** A few words on what was checked. */
   readonly summary: string;
   /** The findings of the check; empty when nothing is wrong. */
-  readonly findings: readonly Finding[];
+  readonly findings: readonly Found[];
+}
+
+/** The state of udev: it responds, was never there, or left its socket and does not respond any more. */
+export type UdevState = "running" | "absent" | "dead";
+
+/** The state of a socket: there is none, nothing listens on it, or a process does. */
+export type SocketState = "absent" | "stale" | "listening";
+
+/** A hierarchy of cgroup v2. */
+export interface CgroupHierarchy {
+  /** The path at which it is mounted. */
+  readonly root: string;
+  /** Its controllers. */
+  readonly controllers: readonly string[];
 }
 
 /** A value that was read from the machine, or the error why it could not be read. */
 export type Reading<T> = { readonly value: T } | { readonly error: StorageError };
 
-/** Returns functions that create findings of a check, one for each level. */
-export function findingsOf(check: CheckName) {
-  const make = (level: Finding["level"]) => (subject: string, message: string, remedy?: string): Finding => ({
-    check,
-    level,
-    subject,
-    message,
-    ...defined({ remedy }),
-  });
-  return { info: make("info"), warning: make("warning"), error: make("error") };
+/** What the checks decide from. */
+export interface Readings {
+  /** The driver's name. */
+  readonly driver: string;
+  /** True if the commands run as root: LVM and udev respond to nobody else. */
+  readonly root: boolean;
+  /** The requested groups; `undefined` for those that the driver uses. */
+  readonly wanted: GroupMatcher | undefined;
+  /** The programs that are installed. */
+  readonly programs: Reading<ReadonlySet<string>>;
+  /** LVM's version, with that of the kernel's device-mapper. */
+  readonly version: Reading<LvmVersion>;
+  /** LVM's settings. */
+  readonly configuration: Reading<Configuration>;
+  /** The device-mapper targets that the kernel has now. */
+  readonly targets: Reading<ReadonlyMap<string, string>>;
+  /** The probed modules that can be loaded. */
+  readonly modules: Reading<ReadonlySet<string>>;
+  /** The release of the kernel. */
+  readonly release: Reading<string>;
+  /** All devices of device-mapper. */
+  readonly devices: Reading<readonly MappedDevice[]>;
+  /** The disks that the kernel has. */
+  readonly disks: Reading<readonly Disk[]>;
+  /** The filter by which LVM does not read devices over logical volumes for the driver. */
+  readonly stackedFilter: Reading<readonly string[]>;
+  /** The mount table. */
+  readonly mounts: Reading<readonly Mount[]>;
+  /** The state of udev. */
+  readonly udev: Reading<UdevState>;
+  /** LVM's report. */
+  readonly survey: Reading<Survey>;
+  /** True if LVM reported only without locks. */
+  readonly lockStuck: boolean;
+  /** The directory of locks, as `lockFolderCommand` describes it; empty while there is none. */
+  readonly lockFolder: Reading<string>;
+  /** The groups of the report that the driver uses. */
+  readonly groups: readonly SurveyedGroup[];
+  /** The driver's volumes and snapshots in the report. */
+  readonly inventory: Inventory;
+  /** The system id of this host (lvmsystemid(7)); empty for none. */
+  readonly systemId: string;
+  /** The driver's LVs that are active. */
+  readonly activeLvs: readonly LogicalVolume[];
+  /** The block devices whose nodes are at the paths of those LVs. */
+  readonly deviceNodes: Reading<readonly BlockDevice[]>;
+  /** The hierarchy of cgroup v2, if there is one. */
+  readonly hierarchy: Reading<CgroupHierarchy | undefined>;
+  /** The devices of LVs of the driver whose data is encrypted by two volume keys. */
+  readonly halfReencrypted: ReadonlySet<string>;
+  /** The driver's socket and its state; `undefined` when it cannot be inspected. */
+  readonly socket: { readonly path: string; readonly state: SocketState } | undefined;
 }
+
+/** Creates what a check found, of one level. */
+type CreateFound = (subject: string, message: string, remedy?: string) => Found;
+
+function creatorOf(level: Found["level"]): CreateFound {
+  return (subject, message, remedy) => ({ level, subject, message, ...defined({ remedy }) });
+}
+
+export const info: CreateFound = creatorOf("info");
+export const warning: CreateFound = creatorOf("warning");
+export const error: CreateFound = creatorOf("error");
 
 const LEVELS: readonly Level[] = ["ok", "info", "warning", "error"];
 
@@ -80,8 +160,8 @@ export function failureSummary(error: StorageError): string {
 }
 
 /** Returns the result of a check whose subject could not be read, for a reason that another check reports. */
-export function skippedCheck(check: CheckName, why: string): CheckResult {
-  return { summary: "not checked", findings: [findingsOf(check).info("lvm", why)] };
+export function skippedCheck(why: string): CheckResult {
+  return { summary: "not checked", findings: [info("lvm", why)] };
 }
 
 /** Reasons to skip a check: there is no report, or there are no settings. */

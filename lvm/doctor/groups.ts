@@ -7,15 +7,15 @@
 
 import {
   type CheckResult,
+  error,
   failureSummary,
-  type Finding,
-  findingsOf,
+  type Found,
+  info,
   NO_REPORT,
-  type Reading,
+  type Readings,
   skippedCheck,
+  warning,
 } from "./finding.ts";
-import type { Configuration } from "../model/configuration.ts";
-import type { Mount } from "../host/mounts.ts";
 import { isInContainer } from "./settings.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { METADATA_BYTES_PER_VOLUME, METADATA_RESERVE } from "../model/report_parser.ts";
@@ -23,23 +23,7 @@ import { redundancyOf } from "../model/redundancy.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { requestedSpareBytes, SPARE, unreadableSpareTags } from "../settings/spare_space.ts";
 import { formatBytes } from "../../base/size.ts";
-import type { Survey, SurveyedGroup } from "../model/survey.ts";
-
-/** Input of {@linkcode checkGroups} and {@linkcode checkMetadata}. */
-export interface GroupReadings {
-  /** LVM's report. */
-  readonly survey: Reading<Survey>;
-  /** The groups of the report that the driver uses. */
-  readonly groups: readonly SurveyedGroup[];
-  /** The requested groups; `undefined` for those that the driver uses. */
-  readonly wanted: GroupMatcher | undefined;
-  /** The system id of this host (lvmsystemid(7)); empty for none. */
-  readonly systemId: string;
-  /** LVM's settings. */
-  readonly configuration: Reading<Configuration>;
-  /** The mount table. */
-  readonly mounts: Reading<readonly Mount[]>;
-}
+import type { SurveyedGroup } from "../model/survey.ts";
 
 /**
  * Warnings of LVM about problems that have findings of their own: missing physical volumes, and several groups with one
@@ -49,12 +33,11 @@ const REPORTED_BY_FINDINGS =
   /couldn't find (?:device|all devices)|is missing PV|VG name .* is used by|duplicate VG name/i;
 
 /** Checks whether LVM would create a volume in the groups now. */
-export function checkGroups(readings: GroupReadings): CheckResult {
+export function checkGroups(readings: Readings): CheckResult {
   const { survey, groups, wanted } = readings;
-  const { error, warning } = findingsOf("groups");
   if ("error" in survey) {
     // reported by the checks `tools` and `locks`
-    if (survey.error.kind !== "CommandFailed") return skippedCheck("groups", NO_REPORT);
+    if (survey.error.kind !== "CommandFailed") return skippedCheck(NO_REPORT);
     return {
       summary: "not checked",
       findings: [error("lvm", failureSummary(survey.error), "vgs   (fails in the same way)")],
@@ -85,8 +68,7 @@ function missingGroups(
   all: readonly SurveyedGroup[],
   groups: readonly SurveyedGroup[],
   wanted: GroupMatcher | undefined,
-): Finding[] {
-  const { error } = findingsOf("groups");
+): Found[] {
   const there = all.map(({ name }) => name).join(", ") || "none";
   const make = (on: string) =>
     error(on, `there is no such volume group; this host has ${there}`, "vgcreate NAME /dev/sdX");
@@ -96,8 +78,7 @@ function missingGroups(
 }
 
 /** Finds groups that this machine itself uses, which are offered to those alone that name them. */
-function groupsOfHost(all: readonly SurveyedGroup[]): Finding[] {
-  const { info } = findingsOf("groups");
+function groupsOfHost(all: readonly SurveyedGroup[]): Found[] {
   return all.filter(({ hostUse }) => hostUse !== undefined).map(({ name, hostUse }) =>
     info(
       name,
@@ -108,8 +89,7 @@ function groupsOfHost(all: readonly SurveyedGroup[]): Finding[] {
 }
 
 /** Finds groups with the same name, as on disks that were moved here: LVM refuses commands that name them. */
-function duplicateNames(all: readonly SurveyedGroup[]): Finding[] {
-  const { error } = findingsOf("groups");
+function duplicateNames(all: readonly SurveyedGroup[]): Found[] {
   return [...Map.groupBy(all, ({ name }) => name)].filter(([, same]) => same.length > 1).map(([name, same]) =>
     error(
       name,
@@ -119,10 +99,9 @@ function duplicateNames(all: readonly SurveyedGroup[]): Finding[] {
   );
 }
 
-function groupFindings(group: SurveyedGroup): Finding[] {
-  const { error, warning } = findingsOf("groups");
+function groupFindings(group: SurveyedGroup): Found[] {
   const { name } = group;
-  const findings: Finding[] = [];
+  const findings: Found[] = [];
   if (group.missingPvs > 0) findings.push(missingPvsFinding(group));
   findings.push(...group.lvs.flatMap((lv) => degradedFindings(lv, group)));
   if (group.exported) findings.push(error(name, "it is exported: no host uses it", `vgimport ${name}`));
@@ -150,8 +129,7 @@ function groupFindings(group: SurveyedGroup): Finding[] {
 }
 
 /** Finds tags of spare space that cannot be read, and spare space that something else than a volume has taken. */
-function spareFindings(group: SurveyedGroup): Finding[] {
-  const { error, warning } = findingsOf("groups");
+function spareFindings(group: SurveyedGroup): Found[] {
   const { name, tags, spare = 0n } = group;
   const unreadable = unreadableSpareTags(tags).map((tag) =>
     error(
@@ -177,14 +155,13 @@ const CONTAINER_SYSTEM_IDS = new Map([
 ]);
 
 /** Finds groups of other hosts, or what makes those of this host look so. */
-function foreignGroups({ groups, systemId, configuration, mounts }: GroupReadings): Finding[] {
+function foreignGroups({ groups, systemId, configuration, mounts }: Readings): Found[] {
   const source = "value" in configuration ? configuration.value.value("global/system_id_source") : undefined;
   const chartValue = "value" in mounts && isInContainer(mounts.value)
     ? CONTAINER_SYSTEM_IDS.get(source ?? "none")
     : undefined;
   const own = systemId === "" ? "no system id" : `the system id ${systemId}`;
   return groups.filter((group) => group.systemId !== "" && group.systemId !== systemId).map((group) => {
-    const { error } = findingsOf("groups");
     if (chartValue !== undefined) {
       const found = `it belongs to the host ${group.systemId}, and this container has ${own}, by system_id_source = ` +
         `"${source}": the host may have another one`;
@@ -200,8 +177,7 @@ function foreignGroups({ groups, systemId, configuration, mounts }: GroupReading
 }
 
 /** Finds RAID volumes that would not survive the loss of a disk. */
-function degradedFindings(lv: LogicalVolume, group: SurveyedGroup): Finding[] {
-  const { info, warning, error } = findingsOf("groups");
+function degradedFindings(lv: LogicalVolume, group: SurveyedGroup): Found[] {
   const redundancy = redundancyOf(lv, group);
   if (redundancy === undefined || redundancy.state === "InSync") return [];
   const { state, message, remedy } = redundancy;
@@ -209,11 +185,11 @@ function degradedFindings(lv: LogicalVolume, group: SurveyedGroup): Finding[] {
   return [makeFinding(`${group.name}/${lv.name}`, `${lv.segment.type}: ${message}`, remedy)];
 }
 
-function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Finding {
+function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Found {
   const partialLvs = lvs.filter(({ health }) => health === "partial").map((lv) => lv.name);
   const uuids = pvs.filter(({ missing }) => missing).map(({ uuid }) => uuid).join(", ");
   const on = partialLvs.length === 0 ? "no volume is on them" : `these volumes are on them: ${partialLvs.join(", ")}`;
-  return findingsOf("groups").error(
+  return error(
     name,
     `${missingPvs} of its ${pvs.length} physical volumes are missing (${uuids}); ${on}`,
     `attach the disk again; if it is still reported as missing: vgextend --restoremissing ${name} /dev/sdX`,
@@ -224,9 +200,8 @@ function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Findi
 const MIN_VOLUMES_LEFT = 50n;
 
 /** Checks for how many more volumes the metadata areas of the groups have space. */
-export function checkMetadata({ survey, groups }: GroupReadings): CheckResult {
-  if ("error" in survey) return skippedCheck("metadata", NO_REPORT);
-  const { warning, error } = findingsOf("metadata");
+export function checkMetadata({ survey, groups }: Readings): CheckResult {
+  if ("error" in survey) return skippedCheck(NO_REPORT);
   const estimates = groups.map((group) => ({ ...group, volumesLeft: group.metadataFree / METADATA_BYTES_PER_VOLUME }));
   const findings = estimates.filter(({ volumesLeft }) => volumesLeft < MIN_VOLUMES_LEFT).map(
     ({ name, volumesLeft, metadataFree, metadataSize }) => {

@@ -14,41 +14,25 @@ import { type MappedDevice, resumeRemedy } from "../host/device_mapper.ts";
 import type { Disk } from "../host/disks.ts";
 import {
   type CheckResult,
+  error,
   failureSummary,
-  type Finding,
-  findingsOf,
+  type Found,
+  info,
   NO_REPORT,
-  type Reading,
+  type Readings,
   skippedCheck,
+  type UdevState,
+  warning,
 } from "./finding.ts";
 import { isDriverDeviceName } from "../../base/ids.ts";
 import type { Inconsistency, Inventory } from "../inventory/inventory.ts";
 import { isDeletedNodeMount, isDriverVolumeMount, type Mount } from "../host/mounts.ts";
 import { type LogicalVolume, lvPath } from "../model/report.ts";
 import { cowState } from "../inventory/snapshot_finder.ts";
-import type { Survey } from "../model/survey.ts";
 import { shellWord } from "../../base/text_table.ts";
 
-/** The state of udev: it responds, was never there, or left its socket and does not respond any more. */
-export type UdevState = "running" | "absent" | "dead";
-
-/** Input of {@linkcode checkUdev}. */
-export interface UdevReadings {
-  /** LVM's settings. */
-  readonly configuration: Reading<Configuration>;
-  /** The state of udev. */
-  readonly udev: Reading<UdevState>;
-  /** The driver's LVs that are active. */
-  readonly activeLvs: readonly LogicalVolume[];
-  /** The block devices whose nodes are at the paths of those LVs. */
-  readonly deviceNodes: Reading<readonly BlockDevice[]>;
-  /** True if the commands run as root. udev responds to root only. */
-  readonly root: boolean;
-}
-
 /** Checks whether udev runs as LVM expects it, and whether the device nodes exist. */
-export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }: UdevReadings): CheckResult {
-  const { warning } = findingsOf("udev");
+export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }: Readings): CheckResult {
   const state = root && "value" in udev ? udev.value : undefined;
   const settings = "value" in configuration ? configuration.value : undefined;
   const findings = udevStates(state, settings);
@@ -61,8 +45,7 @@ export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }:
  * Compares the state of udev with LVM's settings. Without udev, LVM finds the nodes of the LVs that it creates only if
  * it creates the nodes itself.
  */
-function udevStates(state: UdevState | undefined, settings: Configuration | undefined): Finding[] {
-  const { info, error } = findingsOf("udev");
+function udevStates(state: UdevState | undefined, settings: Configuration | undefined): Found[] {
   const [sync, rules] = (["activation/udev_sync", "activation/udev_rules"] as const).map((name) =>
     settings?.value(name)
   );
@@ -80,8 +63,7 @@ function udevStates(state: UdevState | undefined, settings: Configuration | unde
   ];
 }
 
-function wrongDeviceNodes(activeLvs: readonly LogicalVolume[], deviceNodes: readonly BlockDevice[]): Finding[] {
-  const { error } = findingsOf("udev");
+function wrongDeviceNodes(activeLvs: readonly LogicalVolume[], deviceNodes: readonly BlockDevice[]): Found[] {
   return activeLvs.flatMap(({ devicePath, deviceNumber }) => {
     const name = devicePath.replace(/^.*\//, "");
     const node = deviceNodes.find((each) => each.name === name);
@@ -93,40 +75,16 @@ function wrongDeviceNodes(activeLvs: readonly LogicalVolume[], deviceNodes: read
   });
 }
 
-/** Input of {@linkcode checkLeftovers}. */
-export interface LeftoverReadings {
-  /** LVM's report. */
-  readonly survey: Reading<Survey>;
-  /** The driver's volumes and snapshots in the report. */
-  readonly inventory: Inventory;
-  /** The driver's name. */
-  readonly driver: string;
-  /** All devices of device-mapper. */
-  readonly devices: Reading<readonly MappedDevice[]>;
-  /** The disks that the kernel has. */
-  readonly disks: Reading<readonly Disk[]>;
-  /** The mount table. */
-  readonly mounts: Reading<readonly Mount[]>;
-  /** The devices of LVs of the driver whose data is encrypted by two volume keys. */
-  readonly halfReencrypted: ReadonlySet<string>;
-  /** The driver's socket and its state; `undefined` when it cannot be inspected. */
-  readonly socket: { readonly path: string; readonly state: SocketState } | undefined;
-}
-
-/** The state of a socket: there is none, nothing listens on it, or a process does. */
-export type SocketState = "absent" | "stale" | "listening";
-
 /** Checks what was left unfinished, and what the driver does not change. */
-export function checkLeftovers(readings: LeftoverReadings): CheckResult {
+export function checkLeftovers(readings: Readings): CheckResult {
   const { survey, inventory, driver, devices, disks, mounts, socket, halfReencrypted } = readings;
-  const { info, warning } = findingsOf("leftovers");
-  const findings: Finding[] = [];
+  const findings: Found[] = [];
   if ("value" in devices) findings.push(...suspendedDevices(devices.value));
   const onRemovedDisks = "value" in devices && "value" in disks
     ? devicesOnRemovedDisks(devices.value, disks.value)
     : [];
   findings.push(...onRemovedDisks);
-  if ("error" in survey) findings.push(...skippedCheck("leftovers", NO_REPORT).findings);
+  if ("error" in survey) findings.push(...skippedCheck(NO_REPORT).findings);
   else {
     findings.push(
       ...lost(inventory),
@@ -165,8 +123,7 @@ function count(number: number, noun: string): string {
 }
 
 /** Finds suspended devices: whatever reads or writes one waits, also LVM's commands. */
-function suspendedDevices(devices: readonly MappedDevice[]): Finding[] {
-  const { error } = findingsOf("leftovers");
+function suspendedDevices(devices: readonly MappedDevice[]): Found[] {
   return devices.filter((device) => device.suspended && isDriverDeviceName(device.name)).map(({ name }) =>
     error(name, "it is suspended, as after a crash: every program that uses it waits", resumeRemedy(name))
   );
@@ -176,8 +133,7 @@ function suspendedDevices(devices: readonly MappedDevice[]): Finding[] {
  * Finds devices on removed disks. A disk that is attached again gets another number, so a device that was active on it
  * still refers to the old number.
  */
-function devicesOnRemovedDisks(devices: readonly MappedDevice[], disks: readonly Disk[]): Finding[] {
-  const { error } = findingsOf("leftovers");
+function devicesOnRemovedDisks(devices: readonly MappedDevice[], disks: readonly Disk[]): Found[] {
   const there = new Set([...disks, ...devices].map(({ number }) => number));
   return devices.filter(({ name, dependencies }) =>
     isDriverDeviceName(name) && dependencies.some((number) => !there.has(number))
@@ -193,8 +149,7 @@ function devicesOnRemovedDisks(devices: readonly MappedDevice[], disks: readonly
     );
 }
 
-function lost({ lost }: Inventory): Finding[] {
-  const { error } = findingsOf("leftovers");
+function lost({ lost }: Inventory): Found[] {
   return lost.map(({ id, groupName: group, usedTag, error: { message }, replaced }) =>
     error(
       id,
@@ -211,8 +166,7 @@ function isRecordOfLost(inconsistency: Inconsistency, { lost }: Inventory): bool
   return inconsistency.kind === "dangling" && lost.some(({ usedTag }) => usedTag === inconsistency.subject);
 }
 
-function inconsistencyFinding(driver: string, { kind, subject, group, id, tags }: Inconsistency): Finding {
-  const { error, warning, info } = findingsOf("leftovers");
+function inconsistencyFinding(driver: string, { kind, subject, group, id, tags }: Inconsistency): Found {
   const claim = tags.filter((tag) => tag === `denolith=${driver}` || /^denolith\.(?:volume|snapshot)=/.test(tag));
   const untag = `lvchange ${claim.map((tag) => `--deltag ${tag}`).join(" ")} ${subject}`;
   switch (kind) {
@@ -241,8 +195,7 @@ function inconsistencyFinding(driver: string, { kind, subject, group, id, tags }
   }
 }
 
-function interruptedFormatting({ volumes }: Inventory): Finding[] {
-  const { info } = findingsOf("leftovers");
+function interruptedFormatting({ volumes }: Inventory): Found[] {
   return volumes.flatMap(({ id, tags: { format } }) =>
     format.state === "formatting"
       ? [info(id, `creating its ${format.type} filesystem was interrupted: the next NodeStageVolume repeats it`)]
@@ -250,8 +203,7 @@ function interruptedFormatting({ volumes }: Inventory): Finding[] {
   );
 }
 
-function interruptedKeyChanges({ volumes }: Inventory, halfReencrypted: ReadonlySet<string>): Finding[] {
-  const { info, warning } = findingsOf("leftovers");
+function interruptedKeyChanges({ volumes }: Inventory, halfReencrypted: ReadonlySet<string>): Found[] {
   return volumes.flatMap((volume) => {
     const { id, lv } = volume;
     const backup = findHeaderBackup(volume);
@@ -277,8 +229,7 @@ function interruptedKeyChanges({ volumes }: Inventory, halfReencrypted: Readonly
   });
 }
 
-function overflowingSnapshots({ snapshots }: Inventory): Finding[] {
-  const { warning } = findingsOf("leftovers");
+function overflowingSnapshots({ snapshots }: Inventory): Found[] {
   return snapshots.flatMap((located) => {
     const { snapshot: { id }, lv, group } = located;
     const path = `${group.name}/${lv.name}`;
@@ -298,8 +249,7 @@ function overflowingSnapshots({ snapshots }: Inventory): Finding[] {
  * Finds devices with the driver's names whose LV does not exist any more: the disk was removed, or its metadata
  * overwritten, while they were active.
  */
-function staleDevices(devices: readonly MappedDevice[], lvs: readonly LogicalVolume[]): Finding[] {
-  const { warning } = findingsOf("leftovers");
+function staleDevices(devices: readonly MappedDevice[], lvs: readonly LogicalVolume[]): Found[] {
   const uuids = new Set(lvs.map(({ uuid }) => uuid.replaceAll("-", "")));
   const numbers = new Set(lvs.map(({ deviceNumber }) => deviceNumber));
   const isStale = ({ name, uuid, dependencies }: MappedDevice) =>
@@ -321,8 +271,7 @@ function lvUuidOf(deviceUuid: string): string {
   return deviceUuid.slice("LVM-".length + 32, "LVM-".length + 64);
 }
 
-function staleMounts(mounts: readonly Mount[], lvs: readonly LogicalVolume[]): Finding[] {
-  const { warning } = findingsOf("leftovers");
+function staleMounts(mounts: readonly Mount[], lvs: readonly LogicalVolume[]): Found[] {
   const active = lvs.filter((lv) => lv.active);
   const isOnActiveLv = (mount: Mount) =>
     active.some((lv) =>

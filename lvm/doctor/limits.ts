@@ -7,17 +7,16 @@
  */
 
 import { type Exec, runOk } from "../exec.ts";
-import { type CheckResult, failureSummary, type Finding, findingsOf, type Reading } from "./finding.ts";
-import type { Inventory } from "../inventory/inventory.ts";
+import {
+  type CgroupHierarchy,
+  type CheckResult,
+  failureSummary,
+  type Found,
+  info,
+  type Readings,
+  warning,
+} from "./finding.ts";
 import type { Mount } from "../host/mounts.ts";
-
-/** A hierarchy of cgroup v2. */
-export interface CgroupHierarchy {
-  /** The path at which it is mounted. */
-  readonly root: string;
-  /** Its controllers. */
-  readonly controllers: readonly string[];
-}
 
 /**
  * Reads the hierarchy of cgroup v2. If several are mounted, the one that was mounted for the driver is preferred to the
@@ -36,30 +35,19 @@ export async function readCgroupHierarchy(exec: Exec, mounts: readonly Mount[]):
   return { root, controllers: answer.split(/\s+/).filter((name) => name !== "") };
 }
 
-/** Input of {@linkcode checkLimits}. */
-export interface LimitReadings {
-  /** The mount table. */
-  readonly mounts: Reading<readonly Mount[]>;
-  /** The hierarchy of cgroup v2, if there is one. */
-  readonly hierarchy: Reading<CgroupHierarchy | undefined>;
-  /** The driver's volumes. */
-  readonly inventory: Pick<Inventory, "volumes">;
-}
-
 /**
  * Checks whether IO limits can be applied. In a cluster the limits are in LVMVolumes, so without limits in tags a
  * problem is only a note.
  */
-export function checkLimits({ mounts, hierarchy, inventory }: LimitReadings): CheckResult {
+export function checkLimits({ mounts, hierarchy, inventory }: Readings): CheckResult {
   if ("error" in mounts) return { summary: "not checked", findings: [] }; // reported by the check `leftovers`
-  const { info, warning } = findingsOf("limits");
   const recorded = inventory.volumes.filter(({ tags }) => tags.limits !== undefined).length;
   const makeFinding = recorded > 0 ? warning : info;
   const consequence = recorded > 0
     ? `the IO limits of ${recorded === 1 ? "1 volume" : `${recorded} volumes`} do not apply`
     : "IO limits would be recorded, but would not apply";
   const finding = (on: string, found: string, remedy?: string): CheckResult => {
-    const findings: Finding[] = [makeFinding(on, `${found}: ${consequence}`, remedy)];
+    const findings: Found[] = [makeFinding(on, `${found}: ${consequence}`, remedy)];
     return { summary: "IO limits cannot be applied", findings };
   };
   if ("error" in hierarchy) return finding("cgroup v2", failureSummary(hierarchy.error));

@@ -8,9 +8,17 @@
 import type { Configuration, Setting } from "../model/configuration.ts";
 import { BASE_MODULE, installCommand, THIN_MODULE, THIN_TARGET } from "./tools.ts";
 import { PROGRAM_DIRECTORIES } from "../exec.ts";
-import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, skippedCheck } from "./finding.ts";
+import {
+  type CheckResult,
+  error,
+  type Found,
+  info,
+  NO_REPORT,
+  type Readings,
+  skippedCheck,
+  warning,
+} from "./finding.ts";
 import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
-import type { Survey, SurveyedGroup } from "../model/survey.ts";
 import { DEFAULT_OVERCOMMIT, isPoolUsedByDriver, poolsOf } from "../pools/pool.ts";
 
 /**
@@ -29,31 +37,13 @@ const USES: Readonly<Record<ThinTool, string>> = {
   thin_repair: "damaged metadata of a thin pool cannot be repaired",
 };
 
-/** Input of {@linkcode checkPools}. */
-export interface PoolReadings {
-  /** LVM's report. */
-  readonly survey: Reading<Survey>;
-  /** The groups that the driver uses. */
-  readonly groups: readonly SurveyedGroup[];
-  /** The driver's name. */
-  readonly driver: string;
-  /** LVM's settings. */
-  readonly configuration: Reading<Configuration>;
-  /** The programs that are installed. */
-  readonly programs: Reading<ReadonlySet<string>>;
-  /** The targets that the kernel has now. */
-  readonly targets: Reading<ReadonlyMap<string, string>>;
-  /** The probed modules that can be loaded. */
-  readonly modules: Reading<ReadonlySet<string>>;
-}
-
 /**
  * Checks whether thin volumes can be created and thin pools repaired on this host, and whether pools have free space.
  * Problems are less severe on a host without thin pools.
  */
-export function checkPools(readings: PoolReadings): CheckResult {
+export function checkPools(readings: Readings): CheckResult {
   const { survey, groups, driver } = readings;
-  if ("error" in survey) return skippedCheck("pools", NO_REPORT);
+  if ("error" in survey) return skippedCheck(NO_REPORT);
   // the available virtual size is not checked here
   const pools = groups.flatMap((group) =>
     poolsOf(group).filter((pool) => isPoolUsedByDriver(driver, group, pool))
@@ -67,8 +57,7 @@ export function checkPools(readings: PoolReadings): CheckResult {
   };
 }
 
-function missingModule({ targets, modules }: PoolReadings, used: boolean): Finding[] {
-  const { info, warning, error } = findingsOf("pools");
+function missingModule({ targets, modules }: Readings, used: boolean): Found[] {
   // the check `kernel` reports that the targets cannot be listed
   if ("error" in targets || targets.value.has(THIN_TARGET)) return [];
   const loadable = "value" in modules ? modules.value : new Set<string>();
@@ -83,9 +72,8 @@ function missingModule({ targets, modules }: PoolReadings, used: boolean): Findi
   return [used ? error(THIN_MODULE, found, install) : warning(THIN_MODULE, found, install)];
 }
 
-function missingTools({ programs, configuration }: PoolReadings, used: boolean): Finding[] {
+function missingTools({ programs, configuration }: Readings, used: boolean): Found[] {
   if ("error" in programs || "error" in configuration) return []; // reported by other checks
-  const { info, warning } = findingsOf("pools");
   const makeFinding = used ? warning : info;
   const settings = configuration.value;
   const unset = THIN_TOOLS.filter((tool) => executablePath(settings, tool) === "").map((tool) => {
@@ -109,8 +97,7 @@ function executablePath(settings: Configuration, tool: ThinTool): string {
   return settings.list(setting) === undefined ? `/usr/sbin/${tool}` : settings.value(setting) ?? "";
 }
 
-function poolFindings({ group, name, state, problem }: PoolStatus): Finding[] {
-  const { info, warning, error } = findingsOf("pools");
+function poolFindings({ group, name, state, problem }: PoolStatus): Found[] {
   const path = `${group}/${name}`;
   switch (state) {
     case "Ready":

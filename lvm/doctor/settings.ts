@@ -11,31 +11,19 @@ import type { StorageError } from "../../base/error.ts";
 import { type Command, isNotInstalled, isTimeout } from "../exec.ts";
 import {
   type CheckResult,
+  error,
   failureSummary,
-  type Finding,
-  findingsOf,
+  type Found,
+  info,
   NO_SETTINGS,
-  type Reading,
+  type Readings,
   skippedCheck,
+  warning,
 } from "./finding.ts";
 import type { Mount } from "../host/mounts.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 
 const LVM_CONF = "/etc/lvm/lvm.conf";
-
-/** Input of {@linkcode checkLocks}. */
-export interface LockReadings {
-  /** LVM's settings. */
-  readonly configuration: Reading<Configuration>;
-  /** The mount table. */
-  readonly mounts: Reading<readonly Mount[]>;
-  /** LVM's report. */
-  readonly survey: Reading<Survey>;
-  /** True if LVM reported only without locks. */
-  readonly lockStuck: boolean;
-  /** The directory of locks, as {@linkcode lockFolderCommand} describes it; empty while there is none. */
-  readonly lockFolder: Reading<string>;
-}
 
 /** Returns the command that describes the directory of locks: the number of its owner, its mode, and its kind. */
 export function lockFolderCommand(folder: string): Command {
@@ -43,9 +31,8 @@ export function lockFolderCommand(folder: string): Command {
 }
 
 /** Checks whether LVM's commands exclude each other, and whether one of them hangs. */
-export function checkLocks({ configuration, mounts, survey, lockStuck, lockFolder }: LockReadings): CheckResult {
-  const { error } = findingsOf("locks");
-  const findings: Finding[] = [];
+export function checkLocks({ configuration, mounts, survey, lockStuck, lockFolder }: Readings): CheckResult {
+  const findings: Found[] = [];
   if (lockStuck) {
     findings.push(error(
       "lvm",
@@ -69,16 +56,14 @@ export function checkLocks({ configuration, mounts, survey, lockStuck, lockFolde
   return { summary: `lock files in ${settings.value("global/locking_dir") ?? "LVM's own directory"}`, findings };
 }
 
-function noSettings(reason: StorageError): Finding {
-  const { info, error } = findingsOf("locks");
+function noSettings(reason: StorageError): Found {
   return isNotInstalled(reason)
     ? info("lvm", NO_SETTINGS)
     : error("lvm", failureSummary(reason), "lvmconfig --validate");
 }
 
-function lockSettings(settings: Configuration): Finding[] {
-  const { info, warning, error } = findingsOf("locks");
-  const findings: Finding[] = [];
+function lockSettings(settings: Configuration): Found[] {
+  const findings: Found[] = [];
   const type = settings.value("global/locking_type") ?? "1";
   if (type !== "1") {
     findings.push(
@@ -115,8 +100,7 @@ function lockSettings(settings: Configuration): Finding[] {
  * Checks whether the lock files are where other commands of this host use them, too. LVM creates the directory, but not
  * on a suitable mount.
  */
-function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Finding[] {
-  const { warning, error } = findingsOf("locks");
+function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Found[] {
   const folder = settings.value("global/locking_dir");
   const mount = folder === undefined ? undefined : mountOf(mounts, folder);
   if (folder === undefined || mount === undefined) return [];
@@ -134,8 +118,7 @@ function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Findi
 }
 
 /** Finds another owner of the directory of locks than root: whoever makes it first owns it, where all may write beside it. */
-function lockOwner(folder: string, described: string): Finding[] {
-  const { warning } = findingsOf("locks");
+function lockOwner(folder: string, described: string): Found[] {
   const [, owner, mode = "", kind] = /^(\d+) ([0-7]+) (\w)/.exec(described) ?? [];
   if (owner === undefined) return [];
   const who = kind === "l"
@@ -160,35 +143,17 @@ function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   return mounts.findLast(({ target }) => target === "/" || path === target || path.startsWith(`${target}/`));
 }
 
-/** Input of {@linkcode checkFilters}. */
-export interface FilterReadings {
-  /** LVM's settings. */
-  readonly configuration: Reading<Configuration>;
-  /** The mount table. */
-  readonly mounts: Reading<readonly Mount[]>;
-  /** The disks that the kernel has. */
-  readonly disks: Reading<readonly Disk[]>;
-  /** The filter by which LVM does not read devices over logical volumes for the driver. */
-  readonly stackedFilter: Reading<readonly string[]>;
-  /** LVM's report. */
-  readonly survey: Reading<Survey>;
-  /** The groups that the driver uses. */
-  readonly groups: readonly SurveyedGroup[];
-  /** The driver's name. */
-  readonly driver: string;
-}
-
 /** Checks whether LVM uses all disks with its label, and activates the LVs that the driver creates. */
-export function checkFilters(readings: FilterReadings): CheckResult {
+export function checkFilters(readings: Readings): CheckResult {
   const { configuration, mounts, disks, stackedFilter, survey, groups, driver } = readings;
-  if ("error" in configuration) return skippedCheck("filters", NO_SETTINGS);
+  if ("error" in configuration) return skippedCheck(NO_SETTINGS);
   const { value: settings } = configuration;
   const all = "value" in disks ? disks.value : [];
   const patterns = "value" in stackedFilter ? stackedFilter.value : [HOST_PATTERN];
   const stacked = all.filter(({ type, path }) => type === "lvm" || !passesFilter(patterns, path));
   const scanned = all.filter((disk) => !stacked.includes(disk));
   const hidden = "value" in survey ? hiddenPvs(settings, scanned, survey.value) : [];
-  const unlisted = "error" in disks ? [findingsOf("filters").warning("disks", failureSummary(disks.error))] : [];
+  const unlisted = "error" in disks ? [warning("disks", failureSummary(disks.error))] : [];
   return {
     summary: hidden.length === 0
       ? "LVM uses all disks with its label"
@@ -205,8 +170,7 @@ export function checkFilters(readings: FilterReadings): CheckResult {
 }
 
 /** Finds disks with LVM's label that LVM does not report. */
-function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, unassignedPvs }: Survey): Finding[] {
-  const { warning, error } = findingsOf("filters");
+function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, unassignedPvs }: Survey): Found[] {
   const pvs = groups.flatMap((group) => group.pvs.map((pv) => ({ ...pv, group: group.name })));
   const reportedUuids = new Set([...pvs, ...unassignedPvs].filter((pv) => !pv.missing).map(({ uuid }) => uuid));
   return disks.filter(({ pvUuid }) => pvUuid !== undefined && !reportedUuids.has(pvUuid)).map(({ path, pvUuid }) => {
@@ -226,8 +190,7 @@ function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, un
  * Finds devices over logical volumes that this host's own LVM reads: the driver's does not. Whoever uses a block volume can
  * write physical volumes on them, which the host then activates, and whose names LVM confuses with those of the host.
  */
-function stackedDevices(settings: Configuration, stacked: readonly Disk[]): Finding[] {
-  const { info, warning } = findingsOf("filters");
+function stackedDevices(settings: Configuration, stacked: readonly Disk[]): Found[] {
   const scansLvs = settings.value("devices/scan_lvs") === "1";
   const fix = settingRemedy("devices/scan_lvs", "0");
   const ofLvs = scansLvs ? [warning("devices/scan_lvs", "1: LVM of this host reads what is on volumes", fix)] : [];
@@ -280,14 +243,13 @@ function hidingRule(settings: Configuration, path: string): { why: string; remed
  * Checks which LVs LVM activates: the settings list names of groups, `group/volume`, `@tag`, or `@*` for a tag of the
  * host (lvm.conf(5)).
  */
-function activationLists(settings: Configuration, groups: readonly SurveyedGroup[], driver: string): Finding[] {
-  const { warning, error } = findingsOf("filters");
+function activationLists(settings: Configuration, groups: readonly SurveyedGroup[], driver: string): Found[] {
   const allowed = settings.list("activation/volume_list");
   const readOnly = settings.list("activation/read_only_volume_list") ?? [];
   const includesGroup = (list: readonly string[], { name, tags }: SurveyedGroup) =>
     [name, `@denolith=${driver}`, ...tags.map((tag) => `@${tag}`)].some((entry) => list.includes(entry));
   return groups.flatMap((group) => {
-    const findings: Finding[] = [];
+    const findings: Found[] = [];
     if (allowed !== undefined && !includesGroup(allowed, group)) {
       const found = `volume_list = ${
         formatList(allowed)
@@ -308,20 +270,19 @@ function activationLists(settings: Configuration, groups: readonly SurveyedGroup
 }
 
 /** Checks whether LVM can write its archives: otherwise it changes nothing (lvm.conf(5), archive). */
-function archiveDirectory(settings: Configuration, mounts: readonly Mount[]): Finding[] {
+function archiveDirectory(settings: Configuration, mounts: readonly Mount[]): Found[] {
   const folder = settings.value("backup/archive_dir");
   const mount = folder === undefined ? undefined : mountOf(mounts, folder);
   const isWritable = mount === undefined || (!mount.readOnly && mount.filesystemWritable);
   if (folder === undefined || isWritable || settings.value("backup/archive") === "0") return [];
   const found = `${mount.target} is read-only: LVM keeps no previous metadata there, and so changes no volume group`;
   const remedy = `${settingRemedy("backup/archive_dir", '"DIRECTORY"')}, or lvm.archiveDir of the Helm chart`;
-  return [findingsOf("filters").error(folder, found, remedy)];
+  return [error(folder, found, remedy)];
 }
 
 /** Checks settings that decide whether a removed LV can be restored, and what extends snapshots and thin pools. */
-function recoverySettings(settings: Configuration): Finding[] {
-  const { info, warning } = findingsOf("filters");
-  const findings: Finding[] = [];
+function recoverySettings(settings: Configuration): Found[] {
+  const findings: Found[] = [];
   if (settings.value("devices/issue_discards") === "1") {
     const found = "1: the data of a logical volume that is removed by mistake is lost at once";
     findings.push(info("devices/issue_discards", found, settingRemedy("devices/issue_discards", "0")));

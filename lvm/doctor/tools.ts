@@ -4,10 +4,9 @@
  * @module
  */
 
-import type { LvmVersion } from "../host/device_mapper.ts";
 import { missingXfsFeatures } from "../settings/mkfs_defaults.ts";
 import { isNotInstalled, type Program, PROGRAMS } from "../exec.ts";
-import { type CheckResult, failureSummary, type Finding, findingsOf, type Reading } from "./finding.ts";
+import { type CheckResult, error, failureSummary, type Found, info, type Readings, warning } from "./finding.ts";
 
 /** The package that contains a program, and what needs the program. */
 interface ProgramPackage {
@@ -64,20 +63,9 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
  */
 const OLDEST_LVM = "2.02.158";
 
-/** Input of {@linkcode checkTools}. */
-export interface ToolReadings {
-  /** The programs that are installed. */
-  readonly programs: Reading<ReadonlySet<string>>;
-  /** LVM's version. */
-  readonly version: Reading<LvmVersion>;
-  /** True if the commands run as root. */
-  readonly root: boolean;
-}
-
 /** Checks whether every program of the closed list is installed, LVM is new enough, and the user is root. */
-export function checkTools({ programs, version, root }: ToolReadings): CheckResult {
-  const { error, warning } = findingsOf("tools");
-  const findings: Finding[] = [];
+export function checkTools({ programs, version, root }: Pick<Readings, "programs" | "version" | "root">): CheckResult {
+  const findings: Found[] = [];
   if (!root) {
     findings.push(
       error("user", "not root: LVM shows volume groups only to root, and reports no error", "sudo denolith doctor"),
@@ -99,8 +87,7 @@ export function checkTools({ programs, version, root }: ToolReadings): CheckResu
   return { summary: "value" in version ? `lvm ${version.value.lvm}, ${there}` : there, findings };
 }
 
-function missingPrograms(there: ReadonlySet<string>): Finding[] {
-  const { info, warning, error } = findingsOf("tools");
+function missingPrograms(there: ReadonlySet<string>): Found[] {
   const missing = PROGRAMS.filter((program) => !there.has(program));
   return [...Map.groupBy(missing, (program) => PACKAGES[program].debian)].map(([debian, names]) => {
     const { redHat, neededBy } = PACKAGES[names[0]!];
@@ -171,23 +158,11 @@ export function modulesToProbe(targets: ReadonlyMap<string, string>): string[] {
   return missing.length === 0 ? [] : [...new Set([...missing, BASE_MODULE])];
 }
 
-/** Input of {@linkcode checkKernel}. */
-export interface KernelReadings {
-  /** The targets that the kernel has now. */
-  readonly targets: Reading<ReadonlyMap<string, string>>;
-  /** The modules that {@linkcode modulesToProbe} returned and that can be loaded. */
-  readonly modules: Reading<ReadonlySet<string>>;
-  /** LVM's version, with that of the kernel's device-mapper. */
-  readonly version: Reading<LvmVersion>;
-  /** The release of the kernel. */
-  readonly release: Reading<string>;
-  /** True if the commands run as root. */
-  readonly root: boolean;
-}
+/** The input of {@linkcode checkKernel}. */
+export type KernelReadings = Pick<Readings, "targets" | "modules" | "version" | "release" | "root">;
 
 /** Checks whether the kernel has device-mapper, and its targets for volumes and snapshots. */
 export function checkKernel({ targets, modules, version, release, root }: KernelReadings): CheckResult {
-  const { info, warning, error } = findingsOf("kernel");
   const driver = "value" in version ? version.value.dmDriver : undefined;
   const summary = `device-mapper ${driver ?? "of unknown version"}`;
   if (!root) return { summary: "not checked", findings: [info("device-mapper", "only root can check it")] };
