@@ -59,6 +59,23 @@ export function roundUp(bytes: bigint, multiple: bigint): bigint {
   return (bytes + multiple - 1n) / multiple * multiple;
 }
 
+/** Returns the sum of sizes; 0 for none. */
+export function sum(sizes: Iterable<bigint>): bigint {
+  let all = 0n;
+  for (const size of sizes) all += size;
+  return all;
+}
+
+/** Returns the smallest of sizes. */
+export function min(first: bigint, ...others: readonly bigint[]): bigint {
+  return others.reduce((least, each) => each < least ? each : least, first);
+}
+
+/** Returns the largest of sizes. */
+export function max(first: bigint, ...others: readonly bigint[]): bigint {
+  return others.reduce((most, each) => each > most ? each : most, first);
+}
+
 /** Bounds of a requested size, in bytes. */
 export interface SizeRange {
   /** The minimum. Zero only for a copy: the size of its source. */

@@ -8,11 +8,11 @@
  * @module
  */
 
+import { formatBytes, min } from "../../base/size.ts";
 import { StorageError } from "../../base/error.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { CopyBase, CopyGoal } from "../model/remote_source.ts";
 import type { LocatedLv, LogicalVolume } from "../model/report.ts";
-import { formatBytes } from "../../base/size.ts";
 import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import { RANGE_UNIT } from "../transfers/protocol.ts";
@@ -129,8 +129,7 @@ export function nextStep(copy: CopyState): CopyStep {
   }
   const done = offset ?? copied;
   if (done < size) {
-    const length = size - done < CHUNK_BYTES ? size - done : CHUNK_BYTES;
-    return { do: "copy", from, recorded: copied, offset: done, length };
+    return { do: "copy", from, recorded: copied, offset: done, length: min(size - done, CHUNK_BYTES) };
   }
   return destination.lv.open ? { do: "wait" } : { do: "complete" };
 }

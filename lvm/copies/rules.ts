@@ -4,13 +4,13 @@
  * @module
  */
 
+import { fitToExtents, formatBytes, formatQuantity, max, roundUp, type SizeRange } from "../../base/size.ts";
 import { StorageError } from "../../base/error.ts";
 import type { FilesystemType } from "../settings/filesystem.ts";
 import { isSelected, isUsable } from "../model/groups.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
-import { fitToExtents, formatBytes, formatQuantity, roundUp, type SizeRange } from "../../base/size.ts";
 import { describeFree } from "../settings/spare_space.ts";
 import { cowBytes, FULL_COW } from "../settings/cow_size.ts";
 import { type ContentSource, describeSource } from "../model/tags.ts";
@@ -80,7 +80,7 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
       unsuitable,
     );
   }
-  return { ...range, required: required < size ? size : required };
+  return { ...range, required: max(required, size) };
 }
 
 /**

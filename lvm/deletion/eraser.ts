@@ -7,6 +7,7 @@
  * @module
  */
 
+import { max, min } from "../../base/size.ts";
 import { destroyKeySlots } from "../encryption/header.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
@@ -107,7 +108,7 @@ export class Eraser {
     const erase = tags.erase === "discard" ? "discard" : "zero";
     const key = keyOf({ lv, group }, erase);
     let recorded = erase === "zero" ? tags.erased : 0n;
-    const start = larger(recorded, this.#erased.get(key) ?? from);
+    const start = max(recorded, this.#erased.get(key) ?? from);
     if (tags.encrypted && start === 0n) await this.destroyKeySlots({ lv, group });
     else await this.#allowWrites({ lv, group });
     let offset = start;
@@ -120,7 +121,7 @@ export class Eraser {
         await this.#options.lvm.change(group, lvchangeTags(markErased(recorded, offset), lvPath({ lv, group })));
         recorded = offset;
       }
-      const length = smaller(to - offset, CHUNK_BYTES[erase]);
+      const length = min(to - offset, CHUNK_BYTES[erase]);
       await this.#eraseChunk({ lv, group }, { erase, offset, length, total: to });
       offset = this.#erased.get(key)!;
     }
@@ -232,12 +233,4 @@ function notErasableError({ lv, group, tags }: DeletedLv, reason: string): Stora
     `erasing ${path}: ${reason}. It is removed when all of it is erased. If its data may stay on the disks, give the ` +
       `erasure up (lvchange ${eraseNoneArguments(tags.erase).join(" ")} ${path})`,
   );
-}
-
-function larger(one: bigint, other: bigint): bigint {
-  return one > other ? one : other;
-}
-
-function smaller(one: bigint, other: bigint): bigint {
-  return one < other ? one : other;
 }

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { max } from "../../base/size.ts";
 import type { Lvm } from "../client/client.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import { lvextend } from "../model/commands.ts";
@@ -47,7 +48,7 @@ export async function extendLastOfPool(
     if (pool === undefined || !isDriverPool(driver, pool)) return undefined;
     const lvs = lvsInPool(group, pool);
     if (lvs.length !== 1 || lvs[0]!.uuid !== lv.uuid) return undefined;
-    const size = lv.size > pool.size ? lv.size : pool.size;
+    const size = max(lv.size, pool.size);
     if (lv.size < size) {
       const options = { size, ...monitoringOptions(driver, group, lv) };
       await lvm.change(group, lvextend(options, `${group.name}/${lv.name}`));

@@ -8,6 +8,7 @@
  * @module
  */
 
+import { min } from "../../base/size.ts";
 import { eitherSignal } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
@@ -327,7 +328,7 @@ function* extentsOf(
   for (const { begin, end } of ranges) {
     const offset = BigInt(begin) * BigInt(chunkBytes);
     const after = BigInt(end) * BigInt(chunkBytes);
-    yield { offset, length: (after < size ? after : size) - offset };
+    yield { offset, length: min(after, size) - offset };
   }
 }
 

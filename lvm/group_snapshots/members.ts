@@ -4,6 +4,7 @@
  * @module
  */
 
+import { sum } from "../../base/size.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { basename } from "@std/path";
 import { StorageError } from "../../base/error.ts";
@@ -190,7 +191,7 @@ function activeLvs(groups: readonly VolumeGroup[]): ReadonlySet<string> {
 /** Makes sure that a group can hold the COW space of all its new snapshots. */
 function requireCowSpace(group: VolumeGroup, commands: ReadonlyMap<Member, { readonly size: bigint }>): void {
   const sizes = [...commands].filter(([{ volume }]) => volume.group.uuid === group.uuid).map(([, { size }]) => size);
-  const size = sizes.reduce((sum, each) => sum + each, 0n);
+  const size = sum(sizes);
   if (size > group.free) throw noCowSpaceError("creating a group snapshot", group, size);
 }
 

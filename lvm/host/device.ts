@@ -4,6 +4,7 @@
  * @module
  */
 
+import { max } from "../../base/size.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import { allDone, type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
@@ -88,7 +89,7 @@ export async function readSectorBytes(exec: Exec, paths: readonly string[]): Pro
   const args = ["--json", "--nodeps", "--output", "LOG-SEC", ...paths];
   const answer = asObject(parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false })));
   const sizes = asArray(answer.blockdevices).map((device) => asUnsignedInteger(asObject(device)["log-sec"]));
-  return sizes.reduce((largest, size) => size > largest ? size : largest, 0n);
+  return max(0n, ...sizes);
 }
 
 /**
@@ -199,7 +200,7 @@ async function requireZeroHead(exec: Exec, path: string): Promise<void> {
 }
 
 async function requireReadableTail(exec: Exec, { path, size }: LocatedDevice): Promise<void> {
-  const tail = size > TAIL_BYTES ? size - TAIL_BYTES : 0n;
+  const tail = max(size - TAIL_BYTES, 0n);
   await runOk(exec, {
     program: "dd",
     args: [

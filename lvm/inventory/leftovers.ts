@@ -5,6 +5,7 @@
  * @module
  */
 
+import { sum } from "../../base/size.ts";
 import { type HeaderBackup, headerBackups } from "../encryption/header_tags.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { VolumeId } from "../../base/ids.ts";
@@ -62,11 +63,11 @@ export interface Erasing {
 export function erasingOf(driver: string, group: VolumeGroup): Erasing {
   const deleted = deletedLvs(driver, [group]);
   const thick = deleted.filter(({ lv: { pool } }) => pool === undefined);
-  const sum = (bytesOf: (deleted: DeletedLv) => bigint) => thick.reduce((all, one) => all + bytesOf(one), 0n);
+  const sumOf = (bytesOf: (deleted: DeletedLv) => bigint) => sum(thick.map(bytesOf));
   return {
     volumes: deleted.length,
-    bytes: sum(({ lv: { size } }) => size),
-    remaining: sum(({ lv: { size }, tags: { erased } }) => size - erased),
+    bytes: sumOf(({ lv: { size } }) => size),
+    remaining: sumOf(({ lv: { size }, tags: { erased } }) => size - erased),
   };
 }
 

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { fitToExtents, formatBytes, max, min, roundToExtents, type SizeRange, sum } from "../../base/size.ts";
 import { firstReason, type Reason, StorageError } from "../../base/error.ts";
 import {
   allocatedBytes,
@@ -28,7 +29,6 @@ import {
 import type { VolumeGroup } from "./report.ts";
 import { CACHE_PV } from "./tag_text.ts";
 import { describeFree } from "../settings/spare_space.ts";
-import { fitToExtents, formatBytes, roundToExtents, type SizeRange } from "../../base/size.ts";
 import type { SETTINGS } from "../settings/settings.ts";
 
 /** A matcher of volume groups by name. */
@@ -200,16 +200,11 @@ export function groupCapacity(
 ): GroupCapacity {
   const spaces = groups.filter((group) => isSelected(group, matcher) && isUsable(group))
     .map((group) => spaceIn(layout, group));
+  const [smallest = 0n, ...others] = spaces.map(({ minimumVolumeSize }) => minimumVolumeSize);
   return {
-    available: spaces.reduce((sum, { available }) => sum + available, 0n),
-    maximumVolumeSize: spaces.reduce(
-      (max, { maximumVolumeSize }) => maximumVolumeSize > max ? maximumVolumeSize : max,
-      0n,
-    ),
-    minimumVolumeSize: spaces.reduce(
-      (min, { minimumVolumeSize }) => minimumVolumeSize < min || min === 0n ? minimumVolumeSize : min,
-      0n,
-    ),
+    available: sum(spaces.map(({ available }) => available)),
+    maximumVolumeSize: max(0n, ...spaces.map(({ maximumVolumeSize }) => maximumVolumeSize)),
+    minimumVolumeSize: min(smallest, ...others),
   };
 }
 
@@ -265,7 +260,7 @@ function hostUseRefusal({ hostUse }: GroupSpace): Refusal {
 
 function describeCachePvs(layout: CachedLayout, { pvs, extentSize }: GroupSpace): string {
   const cachePvs = pvs.filter(isCachePv);
-  const most = cachePvs.reduce((max, { cacheFree }) => cacheFree > max ? cacheFree : max, 0n);
+  const most = max(0n, ...cachePvs.map(({ cacheFree }) => cacheFree));
   const found = cachePvs.length === 0
     ? `no physical volume has the tag ${CACHE_PV}`
     : `no physical volume with the tag ${CACHE_PV} has more than ${formatBytes(most)} free`;

@@ -10,8 +10,8 @@
  * @module
  */
 
+import { formatBytes, formatQuantity, max, min, roundUp, sum } from "../../base/size.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
-import { formatBytes, formatQuantity, roundUp } from "../../base/size.ts";
 import { type LvcreateOptions, pvArgument } from "./commands.ts";
 import { type CachedLayoutName, isCachedLayoutName, LAYOUTS } from "../settings/layouts.ts";
 
@@ -80,7 +80,7 @@ export function roundLayout(layout: Layout, extentSize: bigint): Layout {
 /** Returns the bytes that a cache takes on its physical volume: whole extents, and two at least, which LVM needs. */
 export function cacheBytes({ cacheSize }: CachedLayout, extentSize: bigint): bigint {
   const bytes = roundUp(cacheSize, extentSize);
-  return bytes < 2n * extentSize ? 2n * extentSize : bytes;
+  return max(bytes, 2n * extentSize);
 }
 
 /**
@@ -214,7 +214,6 @@ export function layoutSpace(
   }
   const row = groupFree / BigInt(pvCount);
   const rows = free.slice(0, pvCount).map((_, full) => sum(free.slice(full)) / BigInt(pvCount - full));
-  const min = (...values: bigint[]) => values.reduce((min, each) => each < min ? each : min);
   const volume = (bytes: bigint) => maxImageBytes(layout, bytes, extentSize) * BigInt(dataStripeCount(layout));
   return {
     available: volume(min(row, ...rows)),
@@ -387,10 +386,6 @@ export function describePvSpace(layout: Layout, bytes: bigint, pvs: readonly PvS
 
 function pluralize(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-function sum(values: readonly bigint[]): bigint {
-  return values.reduce((all, value) => all + value, 0n);
 }
 
 function compareDescending(a: bigint, b: bigint): number {

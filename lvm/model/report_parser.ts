@@ -6,6 +6,7 @@
  * @module
  */
 
+import { formatBytes, sum } from "../../base/size.ts";
 import {
   asArray,
   asInteger,
@@ -20,7 +21,6 @@ import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 import { spaceForVolumes } from "../settings/spare_space.ts";
-import { formatBytes } from "../../base/size.ts";
 import { CACHE_PV } from "./tag_text.ts";
 
 /** What LVM prints about each group that it could not read, with LC_ALL=C. */
@@ -150,10 +150,7 @@ function parseLvs(entry: ReportRow, extentSize: bigint, problems: string[]): Log
     const [hidden, name] = CACHE_LV_NAME.exec(poolLv) ?? [];
     if (hidden === undefined) return undefined;
     // the report has no other fields of hidden LVs
-    const size = pvSegmentRows.filter((row) => nameOf(row) === hidden).reduce(
-      (sum, row) => sum + sizeOfSegment(row),
-      0n,
-    );
+    const size = sum(pvSegmentRows.filter((row) => nameOf(row) === hidden).map(sizeOfSegment));
     return { name: name!, size };
   };
   const rows = rowsOf(entry, "lv", problems).map((row) => ({ row, name: nameOf(row), uuid: row.text("lv_uuid") }));
@@ -297,7 +294,7 @@ function parseGroup(entry: ReportRow): VolumeGroup {
     name: row.text("vg_name"),
     uuid: row.text("vg_uuid"),
     ...space,
-    ...spaceForVolumes(space, pvs.reduce((sum, { free }) => sum + free, 0n)),
+    ...spaceForVolumes(space, sum(pvs.map(({ free }) => free))),
     missingPvs: Number(row.size("vg_missing_pv_count")),
     writeable: isWriteable,
     pvPaths: pvs.map(({ path }) => path).filter((path) => path !== MISSING_PV_PATH && path !== ""),

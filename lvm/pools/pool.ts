@@ -8,9 +8,9 @@
  * @module
  */
 
+import { formatBytes, max, min, roundUp, sum } from "../../base/size.ts";
 import type { GroupSpace } from "../model/groups.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { formatBytes, roundUp } from "../../base/size.ts";
 import type { SizeOrPercent } from "../settings/cow_size.ts";
 import { hasPoolTag, isDeleted, isOwned, overcommitTagValue } from "../model/tags.ts";
 
@@ -129,7 +129,7 @@ export function lvsInPool(group: VolumeGroup, pool: LogicalVolume): LogicalVolum
 
 /** Returns the virtual size that a pool has allocated, in bytes: the sizes of its LVs, whatever they take now. */
 export function allocatedVirtual(group: VolumeGroup, pool: LogicalVolume): bigint {
-  return lvsInPool(group, pool).reduce((sum, lv) => sum + lv.size, 0n);
+  return sum(lvsInPool(group, pool).map(({ size }) => size));
 }
 
 /**
@@ -140,8 +140,7 @@ export function allocatedVirtual(group: VolumeGroup, pool: LogicalVolume): bigin
  */
 export function availableVirtual(group: VolumeGroup, pool: LogicalVolume, defaultOvercommit: bigint): bigint {
   if (fullnessOf(pool) === "Full" || isBeingErased(group, pool)) return 0n;
-  const available = pool.size * overcommitOf(pool, defaultOvercommit) / 100n - allocatedVirtual(group, pool);
-  return available > 0n ? available : 0n;
+  return max(0n, pool.size * overcommitOf(pool, defaultOvercommit) / 100n - allocatedVirtual(group, pool));
 }
 
 /** Returns whether a pool is full, near full, or neither. A damaged pool counts as full. */
@@ -217,9 +216,8 @@ export function newPoolAvailableVirtual(group: GroupWithPools, spec: ThinSpec): 
  */
 export function newPoolBytes({ free, extentSize }: GroupSpace, { poolSize }: ThinSpec): bigint {
   const requested = "bytes" in poolSize ? roundUp(poolSize.bytes, extentSize) : free * poolSize.percent / 100n;
-  const max = free - 2n * poolMetadataBytes(requested < free ? requested : free, extentSize);
-  const size = (requested < max ? requested : max) / extentSize * extentSize;
-  return size > 0n ? size : 0n;
+  const most = free - 2n * poolMetadataBytes(min(requested, free), extentSize);
+  return max(0n, min(requested, most) / extentSize * extentSize);
 }
 
 /**
@@ -227,10 +225,7 @@ export function newPoolBytes({ free, extentSize }: GroupSpace, { poolSize }: Thi
  * (lvmthin(7)).
  */
 function poolMetadataBytes(poolBytes: bigint, extentSize: bigint): bigint {
-  const bytes = poolBytes / 1024n;
-  const min = 2n << 20n;
-  const max = 128n << 20n;
-  return roundUp(bytes < min ? min : bytes > max ? max : bytes, extentSize);
+  return roundUp(max(2n << 20n, min(poolBytes / 1024n, 128n << 20n)), extentSize);
 }
 
 /** Returns the bytes that a new pool takes in its group: its data, its metadata and the spare. */

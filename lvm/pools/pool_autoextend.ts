@@ -4,9 +4,9 @@
  * @module
  */
 
+import { min, roundUp } from "../../base/size.ts";
 import { isUsable } from "../model/groups.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { roundUp } from "../../base/size.ts";
 import { isBeingErased } from "./pool.ts";
 import { defined } from "../../base/defined.ts";
 
@@ -66,8 +66,4 @@ export function planPoolExtension(group: VolumeGroup, pool: LogicalVolume, autoe
   }
   const added = dataPercent >= threshold ? min(increment(pool.size), free) : 0n;
   return defined({ metadata, data: added > 0n ? pool.size + added : undefined });
-}
-
-function min(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
 }

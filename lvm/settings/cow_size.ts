@@ -4,7 +4,7 @@
  * @module
  */
 
-import { formatQuantity, parseQuantity, roundUp } from "../../base/size.ts";
+import { formatQuantity, min, parseQuantity, roundUp } from "../../base/size.ts";
 
 /** A size in bytes, or in percent of a volume or of free space. */
 export type SizeOrPercent = { readonly bytes: bigint } | { readonly percent: bigint };
@@ -43,7 +43,7 @@ export function cowBytes(size: SizeOrPercent, origin: bigint, extentSize: bigint
   const full = fullCowBytes(origin, extentSize);
   if ("percent" in size && size.percent >= 100n) return full;
   const bytes = roundUp("bytes" in size ? size.bytes : origin * size.percent / 100n, extentSize);
-  return bytes < full ? bytes : full;
+  return min(bytes, full);
 }
 
 /** The default chunk size of LVM's snapshots, in bytes (lvcreate(8), --chunksize). */

@@ -7,8 +7,8 @@
  * @module
  */
 
+import { formatQuantity, max, MAX_BYTES, min, parseQuantity } from "../../base/size.ts";
 import { quote, StorageError } from "../../base/error.ts";
-import { formatQuantity, MAX_BYTES, parseQuantity } from "../../base/size.ts";
 
 /** The limits, by the names of their parameters. */
 export const IO_LIMITS = ["readIops", "writeIops", "readBps", "writeBps"] as const;
@@ -132,7 +132,7 @@ export function ratesFor(limits: IoLimits, bytes: bigint): IoRates {
     definedLimits(limits).map(([name, limit]) => {
       if (limit === "max") return [name, limit];
       const rate = limit.perGiB ? limit.rate * gib : limit.rate;
-      return [name, rate < MIN_RATE ? MIN_RATE : rate > maxRate(name) ? maxRate(name) : rate];
+      return [name, max(MIN_RATE, min(rate, maxRate(name)))];
     }),
   );
 }

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { formatBytes, roundUp } from "../../base/size.ts";
+import { formatBytes, max, min, roundUp } from "../../base/size.ts";
 import { parseSizeOrPercent, type SizeOrPercent } from "./cow_size.ts";
 
 /** The spare space of a volume group; a tag of the group, set by an administrator. */
@@ -53,7 +53,7 @@ export function requestedSpareBytes(
     const spare = parseSpareSpace(tag.slice(SPARE.length)) ?? { percent: 100n };
     return roundUp("bytes" in spare ? spare.bytes : size * spare.percent / 100n, extentSize);
   });
-  return sizes.reduce((max, each) => each > max ? each : max, 0n);
+  return max(0n, ...sizes);
 }
 
 /**
@@ -67,7 +67,7 @@ export function spaceForVolumes(
 ): GroupSpace {
   const requested = requestedSpareBytes(group);
   if (requested === 0n) return { free };
-  const spare = requested < free ? requested : free;
+  const spare = min(requested, free);
   return { free: free - spare, spare };
 }
 

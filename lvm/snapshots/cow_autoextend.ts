@@ -4,11 +4,11 @@
  * @module
  */
 
+import { max, min, roundUp } from "../../base/size.ts";
 import { StorageError } from "../../base/error.ts";
 import { isUsable } from "../model/groups.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { roundUp } from "../../base/size.ts";
 import { fullCowBytes } from "../settings/cow_size.ts";
 import { parseSnapshotTags, type SnapshotTags } from "../model/tags.ts";
 
@@ -105,9 +105,7 @@ export function decideCowExtension(
   const belowThreshold = roundUp(used * 100n / BigInt(threshold) + 1n, extentSize);
   const byPercent = roundUp(lv.size * BigInt(100 + percent) / 100n, extentSize);
   const free = isUsable(group) ? group.free - group.free % extentSize : 0n;
-  const size = [belowThreshold > byPercent ? belowThreshold : byPercent, maxSize, lv.size + free].reduce((min, each) =>
-    each < min ? each : min
-  );
+  const size = min(max(belowThreshold, byPercent), maxSize, lv.size + free);
   return size > lv.size ? { kind: "extend", size } : { kind: "cannotExtend" };
 }
 

@@ -7,6 +7,7 @@
  * @module
  */
 
+import { sum } from "../../base/size.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import type { Exec } from "../exec.ts";
 import type { GroupMatcher } from "../model/groups.ts";
@@ -267,7 +268,7 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
     size,
     free,
     spare,
-    used: ours.flatMap(({ pvSegments }) => pvSegments).reduce((sum, { size }) => sum + size, 0n),
+    used: sum(ours.flatMap(({ pvSegments }) => pvSegments.map(({ size }) => size))),
     metadata: { size: metadataSize, free: metadataFree },
     physicalVolumes: { count: pvs.length, missing: missingPvs },
     writeable,

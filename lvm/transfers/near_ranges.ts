@@ -4,6 +4,7 @@
  * @module
  */
 
+import { max, min, roundUp } from "../../base/size.ts";
 import { DIFFERENCE_UNIT, type Range } from "./protocol.ts";
 
 /**
@@ -27,7 +28,7 @@ export async function* mergeNear(
   for await (const group of groups) {
     for (const { offset, length } of group) {
       const begin = max(offset - offset % DIFFERENCE_UNIT, within.offset);
-      const end = min(roundUp(offset + length), last);
+      const end = min(roundUp(offset + length, DIFFERENCE_UNIT), last);
       if (begin >= end) continue;
       if (current !== undefined && begin - current.end <= NEAR_BYTES) current.end = max(current.end, end);
       else {
@@ -41,16 +42,4 @@ export async function* mergeNear(
 
 function rangeOf({ begin, end }: { readonly begin: bigint; readonly end: bigint }): Range {
   return { offset: begin, length: end - begin };
-}
-
-function roundUp(offset: bigint): bigint {
-  return (offset + DIFFERENCE_UNIT - 1n) / DIFFERENCE_UNIT * DIFFERENCE_UNIT;
-}
-
-function max(a: bigint, b: bigint): bigint {
-  return a > b ? a : b;
-}
-
-function min(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
 }

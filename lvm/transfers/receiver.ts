@@ -4,6 +4,7 @@
  * @module
  */
 
+import { max, min } from "../../base/size.ts";
 import type { Clock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
@@ -138,8 +139,7 @@ async function readBack(
 
 /** Returns how many bytes of a snapshot a request is for. */
 function lengthOf({ offset, length }: TransferRequest, { size }: TransferHead): number {
-  const rest = size > offset ? size - offset : 0n;
-  return Number(rest < length ? rest : length);
+  return Number(min(max(size - offset, 0n), length));
 }
 
 /** The parts of a range, as they come. */

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { max, min } from "../../base/size.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
@@ -135,7 +136,7 @@ class FrameSender {
   async sendSame(length: bigint): Promise<void> {
     let left = length;
     do {
-      const part = Number(left < MAX_SAME_BYTES ? left : MAX_SAME_BYTES);
+      const part = Number(min(left, MAX_SAME_BYTES));
       this.#digest.addSame(part);
       await this.#connection.write(encodeHeader({ kind: "same", length: part }));
       left -= BigInt(part);
@@ -183,7 +184,7 @@ async function sendDifference(
       const next = await withPulse(ranges.next(), () => frames.sendSame(0n), clock);
       if (next.done) break;
       const { offset, length } = next.value;
-      const part = length < left ? length : left;
+      const part = min(length, left);
       if (offset > at) await frames.sendSame(offset - at);
       await frames.sendRange({ offset, length: part });
       at = offset + part;
@@ -198,6 +199,5 @@ async function sendDifference(
 
 /** Returns the part of the range of a request that the device has. */
 function rangeIn({ offset, length }: TransferRequest, { size }: SourceDevice): Range {
-  const rest = size > offset ? size - offset : 0n;
-  return { offset, length: rest < length ? rest : length };
+  return { offset, length: min(max(size - offset, 0n), length) };
 }
