@@ -204,6 +204,18 @@ export function lateCompletion(error: unknown): Promise<unknown> | undefined {
   return error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
 }
 
+/** Reports whether an error is a {@linkcode StorageError} of one of some kinds. */
+export function isOfKind(error: unknown, ...kinds: readonly ErrorKind[]): error is StorageError {
+  return error instanceof StorageError && kinds.includes(error.kind);
+}
+
+/** Returns what handles the errors of a promise: those of some kinds are ignored, and all others thrown again. */
+export function ignoring(...kinds: readonly ErrorKind[]): (error: unknown) => void {
+  return (error) => {
+    if (!isOfKind(error, ...kinds)) throw error;
+  };
+}
+
 /** Returns what a call returns, or `undefined` when it fails with a {@linkcode StorageError}. */
 export function ignoreStorageError<T>(call: () => T): T | undefined {
   try {

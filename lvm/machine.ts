@@ -41,7 +41,7 @@ import {
 import { ReadOnlyFilesystems } from "./health/read_only_filesystems.ts";
 import { type CowListener, CowMonitor } from "./snapshots/cow_monitor.ts";
 import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
-import { deactivateParts } from "./deletion/pool_parts.ts";
+import { deactivateParts } from "./pools/pool_commands.ts";
 import { Reaper } from "./deletion/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
 import { removePendingThin } from "./deletion/missing_thin.ts";

@@ -7,13 +7,13 @@
  * @module
  */
 
+import { allocatedVirtual, availableVirtual, isCowSnapshot, isDamaged, isThin, poolsOf } from "../../lvm/pools/pool.ts";
+import { type LogicalVolume, lvsOf } from "../../lvm/model/report.ts";
 import { defined } from "../../base/defined.ts";
 import { erasingOf } from "../../lvm/inventory/leftovers.ts";
 import { isRaid, redundancyOf } from "../../lvm/model/redundancy.ts";
-import type { LogicalVolume } from "../../lvm/model/report.ts";
 import type { SurveyedGroup, SurveyedPv } from "../../lvm/model/survey.ts";
 import { ownedSnapshotId, ownedVolumeId } from "../../lvm/model/tags.ts";
-import { allocatedVirtual, availableVirtual, isDamaged, isThin, poolsOf } from "../../lvm/pools/pool.ts";
 import type { ReadAtScrape, Sample } from "./sample.ts";
 
 /** Returns the last report; none before the first. */
@@ -115,7 +115,7 @@ const RAID_ROWS: readonly Row<[lv: LogicalVolume, group: SurveyedGroup]>[] = [
  */
 export function lvmGauges(lastSurvey: LastSurvey, driver: string, claimOf: ClaimOf): ReadAtScrape[] {
   const pvs = () => lastSurvey().flatMap((group) => group.pvs.map((pv) => ({ group, pv })));
-  const lvs = () => lastSurvey().flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
+  const lvs = () => lvsOf(lastSurvey());
   const raids = () => lvs().filter(({ lv }) => isRaid(lv));
   const lvLabels = ({ group, lv }: { group: SurveyedGroup; lv: LogicalVolume }) => ({ group: group.name, lv: lv.name });
   return [
@@ -252,11 +252,6 @@ function infoLabels(
 /** Returns LVM's word for the health of a logical volume as the value of a label: `ok`, `partial`, `refresh_needed`. */
 function healthOf({ health }: LogicalVolume): string {
   return health === "" ? "ok" : health.replaceAll(" ", "_");
-}
-
-/** Reports whether a logical volume is a COW snapshot. A thin snapshot is a volume of its pool, and takes no COW space. */
-function isCowSnapshot({ origin, pool }: LogicalVolume): boolean {
-  return origin !== undefined && pool === undefined;
 }
 
 function ratio(percent: number | undefined): number | undefined {

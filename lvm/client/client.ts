@@ -8,7 +8,8 @@
  * @module
  */
 
-import { lateCompletion, StorageError } from "../../base/error.ts";
+import { lvchangeTags, type LvremoveOptions, type Selection } from "../model/commands.ts";
+import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
 import { Allocations, requireFree } from "./allocations.ts";
 import { pvsToName } from "../model/layout.ts";
@@ -17,15 +18,7 @@ import { ExclusiveChanges } from "./exclusive_changes.ts";
 import { GroupReader } from "./group_reader.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
-import type { LvremoveOptions } from "../model/commands.ts";
-import {
-  classifyRefusal,
-  groupRefusalIn,
-  GroupRefusals,
-  isPoolRefusal,
-  MAX_EXIT_STATUS,
-  refusalReason,
-} from "./refusals.ts";
+import { classifyRefusal, groupRefusalIn, GroupRefusals, isPoolRefusal, MAX_EXIT_STATUS, refusalReason } from "./refusals.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { withinDeadline } from "../../base/clock.ts";
@@ -192,6 +185,16 @@ export class Lvm {
   }
 
   /**
+   * Changes the tags of an LV, as {@linkcode Lvm.change} does.
+   *
+   * @param changes the arguments of lvchange
+   * @param select what the LV must be
+   */
+  async changeTags(located: LocatedLv, changes: readonly string[], select?: Selection): Promise<void> {
+    await this.change(located.group, lvchangeTags(changes, lvPath(located), select));
+  }
+
+  /**
    * Runs an LVM command that takes free space of a group, as {@linkcode Lvm.change} does. LVM does not know of the spare space of
    * a group: where there is some, one command at a time takes space, and a report before it shows what is left.
    *
@@ -247,15 +250,11 @@ export class Lvm {
    */
   async changeSelected(group: VolumeGroup, args: readonly string[], { isLast = true } = {}): Promise<boolean> {
     let isChanged = false;
-    try {
-      await this.#change(group, args, async ({ stdout }) => {
-        isChanged = CHANGED.test(stdout);
-        // also when LVM says nothing, as lvm.conf may have it (log/silent)
-        if (isLast) await flushDisks(this.exec, group.pvPaths);
-      });
-    } catch (error) {
-      if (!(error instanceof StorageError && error.kind === "NotFound")) throw error;
-    }
+    await this.#change(group, args, async ({ stdout }) => {
+      isChanged = CHANGED.test(stdout);
+      // also when LVM says nothing, as lvm.conf may have it (log/silent)
+      if (isLast) await flushDisks(this.exec, group.pvPaths);
+    }).catch(ignoring("NotFound"));
     return isChanged;
   }
 

@@ -42,7 +42,7 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
-import { lvchangeTags, lvcreate, type LvcreateOptions } from "../model/commands.ts";
+import { lvcreate, type LvcreateOptions } from "../model/commands.ts";
 
 /** Context of the steps of copies. */
 export interface CopyContext {
@@ -149,7 +149,7 @@ async function restart(
     ...(unformatted.state === format.state ? [] : markFormatState(format, unformatted)),
     ...markCopied(recorded, 0n),
   ];
-  if (changes.length > 0) await changeTags(context, destination, changes);
+  if (changes.length > 0) await context.lvm.changeTags(destination, changes);
   delete work.offset;
 }
 
@@ -158,7 +158,7 @@ async function restart(
  */
 async function drop({ id, destination, tags }: CopyState, context: CopyContext): Promise<void> {
   if (!await ensureUnused(destination, context)) return;
-  await changeTags(context, destination, markVolumeDeleted(id, tags.format));
+  await context.lvm.changeTags(destination, markVolumeDeleted(id, tags.format));
   context.reaper.wake();
 }
 
@@ -206,7 +206,7 @@ async function createCopySnapshot(
 /** Marks a copy snapshot as deleted, so that the reaper removes it. */
 export async function removeCopySnapshot(copySnapshot: LocatedLv, context: CopyContext): Promise<void> {
   const { driver, reaper } = context;
-  await changeTags(context, copySnapshot, markCopySnapshotDeleted(copySnapshotOf(driver, copySnapshot.lv.tags)!));
+  await context.lvm.changeTags(copySnapshot, markCopySnapshotDeleted(copySnapshotOf(driver, copySnapshot.lv.tags)!));
   reaper.wake();
 }
 
@@ -229,7 +229,7 @@ async function copyChunk(
   const { exec } = context.lvm;
   if (offset - recorded >= RECORD_INTERVAL_BYTES) {
     work.offset = offset;
-    return await changeTags(context, destination, markCopied(recorded, offset));
+    return await context.lvm.changeTags(destination, markCopied(recorded, offset));
   }
   work.total = sourceBytes(from);
   await verifyCopiedDevice(exec, { ...from, size: sourceBytes(from) });
@@ -265,7 +265,7 @@ async function fetch(
   const { destination } = copy;
   if (offset - recorded >= FETCH_RECORD_INTERVAL_BYTES) {
     work.offset = offset;
-    return await changeTags(context, destination, markCopied(recorded, offset));
+    return await context.lvm.changeTags(destination, markCopied(recorded, offset));
   }
   await verifyDevice(context.lvm.exec, destination.lv);
   await fetchRange(step, { copy, work, skipsZeros: readsAsZeros(destination) }, fetchContext(copy, context));
@@ -296,7 +296,7 @@ async function requireMountable(destination: LocatedLv, format: FormatState, exe
 
 function fetchContext({ destination }: CopyState, context: CopyContext): Parameters<typeof fetchRange>[2] {
   const { remote } = context;
-  return { ...defined({ remote }), changeTags: (changes) => changeTags(context, destination, changes) };
+  return { ...defined({ remote }), changeTags: (changes) => context.lvm.changeTags(destination, changes) };
 }
 
 /** Records that an LV has all of the snapshot from which it was filled, also where it is larger. */
@@ -307,7 +307,7 @@ async function recordFilled(
 ): Promise<void> {
   await requireMountable(destination, format, context.lvm.exec); // before others wait for the copy, or hold its source
   work.offset = destination.lv.size;
-  await changeTags(context, destination, markCopied(recorded, destination.lv.size));
+  await context.lvm.changeTags(destination, markCopied(recorded, destination.lv.size));
 }
 
 /** Begins to fill an LV from another snapshot. */
@@ -317,7 +317,7 @@ async function fillAgain(
   context: CopyContext,
 ): Promise<void> {
   if (!await ensureUnused(destination, context)) return;
-  await changeTags(context, destination, [...markCopied(recorded, 0n), ...markCopyBase(base, { id: snapshot })]);
+  await context.lvm.changeTags(destination, [...markCopied(recorded, 0n), ...markCopyBase(base, { id: snapshot })]);
   for (const name of ["offset", "total", "uuid", "differenceOffset"] as const) delete work[name];
 }
 
@@ -364,9 +364,9 @@ async function complete(
   if (format.luks !== undefined) {
     const renewed = await renewHeader(exec, destination.lv, format);
     const changes = renewed === undefined ? [] : markFormatState(format, renewed);
-    return await changeTags(context, destination, [...changes, ...markComplete]);
+    return await context.lvm.changeTags(destination, [...changes, ...markComplete]);
   }
-  if (format.state === "raw") return await changeTags(context, destination, markComplete);
+  if (format.state === "raw") return await context.lvm.changeTags(destination, markComplete);
   if (format.state !== "unformatted") {
     throw new StorageError("CommandFailed", `volume ${id} is ${format.state} already`);
   }
@@ -375,7 +375,7 @@ async function complete(
   const found = await readSignatures(exec, path);
   if (found.length === 0) {
     await requireBlank(exec, device); // It is a copy of a volume that was never in use.
-    return await changeTags(context, destination, markComplete);
+    return await context.lvm.changeTags(destination, markComplete);
   }
   const { type } = format;
   if (!found.some((signature) => signature.type === type)) {
@@ -388,16 +388,12 @@ async function complete(
   }
   await requireMountable(destination, format, exec);
   const formatting = { state: "formatting", type, uuid: crypto.randomUUID() } as const;
-  await changeTags(context, destination, markFormatState(format, formatting));
+  await context.lvm.changeTags(destination, markFormatState(format, formatting));
   await changeUuid(exec, { type, device: path, uuid: formatting.uuid, scratch: scratchPath(destination.lv, context) });
-  await changeTags(context, destination, [
+  await context.lvm.changeTags(destination, [
     ...markFormatState(formatting, { ...formatting, state: "formatted" }),
     ...markComplete,
   ]);
-}
-
-async function changeTags({ lvm }: CopyContext, located: LocatedLv, changes: readonly string[]): Promise<void> {
-  await lvm.change(located.group, lvchangeTags(changes, lvPath(located)));
 }
 
 /** Returns the path at which a copied filesystem may be mounted for a moment. */

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { type LocatedLv, lvsOf, type VolumeGroup } from "../model/report.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import type { SourceProperties } from "./rules.ts";
 import type { CopyState } from "./plan.ts";
@@ -11,7 +12,6 @@ import { isWithoutDifference } from "./fetch.ts";
 import type { CopyWork } from "./work.ts";
 import { StorageError } from "../../base/error.ts";
 import { layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
-import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { type ContentSource, copySnapshotOf, describeSource } from "../model/tags.ts";
 import type { FormatState } from "../settings/format.ts";
@@ -68,8 +68,7 @@ export class CopySources {
         const { source, copied, format } = tags;
         if (source === undefined || copied === undefined) return [];
         const original = this.#find(groups, source)?.original;
-        const copySnapshot = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
-          .find(({ lv }) => copySnapshotOf(driver, lv.tags) === id);
+        const copySnapshot = lvsOf(groups).find(({ lv }) => copySnapshotOf(driver, lv.tags) === id);
         const work = workOf(lv.uuid);
         const { offset, total, goal, differenceOffset } = work;
         const sourceNode = sourceNodeOf(lv.tags);

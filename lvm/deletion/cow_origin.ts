@@ -1,12 +1,14 @@
 /**
- * Checks of an LV that is the origin of COW snapshots, or the external origin of thin LVs. An active origin with COW
- * snapshots cannot be extended.
+ * The origins of COW snapshots, and the external origins of thin LVs: what they may be used for, and the separation of a
+ * snapshot from its origin. An active origin with COW snapshots cannot be extended.
  *
  * @module
  */
 
+import { lvconvert } from "../model/commands.ts";
+import { type Lvm, requirePvs } from "../client/client.ts";
+import { isOfKind, StorageError } from "../../base/error.ts";
 import { contentDevice } from "../encryption/mapping.ts";
-import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -98,3 +100,22 @@ export function requireDeactivatable(
 export async function isPublishedAsDevice(exec: Exec, { tags, lv }: Volume): Promise<boolean> {
   return tags.format.state === "raw" && deviceMounts(await readMounts(exec), contentDevice(lv)).length > 0;
 }
+
+/**
+ * Separates a copy-on-write snapshot from its origin, so that the origin is free of it. The COW space stays, as an LV with the
+ * same tags (lvconvert(8), --splitsnapshot). The function accepts a snapshot that is separate or gone already.
+ *
+ * @throws {StorageError} `FailedPrecondition` when LVM refuses, as while PVs of the group are missing.
+ */
+export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
+  const path = lvPath({ group, lv });
+  requirePvs(`separating ${path} from its origin`, group);
+  await lvm.change(group, lvconvert({ yes: true, splitsnapshot: true }, path)).catch((error) => {
+    // of the refusals of its kind, this one alone means that it is separate already
+    const isSeparate = error instanceof StorageError && ALREADY_SEPARATE.test(error.message);
+    if (!isSeparate && !isOfKind(error, "NotFound")) throw error;
+  });
+}
+
+/** LVM's message about an LV that is no snapshot. */
+const ALREADY_SEPARATE = /does not accept LV type/i;

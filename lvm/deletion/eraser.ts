@@ -15,7 +15,7 @@ import { allowWrites, verifyDevice } from "../host/device.ts";
 import { flushDisks } from "../client/disk_cache.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
-import { lvchange, lvchangeTags } from "../model/commands.ts";
+import { lvchange } from "../model/commands.ts";
 import { type LocatedLv, lvPath } from "../model/report.ts";
 import { eraseNoneArguments, markErased } from "../model/tags.ts";
 import { describePool, findPool, isDamaged, unzeroedReason } from "../pools/pool.ts";
@@ -118,7 +118,7 @@ export class Eraser {
       const isDue = offset - recorded >= RECORD_INTERVAL_BYTES || (offset === start && start > recorded);
       if (erase === "zero" && isDue) {
         await flushDisks(this.#exec, [lv.devicePath]);
-        await this.#options.lvm.change(group, lvchangeTags(markErased(recorded, offset), lvPath({ lv, group })));
+        await this.#options.lvm.changeTags({ lv, group }, markErased(recorded, offset));
         recorded = offset;
       }
       const length = min(to - offset, CHUNK_BYTES[erase]);

@@ -17,7 +17,7 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../../base/error.ts";
+import { type ErrorKind, isOfKind, StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -27,7 +27,6 @@ import type { Volume } from "../inventory/volume.ts";
 import { readPoolTransactions } from "../host/device_mapper.ts";
 import { findPool, isThin, kernelNameOf } from "../pools/pool.ts";
 import { activationArguments, isMissingInPool } from "../pools/activation.ts";
-import { changeIgnoring } from "./snapshot_split.ts";
 
 /** The kinds of failure of an activation that say nothing about the pool: LVM refused it, or the device could not be read. */
 const OTHER_REASONS: readonly ErrorKind[] = ["CommandFailed", "FailedPrecondition", "InUse"];
@@ -44,8 +43,7 @@ export async function isMissingThin(lvm: Lvm, driver: string, { lv, group }: Loc
     await lvm.change(group, activationArguments(driver, group, lv));
     return false;
   } catch (error) {
-    const isRemoved = error instanceof StorageError && error.kind === "NotFound"; // by another call
-    if (isRemoved || isMissingInPool(error)) return true;
+    if (isOfKind(error, "NotFound") || isMissingInPool(error)) return true; // not found: another call has removed it
     throw error;
   }
 }
@@ -53,7 +51,7 @@ export async function isMissingThin(lvm: Lvm, driver: string, { lv, group }: Loc
 /** Removes an LV that its pool lacks, if another call has not done so; not another one of its name. */
 export async function removeMissing(lvm: Lvm, located: LocatedLv): Promise<void> {
   const command = lvremove({ yes: true, uuid: located.lv.uuid }, lvPath(located));
-  await changeIgnoring(["NotFound"], lvm, located.group, command);
+  await lvm.changeSelected(located.group, command);
 }
 
 /** Reports whether a thin LV may be pending: its pool has had no transaction since that of its creation. */
@@ -150,7 +148,7 @@ async function findPresence(lvm: Lvm, driver: string, located: LocatedLv): Promi
     return await isMissingThin(lvm, driver, located) ? "missing" : "present";
   } catch (error) {
     // such an LV keeps nobody from the pools; whoever needs it learns why
-    if (error instanceof StorageError && OTHER_REASONS.includes(error.kind)) return undefined;
+    if (isOfKind(error, ...OTHER_REASONS)) return undefined;
     throw error;
   }
 }

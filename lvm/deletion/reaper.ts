@@ -10,10 +10,10 @@
  * @module
  */
 
+import { lvsOf, type VolumeGroup } from "../model/report.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { derivedReport, type FreshReport, type Lvm, requireReadable } from "../client/client.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
-import type { VolumeGroup } from "../model/report.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
 import { Eraser } from "./eraser.ts";
@@ -163,9 +163,7 @@ export class Reaper {
     await this.#repair.markHeaderBackups(groups, attempt);
     const deleted = deletedLvs(this.#driver, groups);
     const deletedLv = new Set(deleted.map(({ lv }) => lv));
-    this.#eraser.forget(
-      groups.flatMap((group) => group.lvs.filter((lv) => !deletedLv.has(lv)).map((lv) => ({ group, lv }))),
-    );
+    this.#eraser.forget(lvsOf(groups).filter(({ lv }) => !deletedLv.has(lv)));
     this.#removal.forgetOthers(deleted);
     await this.#removeAll(deleted, isDue ? undefined : reportedAt, attempt);
     // a command of this pass may have been killed, or one of another call meanwhile

@@ -7,10 +7,10 @@
  * @module
  */
 
+import { isOfKind, lateCompletion, StorageError } from "../../base/error.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
-import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import { markCacheDeleted } from "../inventory/cache_tags.ts";
 import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../model/commands.ts";
@@ -20,13 +20,12 @@ import { usedTag } from "../model/tags.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import { requireNoDependents } from "./cow_origin.ts";
+import { requireNoDependents, splitSnapshot } from "./cow_origin.ts";
 import { type Eraser, requireErasable, requireSoundPool, requireZeroingPool } from "./eraser.ts";
 import { isMissingThin, removeMissing } from "./missing_thin.ts";
 import { sendMessages } from "./pool_messages.ts";
 import { type EmptiedPool, extendLastOfPool, isExtended, overwritePool, removeEmptyPool } from "./pool_wiping.ts";
 import type { Attempt } from "./repair.ts";
-import { changeIgnoring, splitSnapshot } from "./snapshot_split.ts";
 
 /** What {@linkcode Removal} needs. */
 export interface RemovalOptions {
@@ -215,7 +214,7 @@ export class Removal {
   /** Sends the pool of an LV what LVM has for it ({@linkcode sendMessages}). A full pool refuses, and needs the removal. */
   async #sendMessages(deleted: DeletedLv): Promise<void> {
     const isCreated = await sendMessages(this.#options, deleted).catch((error) => {
-      if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error; // it may have left a message itself
+      if (!isOfKind(error, "NoSpace")) throw error; // it may have left a message itself
       this.#options.onError(error);
       return false;
     });
@@ -312,7 +311,7 @@ export class Removal {
     if (emptied !== undefined && isExtended(group, emptied)) return this.#options.onChanged(); // it is overwritten again
     for (const each of removable.recordedIn) await removeUsedTags(this.#lvm, each, [this.#recordOf(removable)]);
     const command = lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }));
-    await changeIgnoring(["NotFound"], this.#lvm, group, command);
+    await this.#lvm.changeSelected(group, command);
     if (emptied !== undefined) await removeEmptyPool(this.#options, group, emptied);
     this.#options.onRemoved();
   }

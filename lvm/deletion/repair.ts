@@ -5,6 +5,7 @@
  * @module
  */
 
+import { type LocatedLv, type LogicalVolume, lvPath, lvsOf, type VolumeGroup } from "../model/report.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeLeftTables, resumeSuspended } from "./resumption.ts";
 import { type HeaderBackup, markHeaderBackupDeleted } from "../encryption/header_tags.ts";
@@ -17,8 +18,6 @@ import {
 } from "../inventory/leftovers.ts";
 import { markCacheDeleted } from "../inventory/cache_tags.ts";
 import { lvchangeTags, lvremove } from "../model/commands.ts";
-import { changeIgnoring } from "./snapshot_split.ts";
-import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { isIncompletePool, removeIncompletePool } from "../pools/pool_commands.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -50,9 +49,9 @@ export interface RepairOptions {
  */
 export async function removeIncompleteVolume(lvm: Lvm, { group, lv }: LocatedLv): Promise<void> {
   for (const { name, uuid } of lv.looseChecksums ?? []) {
-    await changeIgnoring(["NotFound"], lvm, group, lvremove({ yes: true, uuid }, `${group.name}/${name}`));
+    await lvm.changeSelected(group, lvremove({ yes: true, uuid }, `${group.name}/${name}`));
   }
-  await changeIgnoring(["NotFound"], lvm, group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv })));
+  await lvm.changeSelected(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv })));
 }
 
 /**
@@ -154,15 +153,13 @@ export class Repair {
     if (isIncompletePool(this.#driver, lv)) return await this.#removeIncompletePool(group, lv);
     const snapshot = ownedSnapshotId(this.#driver, lv.tags);
     if (snapshot === undefined || !isIncompleteSnapshot(lv)) return;
-    await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot), lvPath({ group, lv })));
+    await this.#lvm.changeTags({ group, lv }, markSnapshotDeleted(snapshot));
     this.#options.onDeleted();
   }
 
   /** Returns the driver's LVs in a report. */
   #ownLvs(groups: FreshReport): LocatedLv[] {
-    return groups.flatMap((group) =>
-      group.lvs.filter(({ tags }) => isOwned(this.#driver, tags)).map((lv) => ({ group, lv }))
-    );
+    return lvsOf(groups).filter(({ lv }) => isOwned(this.#driver, lv.tags));
   }
 
   /** Removes what an interrupted `lvcreate` left of a pool, unless a volume that needed the pool has removed it. */

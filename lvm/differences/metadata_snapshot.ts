@@ -12,7 +12,6 @@
 import { StorageError } from "../../base/error.ts";
 import { runOk } from "../exec.ts";
 import type { Lvm } from "../client/client.ts";
-import { lvchangeTags } from "../model/commands.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { encode, RESERVED } from "../model/tag_text.ts";
 import { kernelNameOf, poolsOf } from "../pools/pool.ts";
@@ -106,7 +105,7 @@ export class MetadataSnapshots {
   }
 
   async #changeTag({ group, pool }: LocatedPool, option: "--addtag" | "--deltag"): Promise<void> {
-    await this.#lvm.change(group, lvchangeTags([option, this.#tag], lvPath({ group, lv: pool })));
+    await this.#lvm.changeTags({ group, lv: pool }, [option, this.#tag]);
   }
 
   /** Returns whether a pool has a metadata snapshot, as far as the kernel knows it. */

@@ -28,8 +28,6 @@ import {
 import type { MappedDevice } from "../host/device_mapper.ts";
 import type { Mount } from "../host/mounts.ts";
 import type { VolumeId } from "../../base/ids.ts";
-import { lvchangeTags } from "../model/commands.ts";
-import { lvPath } from "../model/report.ts";
 import { markFormatState } from "../model/tags.ts";
 import type { LuksState } from "../settings/format.ts";
 import {
@@ -350,7 +348,7 @@ export class Encryption {
   async #record<V extends EncryptedVolume>(volume: V, luks: LuksState): Promise<V> {
     const { format } = volume.tags;
     const to = { ...format, luks };
-    await this.#lvm.change(volume.group, lvchangeTags(markFormatState(format, to), lvPath(volume)));
+    await this.#lvm.changeTags(volume, markFormatState(format, to));
     return { ...volume, tags: { ...volume.tags, format: to } };
   }
 

@@ -10,7 +10,7 @@ import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../../base/ids.ts";
-import { lvchange, lvchangeTags, lvcreate } from "../model/commands.ts";
+import { lvchange, lvcreate } from "../model/commands.ts";
 import {
   type BackedUpKeys,
   findHeaderBackup,
@@ -70,8 +70,8 @@ export async function recordAddedSlot(
   backup: HeaderBackup,
   added: readonly [slot: number, salt: string],
 ): Promise<HeaderBackup> {
-  const { group, lv, tags } = await activateHeaderBackup(lvm, volume, backup);
-  await lvm.change(group, lvchangeTags(markSlotAdded(tags, added), lvPath(backup), { uuid: lv.uuid }));
+  const { lv, tags } = await activateHeaderBackup(lvm, volume, backup);
+  await lvm.changeTags(backup, markSlotAdded(tags, added), { uuid: lv.uuid });
   const marked = await requireBackup(lvm, volume);
   if (marked.lv.uuid === lv.uuid && marked.tags.keys.added?.[0] === added[0]) return marked;
   throw new StorageError(

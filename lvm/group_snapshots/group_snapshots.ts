@@ -10,7 +10,7 @@
  * @module
  */
 
-import { lateCompletion, StorageError } from "../../base/error.ts";
+import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { type GroupSnapshotId, memberSnapshotIdOf, type SnapshotId, type VolumeId } from "../../base/ids.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import type { Reaper } from "../deletion/reaper.ts";
@@ -20,7 +20,6 @@ import { requireSnapshots } from "../inventory/copying.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { lvchangeTags } from "../model/commands.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { markConfirmed, markSnapshotDeleted, ownedVolumeId } from "../model/tags.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -203,7 +202,7 @@ export class GroupSnapshots {
     await this.#members.create(groups, members, cowSize);
     const created = await this.#readBack(id, volumes);
     for (const { group, lv } of created) {
-      await this.#lvm.change(group, lvchangeTags(markConfirmed(members[0]!.membership), lvPath({ group, lv })));
+      await this.#lvm.changeTags({ group, lv }, markConfirmed(members[0]!.membership));
     }
     return { id, snapshots: created.map(({ snapshot }) => snapshot) };
   }
@@ -254,12 +253,8 @@ export class GroupSnapshots {
   /** Marks snapshots of a group as deleted, unconfirmed ones last: while there is one, the group is known as not complete. */
   async #markDeleted(members: readonly LocatedSnapshot[]): Promise<void> {
     for (const { group, lv, snapshot } of members.toSorted((a, b) => Number(a.incomplete) - Number(b.incomplete))) {
-      try {
-        await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot.id), lvPath({ group, lv })));
-      } catch (error) {
-        // one that its pool never made is removed before the next change of the pool, by any operation
-        if (!(error instanceof StorageError) || error.kind !== "NotFound") throw error;
-      }
+      // one that its pool never made is removed before the next change of the pool, by any operation
+      await this.#lvm.changeTags({ group, lv }, markSnapshotDeleted(snapshot.id)).catch(ignoring("NotFound"));
     }
     this.#options.reaper.wake();
   }

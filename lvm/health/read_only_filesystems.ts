@@ -6,11 +6,11 @@
  * @module
  */
 
+import { type LogicalVolume, lvsOf, type VolumeGroup } from "../model/report.ts";
 import type { Exec } from "../exec.ts";
 import { mountProblem, type Problem } from "./health.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { type Mount, readMountStates } from "../host/mounts.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { ownedVolumeId } from "../model/tags.ts";
 
 /** A volume whose filesystem the kernel has made read-only. */
@@ -46,9 +46,9 @@ export class ReadOnlyFilesystems {
    * stays, and the caller does not fail.
    */
   async observe(groups: readonly VolumeGroup[]): Promise<void> {
-    const open = groups.flatMap((group) =>
-      group.lvs.filter((lv) => lv.open).map((lv) => ({ id: ownedVolumeId(this.#driver, lv.tags), lv, group }))
-    ).filter(({ id }) => id !== undefined);
+    const open = lvsOf(groups).filter(({ lv }) => lv.open)
+      .map(({ group, lv }) => ({ id: ownedVolumeId(this.#driver, lv.tags), lv, group }))
+      .filter(({ id }) => id !== undefined);
     let mounts: Mount[] = [];
     try {
       if (open.length > 0) mounts = await readMountStates(this.#exec);

@@ -159,6 +159,11 @@ export function deviceMounts(mounts: readonly Mount[], lv: MountedDevice): Mount
   );
 }
 
+/** Returns the mounts of a device's filesystem, and the bind mounts of its node. */
+export function mountsOf(mounts: readonly Mount[], device: MountedDevice): Mount[] {
+  return [...filesystemMounts(mounts, device), ...deviceMounts(mounts, device)];
+}
+
 /** Reports whether a mount is of an existing device-mapper node instead of a filesystem. */
 export function isDeviceNodeMount(mount: Mount): boolean {
   return /^\/(?:dm-\d+|mapper\/[^/]+)$/.test(mount.root) && /^(?:devtmpfs|tmpfs)$/.test(mount.fsType);

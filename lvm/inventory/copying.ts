@@ -4,10 +4,10 @@
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
+import { ignoreStorageError, StorageError } from "../../base/error.ts";
+import { type LocatedLv, lvPath, lvsOf, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { layoutOf, snapshotRefusal } from "../model/layout.ts";
-import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
   type ContentSource,
   copySnapshotOf,
@@ -45,7 +45,8 @@ export function copiesInProgress(
 ): { id: VolumeId; source: ContentSource }[] {
   return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags, incomplete }) => {
     if (ownedVolumeId(driver, tags) === undefined || (incomplete && !hasSourceData(tags))) return [];
-    const { id, source, copied } = tryParseVolumeTags(driver, tags) ?? {};
+    // the inventory reports tags that cannot be read
+    const { id, source, copied } = ignoreStorageError(() => parseVolumeTags(driver, tags)) ?? {};
     return id === undefined || source === undefined || copied === undefined ? [] : [{ id, source }];
   });
 }
@@ -102,12 +103,10 @@ export function isSourceKept(
  */
 export function staleCopySnapshots(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
   const copies = new Set(copiesInProgress(driver, groups).map(({ id }) => id));
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const copy = copySnapshotOf(driver, lv.tags);
-      return copy === undefined || copies.has(copy) ? [] : [{ lv, group }];
-    })
-  );
+  return lvsOf(groups).filter(({ lv }) => {
+    const copy = copySnapshotOf(driver, lv.tags);
+    return copy !== undefined && !copies.has(copy);
+  });
 }
 
 /**
@@ -146,12 +145,4 @@ export function describeProgress({ id, tags: { source } }: Volume, { copied, tot
   const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
   const why = lastError === undefined ? "" : `; it is tried again after a failure: ${lastError}`;
   return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
-}
-
-function tryParseVolumeTags(driver: string, tags: readonly string[]) {
-  try {
-    return parseVolumeTags(driver, tags);
-  } catch {
-    return undefined; // The inventory reports tags that cannot be read.
-  }
 }

@@ -4,10 +4,10 @@
  * @module
  */
 
+import { type LocatedLv, type LogicalVolume, lvsOf, type VolumeGroup } from "../model/report.ts";
 import { StorageError } from "../../base/error.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { isDriverLvName, type KindAndId, parseVolumeId, type VolumeId } from "../../base/ids.ts";
-import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { type LocatedSnapshot, SnapshotFinder } from "./snapshot_finder.ts";
 import {
   copySnapshotOf,
@@ -138,7 +138,7 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
   const recordedIds = [...known?.volumes ?? []].flatMap(([id, recorded]) =>
     recorded === undefined ? [] : [parseVolumeId(id)]
   );
-  const allLvs = groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
+  const allLvs = lvsOf(groups);
   const usedTagEntries = groups.flatMap((group) =>
     parseUsedTags(driver, group.tags).map((used) => ({ group: group.name, used }))
   );
@@ -187,20 +187,18 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
  * @param known what is known outside LVM
  */
 export function findOrphanLvs(groups: readonly VolumeGroup[], driver: string, known: KnownObjects): OrphanLv[] {
-  return groups.flatMap((group) =>
-    group.lvs.filter(({ tags }) => isOwned(driver, tags) && !isInternal(driver, tags)).flatMap(
-      (lv) => {
-        const taggedAs = taggedObjectOf(driver, lv);
-        if (taggedAs !== undefined && isKnown(taggedAs, known)) return [];
-        const { uuid, size } = lv;
-        const orphan = { lvFullName: `${group.name}/${lv.name}`, group: group.name, uuid, size };
-        return [
-          taggedAs === undefined
-            ? orphan
-            : { ...orphan, taggedAs: { ...taggedAs, removeCommand: known.removeCommand(uuid) } },
-        ];
-      },
-    )
+  return lvsOf(groups).filter(({ lv: { tags } }) => isOwned(driver, tags) && !isInternal(driver, tags)).flatMap(
+    ({ group, lv }) => {
+      const taggedAs = taggedObjectOf(driver, lv);
+      if (taggedAs !== undefined && isKnown(taggedAs, known)) return [];
+      const { uuid, size } = lv;
+      const orphan = { lvFullName: `${group.name}/${lv.name}`, group: group.name, uuid, size };
+      return [
+        taggedAs === undefined
+          ? orphan
+          : { ...orphan, taggedAs: { ...taggedAs, removeCommand: known.removeCommand(uuid) } },
+      ];
+    },
   );
 }
 

@@ -5,9 +5,9 @@
  * @module
  */
 
+import { type LocatedLv, type LogicalVolume, lvsOf, type VolumeGroup } from "../model/report.ts";
 import { sum } from "../../base/size.ts";
 import { type HeaderBackup, headerBackups } from "../encryption/header_tags.ts";
-import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { CACHED, hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
 import { hasChecksums } from "../model/layout.ts";
@@ -36,17 +36,15 @@ export interface DeletedLv extends LocatedLv {
  * @param groups a report of LVM
  */
 export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): DeletedLv[] {
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const tags = parseDeletedTags(driver, lv.tags);
-      if (tags === undefined) return [];
-      const record = usedTag(driver, tags.id, lv.uuid);
-      // the record of a clone in an imported group is the clone's own (vgimportclone(8))
-      const isOfClone = (other: VolumeGroup) => other !== group && other.lvs.some(({ uuid }) => uuid === lv.uuid);
-      const recordedIn = groups.filter((each) => each.tags.includes(record) && !isOfClone(each));
-      return [{ lv, group, tags, recordedIn }];
-    })
-  );
+  return lvsOf(groups).flatMap(({ group, lv }) => {
+    const tags = parseDeletedTags(driver, lv.tags);
+    if (tags === undefined) return [];
+    const record = usedTag(driver, tags.id, lv.uuid);
+    // the record of a clone in an imported group is the clone's own (vgimportclone(8))
+    const isOfClone = (other: VolumeGroup) => other !== group && other.lvs.some(({ uuid }) => uuid === lv.uuid);
+    const recordedIn = groups.filter((each) => each.tags.includes(record) && !isOfClone(each));
+    return [{ lv, group, tags, recordedIn }];
+  });
 }
 
 /** The deleted volumes and snapshots of a volume group that are to be erased and removed; sizes in bytes. */
@@ -91,15 +89,13 @@ export function staleHeaderBackups(driver: string, groups: readonly VolumeGroup[
  * @param groups a report of LVM
  */
 export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const isEmpty = !hasSourceData(lv.tags) && !hasRecordedFilesystem(lv.tags);
-      const isIncomplete = lv.incomplete || (lv.tags.includes(INTEGRITY) && !hasChecksums(lv)) ||
-        (lv.tags.includes(CACHED) && lv.cache === undefined);
-      const id = isIncomplete && isEmpty ? ownedVolumeId(driver, lv.tags) : undefined;
-      return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
-    })
-  );
+  return lvsOf(groups).flatMap(({ group, lv }) => {
+    const isEmpty = !hasSourceData(lv.tags) && !hasRecordedFilesystem(lv.tags);
+    const isIncomplete = lv.incomplete || (lv.tags.includes(INTEGRITY) && !hasChecksums(lv)) ||
+      (lv.tags.includes(CACHED) && lv.cache === undefined);
+    const id = isIncomplete && isEmpty ? ownedVolumeId(driver, lv.tags) : undefined;
+    return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
+  });
 }
 
 /** An LV that was made as the cache of a volume, and is the cache of no LV. */
@@ -116,12 +112,10 @@ export interface LooseCache extends LocatedLv {
  * @param groups a report of LVM
  */
 export function looseCaches(driver: string, groups: readonly VolumeGroup[]): LooseCache[] {
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const id = ownedCacheId(driver, lv.tags);
-      return id === undefined ? [] : [{ lv, group, id }];
-    })
-  );
+  return lvsOf(groups).flatMap(({ group, lv }) => {
+    const id = ownedCacheId(driver, lv.tags);
+    return id === undefined ? [] : [{ lv, group, id }];
+  });
 }
 
 /**

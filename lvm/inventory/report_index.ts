@@ -7,8 +7,8 @@
  * @module
  */
 
+import { type LocatedLv, lvsOf, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
-import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { ownedSnapshotId, ownedVolumeId, parseUsedTags } from "../model/tags.ts";
 import { deletedLvs, incompleteVolumes } from "./leftovers.ts";
 import type { VolumeRecord } from "./volume_state.ts";
@@ -46,7 +46,7 @@ export function indexReport(driver: string, groups: readonly VolumeGroup[]): Rep
 }
 
 function buildIndex(driver: string, groups: readonly VolumeGroup[]): ReportIndex {
-  const all = groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
+  const all = lvsOf(groups);
   const volumeOf = ({ lv }: LocatedLv) => ownedVolumeId(driver, lv.tags);
   const records = groups.flatMap((group) =>
     parseUsedTags(driver, group.tags).map(({ tag, id, lvUuid }) => ({

@@ -216,3 +216,10 @@ export interface LocatedLv {
 export function lvPath({ group, lv }: LocatedLv): string {
   return `${group.name}/${lv.name}`;
 }
+
+/** Returns all LVs of groups, each with its group. */
+export function lvsOf<Group extends VolumeGroup>(
+  groups: readonly Group[],
+): { readonly group: Group; readonly lv: LogicalVolume }[] {
+  return groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
+}

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
+import { ignoring } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { hasPoolTag, poolTags } from "../model/tags.ts";
@@ -71,11 +71,7 @@ export async function createPool(
  * the name of the pool (lvmthin(7)), so a report shows it only when the `lvcreate` has ended. It contains no data.
  */
 export async function removeIncompletePool(lvm: Lvm, group: VolumeGroup, { name, uuid }: LogicalVolume): Promise<void> {
-  try {
-    await lvm.change(group, lvremove({ yes: true, uuid }, `${group.name}/${name}`));
-  } catch (error) {
-    if (!(error instanceof StorageError && error.kind === "NotFound")) throw error; // NotFound: another call has removed it
-  }
+  await lvm.changeSelected(group, lvremove({ yes: true, uuid }, `${group.name}/${name}`));
 }
 
 /** Reports whether an LV is what an interrupted `lvcreate` left of a pool of the driver. */
@@ -108,4 +104,19 @@ export async function removePool(lvm: Lvm, group: VolumeGroup, pool: LogicalVolu
   const path = `${group.name}/${pool.name}`;
   await lvm.change(group, lvchange({ activate: "n", ...NO_MONITORING }, path));
   await lvm.change(group, lvremove({ uuid: pool.uuid }, path));
+}
+
+/**
+ * Deactivates the LVs of which the driver's pools consist in which nothing was created yet. An `lvcreate` of a pool that was
+ * killed leaves them active, and LVM then never activates the pool. Where that fails, LVM says why when it activates the pool.
+ */
+export async function deactivateParts(lvm: Lvm, driver: string, group: VolumeGroup): Promise<void> {
+  const isEmpty = ({ name }: LogicalVolume) => group.lvs.every(({ pool }) => pool !== name);
+  const pools = group.lvs.filter((lv) => lv.thinPool && !lv.active && isDriverPool(driver, lv) && isEmpty(lv));
+  for (const { name } of pools) {
+    for (const part of ["tmeta", "tdata"]) {
+      const command = lvchange({ activate: "n" }, `${group.name}/${name}_${part}`);
+      await lvm.change(group, command).catch(ignoring("InUse", "CommandFailed", "NotFound"));
+    }
+  }
 }

@@ -4,13 +4,13 @@
  * @module
  */
 
+import { ignoreStorageError, StorageError } from "../../base/error.ts";
+import { type LogicalVolume, lvsOf, type VolumeGroup } from "../model/report.ts";
 import { max, min, roundUp } from "../../base/size.ts";
-import { StorageError } from "../../base/error.ts";
 import { isUsable } from "../model/groups.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { fullCowBytes } from "../settings/cow_size.ts";
-import { parseSnapshotTags, type SnapshotTags } from "../model/tags.ts";
+import { parseSnapshotTags } from "../model/tags.ts";
 
 /** Policy for the extension of COW space. */
 export interface SnapshotAutoextend {
@@ -77,16 +77,15 @@ export function parseSnapshotAutoextend(
  * @returns the COW space with the highest usage first
  */
 export function cowsAtRisk(groups: readonly VolumeGroup[], driver: string): CowUsage[] {
-  const cows = groups.filter(({ responsive }) => responsive).flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const { originSize, snapshotPercent: usedPercent, invalidSnapshot } = lv;
-      if (usedPercent === undefined || originSize === undefined || invalidSnapshot) return [];
-      const snapshot = readSnapshotTags(driver, lv);
-      const maxSize = fullCowBytes(originSize, group.extentSize);
-      if (snapshot === undefined || lv.size >= maxSize) return [];
-      return [{ id: snapshot.id, source: snapshot.source, lv, group, usedPercent, maxSize }];
-    })
-  );
+  const cows = lvsOf(groups.filter(({ responsive }) => responsive)).flatMap(({ group, lv }) => {
+    const { originSize, snapshotPercent: usedPercent, invalidSnapshot } = lv;
+    if (usedPercent === undefined || originSize === undefined || invalidSnapshot) return [];
+    // what an LV is whose tags cannot be read is not certain: it is not changed
+    const snapshot = ignoreStorageError(() => parseSnapshotTags(driver, lv.tags));
+    const maxSize = fullCowBytes(originSize, group.extentSize);
+    if (snapshot === undefined || lv.size >= maxSize) return [];
+    return [{ id: snapshot.id, source: snapshot.source, lv, group, usedPercent, maxSize }];
+  });
   return cows.sort((a, b) => b.usedPercent - a.usedPercent);
 }
 
@@ -122,12 +121,4 @@ const NEAR_FULL_INTERVAL_MS = 10_000;
 export function nextCheckMs(cows: readonly CowUsage[], { threshold }: SnapshotAutoextend): number | undefined {
   if (cows.length === 0) return undefined;
   return cows.some(({ usedPercent }) => usedPercent * 2 >= threshold) ? NEAR_FULL_INTERVAL_MS : CHECK_INTERVAL_MS;
-}
-
-function readSnapshotTags(driver: string, lv: LogicalVolume): SnapshotTags | undefined {
-  try {
-    return parseSnapshotTags(driver, lv.tags);
-  } catch {
-    return undefined; // Its tags cannot be read, so it is not certain what the LV is. It is not changed.
-  }
 }

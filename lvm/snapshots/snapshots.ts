@@ -29,7 +29,7 @@ import { removePendingSnapshot } from "../deletion/missing_thin.ts";
 import { isOutdated } from "../volumes/known_volumes.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { syncFilesystem } from "./sync.ts";
-import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
+import { lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
 /** A request for a snapshot. */
 export interface SnapshotRequest {
@@ -261,7 +261,7 @@ export class Snapshots {
   }
 
   async #markDeleted(found: LocatedSnapshot): Promise<void> {
-    await this.#lvm.change(found.group, lvchangeTags(markSnapshotDeleted(found.snapshot.id), lvPath(found)));
+    await this.#lvm.changeTags(found, markSnapshotDeleted(found.snapshot.id));
     this.#reaper.wake();
   }
 }

@@ -8,6 +8,7 @@
  * @module
  */
 
+import { mountsOf, readMounts } from "../host/mounts.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type LimitResult, type LimitsReason, PodCgroups } from "./cgroups.ts";
@@ -15,7 +16,6 @@ import { StorageError } from "../../base/error.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { describeRates, hasLimits, type IoLimits, type IoRates, ratesFor } from "../settings/io_limits.ts";
 import type { Lvm } from "../client/client.ts";
-import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
@@ -212,8 +212,9 @@ export class IoLimiter {
     const limited = volumes.list(await lvm.report()).filter((volume) => this.#isLimited(volume));
     const mounts = limited.length === 0 ? [] : await readMounts(lvm.exec);
     const uses = limited.map((volume) => {
-      const ours = [filesystemMounts, deviceMounts].flatMap((find) => find(mounts, contentDevice(volume.lv)));
-      const targets = ours.map(({ target }) => target).filter((target) => podUidOf(target) !== undefined);
+      const targets = mountsOf(mounts, contentDevice(volume.lv)).map(({ target }) => target).filter((target) =>
+        podUidOf(target) !== undefined
+      );
       return { volume, targets: new Set(targets) };
     }).filter(({ targets }) => targets.size > 0);
     if (this.#scanDue) return; // A volume was published or unpublished meanwhile, so this is read again.

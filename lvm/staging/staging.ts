@@ -7,16 +7,6 @@
  * @module
  */
 
-import { completeFilesystem, resizeFilesystem, resizeStaged, type StagingWarning } from "./formatting.ts";
-import { type LocatedDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
-import { Encryption } from "../encryption/encryption.ts";
-import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
-import { ignoreStorageError, StorageError } from "../../base/error.ts";
-import type { Exec } from "../exec.ts";
-import { bindMountFlags, missingMountFlags } from "../settings/mount_flags.ts";
-import type { VolumeId } from "../../base/ids.ts";
-import type { IoLimiter } from "./io_limiter.ts";
-import type { Lvm } from "../client/client.ts";
 import {
   bindMount,
   canonicalizePath,
@@ -28,6 +18,7 @@ import {
   isDeviceNodeMount,
   type Mount,
   mountDevice,
+  mountsOf,
   readMounts,
   readUsage,
   removeMountPoint,
@@ -35,6 +26,16 @@ import {
   undoMount,
   type Usage,
 } from "../host/mounts.ts";
+import { completeFilesystem, resizeFilesystem, resizeStaged, type StagingWarning } from "./formatting.ts";
+import { type LocatedDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
+import { Encryption } from "../encryption/encryption.ts";
+import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
+import { ignoreStorageError, StorageError } from "../../base/error.ts";
+import type { Exec } from "../exec.ts";
+import { bindMountFlags, missingMountFlags } from "../settings/mount_flags.ts";
+import type { VolumeId } from "../../base/ids.ts";
+import type { IoLimiter } from "./io_limiter.ts";
+import type { Lvm } from "../client/client.ts";
 import {
   type Access,
   type EncryptedAccess,
@@ -269,7 +270,7 @@ export class Staging {
     const path = await this.#canonicalPath(volumePath);
     const mounts = await readMounts(this.#exec);
     const device = contentDevice(volume.lv);
-    const ours = [...filesystemMounts(mounts, device), ...deviceMounts(mounts, device)];
+    const ours = mountsOf(mounts, device);
     const block = volume.tags.format.state === "raw";
     if (!ours.some((mount) => mount.target === path) && !(block && lv.active)) throw notAtPath(id, volumePath);
     if (lv.size < required) {

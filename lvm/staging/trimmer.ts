@@ -12,14 +12,15 @@
  * @module
  */
 
+import { ignoreStorageError } from "../../base/error.ts";
+import { type LogicalVolume, lvsOf, type VolumeGroup } from "../model/report.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { Lvm } from "../client/client.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { cowSnapshotsOn } from "../pools/pool.ts";
-import { ownedVolumeId, parseVolumeTags, type VolumeTags } from "../model/tags.ts";
+import { ownedVolumeId, parseVolumeTags } from "../model/tags.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { nextTrimTime } from "../settings/trim.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
@@ -242,21 +243,12 @@ function isTrimmable({ volume: { lv, group } }: TrimSchedule): boolean {
 
 /** Returns the driver's volumes that are trimmed periodically. */
 function trimmedVolumes(groups: readonly VolumeGroup[], driver: string): TrimmedVolume[] {
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const tags = ownedVolumeId(driver, lv.tags) === undefined ? undefined : tagsOf(driver, lv);
-      if (tags?.trim?.intervalMs === undefined || tags.copied !== undefined) return []; // A copy is not in use yet.
-      return [{ id: tags.id, lv, group, intervalMs: tags.trim.intervalMs }];
-    })
-  );
-}
-
-function tagsOf(driver: string, lv: LogicalVolume): VolumeTags | undefined {
-  try {
-    return parseVolumeTags(driver, lv.tags);
-  } catch {
-    return undefined; // The inventory reports tags that cannot be read.
-  }
+  return lvsOf(groups).filter(({ lv }) => ownedVolumeId(driver, lv.tags) !== undefined).flatMap(({ group, lv }) => {
+    // the inventory reports tags that cannot be read
+    const tags = ignoreStorageError(() => parseVolumeTags(driver, lv.tags));
+    if (tags?.trim?.intervalMs === undefined || tags.copied !== undefined) return []; // A copy is not in use yet.
+    return [{ id: tags.id, lv, group, intervalMs: tags.trim.intervalMs }];
+  });
 }
 
 /**

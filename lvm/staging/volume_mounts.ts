@@ -4,22 +4,21 @@
  * @module
  */
 
-import { contentDevice } from "../encryption/mapping.ts";
-import type { Lvm } from "../client/client.ts";
-import { StorageError } from "../../base/error.ts";
-import type { Exec } from "../exec.ts";
-import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode } from "../host/device.ts";
 import {
-  deviceMounts,
-  filesystemMounts,
   isDeletedNodeMount,
   isDeviceNodeMount,
   isDeviceOfLv,
   isMountOfLv,
   type Mount,
+  mountsOf,
   readMounts,
   unmount,
 } from "../host/mounts.ts";
+import { contentDevice } from "../encryption/mapping.ts";
+import type { Lvm } from "../client/client.ts";
+import { StorageError } from "../../base/error.ts";
+import type { Exec } from "../exec.ts";
+import { allowWrites, type BlockDevice, readBlockDevice, restoreDeviceNode } from "../host/device.ts";
 import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Trimmer } from "./trimmer.ts";
@@ -64,8 +63,7 @@ export class VolumeMounts {
     // an administrator may have renamed the LV: then its tags identify it
     const found = this.#volumes.locate(await this.#lvm.report(), id);
     if (found.state !== "present") return false;
-    const content = contentDevice(found.volume.lv);
-    return filesystemMounts([mount], content).length + deviceMounts([mount], content).length > 0;
+    return mountsOf([mount], contentDevice(found.volume.lv)).length > 0;
   }
 
   /** Returns the device of a mount of a device node, if it exists. */

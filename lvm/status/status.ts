@@ -7,6 +7,7 @@
  * @module
  */
 
+import { filesystemMounts, type Mount, mountsOf, readMountStates, readUsages, type Usage } from "../host/mounts.ts";
 import { sum } from "../../base/size.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import type { Exec } from "../exec.ts";
@@ -25,7 +26,6 @@ import { mountProblem, pvProblem } from "../health/health.ts";
 import type { CopyProgress } from "../inventory/copying.ts";
 import type { IoRates } from "../settings/io_limits.ts";
 import { describeLayoutOf } from "../model/layout.ts";
-import { deviceMounts, filesystemMounts, type Mount, readMountStates, readUsages, type Usage } from "../host/mounts.ts";
 import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
 import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";
 import { readSurvey, type SurveyedGroup } from "../model/survey.ts";
@@ -287,7 +287,7 @@ function volumeStatus(
   { problems, ...details }: VolumeDetails,
   { mounts, usages }: Readings,
 ): VolumeStatus {
-  const mounted = [filesystemMounts, deviceMounts].flatMap((find) => find(mounts, contentDevice(lv)));
+  const mounted = mountsOf(mounts, contentDevice(lv));
   const usage = mounted.map(({ target }) => usages.get(target)).find((each) => each !== undefined);
   const damage = pvProblem(lv, group);
   const state = damage && DAMAGE_STATES[damage.reason];

@@ -1,7 +1,7 @@
+import { type Mount, mountsOf, readMounts } from "../host/mounts.ts";
+import { ignoring } from "../../base/error.ts";
 import { closeMapping, contentDevice } from "../encryption/mapping.ts";
 import { sleep, systemClock } from "../../base/clock.ts";
-import { StorageError } from "../../base/error.ts";
-import { deviceMounts, filesystemMounts, type Mount, readMounts } from "../host/mounts.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
@@ -15,9 +15,7 @@ const WAITS_MS = [100, 300, 600] as const;
  */
 async function closeLeftover({ exec }: Lvm, { id, tags }: Volume, mounts: readonly Mount[]): Promise<void> {
   if (tags.format.luks === undefined) return;
-  await closeMapping(exec, id, mounts).catch((error) => {
-    if (!(error instanceof StorageError && error.kind === "InUse")) throw error;
-  });
+  await closeMapping(exec, id, mounts).catch(ignoring("InUse"));
 }
 
 /**
@@ -33,7 +31,7 @@ export async function reportOnceClosed(lvm: Lvm, finder: VolumeFinder, id: Volum
     const found = finder.locate(groups, id);
     if (found.state !== "present" || !found.volume.lv.open) break;
     const mounts = await readMounts(lvm.exec);
-    if ([filesystemMounts, deviceMounts].some((find) => find(mounts, contentDevice(found.volume.lv)).length > 0)) break;
+    if (mountsOf(mounts, contentDevice(found.volume.lv)).length > 0) break;
     await closeLeftover(lvm, found.volume, mounts);
     await sleep(systemClock, ms);
     groups = await lvm.report();

@@ -5,14 +5,13 @@
  * @module
  */
 
+import type { LocatedLv } from "../model/report.ts";
+import { type Mount, mountsOf, readMounts } from "../host/mounts.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../../base/error.ts";
-import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { Lvm } from "../client/client.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { lvchangeTags } from "../model/commands.ts";
-import { lvPath } from "../model/report.ts";
 import { markAdopted, markHeld } from "../model/tags.ts";
 
 /** Options of {@linkcode HeldVolumes}. */
@@ -45,17 +44,13 @@ export class HeldVolumes {
     onChange(id);
     const volume = finder.require(await lvm.report(), id);
     if ((volume.tags.held ?? false) === held) return;
-    await lvm.change(volume.group, lvchangeTags(markHeld(held), lvPath(volume)));
+    await lvm.changeTags(volume, markHeld(held));
   }
 
   /** Returns what uses a volume, in words; `undefined` when nothing does. @throws {StorageError} */
   async userOf(id: VolumeId): Promise<string | undefined> {
     const { lvm, finder } = this.#options;
-    const volume = finder.require(await lvm.report(), id);
-    const mounts = await readMounts(lvm.exec);
-    const [mount] = [filesystemMounts, deviceMounts].flatMap((find) => find(mounts, contentDevice(volume.lv)));
-    if (mount !== undefined) return `its mount ${mount.target}`;
-    return volume.lv.open ? `a program that has ${volume.lv.devicePath} open` : undefined;
+    return await userOf(lvm, finder.require(await lvm.report(), id));
   }
 
   /**
@@ -75,6 +70,18 @@ export class HeldVolumes {
     const user = await this.userOf(from);
     if (user !== undefined) throw new StorageError("Unavailable", `${operation}: ${user} uses it`);
     const { volume } = found;
-    await lvm.change(volume.group, lvchangeTags(markAdopted(volume.tags, id), lvPath(volume)));
+    await lvm.changeTags(volume, markAdopted(volume.tags, id));
   }
+}
+
+/** Returns the first mount of an LV, or of what its content is on; `undefined` without one. */
+export async function mountOf({ exec }: Lvm, { lv }: LocatedLv): Promise<Mount | undefined> {
+  return mountsOf(await readMounts(exec), contentDevice(lv))[0];
+}
+
+/** Returns what uses an LV, in words; `undefined` when nothing does. */
+export async function userOf(lvm: Lvm, located: LocatedLv): Promise<string | undefined> {
+  const mount = await mountOf(lvm, located);
+  if (mount !== undefined) return `its mount ${mount.target}`;
+  return located.lv.open ? `a program that has ${located.lv.devicePath} open` : undefined;
 }

@@ -7,10 +7,10 @@
  * @module
  */
 
+import { mountOf, userOf } from "./held_volumes.ts";
 import { StorageError } from "../../base/error.ts";
 import { describeSignatures, readSignatures, verifyDevice } from "../host/device.ts";
 import { resumeRemedy } from "../host/device_mapper.ts";
-import { deviceMounts, filesystemMounts, type Mount, readMounts } from "../host/mounts.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { type Lvm, requirePvs, requireResponsive } from "../client/client.ts";
 import { addUsedTag, removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
@@ -77,7 +77,7 @@ export class ImportedVolumes {
     const layout = request.layout.type === "linear" ? (found && layoutOf(found)) ?? LINEAR : request.layout;
     const located = this.#requireForeign(groups, { ...request, layout }, from);
     await this.#formatOf(request, located);
-    const user = await this.#userOf(located);
+    const user = await userOf(this.#options.lvm, located);
     return { ...located, layout, ...(user !== undefined && { user }) };
   }
 
@@ -87,18 +87,7 @@ export class ImportedVolumes {
    */
   async isStillMounted(id: VolumeId): Promise<boolean> {
     const known = this.#inUse.get(id);
-    return known !== undefined && await this.#mountOf(known) !== undefined;
-  }
-
-  async #userOf(located: LocatedLv): Promise<string | undefined> {
-    const mount = await this.#mountOf(located);
-    if (mount !== undefined) return `its mount ${mount.target}`;
-    return located.lv.open ? `a program that has ${located.lv.devicePath} open` : undefined;
-  }
-
-  async #mountOf({ lv }: LocatedLv): Promise<Mount | undefined> {
-    const mounts = await readMounts(this.#options.lvm.exec);
-    return [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)][0];
+    return known !== undefined && await mountOf(this.#options.lvm, known) !== undefined;
   }
 
   /**
@@ -182,12 +171,11 @@ export class ImportedVolumes {
   async #addTags(request: VolumeRequest, from: ForeignLv): Promise<void> {
     const { lvm, finder } = this.#options;
     const located = this.#requireForeign(await lvm.report(), request, from);
-    const { group, lv } = located;
     await this.#requireUnused(`importing ${lvPath(located)}`, request.id, located);
     const format = await this.#formatOf(request, located);
     const tags = volumeTags(finder.driver, { ...request, format });
-    const selection = { uuid: lv.uuid, closed: true } as const;
-    await lvm.change(group, lvchangeTags(tags.flatMap((tag) => ["--addtag", tag]), lvPath(located), selection));
+    const selection = { uuid: located.lv.uuid, closed: true } as const;
+    await lvm.changeTags(located, tags.flatMap((tag) => ["--addtag", tag]), selection);
     if (finder.locate(await lvm.report(), request.id).state === "present") return;
     throw new StorageError("Busy", `importing ${lvPath(located)}: it was opened or changed meanwhile; try again`);
   }
@@ -197,7 +185,7 @@ export class ImportedVolumes {
   }
 
   async #requireUnused(operation: string, id: VolumeId, located: LocatedLv): Promise<void> {
-    const user = await this.#userOf(located);
+    const user = await userOf(this.#options.lvm, located);
     if (user === undefined) this.#inUse.delete(id);
     else this.#inUse.set(id, located);
     if (user !== undefined) throw new StorageError("InUse", `${operation}: ${user} uses it`);

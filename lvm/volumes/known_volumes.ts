@@ -7,7 +7,7 @@
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
+import { ignoreStorageError, type StorageError } from "../../base/error.ts";
 import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
@@ -52,7 +52,7 @@ export function knownGroupFor(
   ) {
     return undefined;
   }
-  return orUndefined(() => selectCandidates([group], groups, range, preference, layout))?.[0];
+  return ignoreStorageError(() => selectCandidates([group], groups, range, preference, layout))?.[0];
 }
 
 /**
@@ -94,17 +94,7 @@ function isSimple(driver: string, known: KnownReport, volume: Volume): boolean {
 }
 
 function locate(finder: VolumeFinder, known: KnownReport, id: VolumeId): VolumeState | undefined {
-  return orUndefined(() => finder.locate(known, id));
-}
-
-/** Returns what a function returns; `undefined` when it throws a {@linkcode StorageError}. */
-function orUndefined<T>(get: () => T): T | undefined {
-  try {
-    return get();
-  } catch (error) {
-    if (error instanceof StorageError) return undefined;
-    throw error;
-  }
+  return ignoreStorageError(() => finder.locate(known, id));
 }
 
 /** Reports whether an error of LVM may mean that what was known is not true any more, so that a report must decide. */

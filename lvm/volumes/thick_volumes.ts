@@ -22,9 +22,8 @@ import {
 import { cacheTags } from "../inventory/cache_tags.ts";
 import { copyBaseTags, sourceNodeTags } from "../model/remote_source.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
-import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "../deletion/cow_origin.ts";
+import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable, splitSnapshot } from "../deletion/cow_origin.ts";
 import { formatBytes } from "../../base/size.ts";
-import { splitSnapshot } from "../deletion/snapshot_split.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
 import { cacheLvName, uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";

@@ -14,12 +14,11 @@ import { type IoLimits, isSameLimits } from "../settings/io_limits.ts";
 import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { isCached, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
-import { cowSnapshotsOf, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
+import { cowSnapshotsOf, splitSnapshot, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
-import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import { splitSnapshot } from "../deletion/snapshot_split.ts";
+import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { roundToExtents, type SizeRange } from "../../base/size.ts";
 import { markLimits, markVolumeDeleted } from "../model/tags.ts";
 import { markLooseCache, removeIncompleteVolume } from "../deletion/repair.ts";
@@ -35,7 +34,6 @@ import { inUseError, isEmpty, removeEmpty } from "./empty_volume.ts";
 import { deleteKnown, isOutdated, knownGroupFor } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import type { Reaper } from "../deletion/reaper.ts";
-import { lvchangeTags } from "../model/commands.ts";
 
 /** A control of the copies that run in the background, as the deletion of a volume needs it. */
 export interface CopyControl {
@@ -288,10 +286,10 @@ export class Volumes {
   async setLimits(id: VolumeId, limits: IoLimits): Promise<void> {
     this.#onChange(id);
     const volume = await this.get(id);
-    const { group, tags } = volume;
+    const { tags } = volume;
     const changed = { ...tags.limits, ...limits };
     if (isSameLimits(tags.limits ?? {}, changed)) return;
-    await this.#lvm.change(group, lvchangeTags(markLimits(tags.limits, changed), lvPath(volume)));
+    await this.#lvm.changeTags(volume, markLimits(tags.limits, changed));
   }
 
   /**
@@ -331,8 +329,8 @@ export class Volumes {
   }
 
   async #markDeleted(volume: Volume): Promise<void> {
-    const { id, group, lv, tags } = volume;
-    await this.#lvm.change(group, lvchangeTags(markVolumeDeleted(id, tags.format, lv.tags), lvPath(volume)));
+    const { id, lv, tags } = volume;
+    await this.#lvm.changeTags(volume, markVolumeDeleted(id, tags.format, lv.tags));
     this.#reaper.wake();
   }
 
