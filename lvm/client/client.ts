@@ -8,10 +8,12 @@
  * @module
  */
 
+import { formatBytes } from "../../base/size.ts";
+import { describeFree } from "../settings/spare_space.ts";
+import { Queues } from "../../base/queues.ts";
 import { lvchangeTags, type LvremoveOptions, type Selection } from "../model/commands.ts";
 import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
-import { Allocations, requireFree } from "./allocations.ts";
 import { pvsToName } from "../model/layout.ts";
 import { flushDisks } from "./disk_cache.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";
@@ -73,7 +75,8 @@ export class Lvm {
   });
   readonly #exclusive = new ExclusiveChanges();
   readonly #refusals = new GroupRefusals();
-  readonly #allocations = new Allocations();
+  /** The allocations of groups with spare space, by the UUIDs of the groups. */
+  readonly #allocations = new Queues();
   readonly #pendingChanges = new Set<Promise<unknown>>();
   /** What settles when a command has ended that outlasted its deadline, with the UUID of its group. */
   readonly #lateChanges = new Map<Promise<unknown>, string>();
@@ -203,7 +206,7 @@ export class Lvm {
    */
   async allocate(group: VolumeGroup, bytes: bigint, args: readonly string[]): Promise<void> {
     if (group.spare === undefined) return await this.change(group, args);
-    await this.#allocations.run(group, async () => {
+    await this.#allocations.run(group.uuid, async () => {
       do {
         await this.#exclusive.wait(group);
         requireFree(await this.report(), group, bytes);
@@ -422,4 +425,21 @@ export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup)
       "remove them from the group (vgreduce(8), --removemissing)",
     { reason: "PhysicalVolumesMissing" },
   );
+}
+
+/**
+ * Requires that a group has space for volumes.
+ *
+ * @param groups a report
+ * @throws {StorageError} `NoSpace`; `NotFound` when the report does not show the group
+ */
+function requireFree(
+  groups: readonly VolumeGroup[],
+  { uuid, name }: Pick<VolumeGroup, "uuid" | "name">,
+  bytes: bigint,
+): void {
+  const operation = `taking ${formatBytes(bytes)} of volume group ${name}`;
+  const group = groups.find((group) => group.uuid === uuid);
+  if (group === undefined) throw new StorageError("NotFound", `${operation}: it does not exist any more`);
+  if (bytes > group.free) throw new StorageError("NoSpace", `${operation}: it has ${describeFree(group)}`);
 }

@@ -18,12 +18,11 @@
  * @module
  */
 
+import { messagePool, readPoolTransactions } from "../host/device_mapper.ts";
 import { lateCompletion } from "../../base/error.ts";
-import { runOk } from "../exec.ts";
 import { isMessageLvName, messageLvName, uniqueLvName } from "../../base/ids.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import type { Lvm } from "../client/client.ts";
-import { readPoolTransactions } from "../host/device_mapper.ts";
 import { lvcreate, lvremove } from "../model/commands.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { DELETED, ERASE, OWNER } from "../model/tag_text.ts";
@@ -104,8 +103,7 @@ export async function completeTransactions(lvm: Lvm, pools: readonly LogicalVolu
     const found = current.get(kernelNameOf(pool));
     const { transactionId = 0n } = pool.segment;
     if (found === undefined || found + 1n !== transactionId) continue;
-    const args = ["message", `${pool.devicePath}-tpool`, "0", `set_transaction_id ${found} ${transactionId}`];
-    await runOk(lvm.exec, { program: "dmsetup", args, mutates: true });
+    await messagePool(lvm.exec, kernelNameOf(pool), `set_transaction_id ${found} ${transactionId}`);
   }
 }
 

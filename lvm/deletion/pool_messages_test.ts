@@ -185,7 +185,7 @@ Deno.test("a driver completes the transaction of a pool that has made a snapshot
     const sent: string[] = [];
     machine.fault = ({ program, args }) => void (program === "dmsetup" && sent.push(args.join(" ")));
     assertEquals([await reap(), pool.oldMessage], [[], "followed"]);
-    const message = "message /dev/mapper/data-data_thinpool-tpool 0 set_transaction_id 0 1";
+    const message = "message data-data_thinpool-tpool 0 set_transaction_id 0 1";
     assertEquals(sent.slice(1), oldMessage === "followed" ? [] : [message]);
   }
 });

@@ -15,12 +15,12 @@
  * @module
  */
 
+import { deviceUuidOf, type MappedDevice, readMappedDevices } from "../host/device_mapper.ts";
 import { type Lvm, requireResponsive } from "../client/client.ts";
 import { runOk } from "../exec.ts";
 import { lvchange } from "../model/commands.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned } from "../model/tags.ts";
-import { type MappedDevice, readMappedDevices } from "../host/device_mapper.ts";
 
 /** What these functions need of {@linkcode Lvm}. */
 export type ResumingLvm = Pick<Lvm, "exec" | "runAlone" | "report">;
@@ -80,7 +80,7 @@ function leftDevices(
   driver: string,
   group: VolumeGroup,
 ): { readonly loaded: MappedDevice[]; readonly unused: MappedDevice[] } {
-  const ownUuids = group.lvs.filter(({ tags }) => isOwned(driver, tags)).map(({ uuid }) => deviceUuid(group, uuid));
+  const ownUuids = group.lvs.filter(({ tags }) => isOwned(driver, tags)).map((lv) => deviceUuidOf(group, lv));
   const devices = all.filter(({ uuid }) => ownUuids.some((own) => uuid === own || uuid.startsWith(`${own}-`)));
   const inUse = devices.filter(({ tables }) => tables === "Live" || tables === "Both").map(({ uuid }) => uuid);
   const isUnused = ({ uuid }: MappedDevice) =>
@@ -96,8 +96,4 @@ const COW_SUFFIX = "-cow";
 
 function namesOf(devices: readonly MappedDevice[]): string[] {
   return devices.map(({ name }) => name);
-}
-
-function deviceUuid(group: VolumeGroup, uuid: string): string {
-  return `LVM-${`${group.uuid}${uuid}`.replaceAll("-", "")}`;
 }

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { timesACopy } from "../../tests/fake/speed.ts";
-import { isSameBytes } from "./bytes.ts";
+import { isSameBytes } from "./cow_differences.ts";
 
 Deno.test("isSameBytes() sees each difference, at any offset, and another length", () => {
   const bytes = Uint8Array.from({ length: 40 }, (_, index) => index);
@@ -17,6 +17,6 @@ Deno.test("isSameBytes() sees each difference, at any offset, and another length
 });
 
 Deno.test("isSameBytes() is fast also where V8 compiles nothing, as in the driver", async () => {
-  const ratio = await timesACopy(import.meta.resolve("./bytes.ts"), "isSameBytes", "one, other");
+  const ratio = await timesACopy(import.meta.resolve("./cow_differences.ts"), "isSameBytes", "one, other");
   assert(ratio > 0 && ratio < 30, `it takes ${ratio} times as long as a copy`);
 });

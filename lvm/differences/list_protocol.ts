@@ -10,26 +10,30 @@
  * @module
  */
 
-import { ignoreStorageError, type StorageError } from "../../base/error.ts";
-import { parseSnapshotId } from "../../base/ids.ts";
 import {
   type Bytes,
   concatenate,
+  decodeFrameHeader,
   decodeJson,
   encodeFailureJson,
+  encodeFrameHeader,
   encodeJson,
-  MAX_JSON_BYTES,
+  END,
+  FAILURE,
+  type FrameHeader,
+  type FrameKind,
+  MAX_BYTES,
+  parseBytes,
   protocolError,
   requireVersion,
   VERSION,
 } from "../transfers/protocol.ts";
+import { ignoreStorageError, type StorageError } from "../../base/error.ts";
+import { parseSnapshotId } from "../../base/ids.ts";
 import type { Extent, ExtentList, ListRequest } from "./differences.ts";
 
 /** The most ranges in a frame. */
 export const MAX_EXTENTS = 4096;
-
-/** The length of the header of a frame, in bytes: its type, and the length of what follows. */
-export const FRAME_HEADER_BYTES = 5;
 
 /** The length of a range in a frame, in bytes. */
 const EXTENT_BYTES = 16;
@@ -40,27 +44,18 @@ const SIZE_BYTES = 8;
 /** The maximum length of what identifies the snapshots of a list, in bytes. */
 const MAX_IDENTITY_BYTES = 200;
 
-/** A number of a request: a count or an offset. */
-const NUMBER = /^(?:0|[1-9]\d{0,18})$/;
-
-/** The maximum number of a byte offset: the size of the largest LV. */
-const MAX_BYTES = 1n << 63n;
-
 /** A request of another process. */
 export interface RemoteListRequest extends Omit<ListRequest, "signal"> {
   /** The driver's name. */
   readonly driver: string;
 }
 
-/** The header of a frame. */
-export interface FrameHeader {
-  /** What follows. */
-  readonly kind: keyof typeof FRAME_TYPES;
-  /** Its length in bytes. */
-  readonly length: number;
-}
-
-const FRAME_TYPES = { size: 1, extents: 2, end: 3, failure: 4 } as const;
+const FRAME_KINDS = {
+  size: { type: 1, allows: (length) => length >= SIZE_BYTES && length <= SIZE_BYTES + MAX_IDENTITY_BYTES },
+  extents: { type: 2, allows: (length) => length % EXTENT_BYTES === 0 && length <= EXTENT_BYTES * MAX_EXTENTS },
+  end: END,
+  failure: FAILURE,
+} as const satisfies Record<string, FrameKind>;
 
 /** Reports whether the JSON of a request asks for a list, and not for data. */
 export function isListRequest(bytes: Uint8Array): boolean {
@@ -85,13 +80,10 @@ export function decodeListRequest(bytes: Uint8Array): RemoteListRequest {
     throw protocolError("a list of no snapshot");
   }
   if (typeof driver !== "string") throw protocolError("a request of nobody");
-  if (typeof from !== "string" || !NUMBER.test(from) || BigInt(from) >= MAX_BYTES) {
-    throw protocolError("a list from nowhere");
-  }
   if (typeof groupSize !== "number" || !Number.isInteger(groupSize) || groupSize < 1 || groupSize > MAX_EXTENTS) {
     throw protocolError("a list of groups of no size");
   }
-  return { driver, target: ids[0], ...(ids[1] && { base: ids[1] }), from: BigInt(from), groupSize };
+  return { driver, target: ids[0], ...(ids[1] && { base: ids[1] }), from: parseBytes(from, 1n), groupSize };
 }
 
 /** Encodes the head of an answer that is no refusal. */
@@ -152,26 +144,11 @@ export function encodeListFailure(error: StorageError): Bytes {
   return frame("failure", encodeFailureJson(error));
 }
 
-function frame(kind: FrameHeader["kind"], bytes: Uint8Array): Bytes {
-  const header = new Uint8Array(FRAME_HEADER_BYTES);
-  header[0] = FRAME_TYPES[kind];
-  new DataView(header.buffer).setUint32(1, bytes.length);
-  return concatenate(header, bytes);
+function frame(kind: keyof typeof FRAME_KINDS, bytes: Uint8Array): Bytes {
+  return concatenate(encodeFrameHeader(FRAME_KINDS[kind], bytes.length), bytes);
 }
 
 /** Decodes the header of a frame. @throws {StorageError} `Unavailable` for one with a length that it must not have */
-export function decodeFrameHeader(bytes: Uint8Array): FrameHeader {
-  const view = new DataView(bytes.buffer, bytes.byteOffset);
-  const type = view.getUint8(0);
-  const length = view.getUint32(1);
-  const isAllowed: Record<FrameHeader["kind"], boolean> = {
-    size: length >= SIZE_BYTES && length <= SIZE_BYTES + MAX_IDENTITY_BYTES,
-    extents: length % EXTENT_BYTES === 0 && length <= EXTENT_BYTES * MAX_EXTENTS,
-    end: length === 0,
-    failure: length > 0 && length <= MAX_JSON_BYTES,
-  };
-  for (const [kind, number] of Object.entries(FRAME_TYPES) as [FrameHeader["kind"], number][]) {
-    if (type === number && isAllowed[kind]) return { kind, length };
-  }
-  throw protocolError(`a frame of type ${type} and length ${length}`);
+export function decodeListHeader(bytes: Uint8Array): FrameHeader<keyof typeof FRAME_KINDS> {
+  return decodeFrameHeader(FRAME_KINDS, bytes);
 }

@@ -9,31 +9,24 @@
  * @module
  */
 
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { Queues } from "../../base/queues.ts";
+import { messagePool, readPoolStatus } from "../host/device_mapper.ts";
 import { StorageError } from "../../base/error.ts";
-import { runOk } from "../exec.ts";
 import type { Lvm } from "../client/client.ts";
-import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { encode, RESERVED } from "../model/tag_text.ts";
 import { kernelNameOf, poolsOf } from "../pools/pool.ts";
 
-/** A pool, and the group that it is in. */
-export interface LocatedPool {
-  /** The group. */
-  readonly group: VolumeGroup;
-  /** The pool. */
-  readonly pool: LogicalVolume;
-}
-
-/** The status of a thin pool in the kernel: its name, and the block of its metadata snapshot, `-` without one. */
-const POOL_STATUS = /^(\S+): \d+ \d+ thin-pool \d+ \d+\/\d+ \d+\/\d+ (\S+) /gm;
+/** The status of a thin pool in the kernel, with the block of its metadata snapshot, `-` without one. */
+const POOL_STATUS = /^\d+ \d+\/\d+ \d+\/\d+ (\S+) /;
 
 /** The metadata snapshots of the pools of this machine. */
 export class MetadataSnapshots {
   readonly #lvm: Lvm;
   /** The tag of a pool whose metadata snapshot the driver has reserved. */
   readonly #tag: string;
-  /** The last use of each pool's snapshot, by the pool's UUID. */
-  readonly #uses = new Map<string, Promise<unknown>>();
+  /** The uses of the snapshots, by the UUIDs of the pools. */
+  readonly #uses = new Queues();
 
   /** Creates the service. @param driver the driver's name: which its tag names */
   constructor({ lvm, driver }: { readonly lvm: Lvm; readonly driver: string }) {
@@ -46,10 +39,10 @@ export class MetadataSnapshots {
    *
    * @throws {StorageError} `FailedPrecondition` when another program has reserved one, or it could fill the pool's metadata
    */
-  async use<T>(located: LocatedPool, body: () => Promise<T>): Promise<T> {
-    return await this.#inTurn(located.pool.uuid, async () => {
+  async use<T>(located: LocatedLv, body: () => Promise<T>): Promise<T> {
+    return await this.#uses.run(located.lv.uuid, async () => {
       await this.#releaseOwn(located);
-      if (await this.#holder(located.pool) !== "nobody") throw reservedError(located);
+      if (await this.#holder(located.lv) !== "nobody") throw reservedError(located);
       requireSpace(located);
       await this.#changeTag(located, "--addtag");
       await this.#reserve(located);
@@ -64,26 +57,15 @@ export class MetadataSnapshots {
   /** Releases what an earlier process has left in pools. */
   async releaseLeft(groups: readonly VolumeGroup[]): Promise<void> {
     for (const group of groups) {
-      for (const pool of poolsOf(group)) {
-        await this.#inTurn(pool.uuid, () => this.#releaseOwn({ group, pool }));
+      for (const lv of poolsOf(group)) {
+        await this.#uses.run(lv.uuid, () => this.#releaseOwn({ group, lv }));
       }
     }
   }
 
-  async #inTurn<T>(uuid: string, body: () => Promise<T>): Promise<T> {
-    const before = this.#uses.get(uuid) ?? Promise.resolve();
-    const use = before.then(body, body);
-    this.#uses.set(uuid, use);
+  async #reserve(located: LocatedLv): Promise<void> {
     try {
-      return await use;
-    } finally {
-      if (this.#uses.get(uuid) === use) this.#uses.delete(uuid);
-    }
-  }
-
-  async #reserve(located: LocatedPool): Promise<void> {
-    try {
-      await this.#send(located.pool, "reserve_metadata_snap");
+      await this.#send(located.lv, "reserve_metadata_snap");
     } catch (error) {
       // somebody else was faster; a command that is still running may reserve it yet
       if (error instanceof StorageError && error.kind === "CommandFailed") await this.#changeTag(located, "--deltag");
@@ -92,39 +74,31 @@ export class MetadataSnapshots {
   }
 
   /** Releases what the driver has reserved, by its tag. A pool that the kernel does not have keeps it, and the tag. */
-  async #releaseOwn(located: LocatedPool): Promise<void> {
-    if (located.pool.tags.includes(this.#tag)) await this.#release(located);
+  async #releaseOwn(located: LocatedLv): Promise<void> {
+    if (located.lv.tags.includes(this.#tag)) await this.#release(located);
   }
 
   /** Releases the metadata snapshot of a pool, if there is one, and removes the tag. */
-  async #release(located: LocatedPool): Promise<void> {
-    const holder = await this.#holder(located.pool);
+  async #release(located: LocatedLv): Promise<void> {
+    const holder = await this.#holder(located.lv);
     if (holder === "unknown") return;
-    if (holder === "somebody") await this.#send(located.pool, "release_metadata_snap");
+    if (holder === "somebody") await this.#send(located.lv, "release_metadata_snap");
     await this.#changeTag(located, "--deltag");
   }
 
-  async #changeTag({ group, pool }: LocatedPool, option: "--addtag" | "--deltag"): Promise<void> {
-    await this.#lvm.changeTags({ group, lv: pool }, [option, this.#tag]);
+  async #changeTag({ group, lv }: LocatedLv, option: "--addtag" | "--deltag"): Promise<void> {
+    await this.#lvm.changeTags({ group, lv }, [option, this.#tag]);
   }
 
   /** Returns whether a pool has a metadata snapshot, as far as the kernel knows it. */
   async #holder(pool: LogicalVolume): Promise<"nobody" | "somebody" | "unknown"> {
-    const status = await runOk(this.#lvm.exec, {
-      program: "dmsetup",
-      args: ["status", "--target", "thin-pool", "--noflush"],
-      mutates: false,
-    });
-    const held = [...status.matchAll(POOL_STATUS)].find(([, name]) => name === kernelNameOf(pool))?.[2];
+    const status = (await readPoolStatus(this.#lvm.exec)).find(([name]) => name === kernelNameOf(pool))?.[1];
+    const held = POOL_STATUS.exec(status ?? "")?.[1];
     return held === undefined ? "unknown" : held === "-" ? "nobody" : "somebody";
   }
 
   async #send(pool: LogicalVolume, message: string): Promise<void> {
-    await runOk(this.#lvm.exec, {
-      program: "dmsetup",
-      args: ["message", kernelNameOf(pool), "0", message],
-      mutates: true,
-    });
+    await messagePool(this.#lvm.exec, kernelNameOf(pool), message);
   }
 }
 
@@ -135,10 +109,10 @@ const MAX_METADATA_PERCENT = 45;
  * Requires that a metadata snapshot does not fill the pool's metadata, also if all tables change while it is there: the pool
  * would become read-only. A volume group with as much free space can extend it meanwhile.
  */
-function requireSpace({ group, pool }: LocatedPool): void {
-  const { metadataPercent = 0, metadataSize } = pool.thinPool!;
+function requireSpace({ group, lv }: LocatedLv): void {
+  const { metadataPercent = 0, metadataSize } = lv.thinPool!;
   if (metadataPercent <= MAX_METADATA_PERCENT || group.free >= metadataSize) return;
-  const path = lvPath({ group, lv: pool });
+  const path = lvPath({ group, lv });
   throw new StorageError(
     "FailedPrecondition",
     `reading the tables of thin pool ${path}: its metadata is ${metadataPercent} % full, and a snapshot of it may take as ` +
@@ -146,12 +120,14 @@ function requireSpace({ group, pool }: LocatedPool): void {
   );
 }
 
-function reservedError({ group, pool }: LocatedPool): StorageError {
+function reservedError({ group, lv }: LocatedLv): StorageError {
   return new StorageError(
     "FailedPrecondition",
-    `reading the tables of thin pool ${group.name}/${pool.name}: another program has reserved its metadata snapshot, of ` +
+    `reading the tables of thin pool ${
+      lvPath({ group, lv })
+    }: another program has reserved its metadata snapshot, of ` +
       `which there can be one; if none is running, release it: dmsetup message ${
-        kernelNameOf(pool)
+        kernelNameOf(lv)
       } 0 release_metadata_snap`,
   );
 }

@@ -2,7 +2,8 @@ import { assertEquals, assertRejects } from "@std/assert";
 import type { Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
-import { type LocatedPool, MetadataSnapshots } from "./metadata_snapshot.ts";
+import type { LocatedLv } from "../model/report.ts";
+import { MetadataSnapshots } from "./metadata_snapshot.ts";
 
 const MiB = 1n << 20n;
 
@@ -19,11 +20,11 @@ async function use(metadataPercent: number | undefined, free: bigint): Promise<s
     changes.push(args.at(-1)!);
     return Promise.resolve({ code: 0, stdout: "", stderr: "" });
   };
-  const change = (_group: unknown, args: readonly string[]) => Promise.resolve(void changes.push(args[1]!));
-  const lvm = { exec: { run, idle: () => Promise.resolve() }, change } as unknown as Lvm;
+  const changeTags = (_lv: unknown, [option]: readonly string[]) => Promise.resolve(void changes.push(option!));
+  const lvm = { exec: { run, idle: () => Promise.resolve() }, changeTags } as unknown as Lvm;
   const thinPool = { metadataSize: 4n * MiB, ...(metadataPercent === undefined ? {} : { metadataPercent }) };
   const pool = { name: "pool", uuid: "u", devicePath: "/dev/mapper/data-pool", tags: [], thinPool };
-  const located = { group: { name: "data", free }, pool } as unknown as LocatedPool;
+  const located = { group: { name: "data", free }, lv: pool } as unknown as LocatedLv;
   await new MetadataSnapshots({ lvm, driver: "d" }).use(located, () => Promise.resolve());
   return changes;
 }

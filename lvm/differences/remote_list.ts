@@ -7,13 +7,13 @@
  * @module
  */
 
+import { decodeFailure, decodeHeadJson, encodeRefusal, HEADER_BYTES, protocolError } from "../transfers/protocol.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { asStorageError, type Connection, PulseLimit, readAll, readJson, withPulse } from "../transfers/connection.ts";
-import { decodeFailure, decodeHeadJson, encodeRefusal, protocolError } from "../transfers/protocol.ts";
 import type { Differences, Extent, ExtentList } from "./differences.ts";
 import {
   decodeExtents,
-  decodeFrameHeader,
+  decodeListHeader,
   decodeListRequest,
   decodeSize,
   encodeExtents,
@@ -22,7 +22,6 @@ import {
   encodeListHead,
   encodeListRequest,
   encodeSize,
-  FRAME_HEADER_BYTES,
   MAX_EXTENTS,
   type RemoteListRequest,
 } from "./list_protocol.ts";
@@ -141,8 +140,8 @@ class FrameReader {
   /** Returns the next frame that says something, until the next call. @throws {StorageError} the failure of the sender */
   async next(): Promise<{ readonly kind: "size" | "extents" | "end"; readonly bytes: Uint8Array }> {
     for (const pulses = new PulseLimit();; pulses.add()) {
-      const header = await readAll(this.#connection, this.#buffer.subarray(0, FRAME_HEADER_BYTES));
-      const { kind, length } = decodeFrameHeader(header);
+      const header = await readAll(this.#connection, this.#buffer.subarray(0, HEADER_BYTES));
+      const { kind, length } = decodeListHeader(header);
       const bytes = await readAll(this.#connection, this.#buffer.subarray(0, length));
       if (kind === "failure") throw decodeFailure(bytes);
       if (kind !== "extents" || length > 0) return { kind, bytes };

@@ -4,14 +4,14 @@
  * @module
  */
 
+import { type LocatedLv, lvPath } from "../model/report.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";
-import { lvPath } from "../model/report.ts";
 import { findPool } from "../pools/pool.ts";
 import { type ChunkRange, ChunkSet } from "./chunk_set.ts";
-import { requireHiddenDevice } from "./devices.ts";
-import type { LocatedPool, MetadataSnapshots } from "./metadata_snapshot.ts";
+import { requireHiddenDevice } from "../host/device.ts";
+import type { MetadataSnapshots } from "./metadata_snapshot.ts";
 import { type DeltaKind, ThinDeltaReader } from "./thin_delta.ts";
 
 /** The time in which thin_delta reads the tables of a pool, in milliseconds. They have at most 16 GiB. */
@@ -52,7 +52,7 @@ export async function readThinBlocks(
   const reader: ThinDeltaReader = new ThinDeltaReader((kind, range) => {
     if (kinds.includes(kind)) (blocks ??= new ChunkSet(windowOf(reader.blockBytes!))).add(range);
   });
-  const device = await requireHiddenDevice(exec, { group: located.group, lv: located.pool }, "_tmeta");
+  const device = await requireHiddenDevice(exec, located, "_tmeta");
   await metadata.use(located, () =>
     runOk(exec, {
       program: "thin_delta",
@@ -71,10 +71,10 @@ function thinIdOf(located: LocatedSnapshot): string {
   throw new StorageError("CommandFailed", `comparing ${lvPath(located)}: LVM does not report its number in its pool`);
 }
 
-function requireCommonPool(base: LocatedSnapshot, target: LocatedSnapshot): LocatedPool {
+function requireCommonPool(base: LocatedSnapshot, target: LocatedSnapshot): LocatedLv {
   const pool = findPool(target.group, target.lv.pool);
   if (base.group.uuid === target.group.uuid && base.lv.pool === target.lv.pool && pool !== undefined) {
-    return { group: target.group, pool };
+    return { group: target.group, lv: pool };
   }
   throw new StorageError(
     "FailedPrecondition",

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { messagePool } from "../host/device_mapper.ts";
 import { sum } from "../../base/size.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { basename } from "@std/path";
@@ -164,7 +165,7 @@ export class MemberSnapshots {
   async #makeAgain({ volume, thinIds, poolDevice }: ThinMember, suspended: SuspendedDevices): Promise<void> {
     await suspended.requireSuspended();
     for (const message of [`delete ${thinIds.snapshot}`, `create_snap ${thinIds.snapshot} ${thinIds.origin}`]) {
-      await runOk(this.#exec, { program: "dmsetup", args: ["message", poolDevice, "0", message], mutates: true });
+      await messagePool(this.#exec, poolDevice, message);
     }
     await suspended.resume(deviceName(volume.lv));
   }

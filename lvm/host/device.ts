@@ -4,12 +4,13 @@
  * @module
  */
 
+import type { LocatedLv, LogicalVolume } from "../model/report.ts";
+import { readMappedDevice } from "./device_mapper.ts";
 import { max } from "../../base/size.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import { allDone, type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../../base/json.ts";
-import type { LogicalVolume } from "../model/report.ts";
 
 /** A block device, as the kernel reports it. */
 export interface BlockDevice {
@@ -229,4 +230,30 @@ export function foreignDataError(path: string, reason: string): StorageError {
     `using ${path}: ${reason}. It is not changed. Inspect it; if its data is not needed, delete the volume and create it again`,
     { reason: "UnexpectedData" },
   );
+}
+
+/**
+ * Makes sure that a hidden device of an LV is what its node leads to: the kernel knows it under its name, in the LV's group,
+ * and the node has its number. A missing node is made first.
+ *
+ * @param suffix the layer, such as `-cow`
+ * @returns the path of its node
+ * @throws {StorageError} `FailedPrecondition`
+ */
+export async function requireHiddenDevice(
+  exec: Exec,
+  { group, lv }: LocatedLv,
+  suffix: "-cow" | "_tmeta",
+): Promise<string> {
+  const devicePath = `${lv.devicePath}${suffix}`;
+  const fail = (reason: string) => new StorageError("FailedPrecondition", `verifying ${devicePath}: ${reason}`);
+  const mapped = await readMappedDevice(exec, devicePath.replace("/dev/mapper/", ""));
+  if (mapped === undefined) throw fail("the kernel has no such device");
+  // the hidden LV of a pool's metadata has a UUID of its own, which no report has
+  const owner = suffix === "-cow" ? `${group.uuid}${lv.uuid}` : group.uuid;
+  if (!mapped.uuid.startsWith(`LVM-${owner.replaceAll("-", "")}`)) throw fail(`it is ${mapped.uuid}`);
+  await restoreDeviceNode(exec, { devicePath });
+  const [node] = await readBlockDevices(exec, [devicePath]);
+  if (node?.number !== mapped.number) throw fail(`its node is ${node?.number ?? "missing"}, not ${mapped.number}`);
+  return devicePath;
 }

@@ -109,7 +109,7 @@ export function isDeviceOf(
   group: Pick<VolumeGroup, "uuid">,
   lv: Pick<LogicalVolume, "uuid">,
 ): boolean {
-  return device.uuid === `LVM-${`${group.uuid}${lv.uuid}`.replaceAll("-", "")}`;
+  return device.uuid === deviceUuidOf(group, lv);
 }
 
 function listDevices(names: readonly string[]): Command {
@@ -169,8 +169,18 @@ export async function readPoolTransactions(exec: Exec): Promise<ReadonlyMap<stri
 }
 
 /** Reads the status of the thin pools that the kernel has, each with its device-mapper name. */
-async function readPoolStatus(exec: Exec): Promise<[string, string][]> {
+export async function readPoolStatus(exec: Exec): Promise<[string, string][]> {
   const args = ["status", "--target", "thin-pool", "--noflush"];
   const answer = await runOk(exec, { program: "dmsetup", args, mutates: false });
   return [...answer.matchAll(/^(\S+): \d+ \d+ thin-pool (.*)$/gm)].map(([, name, status]) => [name!, status!]);
+}
+
+/** Sends a message to the target of a thin pool. @param name the device-mapper name of the kernel's pool */
+export async function messagePool(exec: Exec, name: string, message: string): Promise<void> {
+  await runOk(exec, { program: "dmsetup", args: ["message", name, "0", message], mutates: true });
+}
+
+/** Returns the UUID of the device of an LV. Those of hidden layers of it begin with that, too. */
+export function deviceUuidOf(group: Pick<VolumeGroup, "uuid">, lv: Pick<LogicalVolume, "uuid">): string {
+  return `LVM-${`${group.uuid}${lv.uuid}`.replaceAll("-", "")}`;
 }

@@ -7,6 +7,7 @@
  * @module
  */
 
+import { Queues } from "../../base/queues.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Lvm, requireResponsive } from "../client/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
@@ -30,8 +31,8 @@ export class PoolReservation {
   readonly #lvm: Lvm;
   /** The overcommit ratio of pools that set no other, in percent of their size. */
   readonly defaultOvercommit: bigint;
-  /** The last body of each group that has one, by the group's UUID. A change that hangs delays no other group. */
-  readonly #last = new Map<string, Promise<unknown>>();
+  /** The bodies of groups, by the UUIDs of the groups. A change that hangs delays no other group. */
+  readonly #bodies = new Queues();
   /** The UUIDs of the groups in which a command outlasted its deadline, and may still allocate. */
   readonly #allocating = new Set<string>();
   /** The number of interrupted changes of each group before its last body, by the group's UUID. */
@@ -69,7 +70,7 @@ export class PoolReservation {
     { uuid, name }: Pick<VolumeGroup, "uuid" | "name">,
     body: (group: VolumeGroup) => Promise<T>,
   ): Promise<T> {
-    const result = Promise.resolve(this.#last.get(uuid)).then(async () => {
+    return this.#bodies.run(uuid, async () => {
       this.#requireNotAllocating(uuid, name);
       const operation = `reading the thin pools of volume group ${name}`;
       const find = (current: readonly VolumeGroup[]) => {
@@ -81,12 +82,13 @@ export class PoolReservation {
       let group = find(this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report());
       if (await this.#prepare(group)) group = find(await this.#lvm.report());
       this.#interruptedBefore.set(uuid, this.#lvm.interruptedChanges(group));
-      return await body(group);
+      try {
+        return await body(group);
+      } catch (error) {
+        this.#waitForCommand(uuid, error);
+        throw error;
+      }
     });
-    const ended = result.then(() => {}, (error) => this.#waitForCommand(uuid, error)); // its own caller gets the error
-    this.#last.set(uuid, ended);
-    void ended.then(() => this.#last.get(uuid) === ended && this.#last.delete(uuid));
-    return result;
   }
 
   /**

@@ -4,15 +4,16 @@
  * @module
  */
 
-import { Sha256 } from "../../base/sha256.ts";
 import {
   type Bytes,
   encodeHead,
   encodeHeader,
   encodeRequest,
+  type FrameHeader,
   type TransferHead,
   type TransferRequest,
 } from "./protocol.ts";
+import { Sha256 } from "../../base/sha256.ts";
 
 /** Returns the digest of data. It is computed beside this thread. */
 export async function digestOf(data: Bytes): Promise<Bytes> {
@@ -32,20 +33,10 @@ export class RangeDigest {
     this.#hash.add(encodeHead(head));
   }
 
-  /** Adds a frame of data. */
-  addData(length: number, digest: Uint8Array): void {
-    this.#hash.add(encodeHeader({ kind: "data", length }));
-    this.#hash.add(digest);
-  }
-
-  /** Adds a frame of zeros. */
-  addZeros(length: number): void {
-    this.#hash.add(encodeHeader({ kind: "zeros", length }));
-  }
-
-  /** Adds a frame about what is the same as in the base. */
-  addSame(length: number): void {
-    this.#hash.add(encodeHeader({ kind: "same", length }));
+  /** Adds the header of a frame, and the digest of its data, if it has any. */
+  add(header: FrameHeader, digest?: Uint8Array): void {
+    this.#hash.add(encodeHeader(header));
+    if (digest !== undefined) this.#hash.add(digest);
   }
 
   /** Returns the digest. */

@@ -53,7 +53,7 @@ export const MAX_SAME_BYTES: bigint = 1n << 31n;
 export const RANGE_UNIT: bigint = BigInt(MAX_DATA_BYTES);
 
 /** The maximum number of a byte offset: the size of the largest LV. */
-const MAX_BYTES = 1n << 63n;
+export const MAX_BYTES: bigint = 1n << 63n;
 
 /** The maximum length of the message of a refusal or a failure, in characters, each of which may take six bytes in JSON. */
 const MAX_MESSAGE_LENGTH = 600;
@@ -96,23 +96,42 @@ export interface TransferHead {
   readonly uuid?: string;
 }
 
-/** The header of a frame. */
-export type FrameHeader =
-  /** Data: its digest follows, and then the data. */
-  | { readonly kind: "data"; readonly length: number }
-  /** Zeros, which are left out. */
-  | { readonly kind: "zeros"; readonly length: number }
-  /** What is the same as in the base; of length 0 while the sender only looks for what differs. */
-  | { readonly kind: "same"; readonly length: number }
-  /** The end: the digest of the range follows. */
-  | { readonly kind: "end" }
-  /** A failure of the sender: its JSON follows. */
-  | { readonly kind: "failure"; readonly length: number };
+/** A kind of frames. */
+export interface FrameKind {
+  /** The number that stands for it. */
+  readonly type: number;
+  /** Reports whether a frame may have a length. */
+  readonly allows: (length: number) => boolean;
+}
 
-const FRAME_TYPES = { data: 1, zeros: 2, end: 3, failure: 4, same: 5 } as const satisfies Record<
-  FrameHeader["kind"],
-  number
->;
+function isBlocks(length: number): boolean {
+  return length > 0 && length % Number(UNIT) === 0;
+}
+
+/** The frame that ends an answer; what follows it in an answer with a range is the digest of that. */
+export const END: FrameKind = { type: 3, allows: (length) => length === 0 };
+
+/** A failure of the sender: its JSON follows. */
+export const FAILURE: FrameKind = { type: 4, allows: (length) => length > 0 && length <= MAX_JSON_BYTES };
+
+const FRAME_KINDS = {
+  /** Data: its digest follows, and then the data. */
+  data: { type: 1, allows: (length) => isBlocks(length) && length <= MAX_DATA_BYTES },
+  /** Zeros, which are left out. */
+  zeros: { type: 2, allows: isBlocks },
+  /** What is the same as in the base; of length 0 while the sender only looks for what differs. */
+  same: { type: 5, allows: (length) => length === 0 || isBlocks(length) },
+  end: END,
+  failure: FAILURE,
+} as const satisfies Record<string, FrameKind>;
+
+/** The header of a frame. */
+export interface FrameHeader<Kind extends string = keyof typeof FRAME_KINDS> {
+  /** What follows. */
+  readonly kind: Kind;
+  /** Its length in bytes; that of zeros, or of what is the same, though it is left out. */
+  readonly length: number;
+}
 
 /** Encodes a request. */
 export function encodeRequest({ driver, node, snapshot, volume, offset, length, base }: TransferRequest): Bytes {
@@ -202,12 +221,17 @@ export function decodeFailure(bytes: Uint8Array): StorageError {
   }
 }
 
-/** Encodes the header of a frame. */
-export function encodeHeader(header: FrameHeader): Bytes {
+/** Encodes the header of a frame: the number of its kind, and its length. */
+export function encodeFrameHeader({ type }: FrameKind, length: number): Bytes {
   const bytes = new Uint8Array(HEADER_BYTES);
-  bytes[0] = FRAME_TYPES[header.kind];
-  new DataView(bytes.buffer).setUint32(1, header.kind === "end" ? 0 : header.length);
+  bytes[0] = type;
+  new DataView(bytes.buffer).setUint32(1, length);
   return bytes;
+}
+
+/** Encodes the header of a frame of an answer with a range. */
+export function encodeHeader({ kind, length = 0 }: Pick<FrameHeader, "kind"> & { readonly length?: number }): Bytes {
+  return encodeFrameHeader(FRAME_KINDS[kind], length);
 }
 
 /**
@@ -215,17 +239,21 @@ export function encodeHeader(header: FrameHeader): Bytes {
  *
  * @throws {StorageError} `Unavailable` for an unknown one, or one with a length that it must not have
  */
-export function decodeHeader(bytes: Uint8Array): FrameHeader {
+export function decodeFrameHeader<Kind extends string>(
+  kinds: Readonly<Record<Kind, FrameKind>>,
+  bytes: Uint8Array,
+): FrameHeader<Kind> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
   const type = view.getUint8(0);
   const length = view.getUint32(1);
-  const isBlocks = length > 0 && length % Number(UNIT) === 0;
-  if (type === FRAME_TYPES.same && (isBlocks || length === 0)) return { kind: "same", length };
-  if (type === FRAME_TYPES.data && isBlocks && length <= MAX_DATA_BYTES) return { kind: "data", length };
-  if (type === FRAME_TYPES.zeros && isBlocks) return { kind: "zeros", length };
-  if (type === FRAME_TYPES.end && length === 0) return { kind: "end" };
-  if (type === FRAME_TYPES.failure && length > 0 && length <= MAX_JSON_BYTES) return { kind: "failure", length };
+  const kind = (Object.keys(kinds) as Kind[]).find((kind) => kinds[kind].type === type);
+  if (kind !== undefined && kinds[kind].allows(length)) return { kind, length };
   throw protocolError(`a frame of type ${type} and length ${length}`);
+}
+
+/** Decodes the header of a frame of an answer with a range. @throws {StorageError} as {@linkcode decodeFrameHeader} */
+export function decodeHeader(bytes: Uint8Array): FrameHeader {
+  return decodeFrameHeader(FRAME_KINDS, bytes);
 }
 
 /** Decodes the length of the JSON that follows. @throws {StorageError} `Unavailable` for none, or too much */
@@ -281,7 +309,8 @@ export function requireVersion(version: unknown): void {
   throw protocolError(`version ${other} of the protocol, and this agent has version ${VERSION}`);
 }
 
-function parseBytes(value: unknown, unit: bigint): bigint {
+/** Parses a number of bytes. @param unit what it is a multiple of @throws {StorageError} `Unavailable` */
+export function parseBytes(value: unknown, unit: bigint): bigint {
   if (typeof value === "string" && /^(?:0|[1-9]\d{0,18})$/.test(value)) {
     const bytes = BigInt(value);
     if (bytes < MAX_BYTES && bytes % unit === 0n) return bytes;

@@ -154,7 +154,7 @@ class ReceivedParts {
   /** Zeros that have come, and belong to what follows. */
   #zeros = 0;
   /** The header that was read, and not taken yet. */
-  #pending: Exclude<FrameHeader, { kind: "failure" }> | undefined;
+  #pending: FrameHeader | undefined;
   /** The bytes of the range. */
   readonly #length: number;
 
@@ -190,7 +190,7 @@ class ReceivedParts {
     let skipped = 0;
     const pulses = new PulseLimit();
     for (;;) {
-      const { kind, length = 0 } = { length: 0, ...await this.#peek() };
+      const { kind, length } = await this.#peek();
       if (kind === "end") break;
       if (kind !== "same") {
         if (this.left > 0) return skipped;
@@ -199,7 +199,7 @@ class ReceivedParts {
       this.#takeHeader();
       if (length === 0) pulses.add();
       else this.#requireExpected(length);
-      this.#digest.addSame(length);
+      this.#digest.add({ kind, length });
       this.left -= length;
       skipped += length;
     }
@@ -245,7 +245,7 @@ class ReceivedParts {
     const { length } = header;
     this.#requireExpected(length);
     if (header.kind === "zeros") {
-      this.#digest.addZeros(length);
+      this.#digest.add(header);
       return { length };
     }
     await bandwidth.take(length);
@@ -253,7 +253,7 @@ class ReceivedParts {
     const bytes = await readAll(this.#connection, this.#buffers[0].subarray(0, length));
     this.#buffers.reverse();
     if (!isSameDigest(await digestOf(bytes), digest)) throw this.#digestError(`${length} bytes`);
-    this.#digest.addData(length, digest);
+    this.#digest.add(header, digest);
     this.received += length;
     onReceived(length);
     return { length, bytes, digest };
@@ -272,7 +272,7 @@ class ReceivedParts {
   }
 
   /** Reads a header, unless one was read and not taken yet. @throws {StorageError} the failure of the other end */
-  async #peek(): Promise<Exclude<FrameHeader, { kind: "failure" }>> {
+  async #peek(): Promise<FrameHeader> {
     if (this.#pending !== undefined) return this.#pending;
     const header = decodeHeader(await readAll(this.#connection, this.#header));
     if (header.kind === "failure") throw await readFailure(this.#connection, header);
@@ -301,7 +301,7 @@ class ReceivedParts {
 
 async function readFailure(
   connection: Connection,
-  { length }: Extract<FrameHeader, { kind: "failure" }>,
+  { length }: FrameHeader,
 ): Promise<StorageError> {
   return decodeFailure(await readAll(connection, new Uint8Array(MAX_JSON_BYTES).subarray(0, length)));
 }

@@ -6,8 +6,7 @@
 
 import { basename } from "@std/path";
 import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
-import type { Output } from "../../lvm/exec.ts";
-import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
+import { type Output, type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { hiddenDevice, metadataSnapshotMessage } from "./block_tools.ts";
 import { diskProperties, diskRow, listDisks } from "./disks.ts";
 import {
@@ -168,7 +167,7 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   if (args[0] === "message" && args[3]!.endsWith("_metadata_snap")) return metadataSnapshotMessage(machine, args);
   if (args[0] === "message") {
     expectArgs(args, /^message \S+-tpool 0 set_transaction_id \d+ \d+$/);
-    const found = kernelPools(machine).find(({ group, lv }) => `${devicePath(group, lv)}-tpool` === args[1])!;
+    const found = kernelPools(machine).find(({ lv }) => `${deviceName(machine, lv)}-tpool` === args[1])!;
     found.lv.thinPool!.oldMessage = "followed";
     return ok();
   }

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
 import type { Command, Exec, Output } from "../exec.ts";
 import type { LocatedLv } from "../model/report.ts";
-import { requireHiddenDevice } from "./devices.ts";
+import { requireHiddenDevice } from "./device.ts";
 
 const LOCATED = {
   group: { uuid: "gr-oup" },

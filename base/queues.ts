@@ -1,0 +1,20 @@
+/**
+ * Work that is done one after the other.
+ *
+ * @module
+ */
+
+/** Bodies that run one after the other, those of each key. */
+export class Queues {
+  /** What settles when the last body of a key has ended. */
+  readonly #last = new Map<string, Promise<unknown>>();
+
+  /** Runs a body after those of the key that were given before, whatever came of them. */
+  run<T>(key: string, body: () => Promise<T>): Promise<T> {
+    const result = Promise.resolve(this.#last.get(key)).then(body);
+    const ended = result.catch(() => {}); // its own caller gets the error
+    this.#last.set(key, ended);
+    void ended.then(() => this.#last.get(key) === ended && this.#last.delete(key));
+    return result;
+  }
+}
