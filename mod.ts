@@ -12,5 +12,5 @@ export { type Cause, ERROR_KINDS, type ErrorKind, type Reason, REASONS, StorageE
 export type { CommandStreams } from "./lvm/command_streams.ts";
 export { type Command, type Deadlines, type Exec, HostExec, type Output, type Program, PROGRAMS } from "./lvm/exec.ts";
 export type { GroupMatcher } from "./lvm/model/groups.ts";
-export type { PoolAutoextend } from "./lvm/pools/pool_autoextend.ts";
+export type { PoolAutoextend } from "./lvm/pools/pool.ts";
 export type { SnapshotAutoextend } from "./lvm/snapshots/cow_autoextend.ts";

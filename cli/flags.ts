@@ -5,12 +5,11 @@
  * @module
  */
 
-import type { PoolAutoextend } from "../lvm/pools/pool_autoextend.ts";
+import { parseOvercommit, type PoolAutoextend } from "../lvm/pools/pool.ts";
 import { parseGroupEntries, requireDriverName, socketPath } from "../csi/driver_options.ts";
 import { quote } from "../base/error.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { parseDiskRules } from "../lvm/disks/rules.ts";
-import { parseOvercommit } from "../lvm/pools/pool.ts";
 import { DEFAULT_SNAPSHOT_AUTOEXTEND, parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { httpAddress } from "./api_access.ts";
 import { type Check, type Flag, type Flags, UsageError } from "./command_line.ts";

@@ -24,17 +24,9 @@ import {
   type VolumeContentSourceSchema,
 } from "./proto/csi_pb.ts";
 import { volumeHealthMessage } from "./health.ts";
-import { paginate } from "./paging.ts";
-import {
-  ENCRYPTED_CONTEXT,
-  parseMutableParameters,
-  parseSnapshotParameters,
-  parseVolumeParameters,
-  requireMkfsOptions,
-  trimFor,
-} from "./parameters.ts";
 import {
   invalidArgument,
+  paginate,
   parseSizeRange,
   parseSnapshotIdToDelete,
   parseVolumeIdToDelete,
@@ -43,6 +35,14 @@ import {
   requireVolumeId,
   wrongParameter,
 } from "./request.ts";
+import {
+  ENCRYPTED_CONTEXT,
+  parseMutableParameters,
+  parseSnapshotParameters,
+  parseVolumeParameters,
+  requireMkfsOptions,
+  trimFor,
+} from "./parameters.ts";
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
 import type {

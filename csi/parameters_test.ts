@@ -2,8 +2,7 @@ import { assert, assertEquals, assertMatch, assertNotEquals, assertThrows } from
 import { StorageError } from "../base/error.ts";
 import { code } from "../deploy/reference/markdown.ts";
 import { LAYOUTS, type LayoutSpec } from "../lvm/settings/layouts.ts";
-import { SETTING_NAMES } from "../lvm/settings/settings.ts";
-import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/settings/snapshot_settings.ts";
+import { SETTING_NAMES, SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/settings/settings.ts";
 import { parametersWith } from "../tests/fake/settings.ts";
 import {
   OPENEBS_PARAMETERS,

@@ -1,8 +1,8 @@
 import { dirname, join } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
 import { DENOLITH } from "../cli/help/denolith.ts";
-import { installedFiles } from "../cli/help/installed.ts";
-import { completionScript } from "../cli/help/scripts.ts";
+import { installedFiles } from "../cli/help/man.ts";
+import { completionScript } from "../cli/help/completion.ts";
 import { PLUGIN } from "../plugin/commands.ts";
 import { bundleDriver, bundlePlugin } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";

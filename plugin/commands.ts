@@ -7,8 +7,14 @@
 import { requireNodeId } from "../csi/topology.ts";
 import { quote } from "../base/error.ts";
 import { ERASURES } from "../lvm/model/tags.ts";
-import { type CheckedHelp, type Program, type Subcommands, UsageError } from "../cli/command_line.ts";
-import { CACHE_VARIABLES, EXIT_STATUS_TOPIC } from "../cli/help/topics.ts";
+import {
+  CACHE_VARIABLES,
+  type CheckedHelp,
+  EXIT_STATUS_TOPIC,
+  type Program,
+  type Subcommands,
+  UsageError,
+} from "../cli/command_line.ts";
 import { choice, inWords, reasonText, SHELLS as SHELLS_OF_ALL } from "../cli/flags.ts";
 import {
   CLAIM,

@@ -6,6 +6,10 @@
  */
 
 import { type Candidates, type Flag, type Flags, HELP, type Program, STANDARD_FLAGS } from "../command_line.ts";
+import bash from "./completion.bash" with { type: "text" };
+import fish from "./completion.fish" with { type: "text" };
+import kubectl from "./completion.sh" with { type: "text" };
+import zsh from "./completion.zsh" with { type: "text" };
 
 /** The subcommand that shells call. Its arguments are the words of the command line, of which the last is completed. */
 export const COMPLETE = "__complete";
@@ -157,4 +161,15 @@ async function valueWords(
   if (!("list" in candidates)) return candidates;
   const before = typed.replace(/[^,]*$/, "");
   return candidates.list.filter((word) => !before.split(",").includes(word)).map((word) => before + word);
+}
+
+const SCRIPTS = { bash, zsh, fish, kubectl };
+
+/** A shell that has a script; `kubectl` stands for the completion of a plugin by kubectl. */
+export type Shell = keyof typeof SCRIPTS;
+
+/** Returns the completion script of a program for a shell. */
+export function completionScript({ executable }: Pick<Program, "executable">, shell: Shell): string {
+  return SCRIPTS[shell].replaceAll("@PROGRAM@", executable).replaceAll("@COMPLETE@", COMPLETE)
+    .replaceAll("@NAME@", executable.replaceAll("-", "_")).trimEnd();
 }

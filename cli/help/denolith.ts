@@ -4,9 +4,8 @@
  * @module
  */
 
-import type { Program, Topic } from "../command_line.ts";
+import { CACHE_VARIABLES, EXIT_STATUS_TOPIC, type Program, type Topic } from "../command_line.ts";
 import { SUBCOMMANDS } from "../commands.ts";
-import { CACHE_VARIABLES, EXIT_STATUS_TOPIC } from "./topics.ts";
 
 const ENVIRONMENT: Topic = {
   summary: "The environment variables that denolith reads",

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { PLUGIN } from "../../plugin/commands.ts";
 import { COMPLETE } from "./completion.ts";
 import { DENOLITH } from "./denolith.ts";
-import { installedFiles } from "./installed.ts";
+import { installedFiles } from "./man.ts";
 
 for (const program of [DENOLITH, PLUGIN]) {
   Deno.test(`the files of ${program.name} are where man, bash, zsh and fish look for them`, () => {

@@ -1,5 +1,6 @@
 /**
- * The manual page of a program, in the macros of man(7).
+ * The manual page of a program, in the macros of man(7), and the files that belong into a system beside a program: that page,
+ * and the completion scripts of shells.
  *
  * @module
  */
@@ -12,6 +13,7 @@ import {
   type SubcommandHelp,
   type Topic,
 } from "../command_line.ts";
+import { completionScript } from "./completion.ts";
 import { exitSentence, flagHelp, flagSyntax, usage } from "./text.ts";
 
 /** What a manual page says beside the table of subcommands. */
@@ -105,4 +107,18 @@ const ESCAPES: Readonly<Record<string, string>> = {
 /** Returns a text as troff prints it. A point at the beginning of a line would make a macro of it. */
 function escape(text: string): string {
   return text.replace(/[-\\'"`^~]/g, (character) => ESCAPES[character]!).replace(/^\./gm, "\\&.");
+}
+
+/** What the manual pages refer to. */
+const SEE_ALSO = ["lvm(8)", "lvmthin(7)", "lvmraid(7)", "kubectl(1)"];
+
+/** Returns the texts of the files of a program, by their paths below a directory such as /usr/local. */
+export function installedFiles(program: Program, version: string): ReadonlyMap<string, string> {
+  const { executable } = program;
+  return new Map([
+    [`share/man/man1/${executable}.1`, manPage(program, { version, seeAlso: SEE_ALSO })],
+    [`share/bash-completion/completions/${executable}`, `${completionScript(program, "bash")}\n`],
+    [`share/zsh/site-functions/_${executable}`, `${completionScript(program, "zsh")}\n`],
+    [`share/fish/vendor_completions.d/${executable}.fish`, `${completionScript(program, "fish")}\n`],
+  ]);
 }

@@ -14,7 +14,6 @@ import { erasingOf } from "../../lvm/inventory/leftovers.ts";
 import { isRaid, redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { SurveyedGroup, SurveyedPv } from "../../lvm/model/survey.ts";
 import { ownedSnapshotId, ownedVolumeId } from "../../lvm/model/tags.ts";
-import type { ReadAtScrape, Sample } from "./sample.ts";
 
 /** Returns the last report; none before the first. */
 export type LastSurvey = () => readonly SurveyedGroup[];
@@ -256,4 +255,24 @@ function healthOf({ health }: LogicalVolume): string {
 
 function ratio(percent: number | undefined): number | undefined {
   return percent === undefined ? undefined : percent / 100;
+}
+
+/** A value with its labels. */
+export interface Sample {
+  /** The labels by their names. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** The value. */
+  readonly value: number;
+}
+
+/** A gauge without samples of its own: it has those of the moment in which it is scraped. */
+export interface ReadAtScrape {
+  /** The name, with the unit at its end. */
+  readonly name: string;
+  /** One sentence on what it measures, without the full stop. */
+  readonly help: string;
+  /** The names of its labels. */
+  readonly labels: readonly string[];
+  /** Returns the samples; called on each scrape. */
+  readonly samples: () => readonly Sample[];
 }

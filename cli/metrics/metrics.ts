@@ -1,18 +1,22 @@
 /**
- * The metrics of a process, in the text format of Prometheus.
+ * The metrics of a process, in the text format of Prometheus. Of prom-client, the driver imports parts: the package as a whole
+ * also loads Node's HTTP client, cluster and OpenTelemetry, which take several megabytes.
  *
  * @module
  */
 
-import { Counter, Gauge, Histogram, Registry } from "./prometheus.ts";
+import type * as whole from "prom-client";
+import counter from "prom-client/lib/counter.js";
+import gauge from "prom-client/lib/gauge.js";
+import histogram from "prom-client/lib/histogram.js";
+import registry from "prom-client/lib/registry.js";
 import type { CompletedCall } from "../../csi/service.ts";
 import type { ReconcileResult } from "../../k8s/runtime/controller.ts";
 import type { LimitedVolume } from "../../lvm/staging/io_limiter.ts";
 import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { defined } from "../../base/defined.ts";
-import { type ClaimOf, type LastSurvey, lvmGauges, poolGauges } from "./lvm_metrics.ts";
-import type { ReadAtScrape } from "./sample.ts";
+import { type ClaimOf, type LastSurvey, lvmGauges, poolGauges, type ReadAtScrape } from "./lvm_metrics.ts";
 import manifest from "../../deno.json" with { type: "json" };
 
 /** Buckets in seconds: calls that only read take some milliseconds, an LVM command tenths of a second. */
@@ -280,3 +284,19 @@ export class Metrics {
     return new Gauge({ name, help, labelNames, registers: [this.#registry], ...defined({ collect }) });
   }
 }
+
+/** A number that only grows. */
+export type Counter<T extends string = string> = whole.Counter<T>;
+export const Counter: typeof whole.Counter = counter;
+
+/** A number. */
+export type Gauge<T extends string = string> = whole.Gauge<T>;
+export const Gauge: typeof whole.Gauge = gauge;
+
+/** Numbers of observations by size. */
+export type Histogram<T extends string = string> = whole.Histogram<T>;
+export const Histogram: typeof whole.Histogram = histogram;
+
+/** Metrics that are printed together. */
+export type Registry = whole.Registry;
+export const Registry: typeof whole.Registry = registry;

@@ -12,8 +12,14 @@ import {
 } from "../../lvm/settings/openebs_names.ts";
 import { IO_LIMIT_VALUES } from "../../lvm/settings/io_limits.ts";
 import { type Bounds, LAYOUTS, type LayoutSpec } from "../../lvm/settings/layouts.ts";
-import { type Setting, SETTING_NAMES, type SettingName, SETTINGS } from "../../lvm/settings/settings.ts";
-import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../../lvm/settings/snapshot_settings.ts";
+import {
+  type Setting,
+  SETTING_NAMES,
+  type SettingName,
+  SETTINGS,
+  SNAPSHOT_SETTING_NAMES,
+  SNAPSHOT_SETTINGS,
+} from "../../lvm/settings/settings.ts";
 import { code, table, termList } from "./markdown.ts";
 
 /** The notes of the reference on settings, in Markdown; links are relative to docs/reference. */

@@ -14,7 +14,7 @@ import { type ErrorKind, ignoreStorageError, StorageError, withReason } from "..
 import { currentRequestId, withRequestId } from "../../base/request_id.ts";
 import type { Lvm } from "../../lvm/client/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
-import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
+import type { RecordedLv } from "../../lvm/inventory/volume.ts";
 import { type ApiClient, ApiError, isTransient, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { mergePatchTo } from "../client/merge_patch.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";

@@ -10,7 +10,7 @@
  */
 
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
-import type { CopyGoal } from "../../lvm/model/remote_source.ts";
+import type { CopyGoal } from "../../lvm/model/tags.ts";
 import { parseQuantity } from "../../base/size.ts";
 import { heldCondition } from "../api/held.ts";
 import { isForgotten, type LvmVolume } from "../api/lvm_objects.ts";

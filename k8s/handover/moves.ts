@@ -9,7 +9,7 @@
 
 import { defined } from "../../base/defined.ts";
 import { parseVolumeId, type VolumeId, volumeIdOf } from "../../base/ids.ts";
-import type { CopyGoal } from "../../lvm/model/remote_source.ts";
+import type { CopyGoal } from "../../lvm/model/tags.ts";
 import {
   LVM_GROUP,
   type LvmSnapshot,

@@ -31,18 +31,17 @@ import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { AllWork, progressOf, recordBusy, recordFailure, recordGoal, recordSuccess, RETRY_MS } from "./work.ts";
-import type { CopyGoal } from "../model/remote_source.ts";
+import type { ContentSource, CopyGoal } from "../model/tags.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { unmountLeftovers } from "../staging/filesystem_uuid.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../client/client.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
-import type { ContentSource } from "../model/tags.ts";
 import { isThin, type ThinSpec } from "../pools/pool.ts";
 import { createThinClone } from "../volumes/thin_volumes.ts";
 import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
 import { type CreateOptions, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { Volumes } from "../volumes/volumes.ts";
-import { syncFilesystem } from "../snapshots/sync.ts";
+import { syncFilesystem } from "../snapshots/snapshots.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
 
 /** A request for a volume with a content source. */

@@ -4,27 +4,39 @@
  * @module
  */
 
+import { headerUuidCommand } from "../encryption/cryptsetup.ts";
+import { readHeaderKeys } from "../encryption/header.ts";
+import { VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
+import { type ErrorKind, StorageError } from "../../base/error.ts";
+import { type Exec, runOk } from "../exec.ts";
+import {
+  describeSignatures,
+  foreignDataError,
+  readSectorBytes,
+  readSignatures,
+  requireBlank,
+  verifyDevice,
+} from "../host/device.ts";
+import { type LocatedLv, type LogicalVolume, lvPath } from "../model/report.ts";
+import type { FormatState } from "../settings/format.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { fetchDifference, fetchRange, type RemoteSources } from "./fetch.ts";
 import type { CopyWork } from "./work.ts";
-import { renewHeader } from "./encrypted_copy.ts";
 import { readMaximumSectorBytes } from "../host/device_bytes.ts";
-import { describeSignatures, readSectorBytes, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { resumeSuspended } from "../deletion/resumption.ts";
 import { defined } from "../../base/defined.ts";
-import { type ErrorKind, StorageError } from "../../base/error.ts";
-import { type Exec, runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "../staging/filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../../base/ids.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
-import { type LocatedLv, type LogicalVolume, lvPath } from "../model/report.ts";
 import {
   copySnapshotOf,
   copySnapshotTags,
   describeSource,
+  forgetSourceNode,
   markCopied,
+  markCopyBase,
   markCopyComplete,
   markCopySnapshotDeleted,
   markFormatState,
@@ -32,8 +44,6 @@ import {
   ownedVolumeId,
   snapshotPolicyOf,
 } from "../model/tags.ts";
-import type { FormatState } from "../settings/format.ts";
-import { forgetSourceNode, markCopyBase } from "../model/remote_source.ts";
 import { findPool, isThin } from "../pools/pool.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
@@ -41,7 +51,7 @@ import { deletedLvs } from "../inventory/leftovers.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { Reaper } from "../deletion/reaper.ts";
-import { syncFilesystem } from "../snapshots/sync.ts";
+import { syncFilesystem } from "../snapshots/snapshots.ts";
 import { lvcreate, type LvcreateOptions } from "../model/commands.ts";
 
 /** Context of the steps of copies. */
@@ -399,4 +409,40 @@ async function complete(
 /** Returns the path at which a copied filesystem may be mounted for a moment. */
 export function scratchPath({ name }: LogicalVolume, { scratch }: CopyContext): string {
   return `${scratch}/copy-${name}`;
+}
+
+/**
+ * Gives the LUKS header of a complete copy another UUID. A copy of an encrypted volume is what is on the disk, so it has the
+ * volume key and the key slots of its original. The UUID of what is below the header is changed when it is first staged, since
+ * only then there is a passphrase.
+ *
+ * @returns the format of the copy; `undefined` when it has no header, since its original was never in use
+ * @throws {StorageError} `ForeignData` when it is something else; `FailedPrecondition` when its data is encrypted by two volume
+ * keys: cryptsetup changes nothing else of such a header before all of the data has one
+ */
+async function renewHeader(
+  exec: Exec,
+  lv: LogicalVolume,
+  format: FormatState,
+): Promise<FormatState | undefined> {
+  const device = await verifyDevice(exec, lv);
+  const signatures = await readSignatures(exec, lv.devicePath);
+  if (signatures.length === 0) return void await requireBlank(exec, device);
+  if (!signatures.some(({ type }) => type === "crypto_LUKS")) {
+    throw foreignDataError(
+      lv.devicePath,
+      `the copy of an encrypted volume should hold crypto_LUKS, but holds ${describeSignatures(signatures)}`,
+    );
+  }
+  if ((await readHeaderKeys(exec, lv.devicePath)).isReencrypting) {
+    throw new StorageError(
+      "FailedPrecondition",
+      `copying to ${lv.devicePath}: the data of the source is being encrypted by another volume key, which was interrupted; ` +
+        `start a pod with the source, with the ${VOLUME_KEY_KEY} and its passphrases in its secret, and take the copy again`,
+    );
+  }
+  const uuid = crypto.randomUUID();
+  await runOk(exec, headerUuidCommand(lv.devicePath, uuid));
+  const luks = { state: "formatted", uuid } as const;
+  return format.state === "raw" ? { ...format, luks } : { state: "copied", type: format.type, luks };
 }

@@ -7,9 +7,8 @@
 import { defined } from "../../base/defined.ts";
 import { type ErrorKind, StorageError } from "../../base/error.ts";
 import { type SnapshotId, transferSnapshotIdOf, type VolumeId } from "../../base/ids.ts";
-import { markCopyBase } from "../model/remote_source.ts";
+import { type ContentSource, markCopyBase } from "../model/tags.ts";
 import { roundUp } from "../../base/size.ts";
-import type { ContentSource } from "../model/tags.ts";
 import type { DestinationDevice, ReceivedRange } from "../transfers/receiver.ts";
 import { DIFFERENCE_UNIT, type KnownSnapshot, type Range } from "../transfers/protocol.ts";
 import type { CopyState, CopyStep } from "./plan.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import type { CopyBase } from "../model/remote_source.ts";
+import type { CopyBase } from "../model/tags.ts";
 import { fetchRange } from "./fetch.ts";
 import type { CopyState } from "./plan.ts";
 import type { CopyWork } from "./work.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import type { CopyBase, CopyGoal } from "../model/remote_source.ts";
+import type { CopyBase, CopyGoal } from "../model/tags.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { newWork, recordFailure, recordGoal } from "./work.ts";

@@ -11,9 +11,8 @@
 import { formatBytes, min } from "../../base/size.ts";
 import { StorageError } from "../../base/error.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
-import type { CopyBase, CopyGoal } from "../model/remote_source.ts";
+import { type CopyBase, type CopyGoal, describeSource, type VolumeTags } from "../model/tags.ts";
 import type { LocatedLv, LogicalVolume } from "../model/report.ts";
-import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import { RANGE_UNIT } from "../transfers/protocol.ts";
 import { isIncompleteSnapshot } from "../inventory/leftovers.ts";

@@ -13,10 +13,15 @@ import type { CopyWork } from "./work.ts";
 import { StorageError } from "../../base/error.ts";
 import { layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
-import { type ContentSource, copySnapshotOf, describeSource } from "../model/tags.ts";
+import {
+  type ContentSource,
+  copyBaseOf,
+  copySnapshotOf,
+  describeSource,
+  ENCRYPTED,
+  sourceNodeOf,
+} from "../model/tags.ts";
 import type { FormatState } from "../settings/format.ts";
-import { ENCRYPTED } from "../model/tag_text.ts";
-import { copyBaseOf, sourceNodeOf } from "../model/remote_source.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { defined } from "../../base/defined.ts";
 

@@ -6,8 +6,7 @@
 
 import { type ErrorKind, StorageError } from "../../base/error.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { copyBaseOf, type CopyGoal } from "../model/remote_source.ts";
-import type { VolumeTags } from "../model/tags.ts";
+import { copyBaseOf, type CopyGoal, type VolumeTags } from "../model/tags.ts";
 import { defined } from "../../base/defined.ts";
 import type { CopyProgress } from "../inventory/copying.ts";
 import type { Volume } from "../inventory/volume.ts";

@@ -21,8 +21,15 @@ import { type ErrorKind, isOfKind, StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
-import { hasRecordedFilesystem } from "../model/tag_text.ts";
-import { copySnapshotOf, hasSourceData, isOwned, ownedSnapshotId, ownedVolumeId, usedLvUuids } from "../model/tags.ts";
+import {
+  copySnapshotOf,
+  hasRecordedFilesystem,
+  hasSourceData,
+  isOwned,
+  ownedSnapshotId,
+  ownedVolumeId,
+  usedLvUuids,
+} from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { readPoolTransactions } from "../host/device_mapper.ts";
 import { findPool, isThin, kernelNameOf } from "../pools/pool.ts";

@@ -12,19 +12,23 @@ import type { Clock } from "../../base/clock.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
-import { markCacheDeleted } from "../inventory/cache_tags.ts";
+import { DELETED, markCacheDeleted, OWNER, SNAPSHOT, usedTag, VOLUME } from "../model/tags.ts";
 import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../model/commands.ts";
 import { type CacheLv, lvPath } from "../model/report.ts";
-import { DELETED, OWNER, SNAPSHOT, VOLUME } from "../model/tag_text.ts";
-import { usedTag } from "../model/tags.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { requireNoDependents, splitSnapshot } from "./cow_origin.ts";
 import { type Eraser, requireErasable, requireSoundPool, requireZeroingPool } from "./eraser.ts";
 import { isMissingThin, removeMissing } from "./missing_thin.ts";
-import { sendMessages } from "./pool_messages.ts";
-import { type EmptiedPool, extendLastOfPool, isExtended, overwritePool, removeEmptyPool } from "./pool_wiping.ts";
+import {
+  type EmptiedPool,
+  extendLastOfPool,
+  isExtended,
+  overwritePool,
+  removeEmptyPool,
+  sendMessages,
+} from "./pool_messages.ts";
 import type { Attempt } from "./repair.ts";
 
 /** What {@linkcode Removal} needs. */

@@ -16,9 +16,8 @@ import {
   looseCaches,
   staleHeaderBackups,
 } from "../inventory/leftovers.ts";
-import { markCacheDeleted } from "../inventory/cache_tags.ts";
+import { isOwned, markCacheDeleted, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { lvchangeTags, lvremove } from "../model/commands.ts";
-import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { isIncompletePool, removeIncompletePool } from "../pools/pool_commands.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { activateLastSnapshots, mayHavePendingThin } from "./missing_thin.ts";

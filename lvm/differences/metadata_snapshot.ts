@@ -14,7 +14,7 @@ import { Queues } from "../../base/queues.ts";
 import { messagePool, readPoolStatus } from "../host/device_mapper.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
-import { encode, RESERVED } from "../model/tag_text.ts";
+import { encode, RESERVED } from "../model/tags.ts";
 import { kernelNameOf, poolsOf } from "../pools/pool.ts";
 
 /** The status of a thin pool in the kernel, with the block of its metadata snapshot, `-` without one. */

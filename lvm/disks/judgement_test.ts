@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { Disk } from "./disk.ts";
-import { diskIdentity, diskName, objections } from "./judgement.ts";
+import { type Disk, diskIdentity, diskName, objections } from "./judgement.ts";
 
 const GiB = 1n << 30n;
 

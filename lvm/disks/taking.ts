@@ -5,8 +5,7 @@
  * @module
  */
 
-import type { Lvm } from "../client/client.ts";
-import { flushDisks } from "../client/disk_cache.ts";
+import { flushDisks, type Lvm } from "../client/client.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { runOk } from "../exec.ts";
 import { readBlockDevices } from "../host/device.ts";

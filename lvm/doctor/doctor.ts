@@ -35,12 +35,11 @@ import {
 } from "./finding.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { createFinders, groupsInUse, takeInventory } from "../inventory/inventory.ts";
-import { readKernelRelease } from "../host/kernel.ts";
+import { readKernelRelease } from "../host/device_bytes.ts";
 import { readMounts } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { readSurvey, type Survey, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../model/survey.ts";
-import { ownersOf } from "../model/tags.ts";
-import { FORMAT, tagValue } from "../model/tag_text.ts";
+import { FORMAT, ownersOf, tagValue } from "../model/tags.ts";
 import { parseFormat } from "../settings/format.ts";
 import { readHeaderKeys } from "../encryption/header.ts";
 

@@ -7,10 +7,10 @@
  * @module
  */
 
-import { lateCompletion, StorageError } from "../../base/error.ts";
-import { type Command, commandError, type Exec, type Output } from "../exec.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
+import { lateCompletion, StorageError } from "../../base/error.ts";
+import { type Command, commandError, type Exec, type Output } from "../exec.ts";
 import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
 
 /**
@@ -213,5 +213,55 @@ export class KeyDerivation {
       if (late !== undefined) await withinDeadline(late, LATE_MS, { clock: this.#clock });
     }).catch(() => {});
     return await run;
+  }
+}
+
+/** A passphrase, and the key slot that it opens. */
+export interface OpenedSlot {
+  /** The passphrase. */
+  readonly key: Passphrase;
+  /** The number of the key slot. */
+  readonly slot: number;
+}
+
+/** Finds the key slots of LUKS headers. */
+export class KeySlotFinder {
+  readonly #derivation: KeyDerivation;
+
+  /** Creates the service. */
+  constructor(derivation: KeyDerivation) {
+    this.#derivation = derivation;
+  }
+
+  /** Returns the first of some passphrases that opens the header on a device, and its key slot. */
+  async openedBy(id: VolumeId, device: string, keys: readonly Passphrase[]): Promise<OpenedSlot | undefined> {
+    for (const key of keys) {
+      const slot = await this.slotOf(id, device, key);
+      if (slot !== undefined) return { key, slot };
+    }
+    return undefined;
+  }
+
+  /** Returns which of some key slots on a device have the passphrase that is known to open one of them. */
+  async slotsLike(id: VolumeId, device: string, opened: OpenedSlot, slots: readonly number[]): Promise<number[]> {
+    const found = [opened.slot];
+    for (const slot of slots) {
+      if (slot === opened.slot) continue;
+      if (await this.slotOf(id, device, opened.key, slot) !== undefined) found.push(slot);
+    }
+    return found;
+  }
+
+  /**
+   * Returns the key slot that a passphrase opens; `undefined` when it opens none, or there is no header.
+   *
+   * @param only the key slot that is tried; any of them by default
+   */
+  async slotOf(id: VolumeId, device: string, passphrase: Passphrase, only?: number): Promise<number | undefined> {
+    const command = testCommand(device, passphrase, only);
+    const output = await this.#derivation.run(command);
+    const slot = openedSlot(output);
+    if (slot === undefined && !opensNothing(output)) throw passphraseError(id, command, output);
+    return slot;
   }
 }

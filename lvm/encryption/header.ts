@@ -5,7 +5,7 @@
  * @module
  */
 
-import { flushDisks } from "../client/disk_cache.ts";
+import { flushDisks } from "../client/client.ts";
 import { commandError, type Exec, runOk } from "../exec.ts";
 import { describeSignatures, foreignDataError, readSignatures } from "../host/device.ts";
 import { LUKS_HEADER_BYTES } from "../settings/format.ts";

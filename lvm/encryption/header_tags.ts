@@ -6,8 +6,7 @@
 
 import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
-import { DELETED, ENCRYPTED, HEADER_BACKUP, OWNER, tagValue } from "../model/tag_text.ts";
-import { isOwned, ownersOf } from "../model/tags.ts";
+import { DELETED, ENCRYPTED, HEADER_BACKUP, isOwned, OWNER, ownersOf, tagValue } from "../model/tags.ts";
 import type { EncryptedVolume } from "./mapping.ts";
 
 /** What the tags of the backup of a LUKS header say of its keys. A backup may be incomplete or damaged; its tags are not. */

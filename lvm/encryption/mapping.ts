@@ -14,10 +14,9 @@ import { type MappedDevice, readMappedDevice } from "../host/device_mapper.ts";
 import { deviceMounts, type Mount, type MountedDevice } from "../host/mounts.ts";
 import { MAPPING_GROUP, parseVolumeId, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import type { LocatedLv, LogicalVolume } from "../model/report.ts";
-import { FORMAT, tagValue, VOLUME } from "../model/tag_text.ts";
+import { FORMAT, tagValue, VOLUME, type VolumeTags } from "../model/tags.ts";
 import { parseFormat } from "../settings/format.ts";
 import { closeCommand, isNoMapping, mappingError } from "./cryptsetup.ts";
-import type { VolumeTags } from "../model/tags.ts";
 
 /** A volume that may be encrypted. */
 export interface EncryptedVolume extends LocatedLv {

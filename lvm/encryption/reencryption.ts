@@ -7,14 +7,15 @@
  * @module
  */
 
-import { flushDisks } from "../client/disk_cache.ts";
-import type { Lvm } from "../client/client.ts";
+import { flushDisks, type Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk, runThen } from "../exec.ts";
 import { lvPath } from "../model/report.ts";
 import {
   beginReencryptionCommand,
   type KeyDerivation,
+  KeySlotFinder,
+  type OpenedSlot,
   passphraseError,
   reencryptCommand,
   setSubsystemCommand,
@@ -22,7 +23,6 @@ import {
 } from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./mapping.ts";
 import { findHeaderKeys, readHeaderKeys } from "./header.ts";
-import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import type { Passphrase } from "./passphrase.ts";
 import { formatKeyName, type HeaderKeys, VOLUME_KEY_KEY } from "./volume_key.ts";
 

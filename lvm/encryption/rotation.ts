@@ -8,13 +8,20 @@
  * @module
  */
 
-import type { Lvm } from "../client/client.ts";
+import { flushDisks, type Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
-import { flushDisks } from "../client/disk_cache.ts";
 import { lvPath } from "../model/report.ts";
 import { readSignatures } from "../host/device.ts";
-import { addKeyCommand, isNoSlot, type KeyDerivation, killSlotCommand, passphraseError } from "./cryptsetup.ts";
+import {
+  addKeyCommand,
+  isNoSlot,
+  type KeyDerivation,
+  KeySlotFinder,
+  killSlotCommand,
+  type OpenedSlot,
+  passphraseError,
+} from "./cryptsetup.ts";
 import type { EncryptedVolume } from "./mapping.ts";
 import { readHeaderKeys, requireHeader } from "./header.ts";
 import {
@@ -27,7 +34,6 @@ import {
 } from "./header_backup.ts";
 import { type BackedUpKeys, findHeaderBackup, type HeaderBackup } from "./header_tags.ts";
 import type { KeyOutcome } from "./key_changes.ts";
-import { KeySlotFinder, type OpenedSlot } from "./key_slot_finder.ts";
 import { eitherOf, type Passphrase, PREVIOUS_KEY } from "./passphrase.ts";
 import type { HeaderKeys } from "./volume_key.ts";
 

@@ -4,7 +4,7 @@ import type { Command } from "../exec.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { mappingPath } from "../encryption/mapping.ts";
-import { FORMAT, VOLUME } from "../model/tag_text.ts";
+import { FORMAT, VOLUME } from "../model/tags.ts";
 import { readDeviceUses, requireSuspendable } from "./usage.ts";
 
 /** A device in the answer of lsblk. */

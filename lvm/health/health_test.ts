@@ -2,13 +2,12 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { endSync } from "../../tests/fake/pvs.ts";
 import { Lvm } from "../client/client.ts";
-import { CACHE_PV } from "../model/tag_text.ts";
+import { CACHE_PV, poolTags } from "../model/tags.ts";
 import { healthStatus, problemOf, storageProblems, volumeProblems } from "./health.ts";
 import type { Mount } from "../host/mounts.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { parseReport } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
-import { poolTags } from "../model/tags.ts";
 
 const DRIVER = "d";
 

@@ -1,13 +1,12 @@
 /**
- * Reads devices past the page cache: the kernel writes the tables of snapshots past it, too.
+ * Reads devices past the page cache: the kernel writes the tables of snapshots past it, too. Reads files of the kernel.
  *
  * @module
  */
 
-import { StorageError } from "../../base/error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import type { FilesystemType } from "../settings/filesystem.ts";
-import { maximumSectorBytes, SUPERBLOCK_BYTES } from "../settings/superblock.ts";
+import { StorageError } from "../../base/error.ts";
+import { type FilesystemType, maximumSectorBytes, SUPERBLOCK_BYTES } from "../settings/filesystem.ts";
 
 /** The block size of dd, in bytes. */
 const BLOCK_BYTES = 1 << 20;
@@ -79,4 +78,15 @@ export async function readMaximumSectorBytes(
   type: FilesystemType,
 ): Promise<number | undefined> {
   return maximumSectorBytes(type, await readBytes(exec, path, { offset: 0, length: SUPERBLOCK_BYTES }));
+}
+
+/**
+ * Reads the release of the kernel, as uname(1) prints it.
+ *
+ * @throws {StorageError} `CommandFailed` when it cannot be read
+ */
+export async function readKernelRelease(exec: Exec): Promise<string> {
+  // with a program, since Deno refuses /proc under scoped permissions (docs/adr/0001)
+  const args = ["if=/proc/sys/kernel/osrelease", "status=none"];
+  return (await runOk(exec, { program: "dd", args, mutates: false })).trim();
 }

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { passphraseHarness } from "../../tests/fake/passphrase_harness.ts";
-import { interruptedReencryptions } from "./interrupted_reencryptions.ts";
+import { interruptedReencryptions } from "./read_once.ts";
 
 Deno.test("interruptedReencryptions() reads the header of an encrypted volume that nobody uses", async () => {
   const s = await passphraseHarness("OLD");

@@ -22,8 +22,7 @@ import {
 } from "../model/tags.ts";
 import { headerBackupOf } from "../encryption/header_tags.ts";
 import { type DeletedLv, deletedLvs } from "./leftovers.ts";
-import type { RecordedLv, VolumeState } from "./volume_state.ts";
-import type { Volume } from "./volume.ts";
+import type { RecordedLv, Volume, VolumeState } from "./volume.ts";
 import { VolumeFinder } from "./volume_finder.ts";
 import { defined } from "../../base/defined.ts";
 

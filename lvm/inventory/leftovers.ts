@@ -9,17 +9,19 @@ import { type LocatedLv, type LogicalVolume, lvsOf, type VolumeGroup } from "../
 import { sum } from "../../base/size.ts";
 import { type HeaderBackup, headerBackups } from "../encryption/header_tags.ts";
 import type { VolumeId } from "../../base/ids.ts";
-import { CACHED, hasRecordedFilesystem, INTEGRITY } from "../model/tag_text.ts";
-import { hasChecksums } from "../model/layout.ts";
-import { ownedCacheId } from "./cache_tags.ts";
 import {
+  CACHED,
   type DeletedTags,
+  hasRecordedFilesystem,
   hasSourceData,
+  INTEGRITY,
+  ownedCacheId,
   ownedVolumeId,
   parseDeletedTags,
   usedLvUuids,
   usedTag,
 } from "../model/tags.ts";
+import { hasChecksums } from "../model/layout.ts";
 
 /** A deleted LV, which the reaper erases and removes. */
 export interface DeletedLv extends LocatedLv {

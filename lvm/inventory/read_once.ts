@@ -4,6 +4,9 @@
  * @module
  */
 
+import type { EncryptedVolume } from "../encryption/mapping.ts";
+import { findHeaderKeys } from "../encryption/header.ts";
+import type { Exec } from "../exec.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { Volume } from "./volume.ts";
 
@@ -80,4 +83,23 @@ export class ReadOnce<V extends Pick<Volume, "id" | "lv">, T> {
       onError(error);
     }
   }
+}
+
+/** Whether the headers say so, by volume. */
+export type InterruptedReencryptions = ReadOnce<EncryptedVolume, boolean>;
+
+/**
+ * Creates what reads the headers of encrypted volumes that are not in use: they say whether the process died that encrypted
+ * the data again. They are read once after each use: it is completed before the next one.
+ */
+export function interruptedReencryptions(
+  exec: Exec,
+  options: Pick<ReadOnceOptions<EncryptedVolume, boolean>, "onRead" | "onError">,
+): InterruptedReencryptions {
+  return new ReadOnce<EncryptedVolume, boolean>({
+    ...options,
+    isReadable: ({ lv, tags: { format } }) =>
+      lv.active && !lv.open && !lv.suspended && format.luks?.state === "formatted",
+    read: async ({ lv }) => (await findHeaderKeys(exec, lv.devicePath))?.isReencrypting ?? false,
+  });
 }

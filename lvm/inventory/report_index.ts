@@ -11,7 +11,7 @@ import { type LocatedLv, lvsOf, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { ownedSnapshotId, ownedVolumeId, parseUsedTags } from "../model/tags.ts";
 import { deletedLvs, incompleteVolumes } from "./leftovers.ts";
-import type { VolumeRecord } from "./volume_state.ts";
+import type { VolumeRecord } from "./volume.ts";
 
 /** The LVs and records of one driver in a report. */
 export interface ReportIndex {

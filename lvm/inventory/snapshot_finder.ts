@@ -13,7 +13,7 @@ import { type Erasure, ownedVolumeId, parseMembership, parseSnapshotTags } from 
 import { fullCowBytes } from "../settings/cow_size.ts";
 import { isIncompleteSnapshot } from "./leftovers.ts";
 import { indexReport } from "./report_index.ts";
-import { lostError, type RecordedLv, withoutClones } from "./volume_state.ts";
+import { lostError, type RecordedLv, withoutClones } from "./volume.ts";
 
 /** An existing snapshot. */
 export interface Snapshot {

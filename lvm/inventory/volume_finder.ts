@@ -14,14 +14,14 @@ import { ANY_GROUP, type GroupMatcher, groupsAllowedBy } from "../model/groups.t
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeSource, parseVolumeTags } from "../model/tags.ts";
 import { indexReport } from "./report_index.ts";
-import type { Volume } from "./volume.ts";
 import {
   lostVolumeState,
   type RecordedLv,
+  type Volume,
   type VolumeRecord,
   type VolumeState,
   withoutClones,
-} from "./volume_state.ts";
+} from "./volume.ts";
 
 /** Options of {@linkcode VolumeFinder}. */
 export interface VolumeFinderOptions {

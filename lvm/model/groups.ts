@@ -27,7 +27,7 @@ import {
   sizeStep,
 } from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
-import { CACHE_PV } from "./tag_text.ts";
+import { CACHE_PV } from "./tags.ts";
 import { describeFree } from "../settings/spare_space.ts";
 import type { SETTINGS } from "../settings/settings.ts";
 

@@ -21,7 +21,7 @@ import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
 import { spaceForVolumes } from "../settings/spare_space.ts";
-import { CACHE_PV } from "./tag_text.ts";
+import { CACHE_PV } from "./tags.ts";
 
 /** What LVM prints about each group that it could not read, with LC_ALL=C. */
 const UNREADABLE = /^\s*Cannot process volume group (\S+)$/gm;

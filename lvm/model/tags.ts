@@ -1,12 +1,17 @@
 /**
  * The tags that the driver writes to LVM: the owner of an LV, and its contents.
  *
+ * Tags live in the volume group's metadata, which is finite, so they are few and short. LVM allows `[A-Za-z0-9_+.\-/=!:&#]`
+ * in them (lvm(8)); other characters of a value are written as `!` and two hexadecimal digits per byte.
+ *
+ * A volume that is filled from a snapshot of another node has, as long as it is filled, the name of that node in its tags,
+ * and if it is filled from several snapshots, one after the other, the one whose data it has. LVM hides an LV while it is a
+ * cache (lvmcache(7)), and its tags stay.
+ *
  * @module
  */
 
-import { StorageError, truncate } from "../../base/error.ts";
-import { formatFormat, type FormatState, parseFormat } from "../settings/format.ts";
-import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../settings/io_limits.ts";
+import { defined } from "../../base/defined.ts";
 import {
   type GroupSnapshotId,
   type KindAndId,
@@ -16,35 +21,97 @@ import {
   type SnapshotId,
   type VolumeId,
 } from "../../base/ids.ts";
-import {
-  COPIED,
-  COPY_SNAPSHOT,
-  decode,
-  DELETED,
-  encode,
-  ENCRYPTED,
-  ERASE,
-  ERASED,
-  FORMAT,
-  GROUP_SNAPSHOT,
-  HELD,
-  isByteCount,
-  LIMITS,
-  MKFS,
-  OVERCOMMIT,
-  OWNER,
-  POOL,
-  SNAPSHOT,
-  SOURCE,
-  tagValue,
-  TRIM,
-  UNSHARED,
-  USED,
-  VOLUME,
-} from "./tag_text.ts";
+import { formatFormat, type FormatState, isFormatBegun, parseFormat } from "../settings/format.ts";
+import { StorageError, truncate } from "../../base/error.ts";
+import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../settings/io_limits.ts";
 import { SETTINGS, type SettingTag } from "../settings/settings.ts";
 import { formatTrim, parseTrim, type TrimPolicy } from "../settings/trim.ts";
-import { defined } from "../../base/defined.ts";
+
+/** The driver whose an LV is. */
+export const OWNER = "denolith=";
+/** The volume that an LV is. */
+export const VOLUME = "denolith.volume=";
+/** The state of the filesystem on a volume. */
+export const FORMAT = "denolith.fs=";
+/** Arguments for mkfs. */
+export const MKFS = "denolith.mkfs=";
+/** One target at a time may have the volume. The whole tag. */
+export const UNSHARED = "denolith.shared=no";
+/** No pod may begin to use the volume. The whole tag. */
+export const HELD = "denolith.held";
+/** Its RAID images are to have checksums: without them, its lvcreate was interrupted. The whole tag. */
+export const INTEGRITY = "denolith.integrity";
+/** It is to have a cache: without one, its lvcreate was interrupted. The whole tag. */
+export const CACHED = "denolith.cached";
+/** The volume that an LV was made for as a cache. */
+export const CACHE = "denolith.cache=";
+/** A physical volume for caches alone, set by an administrator. The whole tag. */
+export const CACHE_PV = "denolith.cache";
+/** The IO limits of a volume. */
+export const LIMITS = "denolith.io=";
+/** The snapshot that an LV is. */
+export const SNAPSHOT = "denolith.snapshot=";
+/** The volume of a snapshot, or the content source of a volume. */
+export const SOURCE = "denolith.source=";
+/** The way in which the data is erased on deletion. */
+export const ERASE = "denolith.erase=";
+/** The trim policy of the filesystem. */
+export const TRIM = "denolith.trim=";
+/** A snapshot, or a deleted LV, has a LUKS header. The whole tag; a volume has the state of its header in its format. */
+export const ENCRYPTED = "denolith.luks";
+/** The volume or snapshot that a deleted LV was. */
+export const DELETED = "denolith.deleted=";
+/** The number of bytes of a deleted LV that are overwritten. */
+export const ERASED = "denolith.erased=";
+/** The number of bytes that are copied from the content source. */
+export const COPIED = "denolith.copied=";
+/** The volume that is copied from this temporary snapshot. */
+export const COPY_SNAPSHOT = "denolith.cut=";
+/** The volume whose LUKS header an LV is a backup of, and its keys. */
+export const HEADER_BACKUP = "denolith.header=";
+/**
+ * The group snapshot that a snapshot belongs to, and the number of its snapshots; with `:new` until all of them were
+ * created at one point in time.
+ */
+export const GROUP_SNAPSHOT = "denolith.group=";
+/** The driver that has reserved the metadata snapshot of a thin pool. */
+export const RESERVED = "denolith.reserved=";
+/** A volume that was published; a tag of the group. */
+export const USED = "denolith.used=";
+/** A thin pool of the driver. */
+export const POOL = "denolith.pool=";
+/** The overcommit limit of a thin pool, set by an administrator. */
+export const OVERCOMMIT = "denolith.overcommit=";
+
+/** Returns the rest of the first tag that begins with a prefix; `undefined` when there is no such tag. */
+export function tagValue(tags: readonly string[], prefix: string): string | undefined {
+  return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
+}
+
+/** Reports whether the tags record a filesystem, or a LUKS header, whose creation may have begun. */
+export function hasRecordedFilesystem(tags: readonly string[]): boolean {
+  return isFormatBegun(tagValue(tags, FORMAT) ?? "");
+}
+
+/** Reports whether a value is a number of bytes. */
+export function isByteCount(value: string): boolean {
+  return /^\d{1,20}$/.test(value);
+}
+
+/** Returns a text with the characters encoded that LVM does not allow in tags. */
+export function encode(text: string): string {
+  return Array.from(new TextEncoder().encode(text), (byte) => {
+    const character = String.fromCharCode(byte);
+    return /[A-Za-z0-9_+.\-/=]/.test(character) ? character : "!" + byte.toString(16).padStart(2, "0");
+  }).join("");
+}
+
+/** Returns the text that {@linkcode encode} encoded. */
+export function decode(text: string): string {
+  const bytes = [...text.matchAll(/!([0-9a-f]{2})|([^])/g)]
+    .map(([, hex, character]) => hex === undefined ? character!.charCodeAt(0) : parseInt(hex, 16));
+  return new TextDecoder().decode(Uint8Array.from(bytes));
+}
 
 /** The ways to erase the data of a deleted volume; the first one is the default. */
 export const ERASURES = SETTINGS.erase.values;
@@ -451,4 +518,84 @@ export function parseMembership(tags: readonly string[]): Membership | undefined
 export function markConfirmed(membership: Membership): string[] {
   const [from, to] = [false, true].map((confirmed) => membershipTag({ ...membership, confirmed }));
   return ["--deltag", from!, "--addtag", to!];
+}
+
+/**
+ * Returns the tags of a new LV that becomes the cache of a volume. The LUKS header of an encrypted volume may get there, so
+ * such a cache is overwritten whatever the volume's policy is.
+ */
+export function cacheTags(
+  driver: string,
+  { id, erase, format }: Pick<VolumeTags, "id" | "erase" | "format">,
+): string[] {
+  return [OWNER + driver, CACHE + id, ...eraseTags(format.luks === undefined ? erase : "zero")];
+}
+
+/** Returns the id of the volume for which an LV was made as a cache, unless it is to be removed; `undefined` for another LV. */
+export function ownedCacheId(driver: string, tags: readonly string[]): VolumeId | undefined {
+  return isOwned(driver, tags) ? parseVolumeId(tagValue(tags, CACHE) ?? "") : undefined;
+}
+
+/** Returns arguments of lvchange that mark an LV that was made as a cache as deleted. */
+export function markCacheDeleted(id: VolumeId | SnapshotId): string[] {
+  return ["--deltag", CACHE + id, "--addtag", DELETED + id];
+}
+
+const NODE = "denolith.from=";
+const BASE = "denolith.base=";
+
+/** The snapshot from which a volume is filled, and whose data it then has: the base of the next difference. */
+export interface CopyBase {
+  /** Its id. */
+  readonly id: SnapshotId;
+  /** The UUID of its LV; absent before anything was read from it. */
+  readonly uuid?: string;
+}
+
+/** What a volume that is filled from several snapshots should have next. */
+export interface CopyGoal {
+  /** The number of the snapshot, which grows. */
+  readonly round: number;
+  /** The snapshot. */
+  readonly snapshot: SnapshotId;
+  /** The snapshot before, which the volume has; absent to read all of the snapshot. */
+  readonly base?: SnapshotId;
+  /** Whether it is the last one, after which the volume is complete. */
+  readonly last: boolean;
+}
+
+/** Returns the tags of a new volume for its first snapshot; none for one that is filled from one snapshot alone. */
+export function copyBaseTags(base: CopyBase | undefined): string[] {
+  return base === undefined ? [] : [`${BASE}${base.id}${base.uuid === undefined ? "" : `:${base.uuid}`}`];
+}
+
+/** Returns the snapshot from which a volume is filled, or that it has; `undefined` for one that has no such tag. */
+export function copyBaseOf(tags: readonly string[]): CopyBase | undefined {
+  const [id, uuid] = tagValue(tags, BASE)?.split(":") ?? [];
+  const parsed = parseSnapshotId(id ?? "");
+  return parsed && { id: parsed, ...defined({ uuid }) };
+}
+
+/** Returns arguments of lvchange that record another snapshot, or none when the volume is complete. */
+export function markCopyBase(from: CopyBase | undefined, to: CopyBase | undefined): string[] {
+  return [
+    ...copyBaseTags(from).flatMap((tag) => ["--deltag", tag]),
+    ...copyBaseTags(to).flatMap((tag) => ["--addtag", tag]),
+  ];
+}
+
+/** Returns the tags of a new volume for the node of its source; none for a source on this machine. */
+export function sourceNodeTags(node: string | undefined): string[] {
+  return node === undefined ? [] : [NODE + node];
+}
+
+/** Returns the node of the source of a volume that is filled; `undefined` for a source on this machine. */
+export function sourceNodeOf(tags: readonly string[]): string | undefined {
+  const node = tagValue(tags, NODE);
+  return node !== undefined && tagValue(tags, COPIED) !== undefined ? node : undefined;
+}
+
+/** Returns arguments of lvchange that forget the node of the source, when the volume is complete. */
+export function forgetSourceNode(node: string | undefined): string[] {
+  return sourceNodeTags(node).flatMap((tag) => ["--deltag", tag]);
 }

@@ -12,11 +12,17 @@
 import type { Clock } from "../../base/clock.ts";
 import { readPoolUsage } from "../host/device_mapper.ts";
 import type { Lvm } from "../client/client.ts";
-import { DEFAULT_AUTOEXTEND, isExtensionDue, planPoolExtension, type PoolAutoextend } from "./pool_autoextend.ts";
+import {
+  DEFAULT_AUTOEXTEND,
+  isDriverPool,
+  isExtensionDue,
+  planPoolExtension,
+  type PoolAutoextend,
+  poolsOf,
+} from "./pool.ts";
 import { extendPool } from "./pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../../base/size.ts";
-import { isDriverPool, poolsOf } from "./pool.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
 
 /** Options of {@linkcode PoolMonitor}. */

@@ -4,11 +4,10 @@
  * @module
  */
 
-import { DEFAULT_AUTOEXTEND, planPoolExtension } from "./pool_autoextend.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import {
   allocatedVirtual,
   availableVirtual,
+  DEFAULT_AUTOEXTEND,
   formatOvercommit,
   fullnessOf,
   isBeingErased,
@@ -16,7 +15,9 @@ import {
   isDriverPool,
   NEAR_FULL_PERCENT,
   overcommitOf,
+  planPoolExtension,
 } from "./pool.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { defined } from "../../base/defined.ts";
 
 /**

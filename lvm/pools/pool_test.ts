@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { planPoolExtension } from "./pool_autoextend.ts";
 import {
   availableVirtual,
   formatOvercommit,
@@ -8,6 +7,7 @@ import {
   newPoolBytes,
   overcommitOf,
   parseOvercommit,
+  planPoolExtension,
   withPools,
   withThinSpace,
 } from "./pool.ts";

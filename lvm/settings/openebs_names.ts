@@ -4,8 +4,7 @@
  * @module
  */
 
-import { type SettingName, SETTINGS } from "./settings.ts";
-import type { SnapshotSettingName } from "./snapshot_settings.ts";
+import { type SettingName, SETTINGS, type SnapshotSettingName } from "./settings.ts";
 
 /** A parameter of a StorageClass of OpenEBS. */
 export interface OpenEbsParameter {

@@ -1,5 +1,6 @@
 /**
- * The settings of a volume: the one table of what a StorageClass can set, and of where each setting is recorded.
+ * The settings of a volume: the one table of what a StorageClass can set, and of where each setting is recorded;
+ * and those of a snapshot, which a VolumeSnapshotClass can set.
  *
  * Parsing and formatting are elsewhere: csi/parameters.ts parses the parameters, lvm/model/tags.ts writes the tags, and
  * k8s/api/volume_mapping.ts writes the fields of LVMVolumes. settings_test.ts checks that they agree with this table.
@@ -7,8 +8,8 @@
  * @module
  */
 
-import { formatQuantity } from "../../base/size.ts";
 import { PERCENT } from "./cow_size.ts";
+import { formatQuantity } from "../../base/size.ts";
 import { DEFAULT_FILESYSTEM, FILESYSTEM_TYPES } from "./filesystem.ts";
 import { ENCRYPTIONS } from "./format.ts";
 import {
@@ -308,3 +309,22 @@ function ioLimit<const Name extends string>(name: Name, meaning: string, example
     field: `ioLimits.${name}`,
   } as const;
 }
+
+/** The settings, by the names of their parameters. */
+export const SNAPSHOT_SETTINGS = {
+  snapSize: {
+    meaning: "Size of the COW space, in whole extents.",
+    values: {
+      form: `\`${PERCENT.min}%\` to \`${PERCENT.max}%\` of the volume's size, or a quantity: ` +
+        "`512Mi`, `10Gi`, `1.5G`, `4194304`",
+      examples: ["1%", "99%", "512Mi", "10Gi", "1.5G", "4194304"],
+    },
+    default: { words: "space for every block of the volume to change: such a snapshot cannot overflow" },
+  },
+} as const satisfies Readonly<Record<string, Pick<Setting, "meaning" | "values" | "default">>>;
+
+/** The name of a setting of a snapshot, which is that of its parameter. */
+export type SnapshotSettingName = keyof typeof SNAPSHOT_SETTINGS;
+
+/** The names of all settings of a snapshot. */
+export const SNAPSHOT_SETTING_NAMES = Object.keys(SNAPSHOT_SETTINGS) as readonly SnapshotSettingName[];

@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { FILESYSTEM_TYPES } from "./filesystem.ts";
-import { maximumSectorBytes, SUPERBLOCK_BYTES } from "./superblock.ts";
+import { FILESYSTEM_TYPES, maximumSectorBytes, SUPERBLOCK_BYTES } from "./filesystem.ts";
 
 /** Returns the start of a device with bytes at offsets. */
 function head(...pieces: readonly (readonly [offset: number, bytes: readonly number[]])[]): Uint8Array {

@@ -9,6 +9,11 @@
  * @module
  */
 
+import { contentDevice } from "../encryption/mapping.ts";
+import { type Command, type Exec, runOk } from "../exec.ts";
+import { filesystemMounts, readMounts } from "../host/mounts.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import type { FormatState } from "../settings/format.ts";
 import { StorageError } from "../../base/error.ts";
 import { type GroupSnapshotId, type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../../base/ids.ts";
 import { copiesInProgress, refuseWhileCopied, requireSnapshots } from "../inventory/copying.ts";
@@ -17,7 +22,6 @@ import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/sna
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
-import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { describeFree } from "../settings/spare_space.ts";
 import { markSnapshotDeleted, ownedVolumeId, snapshotPolicyOf, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
@@ -28,7 +32,6 @@ import type { Reaper } from "../deletion/reaper.ts";
 import { removePendingSnapshot } from "../deletion/missing_thin.ts";
 import { isOutdated } from "../volumes/known_volumes.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
-import { syncFilesystem } from "./sync.ts";
 import { lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
 /** A request for a snapshot. */
@@ -321,4 +324,27 @@ export function requireSource(snapshot: Pick<Snapshot, "source">, source: Volume
     "AlreadyExists",
     `snapshotting volume ${source}: a snapshot of that name exists, of volume ${snapshot.source}`,
   );
+}
+
+/**
+ * Syncs a mounted filesystem that device-mapper does not freeze itself.
+ *
+ * When device-mapper suspends a device, it freezes the device's filesystem. The kernel does not find a btrfs by its
+ * device (freeze_bdev), so it is not frozen. A btrfs is consistent on its device at any moment, as after a loss of
+ * power. But without the sync, the writes of the last half a minute would be missing in the snapshot. The same is so for
+ * the filesystem of an encrypted volume: it is on the mapping, and the LV below that is suspended.
+ *
+ * @param lv the LV of which a snapshot will be created
+ * @param content the format of the LV, from its tags
+ * @throws {StorageError} `CommandFailed`.
+ */
+export async function syncFilesystem(exec: Exec, lv: LogicalVolume, content: FormatState): Promise<void> {
+  // the report may be from before the mount, so it does not decide whether there is one
+  if (content.state === "raw" || (content.type !== "btrfs" && content.luks === undefined)) return;
+  const [mount] = filesystemMounts(await readMounts(exec), contentDevice(lv));
+  if (mount === undefined) return;
+  const command: Command = content.type === "btrfs"
+    ? { program: "btrfs", args: ["filesystem", "sync", mount.target], mutates: true }
+    : { program: "sync", args: ["--file-system", mount.target], mutates: true };
+  await runOk(exec, command);
 }

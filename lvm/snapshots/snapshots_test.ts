@@ -8,7 +8,7 @@ import { Lvm } from "../client/client.ts";
 import { Snapshots } from "./snapshots.ts";
 import { type ContentSource, volumeTags } from "../model/tags.ts";
 import { FULL_COW } from "../settings/cow_size.ts";
-import type { RecordedLv } from "../inventory/volume_state.ts";
+import type { RecordedLv } from "../inventory/volume.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { DEFAULT_POOL_SIZE } from "../pools/pool.ts";

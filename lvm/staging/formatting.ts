@@ -32,7 +32,7 @@ import {
   resizeCommand,
 } from "../settings/filesystem.ts";
 import { missingXfsFeatures, xfsKernelOptions } from "../settings/mkfs_defaults.ts";
-import { readKernelRelease } from "../host/kernel.ts";
+import { readKernelRelease } from "../host/device_bytes.ts";
 import type { Lvm } from "../client/client.ts";
 import { formatStateTag, markFormatState } from "../model/tags.ts";
 import { lvPath } from "../model/report.ts";

@@ -19,9 +19,8 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, lvrename } from "../model/commands.ts";
 import { describeLayoutOf, type Layout, layoutOf, LINEAR } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import { ownersOf, volumeTags } from "../model/tags.ts";
+import { OWNER, ownersOf, volumeTags } from "../model/tags.ts";
 import type { FormatState } from "../settings/format.ts";
-import { OWNER } from "../model/tag_text.ts";
 import { cowSnapshotsOn, isCowSnapshot, unzeroedReason } from "../pools/pool.ts";
 
 /**

@@ -19,8 +19,15 @@ import {
   type Layout,
   layoutOptions,
 } from "../model/layout.ts";
-import { cacheTags } from "../inventory/cache_tags.ts";
-import { copyBaseTags, sourceNodeTags } from "../model/remote_source.ts";
+import {
+  CACHED,
+  cacheTags,
+  copyBaseTags,
+  INTEGRITY,
+  ownedSnapshotId,
+  sourceNodeTags,
+  volumeTags,
+} from "../model/tags.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable, splitSnapshot } from "../deletion/cow_origin.ts";
 import { formatBytes } from "../../base/size.ts";
@@ -28,10 +35,8 @@ import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
 import { cacheLvName, uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
-import { CACHED, INTEGRITY } from "../model/tag_text.ts";
 import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
 import type { LogicalVolume, PhysicalVolume, VolumeGroup } from "../model/report.ts";
-import { ownedSnapshotId, volumeTags } from "../model/tags.ts";
 
 /** Context of operations on thick volumes. */
 export interface ThickContext {

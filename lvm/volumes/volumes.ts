@@ -7,17 +7,20 @@
  * @module
  */
 
-import { contentDevice } from "../encryption/mapping.ts";
-import { lateCompletion, StorageError } from "../../base/error.ts";
+import { deviceMounts, filesystemMounts, isMountOfLv, type Mount, mountsOf, readMounts } from "../host/mounts.ts";
+import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
+import { closeMapping, contentDevice } from "../encryption/mapping.ts";
+import { sleep, systemClock } from "../../base/clock.ts";
+import { type VolumeId, volumeLvName } from "../../base/ids.ts";
+import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../settings/io_limits.ts";
-import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { isCached, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
-import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { cowSnapshotsOf, splitSnapshot, thinLvsOnOrigin } from "../deletion/cow_origin.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
-import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { roundToExtents, type SizeRange } from "../../base/size.ts";
 import { markLimits, markVolumeDeleted } from "../model/tags.ts";
@@ -27,11 +30,7 @@ import { deletedLvs, looseCaches } from "../inventory/leftovers.ts";
 import { createThick, extendThick, volumeCommand } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
 import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts";
-import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
-import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { reportOnceClosed } from "./closed_report.ts";
-import { inUseError, isEmpty, removeEmpty } from "./empty_volume.ts";
-import { deleteKnown, isOutdated, knownGroupFor } from "./known_volumes.ts";
+import { deleteKnown, inUseError, isEmpty, isOutdated, knownGroupFor, removeEmpty } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 
@@ -393,4 +392,36 @@ function groupRefusal(error: unknown): StorageError | undefined {
   return error.kind === "NotFound" || error.ofGroup
     ? new StorageError("NoSpace", error.message, { cause: error })
     : undefined;
+}
+
+/** The waits for a device to be closed, in milliseconds. */
+const WAITS_MS = [100, 300, 600] as const;
+
+/**
+ * Closes what an interrupted call left open of a volume: its mapping, if it is encrypted. One that is in use stays open.
+ */
+async function closeLeftover({ exec }: Lvm, { id, tags }: Volume, mounts: readonly Mount[]): Promise<void> {
+  if (tags.format.luks === undefined) return;
+  await closeMapping(exec, id, mounts).catch(ignoring("InUse"));
+}
+
+/**
+ * Returns a report in which the device of a volume is not open, if that comes within a second. When a program closes a device
+ * that it could write to, udev opens the device for a moment to look what is on it (udev(7), `OPTIONS+="watch"`). A device
+ * that is mounted stays open, so nothing is waited for.
+ *
+ * @throws {StorageError} those of {@linkcode Lvm.report} and {@linkcode readMounts}
+ */
+export async function reportOnceClosed(lvm: Lvm, finder: VolumeFinder, id: VolumeId): Promise<FreshReport> {
+  let groups = await lvm.report();
+  for (const ms of WAITS_MS) {
+    const found = finder.locate(groups, id);
+    if (found.state !== "present" || !found.volume.lv.open) break;
+    const mounts = await readMounts(lvm.exec);
+    if (mountsOf(mounts, contentDevice(found.volume.lv)).length > 0) break;
+    await closeLeftover(lvm, found.volume, mounts);
+    await sleep(systemClock, ms);
+    groups = await lvm.report();
+  }
+  return groups;
 }

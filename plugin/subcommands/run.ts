@@ -7,8 +7,7 @@
 import { stringify } from "@std/yaml";
 import manifest from "../../deno.json" with { type: "json" };
 import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "../../cli/command_line.ts";
-import { COMPLETE, completionLines } from "../../cli/help/completion.ts";
-import { completionScript } from "../../cli/help/scripts.ts";
+import { COMPLETE, completionLines, completionScript } from "../../cli/help/completion.ts";
 import { helpColumns, helpText } from "../../cli/help/text.ts";
 import { type ClusterState, readClusterState } from "../diagnosis/cluster_state.ts";
 import { nodeViews } from "../diagnosis/nodes.ts";

@@ -6,7 +6,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { RESERVED, tagValue } from "../../lvm/model/tag_text.ts";
+import { RESERVED, tagValue } from "../../lvm/model/tags.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { cleanUp, createBlockVolume, KINDS, listAllocated, listDelta, MiB, takeSnapshot } from "./differences_suite.ts";
 import { assertFails, contractTest, type Harness, type Host } from "./helpers/host.ts";

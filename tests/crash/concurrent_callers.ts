@@ -7,7 +7,7 @@
 import fc from "fast-check";
 import { groupSnapshotIdOf, memberSnapshotIdOf, snapshotIdOf, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import { blockCapability, mountCapability } from "../contract/helpers/host.ts";
-import { SNAPSHOT, VOLUME } from "../../lvm/model/tag_text.ts";
+import { SNAPSHOT, VOLUME } from "../../lvm/model/tags.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import type { Csi } from "./orchestrator.ts";
 

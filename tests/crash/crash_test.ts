@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { RESERVED, tagValue } from "../../lvm/model/tag_text.ts";
+import { RESERVED, tagValue } from "../../lvm/model/tags.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import { MemoryFiles } from "../fake/memory_files.ts";
 import { continueFrom, type Crash, newMachine, possibleCrashes, restartMachine } from "./crash_states.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { SNAPSHOT, VOLUME } from "../../lvm/model/tag_text.ts";
+import { SNAPSHOT, VOLUME } from "../../lvm/model/tags.ts";
 import { contentOf, ownerOf } from "../fake/luks.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import {

@@ -6,7 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import { groupSnapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import { VOLUME } from "../../lvm/model/tag_text.ts";
+import { VOLUME } from "../../lvm/model/tags.ts";
 import { blockCapability } from "../contract/helpers/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import { describeContent } from "./invariants.ts";

@@ -16,7 +16,7 @@ import {
   tagValue,
   USED,
   VOLUME,
-} from "../../lvm/model/tag_text.ts";
+} from "../../lvm/model/tags.ts";
 import { type ContentState, parseFormat } from "../../lvm/settings/format.ts";
 import { contentOf } from "../fake/luks.ts";
 import { type FakeGroup, type FakeLv, type FakeMachine, type FakeMount, isReadOnly } from "../fake/machine.ts";

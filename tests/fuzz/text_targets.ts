@@ -16,7 +16,7 @@ import { requireNodeId } from "../../csi/topology.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { isDriverDeviceName, isDriverLvName, parseVolumeId } from "../../base/ids.ts";
 import { ANY_GROUP, type GroupMatcher } from "../../lvm/model/groups.ts";
-import { decode, encode } from "../../lvm/model/tag_text.ts";
+import { decode, encode } from "../../lvm/model/tags.ts";
 import { parseOvercommit } from "../../lvm/pools/pool.ts";
 import { formatQuantity, MAX_BYTES, parseQuantity } from "../../base/size.ts";
 import { parseSizeOrPercent } from "../../lvm/settings/cow_size.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { CACHE_PV } from "../../lvm/model/tag_text.ts";
+import { CACHE_PV } from "../../lvm/model/tags.ts";
 import { fakeMultiPvHost } from "../contract/helpers/fake_host.ts";
 import { Harness } from "../contract/helpers/host.ts";
 import type { FakeMachine } from "../fake/machine.ts";

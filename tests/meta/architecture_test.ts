@@ -73,9 +73,6 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "plugin/diagnosis": 17,
 };
 
-/** The number of lines that a hand-written file may have. Most have less than 200: a file is split where its subject is. */
-const MAX_LINES = 600;
-
 /** Yields the files of the product, without tests and generated files. */
 function* sources(folder: string): Generator<string> {
   for (const { name, isDirectory } of Deno.readDirSync(join(ROOT, folder))) {
@@ -223,15 +220,4 @@ Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
   const names = new Set(importing.flatMap(([, list]) => list!.split(",").map((name) => name.trim())));
   assertEquals([...names].sort(), ["readSecret", "readSecretIfAllowed"]);
   assertEquals([...texts.get(SECRETS)!.matchAll(/client\.(\w+)\(/g)].map(([, call]) => call), ["get"]);
-});
-
-Deno.test("files fit on a few screens", () => {
-  const all = new Map([
-    ...texts,
-    ...[...MODULES, "tests", "deploy"].flatMap((module) => [...testsBelow(module)]),
-  ]);
-  const long = [...all].map(([file, text]) => [file, text.split("\n").length] as const).filter(([, lines]) =>
-    lines > MAX_LINES + 1
-  );
-  assertEquals(long, []);
 });

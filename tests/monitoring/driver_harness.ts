@@ -14,7 +14,7 @@ import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapp
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import { CACHE_PV } from "../../lvm/model/tag_text.ts";
+import { CACHE_PV } from "../../lvm/model/tags.ts";
 import { connect } from "../contract/helpers/csi_client.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 import { FakeCgroups } from "../fake/cgroups.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { CACHE_PV } from "../../../lvm/model/tag_text.ts";
+import { CACHE_PV } from "../../../lvm/model/tags.ts";
 import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { endSync } from "../../fake/pvs.ts";
 import type { FakeMachine, FakePool } from "../../fake/machine.ts";
