@@ -29,6 +29,11 @@ export function parseJson(tool: string, stdout: string): unknown {
   }
 }
 
+/** Parses the JSON output of a program. @returns the objects in the list under a key */
+export function parseRows(tool: string, stdout: string, key: string): Record<string, unknown>[] {
+  return asArray(asObject(parseJson(tool, stdout))[key]).map(asObject);
+}
+
 /**
  * Parses JSON as LVM writes it: LVM 2.03.16 escapes no backslash, only quotes. The name of a device-mapper device has one for
  * each unusual character, and one such physical volume would make all reports unreadable.

@@ -193,28 +193,6 @@ async function awaitOutput(command: Command, running: RunningCommand, deadlines:
   throw new StorageError("Unavailable", `${describeCommand(command)}: ${reason}`, { completion: output });
 }
 
-/** The commands that change something and are still running. */
-export class RunningChanges {
-  readonly #running = new Set<Promise<unknown>>();
-
-  /** Adds a command. @param output settles when it has ended */
-  add(output: Promise<unknown>): void {
-    const done = output.finally(() => this.#running.delete(done));
-    this.#running.add(done);
-    done.catch(() => {});
-  }
-
-  /** The number of commands that are running. */
-  get size(): number {
-    return this.#running.size;
-  }
-
-  /** Waits for the commands that are running, whatever their outcome. */
-  async settled(): Promise<void> {
-    await Promise.allSettled(this.#running);
-  }
-}
-
 /**
  * Runs commands on this host.
  *
@@ -227,7 +205,8 @@ export class HostExec implements Exec {
   readonly #ownSessions: boolean;
   readonly #onCommand: HostExecOptions["onCommand"];
   readonly #directories = new Map<Program, string>();
-  readonly #changing = new RunningChanges();
+  /** What settles when the commands have ended that change something and are still running. */
+  readonly #changing = new Set<Promise<unknown>>();
   /** Reads the mount table; by default nothing does, and a command lists the mounts. */
   readMountTable?: () => Promise<string | undefined>;
 
@@ -255,7 +234,10 @@ export class HostExec implements Exec {
   #run(command: Command): Promise<Output> {
     const child = this.#spawn(command);
     const output = this.#outputOf(command, child);
-    if (command.mutates) this.#changing.add(output);
+    if (command.mutates) {
+      const ended: Promise<unknown> = output.catch(() => {}).then(() => this.#changing.delete(ended));
+      this.#changing.add(ended);
+    }
     const detach = () => void attempt(() => child.unref());
     return awaitOutput(command, { output, kill: () => attempt(() => child.kill("SIGKILL")), detach }, this.#deadlines);
   }
@@ -269,7 +251,7 @@ export class HostExec implements Exec {
 
   /** Waits for the changing commands that are running, and for those that start meanwhile. */
   async idle(): Promise<void> {
-    while (this.#changing.size > 0) await this.#changing.settled();
+    while (this.#changing.size > 0) await Promise.all(this.#changing);
   }
 
   /** Returns the arguments of a command, with the settings for lvm, which accepts `--config` only once (lvm(8)). */
@@ -360,6 +342,11 @@ export async function runThen(exec: Exec, command: Command, next: (output: Outpu
 export async function allDone(steps: readonly Promise<void>[]): Promise<void> {
   const errors = (await Promise.allSettled(steps)).flatMap((step) => step.status === "rejected" ? [step.reason] : []);
   if (errors.length > 0) throw errors.find((error) => lateCompletion(error) !== undefined) ?? errors[0];
+}
+
+/** Returns an exec that runs each command as a function changes it. */
+export function execWith(exec: Exec, change: (command: Command) => Command): Exec {
+  return { run: (command) => exec.run(change(command)), idle: () => exec.idle() };
 }
 
 /** The maximum length of a command's output in a message, in characters. */

@@ -19,7 +19,14 @@ import { ExclusiveChanges } from "./exclusive_changes.ts";
 import { GroupReader } from "./group_reader.ts";
 import { KnownGroups, type KnownReport } from "./known_report.ts";
 import { Removals } from "./removals.ts";
-import { classifyRefusal, groupRefusalIn, GroupRefusals, isPoolRefusal, MAX_EXIT_STATUS, refusalReason } from "./refusals.ts";
+import {
+  classifyRefusal,
+  groupRefusalIn,
+  GroupRefusals,
+  isPoolRefusal,
+  MAX_EXIT_STATUS,
+  refusalReason,
+} from "./refusals.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { withinDeadline } from "../../base/clock.ts";

@@ -13,8 +13,7 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { describeFree } from "../settings/spare_space.ts";
 import { cowBytes, FULL_COW } from "../settings/cow_size.ts";
-import { type ContentSource, describeSource } from "../model/tags.ts";
-import type { FormatState } from "../settings/format.ts";
+import { describeSource } from "../model/tags.ts";
 import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 
@@ -32,17 +31,8 @@ export interface SourceProperties {
   readonly encrypted?: boolean;
 }
 
-/** A request for a copy. */
-export interface CopyRequest {
-  /** The volume to create. */
-  readonly id: VolumeId;
-  /** The requested size in bytes. If it requires zero, the copy is as large as its source. */
-  readonly range: SizeRange;
-  /** The requested format. */
-  readonly format: FormatState;
-  /** The source. */
-  readonly source: ContentSource;
-}
+/** A request for a copy. If its range requires zero, the copy is as large as its source. */
+export type CopyRequest = Pick<VolumeRequest, "id" | "range" | "format"> & Required<Pick<VolumeRequest, "source">>;
 
 /**
  * Returns the size range of a copy, which is at least as large as its source. An equal request is enough for a copy: what was

@@ -8,10 +8,10 @@
  * @module
  */
 
+import { type Exec, execWith } from "../exec.ts";
 import { min } from "../../base/size.ts";
 import { eitherSignal } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
-import type { Exec } from "../exec.ts";
 import type { SnapshotId } from "../../base/ids.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Lvm } from "../client/client.ts";
@@ -193,11 +193,7 @@ export class Differences {
       using ended = eitherSignal(this.#end.signal, request.signal);
       const { signal } = ended;
       if (signal.aborted) throw new StorageError("Unavailable", "comparing snapshots: nobody waits for it any more");
-      const { exec } = this.#lvm;
-      const reading: Exec = {
-        run: (command) => exec.run(command.mutates ? command : { ...command, signal }),
-        idle: () => exec.idle(),
-      };
+      const reading = execWith(this.#lvm.exec, (command) => command.mutates ? command : { ...command, signal });
       const locks = [request.base, request.target].filter((id) => id !== undefined).map((id) =>
         snapshotLock(id, "shared")
       );

@@ -4,12 +4,12 @@
  * @module
  */
 
+import { asArray, asObject, asString, asUnsignedInteger, parseRows } from "../../base/json.ts";
 import { commandError, type Exec, runOk } from "../exec.ts";
 import { readBlockDevices, readSignatures } from "../host/device.ts";
 import { type Mount, readMounts } from "../host/mounts.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
-import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../../base/json.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { type BlockDevice, type Disk, diskIdentity, type DiskLinks, diskName, objections } from "./judgement.ts";
 
@@ -122,7 +122,7 @@ async function signatureObjections(exec: Exec, path: string): Promise<string[]> 
  * @throws {StorageError} `CommandFailed` when it is not what lsblk writes
  */
 export function parseDevices(stdout: string): BlockDevice[] {
-  return asArray(asObject(parseJson("lsblk", stdout)).blockdevices).map((value) => parseDevice(asObject(value)));
+  return parseRows("lsblk", stdout, "blockdevices").map(parseDevice);
 }
 
 function parseDevice(row: Record<string, unknown>): BlockDevice {

@@ -8,6 +8,7 @@
  * @module
  */
 
+import { type Exec, execWith, isTimeout, PROGRAM_DIRECTORIES, PROGRAMS, runOk } from "../exec.ts";
 import { type Configuration, readConfiguration } from "../model/configuration.ts";
 import { readBlockDevices } from "../host/device.ts";
 import { readDmTargets, readLvmVersion, readMappedDevices, readModules } from "../host/device_mapper.ts";
@@ -20,7 +21,6 @@ import { checkLeftovers, checkUdev } from "./leftovers.ts";
 import { checkFilters, checkLocks, lockFolderCommand } from "./settings.ts";
 import { checkKernel, checkTools, modulesToProbe } from "./tools.ts";
 import { StorageError } from "../../base/error.ts";
-import { type Command, type Exec, isTimeout, PROGRAM_DIRECTORIES, PROGRAMS, runOk } from "../exec.ts";
 import {
   type CheckName,
   type CheckResult,
@@ -105,7 +105,7 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
 type MachineReadings = Omit<Readings, "driver" | "root" | "wanted" | "inventory" | "socket">;
 
 async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineReadings> {
-  const exec = withDeadline(host, COMMAND_DEADLINE_MS);
+  const exec = execWith(host, (command) => ({ ...command, deadlineMs: COMMAND_DEADLINE_MS }));
   const [programs, version, configuration, kernel, devices, disks, stackedFilter, mounts, udev, report] = await Promise
     .all([
       tryRead(() => readPrograms(exec)),
@@ -117,7 +117,7 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
       tryRead(async () => filterOf(await readStackedDevices(exec))),
       tryRead(() => readMounts(exec)),
       tryRead(() => readUdev(exec)),
-      readLvm(withDeadline(host, REPORT_DEADLINE_MS)),
+      readLvm(execWith(host, (command) => ({ ...command, deadlineMs: REPORT_DEADLINE_MS }))),
     ]);
   const all = "value" in report.survey ? report.survey.value.groups : [];
   const groups = groupsInUse(all, driver, wanted);
@@ -226,12 +226,4 @@ async function tryRead<T>(read: () => Promise<T>): Promise<Reading<T>> {
     }
     throw error;
   }
-}
-
-/** Returns an exec that runs every command with a deadline in milliseconds. */
-function withDeadline(exec: Exec, deadlineMs: number): Exec {
-  return {
-    run: (command: Command) => exec.run({ ...command, deadlineMs }),
-    idle: () => exec.idle(),
-  };
 }

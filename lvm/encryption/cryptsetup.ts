@@ -193,7 +193,15 @@ export function passphraseError(id: VolumeId, command: Command, output: Output):
  */
 const LATE_MS = 100_000;
 
-/** Runs commands that derive keys. */
+/** A passphrase, and the key slot that it opens. */
+export interface OpenedSlot {
+  /** The passphrase. */
+  readonly key: Passphrase;
+  /** The number of the key slot. */
+  readonly slot: number;
+}
+
+/** Runs commands that derive keys, and finds the key slots of LUKS headers by them. */
 export class KeyDerivation {
   readonly #exec: Exec;
   readonly #clock: Clock;
@@ -214,23 +222,11 @@ export class KeyDerivation {
     }).catch(() => {});
     return await run;
   }
-}
 
-/** A passphrase, and the key slot that it opens. */
-export interface OpenedSlot {
-  /** The passphrase. */
-  readonly key: Passphrase;
-  /** The number of the key slot. */
-  readonly slot: number;
-}
-
-/** Finds the key slots of LUKS headers. */
-export class KeySlotFinder {
-  readonly #derivation: KeyDerivation;
-
-  /** Creates the service. */
-  constructor(derivation: KeyDerivation) {
-    this.#derivation = derivation;
+  /** Runs a command for a volume, which must succeed. @throws {StorageError} {@linkcode passphraseError} */
+  async derive(id: VolumeId, command: Command): Promise<void> {
+    const output = await this.run(command);
+    if (output.code !== 0) throw passphraseError(id, command, output);
   }
 
   /** Returns the first of some passphrases that opens the header on a device, and its key slot. */
@@ -259,7 +255,7 @@ export class KeySlotFinder {
    */
   async slotOf(id: VolumeId, device: string, passphrase: Passphrase, only?: number): Promise<number | undefined> {
     const command = testCommand(device, passphrase, only);
-    const output = await this.#derivation.run(command);
+    const output = await this.run(command);
     const slot = openedSlot(output);
     if (slot === undefined && !opensNothing(output)) throw passphraseError(id, command, output);
     return slot;

@@ -13,7 +13,7 @@
 import type { Lvm } from "../client/client.ts";
 import { type Backoff, backoffMs, type Clock, systemClock } from "../../base/clock.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
-import { type Command, type Exec, runOk } from "../exec.ts";
+import { type Exec, runOk } from "../exec.ts";
 import {
   allowWrites,
   describeSignatures,
@@ -35,7 +35,6 @@ import {
   KeyDerivation,
   mappingError,
   openCommand,
-  passphraseError,
   resizeMappingCommand,
   testCommand,
 } from "./cryptsetup.ts";
@@ -227,7 +226,7 @@ export class Encryption {
     if (luks?.state !== "formatted") return "Complete";
     const outcome = await this.#rotation.run(volume, luks.uuid, { ...passphrases, previous });
     if (keyName !== undefined && await this.#reencryption.isNeeded(volume, keyName)) throw inUseError(id);
-    if (outcome === undefined) await this.#derive(id, testCommand(devicePath, passphrases.passphrase));
+    if (outcome === undefined) await this.#derivation.derive(id, testCommand(devicePath, passphrases.passphrase));
     return outcome ?? "Complete";
   }
 
@@ -311,7 +310,7 @@ export class Encryption {
     passphrase: Passphrase,
   ): Promise<void> {
     const { id, lv: { devicePath } } = volume;
-    await this.#derive(id, formatCommand({ device: devicePath, uuid, keyName }, passphrase));
+    await this.#derivation.derive(id, formatCommand({ device: devicePath, uuid, keyName }, passphrase));
     await this.#openFormatted(volume, uuid, passphrase);
     const range = ["--offset", "0", "--length", `${ZEROED_BYTES}`, mappingPath(id)];
     await runOk(this.#exec, { program: "blkdiscard", args: ["--zeroout", ...range], mutates: true });
@@ -324,10 +323,10 @@ export class Encryption {
     const mapping = await readMapping(this.#exec, id);
     if (mapping === undefined) {
       const target = { device: devicePath, name: mappingName(id), discards: trim !== undefined };
-      return await this.#derive(id, openCommand(target, passphrase));
+      return await this.#derivation.derive(id, openCommand(target, passphrase));
     }
     await this.#resume(requireOwnMapping(mapping, volume, uuid));
-    await this.#derive(id, testCommand(devicePath, passphrase));
+    await this.#derivation.derive(id, testCommand(devicePath, passphrase));
     await this.resize(volume);
   }
 
@@ -350,12 +349,6 @@ export class Encryption {
     const to = { ...format, luks };
     await this.#lvm.changeTags(volume, markFormatState(format, to));
     return { ...volume, tags: { ...volume.tags, format: to } };
-  }
-
-  /** Runs a command that derives a key. @throws {StorageError} {@linkcode passphraseError} */
-  async #derive(id: VolumeId, command: Command): Promise<void> {
-    const output = await this.#derivation.run(command);
-    if (output.code !== 0) throw passphraseError(id, command, output);
   }
 }
 

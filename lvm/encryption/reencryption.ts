@@ -14,7 +14,6 @@ import { lvPath } from "../model/report.ts";
 import {
   beginReencryptionCommand,
   type KeyDerivation,
-  KeySlotFinder,
   type OpenedSlot,
   passphraseError,
   reencryptCommand,
@@ -30,13 +29,11 @@ import { formatKeyName, type HeaderKeys, VOLUME_KEY_KEY } from "./volume_key.ts"
 export class Reencryption {
   readonly #exec: Exec;
   readonly #derivation: KeyDerivation;
-  readonly #slots: KeySlotFinder;
 
   /** Creates the service. */
   constructor({ exec }: Pick<Lvm, "exec">, derivation: KeyDerivation) {
     this.#exec = exec;
     this.#derivation = derivation;
-    this.#slots = new KeySlotFinder(derivation);
   }
 
   /** Reports whether the volume key of a volume does not have a name, or data is still encrypted by a former one. */
@@ -80,8 +77,7 @@ export class Reencryption {
     const opened = await this.#requireSlot(volume, [passphrase]);
     await this.#setName(volume, subsystem);
     const command = beginReencryptionCommand(devicePath, opened.slot, opened.key);
-    const output = await this.#derivation.run(command);
-    if (output.code !== 0) throw passphraseError(id, command, output);
+    await this.#derivation.derive(id, command);
   }
 
   async #continue(volume: EncryptedVolume, { next }: HeaderKeys, passphrases: readonly Passphrase[]): Promise<void> {
@@ -97,7 +93,7 @@ export class Reencryption {
   }
 
   async #requireSlot({ id, lv: { devicePath } }: EncryptedVolume, keys: readonly Passphrase[]): Promise<OpenedSlot> {
-    const opened = await this.#slots.openedBy(id, devicePath, keys);
+    const opened = await this.#derivation.openedBy(id, devicePath, keys);
     if (opened !== undefined) return opened;
     throw wrongPassphraseError(`encrypting volume ${id} again`);
   }

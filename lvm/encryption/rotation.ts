@@ -17,7 +17,6 @@ import {
   addKeyCommand,
   isNoSlot,
   type KeyDerivation,
-  KeySlotFinder,
   killSlotCommand,
   type OpenedSlot,
   passphraseError,
@@ -42,14 +41,12 @@ export class Rotation {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
   readonly #derivation: KeyDerivation;
-  readonly #slots: KeySlotFinder;
 
   /** Creates the service. */
   constructor(lvm: Lvm, derivation: KeyDerivation) {
     this.#lvm = lvm;
     this.#exec = lvm.exec;
     this.#derivation = derivation;
-    this.#slots = new KeySlotFinder(derivation);
   }
 
   /**
@@ -72,12 +69,12 @@ export class Rotation {
     if (listed === undefined && previous === undefined) return undefined;
     if (listed === undefined) await requireHeader(this.#exec, devicePath, uuid);
     let backup = listed;
-    let opened = await this.#slots.openedBy(volume.id, devicePath, keys);
+    let opened = await this.#derivation.openedBy(volume.id, devicePath, keys);
     if (backup !== undefined && opened !== undefined) {
       await requireHeader(this.#exec, devicePath, uuid);
     } else if (backup !== undefined) {
       backup = await activateHeaderBackup(this.#lvm, volume, backup);
-      opened = await this.#slots.openedBy(volume.id, backup.lv.devicePath, keys);
+      opened = await this.#derivation.openedBy(volume.id, backup.lv.devicePath, keys);
       if (opened !== undefined) await this.#restoreHeader(volume, uuid, backup);
     }
     if (opened === undefined) throw this.#refusal(volume, previous);
@@ -85,7 +82,7 @@ export class Rotation {
     backup = completed ?? backup;
     if (opened.key !== passphrase) {
       const { slots: all, salt } = await this.#requireOneVolumeKey(volume);
-      const former = await this.#slots.slotsLike(volume.id, devicePath, opened, [...all.keys()]);
+      const former = await this.#derivation.slotsLike(volume.id, devicePath, opened, [...all.keys()]);
       // what is in an earlier backup may be incomplete
       if (backup !== undefined) await removeHeaderBackup(this.#lvm, volume, backup);
       backup = await createHeaderBackup(this.#lvm, volume, { previous: former, all, salt });
@@ -201,10 +198,8 @@ export class Rotation {
     passphrase: Passphrase,
   ): Promise<readonly [slot: number, salt: string]> {
     const { id, lv: { devicePath } } = volume;
-    const command = addKeyCommand(devicePath, previous, passphrase);
-    const output = await this.#derivation.run(command);
-    if (output.code !== 0) throw passphraseError(id, command, output);
-    const slot = await this.#slots.slotOf(id, devicePath, passphrase);
+    await this.#derivation.derive(id, addKeyCommand(devicePath, previous, passphrase));
+    const slot = await this.#derivation.slotOf(id, devicePath, passphrase);
     const salt = slot === undefined ? undefined : (await this.#requireOneVolumeKey(volume)).slots.get(slot);
     if (slot !== undefined && salt !== undefined) {
       await flushDisks(this.#exec, [devicePath]);
@@ -221,7 +216,7 @@ export class Rotation {
     const { id, lv: { devicePath } } = volume;
     const { slots } = await this.#requireOneVolumeKey(volume);
     for (const only of slots.keys()) { // a slot with the priority `ignore` is tried only by its number
-      const slot = await this.#slots.slotOf(id, devicePath, previous, only);
+      const slot = await this.#derivation.slotOf(id, devicePath, previous, only);
       if (slot !== undefined) await this.#destroySlot(volume, slot, passphrase);
     }
   }

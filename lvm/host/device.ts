@@ -4,13 +4,13 @@
  * @module
  */
 
+import { asString, asUnsignedInteger, parseRows } from "../../base/json.ts";
 import type { LocatedLv, LogicalVolume } from "../model/report.ts";
 import { readMappedDevice } from "./device_mapper.ts";
 import { max } from "../../base/size.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import { allDone, type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
-import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../../base/json.ts";
 
 /** A block device, as the kernel reports it. */
 export interface BlockDevice {
@@ -77,7 +77,7 @@ function listBlockDevices(paths: readonly string[]): Command {
 }
 
 function parseBlockDevices(stdout: string): BlockDevice[] {
-  return asArray(asObject(parseJson("lsblk", stdout)).blockdevices).map(asObject).map((device) => ({
+  return parseRows("lsblk", stdout, "blockdevices").map((device) => ({
     name: asString(device.name),
     number: asString(device["maj:min"]).trim(),
     size: asUnsignedInteger(device.size),
@@ -88,9 +88,8 @@ function parseBlockDevices(stdout: string): BlockDevice[] {
 /** Reads the size of the largest logical sectors of block devices, in bytes. @throws {StorageError} */
 export async function readSectorBytes(exec: Exec, paths: readonly string[]): Promise<bigint> {
   const args = ["--json", "--nodeps", "--output", "LOG-SEC", ...paths];
-  const answer = asObject(parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false })));
-  const sizes = asArray(answer.blockdevices).map((device) => asUnsignedInteger(asObject(device)["log-sec"]));
-  return max(0n, ...sizes);
+  const answer = await runOk(exec, { program: "lsblk", args, mutates: false });
+  return max(0n, ...parseRows("lsblk", answer, "blockdevices").map((device) => asUnsignedInteger(device["log-sec"])));
 }
 
 /**
@@ -143,11 +142,8 @@ export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<Locat
  * @returns the signatures; an empty list only when wipefs could read the device and found none
  */
 export async function readSignatures(exec: Exec, device: string): Promise<Signature[]> {
-  const answer = parseJson(
-    "wipefs",
-    await runOk(exec, { program: "wipefs", args: ["--no-act", "--json", device], mutates: false }),
-  );
-  return asArray(asObject(answer).signatures).map(asObject).map((signature) => ({
+  const answer = await runOk(exec, { program: "wipefs", args: ["--no-act", "--json", device], mutates: false });
+  return parseRows("wipefs", answer, "signatures").map((signature) => ({
     type: asString(signature.type),
     ...defined({ uuid: typeof signature.uuid === "string" && signature.uuid !== "" ? signature.uuid : undefined }),
   }));

@@ -4,9 +4,9 @@
  * @module
  */
 
+import { asString, parseRows } from "../../base/json.ts";
 import { defined } from "../../base/defined.ts";
 import { type Command, type Exec, runOk } from "../exec.ts";
-import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 
 /** A block device. */
 export interface Disk {
@@ -33,8 +33,7 @@ const LIST_DISKS: Command = {
  * @throws {StorageError} `CommandFailed` when they cannot be listed
  */
 export async function readDisks(exec: Exec): Promise<Disk[]> {
-  const answer = parseJson("lsblk", await runOk(exec, LIST_DISKS));
-  return asArray(asObject(answer).blockdevices).map(asObject).map((device) => ({
+  return parseRows("lsblk", await runOk(exec, LIST_DISKS), "blockdevices").map((device) => ({
     path: asString(device.name),
     number: asString(device["maj:min"]).trim(),
     type: asString(device.type ?? ""),

@@ -4,12 +4,12 @@
  * @module
  */
 
+import { asString, parseRows } from "../../base/json.ts";
 import { basename, dirname, join, relative } from "@std/path";
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { defined } from "../../base/defined.ts";
 import { isDriverDeviceName } from "../../base/ids.ts";
-import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { contextIn, isSameContext, requestedContext } from "../settings/selinux.ts";
 import { parseMountInfo } from "./mount_info.ts";
@@ -122,18 +122,14 @@ function accessOf(
 }
 
 async function listMounts(exec: Exec): Promise<Mount[]> {
-  const answer = parseJson("findmnt", await runOk(exec, LIST_MOUNTS));
-  return asArray(asObject(answer).filesystems).map((value) => {
-    const mount = asObject(value);
-    return {
-      target: asString(mount.target),
-      source: asString(mount.source ?? ""),
-      fsType: asString(mount.fstype),
-      root: asString(mount.fsroot),
-      deviceNumber: asString(mount["maj:min"]),
-      ...accessOf(asString(mount["vfs-options"]).split(","), asString(mount["fs-options"] ?? "").split(",")),
-    };
-  });
+  return parseRows("findmnt", await runOk(exec, LIST_MOUNTS), "filesystems").map((mount) => ({
+    target: asString(mount.target),
+    source: asString(mount.source ?? ""),
+    fsType: asString(mount.fstype),
+    root: asString(mount.fsroot),
+    deviceNumber: asString(mount["maj:min"]),
+    ...accessOf(asString(mount["vfs-options"]).split(","), asString(mount["fs-options"] ?? "").split(",")),
+  }));
 }
 
 /** A device that may be mounted, by the path of its node and, if it is known, its number. */

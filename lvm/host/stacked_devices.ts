@@ -9,10 +9,10 @@
  * @module
  */
 
+import { asString, parseRows } from "../../base/json.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Exec, isTimeout, refusalKind, runOk } from "../exec.ts";
 import { MAPPING_GROUP } from "../../base/ids.ts";
-import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
 import { type DeviceNode, readDeviceTree } from "../model/device_tree.ts";
 import { readMounts } from "./mounts.ts";
 
@@ -133,7 +133,7 @@ async function readFileLoops(exec: Exec): Promise<string[]> {
   const args = ["--json", "--list", "--output", "NAME,BACK-FILE,BACK-MAJ:MIN,RO"];
   const answer = await runOk(exec, { program: "losetup", args, mutates: false }, refusalKind);
   if (answer.trim() === "") return [];
-  const loops = asArray(asObject(parseJson("losetup", answer)).loopdevices).map(asObject)
+  const loops = parseRows("losetup", answer, "loopdevices")
     .filter(({ ro, "back-file": file }) => ro === false && isFilePath(asString(file ?? "")));
   if (loops.length === 0) return [];
   const nodes = (await readMounts(exec)).filter(({ fsType }) => fsType === "devtmpfs");

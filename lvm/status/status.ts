@@ -7,10 +7,10 @@
  * @module
  */
 
+import { type Exec, execWith } from "../exec.ts";
 import { filesystemMounts, type Mount, mountsOf, readMountStates, readUsages, type Usage } from "../host/mounts.ts";
 import { sum } from "../../base/size.ts";
 import { contentDevice } from "../encryption/mapping.ts";
-import type { Exec } from "../exec.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import {
   createFinders,
@@ -220,10 +220,7 @@ const DEADLINE_MS = 20_000;
  */
 export async function readStatus(options: StatusOptions): Promise<Status> {
   const { exec: host, driver, groups: wanted, known, reported, overcommit = DEFAULT_OVERCOMMIT } = options;
-  const exec: Exec = {
-    run: (command) => host.run({ ...command, deadlineMs: DEADLINE_MS }),
-    idle: () => host.idle(),
-  };
+  const exec = execWith(host, (command) => ({ ...command, deadlineMs: DEADLINE_MS }));
   const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMountStates(exec)]);
   const groups = wanted === undefined
     ? groupsInUse(all, driver, undefined)
