@@ -210,9 +210,10 @@ export function isOfKind(error: unknown, ...kinds: readonly ErrorKind[]): error 
 }
 
 /** Returns what handles the errors of a promise: those of some kinds are ignored, and all others thrown again. */
-export function ignoring(...kinds: readonly ErrorKind[]): (error: unknown) => void {
+export function ignoring(...kinds: readonly ErrorKind[]): (error: unknown) => undefined {
   return (error) => {
     if (!isOfKind(error, ...kinds)) throw error;
+    return undefined;
   };
 }
 

@@ -7,7 +7,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { quote } from "../base/error.ts";
-import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../base/ids.ts";
+import { parseSnapshotId, parseVolumeId, snapshotIdOf, volumeIdOf } from "../base/ids.ts";
 import { smallestVolume } from "../lvm/settings/format.ts";
 import { requireMountable } from "../lvm/settings/mount_flags.ts";
 import { type Locks, snapshotCreationLocks, snapshotLock, volumeCreationLocks, volumeLock } from "../base/locks.ts";
@@ -27,9 +27,8 @@ import { volumeHealthMessage } from "./health.ts";
 import {
   invalidArgument,
   paginate,
+  parseIdToDelete,
   parseSizeRange,
-  parseSnapshotIdToDelete,
-  parseVolumeIdToDelete,
   requireName,
   requireSnapshotId,
   requireVolumeId,
@@ -144,7 +143,7 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
     },
 
     deleteVolume: async (request) => {
-      const id = parseVolumeIdToDelete(request.volumeId);
+      const id = parseIdToDelete("volume_id", request.volumeId, parseVolumeId);
       if (id !== undefined) await locks.run("deletion", [volumeLock(id)], () => volumes.delete(id));
       return {};
     },
@@ -250,8 +249,7 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
     createSnapshot: async (request) => {
       const name = requireName(request.name);
       const id = snapshotIdOf(name);
-      if (request.sourceVolumeId === "") throw invalidArgument("source_volume_id: missing");
-      const source = requireVolumeId(request.sourceVolumeId);
+      const source = requireVolumeId(request.sourceVolumeId, "source_volume_id");
       const cowSize = parseSnapshotParameters(request.parameters);
       const nodes = nodeChoice(request.accessibilityRequirements);
       const snapshot = await locks.run(
@@ -263,7 +261,7 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
     },
 
     deleteSnapshot: async (request) => {
-      const id = parseSnapshotIdToDelete(request.snapshotId);
+      const id = parseIdToDelete("snapshot_id", request.snapshotId, parseSnapshotId);
       if (id !== undefined) await locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
       return {};
     },

@@ -6,9 +6,8 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { quote, StorageError } from "../base/error.ts";
+import { quote } from "../base/error.ts";
 import {
-  type GroupSnapshotId,
   groupSnapshotIdOf,
   parseGroupSnapshotId,
   parseSnapshotId,
@@ -24,7 +23,7 @@ import {
   GroupControllerServiceCapability_RPC_Type as Rpc,
   type VolumeGroupSnapshotSchema,
 } from "./proto/csi_pb.ts";
-import { invalidArgument, requireName, requireVolumeId } from "./request.ts";
+import { invalidArgument, parseIdToDelete, requireId, requireName, requireVolumeId } from "./request.ts";
 import type { Handlers } from "./service.ts";
 
 /** The number of volumes of a group snapshot at most: all of them are suspended together, for some seconds. */
@@ -52,7 +51,7 @@ export function groupControllerHandlers(groups: GroupSnapshotService, locks: Loc
     },
 
     deleteVolumeGroupSnapshot: async (request) => {
-      const id = parseGroupId(request.groupSnapshotId);
+      const id = parseIdToDelete("group_snapshot_id", request.groupSnapshotId, parseGroupSnapshotId);
       if (id === undefined) return {};
       const snapshots = parseSnapshotIds(request.snapshotIds);
       await locks.run("deletion", [groupSnapshotLock(id)], async () => {
@@ -65,13 +64,7 @@ export function groupControllerHandlers(groups: GroupSnapshotService, locks: Loc
     },
 
     getVolumeGroupSnapshot: async (request) => {
-      const id = parseGroupId(request.groupSnapshotId);
-      if (id === undefined) {
-        throw new StorageError(
-          "NotFound",
-          `group_snapshot_id ${quote(request.groupSnapshotId)}: not an id of this driver`,
-        );
-      }
+      const id = requireId("group_snapshot_id", request.groupSnapshotId, parseGroupSnapshotId);
       const snapshots = parseSnapshotIds(request.snapshotIds);
       return { groupSnapshot: groupSnapshotMessage(await groups.get(id, snapshots)) };
     },
@@ -82,15 +75,9 @@ export function groupControllerHandlers(groups: GroupSnapshotService, locks: Loc
 function requireSources(volumeIds: readonly string[]): VolumeId[] {
   if (volumeIds.length === 0) throw invalidArgument("source_volume_ids: missing");
   if (volumeIds.length > MAX_VOLUMES) throw invalidArgument(`source_volume_ids: more than ${MAX_VOLUMES}`);
-  const sources = volumeIds.map(requireVolumeId);
+  const sources = volumeIds.map((id) => requireVolumeId(id));
   if (new Set(sources).size < sources.length) throw invalidArgument("source_volume_ids: a volume is there twice");
   return sources;
-}
-
-/** Parses the id of a group snapshot. @returns `undefined` for an id of another driver */
-function parseGroupId(value: string): GroupSnapshotId | undefined {
-  if (value === "") throw invalidArgument("group_snapshot_id: missing");
-  return parseGroupSnapshotId(value);
 }
 
 /** Parses the snapshots that a caller knows of a group. @throws {StorageError} `InvalidArgument` for those of another driver */

@@ -43,41 +43,37 @@ export function requireName(value: string): string {
   return value;
 }
 
-/** Parses the id of a volume. @throws {StorageError} `InvalidArgument` if missing, `NotFound` for a foreign one */
-export function requireVolumeId(value: string): VolumeId {
-  if (value === "") throw invalidArgument("volume_id: missing");
-  const id = parseVolumeId(value);
-  if (id === undefined) throw new StorageError("NotFound", `volume_id ${quote(value)}: not an id of this driver`);
-  return id;
-}
-
 /**
- * Parses the id of a volume to delete.
+ * Parses the id of what is to be deleted.
  *
+ * @param field the name of the field, for messages
  * @returns `undefined` for an id of another driver
  * @throws {StorageError} `InvalidArgument` if missing
  */
-export function parseVolumeIdToDelete(value: string): VolumeId | undefined {
-  if (value === "") throw invalidArgument("volume_id: missing");
-  return parseVolumeId(value);
+export function parseIdToDelete<Id>(
+  field: string,
+  value: string,
+  parse: (text: string) => Id | undefined,
+): Id | undefined {
+  if (value === "") throw invalidArgument(`${field}: missing`);
+  return parse(value);
 }
 
-/**
- * Parses the id of a snapshot to delete.
- *
- * @returns `undefined` for an id of another driver
- * @throws {StorageError} `InvalidArgument` if missing
- */
-export function parseSnapshotIdToDelete(value: string): SnapshotId | undefined {
-  if (value === "") throw invalidArgument("snapshot_id: missing");
-  return parseSnapshotId(value);
-}
-
-/** Parses the id of a snapshot. @throws {StorageError} `InvalidArgument` if missing, `NotFound` for a foreign one */
-export function requireSnapshotId(value: string): SnapshotId {
-  const id = parseSnapshotIdToDelete(value);
-  if (id === undefined) throw new StorageError("NotFound", `snapshot_id ${quote(value)}: not an id of this driver`);
+/** Parses an id. @throws {StorageError} `InvalidArgument` if missing, `NotFound` for an id of another driver */
+export function requireId<Id>(field: string, value: string, parse: (text: string) => Id | undefined): Id {
+  const id = parseIdToDelete(field, value, parse);
+  if (id === undefined) throw new StorageError("NotFound", `${field} ${quote(value)}: not an id of this driver`);
   return id;
+}
+
+/** Parses the id of a volume, as {@linkcode requireId} does. */
+export function requireVolumeId(value: string, field = "volume_id"): VolumeId {
+  return requireId(field, value, parseVolumeId);
+}
+
+/** Parses the id of a snapshot, as {@linkcode requireId} does. */
+export function requireSnapshotId(value: string, field = "snapshot_id"): SnapshotId {
+  return requireId(field, value, parseSnapshotId);
 }
 
 /**

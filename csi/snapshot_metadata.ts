@@ -5,7 +5,6 @@
  */
 
 import type { Differences, Extent, ListRequest } from "../lvm/differences/differences.ts";
-import type { SnapshotId } from "../base/ids.ts";
 import { BlockMetadataType, type SnapshotMetadata } from "./proto/csi_pb.ts";
 import { invalidArgument, requireSnapshotId } from "./request.ts";
 import type { Handlers } from "./service.ts";
@@ -30,8 +29,8 @@ export function snapshotMetadataHandlers(differences: Pick<Differences, "list">)
     },
 
     async *getMetadataDelta({ baseSnapshotId, targetSnapshotId, startingOffset, maxResults }, signal) {
-      const base = requireNamedSnapshot("base_snapshot_id", baseSnapshotId);
-      const target = requireNamedSnapshot("target_snapshot_id", targetSnapshotId);
+      const base = requireSnapshotId(baseSnapshotId, "base_snapshot_id");
+      const target = requireSnapshotId(targetSnapshotId, "target_snapshot_id");
       yield* respond(differences, { base, target, ...range(startingOffset, maxResults), signal });
     },
   };
@@ -68,12 +67,6 @@ async function* respond(
     yield response(group);
   }
   if (isEmpty) yield response([]);
-}
-
-/** Parses an id of a snapshot. @throws {StorageError} `InvalidArgument` if missing, `NotFound` for a foreign one */
-function requireNamedSnapshot(field: string, value: string): SnapshotId {
-  if (value === "") throw invalidArgument(`${field}: missing`);
-  return requireSnapshotId(value);
 }
 
 function range(startingOffset: bigint, maxResults: number): Pick<ListRequest, "from" | "groupSize"> {

@@ -42,9 +42,9 @@ export interface MetricDescription {
 /** The metrics of a process. */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #calls: Histogram<"method" | "code">;
-  readonly #reconciles: Histogram<"controller" | "result">;
-  readonly #requests: Counter<"verb" | "resource" | "code">;
+  readonly #calls: Histogram;
+  readonly #reconciles: Histogram;
+  readonly #requests: Counter;
   readonly #queueDepths: Gauge;
   readonly #droppedEvents: Counter;
 
@@ -54,39 +54,18 @@ export class Metrics {
    * @param options.process whether to include the metrics of the process itself, `process_*`
    */
   constructor({ process = true } = {}) {
-    const registers = [this.#registry];
-    this.#calls = new Histogram({
-      name: "denolith_csi_operation_duration_seconds",
-      help: "Duration of CSI calls, by method and gRPC status code",
-      labelNames: ["method", "code"],
-      buckets: DURATION_BUCKETS,
-      registers,
-    });
-    this.#reconciles = new Histogram({
-      name: "denolith_reconcile_duration_seconds",
-      help: "Duration of reconciles, by controller and result",
-      labelNames: ["controller", "result"],
-      buckets: DURATION_BUCKETS,
-      registers,
-    });
-    this.#requests = new Counter({
-      name: "denolith_api_requests_total",
-      help: "Requests to the API server, by HTTP status; 0 without a response",
-      labelNames: ["verb", "resource", "code"],
-      registers,
-    });
-    this.#queueDepths = this.#gauge("denolith_workqueue_depth", "Keys that wait for a worker of the controller", [
-      "controller",
-    ]);
-    this.#droppedEvents = new Counter({
-      name: "denolith_events_dropped_total",
-      help: "Kubernetes events that were not written, because too many were recorded",
-      registers,
-    });
-    this.#gauge("denolith_build_info", "1, with the version of the driver", ["version"]).set(
-      { version: manifest.version },
-      1,
-    );
+    const calls = "Duration of CSI calls, by method and gRPC status code";
+    this.#calls = this.#durations("denolith_csi_operation_duration_seconds", calls, ["method", "code"]);
+    const reconciles = "Duration of reconciles, by controller and result";
+    this.#reconciles = this.#durations("denolith_reconcile_duration_seconds", reconciles, ["controller", "result"]);
+    const requests = "Requests to the API server, by HTTP status; 0 without a response";
+    this.#requests = this.#counter("denolith_api_requests_total", requests, ["verb", "resource", "code"]);
+    const keys = "Keys that wait for a worker of the controller";
+    this.#queueDepths = this.#gauge("denolith_workqueue_depth", keys, ["controller"]);
+    const dropped = "Kubernetes events that were not written, because too many were recorded";
+    this.#droppedEvents = this.#counter("denolith_events_dropped_total", dropped);
+    const { version } = manifest;
+    this.#gauge("denolith_build_info", "1, with the version of the driver", ["version"]).set({ version }, 1);
     if (process) this.#registerProcess();
   }
 
@@ -128,11 +107,8 @@ export class Metrics {
 
   /** Registers the extensions of the COW space of snapshots. @returns a function that counts an extension */
   registerCowExtensions(): () => void {
-    const extensions = new Counter({
-      name: "denolith_snapshot_extensions_total",
-      help: "Extensions of the COW space of snapshots",
-      registers: [this.#registry],
-    });
+    const help = "Extensions of the COW space of snapshots";
+    const extensions = this.#counter("denolith_snapshot_extensions_total", help);
     return () => extensions.inc();
   }
 
@@ -158,24 +134,15 @@ export class Metrics {
           value: at,
         })),
     });
-    const registers = [this.#registry];
-    const bytes = new Counter({
-      name: "denolith_trimmed_bytes_total",
-      help: "Bytes that fstrim discarded",
-      registers,
-    });
-    const failures = new Counter({ name: "denolith_trim_failures_total", help: "Failed runs of fstrim", registers });
+    const bytes = this.#counter("denolith_trimmed_bytes_total", "Bytes that fstrim discarded");
+    const failures = this.#counter("denolith_trim_failures_total", "Failed runs of fstrim");
     return { succeeded: (count) => bytes.inc(count), failed: () => failures.inc() };
   }
 
   /** Registers the bytes of transfers. @returns called after bytes passed */
   registerTransfers(): (direction: "sent" | "received", bytes: number) => void {
-    const bytes = new Counter({
-      name: "denolith_transfer_bytes_total",
-      help: "Bytes of volumes sent to agents of other nodes, or received from them, without zeros",
-      labelNames: ["direction"],
-      registers: [this.#registry],
-    });
+    const help = "Bytes of volumes sent to agents of other nodes, or received from them, without zeros";
+    const bytes = this.#counter("denolith_transfer_bytes_total", help, ["direction"]);
     for (const direction of ["sent", "received"]) bytes.inc({ direction }, 0); // series that alerts can use
     return (direction, count) => bytes.inc({ direction }, count);
   }
@@ -268,9 +235,8 @@ export class Metrics {
       labels: [],
       samples: () => [{ labels: {}, value: Deno.memoryUsage().rss }],
     });
-    this.#gauge("process_start_time_seconds", "Start time of the process", []).set(
-      Math.floor(performance.timeOrigin / 1000),
-    );
+    const startedAt = Math.floor(performance.timeOrigin / 1000);
+    this.#gauge("process_start_time_seconds", "Start time of the process", []).set(startedAt);
   }
 
   #readAtScrape({ name, help, labels, samples }: ReadAtScrape): void {
@@ -278,6 +244,14 @@ export class Metrics {
       gauge.reset();
       for (const { labels, value } of samples()) gauge.set(labels, value);
     });
+  }
+
+  #counter(name: string, help: string, labelNames: string[] = []): Counter {
+    return new Counter({ name, help, labelNames, registers: [this.#registry] });
+  }
+
+  #durations(name: string, help: string, labelNames: string[]): Histogram {
+    return new Histogram({ name, help, labelNames, buckets: DURATION_BUCKETS, registers: [this.#registry] });
   }
 
   #gauge(name: string, help: string, labelNames: string[], collect?: () => void): Gauge {

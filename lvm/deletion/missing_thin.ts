@@ -17,7 +17,7 @@
  * @module
  */
 
-import { type ErrorKind, isOfKind, StorageError } from "../../base/error.ts";
+import { type ErrorKind, ignoring, isOfKind, StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import { lvremove } from "../model/commands.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -151,13 +151,9 @@ export async function activateLastSnapshots(
 
 /** Finds out whether the pool of a thin LV has it; `undefined` when the LV cannot be activated for another reason. */
 async function findPresence(lvm: Lvm, driver: string, located: LocatedLv): Promise<"present" | "missing" | undefined> {
-  try {
-    return await isMissingThin(lvm, driver, located) ? "missing" : "present";
-  } catch (error) {
-    // such an LV keeps nobody from the pools; whoever needs it learns why
-    if (isOfKind(error, ...OTHER_REASONS)) return undefined;
-    throw error;
-  }
+  const presence = isMissingThin(lvm, driver, located).then((isMissing) => isMissing ? "missing" as const : "present");
+  // such an LV keeps nobody from the pools; whoever needs it learns why
+  return await presence.catch(ignoring(...OTHER_REASONS));
 }
 
 /** Reports whether a group may have an LV that {@linkcode removePendingThin} removes. */

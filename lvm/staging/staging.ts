@@ -30,7 +30,7 @@ import { completeFilesystem, resizeFilesystem, resizeStaged, type StagingWarning
 import { type LocatedDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { Encryption } from "../encryption/encryption.ts";
 import { contentDevice, isMappingMount } from "../encryption/mapping.ts";
-import { ignoreStorageError, StorageError } from "../../base/error.ts";
+import { ignoreStorageError, ignoring, StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { bindMountFlags, missingMountFlags } from "../settings/mount_flags.ts";
 import type { VolumeId } from "../../base/ids.ts";
@@ -52,7 +52,7 @@ import { withDiscardFlag } from "../settings/trim.ts";
 import { activate, prepareVolume, setReadOnly } from "./preparation.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
-import { VolumeMounts } from "./volume_mounts.ts";
+import { deviceOf, isMountOfVolume, unmountAll, type VolumeMountsContext } from "./volume_mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
@@ -90,7 +90,7 @@ export class Staging {
   readonly #scratch: string;
   readonly #staged: StagedVolumes;
   readonly #limiter: StagingOptions["limiter"];
-  readonly #volumeMounts: VolumeMounts;
+  readonly #mountsContext: VolumeMountsContext;
   readonly #encryption: Encryption;
   readonly #onWarning: NonNullable<StagingOptions["onWarning"]>;
 
@@ -104,7 +104,7 @@ export class Staging {
     this.#staged = options.staged;
     this.#limiter = options.limiter;
     this.#onWarning = options.onWarning ?? (() => {});
-    this.#volumeMounts = new VolumeMounts(options);
+    this.#mountsContext = options;
     this.#encryption = options.encryption ?? new Encryption(options.lvm);
   }
 
@@ -148,7 +148,7 @@ export class Staging {
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
     this.#staged.setUnstaged(id);
     this.#encryption.forgetAttempt(id);
-    const unmounted = await this.#volumeMounts.unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
+    const unmounted = await unmountAll(this.#mountsContext, id, await canonicalizePath(stagingPath, this.#mountRoots));
     if (unmounted.some(isMappingMount)) return await this.#encryption.close(id);
     // without a mount it is a block volume, or an earlier attempt unmounted it
     if (unmounted.length > 0 || this.#isKnownAsPlain(id)) return;
@@ -231,7 +231,7 @@ export class Staging {
    */
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
     const target = await canonicalizePath(publishedAt, this.#mountRoots);
-    await this.#volumeMounts.unmountAll(id, target);
+    await unmountAll(this.#mountsContext, id, target);
     this.#limiter?.onUnpublished(id, target);
     await removeMountPoint(target);
   }
@@ -247,7 +247,7 @@ export class Staging {
     // a removed node leads to whatever device has its number now
     if (
       mount === undefined || isDeletedNodeMount(mount) ||
-      !await this.#volumeMounts.isMountOfVolume(id, mount, await this.#volumeMounts.deviceOf(mount))
+      !await isMountOfVolume(this.#mountsContext, id, mount, await deviceOf(this.#exec, mount))
     ) {
       throw notAtPath(id, volumePath);
     }
@@ -322,12 +322,7 @@ export class Staging {
 
   /** Returns a path as the mount table shows it; `undefined` when no volume can be mounted there. */
   async #canonicalPath(path: string): Promise<string | undefined> {
-    try {
-      return await canonicalizePath(path, this.#mountRoots);
-    } catch (error) {
-      if (error instanceof StorageError && error.kind === "FailedPrecondition") return undefined;
-      throw error;
-    }
+    return await canonicalizePath(path, this.#mountRoots).catch(ignoring("FailedPrecondition"));
   }
 
   /** Returns the volume according to a new report. @throws {StorageError} `NotFound`, `Lost`, `Busy` */
