@@ -312,6 +312,23 @@ export async function runOk(
 }
 
 /**
+ * Runs dd(1), which says nothing of its own.
+ *
+ * @param operands its operands
+ * @param options that differ from those of a command that only reads
+ * @throws {StorageError} `CommandFailed`
+ * @returns the standard output
+ */
+export async function dd(
+  exec: Exec,
+  operands: Readonly<Record<string, string | number | bigint>>,
+  options: Partial<Omit<Command, "program" | "args">> = {},
+): Promise<string> {
+  const args = [...Object.entries(operands).map(([name, value]) => `${name}=${value}`), "status=none"];
+  return await runOk(exec, { program: "dd", args, mutates: false, ...options });
+}
+
+/**
  * Runs a changing command, and then `next` with its result. When the command outlasts its deadline, only the caller's
  * wait ends: `next` still runs after the command, and the completion of the error settles after `next`.
  *

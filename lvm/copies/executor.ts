@@ -8,7 +8,7 @@ import { headerUuidCommand } from "../encryption/cryptsetup.ts";
 import { readHeaderKeys } from "../encryption/header.ts";
 import { VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
 import { type ErrorKind, StorageError } from "../../base/error.ts";
-import { type Exec, runOk } from "../exec.ts";
+import { dd, type Exec, runOk } from "../exec.ts";
 import {
   describeSignatures,
   foreignDataError,
@@ -245,23 +245,19 @@ async function copyChunk(
   await verifyCopiedDevice(exec, { ...from, size: sourceBytes(from) });
   await verifyCopiedDevice(exec, destination.lv);
   const blocks = (bytes: bigint) => (bytes + BLOCK_BYTES - 1n) / BLOCK_BYTES;
-  await runOk(exec, {
-    program: "dd",
-    args: [
-      `if=${from.devicePath}`,
-      `of=${destination.lv.devicePath}`,
-      `bs=${BLOCK_BYTES}`,
-      `skip=${blocks(offset)}`,
-      `seek=${blocks(offset)}`,
-      `count=${blocks(length)}`,
-      "iflag=direct,fullblock",
-      "oflag=direct",
-      `conv=fsync,nocreat,notrunc${readsAsZeros(destination) ? ",sparse" : ""}`,
-      "status=none",
-    ],
-    mutates: true,
-    deadlineMs: CHUNK_DEADLINE_MS,
-  });
+  const at = blocks(offset);
+  const conv = `fsync,nocreat,notrunc${readsAsZeros(destination) ? ",sparse" : ""}`;
+  await dd(exec, {
+    if: from.devicePath,
+    of: destination.lv.devicePath,
+    bs: BLOCK_BYTES,
+    skip: at,
+    seek: at,
+    count: blocks(length),
+    iflag: "direct,fullblock",
+    oflag: "direct",
+    conv,
+  }, { mutates: true, deadlineMs: CHUNK_DEADLINE_MS });
   work.offset = offset + length;
   if (offset === 0n) await requireMountable(destination, format, exec);
 }

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type Exec, runOk } from "../exec.ts";
+import { dd, type Exec } from "../exec.ts";
 import {
   type CgroupHierarchy,
   type CheckResult,
@@ -30,8 +30,7 @@ export async function readCgroupHierarchy(exec: Exec, mounts: readonly Mount[]):
   const root = roots.find((target) => !target.startsWith("/sys/")) ?? roots[0];
   if (root === undefined) return undefined;
   // with a program, since Deno refuses /sys under scoped permissions (docs/adr/0001)
-  const args = [`if=${root}/cgroup.controllers`, "status=none"];
-  const answer = await runOk(exec, { program: "dd", args, mutates: false });
+  const answer = await dd(exec, { if: `${root}/cgroup.controllers` });
   return { root, controllers: answer.split(/\s+/).filter((name) => name !== "") };
 }
 

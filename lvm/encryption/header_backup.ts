@@ -7,7 +7,7 @@
 
 import type { Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
-import { type Exec, runOk } from "../exec.ts";
+import { dd, type Exec } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../../base/ids.ts";
 import { lvchange, lvcreate } from "../model/commands.ts";
@@ -94,13 +94,9 @@ export async function activateHeaderBackup(
 
 /** Copies a LUKS header with its key slots from one device to another. Both are verified. */
 export async function copyHeader(exec: Exec, from: string, to: string): Promise<void> {
-  const blocks = ["skip=0", "seek=0", `count=${LUKS_HEADER_BYTES / BLOCK_BYTES}`];
-  const flags = ["iflag=direct,fullblock", "oflag=direct", "conv=fsync,nocreat,notrunc", "status=none"];
-  await runOk(exec, {
-    program: "dd",
-    args: [`if=${from}`, `of=${to}`, `bs=${BLOCK_BYTES}`, ...blocks, ...flags],
-    mutates: true,
-  });
+  const blocks = { bs: BLOCK_BYTES, skip: 0, seek: 0, count: LUKS_HEADER_BYTES / BLOCK_BYTES };
+  const flags = { iflag: "direct,fullblock", oflag: "direct", conv: "fsync,nocreat,notrunc" };
+  await dd(exec, { if: from, of: to, ...blocks, ...flags }, { mutates: true });
 }
 
 /**
@@ -109,9 +105,8 @@ export async function copyHeader(exec: Exec, from: string, to: string): Promise<
  * @throws {StorageError} `CommandFailed`
  */
 export async function requireReadableHeader(exec: Exec, device: string): Promise<void> {
-  const blocks = [`bs=${BLOCK_BYTES}`, "skip=0", `count=${LUKS_HEADER_BYTES / BLOCK_BYTES}`];
-  const args = [`if=${device}`, "of=/dev/null", ...blocks, "iflag=direct,fullblock", "status=none"];
-  await runOk(exec, { program: "dd", args, mutates: false });
+  const blocks = { bs: BLOCK_BYTES, skip: 0, count: LUKS_HEADER_BYTES / BLOCK_BYTES };
+  await dd(exec, { if: device, of: "/dev/null", ...blocks, iflag: "direct,fullblock" });
 }
 
 /** Overwrites a backup, and removes it. */

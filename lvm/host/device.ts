@@ -10,7 +10,7 @@ import { readMappedDevice } from "./device_mapper.ts";
 import { max } from "../../base/size.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
-import { allDone, type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
+import { allDone, type Command, commandError, dd, type Exec, type Output, runOk } from "../exec.ts";
 
 /** A block device, as the kernel reports it. */
 export interface BlockDevice {
@@ -198,19 +198,8 @@ async function requireZeroHead(exec: Exec, path: string): Promise<void> {
 
 async function requireReadableTail(exec: Exec, { path, size }: LocatedDevice): Promise<void> {
   const tail = max(size - TAIL_BYTES, 0n);
-  await runOk(exec, {
-    program: "dd",
-    args: [
-      `if=${path}`,
-      "of=/dev/null",
-      `bs=${TAIL_BYTES}`,
-      `skip=${tail}`,
-      "count=1",
-      "iflag=direct,skip_bytes", // an LV may not be a multiple of the block
-      "status=none",
-    ],
-    mutates: false,
-  });
+  const flags = "direct,skip_bytes"; // an LV may not be a multiple of the block
+  await dd(exec, { if: path, of: "/dev/null", bs: TAIL_BYTES, skip: tail, count: 1, iflag: flags });
 }
 
 /** Formats signatures for messages. */

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Exec, runOk } from "../exec.ts";
+import { dd, type Exec } from "../exec.ts";
 import { StorageError } from "../../base/error.ts";
 import { type FilesystemType, maximumSectorBytes, SUPERBLOCK_BYTES } from "../settings/filesystem.ts";
 
@@ -34,17 +34,8 @@ export async function readDevice(
   { offset, length }: DeviceRange,
   onBytes: (bytes: Uint8Array) => void,
 ): Promise<void> {
-  await runOk(exec, {
-    program: "dd",
-    args: [
-      `if=${path}`,
-      `bs=${BLOCK_BYTES}`,
-      `skip=${offset}`,
-      `count=${length}`,
-      "iflag=direct,fullblock,skip_bytes,count_bytes",
-      "status=none",
-    ],
-    mutates: false,
+  const flags = "direct,fullblock,skip_bytes,count_bytes";
+  await dd(exec, { if: path, bs: BLOCK_BYTES, skip: offset, count: length, iflag: flags }, {
     deadlineMs: READ_MS,
     onOutput: (bytes) => Promise.resolve(onBytes(bytes)),
   });
@@ -87,6 +78,5 @@ export async function readMaximumSectorBytes(
  */
 export async function readKernelRelease(exec: Exec): Promise<string> {
   // with a program, since Deno refuses /proc under scoped permissions (docs/adr/0001)
-  const args = ["if=/proc/sys/kernel/osrelease", "status=none"];
-  return (await runOk(exec, { program: "dd", args, mutates: false })).trim();
+  return (await dd(exec, { if: "/proc/sys/kernel/osrelease" })).trim();
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Exec, HostExec, type HostExecOptions } from "../exec.ts";
+import { dd, type Exec, HostExec, type HostExecOptions } from "../exec.ts";
 import { openMountTable } from "./mount_table.ts";
 import { FilteredExec } from "./filtered_exec.ts";
 
@@ -55,8 +55,7 @@ async function isService(): Promise<boolean> {
 
 /** Returns the status of a child of this process (proc(5), stat). Only a child is to be had: Deno lets no worker read /proc. */
 export async function readChildStat(): Promise<string> {
-  const args = ["if=/proc/self/stat", "status=none"];
-  return (await new HostExec({ ownSessions: false }).run({ program: "dd", args, mutates: false })).stdout;
+  return await dd(new HostExec({ ownSessions: false }), { if: "/proc/self/stat" });
 }
 
 /**

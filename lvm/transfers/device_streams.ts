@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Exec, runOk } from "../exec.ts";
+import { dd, type Exec } from "../exec.ts";
 import { type Range, RANGE_UNIT } from "./protocol.ts";
 import type { CommandStreams } from "../command_streams.ts";
 
@@ -25,11 +25,8 @@ export async function readRange(
   onOutput: NonNullable<CommandStreams["onOutput"]>,
   unit: bigint = RANGE_UNIT,
 ): Promise<void> {
-  const args = [
-    ...[`if=${path}`, `bs=${unit}`, `skip=${offset / unit}`, `count=${(length + unit - 1n) / unit}`],
-    ...["iflag=direct,fullblock", "status=none"],
-  ];
-  await runOk(exec, { program: "dd", args, mutates: false, deadlineMs: RANGE_DEADLINE_MS, onOutput });
+  const blocks = { bs: unit, skip: offset / unit, count: (length + unit - 1n) / unit };
+  await dd(exec, { if: path, ...blocks, iflag: "direct,fullblock" }, { deadlineMs: RANGE_DEADLINE_MS, onOutput });
 }
 
 /**
@@ -45,9 +42,10 @@ export async function writeRange(
   input: NonNullable<CommandStreams["input"]>,
   { skipsZeros, unit = RANGE_UNIT }: { readonly skipsZeros: boolean; readonly unit?: bigint },
 ): Promise<void> {
-  const args = [
-    ...[`of=${path}`, `bs=${unit}`, `seek=${offset / unit}`, "iflag=fullblock", "oflag=direct"],
-    ...[`conv=fsync,nocreat,notrunc${skipsZeros ? ",sparse" : ""}`, "status=none"],
-  ];
-  await runOk(exec, { program: "dd", args, mutates: true, deadlineMs: RANGE_DEADLINE_MS, input });
+  const flags = { iflag: "fullblock", oflag: "direct", conv: `fsync,nocreat,notrunc${skipsZeros ? ",sparse" : ""}` };
+  await dd(exec, { of: path, bs: unit, seek: offset / unit, ...flags }, {
+    mutates: true,
+    deadlineMs: RANGE_DEADLINE_MS,
+    input,
+  });
 }
