@@ -35,7 +35,8 @@ import {
 } from "./groups.ts";
 import { type Member, MemberSnapshots } from "./members.ts";
 import type { EarlierGuards } from "./suspension.ts";
-import { readDeviceUses, requireSuspendable } from "./usage.ts";
+import { requireSuspendable } from "./usage.ts";
+import { readDeviceTree } from "../model/device_tree.ts";
 
 /** A request for a group snapshot. */
 export interface GroupSnapshotRequest {
@@ -209,10 +210,10 @@ export class GroupSnapshots {
 
   async #requireSuspendable(volumes: readonly Volume[]): Promise<void> {
     const paths = volumes.filter(({ lv }) => lv.active).map(({ lv }) => lv.devicePath);
-    const uses = paths.length === 0 ? [] : await readDeviceUses(this.#lvm.exec, paths);
+    const uses = paths.length === 0 ? [] : await readDeviceTree(this.#lvm.exec, paths);
     const mounts = await readMounts(this.#lvm.exec);
     for (const volume of volumes) {
-      const use = uses.find(({ path }) => path === volume.lv.devicePath);
+      const use = uses.find(({ name }) => name === volume.lv.devicePath);
       requireSuspendable(volume, use, mounts, this.#options.mountRoots);
     }
   }

@@ -5,45 +5,12 @@
  * @module
  */
 
-import { defined } from "../../base/defined.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { StorageError } from "../../base/error.ts";
-import { type Exec, runOk } from "../exec.ts";
 import { filesystemMounts, isBelow, type Mount } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { asArray, asObject, asString, parseJson } from "../../base/json.ts";
+import type { DeviceNode } from "../model/device_tree.ts";
 import { lvPath } from "../model/report.ts";
-
-/** A device, and what the kernel has built on it. */
-export interface DeviceUse {
-  /** The path of its node. */
-  readonly path: string;
-  /** Where lsblk(8) says that it is mounted; `[SWAP]` for swap space. */
-  readonly mountPoint?: string;
-  /** The devices that are on it. */
-  readonly holders: readonly DeviceUse[];
-}
-
-/**
- * Reads what the kernel has built on devices.
- *
- * @param paths the nodes of the devices; at least one
- * @throws {StorageError} `CommandFailed`.
- */
-export async function readDeviceUses(exec: Exec, paths: readonly string[]): Promise<DeviceUse[]> {
-  const args = ["--json", "--paths", "--output", "NAME,MOUNTPOINT", ...paths];
-  const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }));
-  return asArray(asObject(answer).blockdevices).map(parseUse);
-}
-
-function parseUse(value: unknown): DeviceUse {
-  const { name, mountpoint, children = [] } = asObject(value);
-  return {
-    path: asString(name),
-    ...defined({ mountPoint: typeof mountpoint === "string" ? mountpoint : undefined }),
-    holders: asArray(children).map(parseUse),
-  };
-}
 
 /**
  * Makes sure that a volume may be suspended.
@@ -55,7 +22,7 @@ function parseUse(value: unknown): DeviceUse {
  */
 export function requireSuspendable(
   volume: Volume,
-  use: DeviceUse | undefined,
+  use: DeviceNode | undefined,
   mounts: readonly Mount[],
   mountRoots: readonly string[],
 ): void {
@@ -64,11 +31,11 @@ export function requireSuspendable(
     new StorageError("FailedPrecondition", `suspending volume ${volume.id} (${lvPath(volume)}): ${why}`, {
       reason: "MustNotBeSuspended",
     });
-  const mapping = use?.holders.find(({ path }) => path === contentDevice(lv).devicePath);
+  const mapping = use?.children.find(({ name }) => name === contentDevice(lv).devicePath);
   const own = [use, mapping].filter((each) => each !== undefined);
-  if (own.some(({ mountPoint }) => mountPoint === "[SWAP]")) throw refuse("it is swap space of this machine");
-  const holder = own.flatMap(({ holders }) => holders).find((each) => each !== mapping);
-  if (holder !== undefined) throw refuse(`${holder.path} is on it, and would have to wait for it, too`);
+  if (own.some(({ mountPoints }) => mountPoints.includes("[SWAP]"))) throw refuse("it is swap space of this machine");
+  const holder = own.flatMap(({ children }) => children).find((each) => each !== mapping);
+  if (holder !== undefined) throw refuse(`${holder.name} is on it, and would have to wait for it, too`);
   const targets = filesystemMounts(mounts, contentDevice(lv)).map(({ target }) => target);
   const outside = targets.find((target) => !isBelow(target, mountRoots));
   if (outside !== undefined) {

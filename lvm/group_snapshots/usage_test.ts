@@ -5,12 +5,15 @@ import { volumeIdOf } from "../../base/ids.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { mappingPath } from "../encryption/mapping.ts";
 import { FORMAT, VOLUME } from "../model/tags.ts";
-import { readDeviceUses, requireSuspendable } from "./usage.ts";
+import { type DeviceNode, readDeviceTree } from "../model/device_tree.ts";
+import { requireSuspendable } from "./usage.ts";
 
 /** A device in the answer of lsblk. */
 interface Row {
   readonly name: string;
-  readonly mountpoint: string | null;
+  readonly kname: string;
+  readonly type: string;
+  readonly mountpoints: readonly (string | null)[];
   readonly children?: readonly Row[];
 }
 
@@ -21,27 +24,24 @@ async function read(...blockdevices: readonly Row[]) {
     return Promise.resolve({ code: 0, stdout: JSON.stringify({ blockdevices }), stderr: "" });
   };
   const exec = { run, idle: () => Promise.resolve() };
-  return { uses: await readDeviceUses(exec, blockdevices.map(({ name }) => name)), commands };
+  return { uses: await readDeviceTree(exec, blockdevices.map(({ name }) => name)), commands };
 }
 
-Deno.test("readDeviceUses() asks for whole paths, and returns what is on each device, and on that", async () => {
-  const { uses, commands } = await read(
-    { name: "/dev/mapper/a-one", mountpoint: "[SWAP]" },
-    {
-      name: "/dev/mapper/a-two",
-      mountpoint: null,
-      children: [{
-        name: "/dev/mapper/crypt",
-        mountpoint: null,
-        children: [{ name: "/dev/mapper/on-it", mountpoint: "/data" }],
-      }],
-    },
-  );
-  assertEquals(commands, ["lsblk --json --paths --output NAME,MOUNTPOINT /dev/mapper/a-one /dev/mapper/a-two"]);
-  const onIt = { path: "/dev/mapper/on-it", mountPoint: "/data", holders: [] };
+function row(name: string, mountpoint: string | null, ...children: readonly Row[]): Row {
+  return { name, kname: "/dev/dm-7", type: "lvm", mountpoints: [mountpoint], children };
+}
+
+Deno.test("readDeviceTree() asks for whole paths, and returns what is on each device, and on that", async () => {
+  const onIt = row("/dev/mapper/crypt", null, row("/dev/mapper/on-it", "/data"));
+  const { uses, commands } = await read(row("/dev/mapper/a-one", "[SWAP]"), row("/dev/mapper/a-two", null, onIt));
+  const columns = "NAME,KNAME,TYPE,MOUNTPOINTS";
+  assertEquals(commands, [`lsblk --json --paths --output ${columns} /dev/mapper/a-one /dev/mapper/a-two`]);
+  const node = (name: string, mountPoints: readonly string[], ...children: readonly DeviceNode[]) => {
+    return { name, kernelName: "/dev/dm-7", type: "lvm", mountPoints, children };
+  };
   assertEquals(uses, [
-    { path: "/dev/mapper/a-one", mountPoint: "[SWAP]", holders: [] },
-    { path: "/dev/mapper/a-two", holders: [{ path: "/dev/mapper/crypt", holders: [onIt] }] },
+    node("/dev/mapper/a-one", ["[SWAP]"]),
+    node("/dev/mapper/a-two", [], node("/dev/mapper/crypt", [], node("/dev/mapper/on-it", ["/data"]))),
   ]);
 });
 
@@ -53,11 +53,6 @@ Deno.test("a block volume is not suspended that the machine itself needs, plain 
       ...{ id, tags: { format: { state: "raw" } }, group: { name: "data" } },
       lv: { name: "vol", devicePath: device, deviceNumber: "253:7", open: true, tags: [VOLUME + id, ...tags] },
     }) as unknown as Volume;
-  const row = (name: string, mountpoint: string | null, ...children: readonly Row[]) => ({
-    name,
-    mountpoint,
-    children,
-  });
   const [encrypted, mapping] = [volume(`${FORMAT}luks2:formatted:${crypto.randomUUID()}:raw`), mappingPath(id)];
   const cases: [expected: string | undefined, Volume, Row][] = [
     [undefined, volume(), row(device, null)],

@@ -22,13 +22,16 @@ export interface DeviceNode {
 }
 
 /**
- * Reads all block devices.
+ * Reads block devices.
  *
- * @throws {StorageError} `FailedPrecondition` when lsblk(8) cannot list them, `CommandFailed` when it was killed
+ * @param paths the nodes of the devices; none for all
+ * @throws {StorageError} `FailedPrecondition` when lsblk(8) cannot list all of them, `CommandFailed` when it was killed, or cannot
+ * list the given ones
  */
-export async function readDeviceTree(exec: Exec): Promise<DeviceNode[]> {
-  const args = ["--json", "--paths", "--output", "NAME,KNAME,TYPE,MOUNTPOINTS"];
-  const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }, refusalKind));
+export async function readDeviceTree(exec: Exec, paths: readonly string[] = []): Promise<DeviceNode[]> {
+  const args = ["--json", "--paths", "--output", "NAME,KNAME,TYPE,MOUNTPOINTS", ...paths];
+  const classify = paths.length === 0 ? refusalKind : undefined;
+  const answer = parseJson("lsblk", await runOk(exec, { program: "lsblk", args, mutates: false }, classify));
   return parseTree(asObject(answer).blockdevices);
 }
 

@@ -29,8 +29,7 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
   if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return listBlockDevices(machine, args);
   if (args.at(-1)!.startsWith("NAME,MAJ:MIN,TYPE,SIZE,ROTA")) return listDisks(machine);
   if (args[3] === "LOG-SEC") return logicalSectors(machine, args.slice(4));
-  if (args[3]?.startsWith("NAME,KNAME,TYPE")) return deviceTree(machine);
-  if (args[3] === "NAME,MOUNTPOINT") return listUses(machine, args.slice(4));
+  if (args[3]?.startsWith("NAME,KNAME,TYPE")) return deviceTree(machine, args.slice(4));
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
   const paths = args.slice(5);
   const rows = paths.map((path) => {
@@ -64,18 +63,6 @@ function logicalSectors(machine: FakeMachine, paths: readonly string[]): Output 
 }
 
 /** Lists devices with what is mounted and built on them. */
-function listUses(machine: FakeMachine, paths: readonly string[]): Output {
-  const blockdevices = paths.map((name) => {
-    const lv = machine.lvAt(name)!;
-    const mountpoint = machine.host.swapLvs.has(lv)
-      ? "[SWAP]"
-      : machine.mounts.findLast((mount) => mount.lv === lv && mount.root === "/")?.target ?? null;
-    const holder = machine.host.holders.get(lv) ?? (lv.mapping && `/dev/mapper/${lv.mapping.name}`);
-    return { name, mountpoint, ...(holder === undefined ? {} : { children: [{ name: holder, mountpoint: null }] }) };
-  });
-  return ok(JSON.stringify({ blockdevices }));
-}
-
 function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
   const size = Number(deviceBytes(lv));
   return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size, ro: isReadOnly(lv) };

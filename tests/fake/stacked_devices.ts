@@ -45,7 +45,7 @@ interface Row {
 }
 
 /** Lists all devices with what is made of them: `lsblk --json --paths --output …`. The kernel does not say it of loop devices. */
-export function deviceTree(machine: FakeMachine): Output {
+export function deviceTree(machine: FakeMachine, paths: readonly string[]): Output {
   const { groups, host } = machine;
   const parts = (rows: readonly Row[]) => rows.length === 0 ? {} : { children: rows };
   const over = (path: string): Row[] => {
@@ -72,13 +72,18 @@ export function deviceTree(machine: FakeMachine): Output {
   });
   const isDisk = (path: string) => /^\/dev\/[sv]d/.test(path);
   const disks = new Set(groups.flatMap(({ pvs }) => pvs.map(({ path }) => path)).filter(isDisk));
-  return ok(JSON.stringify({
-    blockdevices: [
-      ...host.loops.map(({ path }) => deviceRow(path, "loop")),
-      { ...deviceRow("/dev/vda", "disk"), mountpoints: ["/"] },
-      ...[...disks].map((path) => deviceRow(path, "disk")),
-    ],
-  }));
+  const rows = [
+    ...host.loops.map(({ path }) => deviceRow(path, "loop")),
+    { ...deviceRow("/dev/vda", "disk"), mountpoints: ["/"] },
+    ...[...disks].map((path) => deviceRow(path, "disk")),
+  ];
+  const withChildren = (row: Row): Row[] => [row, ...(row.children ?? []).flatMap(withChildren)];
+  const all = rows.flatMap(withChildren);
+  return ok(
+    JSON.stringify({
+      blockdevices: paths.length === 0 ? rows : paths.map((path) => all.find(({ name }) => name === path)),
+    }),
+  );
 }
 
 /**
