@@ -92,27 +92,21 @@ interface BegunRequest extends ListRequest {
 
 /** The differences between the snapshots of one driver on this machine. */
 export class Differences {
-  readonly #lvm: Lvm;
-  readonly #finder: SnapshotFinder;
-  readonly #locks: Locks;
-  readonly #onError: (error: unknown) => void;
+  readonly #options: DifferencesOptions;
   readonly #end = new AbortController();
   readonly #metadata: MetadataSnapshots;
   /** The last step that runs or waits: one at a time reads devices. */
   #lastStep: Promise<unknown> = Promise.resolve();
 
   /** Creates the service. */
-  constructor({ lvm, finder, locks, onError }: DifferencesOptions) {
-    this.#lvm = lvm;
-    this.#finder = finder;
-    this.#locks = locks;
-    this.#onError = onError;
-    this.#metadata = new MetadataSnapshots({ lvm, driver: finder.driver });
+  constructor(options: DifferencesOptions) {
+    this.#options = options;
+    this.#metadata = new MetadataSnapshots({ lvm: options.lvm, driver: options.finder.driver });
   }
 
   /** Releases what a crash has left in thin pools. @param groups a report */
   start(groups: readonly VolumeGroup[]): void {
-    const release = () => this.#metadata.releaseLeft(groups).catch(this.#onError);
+    const release = () => this.#metadata.releaseLeft(groups).catch(this.#options.onError);
     this.#lastStep = this.#lastStep.then(release, release);
   }
 
@@ -193,11 +187,15 @@ export class Differences {
       using ended = eitherSignal(this.#end.signal, request.signal);
       const { signal } = ended;
       if (signal.aborted) throw new StorageError("Unavailable", "comparing snapshots: nobody waits for it any more");
-      const reading = execWith(this.#lvm.exec, (command) => command.mutates ? command : { ...command, signal });
+      const reading = execWith(this.#options.lvm.exec, (command) => command.mutates ? command : { ...command, signal });
       const locks = [request.base, request.target].filter((id) => id !== undefined).map((id) =>
         snapshotLock(id, "shared")
       );
-      return await this.#locks.run("comparison", locks, async () => await body(await this.#locate(request), reading));
+      return await this.#options.locks.run(
+        "comparison",
+        locks,
+        async () => await body(await this.#locate(request), reading),
+      );
     };
     const step = this.#lastStep.then(run, run);
     this.#lastStep = step;
@@ -206,12 +204,12 @@ export class Differences {
 
   /** Finds the snapshots, active. A copy-on-write snapshot that was deactivated is activated with its volume. */
   async #locate(request: BegunRequest): Promise<Snapshots> {
-    let snapshots = this.#find(await this.#lvm.report(), request);
+    let snapshots = this.#find(await this.#options.lvm.report(), request);
     const inactive = [snapshots.base, snapshots.target].filter((each) => each !== undefined && !each.lv.active);
     for (const { group, lv } of inactive as LocatedSnapshot[]) {
-      await this.#lvm.change(group, activationArguments(this.#finder.driver, group, lv));
+      await this.#options.lvm.change(group, activationArguments(this.#options.finder.driver, group, lv));
     }
-    if (inactive.length > 0) snapshots = this.#find(await this.#lvm.report(), request);
+    if (inactive.length > 0) snapshots = this.#find(await this.#options.lvm.report(), request);
     return snapshots;
   }
 
@@ -228,11 +226,11 @@ export class Differences {
    * @throws {StorageError} `NotFound`; `Lost`; `FailedPrecondition` when it has overflowed, or is not the LV that it was
    */
   #require(groups: readonly VolumeGroup[], id: SnapshotId, uuids: BegunRequest["uuids"]): LocatedSnapshot {
-    const found = this.#finder.locate(groups, id);
+    const found = this.#options.finder.locate(groups, id);
     if (found === undefined || found.incomplete) {
       throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
     }
-    this.#finder.requireRecorded(found);
+    this.#options.finder.requireRecorded(found);
     if (uuids !== undefined && uuids.get(id) !== found.lv.uuid) {
       throw new StorageError("FailedPrecondition", `comparing snapshot ${id}: it is another one now; start again`);
     }

@@ -30,17 +30,13 @@ export interface HealthCheckOptions {
 
 /** A check of the health of volumes, volume groups and thin pools. It keeps no state. */
 export class HealthCheck {
-  readonly #lvm: Lvm;
-  readonly #volumes: VolumeFinder;
-  readonly #snapshots: SnapshotFinder;
+  readonly #options: HealthCheckOptions;
   readonly #keyChanges: Pick<KeyChanges, "problemOf">;
 
   /** Creates the check. */
-  constructor({ lvm, volumes, snapshots, keyChanges = new KeyChanges() }: HealthCheckOptions) {
-    this.#keyChanges = keyChanges;
-    this.#lvm = lvm;
-    this.#volumes = volumes;
-    this.#snapshots = snapshots;
+  constructor(options: HealthCheckOptions) {
+    this.#options = options;
+    this.#keyChanges = options.keyChanges ?? new KeyChanges();
   }
 
   /**
@@ -52,7 +48,7 @@ export class HealthCheck {
   async volume(id: VolumeId): Promise<VolumeHealth> {
     const { groups, mounts } = await this.#read();
     try {
-      return this.#healthOf(this.#volumes.require(groups.map(asResponsive), id), groups, mounts);
+      return this.#healthOf(this.#options.volumes.require(groups.map(asResponsive), id), groups, mounts);
     } catch (error) {
       const problem = error instanceof StorageError ? problemOf(error) : undefined;
       if (problem === undefined) throw error;
@@ -68,7 +64,7 @@ export class HealthCheck {
    */
   async volumes(): Promise<VolumeHealth[]> {
     const { groups, mounts } = await this.#read();
-    const inventory = takeInventory(groups.map(asResponsive), { volumes: this.#volumes, snapshots: this.#snapshots });
+    const inventory = takeInventory(groups.map(asResponsive), this.#options);
     const all = [
       ...inventory.volumes.filter(({ tags }) => tags.copied === undefined)
         .map((volume) => this.#healthOf(volume, groups, mounts)),
@@ -83,8 +79,9 @@ export class HealthCheck {
    * @returns the problems. If LVM reports nothing, that is the only one
    */
   async storage(): Promise<StorageProblem[]> {
+    const { lvm, volumes } = this.#options;
     try {
-      return storageProblems(this.#volumes.managedGroups(await this.#lvm.report()), this.#volumes.driver);
+      return storageProblems(volumes.managedGroups(await lvm.report()), volumes.driver);
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
       return [{ status: "Unreachable", reason: "LvmFailed", message: error.message }];
@@ -101,7 +98,7 @@ export class HealthCheck {
   }
 
   async #read(): Promise<{ groups: readonly VolumeGroup[]; mounts: Mount[] }> {
-    const [groups, mounts] = await Promise.all([this.#lvm.report(), readMountStates(this.#lvm.exec)]);
+    const [groups, mounts] = await Promise.all([this.#options.lvm.report(), readMountStates(this.#options.lvm.exec)]);
     return { groups, mounts };
   }
 }

@@ -60,21 +60,15 @@ export interface SnapshotsOptions {
 
 /** The snapshots of one driver on this machine. It keeps no state. */
 export class Snapshots {
+  readonly #options: SnapshotsOptions;
   readonly #lvm: Lvm;
   readonly #driver: string;
-  readonly #finder: SnapshotFinder;
-  readonly #volumes: VolumeFinder;
-  readonly #reaper: Pick<Reaper, "wake">;
-  readonly #reservation: PoolReservation;
 
   /** Creates the service. */
-  constructor({ lvm, finder, volumes, reaper, reservation }: SnapshotsOptions) {
-    this.#lvm = lvm;
-    this.#driver = finder.driver;
-    this.#finder = finder;
-    this.#volumes = volumes;
-    this.#reaper = reaper;
-    this.#reservation = reservation;
+  constructor(options: SnapshotsOptions) {
+    this.#options = options;
+    this.#lvm = options.lvm;
+    this.#driver = options.finder.driver;
   }
 
   /**
@@ -89,7 +83,7 @@ export class Snapshots {
     const created = volume && await this.#createOfKnown(volume, request);
     if (created !== undefined) return created.snapshot;
     const groups = await this.#lvm.report();
-    const found = this.#finder.stateOf(groups, request);
+    const found = this.#options.finder.stateOf(groups, request);
     if (found.state === "lost") throw found.error;
     if (found.state === "absent") return (await this.createNew(groups, request)).snapshot;
     requireSource(found.found.snapshot, request.source);
@@ -105,12 +99,12 @@ export class Snapshots {
    * the pool cannot reserve the size; `Busy` when the volume is not as the report shows it any more.
    */
   async createNew(groups: FreshReport, { id, source, cowSize }: SnapshotRequest): Promise<LocatedSnapshot> {
-    const leftover = this.#finder.locate(groups, id, []);
+    const leftover = this.#options.finder.locate(groups, id, []);
     if (leftover?.incomplete) {
       await this.#markDeleted(leftover);
       groups = await this.#lvm.report();
     }
-    const volume = this.#volumes.require(groups, source);
+    const volume = this.#options.volumes.require(groups, source);
     requireSnapshots(`snapshotting volume ${source}`, volume);
     await syncFilesystem(this.#lvm.exec, volume.lv, volume.tags.format);
     if (isThin(volume.lv)) await this.#takeThin(groups, volume, id);
@@ -134,12 +128,12 @@ export class Snapshots {
    */
   async delete(id: SnapshotId, withGroup?: GroupSnapshotId): Promise<void> {
     const groups = await this.#lvm.report();
-    const found = this.#finder.locate(groups, id);
+    const found = this.#options.finder.locate(groups, id);
     if (found === undefined) {
-      if (deletedLvs(this.#driver, groups).some(({ tags }) => tags.id === id)) this.#reaper.wake(); // it was marked late
+      if (deletedLvs(this.#driver, groups).some(({ tags }) => tags.id === id)) this.#options.reaper.wake(); // it was marked late
       return;
     }
-    this.#finder.requireRecorded(found);
+    this.#options.finder.requireRecorded(found);
     requireAlone(found, withGroup);
     refuseWhileCopied(this.#driver, groups, { kind: "snapshot", id }, `deleting snapshot ${id}`);
     const path = lvPath(found);
@@ -155,7 +149,7 @@ export class Snapshots {
     const copied = copiesInProgress(this.#driver, groups).some(({ source }) =>
       source.kind === "snapshot" && source.id === id
     );
-    return !copied && this.#finder.locate(groups, id)?.lv.open !== true;
+    return !copied && this.#options.finder.locate(groups, id)?.lv.open !== true;
   }
 
   /**
@@ -164,14 +158,14 @@ export class Snapshots {
    * @throws {StorageError} `NotFound`.
    */
   async get(id: SnapshotId): Promise<Snapshot> {
-    const found = this.#finder.locate(await this.#lvm.report(), id);
+    const found = this.#options.finder.locate(await this.#lvm.report(), id);
     if (found !== undefined && !found.incomplete) return found.snapshot;
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
 
   /** Returns all snapshots according to a new report ({@linkcode SnapshotFinder.list}). */
   async list(): Promise<Snapshot[]> {
-    return this.#finder.list(await this.#lvm.report());
+    return this.#options.finder.list(await this.#lvm.report());
   }
 
   /**
@@ -183,8 +177,8 @@ export class Snapshots {
     const isNamed = known?.some(({ lvs }) => lvs.some(({ name }) => name.startsWith(snapshotLvName(id))));
     if (known === undefined || isNamed) return undefined;
     try {
-      if (this.#finder.stateOf(known, { id, source }).state !== "absent") return undefined;
-      const volume = this.#volumes.require(known, source);
+      if (this.#options.finder.stateOf(known, { id, source }).state !== "absent") return undefined;
+      const volume = this.#options.volumes.require(known, source);
       requireSnapshots(`snapshotting volume ${source}`, volume);
       return isThin(volume.lv) ? undefined : volume;
     } catch (error) {
@@ -219,7 +213,7 @@ export class Snapshots {
    * @throws {StorageError} `Busy` when it was deleted
    */
   async #readBack(volume: Volume, id: SnapshotId): Promise<LocatedSnapshot | undefined> {
-    const created = this.#finder.locate(await this.#lvm.reportAfterChanges(), id);
+    const created = this.#options.finder.locate(await this.#lvm.reportAfterChanges(), id);
     if (created === undefined || created.incomplete) return undefined;
     const origin = created.group.lvs.find(({ name }) => name === created.lv.origin);
     const { originSize = volume.lv.size } = created.lv;
@@ -248,7 +242,7 @@ export class Snapshots {
    * the pool, because the snapshot needs that much once all of the volume was overwritten.
    */
   async #takeThin(groups: FreshReport, volume: Volume, id: SnapshotId): Promise<void> {
-    const reservation = this.#reservation;
+    const reservation = this.#options.reservation;
     await reservation.runExclusive(groups, volume.group, async (group) => {
       const { lv } = volume;
       reservation.requireAvailableVirtual(
@@ -265,7 +259,7 @@ export class Snapshots {
 
   async #markDeleted(found: LocatedSnapshot): Promise<void> {
     await this.#lvm.changeTags(found, markSnapshotDeleted(found.snapshot.id));
-    this.#reaper.wake();
+    this.#options.reaper.wake();
   }
 }
 

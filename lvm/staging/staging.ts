@@ -52,7 +52,7 @@ import { withDiscardFlag } from "../settings/trim.ts";
 import { activate, prepareVolume, setReadOnly } from "./preparation.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Trimmer } from "./trimmer.ts";
-import { deviceOf, isMountOfVolume, unmountAll, type VolumeMountsContext } from "./volume_mounts.ts";
+import { deviceOf, isMountOfVolume, unmountAll } from "./volume_mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
@@ -83,28 +83,16 @@ export interface StagingOptions {
 
 /** Stages and publishes the volumes of this machine. */
 export class Staging {
-  readonly #lvm: Lvm;
+  readonly #options: StagingOptions;
   readonly #exec: Exec;
-  readonly #volumes: VolumeFinder;
-  readonly #mountRoots: readonly string[];
-  readonly #scratch: string;
-  readonly #staged: StagedVolumes;
-  readonly #limiter: StagingOptions["limiter"];
-  readonly #mountsContext: VolumeMountsContext;
   readonly #encryption: Encryption;
   readonly #onWarning: NonNullable<StagingOptions["onWarning"]>;
 
   /** Creates the service. */
   constructor(options: StagingOptions) {
-    this.#lvm = options.lvm;
+    this.#options = options;
     this.#exec = options.lvm.exec;
-    this.#volumes = options.volumes;
-    this.#mountRoots = options.mountRoots;
-    this.#scratch = options.scratch;
-    this.#staged = options.staged;
-    this.#limiter = options.limiter;
     this.#onWarning = options.onWarning ?? (() => {});
-    this.#mountsContext = options;
     this.#encryption = options.encryption ?? new Encryption(options.lvm);
   }
 
@@ -118,17 +106,17 @@ export class Staging {
    * `Unauthenticated` for a missing or wrong passphrase
    */
   async stage(id: VolumeId, stagingPath: string, access: Access, encrypted: EncryptedAccess = {}): Promise<void> {
-    const path = await canonicalizePath(stagingPath, this.#mountRoots);
+    const path = await canonicalizePath(stagingPath, this.#options.mountRoots);
     const mounts = await readMounts(this.#exec);
-    const own = { lvm: this.#lvm, volumes: this.#volumes, encryption: this.#encryption };
+    const own = { lvm: this.#options.lvm, volumes: this.#options.volumes, encryption: this.#encryption };
     const prepared = await prepareVolume({ ...own, mounts, path, access, ...encrypted }, id);
     const { volume, devicePath, step, isStaged = false } = prepared;
     const { format, trim } = volume.tags;
     if (access.kind === "block" || format.state === "raw") return;
     const warn = (warning: StagingWarning) => this.#onWarning(id, warning);
-    const filesystem = { volume, devicePath, type: format.type, path, staged: this.#staged, warn };
+    const filesystem = { volume, devicePath, type: format.type, path, staged: this.#options.staged, warn };
     const isFilled = step !== undefined &&
-      await completeFilesystem(this.#lvm, { ...filesystem, step, scratch: this.#scratch });
+      await completeFilesystem(this.#options.lvm, { ...filesystem, step, scratch: this.#options.scratch });
     if (!isStaged) {
       await Deno.mkdir(path, { recursive: true });
       const flags = withDiscardFlag(trim, access.flags);
@@ -136,7 +124,7 @@ export class Staging {
     }
     // also when it is staged: an earlier attempt may have ended between the mount and the resize
     if (!isFilled && !access.flags.includes("ro")) await resizeStaged(this.#exec, filesystem);
-    this.#staged.setStaged(volume, path);
+    this.#options.staged.setStaged(volume, path);
   }
 
   /**
@@ -146,9 +134,10 @@ export class Staging {
    * another filesystem is mounted there
    */
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
-    this.#staged.setUnstaged(id);
+    this.#options.staged.setUnstaged(id);
     this.#encryption.forgetAttempt(id);
-    const unmounted = await unmountAll(this.#mountsContext, id, await canonicalizePath(stagingPath, this.#mountRoots));
+    const path = await canonicalizePath(stagingPath, this.#options.mountRoots);
+    const unmounted = await unmountAll(this.#options, id, path);
     if (unmounted.some(isMappingMount)) return await this.#encryption.close(id);
     // without a mount it is a block volume, or an earlier attempt unmounted it
     if (unmounted.length > 0 || this.#isKnownAsPlain(id)) return;
@@ -157,8 +146,8 @@ export class Staging {
 
   /** Reports whether a volume is known not to be encrypted, which never changes. */
   #isKnownAsPlain(id: VolumeId): boolean {
-    const known = this.#lvm.knownToConfirm(id);
-    const found = known && ignoreStorageError(() => this.#volumes.locate(known, id));
+    const known = this.#options.lvm.knownToConfirm(id);
+    const found = known && ignoreStorageError(() => this.#options.volumes.locate(known, id));
     return found?.state === "present" && found.volume.tags.format.luks === undefined;
   }
 
@@ -177,14 +166,15 @@ export class Staging {
   }
 
   async #bind(id: VolumeId, publication: Publication): Promise<void> {
-    const target = await canonicalizePath(publication.target, this.#mountRoots);
-    const stagingPath = await canonicalizePath(publication.stagingPath, this.#mountRoots);
+    const target = await canonicalizePath(publication.target, this.#options.mountRoots);
+    const stagingPath = await canonicalizePath(publication.stagingPath, this.#options.mountRoots);
     const mounts = await readMounts(this.#exec);
     const block = publication.access.kind === "block";
-    const found = (block ? undefined : this.#staged.stagedAt(id, stagingPath, mounts)) ?? await this.#require(id);
+    const found = (block ? undefined : this.#options.staged.stagedAt(id, stagingPath, mounts)) ??
+      await this.#require(id);
     requireUsableAs(found, publication.access);
     // an expansion deactivates a block volume with snapshots for a moment, and may have been interrupted then
-    const volume = block && found.used ? await activate(this.#lvm, this.#volumes, found) : found;
+    const volume = block && found.used ? await activate(this.#options.lvm, this.#options.volumes, found) : found;
     if (volume !== found) refuseWhileReached(volume, mounts);
     const device = block && volume.used ? await this.#blockDevice(volume) : undefined;
     const content = { ...contentDevice(volume.lv), ...(device && { deviceNumber: device.number }) };
@@ -200,12 +190,14 @@ export class Staging {
     const published = publishedMount(id, mounts, ours, { target, readOnly }, device);
     if (published !== undefined) {
       await this.#completeFlags(id, published, { readOnly, flags });
-      return await this.#limiter?.onPublished(volume, target);
+      return await this.#options.limiter?.onPublished(volume, target);
     }
 
     refuseHeld("publishing", volume);
     // where a root is a shared bind mount, each mount below it appears outside of the roots, too
-    const others = ours.filter((mount) => mount.target !== stagingPath && isBelow(mount.target, this.#mountRoots));
+    const others = ours.filter((mount) =>
+      mount.target !== stagingPath && isBelow(mount.target, this.#options.mountRoots)
+    );
     refuseFurtherTarget(volume, publication, others, device);
     if (device !== undefined && device.readOnly !== readOnly) {
       await setReadOnly(this.#exec, volume, { path: device.path, readOnly });
@@ -220,7 +212,7 @@ export class Staging {
       if (created) await Deno.remove(target).catch(() => {}); // the first error is the one to tell
       throw failure;
     }
-    await this.#limiter?.onPublished(volume, target);
+    await this.#options.limiter?.onPublished(volume, target);
   }
 
   /**
@@ -230,9 +222,9 @@ export class Staging {
    * there, or when the target is a directory or file that is not empty: the driver does not remove it
    */
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
-    const target = await canonicalizePath(publishedAt, this.#mountRoots);
-    await unmountAll(this.#mountsContext, id, target);
-    this.#limiter?.onUnpublished(id, target);
+    const target = await canonicalizePath(publishedAt, this.#options.mountRoots);
+    await unmountAll(this.#options, id, target);
+    this.#options.limiter?.onUnpublished(id, target);
     await removeMountPoint(target);
   }
 
@@ -247,7 +239,7 @@ export class Staging {
     // a removed node leads to whatever device has its number now
     if (
       mount === undefined || isDeletedNodeMount(mount) ||
-      !await isMountOfVolume(this.#mountsContext, id, mount, await deviceOf(this.#exec, mount))
+      !await isMountOfVolume(this.#options, id, mount, await deviceOf(this.#exec, mount))
     ) {
       throw notAtPath(id, volumePath);
     }
@@ -295,7 +287,7 @@ export class Staging {
     }
     await this.#resume(volume);
     const { devicePath } = device;
-    const mounted = { volume, devicePath, type: writable.fsType, path: writable.target, staged: this.#staged };
+    const mounted = { volume, devicePath, type: writable.fsType, path: writable.target, staged: this.#options.staged };
     await resizeFilesystem(this.#exec, mounted);
     return lv.size;
   }
@@ -322,17 +314,17 @@ export class Staging {
 
   /** Returns a path as the mount table shows it; `undefined` when no volume can be mounted there. */
   async #canonicalPath(path: string): Promise<string | undefined> {
-    return await canonicalizePath(path, this.#mountRoots).catch(ignoring("FailedPrecondition"));
+    return await canonicalizePath(path, this.#options.mountRoots).catch(ignoring("FailedPrecondition"));
   }
 
   /** Returns the volume according to a new report. @throws {StorageError} `NotFound`, `Lost`, `Busy` */
   async #require(id: VolumeId): Promise<Volume> {
-    return this.#volumes.require(await this.#lvm.report(), id);
+    return this.#options.volumes.require(await this.#options.lvm.report(), id);
   }
 
   /** Resumes the device if a killed command left it suspended: every program that uses it would hang. */
   async #resume(volume: Volume): Promise<void> {
-    await resumeSuspended(this.#lvm, this.#volumes.driver, [volume]);
+    await resumeSuspended(this.#options.lvm, this.#options.volumes.driver, [volume]);
   }
 
   /** Returns the device of a block volume that is staged; `undefined` for an encrypted one that is not. */
