@@ -204,6 +204,11 @@ export function lateCompletion(error: unknown): Promise<unknown> | undefined {
   return error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
 }
 
+/** Returns the message of an error, or a thrown value as a string. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** Reports whether an error is a {@linkcode StorageError} of one of some kinds. */
 export function isOfKind(error: unknown, ...kinds: readonly ErrorKind[]): error is StorageError {
   return error instanceof StorageError && kinds.includes(error.kind);

@@ -8,7 +8,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
 import { levenshteinDistance } from "@std/text/levenshtein-distance";
-import { quote } from "../base/error.ts";
+import { messageOf, quote } from "../base/error.ts";
 import type { AccessScope } from "./permissions.ts";
 
 /** A flag of a subcommand. */
@@ -151,11 +151,6 @@ export const STANDARD_FLAGS: Readonly<Record<"help" | "version", Flag>> = {
 
 /** An error in the command line, as opposed to a failure of the subcommand. */
 export class UsageError extends Error {}
-
-/** Returns the message of an error, or a thrown value as a string. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
 
 /**
  * Runs a function and prints its error, if any, on standard error.

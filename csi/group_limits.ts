@@ -8,7 +8,7 @@ import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/
 import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { parseGroupList } from "./group_list.ts";
 import { splitGroupEntries } from "./driver_options.ts";
-import { quote } from "../base/error.ts";
+import { messageOf, quote } from "../base/error.ts";
 import { invalidArgument } from "./request.ts";
 
 /** The flags, each with the limit that it sets for each GiB. */
@@ -53,7 +53,7 @@ function parseGroupLimitFlag(flag: string, name: IoLimitName, text: string | und
         limits: parseIoLimitParameters(new Map([[`${name}PerGiB`, rate.trim()]])),
       };
     } catch (error) {
-      throw invalidArgument(`--${flag} ${quote(entry)}: ${error instanceof Error ? error.message : String(error)}`);
+      throw invalidArgument(`--${flag} ${quote(entry)}: ${messageOf(error)}`);
     }
   });
 }

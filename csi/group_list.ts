@@ -6,7 +6,7 @@
 
 import { RE2JS } from "re2js";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
-import { quote } from "../base/error.ts";
+import { messageOf, quote } from "../base/error.ts";
 import { parseGroupEntries } from "./driver_options.ts";
 import { wrongParameter } from "./request.ts";
 
@@ -48,9 +48,7 @@ export function patternMatcher(field: string, pattern: string, shown = pattern):
     compiled = RE2JS.compile(pattern);
   } catch (error) {
     throw wrongParameter(
-      `${field} ${quote(shown)}: must be a pattern in the syntax of RE2: ${
-        error instanceof Error ? error.message : String(error)
-      }`,
+      `${field} ${quote(shown)}: must be a pattern in the syntax of RE2: ${messageOf(error)}`,
     );
   }
   if (compiled.programSize() > MAX_PATTERN_INSTRUCTIONS) {

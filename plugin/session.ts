@@ -7,12 +7,12 @@
 
 import { requireDriverName } from "../csi/driver_options.ts";
 import { type Clock, nextTurn, sleep, systemClock } from "../base/clock.ts";
-import { StorageError } from "../base/error.ts";
+import { messageOf, StorageError } from "../base/error.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import type { KubeObject, Resource } from "../k8s/api/objects.ts";
 import type { ApiClient, Selection } from "../k8s/client/client.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
-import { EXIT, type Flags, messageOf } from "../cli/command_line.ts";
+import { EXIT, type Flags } from "../cli/command_line.ts";
 import type { Kubectl } from "./kubectl.ts";
 import type { KubectlClient } from "./kubectl_client.ts";
 import {

@@ -7,7 +7,7 @@
  * @module
  */
 
-import { lateCompletion } from "../../base/error.ts";
+import { lateCompletion, messageOf } from "../../base/error.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { lvPath } from "../model/report.ts";
 import type { EncryptedVolume } from "./mapping.ts";
@@ -72,9 +72,8 @@ export class KeyChanges {
       this.record(id, await change());
     } catch (error) {
       const completion = lateCompletion(error);
-      const message = error instanceof Error ? error.message : String(error);
       const reason = completion === undefined ? "KeyChangeFailed" : "KeyChangeRunning";
-      this.record(id, { reason, message });
+      this.record(id, { reason, message: messageOf(error) });
       completion?.finally(() => this.#end(id)).catch(() => {}); // its error is that of whoever runs the command
       throw error;
     } finally {

@@ -6,7 +6,7 @@
 
 import { asString, parseRows } from "../../base/json.ts";
 import { basename, dirname, join, relative } from "@std/path";
-import { lateCompletion, StorageError } from "../../base/error.ts";
+import { lateCompletion, messageOf, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { defined } from "../../base/defined.ts";
 import { isDriverDeviceName } from "../../base/ids.ts";
@@ -349,8 +349,7 @@ export async function undoMount(exec: Exec, path: string, error: unknown): Promi
   } catch (late) {
     const completion = lateCompletion(late);
     if (completion !== undefined) {
-      const message = error instanceof Error ? error.message : String(error);
-      return new StorageError("StillRunning", message, { cause: error, completion });
+      return new StorageError("StillRunning", messageOf(error), { cause: error, completion });
     }
   }
   return error;

@@ -6,8 +6,8 @@
  * @module
  */
 
+import { type ErrorKind, messageOf } from "../../base/error.ts";
 import { basename, join } from "@std/path";
-import type { ErrorKind } from "../../base/error.ts";
 import { IO_LIMITS, type IoLimitName, type IoRates } from "../settings/io_limits.ts";
 
 /** The reason why the limits of a volume are not applied, other than an error. */
@@ -191,8 +191,4 @@ async function foldersIn(path: string): Promise<string[]> {
   } catch {
     return []; // a cgroup can be removed while it is read
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -12,7 +12,7 @@
  * @module
  */
 
-import { ignoreStorageError } from "../../base/error.ts";
+import { ignoreStorageError, messageOf } from "../../base/error.ts";
 import { type LogicalVolume, lvsOf, type VolumeGroup } from "../model/report.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import { type Command, commandError, type Exec } from "../exec.ts";
@@ -227,7 +227,7 @@ export class Trimmer {
     } catch (error) {
       if (signal.aborted) return;
       schedule.failures++;
-      this.#options.onTrimFailed(volume, error instanceof Error ? error.message : String(error), schedule.failures);
+      this.#options.onTrimFailed(volume, messageOf(error), schedule.failures);
     }
   }
 }

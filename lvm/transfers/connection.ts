@@ -5,7 +5,7 @@
  */
 
 import { type Clock, sleep, systemClock, withinDeadline } from "../../base/clock.ts";
-import { StorageError } from "../../base/error.ts";
+import { messageOf, StorageError } from "../../base/error.ts";
 import { type Bytes, decodeLength, MAX_JSON_BYTES } from "./protocol.ts";
 
 /** One end of a connection. A read or write that makes no progress for long fails. */
@@ -79,8 +79,7 @@ export async function withPulse<T>(part: Promise<T>, send: () => Promise<void>, 
 /** Returns a failure as a storage error: what is none is one of the connection, and passes by itself. */
 export function asStorageError(error: unknown): StorageError {
   if (error instanceof StorageError) return error;
-  const message = error instanceof Error ? error.message : String(error);
-  return new StorageError("Unavailable", `connection to another agent: ${message}`, { cause: error });
+  return new StorageError("Unavailable", `connection to another agent: ${messageOf(error)}`, { cause: error });
 }
 
 /** Spreads bytes over time. All transfers of an agent share it. */

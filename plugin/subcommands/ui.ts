@@ -4,7 +4,7 @@
  * @module
  */
 
-import { messageOf } from "../../cli/command_line.ts";
+import { messageOf } from "../../base/error.ts";
 import { ClusterChanges, clusterPage } from "../ui/cluster_page.ts";
 import { type Follow, servePage } from "../ui/server.ts";
 import { type VolumeMessage, volumePage } from "../ui/volume_page.ts";
