@@ -6,7 +6,7 @@
 
 import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
-import { DELETED, ENCRYPTED, HEADER_BACKUP, isOwned, OWNER, ownersOf, tagValue } from "../model/tags.ts";
+import { DELETED, ENCRYPTED, HEADER_BACKUP, isOwned, OWNER, ownersOf, replaceTags, tagValue } from "../model/tags.ts";
 import type { EncryptedVolume } from "./mapping.ts";
 
 /** What the tags of the backup of a LUKS header say of its keys. A backup may be incomplete or damaged; its tags are not. */
@@ -88,13 +88,12 @@ export function headerBackupOf(driver: string, tags: readonly string[]): HeaderB
 
 /** Returns arguments of lvchange that record the key slot of the new passphrase. */
 export function markSlotAdded(from: HeaderBackupTags, added: readonly [slot: number, salt: string]): string[] {
-  const to = { ...from, keys: { ...from.keys, added } };
-  return ["--deltag", headerBackupTag(from), "--addtag", headerBackupTag(to)];
+  return replaceTags([headerBackupTag(from)], [headerBackupTag({ ...from, keys: { ...from.keys, added } })]);
 }
 
 /** Returns arguments of lvchange that mark a backup as deleted. */
 export function markHeaderBackupDeleted(tags: HeaderBackupTags): string[] {
-  return ["--deltag", headerBackupTag(tags), "--addtag", DELETED + tags.id];
+  return replaceTags([headerBackupTag(tags)], [DELETED + tags.id]);
 }
 
 function slotsOf(text: string): [slot: number, salt: string][] {

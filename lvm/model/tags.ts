@@ -88,6 +88,11 @@ export function tagValue(tags: readonly string[], prefix: string): string | unde
   return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
 }
 
+/** Returns arguments of lvchange that remove tags, and add others. */
+export function replaceTags(removed: readonly string[], added: readonly string[] = []): string[] {
+  return [...removed.flatMap((tag) => ["--deltag", tag]), ...added.flatMap((tag) => ["--addtag", tag])];
+}
+
 /** Reports whether the tags record a filesystem, or a LUKS header, whose creation may have begun. */
 export function hasRecordedFilesystem(tags: readonly string[]): boolean {
   return isFormatBegun(tagValue(tags, FORMAT) ?? "");
@@ -258,15 +263,12 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
 
 /** Returns arguments of lvchange that record other IO limits of a volume. */
 export function markLimits(from: IoLimits | undefined, to: IoLimits): string[] {
-  return [
-    ...limitsTags(from).flatMap((tag) => ["--deltag", tag]),
-    ...limitsTags(to).flatMap((tag) => ["--addtag", tag]),
-  ];
+  return replaceTags(limitsTags(from), limitsTags(to));
 }
 
 /** Returns arguments of lvchange that record how much of a volume's source is copied. @param to the copied bytes */
 export function markCopied(from: bigint, to: bigint): string[] {
-  return from === to ? [] : ["--deltag", `${COPIED}${from}`, "--addtag", `${COPIED}${to}`];
+  return from === to ? [] : replaceTags([`${COPIED}${from}`], [`${COPIED}${to}`]);
 }
 
 /** Reports whether an LV has data of its content source. If so, lvcreate had completed it. */
@@ -276,12 +278,12 @@ export function hasSourceData(tags: readonly string[]): boolean {
 
 /** Returns arguments of lvchange that record that the copy of a volume's source is complete. */
 export function markCopyComplete(copied: bigint | "all"): string[] {
-  return ["--deltag", `${COPIED}${copied}`];
+  return replaceTags([`${COPIED}${copied}`]);
 }
 
 /** Returns arguments of lvchange that record another format state of a volume. */
 export function markFormatState(from: FormatState, to: FormatState): string[] {
-  return ["--deltag", formatStateTag(from), "--addtag", formatStateTag(to)];
+  return replaceTags([formatStateTag(from)], [formatStateTag(to)]);
 }
 
 /** Returns arguments of lvchange that record whether nobody may begin to use a volume. */
@@ -291,10 +293,8 @@ export function markHeld(held: boolean): string[] {
 
 /** Returns arguments of lvchange by which the LV of a volume becomes that of another one, which has no content source. */
 export function markAdopted({ id, source }: VolumeTags, by: VolumeId): string[] {
-  return [
-    ...["--deltag", VOLUME + id, "--addtag", VOLUME + by],
-    ...(source === undefined ? [] : ["--deltag", `${SOURCE}${describeSource(source, ":")}`]),
-  ];
+  const sourceTags = source === undefined ? [] : [`${SOURCE}${describeSource(source, ":")}`];
+  return replaceTags([VOLUME + id, ...sourceTags], [VOLUME + by]);
 }
 
 /** Returns the tags of a new temporary snapshot, from which a volume is copied. */
@@ -309,7 +309,7 @@ export function copySnapshotOf(driver: string, tags: readonly string[]): VolumeI
 
 /** Returns arguments of lvchange that mark a temporary snapshot as deleted. */
 export function markCopySnapshotDeleted(copy: VolumeId): string[] {
-  return ["--deltag", COPY_SNAPSHOT + copy, "--addtag", DELETED + copy];
+  return replaceTags([COPY_SNAPSHOT + copy], [DELETED + copy]);
 }
 
 /** Returns the tag of a format state. */
@@ -356,23 +356,23 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
  */
 export function markVolumeDeleted(id: VolumeId, format: FormatState, tags: readonly string[] = []): string[] {
   const erased = tags.filter((tag) => tag.startsWith(ERASED));
-  const removed = [VOLUME + id, formatStateTag(format), ...erased].flatMap((tag) => ["--deltag", tag]);
-  return [...removed, "--addtag", DELETED + id, ...(format.luks === undefined ? [] : ["--addtag", ENCRYPTED])];
+  const added = [DELETED + id, ...(format.luks === undefined ? [] : [ENCRYPTED])];
+  return replaceTags([VOLUME + id, formatStateTag(format), ...erased], added);
 }
 
 /** Returns arguments of lvchange that mark the LV of a snapshot as deleted. */
 export function markSnapshotDeleted(id: SnapshotId): string[] {
-  return ["--deltag", SNAPSHOT + id, "--addtag", DELETED + id];
+  return replaceTags([SNAPSHOT + id], [DELETED + id]);
 }
 
 /** Returns arguments of lvchange that record how much of a deleted LV is overwritten, in bytes from its start. */
 export function markErased(from: bigint, to: bigint): string[] {
-  return [...(from === 0n ? [] : ["--deltag", `${ERASED}${from}`]), "--addtag", `${ERASED}${to}`];
+  return replaceTags(from === 0n ? [] : [`${ERASED}${from}`], [`${ERASED}${to}`]);
 }
 
 /** Returns arguments of lvchange by which the data of a deleted LV is not erased. @param from how it would be erased */
 export function eraseNoneArguments(from: Erasure): string[] {
-  return [...eraseTags(from).flatMap((tag) => ["--deltag", tag]), "--addtag", `${ERASE}none`];
+  return replaceTags(eraseTags(from), [`${ERASE}none`]);
 }
 
 /**
@@ -516,8 +516,8 @@ export function parseMembership(tags: readonly string[]): Membership | undefined
 
 /** Returns arguments of lvchange that record that a new snapshot is part of a complete group. */
 export function markConfirmed(membership: Membership): string[] {
-  const [from, to] = [false, true].map((confirmed) => membershipTag({ ...membership, confirmed }));
-  return ["--deltag", from!, "--addtag", to!];
+  const tag = (confirmed: boolean) => membershipTag({ ...membership, confirmed });
+  return replaceTags([tag(false)], [tag(true)]);
 }
 
 /**
@@ -538,7 +538,7 @@ export function ownedCacheId(driver: string, tags: readonly string[]): VolumeId 
 
 /** Returns arguments of lvchange that mark an LV that was made as a cache as deleted. */
 export function markCacheDeleted(id: VolumeId | SnapshotId): string[] {
-  return ["--deltag", CACHE + id, "--addtag", DELETED + id];
+  return replaceTags([CACHE + id], [DELETED + id]);
 }
 
 const NODE = "denolith.from=";
@@ -578,10 +578,7 @@ export function copyBaseOf(tags: readonly string[]): CopyBase | undefined {
 
 /** Returns arguments of lvchange that record another snapshot, or none when the volume is complete. */
 export function markCopyBase(from: CopyBase | undefined, to: CopyBase | undefined): string[] {
-  return [
-    ...copyBaseTags(from).flatMap((tag) => ["--deltag", tag]),
-    ...copyBaseTags(to).flatMap((tag) => ["--addtag", tag]),
-  ];
+  return replaceTags(copyBaseTags(from), copyBaseTags(to));
 }
 
 /** Returns the tags of a new volume for the node of its source; none for a source on this machine. */
@@ -597,5 +594,5 @@ export function sourceNodeOf(tags: readonly string[]): string | undefined {
 
 /** Returns arguments of lvchange that forget the node of the source, when the volume is complete. */
 export function forgetSourceNode(node: string | undefined): string[] {
-  return sourceNodeTags(node).flatMap((tag) => ["--deltag", tag]);
+  return replaceTags(sourceNodeTags(node));
 }

@@ -19,7 +19,7 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, lvrename } from "../model/commands.ts";
 import { describeLayoutOf, type Layout, layoutOf, LINEAR } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import { OWNER, ownersOf, volumeTags } from "../model/tags.ts";
+import { OWNER, ownersOf, replaceTags, volumeTags } from "../model/tags.ts";
 import type { FormatState } from "../settings/format.ts";
 import { cowSnapshotsOn, isCowSnapshot, unzeroedReason } from "../pools/pool.ts";
 
@@ -163,8 +163,7 @@ export class ImportedVolumes {
     const used = usedTagsOf(finder.driver, volume.group, id, volume.lv.uuid);
     if (used.length > 0) await removeUsedTags(lvm, volume.group, used);
     const tags = volume.lv.tags.filter((tag) => tag.startsWith(OWNER) || tag.startsWith(DRIVER_TAGS));
-    const deltags = tags.flatMap((tag) => ["--deltag", tag]);
-    await lvm.change(volume.group, lvchangeTags(deltags, `${volume.group.name}/${from.name}`));
+    await lvm.change(volume.group, lvchangeTags(replaceTags(tags), `${volume.group.name}/${from.name}`));
   }
 
   async #addTags(request: VolumeRequest, from: ForeignLv): Promise<void> {
@@ -174,7 +173,7 @@ export class ImportedVolumes {
     const format = await this.#formatOf(request, located);
     const tags = volumeTags(finder.driver, { ...request, format });
     const selection = { uuid: located.lv.uuid, closed: true } as const;
-    await lvm.changeTags(located, tags.flatMap((tag) => ["--addtag", tag]), selection);
+    await lvm.changeTags(located, replaceTags([], tags), selection);
     if (finder.locate(await lvm.report(), request.id).state === "present") return;
     throw new StorageError("Busy", `importing ${lvPath(located)}: it was opened or changed meanwhile; try again`);
   }
