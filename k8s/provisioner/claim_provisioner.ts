@@ -29,13 +29,7 @@ import { hasDriver, TopologyError, topologyLabels, WrongNodeError } from "../sid
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
 import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { findContentSource } from "./content_source.ts";
-import {
-  type CreatedVolume,
-  errorMessage,
-  isMaybeInProgress,
-  isOperationPending,
-  isResourceExhausted,
-} from "../sidecars/csi_client.ts";
+import { codeName, type CreatedVolume, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { type CsiNode, type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
@@ -277,7 +271,7 @@ export class ClaimProvisioner {
     } catch (error) {
       if (isMaybeInProgress(error)) this.#waiting.add(request.name, key);
       else [this.#attempts, this.#waiting].forEach((entries) => entries.delete(key));
-      if (!isResourceExhausted(error)) this.#spaceWaiters.delete(key);
+      if (codeName(error) !== "ResourceExhausted") this.#spaceWaiters.delete(key);
       else this.#spaceWaiters.add(key, awaitedSpace(request, storageClass, this.#options));
       throw error;
     } finally {
@@ -348,9 +342,9 @@ export class ClaimProvisioner {
       if (this.#attempts.has(key)) throw error;
       return this.#forget(key);
     }
-    if (isOperationPending(error)) this.#announce(key, claim, errorMessage(error));
+    if (codeName(error) === "Aborted") this.#announce(key, claim, errorMessage(error));
     else this.#options.events.record(claim, "Warning", "ProvisioningFailed", errorMessage(error));
-    const exhausted = isResourceExhausted(error);
+    const exhausted = codeName(error) === "ResourceExhausted";
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {
       if (exhausted) await this.#waitForCapacityUpdate(claim, node);
       const rightNode = error instanceof WrongNodeError ? error.rightNode : undefined;

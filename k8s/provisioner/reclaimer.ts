@@ -7,7 +7,7 @@
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { orAbsent } from "../client/client.ts";
-import { type CsiClient, errorMessage, isRefused } from "../sidecars/csi_client.ts";
+import { codeName, type CsiClient, errorMessage } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { readSecretIfAllowed } from "../sidecars/secrets.ts";
@@ -86,7 +86,7 @@ export class Reclaimer {
       await this.#deleteVolume(volume, signal);
     } catch (error) {
       if (!signal.aborted) events.record(volume, "Warning", "VolumeFailedDelete", errorMessage(error));
-      if (isRefused(error)) return { waitsFor: "the end of what the refusal names" };
+      if (codeName(error) === "FailedPrecondition") return { waitsFor: "the end of what the refusal names" };
       throw error;
     }
     this.#waiting.delete(name);

@@ -9,15 +9,7 @@ import { withReason } from "../../base/error.ts";
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { orAbsent } from "../client/client.ts";
 import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
-import {
-  CallError,
-  Code,
-  codeName,
-  type CsiClient,
-  errorMessage,
-  isMaybeInProgress,
-  isResourceExhausted,
-} from "../sidecars/csi_client.ts";
+import { CallError, Code, codeName, type CsiClient, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import {
@@ -217,8 +209,8 @@ export class Modifier {
     { claim, className, error }: { claim: PersistentVolumeClaim; className: string; error: unknown },
     signal: AbortSignal,
   ): Promise<{ requeueAfterMs: number }> {
-    const uncertain = isMaybeInProgress(error) || isResourceExhausted(error); // as csi-resizer's IsFinalError has it
     const reason = codeName(error);
+    const uncertain = isMaybeInProgress(error) || reason === "ResourceExhausted"; // as csi-resizer's IsFinalError has it
     const infeasible = reason === "InvalidArgument";
     const message = errorMessage(error);
     this.#options.events.record(claim, "Warning", "VolumeModifyFailed", message);

@@ -7,12 +7,12 @@
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
 import {
+  codeName,
   type CsiClient,
   errorMessage,
   type ExpandedVolume,
   isInfeasible,
   isMaybeInProgress,
-  isOutOfRange,
 } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import {
@@ -224,7 +224,7 @@ export class Resizer {
     },
     signal: AbortSignal,
   ): Promise<{ requeueAfterMs: number }> {
-    if (isOutOfRange(error)) this.#spaceWaiters.add(key, this.#awaitedSpace(volume, bytes));
+    if (codeName(error) === "OutOfRange") this.#spaceWaiters.add(key, this.#awaitedSpace(volume, bytes));
     else this.#spaceWaiters.delete(key);
     const message = errorMessage(error);
     const infeasible = isInfeasible(error);

@@ -323,45 +323,24 @@ export class CallError extends Error {
 }
 
 /** Returns the name of the gRPC code of a failure; `Unknown` for codes that decide nothing here. */
-export function codeName(error: unknown): string {
+export function codeName(error: unknown): keyof typeof Code | "Unknown" {
   const code = error instanceof CallError ? error.code : undefined;
-  return Object.entries(Code).find(([, value]) => value === code)?.[0] ?? "Unknown";
+  const [name] = Object.entries(Code).find(([, value]) => value === code) ?? ["Unknown"];
+  return name as keyof typeof Code | "Unknown";
 }
-
-const UNCERTAIN_CODES: readonly number[] = [Code.Canceled, Code.DeadlineExceeded, Code.Unavailable, Code.Aborted];
-const INFEASIBLE_CODES: readonly number[] = [Code.InvalidArgument, Code.OutOfRange, Code.NotFound];
 
 /**
  * Reports whether the operation may still be in progress: then only the same request may follow. This also holds for
  * any error that is no {@linkcode CallError}, since its outcome is unknown.
  */
 export function isMaybeInProgress(error: unknown): boolean {
-  return !(error instanceof CallError) || UNCERTAIN_CODES.includes(error.code);
-}
-
-/** Reports whether nothing was created for lack of free space. */
-export function isResourceExhausted(error: unknown): boolean {
-  return error instanceof CallError && error.code === Code.ResourceExhausted;
+  return !(error instanceof CallError) ||
+    ["Canceled", "DeadlineExceeded", "Unavailable", "Aborted"].includes(codeName(error));
 }
 
 /** Reports whether an expansion cannot succeed until something changes. */
 export function isInfeasible(error: unknown): boolean {
-  return error instanceof CallError && INFEASIBLE_CODES.includes(error.code);
-}
-
-/** Reports whether the state of the volume does not allow the operation, for example because the volume is in use. */
-export function isRefused(error: unknown): boolean {
-  return error instanceof CallError && error.code === Code.FailedPrecondition;
-}
-
-/** Reports whether the size of an expansion is impossible, as for lack of free space. */
-export function isOutOfRange(error: unknown): boolean {
-  return error instanceof CallError && error.code === Code.OutOfRange;
-}
-
-/** Reports whether another call for the same volume is in progress. This is no failure. */
-export function isOperationPending(error: unknown): boolean {
-  return error instanceof CallError && error.code === Code.Aborted;
+  return ["InvalidArgument", "OutOfRange", "NotFound"].includes(codeName(error));
 }
 
 /** Returns the message of an error for people, with its reason at the end. */

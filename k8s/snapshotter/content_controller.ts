@@ -13,7 +13,7 @@ import { patchWithRetry } from "../client/patch_with_retry.ts";
 import type { Controller } from "../runtime/controller.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
-import { errorMessage, isMaybeInProgress, isResourceExhausted } from "../sidecars/csi_client.ts";
+import { codeName, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { backoffOf, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { SpaceWaiters } from "../sidecars/space_waiters.ts";
@@ -202,7 +202,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
   /** Notes whether a snapshot waits for space on the node of its volumes. Its own size is not known here. */
   #noteSpace(content: C, error: unknown): void {
     const { name } = content.metadata;
-    if (!isResourceExhausted(error)) return this.#spaceWaiters.delete(name);
+    if (codeName(error) !== "ResourceExhausted") return this.#spaceWaiters.delete(name);
     const nodeName = this.#options.nodeOfVolume(this.#kind.volumesOf(content)[0] ?? "");
     this.#spaceWaiters.add(name, { bytes: 0n, ...(nodeName !== undefined && { nodeNames: [nodeName] }) });
   }
