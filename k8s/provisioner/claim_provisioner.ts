@@ -21,10 +21,8 @@ import {
 } from "./claim.ts";
 import { isPendingCloneOf } from "./cloning_protection.ts";
 import { AwaitedObjects } from "./awaited_objects.ts";
-import { announceLater, type Attempt, keyOfClaim, MAX_REFUSALS, requestNameOf } from "./attempt.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
-import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
-import { WaitingKeys } from "../sidecars/waiting_keys.ts";
+import { type FreeSpaceGrowth, SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
 import { hasDriver, TopologyError, topologyLabels, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
 import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
@@ -36,7 +34,7 @@ import { type CsiNode, type PersistentVolumeClaim, persistentVolumeClaims, persi
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import { persistentVolumeFor } from "./persistent_volume.ts";
+import { persistentVolumeFor, type ProvisioningInputs } from "./persistent_volume.ts";
 import {
   awaitedSpace,
   createVolumeRequestFor,
@@ -44,6 +42,7 @@ import {
   requireProvisionable,
   topologyFor,
 } from "./volume_request.ts";
+import { systemClock } from "../../base/clock.ts";
 
 /** The time limit for the caches to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
@@ -53,6 +52,25 @@ const CACHE_WAIT_MS = 10_000;
  * changes for a second, reads a report, and CSIStorageCapacities are written at most once a second.
  */
 const CAPACITY_TIMEOUT_MS = 5_000;
+
+/**
+ * The time after which a volume that is not created yet is announced, in milliseconds. Most volumes are created by then, and
+ * an event is a request.
+ */
+const ANNOUNCE_AFTER_MS = 5_000;
+
+/** The number of times that the API server may reject a PersistentVolume before its volume is deleted. */
+const MAX_REFUSALS = 5;
+
+/** A request that was possibly sent. It is repeated without changes until its outcome is known and handled. */
+interface Attempt extends ProvisioningInputs {
+  /** The volume, once it is created. */
+  created?: CreatedVolume;
+  /** True once the deletion of the volume has begun: it may go at any time, so nobody gets it any more. */
+  isGivenUp?: true;
+  /** The number of times that its PersistentVolume was rejected. */
+  refusals: number;
+}
 
 /** Creates the volumes of claims. */
 export class ClaimProvisioner {
@@ -265,7 +283,10 @@ export class ClaimProvisioner {
   }
 
   async #create(key: string, { claim, request, storageClass }: Attempt, signal: AbortSignal): Promise<CreatedVolume> {
-    const cancel = announceLater(this.#options, claim, (message) => this.#announce(key, claim, message));
+    const { driverName, clock = systemClock } = this.#options;
+    const { namespace, name } = claim.metadata;
+    const message = `${driverName} is creating a volume for claim ${namespace}/${name}`;
+    const cancel = clock.after(ANNOUNCE_AFTER_MS, () => this.#announce(key, claim, message));
     try {
       return await this.#options.csi.createVolume(request, { signal });
     } catch (error) {
@@ -387,4 +408,14 @@ export class ClaimProvisioner {
     const isRescheduled = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
     await this.#options.claims.waitForCache(`${namespace}/${name}`, isRescheduled, this.#waitOptions);
   }
+}
+
+/** Returns the key of a claim: `namespace/name/uid`. */
+export function keyOfClaim({ metadata }: PersistentVolumeClaim): string {
+  return `${metadata.namespace}/${metadata.name}/${metadata.uid}`;
+}
+
+/** Returns the name of the request for the volume of the claim of a key. */
+function requestNameOf(key: string): string {
+  return volumeNameOf(key.slice(key.lastIndexOf("/") + 1));
 }

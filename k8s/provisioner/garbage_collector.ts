@@ -18,7 +18,7 @@ import { getLogger } from "@logtape/logtape";
 import { claimUidOf, volumeNameOf } from "./claim.ts";
 import { orAbsent } from "../client/client.ts";
 import { sleep, systemClock, waitForAbort } from "../../base/clock.ts";
-import type { PendingIntent } from "./intents.ts";
+import type { PendingIntent } from "./volume_intents.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 

@@ -8,7 +8,7 @@ import type { CapacityKey } from "../scheduling/capacity_object.ts";
 import type { ClaimSidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { CsiClient, VolumeContentSource } from "../sidecars/csi_client.ts";
 import type { Informer, WaitOptions } from "../runtime/informer.ts";
-import type { Intents } from "./intents.ts";
+import type { Intents } from "./volume_intents.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
 
 /** Options of the provisioner. The caller starts and shares the informers. */

@@ -11,7 +11,7 @@ import { codeName, type CsiClient, errorMessage } from "../sidecars/csi_client.t
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { readSecretIfAllowed } from "../sidecars/secrets.ts";
-import { WaitingKeys } from "../sidecars/waiting_keys.ts";
+import { WaitingKeys } from "../sidecars/wake_ups.ts";
 import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
 import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
 

@@ -1,5 +1,5 @@
 /**
- * The LVMVolumes as the provisioner's records of volumes that are being created.
+ * The durable records of volumes that are being created: their LVMVolumes.
  *
  * @module
  */
@@ -7,9 +7,8 @@
 import { defined } from "../../base/defined.ts";
 import { parseVolumeId, volumeIdOf } from "../../base/ids.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
-import type { ClaimReference } from "../sidecars/csi_client.ts";
+import type { ClaimReference, VolumeIntentSpec } from "../sidecars/csi_client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import type { Intent, Intents, PendingIntent } from "./intents.ts";
 import {
   CLAIM_ANNOTATION,
   type LvmVolume,
@@ -114,4 +113,37 @@ function kindParameters(spec: LvmVolumeSpec): Record<string, string> {
 /** Returns the value of a field, by a path such as `layout.type`; `undefined` when there is none. */
 function fieldOf(spec: object, path: string): unknown {
   return path.split(".").reduce<unknown>((value, name) => (value as Record<string, unknown> | undefined)?.[name], spec);
+}
+
+/** The record of a requested volume. It exists before the volume does. */
+export interface Intent {
+  /** The name of the request. */
+  readonly requestName: string;
+  /** The volume's handle. */
+  readonly volumeId: string;
+  /**
+   * True if the request came from the provisioner, and no PersistentVolume was seen for it yet. Once one was seen, only
+   * its deletion may delete the volume: it may have been retained by its policy, and hold data.
+   */
+  readonly pending: boolean;
+  /** The fields that a repeated request must have as they were in the first one. */
+  readonly spec: Partial<VolumeIntentSpec>;
+}
+
+/** A pending record. What was requested is not read: one of a newer version does not keep the others from the list. */
+export type PendingIntent = Omit<Intent, "spec">;
+
+/** The records. They are read from a cache, which is complete when the controllers start. */
+export interface Intents {
+  /**
+   * Finds the record of a request.
+   *
+   * @returns the record, or `undefined` when there is none, or the request failed and nothing of it is left, so that
+   * the next request may differ
+   */
+  find(requestName: string): Intent | undefined;
+  /** Returns the pending records. Their number does not depend on the number of volumes. */
+  listPending(): PendingIntent[];
+  /** Records that the PersistentVolume exists: the intent is no longer pending. */
+  clearPending(requestName: string, options: { signal: AbortSignal }): Promise<void>;
 }

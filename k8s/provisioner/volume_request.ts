@@ -7,14 +7,14 @@
 import { classNameOf, selectedNodeOf, volumeNameOf } from "./claim.ts";
 import { requireNodeOfSource, topologyOfAllNodes, topologyOfNode } from "../sidecars/claim_topology.ts";
 import { ClaimError, type ClassParameters } from "../sidecars/class_parameters.ts";
-import { accessModeOf } from "../sidecars/access_mode.ts";
-import type {
-  CreateVolumeRequest,
-  TopologyRequirement,
-  VolumeCapability,
-  VolumeContentSource,
+import {
+  accessModeOf,
+  type CreateVolumeRequest,
+  type TopologyRequirement,
+  type VolumeCapability,
+  type VolumeContentSource,
 } from "../sidecars/csi_client.ts";
-import type { AwaitedSpace } from "../sidecars/space_waiters.ts";
+import type { AwaitedSpace } from "../sidecars/wake_ups.ts";
 import type { ApiClient } from "../client/client.ts";
 import { type PersistentVolumeClaim, type StorageClass, volumeAttributesClasses } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";

@@ -7,6 +7,7 @@
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
 import {
+  accessModeOf,
   codeName,
   type CsiClient,
   errorMessage,
@@ -36,10 +37,8 @@ import {
   sizesOf,
   startedPatch,
 } from "./resize_plan.ts";
-import { type AwaitedSpace, SpaceWaiters } from "../sidecars/space_waiters.ts";
-import { WaitingKeys } from "../sidecars/waiting_keys.ts";
+import { type AwaitedSpace, SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import { accessModeOf } from "../sidecars/access_mode.ts";
 import { expandSecretOf } from "../sidecars/volume_secrets.ts";
 
 /** Options of the resizer. */

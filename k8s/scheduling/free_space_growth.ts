@@ -7,7 +7,7 @@
 import { DEFAULT_OVERCOMMIT, parseOvercommit } from "../../lvm/pools/pool.ts";
 import { parseQuantity } from "../../base/size.ts";
 import type { LvmNode, NodePhysicalVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
-import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
+import type { FreeSpaceGrowth } from "../sidecars/wake_ups.ts";
 
 /**
  * Returns the growth of a node's free space from one report to the next: a group, one of its physical volumes or one of

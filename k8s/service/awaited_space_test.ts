@@ -3,9 +3,8 @@ import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
 import { FakeInformer } from "../../tests/fake/informer.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
-import type { WakeUpKind } from "../sidecars/wake_ups.ts";
-import { wakeSpaceWaiters } from "./awaited_space.ts";
+import type { FreeSpaceGrowth, WakeUpKind } from "../sidecars/wake_ups.ts";
+import { wakeSpaceWaiters } from "./waiting_work.ts";
 
 const MiB = 1n << 20n;
 const PENDING = lvmVolumeFor(namedRequest("data", 900n * MiB), { driver: "d", nodeName: "a" });

@@ -9,9 +9,8 @@ import { freeCapacityOf } from "../scheduling/free_capacity.ts";
 import { freeSpaceGrowth } from "../scheduling/free_space_growth.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { isDeleting, isObserved } from "./remote_objects.ts";
-import { clusterVolumeOf, isCreated } from "./stored_volume.ts";
-import { volumeHealthOf } from "./volume_health.ts";
-import { blocksSource } from "./waiting_deletions.ts";
+import { clusterVolumeOf, isCreated, volumeHealthOf } from "./stored_volume.ts";
+import { blocksSource } from "./waiting_work.ts";
 
 const GiB = 1n << 30n;
 const claim = claimObject(persistentVolumeClaims, 0, "n");

@@ -34,8 +34,7 @@ import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { Dependents } from "./dependents.ts";
-import { clusterVolumeOf, isCreated } from "./stored_volume.ts";
-import { volumeHealthOf } from "./volume_health.ts";
+import { clusterVolumeOf, isCreated, volumeHealthOf } from "./stored_volume.ts";
 import {
   actualSize,
   ioLimitsPatch,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { FakeInformer } from "../../tests/fake/informer.ts";
-import { wakeSettledRequests } from "./settled_requests.ts";
+import { wakeSettledRequests } from "./waiting_work.ts";
 
 function setUp() {
   const [volumes, snapshots] = [new FakeInformer<LvmVolume>(), new FakeInformer<LvmSnapshot>()];

@@ -6,6 +6,7 @@
  */
 
 import { causeOf, type Reason, withReason } from "../../base/error.ts";
+import { ClaimError } from "./class_parameters.ts";
 
 /** A topology: labels of a node that has it. */
 export type Segments = Readonly<Record<string, string>>;
@@ -347,4 +348,23 @@ export function isInfeasible(error: unknown): boolean {
 export function errorMessage(error: unknown): string {
   if (error instanceof CallError) return error.message; // it has it
   return error instanceof Error ? withReason(error.message, causeOf(error)) : `${error}`;
+}
+
+/**
+ * Returns the CSI access mode that stands for a list of Kubernetes' access modes.
+ *
+ * @throws {ClaimError} when the list has no known mode, or ReadWriteOncePod beside another one
+ */
+export function accessModeOf(modes: readonly string[]): AccessMode {
+  const includesMode = (mode: string) => modes.includes(mode);
+  if (includesMode("ReadWriteOncePod")) {
+    if (modes.length === 1) return "SINGLE_NODE_SINGLE_WRITER";
+    throw new ClaimError("accessModes: ReadWriteOncePod goes with no other");
+  }
+  if (includesMode("ReadWriteMany")) return "MULTI_NODE_MULTI_WRITER";
+  if (includesMode("ReadOnlyMany")) {
+    return includesMode("ReadWriteOnce") ? "MULTI_NODE_SINGLE_WRITER" : "MULTI_NODE_READER_ONLY";
+  }
+  if (includesMode("ReadWriteOnce")) return "SINGLE_NODE_MULTI_WRITER";
+  throw new ClaimError(`accessModes ${modes.join(", ")}: none that is known`);
 }

@@ -16,8 +16,7 @@ import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_param
 import { codeName, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { backoffOf, sidecarController } from "../sidecars/sidecar_controller.ts";
-import { SpaceWaiters } from "../sidecars/space_waiters.ts";
-import { WaitingKeys } from "../sidecars/waiting_keys.ts";
+import { SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
 import { type Content, type ContentStep, failedPatch, unusablePatch } from "./content.ts";
 import type { ContentControllerOptions, ContentKind, ContentRequest, Secrets } from "./content_kind.ts";
 

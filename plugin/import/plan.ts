@@ -16,7 +16,7 @@ import { defined } from "../../base/defined.ts";
 import type { NewObject } from "../../k8s/client/client.ts";
 import type { LvmVolumeSpec } from "../../k8s/api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume } from "../../k8s/api/objects.ts";
-import { accessModeOf } from "../../k8s/sidecars/access_mode.ts";
+import { accessModeOf } from "../../k8s/sidecars/csi_client.ts";
 import { ClaimError } from "../../k8s/sidecars/class_parameters.ts";
 import { conflictOf } from "../../k8s/handover/import_checks.ts";
 import { type ClassMapping, type LostParameter, mapClass } from "./class_mapping.ts";

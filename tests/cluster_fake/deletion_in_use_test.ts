@@ -17,7 +17,7 @@ import { Informer } from "../../k8s/runtime/informer.ts";
 import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { forget } from "../../plugin/node_removal/forget_node.ts";
 import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
-import { wakeWaitingDeletions } from "../../k8s/service/waiting_deletions.ts";
+import { wakeWaitingDeletions } from "../../k8s/service/waiting_work.ts";
 import { lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { snapshotIdOf, type VolumeId } from "../../base/ids.ts";
 import { Locks } from "../../base/locks.ts";

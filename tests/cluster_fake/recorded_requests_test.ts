@@ -22,7 +22,7 @@ import { volumeIntents } from "../../k8s/provisioner/volume_intents.ts";
 import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { wakeSettledRequests } from "../../k8s/service/settled_requests.ts";
+import { wakeSettledRequests } from "../../k8s/service/waiting_work.ts";
 import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { Locks } from "../../base/locks.ts";
 import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/control_plane.ts";

@@ -18,7 +18,7 @@ import type {
   ModifyVolumeRequest,
 } from "../../k8s/sidecars/csi_client.ts";
 import { CallError, Code, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
-import type { Intent, Intents } from "../../k8s/provisioner/intents.ts";
+import type { Intent, Intents } from "../../k8s/provisioner/volume_intents.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { roundUp } from "../../base/size.ts";
 

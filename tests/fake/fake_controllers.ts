@@ -12,7 +12,7 @@ import { type KubeObject, persistentVolumeClaims, persistentVolumes, type Resour
 import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { wakeWaitingDeletions } from "../../k8s/service/waiting_deletions.ts";
+import { wakeWaitingDeletions } from "../../k8s/service/waiting_work.ts";
 import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { DRIVER, type FakeCluster } from "./node_cluster.ts";
 import { bindVolumes } from "./volume_binder.ts";

@@ -24,7 +24,7 @@ import {
   type Resource,
 } from "../../k8s/api/objects.ts";
 import { volumeGroupSnapshotContents, volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
-import { keyOfClaim } from "../../k8s/provisioner/attempt.ts";
+import { keyOfClaim } from "../../k8s/provisioner/claim_provisioner.ts";
 import { shouldProvision } from "../../k8s/provisioner/claim.ts";
 import { isManagedBy, nextReclaimStep } from "../../k8s/provisioner/persistent_volume.ts";
 import { Controller } from "../../k8s/runtime/controller.ts";

@@ -16,9 +16,8 @@ import {
   VOLUME_FINALIZER,
 } from "../../k8s/provisioner/persistent_volume.ts";
 import { createVolumeRequestFor, requireProvisionable } from "../../k8s/provisioner/volume_request.ts";
-import { accessModeOf } from "../../k8s/sidecars/access_mode.ts";
+import { accessModeOf, CallError, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
 import { readClassParameters, type SecretUse } from "../../k8s/sidecars/class_parameters.ts";
-import { CallError, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
 import { topologyOfAllNodes, topologyOfNode } from "../../k8s/sidecars/claim_topology.ts";
 import { formatQuantity } from "../../base/size.ts";
 import { refused, type Row, testRows } from "./rows.ts";

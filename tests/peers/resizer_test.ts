@@ -6,8 +6,7 @@
 
 import type { PersistentVolume, PersistentVolumeClaim } from "../../k8s/api/objects.ts";
 import { needsExpansion, nextSize, type ResizeState } from "../../k8s/resizer/resize_plan.ts";
-import { accessModeOf } from "../../k8s/sidecars/access_mode.ts";
-import { CallError, isInfeasible, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
+import { accessModeOf, CallError, isInfeasible, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
 import { formatBytes } from "../../base/size.ts";
 import { refused, type Row, testRows } from "./rows.ts";
 

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { accessModeOf } from "./access_mode.ts";
+import { accessModeOf } from "./csi_client.ts";
 import { ClaimError } from "./class_parameters.ts";
 
 Deno.test("accessModeOf() says with one mode what a list says", () => {
