@@ -6,7 +6,7 @@
 
 import { type Flag, type Flags, UsageError } from "./command_line.ts";
 import { quote } from "../base/error.ts";
-import { formatAgentAddress, isIpv4, isIpv6, parseAgentAddress, podName } from "../k8s/transfers/address.ts";
+import { formatAgentAddress, isIpv4, isIpv6, parseAgentAddress, podName } from "../k8s/transfers/remote_agent.ts";
 import { formatBytes, parseQuantity } from "../base/size.ts";
 
 /** The smallest bandwidth, in bytes per second: a block of 4 MiB passes long before a connection counts as stalled. */

@@ -7,7 +7,7 @@
 
 import { StorageError } from "../base/error.ts";
 import { apiVersionOf, type ObjectName, type Resource } from "../k8s/api/objects.ts";
-import { readLines } from "../k8s/client/watch_lines.ts";
+import { readLines } from "../k8s/client/response.ts";
 import { processTerminal, withoutControls } from "./output.ts";
 
 /** A command of kubectl. There is none that runs a program in a pod, or that copies files. */

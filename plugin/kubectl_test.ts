@@ -10,7 +10,7 @@ import {
   readAndShow,
   spawnFailure,
 } from "./kubectl.ts";
-import { readLines } from "../k8s/client/watch_lines.ts";
+import { readLines } from "../k8s/client/response.ts";
 import { checkFlags, parseCommandLine } from "../cli/command_line.ts";
 import { PLUGIN, PLUGIN_COMMANDS } from "./commands.ts";
 import { clusterNames } from "./completion.ts";

@@ -11,7 +11,7 @@ import type { StagingWarning } from "../../lvm/staging/formatting.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import type { NodeReconciler } from "./node_reconciler.ts";
-import type { PoolConditions } from "./pool_conditions.ts";
+import type { PoolConditions } from "./node_conditions.ts";
 import type { SnapshotReconciler } from "./snapshot_reconciler.ts";
 import type { VolumeReconciler } from "./volume_reconciler.ts";
 

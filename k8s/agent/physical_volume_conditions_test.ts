@@ -3,7 +3,7 @@ import { exactMatcher, type GroupMatcher } from "../../lvm/model/groups.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 import type { EventRecorder } from "../runtime/events.ts";
-import { PhysicalVolumeConditions } from "./physical_volume_conditions.ts";
+import { PhysicalVolumeConditions } from "./node_conditions.ts";
 
 const NODE: LvmNode = { metadata: { name: "n" }, spec: { driverName: "d" } };
 

@@ -12,9 +12,9 @@ import type { Volume } from "../../lvm/inventory/volume.ts";
 import { type Locks, volumeLock } from "../../base/locks.ts";
 import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patches.ts";
 import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
-import { heldCondition, heldConditions, type HeldState } from "../api/held.ts";
+import { heldCondition, heldConditions, type HeldState } from "../api/volume_conditions.ts";
 
 /** Options of {@linkcode VolumeHolds}. */
 export interface VolumeHoldsOptions {

@@ -13,12 +13,11 @@ import { type Locks, volumeLock } from "../../base/locks.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { ForeignLv, ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
-import { IMPORTED_CONDITION, importedCondition } from "../api/imported.ts";
-import { layoutSpecOf } from "../api/layout_mapping.ts";
+import { patchWithRetry } from "../client/patches.ts";
+import { IMPORTED_CONDITION, importedCondition } from "../api/volume_conditions.ts";
+import { layoutSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
 import { type ImportedLvSpec, type LayoutSpec, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { type ConditionState, updatedConditions } from "../api/object_status.ts";
-import { volumeRequestOf } from "../api/volume_mapping.ts";
 import { requireKnownValues } from "../api/volume_spec.ts";
 
 /** Options of {@linkcode VolumeImports}. */

@@ -27,7 +27,7 @@ import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
 import { type ImportedVolumes, isReturned } from "../../lvm/volumes/imported_volumes.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patches.ts";
 import {
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
@@ -40,7 +40,7 @@ import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./obj
 import { VolumeHolds } from "./volume_holds.ts";
 import { foreignLvOf, VolumeImports } from "./volume_imports.ts";
 import type { EventReason } from "../api/event_reasons.ts";
-import { inspectedReturn, isForeign, pendingImport } from "../api/imported.ts";
+import { inspectedReturn, isForeign, pendingImport } from "../api/volume_conditions.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, goalOf, volumeRequestOf } from "../api/volume_mapping.ts";
 import {

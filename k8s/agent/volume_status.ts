@@ -13,7 +13,7 @@ import { formatQuantity } from "../../base/size.ts";
 import type { LimitsState } from "../../lvm/staging/io_limiter.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
 import { type Condition, conditionsOf } from "../api/conditions.ts";
-import { heldConditions, type HeldState } from "../api/held.ts";
+import { heldConditions, type HeldState } from "../api/volume_conditions.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { type ConditionState, groupHealth, updatedConditions } from "../api/object_status.ts";
 import { desiredSizeRange } from "../api/volume_mapping.ts";

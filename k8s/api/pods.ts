@@ -1,5 +1,5 @@
 /**
- * Which claims pods use, and which nodes take them.
+ * Which claims pods use, which nodes take them, and how messages list nodes.
  *
  * @module
  */
@@ -43,4 +43,18 @@ export function toleratesTaints({ spec }: Pick<Pod, "spec">, node: Node): boolea
 /** Reports whether a Node is Ready. */
 export function isNodeReady({ status }: Node): boolean {
   return status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
+}
+
+/** The number of names that a message lists. */
+export const MAX_LISTED_NODES = 5;
+
+/**
+ * Returns node names as a message lists them: the first five, and the number of the others.
+ *
+ * @param separator text between two names
+ */
+export function listNodeNames(names: readonly string[], separator = ", "): string {
+  const listed = names.slice(0, MAX_LISTED_NODES).join(separator);
+  const more = names.length - MAX_LISTED_NODES;
+  return more > 0 ? `${listed} and ${more} more` : listed;
 }

@@ -1,5 +1,6 @@
 /**
- * The mapping between a request for a volume and its LVMVolume.
+ * The mapping between a request for a volume and its LVMVolume. A linear volume has no layout, as those had none that were
+ * written before there were others.
  *
  * @module
  */
@@ -14,7 +15,7 @@ import {
   parseIoLimitParameters,
 } from "../../lvm/settings/io_limits.ts";
 import { parseSnapshotId, parseVolumeId } from "../../base/ids.ts";
-import { describeLayout, type Layout } from "../../lvm/model/layout.ts";
+import { describeLayout, hasIntegrity, isCached, type Layout, LINEAR } from "../../lvm/model/layout.ts";
 import { encryptionOf } from "../../lvm/settings/format.ts";
 import { formatQuantity, parseQuantity, type SizeRange } from "../../base/size.ts";
 import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/settings/cow_size.ts";
@@ -23,9 +24,9 @@ import { DEFAULT_POOL_SIZE, type ThinSpec } from "../../lvm/pools/pool.ts";
 import type { SettingField } from "../../lvm/settings/settings.ts";
 import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/settings/trim.ts";
 import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm/inventory/volume.ts";
-import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import {
   CREATED_ANNOTATION,
+  type LayoutSpec,
   LVM_API_VERSION,
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
@@ -33,7 +34,8 @@ import {
 } from "./lvm_objects.ts";
 import { defined } from "../../base/defined.ts";
 import { requireKnownValues } from "./volume_spec.ts";
-import { listNodeNames } from "./node_names.ts";
+import { listNodeNames } from "./pods.ts";
+import { DEFAULT_CACHE_SIZE, DEFAULT_STRIPE_SIZE } from "../../lvm/settings/layouts.ts";
 
 /** A request with its CSI name, which the LVMVolume records. */
 export type NamedVolumeRequest = VolumeRequest & {
@@ -268,4 +270,27 @@ function formatOf({ volumeMode, fsType, encryption = "none" }: LvmVolumeSpec): V
 
 function invalidArgument({ metadata: { name } }: LvmVolume, why: string): StorageError {
   return new StorageError("InvalidArgument", `reading LVMVolume ${name}: ${why}`);
+}
+
+/** Returns the `layout` field of an LVMVolume, or `undefined` for a linear layout. */
+export function layoutSpecOf(layout: Layout): LayoutSpec | undefined {
+  if (layout.type === "linear") return undefined;
+  if (isCached(layout)) return { type: layout.type, cacheSize: formatQuantity(layout.cacheSize) };
+  const integrity = hasIntegrity(layout) ? { integrity: true } : {};
+  if (layout.type === "raid1") return { type: layout.type, mirrors: layout.mirrors, ...integrity };
+  const { type, stripes, stripeSize } = layout;
+  return { type, stripes, stripeSize: formatQuantity(stripeSize), ...integrity };
+}
+
+/** Returns the layout that the spec of an LVMVolume asks for. The schema of the kind has validated it. */
+export function layoutOfSpec(spec: LayoutSpec | undefined): Layout {
+  if (spec === undefined) return LINEAR;
+  if ("cacheSize" in spec) {
+    return { type: spec.type, cacheSize: parseQuantity(spec.cacheSize) ?? DEFAULT_CACHE_SIZE };
+  }
+  const integrity = spec.integrity === true ? { integrity: true as const } : {};
+  if (spec.type === "raid1") return { type: spec.type, mirrors: spec.mirrors, ...integrity };
+  const { type, stripes } = spec;
+  const stripeSize = parseQuantity(spec.stripeSize) ?? DEFAULT_STRIPE_SIZE;
+  return type === "striped" ? { type, stripes, stripeSize } : { type, stripes, stripeSize, ...integrity };
 }

@@ -24,10 +24,10 @@ import {
   parseEvent,
   parseObject,
   parsePage,
+  readLines,
   unreachableError,
 } from "./response.ts";
 import { Transport, type TransportOptions } from "./transport.ts";
-import { readLines } from "./watch_lines.ts";
 
 /** Options of an {@linkcode HttpClient}. */
 export interface HttpClientOptions extends TransportOptions {

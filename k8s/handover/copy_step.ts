@@ -12,7 +12,7 @@
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
 import type { CopyGoal } from "../../lvm/model/tags.ts";
 import { parseQuantity } from "../../base/size.ts";
-import { heldCondition } from "../api/held.ts";
+import { heldCondition } from "../api/volume_conditions.ts";
 import { isForgotten, type LvmVolume } from "../api/lvm_objects.ts";
 import { grantsOf } from "../api/transfers.ts";
 import { goalOf } from "../api/volume_mapping.ts";

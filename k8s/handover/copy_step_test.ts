@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
-import { heldConditions } from "../api/held.ts";
+import { heldConditions } from "../api/volume_conditions.ts";
 import { type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import { formatGrant, grantAnnotation } from "../api/transfers.ts";
 import { isCopied, nextCopyStep } from "./copy_step.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { importedCondition } from "../api/imported.ts";
+import { importedCondition } from "../api/volume_conditions.ts";
 import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume } from "../api/objects.ts";
 import { refused, waitForAgent } from "./handover.ts";

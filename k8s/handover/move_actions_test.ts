@@ -3,7 +3,7 @@ import { parseGroupList } from "../../csi/group_list.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
-import { heldConditions } from "../api/held.ts";
+import { heldConditions } from "../api/volume_conditions.ts";
 import {
   FORGOTTEN_ANNOTATION,
   LVM_VOLUME_FINALIZER,

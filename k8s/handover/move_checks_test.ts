@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
-import { heldConditions, type HeldState } from "../api/held.ts";
+import { heldConditions, type HeldState } from "../api/volume_conditions.ts";
 import type { ConditionReason } from "../api/condition_reasons.ts";
 import {
   FORGOTTEN_ANNOTATION,

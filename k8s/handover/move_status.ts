@@ -9,7 +9,7 @@ import { timestamp } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import { compare } from "../../lvm/model/groups.ts";
 import { formatBytes, parseQuantity } from "../../base/size.ts";
-import { heldCondition } from "../api/held.ts";
+import { heldCondition } from "../api/volume_conditions.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
 import { goalOf } from "../api/volume_mapping.ts";
 import { isReady } from "./copy_step.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { heldConditions } from "../api/held.ts";
+import { heldConditions } from "../api/volume_conditions.ts";
 import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolumeClaim } from "../api/objects.ts";
 import type { LvmMove, LvmMoveStatus, MoveObjects, MoveStage, MoveStep } from "./moves.ts";

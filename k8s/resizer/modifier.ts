@@ -30,7 +30,7 @@ import {
   type VolumeAttributesClass,
   volumeAttributesClasses,
 } from "../api/objects.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patches.ts";
 import { claimKeyOf, isBoundToClaim, type StatusPatch } from "./claim_status.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { modifySecretOf } from "../sidecars/volume_secrets.ts";

@@ -23,7 +23,7 @@ import {
   persistentVolumes,
 } from "../api/objects.ts";
 import { claimKeyOf, isBoundToClaim, type StatusPatch } from "./claim_status.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patches.ts";
 import {
   capacityOf,
   expandedPatch,

@@ -14,7 +14,7 @@ import type { NodeChoice } from "../../lvm/volume_service.ts";
 import { nodeOfAgentLease, SILENT_AFTER_MS } from "../api/agent_leases.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 import type { Lease } from "../api/objects.ts";
-import { listNodeNames } from "../api/node_names.ts";
+import { listNodeNames } from "../api/pods.ts";
 import type { Informer } from "../runtime/informer.ts";
 
 /** Options of {@linkcode AgentLiveness}. */

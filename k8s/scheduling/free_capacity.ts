@@ -1,6 +1,6 @@
 /**
  * The free capacity of the volume groups of nodes: their free space, less the pending space, which requested volumes
- * will still take.
+ * will still take. What waits for space is woken by their growth.
  *
  * The rule: a report (LVMNode) lists the volumes whose logical volumes its free space does not count, each with its
  * size. The pending space of a volume (LVMVolume) is its desired size, less the size that the report lists for it.
@@ -42,8 +42,9 @@ import type { NodeChoice } from "../../lvm/volume_service.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { ObjectIndex } from "../runtime/object_index.ts";
 import { requireResponsiveAgent, type SilentAgents } from "./agent_liveness.ts";
-import type { LvmNode, LvmVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
+import type { LvmNode, LvmVolume, NodePhysicalVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import { actualSize, layoutOf, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
+import type { FreeSpaceGrowth } from "../sidecars/wake_ups.ts";
 
 /** Parses a list of volume groups. */
 export type ParseGroups = (list: string) => GroupMatcher;
@@ -308,4 +309,54 @@ function predictGroup(
 /** Compares volumes by age. Those that are not written yet come last. */
 function compareByAge({ metadata: a }: LvmVolume, { metadata: b }: LvmVolume): number {
   return compare(a.creationTimestamp ?? "~", b.creationTimestamp ?? "~") || compare(a.name, b.name);
+}
+
+/**
+ * Returns the growth of a node's free space from one report to the next: a group, one of its physical volumes or one of
+ * its thin pools has more, or is new, or LVM may use the group again.
+ *
+ * @returns `undefined` when the node has no more space than before
+ */
+export function freeSpaceGrowth(before: LvmNode | undefined, now: LvmNode): FreeSpaceGrowth | undefined {
+  const groupsBefore = new Map((before?.status?.volumeGroups ?? []).map((group) => [group.name, group]));
+  const groups = (now.status?.volumeGroups ?? []).filter(isUsable);
+  const overcommit = overcommitOf(now);
+  const mayOvercommitMore = before !== undefined && overcommit > overcommitOf(before);
+  if (!mayOvercommitMore && !groups.some((group) => hasGrown(groupsBefore.get(group.name), group))) return undefined;
+  // a new thin pool takes volumes of more than its own size
+  const sizes = groups.flatMap(({ free, thinPools = [] }) => [
+    bytesOf(free) * (overcommit > 100n ? overcommit : 100n) / 100n,
+    ...thinPools.map(({ availableVirtual }) => bytesOf(availableVirtual)),
+  ]);
+  return { nodeName: now.metadata.name, largestBytes: sizes.reduce((max, size) => size > max ? size : max, 0n) };
+}
+
+function hasGrown(before: NodeVolumeGroup | undefined, now: NodeVolumeGroup): boolean {
+  if (before === undefined || !isUsable(before)) return true;
+  if (bytesOf(now.free) > bytesOf(before.free)) return true;
+  const pvs = new Map((before.physicalVolumes ?? []).map((pv) => [pv.uuid, pvBytes(pv)]));
+  if ((now.physicalVolumes ?? []).some((pv) => pvBytes(pv) > (pvs.get(pv.uuid) ?? -1n))) return true;
+  const pools = new Map(
+    (before.thinPools ?? []).map(({ name, availableVirtual }) => [name, bytesOf(availableVirtual)]),
+  );
+  return (now.thinPools ?? []).some(({ name, availableVirtual }) =>
+    bytesOf(availableVirtual) > (pools.get(name) ?? -1n)
+  );
+}
+
+function pvBytes({ free, cacheFree }: NodePhysicalVolume): bigint {
+  return bytesOf(cacheFree ?? free);
+}
+
+function isUsable({ writeable, missingPVCount }: NodeVolumeGroup): boolean {
+  return writeable && missingPVCount === 0;
+}
+
+/** Returns the overcommit of new thin pools of a node, in percent. */
+function overcommitOf({ status }: LvmNode): bigint {
+  return parseOvercommit(status?.thinPoolOvercommit ?? "") ?? DEFAULT_OVERCOMMIT;
+}
+
+function bytesOf(quantity = "0"): bigint {
+  return parseQuantity(quantity) ?? 0n;
 }

@@ -18,7 +18,7 @@ import { formatBytes } from "../../base/size.ts";
 import { withSpaceFor } from "../../lvm/pools/pool.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";
-import { listNodeNames, MAX_LISTED_NODES } from "../api/node_names.ts";
+import { listNodeNames, MAX_LISTED_NODES } from "../api/pods.ts";
 import type { NodeCapacity } from "./free_capacity.ts";
 import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
 

@@ -17,7 +17,7 @@ import { isDeleting, RemoteObjects } from "./remote_objects.ts";
 import { reportedError } from "../api/object_status.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
-import { listNodeNames } from "../api/node_names.ts";
+import { listNodeNames } from "../api/pods.ts";
 
 /** Options of {@linkcode ClusterSnapshots}. */
 export interface ClusterSnapshotsOptions {

@@ -18,7 +18,7 @@ import {
   orAbsent,
   orAbsentOrChanged,
 } from "../client/client.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patches.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {

@@ -13,7 +13,7 @@ import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { NodeChoice, StoredVolume } from "../../lvm/volume_service.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import type { AgentManaged, LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
-import { listNodeNames } from "../api/node_names.ts";
+import { listNodeNames } from "../api/pods.ts";
 import { snapshotOf } from "../api/snapshot_mapping.ts";
 import {
   actualSize,

@@ -14,7 +14,7 @@ import { type SnapshotId, snapshotIdOf, transferSnapshotName, type VolumeId } fr
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { FULL_COW, type SizeOrPercent } from "../../lvm/settings/cow_size.ts";
 import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patches.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type LvmNode, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
 import { canTransfer, formatGrant, grantAnnotation, grantsOf, type TransferGrant } from "../api/transfers.ts";

@@ -11,8 +11,7 @@ import type { Informer } from "../runtime/informer.ts";
 import type { FreeSpaceGrowth, WakeUps } from "../sidecars/wake_ups.ts";
 import { isObserved } from "./remote_objects.ts";
 import type { AgentLiveness } from "../scheduling/agent_liveness.ts";
-import { pendingBytes } from "../scheduling/free_capacity.ts";
-import { freeSpaceGrowth } from "../scheduling/free_space_growth.ts";
+import { freeSpaceGrowth, pendingBytes } from "../scheduling/free_capacity.ts";
 
 /** The informers of the objects that may prevent a deletion. */
 export interface DeletionInformers {

@@ -9,7 +9,7 @@ import { backoffMs, type Clock, systemClock, waitForAbort } from "../../base/clo
 import type { KubeObject, Resource } from "../api/objects.ts";
 import type { VolumeSnapshotClass } from "../api/snapshot_objects.ts";
 import { isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";
-import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { patchWithRetry } from "../client/patches.ts";
 import type { Controller } from "../runtime/controller.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";

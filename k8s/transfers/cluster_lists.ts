@@ -21,7 +21,7 @@ import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { makeCredentials } from "./certificate.ts";
 import { dial } from "./dial.ts";
-import { fingerprintOfPem } from "./fingerprint.ts";
+import { fingerprintOfPem } from "./proof.ts";
 import { findRemoteAgent } from "./remote_agent.ts";
 
 /** Options of {@linkcode ClusterLists}. */

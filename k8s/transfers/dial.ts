@@ -1,8 +1,9 @@
 /**
  * Connects to the agent of another node, by TLS on both sides.
  *
- * The agent proves that it has the key of the certificate in the LVMNode of that node. Bytes are read into a buffer of the caller: node:tls would allocate one for each
- * read, which V8 collects late.
+ * The agent proves that it has the key of the certificate in the LVMNode of that node. Bytes are read into a buffer of the
+ * caller: node:tls would allocate one for each read, which V8 collects late. The time limit of a connection without progress
+ * has one timer: one for each read costs as much as the read, where V8 compiles nothing, as in the driver.
  *
  * @module
  */
@@ -11,10 +12,8 @@ import { type Connection, readAll } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
 import type { Credentials } from "./certificate.ts";
-import { fingerprintOfPem } from "./fingerprint.ts";
-import { IdleLimit } from "./idle_limit.ts";
+import { CHALLENGE_BYTES, fingerprintOfPem, isProof, PROOF_BYTES } from "./proof.ts";
 import { CONNECT_MS, IDLE_MS } from "./listener.ts";
-import { CHALLENGE_BYTES, isProof, PROOF_BYTES } from "./proof.ts";
 
 /** The agent of another node. */
 export interface RemoteAgent {
@@ -134,4 +133,61 @@ async function requireProof(connection: Deno.TlsConn, certificate: string, own: 
   const fingerprint = await fingerprintOfPem(own) ?? "";
   if (await isProof(certificate, proof, { challenge, fingerprint })) return;
   throw new Error("it does not have the key of the certificate in its LVMNode");
+}
+
+/** Calls a function when something takes too long. One thing at a time is waited for. */
+export class IdleLimit {
+  readonly #ms: number;
+  readonly #clock: Clock;
+  readonly #onIdle: () => void;
+  /** When what is waited for began, by the clock's `now()`; `undefined` while nothing is. */
+  #since: number | undefined;
+  #cancel: (() => void) | undefined;
+  #isOver = false;
+
+  /**
+   * Creates a limit. Nothing is waited for yet.
+   *
+   * @param ms the time, in milliseconds
+   * @param onIdle called once when it is over
+   */
+  constructor(ms: number, clock: Clock, onIdle: () => void) {
+    this.#ms = ms;
+    this.#clock = clock;
+    this.#onIdle = onIdle;
+  }
+
+  /** Reports whether something took too long. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Begins to wait. */
+  begin(): void {
+    this.#since = this.#clock.now();
+    if (this.#cancel === undefined) this.#start(this.#ms);
+  }
+
+  /** Ends waiting: there was progress. The timer goes on, for what is waited for next. */
+  end(): void {
+    this.#since = undefined;
+  }
+
+  /** Ends the timer. */
+  close(): void {
+    this.end();
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  #start(ms: number): void {
+    this.#cancel = this.#clock.after(ms, () => {
+      this.#cancel = undefined;
+      if (this.#since === undefined) return;
+      const left = this.#since + this.#ms - this.#clock.now();
+      if (left > 0) return this.#start(left);
+      this.#isOver = true;
+      this.#onIdle();
+    });
+  }
 }

@@ -4,7 +4,7 @@ import { snapshotIdOf } from "../../base/ids.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import type { LvmSnapshot } from "../api/lvm_objects.ts";
 import { formatListGrant, listGrantAnnotation } from "../api/transfers.ts";
-import { requireListAllowed } from "./list_access.ts";
+import { requireListAllowed } from "./access.ts";
 import type { Peer } from "./listener.ts";
 
 const driver = "lvm.denolith.dev";

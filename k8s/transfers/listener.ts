@@ -14,8 +14,7 @@ import { type Connection, readAll } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Clock, systemClock, withinDeadline } from "../../base/clock.ts";
 import type { Credentials } from "./certificate.ts";
-import { fingerprintOf } from "./fingerprint.ts";
-import { CHALLENGE_BYTES, makeProof } from "./proof.ts";
+import { CHALLENGE_BYTES, fingerprintOf, makeProof } from "./proof.ts";
 
 /** An address to listen on. */
 export interface TransferAddress {

@@ -6,8 +6,7 @@ import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { dial } from "./dial.ts";
-import { fingerprintOfPem } from "./fingerprint.ts";
-import { CHALLENGE_BYTES, PROOF_BYTES } from "./proof.ts";
+import { CHALLENGE_BYTES, fingerprintOfPem, PROOF_BYTES } from "./proof.ts";
 import { listen, type ListenerOptions, type Peer } from "./listener.ts";
 
 const HOST = "127.0.0.1";

@@ -21,9 +21,8 @@ import type { TransferEndpoint } from "../api/transfers.ts";
 import type { ApiClient } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
-import { type AgentAddress, formatAgentAddress, podName } from "./address.ts";
+import { type AgentAddress, findRemoteAgent, formatAgentAddress, podName } from "./remote_agent.ts";
 import { dial, withDnsHint } from "./dial.ts";
-import { requireListAllowed } from "./list_access.ts";
 import {
   type AcceptedConnection,
   CONNECT_MS,
@@ -32,8 +31,7 @@ import {
   type Peer,
   type TransferAddress,
 } from "./listener.ts";
-import { findRemoteAgent } from "./remote_agent.ts";
-import { openSnapshot } from "./snapshot_access.ts";
+import { openSnapshot, requireListAllowed } from "./access.ts";
 
 /** Options of {@linkcode TransferAgent}. */
 export interface TransferAgentOptions {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { heldForLongSince } from "../../k8s/api/held.ts";
+import { heldForLongSince } from "../../k8s/api/volume_conditions.ts";
 import { SNAPSHOT_CONDITIONS, VOLUME_CONDITIONS } from "../../k8s/api/condition_reasons.ts";
 import { conditionsOf } from "../../k8s/api/conditions.ts";
 import {

@@ -9,7 +9,7 @@ import { formatBytes } from "../../base/size.ts";
 import { type Column, formatTable } from "../../base/text_table.ts";
 import { type AcceptedDisk, type LvmNode, lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
-import { patchWithRetry } from "../../k8s/client/patch_with_retry.ts";
+import { patchWithRetry } from "../../k8s/client/patches.ts";
 import { type DiskView, diskViews, planAcceptance } from "../diagnosis/disk_views.ts";
 import { EXIT } from "../../cli/command_line.ts";
 import type { Answer } from "../output.ts";

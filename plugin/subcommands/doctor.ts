@@ -10,7 +10,7 @@ import { diagnosisText } from "../../lvm/doctor/text.ts";
 import { sleep, systemClock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
-import { patchWithRetry } from "../../k8s/client/patch_with_retry.ts";
+import { patchWithRetry } from "../../k8s/client/patches.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
 import { EXIT } from "../../cli/command_line.ts";
 import { seconds } from "../plugin_flags.ts";

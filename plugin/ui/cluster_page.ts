@@ -4,7 +4,7 @@
  * @module
  */
 
-import { layoutOfSpec } from "../../k8s/api/layout_mapping.ts";
+import { layoutOfSpec } from "../../k8s/api/volume_mapping.ts";
 import type { LvmNode, LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";

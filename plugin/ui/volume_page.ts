@@ -5,7 +5,7 @@
  */
 
 import type { Event } from "../../k8s/api/objects.ts";
-import { layoutOfSpec } from "../../k8s/api/layout_mapping.ts";
+import { layoutOfSpec } from "../../k8s/api/volume_mapping.ts";
 import type { LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { ClaimState } from "../diagnosis/claim_state.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";

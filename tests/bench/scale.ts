@@ -25,7 +25,7 @@ import { HttpClient } from "../../k8s/client/http_client.ts";
 import { GarbageCollector } from "../../k8s/provisioner/garbage_collector.ts";
 import type { ProvisionerOptions } from "../../k8s/provisioner/provisioner_options.ts";
 import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
-import { freeSpaceGrowth } from "../../k8s/scheduling/free_space_growth.ts";
+import { freeSpaceGrowth } from "../../k8s/scheduling/free_capacity.ts";
 import { volumeIntents } from "../../k8s/provisioner/volume_intents.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";

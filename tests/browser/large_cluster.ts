@@ -28,7 +28,7 @@ import {
   pods,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { layoutOfSpec } from "../../k8s/api/layout_mapping.ts";
+import { layoutOfSpec } from "../../k8s/api/volume_mapping.ts";
 import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { allocatedBytes } from "../../lvm/model/layout.ts";

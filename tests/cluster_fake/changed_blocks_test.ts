@@ -9,7 +9,7 @@ import { CREATED_ANNOTATION, lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
 import { formatListGrant, listGrantAnnotation, listGrantsOf } from "../../k8s/api/transfers.ts";
 import { makeCredentials } from "../../k8s/transfers/certificate.ts";
 import { dial } from "../../k8s/transfers/dial.ts";
-import { fingerprintOfPem } from "../../k8s/transfers/fingerprint.ts";
+import { fingerprintOfPem } from "../../k8s/transfers/proof.ts";
 import { findRemoteAgent } from "../../k8s/transfers/remote_agent.ts";
 import { waitForAbort } from "../../base/clock.ts";
 import type { Extent, ExtentList } from "../../lvm/differences/differences.ts";

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { heldCondition } from "../../k8s/api/held.ts";
+import { heldCondition } from "../../k8s/api/volume_conditions.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { StorageError } from "../../base/error.ts";
 import { waitUntil } from "../fake/control_plane.ts";

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { importedCondition } from "../../k8s/api/imported.ts";
+import { importedCondition } from "../../k8s/api/volume_conditions.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmImports, objectsOf } from "../../k8s/handover/imports.ts";

@@ -10,7 +10,7 @@ import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { ApiError } from "../../k8s/client/client.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
-import { importedCondition } from "../../k8s/api/imported.ts";
+import { importedCondition } from "../../k8s/api/volume_conditions.ts";
 import { volumeOf } from "../../k8s/handover/replacements.ts";
 import { type LvmImport, lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/handover/imports.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";

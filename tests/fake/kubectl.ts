@@ -14,7 +14,7 @@ import {
   type KubectlOptions,
   type KubectlOutput,
 } from "../../plugin/kubectl.ts";
-import { readLines } from "../../k8s/client/watch_lines.ts";
+import { readLines } from "../../k8s/client/response.ts";
 
 /** Options of a {@linkcode FakeKubectl}. */
 export interface FakeKubectlOptions {

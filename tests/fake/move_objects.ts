@@ -5,7 +5,7 @@
  */
 
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
-import { heldConditions } from "../../k8s/api/held.ts";
+import { heldConditions } from "../../k8s/api/volume_conditions.ts";
 import { FORGOTTEN_ANNOTATION, type LvmSnapshot, type LvmVolume, MOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../../k8s/api/objects.ts";
 import {

@@ -24,7 +24,7 @@ import {
   type Resource,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { heldConditions } from "../../k8s/api/held.ts";
+import { heldConditions } from "../../k8s/api/volume_conditions.ts";
 import { formatGrant, grantAnnotation } from "../../k8s/api/transfers.ts";
 import { copySpecOf } from "../../k8s/api/volume_mapping.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { readLines } from "../../../k8s/client/watch_lines.ts";
+import { readLines } from "../../../k8s/client/response.ts";
 
 /** The commands of a process, by name. */
 export type Commands = Readonly<Record<string, (argument: never) => unknown>>;

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { IdleLimit } from "./idle_limit.ts";
+import { IdleLimit } from "./dial.ts";
 
 Deno.test("a limit is over when one thing takes too long, not when several do together", async () => {
   const clock = new FakeClock();

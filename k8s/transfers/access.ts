@@ -1,5 +1,6 @@
 /**
- * Decides whether another agent may read a snapshot of this node, and finds its device.
+ * Decides whether another agent may read a snapshot of this node, and finds its device, and whether the controller may ask for
+ * a list of its changed blocks.
  *
  * @module
  */
@@ -13,13 +14,14 @@ import type { Lvm } from "../../lvm/client/client.ts";
 import { verifyDevice } from "../../lvm/host/device.ts";
 import type { LocatedSnapshot, SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
 import { activationArguments } from "../../lvm/pools/activation.ts";
+import type { RemoteListRequest } from "../../lvm/differences/list_protocol.ts";
 import type { TransferRequest } from "../../lvm/transfers/protocol.ts";
 import type { SourceDevice } from "../../lvm/transfers/sender.ts";
 import { lvmNodes, type LvmSnapshot } from "../api/lvm_objects.ts";
-import { grantsOf } from "../api/transfers.ts";
+import { grantsOf, listGrantAnnotation, listGrantsOf } from "../api/transfers.ts";
 import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { fingerprintOfPem } from "./fingerprint.ts";
+import { fingerprintOfPem } from "./proof.ts";
 import type { Peer } from "./listener.ts";
 
 /** Options of {@linkcode openSnapshot}. */
@@ -93,30 +95,100 @@ async function listChanged(
 /** Requires that the controller allows it, and that the other end is the agent of the node that it allows it for. */
 async function requireAllowed(
   { driver, node, snapshot, volume }: TransferRequest,
-  { fingerprint, validUntil }: Peer,
+  peer: Peer,
   options: SnapshotAccessOptions,
 ): Promise<void> {
-  const refuse = (why: string) => {
-    throw new StorageError("Unavailable", `reading snapshot ${snapshot} for volume ${volume}: ${why}`);
-  };
-  const now = () => options.clock.date().getTime();
-  if (!(validUntil > now())) refuse("the certificate of the agent is no longer valid");
-  if (driver !== options.driver) refuse("it is of another driver");
-  const grantOf = (object: LvmSnapshot | undefined) => {
-    if (object?.spec.driverName !== driver) return undefined;
-    return grantsOf(object).find((grant) => grant.volume === volume && grant.node === node);
-  };
-  const isAllowed = (object: LvmSnapshot | undefined) => grantOf(object) !== undefined;
-  const object = await options.snapshots.waitFor(snapshot, isAllowed, { timeoutMs: GRANT_WAIT_MS }).catch(() =>
-    refuse(`there is no permission for node ${node} yet`)
+  const what = `reading snapshot ${snapshot} for volume ${volume}`;
+  await requireGrant(
+    {
+      driver,
+      snapshot,
+      what,
+      who: "agent",
+      permission: `permission for node ${node}`,
+      grantOf: (object) => grantsOf(object).find((grant) => grant.volume === volume && grant.node === node),
+      timeoutMs: GRANT_WAIT_MS,
+    },
+    peer,
+    options,
   );
-  if (grantOf(object!)!.until <= now()) refuse("the permission is over");
   // only now: who may read nothing causes no request
   const { status, spec } = await orAbsent(options.client.get(lvmNodes, { name: node })) ?? {};
   const expected = spec?.driverName === driver
     ? await fingerprintOfPem(status?.transfer?.certificate ?? "")
     : undefined;
-  if (expected !== fingerprint) refuse(`the agent has not the certificate that LVMNode ${node} has`);
+  if (expected === peer.fingerprint) return;
+  throw new StorageError("Unavailable", `${what}: the agent has not the certificate that LVMNode ${node} has`);
+}
+
+/** Options of {@linkcode requireListAllowed}. */
+export type ListAccessOptions = Pick<SnapshotAccessOptions, "driver" | "snapshots" | "clock">;
+
+/** The time after which a permission that the controller just wrote for itself must be seen here, in milliseconds. */
+const LIST_GRANT_WAIT_MS = 10_000;
+
+/**
+ * Requires that the controller allows the connection to ask for the changed blocks of a snapshot. The permission was written
+ * right before, so this waits for it.
+ *
+ * @throws {StorageError} `Unavailable` when it does not
+ */
+export async function requireListAllowed(
+  { driver, target }: Pick<RemoteListRequest, "driver" | "target">,
+  peer: Peer,
+  options: ListAccessOptions,
+): Promise<void> {
+  const { fingerprint } = peer;
+  await requireGrant(
+    {
+      driver,
+      snapshot: target,
+      what: `listing changed blocks of snapshot ${target}`,
+      who: "controller",
+      permission: "permission for its connection",
+      grantOf: (object) => {
+        const grant = listGrantsOf(object).get(listGrantAnnotation({ fingerprint }));
+        return grant?.fingerprint === fingerprint ? grant : undefined;
+      },
+      timeoutMs: LIST_GRANT_WAIT_MS,
+    },
+    peer,
+    options,
+  );
+}
+
+/** What the other end of a connection asks for. */
+interface Asked {
+  /** The driver that it is of. */
+  readonly driver: string;
+  /** The snapshot. */
+  readonly snapshot: string;
+  /** What is asked for, and by whom, and the permission for that: words of errors. */
+  readonly what: string;
+  readonly who: "agent" | "controller";
+  readonly permission: string;
+  /** Returns the permission. */
+  readonly grantOf: (object: LvmSnapshot) => { readonly until: number } | undefined;
+  /** The time for which the permission is waited for. */
+  readonly timeoutMs: number;
+}
+
+/** Waits for a permission, and requires that it and the certificate of the other end are valid. */
+async function requireGrant(asked: Asked, { validUntil }: Peer, options: ListAccessOptions): Promise<void> {
+  const { snapshot, what, who, permission, timeoutMs } = asked;
+  const refuse = (why: string) => {
+    throw new StorageError("Unavailable", `${what}: ${why}`);
+  };
+  const now = () => options.clock.date().getTime();
+  if (!(validUntil > now())) refuse(`the certificate of the ${who} is no longer valid`);
+  if (asked.driver !== options.driver) refuse("it is of another driver");
+  const grantOf = (object: LvmSnapshot | undefined) =>
+    object?.spec.driverName === options.driver ? asked.grantOf(object) : undefined;
+  const isAllowed = (object: LvmSnapshot | undefined) => grantOf(object) !== undefined;
+  const object = await options.snapshots.waitFor(snapshot, isAllowed, { timeoutMs }).catch(() =>
+    refuse(`there is no ${permission} yet`)
+  );
+  if (grantOf(object!)!.until <= now()) refuse("the permission is over");
 }
 
 /** Requires that a snapshot can be read. */

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
-import { PoolConditions } from "./pool_conditions.ts";
+import { PoolConditions } from "./node_conditions.ts";
 
 const NODE: LvmNode = { metadata: { name: "n" }, spec: { driverName: "d" } };
 

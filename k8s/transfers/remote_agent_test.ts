@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { formatAgentAddress, isIpv6, parseAgentAddress, podName } from "./address.ts";
+import { formatAgentAddress, isIpv6, parseAgentAddress, podName } from "./remote_agent.ts";
 
 Deno.test("the address of an agent is an IP address and a port", () => {
   for (const [text, ip] of [["10.0.0.7:9810", "10.0.0.7"], ["[fd00::7]:65535", "fd00::7"], ["[::]:1", "::"]] as const) {

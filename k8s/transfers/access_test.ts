@@ -12,9 +12,9 @@ import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { makeCredentials, VALIDITY_MS } from "./certificate.ts";
-import { fingerprintOfPem } from "./fingerprint.ts";
+import { fingerprintOfPem } from "./proof.ts";
 import type { Peer } from "./listener.ts";
-import { openSnapshot } from "./snapshot_access.ts";
+import { openSnapshot } from "./access.ts";
 
 const DRIVER = "lvm.denolith.dev";
 const [snapshot, volume] = [snapshotIdOf("s"), volumeIdOf("v")];

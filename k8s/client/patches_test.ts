@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { mergePatch } from "../../tests/fake/api_store.ts";
-import { mergePatchTo } from "./merge_patch.ts";
+import { mergePatchTo } from "./patches.ts";
 
 Deno.test.each([
   [undefined, { a: 1 }],
