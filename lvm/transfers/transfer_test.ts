@@ -12,6 +12,7 @@ import { RangeDigest } from "./digest.ts";
 import { encodeHead, encodeHeader, MAX_DATA_BYTES, type TransferRequest } from "./protocol.ts";
 import { type ReceivedRange, receiveRange } from "./receiver.ts";
 import { serveTransfer } from "./sender.ts";
+import { randomRuns } from "../../tests/rig/sample.ts";
 
 const UNIT = MAX_DATA_BYTES;
 const [SOURCE, DESTINATION] = ["/dev/source", "/dev/destination"];
@@ -91,7 +92,7 @@ Deno.test("any range of any device arrives as it is, over what was there, and ze
         assert(got.sent <= data, `${got.sent} bytes sent for ${data}`);
       },
     ),
-    { numRuns: 15 },
+    { numRuns: randomRuns(5, 50) },
   );
 });
 
@@ -116,7 +117,7 @@ Deno.test("whatever byte of the answer is changed, and wherever it is cut off, t
       assert(failure instanceof StorageError, failure);
       assert(destination.every((byte, at) => byte === 0 || byte === source[at]), "nothing else was written");
     }),
-    { numRuns: 60 },
+    { numRuns: randomRuns(15, 200) },
   );
 });
 
@@ -229,7 +230,7 @@ Deno.test("any difference arrives, over the data of the base, and little else is
         assert(!isSmall || sent.every((bytes) => BigInt(bytes) <= differenceBytes), "each answer is bounded");
       },
     ),
-    { numRuns: 15 },
+    { numRuns: randomRuns(5, 50) },
   );
 });
 
@@ -251,7 +252,7 @@ Deno.test("whatever byte of an answer with a difference is changed, and wherever
       const failure = await transferDifference(devices(), changed, { change }).catch((error) => error);
       assert(failure instanceof StorageError, failure);
     }),
-    { numRuns: 80 },
+    { numRuns: randomRuns(15, 200) },
   );
 });
 

@@ -274,7 +274,7 @@ Deno.test.each<[string, Lifecycle, number]>([
 );
 
 /** One in so many crashes happens in `task test`; in `task test:crashes` all do. */
-const ONE_IN = 6;
+const ONE_IN = 18;
 
 /** The number of points that the process may miss: requests of background work, which does several things at once or not. */
 const MAX_MISSED = 3;

@@ -10,7 +10,7 @@ import { sampleCases } from "../rig/sample.ts";
 import { SCENARIOS } from "./scenarios.ts";
 
 /** One in so many crashes, each with one reaction, is continued in `task test`; `task test:crashes` continues all. */
-const ONE_IN = 12;
+const ONE_IN = 24;
 
 /**
  * Continues a scenario after a crash, with a new driver.

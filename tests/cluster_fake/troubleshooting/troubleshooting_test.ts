@@ -26,6 +26,7 @@ import { SNAPSHOTS } from "./snapshots.ts";
 import { type PrintedProblem, Stage, waitFor } from "./stage.ts";
 import { STORAGE } from "./storage.ts";
 import { TERMINATING } from "./terminating.ts";
+import { sampledTests } from "../../rig/sample.ts";
 
 /** The chapters, by their titles on the pages. */
 const CHAPTERS: Readonly<Record<string, Chapter>> = {
@@ -40,6 +41,9 @@ const CHAPTERS: Readonly<Record<string, Chapter>> = {
   ...STORAGE,
   ...NODES,
 };
+
+/** One in so many of the cases is simulated in `task test`; all are in `task test:crashes`. */
+const caseTest = await sampledTests(3);
 
 /** Reasons since when nothing in the cluster records. */
 const WITHOUT_TIME = ["VolumeGroupFull", "ClaimLost", "NoLVMVolume", "NodeGone", "NodeWithoutAgent"];
@@ -115,7 +119,7 @@ for (const [title, { asks, cases }] of Object.entries(CHAPTERS)) {
   for (const [item, value] of Object.entries(cases)) {
     const one = caseOf(item, value);
     one?.plays.forEach((play, index) => {
-      Deno.test(`troubleshooting: ${title}: ${item} (${index + 1} of ${one.plays.length})`, async () => {
+      caseTest(`troubleshooting: ${title}: ${item} (${index + 1} of ${one.plays.length})`, {}, async () => {
         await using stage = new Stage();
         const now = await play(stage) ?? undefined;
         const command = one.asks ?? asks;
