@@ -2,7 +2,7 @@ import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { apiAccess, clusterAccess, httpAddress } from "./api_access.ts";
 import { UsageError } from "./command_line.ts";
 import { IN_CLUSTER_ENVIRONMENT } from "../k8s/client/config.ts";
-import { kubeconfigOf } from "../tests/fake/kubeconfig.ts";
+import { kubeconfigOf } from "../tests/fake/cluster/kubeconfig.ts";
 
 Deno.test("httpAddress() reads addresses, and `off`", () => {
   const cases: [string, ReturnType<typeof httpAddress>][] = [

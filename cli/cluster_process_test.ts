@@ -1,6 +1,6 @@
 import { reset } from "@logtape/logtape";
 import { assertEquals, assertMatch } from "@std/assert";
-import { kubeconfigOf } from "../tests/fake/kubeconfig.ts";
+import { kubeconfigOf } from "../tests/fake/cluster/kubeconfig.ts";
 import { startClusterProcess } from "./cluster_process.ts";
 import { startLogging } from "./logging.ts";
 

@@ -19,7 +19,7 @@ import {
 import { snapshotIdOf } from "../base/ids.ts";
 import { connect } from "../tests/contract/helpers/csi_client.ts";
 import { assertFails } from "../tests/contract/helpers/host.ts";
-import { DRIVER, FakeControlPlane, waitUntil } from "../tests/fake/control_plane.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../tests/fake/cluster/control_plane.ts";
 import { namedRequest } from "../tests/fake/request.ts";
 import {
   collectPrinted,

@@ -7,9 +7,9 @@ import type { Exec } from "../lvm/exec.ts";
 import type { OpenExecOptions } from "../lvm/host/open_exec.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
 import { nodes } from "../k8s/api/objects.ts";
-import { FakeApiServer } from "../tests/fake/api_server.ts";
-import { waitUntil } from "../tests/fake/control_plane.ts";
-import { FakeMachine } from "../tests/fake/machine.ts";
+import { FakeApiServer } from "../tests/fake/cluster/api_server.ts";
+import { waitUntil } from "../tests/fake/cluster/control_plane.ts";
+import { FakeMachine } from "../tests/fake/machine/machine.ts";
 import { namedRequest } from "../tests/fake/request.ts";
 import {
   collectPrinted,

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { waitForAbort } from "../base/clock.ts";
-import { waitUntil } from "../tests/fake/control_plane.ts";
+import { waitUntil } from "../tests/fake/cluster/control_plane.ts";
 import { abortOnSignals, isSandboxed, serveWorker, supervise, type WorkerScope } from "./sandbox.ts";
 
 const REQUEST = { name: "node", flags: { "node-name": "n1" } };

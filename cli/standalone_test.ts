@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { connect } from "../tests/contract/helpers/csi_client.ts";
-import { FakeMachine } from "../tests/fake/machine.ts";
+import { FakeMachine } from "../tests/fake/machine/machine.ts";
 import { collectPrinted, flagsOf, RunningSubcommand, SubcommandFolder } from "../tests/fake/subcommand.ts";
 import { standalone } from "./standalone.ts";
 

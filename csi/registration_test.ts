@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { assertSpyCallArgs, assertSpyCalls, spy, stub } from "@std/testing/mock";
 import { connectToService } from "../tests/contract/helpers/csi_client.ts";
 import { FakeClock } from "../tests/fake/clock.ts";
-import { waitUntil } from "../tests/fake/control_plane.ts";
+import { waitUntil } from "../tests/fake/cluster/control_plane.ts";
 import { encodeFrames, frame, grpcMessage, headerBlock, PREFACE } from "../tests/fuzz/http2.ts";
 import { serveRegistration } from "./registration.ts";
 import { Registration } from "./proto/registration_pb.ts";

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes 
 import { StorageError } from "../base/error.ts";
 import { fakeHost } from "../tests/contract/helpers/fake_host.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/helpers/host.ts";
-import { FakeMachine } from "../tests/fake/machine.ts";
+import { FakeMachine } from "../tests/fake/machine/machine.ts";
 import { callAndBreak } from "../tests/fuzz/http2.ts";
 import { callOverFetch, connect } from "../tests/contract/helpers/csi_client.ts";
 import { DENO_VERSION } from "../deploy/runtime.ts";

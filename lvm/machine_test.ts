@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { healthyMachine } from "../tests/fake/healthy_machine.ts";
+import { healthyMachine } from "../tests/fake/machine/healthy_machine.ts";
 import { openMachine } from "./machine.ts";
 import { ANY_GROUP } from "./model/groups.ts";
 

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { lvmNodes } from "../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../k8s/api/objects.ts";
-import { FakeApiServer } from "../tests/fake/api_server.ts";
-import { pluginOver } from "../tests/fake/plugin_run.ts";
+import { FakeApiServer } from "../tests/fake/cluster/api_server.ts";
+import { pluginOver } from "../tests/fake/cluster/plugin_run.ts";
 import { parseCommandLine } from "../cli/command_line.ts";
 import { PLUGIN } from "./commands.ts";
 import { clusterNames } from "./completion.ts";

@@ -5,7 +5,7 @@ import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { LogicalVolume, Segment } from "../../lvm/model/report.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { Metrics } from "./metrics.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 
 const DRIVER = "lvm.denolith.dev";
 

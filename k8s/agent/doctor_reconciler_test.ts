@@ -6,7 +6,7 @@ import { DOCTOR_ANNOTATION, type LvmNode, type NodeDiagnosis } from "../api/lvm_
 import { type ApiClient, ApiError } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { FakeInformer } from "../../tests/fake/informer.ts";
+import { FakeInformer } from "../../tests/fake/cluster/informer.ts";
 import { DoctorReconciler, nextDoctorStep, toNodeDiagnosis } from "./doctor_reconciler.ts";
 
 const NOW = new Date("2026-02-03T04:05:06Z");

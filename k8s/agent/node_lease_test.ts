@@ -5,11 +5,11 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type { FakeApiServer } from "../../tests/fake/api_server.ts";
+import type { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
-import { failure } from "../../tests/fake/machine.ts";
-import { GiB, harness, lvcreate, machine } from "../../tests/fake/node_report.ts";
+import { interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
+import { failure } from "../../tests/fake/machine/machine.ts";
+import { GiB, harness, lvcreate, machine } from "../../tests/fake/cluster/node_report.ts";
 import { agentLeaseFor } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
 import { leases, nodes } from "../api/objects.ts";

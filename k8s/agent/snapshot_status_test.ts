@@ -5,7 +5,7 @@ import { parseReport } from "../../lvm/model/report_parser.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import type { LocatedSnapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
-import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { lvmSnapshotFor } from "../api/snapshot_mapping.ts";
 import { lostSnapshotStatus, takenStatus } from "./snapshot_status.ts";

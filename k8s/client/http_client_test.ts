@@ -2,7 +2,7 @@ import v8 from "node:v8";
 import { runInNewContext } from "node:vm";
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { type Thing, things } from "../../tests/contract/api_suite.ts";
-import { FakeApiServer, type FakeApiServerOptions } from "../../tests/fake/api_server.ts";
+import { FakeApiServer, type FakeApiServerOptions } from "../../tests/fake/cluster/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
 import { ApiError, isTransient } from "./client.ts";

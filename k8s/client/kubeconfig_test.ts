@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { dirname } from "@std/path";
 import { things } from "../../tests/contract/api_suite.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { HttpClient } from "./http_client.ts";
 import { accessOf, readCredential } from "./config.ts";
 import { kubeconfigServer } from "./kubeconfig.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { mergePatch } from "../../tests/fake/api_store.ts";
+import { mergePatch } from "../../tests/fake/cluster/api_store.ts";
 import { mergePatchTo } from "./patches.ts";
 
 Deno.test.each([

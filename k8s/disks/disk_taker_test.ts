@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
-import { DiskNode } from "../../tests/fake/disk_node.ts";
+import { DiskNode } from "../../tests/fake/cluster/disk_node.ts";
 
 const MiB = 1n << 20n;
 

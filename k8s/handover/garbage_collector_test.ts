@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { move, NAME } from "../../tests/fake/move_objects.ts";
+import { move, NAME } from "../../tests/fake/cluster/move_objects.ts";
 import {
   begun,
   completeCopy,
@@ -8,7 +8,7 @@ import {
   movableVolume,
   MOVE_DRIVER,
   MoverHarness,
-} from "../../tests/fake/mover_harness.ts";
+} from "../../tests/fake/cluster/mover_harness.ts";
 import { type LvmVolume, lvmVolumes, MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
 import { persistentVolumes } from "../api/objects.ts";
 import { lvmMoves } from "./moves.ts";

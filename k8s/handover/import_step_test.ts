@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { combinationsOf } from "../../tests/fake/combinations.ts";
-import { stepText } from "../../tests/fake/move_objects.ts";
+import { stepText } from "../../tests/fake/cluster/move_objects.ts";
 import { IMPORTED_CONDITION } from "../api/volume_conditions.ts";
 import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";

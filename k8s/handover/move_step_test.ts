@@ -18,7 +18,7 @@ import {
   stepText,
   SWITCHING,
   volume,
-} from "../../tests/fake/move_objects.ts";
+} from "../../tests/fake/cluster/move_objects.ts";
 import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import { formatGrant, grantAnnotation } from "../api/transfers.ts";
 import type { Informer } from "../runtime/informer.ts";

@@ -18,7 +18,7 @@ import {
   stepText,
   SWITCHING,
   volume,
-} from "../../tests/fake/move_objects.ts";
+} from "../../tests/fake/cluster/move_objects.ts";
 import { FORGOTTEN_ANNOTATION } from "../api/lvm_objects.ts";
 import { copyIdOf, type LvmMoveStatus, type MoveObjects } from "./moves.ts";
 import { recordOf } from "./persistent_volume.ts";

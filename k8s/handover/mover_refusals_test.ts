@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
-import { KEY, NAME } from "../../tests/fake/move_objects.ts";
+import { KEY, NAME } from "../../tests/fake/cluster/move_objects.ts";
 import {
   begun,
   complete,
@@ -9,7 +9,7 @@ import {
   lvmNodeOf,
   movableVolume,
   MoverHarness,
-} from "../../tests/fake/mover_harness.ts";
+} from "../../tests/fake/cluster/mover_harness.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, type PersistentVolumeClaim, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
 import { lvmMoves } from "./moves.ts";

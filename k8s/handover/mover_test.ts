@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
-import { KEY, move, NAME, RECORD } from "../../tests/fake/move_objects.ts";
+import { KEY, move, NAME, RECORD } from "../../tests/fake/cluster/move_objects.ts";
 import {
   begun,
   complete,
@@ -11,7 +11,7 @@ import {
   movableVolume,
   MoverHarness,
   removing,
-} from "../../tests/fake/mover_harness.ts";
+} from "../../tests/fake/cluster/mover_harness.ts";
 import { ApiError } from "../client/client.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";

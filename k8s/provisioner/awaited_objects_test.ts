@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import type { Resource } from "../api/objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects.ts";
 import { Provisioner } from "./provisioner.ts";

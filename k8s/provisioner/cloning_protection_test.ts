@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { persistentVolumeClaims } from "../api/objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects.ts";
 import { CloningProtection, SNAPSHOT_SOURCE_FINALIZER, SnapshotProtection } from "./cloning_protection.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { DRIVER, FakeControlPlane } from "../../tests/fake/control_plane.ts";
+import { DRIVER, FakeControlPlane } from "../../tests/fake/cluster/control_plane.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { ALLOW_MODE_CHANGE_ANNOTATION, CLONING_FINALIZER, findContentSource } from "./content_source.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";

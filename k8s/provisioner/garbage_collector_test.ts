@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeControlPlane, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { ApiError } from "../client/client.ts";

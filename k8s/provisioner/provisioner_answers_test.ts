@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { hangingClient } from "../../tests/fake/intercepted_client.ts";
+import { hangingClient } from "../../tests/fake/cluster/intercepted_client.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { SELECTED_NODE_ANNOTATION, selectedNodeOf, volumeNameOf } from "./claim.ts";

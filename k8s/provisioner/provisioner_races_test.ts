@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeControlPlane, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
 import { ApiError } from "../client/client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { nodes, type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { DRIVER, FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { DRIVER, FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { SELECTED_NODE_ANNOTATION } from "./claim.ts";
 import { persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";

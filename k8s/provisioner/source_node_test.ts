@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { persistentVolumeClaims } from "../api/objects.ts";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { parseVolumeParameters } from "../../csi/parameters.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { settingsOf } from "../../lvm/settings/settings.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type ClassParameters, parametersWith } from "../../tests/fake/settings.ts";

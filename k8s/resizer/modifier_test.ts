@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
-import { hangingClient, interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
+import { hangingClient, interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { secrets } from "../sidecars/secrets.ts";
 import type { ReconcileResult } from "../runtime/controller.ts";

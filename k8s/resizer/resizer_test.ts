@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/control_plane.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { PRE_RESIZE_CAPACITY_ANNOTATION } from "./resize_plan.ts";

@@ -1,9 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { nextTurn, waitForAbort } from "../../base/clock.ts";
 import { type Thing, things } from "../../tests/contract/api_suite.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import type { ApiClient } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "./informer.ts";

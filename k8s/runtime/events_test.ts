@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { trackedClient } from "../../tests/fake/tracked_client.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { trackedClient } from "../../tests/fake/cluster/tracked_client.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { EventRecorder, type EventRecorderOptions } from "./events.ts";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { type Thing, things } from "../../tests/contract/api_suite.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";

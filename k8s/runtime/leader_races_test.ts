@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { harness, LEASE } from "../../tests/fake/election.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
+import { harness, LEASE } from "../../tests/fake/cluster/election.ts";
 import { leases } from "../api/objects.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { LeaderElection } from "./leader.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { harness, LEASE } from "../../tests/fake/election.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
+import { harness, LEASE } from "../../tests/fake/cluster/election.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { controllerLeaseName, LeaderElection, sidecarLeaseName } from "./leader.ts";
 import { leases } from "../api/objects.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { agentLeaseSelector, DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
 import { defined } from "../../base/defined.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";

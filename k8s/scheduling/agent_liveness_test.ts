@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { StorageError } from "../../base/error.ts";
 import { agentLeaseFor, agentLeaseName, agentLeaseSelector, DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
 import { keyOfName, leases } from "../api/objects.ts";

@@ -1,11 +1,11 @@
 import { assert, assertEquals } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
+import { interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
 import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiStorageCapacities, storageClasses } from "../api/objects.ts";
-import { GiB, NAMESPACE, startCapacityCluster } from "../../tests/fake/capacity_publishers.ts";
+import { GiB, NAMESPACE, startCapacityCluster } from "../../tests/fake/cluster/capacity_publishers.ts";
 
 Deno.test("of consecutive changes the first is published at once, and the last within a second, without further writes", async () => {
   await using s = startCapacityCluster();

@@ -1,13 +1,13 @@
 import { assertEquals } from "@std/assert";
-import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
 import { waitForCapacityBelow } from "./capacity.ts";
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, csiStorageCapacities, storageClasses } from "../api/objects.ts";
 import { Informer } from "../runtime/informer.ts";
-import { GiB, NAMESPACE, startCapacityCluster } from "../../tests/fake/capacity_publishers.ts";
+import { GiB, NAMESPACE, startCapacityCluster } from "../../tests/fake/cluster/capacity_publishers.ts";
 
 Deno.test("there is an object for each node and class of the driver, which belongs to the node", async () => {
   await using s = startCapacityCluster();

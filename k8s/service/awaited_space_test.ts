@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
-import { FakeInformer } from "../../tests/fake/informer.ts";
+import { FakeInformer } from "../../tests/fake/cluster/informer.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { FreeSpaceGrowth, WakeUpKind } from "../sidecars/wake_ups.ts";
 import { wakeSpaceWaiters } from "./waiting_work.ts";

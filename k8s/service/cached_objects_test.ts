@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { claimObject, lvmNodeObject, lvmVolumeObject } from "../../tests/bench/scale/objects.ts";
-import { strictCachedObjects } from "../../tests/fake/strict_cache.ts";
+import { strictCachedObjects } from "../../tests/fake/cluster/strict_cache.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../api/objects.ts";
 import { requireCompatible } from "../api/volume_mapping.ts";

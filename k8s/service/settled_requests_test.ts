@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
-import { FakeInformer } from "../../tests/fake/informer.ts";
+import { FakeInformer } from "../../tests/fake/cluster/informer.ts";
 import { wakeSettledRequests } from "./waiting_work.ts";
 
 function setUp() {

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { ApiError, isNotFound } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { readSecret, secrets } from "./secrets.ts";

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { atStep, interceptCalls, interceptClient, type OnStep } from "../../tests/fake/intercepted_client.ts";
-import { TAKEN_AT } from "../../tests/fake/driver.ts";
-import { GroupControlPlane } from "../../tests/fake/group_control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
+import { atStep, interceptCalls, interceptClient, type OnStep } from "../../tests/fake/cluster/intercepted_client.ts";
+import { TAKEN_AT } from "../../tests/fake/cluster/driver.ts";
+import { GroupControlPlane } from "../../tests/fake/cluster/group_control_plane.ts";
 import { volumeGroupSnapshotContents } from "../api/snapshot_objects.ts";
 import type { ApiClient } from "../client/client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
-import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/snapshot_control_plane.ts";
-import { hangingClient } from "../../tests/fake/intercepted_client.ts";
+import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/cluster/snapshot_control_plane.ts";
+import { hangingClient } from "../../tests/fake/cluster/intercepted_client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";

@@ -1,12 +1,12 @@
 import { assert, assertEquals } from "@std/assert";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { atStep, interceptCalls, interceptClient, type OnStep } from "../../tests/fake/intercepted_client.ts";
+import { atStep, interceptCalls, interceptClient, type OnStep } from "../../tests/fake/cluster/intercepted_client.ts";
 import {
   type ContentOverrides,
   SnapshotControlPlane,
   snapshotHandle,
-} from "../../tests/fake/snapshot_control_plane.ts";
+} from "../../tests/fake/cluster/snapshot_control_plane.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { BEING_CREATED_ANNOTATION } from "./snapshot_content.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";

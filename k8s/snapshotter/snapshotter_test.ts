@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { TAKEN_AT } from "../../tests/fake/driver.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
-import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/snapshot_control_plane.ts";
+import { TAKEN_AT } from "../../tests/fake/cluster/driver.ts";
+import { interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
+import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/cluster/snapshot_control_plane.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { secrets } from "../sidecars/secrets.ts";
 import { CONTENT_FINALIZER } from "./snapshot_content.ts";

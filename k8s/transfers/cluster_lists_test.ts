@@ -5,7 +5,7 @@ import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { readJson } from "../../lvm/transfers/connection.ts";
 import type { StoredSnapshot } from "../../lvm/volume_service.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
 import { type LvmNode, lvmNodes, lvmSnapshots } from "../api/lvm_objects.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { makeCredentials } from "./certificate.ts";

@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import type { Connection } from "../../lvm/transfers/connection.ts";
 import { StorageError } from "../../base/error.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { dial } from "./dial.ts";
 import { CHALLENGE_BYTES, fingerprintOfPem, PROOF_BYTES } from "./proof.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Output } from "../exec.ts";
 import { type VolumeId, volumeIdOf } from "../../base/ids.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { StorageError } from "../../base/error.ts";
 import { describeCommand } from "../exec.ts";
 import type { FreshReport } from "./client.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { createFinders } from "../inventory/inventory.ts";
 import { Lvm } from "../client/client.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { failure, FakeMachine, newUuid } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine, newUuid } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { systemClock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";

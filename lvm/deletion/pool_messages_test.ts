@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { nextTurn } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { failure, FakeMachine, type Fault } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine, type Fault } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../../base/error.ts";
 import { describeCommand } from "../exec.ts";

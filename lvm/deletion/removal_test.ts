@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { Lvm } from "../client/client.ts";
 import { addUsedTag } from "../client/used_tags.ts";

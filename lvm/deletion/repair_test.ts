@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";

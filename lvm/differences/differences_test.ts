@@ -1,11 +1,11 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { openMachine } from "../machine.ts";
 import { ANY_GROUP } from "../model/groups.ts";
 import { LINEAR } from "../model/layout.ts";
 import { StorageError } from "../../base/error.ts";
-import { noteWrites } from "../../tests/fake/block_tools.ts";
+import { noteWrites } from "../../tests/fake/machine/block_tools.ts";
 import type { Extent, ExtentList, ListRequest } from "./differences.ts";
 
 const MiB = 1n << 20n;

@@ -7,7 +7,7 @@
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { ByteDevices } from "../../tests/fake/byte_devices.ts";
+import { ByteDevices } from "../../tests/fake/machine/byte_devices.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { connectionPair, type Way } from "../../tests/fake/byte_devices.ts";
+import { connectionPair, type Way } from "../../tests/fake/machine/byte_devices.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitForAbort } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { spareDisk } from "../../tests/fake/disks.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { spareDisk } from "../../tests/fake/machine/disks.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import type { DiskRecord, DiskStep } from "./orders.ts";

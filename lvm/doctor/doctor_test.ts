@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
-import { endSync } from "../../tests/fake/pvs.ts";
-import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
-import { newUuid } from "../../tests/fake/machine.ts";
+import { healthyMachine } from "../../tests/fake/machine/healthy_machine.ts";
+import { endSync } from "../../tests/fake/machine/pvs.ts";
+import { leaveMetadataFree } from "../../tests/fake/machine/metadata_area.ts";
+import { newUuid } from "../../tests/fake/machine/machine.ts";
 import { diagnosisJson, diagnosisText } from "./text.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { CHECKS } from "./finding.ts";
@@ -10,7 +10,7 @@ import { anyMatcherOf, exactMatcher } from "../model/groups.ts";
 import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { volumeTags } from "../model/tags.ts";
 import { HOST_PATTERN } from "../host/stacked_devices.ts";
-import { addKubeletLoop } from "../../tests/fake/stacked_devices.ts";
+import { addKubeletLoop } from "../../tests/fake/machine/stacked_devices.ts";
 import {
   addPool,
   diagnose,
@@ -19,7 +19,7 @@ import {
   id,
   throwNoAnswer,
   tmpfs,
-} from "../../tests/fake/doctor_machine.ts";
+} from "../../tests/fake/machine/doctor_machine.ts";
 
 Deno.test("examine() finds nothing wrong on a healthy machine, reads everything once and changes nothing", async () => {
   const { machine } = healthyMachine();

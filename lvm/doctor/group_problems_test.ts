@@ -1,6 +1,6 @@
-import { freeBytes } from "../../tests/fake/pvs.ts";
-import { newUuid, ok } from "../../tests/fake/machine.ts";
-import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
+import { freeBytes } from "../../tests/fake/machine/pvs.ts";
+import { newUuid, ok } from "../../tests/fake/machine/machine.ts";
+import { leaveMetadataFree } from "../../tests/fake/machine/metadata_area.ts";
 import { snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { usedTag } from "../model/tags.ts";
 import {
@@ -11,7 +11,7 @@ import {
   snapshotId,
   testProblems,
   uuid,
-} from "../../tests/fake/doctor_machine.ts";
+} from "../../tests/fake/machine/doctor_machine.ts";
 
 const GROUP_PROBLEMS: Problems = {
   "a group is exported": [

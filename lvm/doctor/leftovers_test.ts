@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { diagnose } from "../../tests/fake/doctor_machine.ts";
-import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
-import type { FakeLv } from "../../tests/fake/machine.ts";
+import { diagnose } from "../../tests/fake/machine/doctor_machine.ts";
+import { healthyMachine } from "../../tests/fake/machine/healthy_machine.ts";
+import type { FakeLv } from "../../tests/fake/machine/machine.ts";
 import type { Program } from "../exec.ts";
 
 Deno.test("the remedy for a device that a killed command left suspended does not put that command's table in use", async () => {

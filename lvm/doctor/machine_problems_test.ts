@@ -1,6 +1,13 @@
-import { failure, ok } from "../../tests/fake/machine.ts";
-import { addKubeletLoop } from "../../tests/fake/stacked_devices.ts";
-import { addPool, DRIVER, type Problems, testProblems, throwNoAnswer, tmpfs } from "../../tests/fake/doctor_machine.ts";
+import { failure, ok } from "../../tests/fake/machine/machine.ts";
+import { addKubeletLoop } from "../../tests/fake/machine/stacked_devices.ts";
+import {
+  addPool,
+  DRIVER,
+  type Problems,
+  testProblems,
+  throwNoAnswer,
+  tmpfs,
+} from "../../tests/fake/machine/doctor_machine.ts";
 
 const MACHINE_PROBLEMS: Problems = {
   "a program of every volume is missing": [

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Command, Output } from "../exec.ts";

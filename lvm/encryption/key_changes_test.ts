@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import { headerBackupLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";

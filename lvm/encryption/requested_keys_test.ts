@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { type PassphraseHarness, passphraseHarness, type Secret } from "../../tests/fake/passphrase_harness.ts";
+import { type PassphraseHarness, passphraseHarness, type Secret } from "../../tests/fake/machine/passphrase_harness.ts";
 import { StorageError } from "../../base/error.ts";
 
 /** Returns the commands of cryptsetup by which a secret is published again. */

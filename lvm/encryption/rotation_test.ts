@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { passphraseHarness, REENCRYPTION, type Secret } from "../../tests/fake/passphrase_harness.ts";
-import { headersOf } from "../../tests/fake/luks.ts";
+import { passphraseHarness, REENCRYPTION, type Secret } from "../../tests/fake/machine/passphrase_harness.ts";
+import { headersOf } from "../../tests/fake/machine/luks.ts";
 import { StorageError } from "../../base/error.ts";
 
 Deno.test("a header whose data has another volume key since is not replaced by its backup, and opens by its own passphrase", async () => {

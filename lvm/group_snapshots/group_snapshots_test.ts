@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { machineWithVolumes, only, openDriver, thin, volumeRequest } from "../../tests/fake/group_machine.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
-import { guardsOf, setResumed, write } from "../../tests/fake/suspension.ts";
+import { machineWithVolumes, only, openDriver, thin, volumeRequest } from "../../tests/fake/machine/group_machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
+import { guardsOf, setResumed, write } from "../../tests/fake/machine/suspension.ts";
 import { nextTurn } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Command, Output } from "../exec.ts";

@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { machineWithVolumes, only, openDriver, thin, volumeRequest } from "../../tests/fake/group_machine.ts";
-import type { FakeLv } from "../../tests/fake/machine.ts";
-import { guardsOf } from "../../tests/fake/suspension.ts";
+import { machineWithVolumes, only, openDriver, thin, volumeRequest } from "../../tests/fake/machine/group_machine.ts";
+import type { FakeLv } from "../../tests/fake/machine/machine.ts";
+import { guardsOf } from "../../tests/fake/machine/suspension.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import { groupSnapshotIdOf, snapshotIdOf } from "../../base/ids.ts";
 import { EarlierGuards } from "./suspension.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
-import { passphraseHarness } from "../../tests/fake/passphrase_harness.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
+import { passphraseHarness } from "../../tests/fake/machine/passphrase_harness.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { mappingPath } from "../encryption/mapping.ts";
 import { Lvm } from "../client/client.ts";

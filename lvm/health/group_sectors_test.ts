@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { readSurvey } from "../model/survey.ts";
 import { GroupSectors } from "./sectors.ts";
 

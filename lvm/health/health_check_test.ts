@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { type FakeLv, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { SnapshotFinder } from "../inventory/snapshot_finder.ts";

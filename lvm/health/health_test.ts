@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
-import { endSync } from "../../tests/fake/pvs.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
+import { endSync } from "../../tests/fake/machine/pvs.ts";
 import { Lvm } from "../client/client.ts";
 import { CACHE_PV, poolTags } from "../model/tags.ts";
 import { healthStatus, problemOf, storageProblems, volumeProblems } from "./health.ts";

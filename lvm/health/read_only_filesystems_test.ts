@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { Lvm } from "../client/client.ts";
 import { ReadOnlyFilesystems } from "./read_only_filesystems.ts";

@@ -2,7 +2,7 @@ import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
-import { FakeMachine, ok } from "../../tests/fake/machine.ts";
+import { FakeMachine, ok } from "../../tests/fake/machine/machine.ts";
 import { FilteredExec, filterSetting } from "./filtered_exec.ts";
 
 const PATTERN = "r|^/dev/(loop|mapper/denolith.luks2-)|";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { FakeMachine, ok } from "../../tests/fake/machine.ts";
+import { FakeMachine, ok } from "../../tests/fake/machine/machine.ts";
 import type { DeviceNode } from "../model/device_tree.ts";
 import { namesOfOthers, passesFilter, readStackedDevices, stackedFilter } from "./stacked_devices.ts";
 

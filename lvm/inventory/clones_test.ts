@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
-import { newUuid } from "../../tests/fake/machine.ts";
-import { DRIVER } from "../../tests/fake/status_machine.ts";
+import { healthyMachine } from "../../tests/fake/machine/healthy_machine.ts";
+import { newUuid } from "../../tests/fake/machine/machine.ts";
+import { DRIVER } from "../../tests/fake/machine/status_machine.ts";
 import { Lvm } from "../client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import { SnapshotFinder } from "./snapshot_finder.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { passphraseHarness } from "../../tests/fake/passphrase_harness.ts";
+import { passphraseHarness } from "../../tests/fake/machine/passphrase_harness.ts";
 import { interruptedReencryptions } from "./read_once.ts";
 
 Deno.test("interruptedReencryptions() reads the header of an encrypted volume that nobody uses", async () => {

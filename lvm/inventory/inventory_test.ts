@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
-import { DRIVER } from "../../tests/fake/status_machine.ts";
+import { healthyMachine } from "../../tests/fake/machine/healthy_machine.ts";
+import { DRIVER } from "../../tests/fake/machine/status_machine.ts";
 import { Lvm } from "../client/client.ts";
 import { createFinders, takeInventory } from "./inventory.ts";
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
-import { blankContent } from "../../tests/fake/device_content.ts";
+import { FakeMachine, newUuid } from "../../tests/fake/machine/machine.ts";
+import { blankContent } from "../../tests/fake/machine/device_content.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";
 import type { VolumeGroup } from "../model/report.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { addForeignLv } from "../../tests/fake/foreign_lv.ts";
-import { type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { addForeignLv } from "../../tests/fake/machine/foreign_lv.ts";
+import { type FakeLv, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { Lvm } from "../client/client.ts";
 import { readSurvey } from "./survey.ts";
 

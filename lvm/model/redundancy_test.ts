@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
-import { endSync } from "../../tests/fake/pvs.ts";
+import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine/machine.ts";
+import { endSync } from "../../tests/fake/machine/pvs.ts";
 import { Lvm } from "../client/client.ts";
 import { redundancyOf } from "./redundancy.ts";
 

@@ -2,7 +2,7 @@ import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import layouts from "../../tests/fixtures/report_layouts.json" with { type: "text" };
 import captured from "../../tests/fixtures/report.json" with { type: "text" };
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { StorageError } from "../../base/error.ts";
 import type { LogicalVolume } from "./report.ts";
 import { parseReport } from "./report_parser.ts";

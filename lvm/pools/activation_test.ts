@@ -4,7 +4,7 @@ import { Lvm } from "../client/client.ts";
 import { parseReport } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";
 import { poolTags } from "../model/tags.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 
 Deno.test("activationArguments(): RAID is activated without a physical volume, and our pools without dmeventd", async () => {
   const machine = new FakeMachine();

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { describeCommand } from "../exec.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";

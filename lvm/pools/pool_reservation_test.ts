@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { StorageError } from "../../base/error.ts";
 import { Lvm } from "../client/client.ts";
 import { PoolReservation } from "./pool_reservation.ts";

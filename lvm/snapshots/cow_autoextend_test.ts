@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { parseReport } from "../model/report_parser.ts";
 import { REPORT_COMMAND } from "../model/report_command.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { FakeMachine, newUuid, ok } from "../../tests/fake/machine.ts";
+import { FakeMachine, newUuid, ok } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";

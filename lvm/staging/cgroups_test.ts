@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../../tests/fake/cgroups.ts";
+import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../../tests/fake/machine/cgroups.ts";
 import { parseRates, PodCgroups } from "./cgroups.ts";
 
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { failure, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Signature } from "../host/device.ts";
 import { checkFilesystem, type FilesystemFormat, nextFormatStep } from "./formatting.ts";

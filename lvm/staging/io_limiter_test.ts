@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { FakeCgroups } from "../../tests/fake/cgroups.ts";
+import { FakeCgroups } from "../../tests/fake/machine/cgroups.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { describeCommand } from "../exec.ts";
 import { StorageError } from "../../base/error.ts";

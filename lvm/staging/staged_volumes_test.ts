@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { Command } from "../exec.ts";
 import { volumeIdOf } from "../../base/ids.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tests/fake/machine.ts";
+import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
 import { Lvm } from "../client/client.ts";

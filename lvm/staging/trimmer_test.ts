@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { failure, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, type FakeLv, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { type Command, describeCommand, type Output } from "../exec.ts";
 import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { Lvm } from "../client/client.ts";

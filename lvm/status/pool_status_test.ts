@@ -1,11 +1,11 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { healthyMachine } from "../../tests/fake/machine/healthy_machine.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { readStatus } from "./status.ts";
 import { statusText } from "./text.ts";
 import { poolTags } from "../model/tags.ts";
-import { DRIVER, type Healthy, statusOf, thinPart } from "../../tests/fake/status_machine.ts";
+import { DRIVER, type Healthy, statusOf, thinPart } from "../../tests/fake/machine/status_machine.ts";
 
 Deno.test("readStatus() counts what a thin pool has of the disks, and nothing of what is in it", async () => {
   const machine = new FakeMachine();

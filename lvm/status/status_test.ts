@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
-import { endSync } from "../../tests/fake/pvs.ts";
-import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
+import { healthyMachine } from "../../tests/fake/machine/healthy_machine.ts";
+import { endSync } from "../../tests/fake/machine/pvs.ts";
+import { FakeMachine, newUuid } from "../../tests/fake/machine/machine.ts";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, type VolumeId, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { findOrphanLvs, type KnownObjects } from "../inventory/inventory.ts";
@@ -9,7 +9,7 @@ import { readStatus, type Status } from "./status.ts";
 import { statusText } from "./text.ts";
 import { readSurvey } from "../model/survey.ts";
 import { usedTag, volumeTags } from "../model/tags.ts";
-import { addInconsistencies, DRIVER, type Healthy, statusOf } from "../../tests/fake/status_machine.ts";
+import { addInconsistencies, DRIVER, type Healthy, statusOf } from "../../tests/fake/machine/status_machine.ts";
 
 Deno.test("readStatus() returns groups, volumes with their mounts and usage, and snapshots, with four commands", async () => {
   const healthy = healthyMachine();

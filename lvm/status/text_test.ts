@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
+import { healthyMachine } from "../../tests/fake/machine/healthy_machine.ts";
 import { statusJson, statusText } from "./text.ts";
-import { addInconsistencies, statusOf } from "../../tests/fake/status_machine.ts";
+import { addInconsistencies, statusOf } from "../../tests/fake/machine/status_machine.ts";
 
 Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it was", async () => {
   const status = await statusOf(healthyMachine());

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { ByteDevices } from "../../tests/fake/byte_devices.ts";
+import { ByteDevices } from "../../tests/fake/machine/byte_devices.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Bandwidth, type Connection } from "./connection.ts";
 import { encodeRequest, MAX_DATA_BYTES } from "./protocol.ts";

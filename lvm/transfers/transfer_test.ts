@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { ByteDevices, connectionPair, type Way } from "../../tests/fake/byte_devices.ts";
+import { ByteDevices, connectionPair, type Way } from "../../tests/fake/machine/byte_devices.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { nextTurn } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { type FakeGroup, FakeMachine } from "../../tests/fake/machine.ts";
+import { type FakeGroup, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../../base/error.ts";
 import { volumeIdOf } from "../../base/ids.ts";

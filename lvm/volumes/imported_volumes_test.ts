@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { crashMomentsOf } from "../../tests/crash/crashing_exec.ts";
-import { addForeignLv, FOREIGN_UUID } from "../../tests/fake/foreign_lv.ts";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { addForeignLv, FOREIGN_UUID } from "../../tests/fake/machine/foreign_lv.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../../base/error.ts";
 import { Lvm } from "../client/client.ts";

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { KEY } from "../../tests/fake/move_objects.ts";
-import { lvmNodeOf, movableVolume, MOVE_DRIVER } from "../../tests/fake/mover_harness.ts";
+import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
+import { KEY } from "../../tests/fake/cluster/move_objects.ts";
+import { lvmNodeOf, movableVolume, MOVE_DRIVER } from "../../tests/fake/cluster/mover_harness.ts";
 import { lvmNodes, type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   type Node,

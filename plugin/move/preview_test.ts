@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { parseGroupList } from "../../csi/group_list.ts";
 import { StorageError } from "../../base/error.ts";
-import { KEY, NAME } from "../../tests/fake/move_objects.ts";
-import { lvmNodeOf, movableVolume, MOVE_DRIVER, MoverHarness } from "../../tests/fake/mover_harness.ts";
+import { KEY, NAME } from "../../tests/fake/cluster/move_objects.ts";
+import { lvmNodeOf, movableVolume, MOVE_DRIVER, MoverHarness } from "../../tests/fake/cluster/mover_harness.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   nodes,

@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
-import { waitUntil } from "../../tests/fake/control_plane.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
-import { move } from "../../tests/fake/move_objects.ts";
+import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
+import { interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
+import { move } from "../../tests/fake/cluster/move_objects.ts";
 import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
 import { copyIdOf, type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { ApiError } from "../../k8s/client/client.ts";
@@ -15,8 +15,8 @@ import { events, leases, type Node, nodes, persistentVolumes } from "../../k8s/a
 import { planForget, readNodeObjects } from "./plan.ts";
 import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 
-import { DEAD, harness, NOW, putNode, putVolume } from "../../tests/fake/dead_node.ts";
-import { DRIVER } from "../../tests/fake/node_cluster.ts";
+import { DEAD, harness, NOW, putNode, putVolume } from "../../tests/fake/cluster/dead_node.ts";
+import { DRIVER } from "../../tests/fake/cluster/node_cluster.ts";
 const ALIVE = [
   "alive-asked none",
   "alive-begun Pending",

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import type { LvmNode, LvmSnapshot, LvmVolume, NodeVolumeGroup } from "../../k8s/api/lvm_objects.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
-import { DRIVER } from "../../tests/fake/control_plane.ts";
-import { clusterState } from "../../tests/fake/cluster_states.ts";
+import { DRIVER } from "../../tests/fake/cluster/control_plane.ts";
+import { clusterState } from "../../tests/fake/cluster/cluster_states.ts";
 import { cpuMs } from "../../tests/fake/cpu_time.ts";
 import { ClusterChanges, clusterPage, type NodePage, type Segment, toJson } from "./cluster_page.ts";
 import { familyTree, type TreeNode } from "./family_tree.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { LvmNode, LvmSnapshot, LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
-import { clusterState } from "../../tests/fake/cluster_states.ts";
+import { clusterState } from "../../tests/fake/cluster/cluster_states.ts";
 import { clusterPage } from "./cluster_page.ts";
 import { FILES } from "./files.ts";
 import { servePage } from "./server.ts";

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { ClaimState } from "../diagnosis/claim_state.ts";
-import { clusterState } from "../../tests/fake/cluster_states.ts";
-import { DRIVER } from "../../tests/fake/control_plane.ts";
+import { clusterState } from "../../tests/fake/cluster/cluster_states.ts";
+import { DRIVER } from "../../tests/fake/cluster/control_plane.ts";
 import { volumePage } from "./volume_page.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");

@@ -35,9 +35,9 @@ import { ClusterVolumes } from "../../k8s/service/cluster_volumes.ts";
 import { sidecarController } from "../../k8s/sidecars/sidecar_controller.ts";
 import { topologyOfAllNodes } from "../../k8s/sidecars/claim_topology.ts";
 import { Locks } from "../../base/locks.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
 import { FakeClock, flushPromises } from "../fake/clock.ts";
-import { DRIVER, FakeControlPlane, TOPOLOGY_KEY } from "../fake/control_plane.ts";
+import { DRIVER, FakeControlPlane, TOPOLOGY_KEY } from "../fake/cluster/control_plane.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const NODES = 5_000;

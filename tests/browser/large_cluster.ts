@@ -33,8 +33,8 @@ import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { allocatedBytes } from "../../lvm/model/layout.ts";
 import { formatQuantity } from "../../base/size.ts";
-import { DRIVER } from "../fake/control_plane.ts";
-import type { FakeApiServer } from "../fake/api_server.ts";
+import { DRIVER } from "../fake/cluster/control_plane.ts";
+import type { FakeApiServer } from "../fake/cluster/api_server.ts";
 import { pick, type RandomSource, seededRandom } from "../rig/seeded_random.ts";
 
 const GiB = 1n << 30n;

@@ -8,8 +8,8 @@ import { runPlugin } from "../../plugin/subcommands/run.ts";
 import type { Kubectl, KubectlCommand, KubectlOptions, KubectlOutput } from "../../plugin/kubectl.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
-import { FakeKubectl } from "../fake/kubectl.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
+import { FakeKubectl } from "../fake/cluster/kubectl.ts";
 import { fillCluster, type LargeClusterOptions, SHOWN_CLAIM } from "./large_cluster.ts";
 
 /** A kubectl over a fake API server that also passes on what kubelet measures. */

@@ -14,7 +14,7 @@ import type { LvmMove } from "../../k8s/handover/moves.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { TOPOLOGY_KEY } from "../../csi/topology.ts";
 import { flagsOf } from "../fake/subcommand.ts";
-import { machineWith } from "../fake/volume_cluster.ts";
+import { machineWith } from "../fake/cluster/volume_cluster.ts";
 import { ControlPlane } from "../rig/control_plane.ts";
 import { freePorts } from "../rig/free_ports.ts";
 import { ensureKubernetes } from "../rig/kubernetes.ts";

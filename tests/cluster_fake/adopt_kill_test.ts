@@ -8,10 +8,10 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { isForgotten, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
-import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
-import { watchInvariants } from "../fake/move_checks.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
-import type { OnWrite } from "../fake/fake_controllers.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
+import { watchInvariants } from "../fake/cluster/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
+import type { OnWrite } from "../fake/cluster/fake_controllers.ts";
 import { sampledTests } from "../rig/sample.ts";
 
 /** What dies leaves its timers. */

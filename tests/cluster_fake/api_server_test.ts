@@ -1,5 +1,5 @@
 import { apiContract, type ApiHost, networkContract, things } from "../contract/api_suite.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
 
 const host: ApiHost = {
   name: "the fake API server",

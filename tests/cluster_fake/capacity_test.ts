@@ -35,10 +35,10 @@ import { volumeIntents } from "../../k8s/provisioner/volume_intents.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { Locks } from "../../base/locks.ts";
 import { usedTag } from "../../lvm/model/tags.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { FakeClock } from "../fake/clock.ts";
-import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/control_plane.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const MiB = 1n << 20n;

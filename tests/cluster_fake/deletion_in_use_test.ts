@@ -21,10 +21,10 @@ import { wakeWaitingDeletions } from "../../k8s/service/waiting_work.ts";
 import { lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { snapshotIdOf, type VolumeId } from "../../base/ids.ts";
 import { Locks } from "../../base/locks.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { interceptClient } from "../fake/intercepted_client.ts";
-import { DRIVER, FakeCluster, type ProcessOptions } from "../fake/node_cluster.ts";
-import { ANYWHERE, machineWith, remaining, request } from "../fake/volume_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { interceptClient } from "../fake/cluster/intercepted_client.ts";
+import { DRIVER, FakeCluster, type ProcessOptions } from "../fake/cluster/node_cluster.ts";
+import { ANYWHERE, machineWith, remaining, request } from "../fake/cluster/volume_cluster.ts";
 
 const NODE = "node-1";
 const ACCESS = { kind: "mount", flags: [] } as const;

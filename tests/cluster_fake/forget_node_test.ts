@@ -13,10 +13,10 @@ import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.
 import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
 import { StorageError } from "../../base/error.ts";
 import { DRIVER_FLAGS } from "../process/driver_command.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
-import { kubeconfigOf } from "../fake/kubeconfig.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
+import { kubeconfigOf } from "../fake/cluster/kubeconfig.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const ON_N1 = { preferred: ["n1"] };

@@ -7,9 +7,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { copyIdOf, lvmMoves } from "../../k8s/handover/moves.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { assertOnOneNode, countWrites } from "../fake/move_checks.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { assertOnOneNode, countWrites } from "../fake/cluster/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
 import { sampledTests } from "../rig/sample.ts";
 
 /** What is dead leaves its timers. */

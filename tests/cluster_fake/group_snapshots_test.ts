@@ -10,11 +10,11 @@ import { lvmSnapshots } from "../../k8s/api/lvm_objects.ts";
 import { lvmSnapshotsForGroup } from "../../k8s/api/snapshot_mapping.ts";
 import { StorageError } from "../../base/error.ts";
 import { groupSnapshotIdOf, memberSnapshotIdOf, type VolumeId, volumeIdOf } from "../../base/ids.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakeMachine } from "../fake/machine.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { namedRequest } from "../fake/request.ts";
-import { assertFailsWith, MiB, NODE, startSnapshotCluster } from "../fake/snapshot_cluster.ts";
+import { assertFailsWith, MiB, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
 
 const ID = groupSnapshotIdOf("group");
 

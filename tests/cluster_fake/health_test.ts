@@ -6,10 +6,10 @@ import { healthContract } from "../contract/health_suite.ts";
 import { clusterHost } from "../contract/helpers/cluster_host.ts";
 import { fakeMultiPvHost } from "../contract/helpers/fake_host.ts";
 import { assertFails, Harness } from "../contract/helpers/host.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
-import { endSync } from "../fake/pvs.ts";
+import { endSync } from "../fake/machine/pvs.ts";
 
 healthContract(clusterHost);
 

@@ -8,9 +8,9 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { heldCondition } from "../../k8s/api/volume_conditions.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { StorageError } from "../../base/error.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakePod } from "../fake/fake_pod.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakePod } from "../fake/cluster/fake_pod.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
 
 /** Returns the volume's status of `Held`. */
 function heldStatus(s: MoveCluster): string | undefined {

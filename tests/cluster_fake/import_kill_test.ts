@@ -10,10 +10,10 @@ import { persistentVolumeClaims, persistentVolumes, storageClasses } from "../..
 import { lvmImports } from "../../k8s/handover/imports.ts";
 import { isOurs } from "../../k8s/handover/import_step.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { stallBefore } from "../fake/fake_controllers.ts";
-import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { stallBefore } from "../fake/cluster/fake_controllers.ts";
+import { ImportCluster, OTHERS } from "../fake/cluster/import_cluster.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
 import { sampledTests } from "../rig/sample.ts";
 
 /** What dies leaves its timers. */

@@ -11,11 +11,11 @@ import { persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmImports, objectsOf } from "../../k8s/handover/imports.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { volumeLvName } from "../../base/ids.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { addForeignLv } from "../fake/foreign_lv.ts";
-import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
-import { MiB } from "../fake/volume_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { addForeignLv } from "../fake/machine/foreign_lv.ts";
+import { ImportCluster, OTHERS } from "../fake/cluster/import_cluster.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
+import { MiB } from "../fake/cluster/volume_cluster.ts";
 
 /** What dies leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };

@@ -15,11 +15,11 @@ import { volumeOf } from "../../k8s/handover/replacements.ts";
 import { type LvmImport, lvmImports, type Origin, REPLACED_CLASS_ANNOTATION } from "../../k8s/handover/imports.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
-import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
-import { ImportCluster, OTHERS, SIZE } from "../fake/import_cluster.ts";
-import { FakeMachine } from "../fake/machine.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
-import { MiB } from "../fake/volume_cluster.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
+import { ImportCluster, OTHERS, SIZE } from "../fake/cluster/import_cluster.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
+import { MiB } from "../fake/cluster/volume_cluster.ts";
 
 /** Asserts that the volume is one of the driver, with its data, and used as such by the claim. */
 async function assertImported(s: ImportCluster): Promise<void> {

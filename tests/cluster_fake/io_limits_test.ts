@@ -9,10 +9,10 @@ import { assert, assertEquals } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events } from "../../k8s/api/objects.ts";
 import type { IoLimits } from "../../lvm/settings/io_limits.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { FakeCgroups } from "../fake/cgroups.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { FakeCgroups } from "../fake/machine/cgroups.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const GiB = 1n << 30n;

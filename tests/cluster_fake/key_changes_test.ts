@@ -14,12 +14,12 @@ import { Passphrase } from "../../lvm/encryption/passphrase.ts";
 import { examine } from "../../lvm/doctor/doctor.ts";
 import { readStatus } from "../../lvm/status/status.ts";
 import { reportedVolumes } from "../../k8s/agent/volume_progress.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { blankContent } from "../fake/device_content.ts";
-import { newUuid } from "../fake/machine.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { blankContent } from "../fake/machine/device_content.ts";
+import { newUuid } from "../fake/machine/machine.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { namedRequest } from "../fake/request.ts";
-import { ANYWHERE, machineWith, MiB } from "../fake/volume_cluster.ts";
+import { ANYWHERE, machineWith, MiB } from "../fake/cluster/volume_cluster.ts";
 
 const NODE = "node-1";
 const ACCESS = { kind: "block" } as const;

@@ -9,10 +9,10 @@ import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumes } from "../../k8s/api/objects.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { snapshotIdOf } from "../../base/ids.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakePod } from "../fake/fake_pod.ts";
-import { assertOnOneNode } from "../fake/move_checks.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakePod } from "../fake/cluster/fake_pod.ts";
+import { assertOnOneNode } from "../fake/cluster/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
 
 const SNAPSHOT = { id: snapshotIdOf("s"), name: "s", source: MOVED, cowSize: FULL_COW };
 

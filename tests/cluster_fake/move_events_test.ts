@@ -7,10 +7,10 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { events, persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakePod } from "../fake/fake_pod.ts";
-import { MoveCluster, MOVED, PV_NAME } from "../fake/move_cluster.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakePod } from "../fake/cluster/fake_pod.ts";
+import { MoveCluster, MOVED, PV_NAME } from "../fake/cluster/move_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
 
 interface Answer {
   readonly state: string;

@@ -8,11 +8,11 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { isForgotten, lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { copyIdOf, lvmMoves } from "../../k8s/handover/moves.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { stallBefore } from "../fake/fake_controllers.ts";
-import { FakePod } from "../fake/fake_pod.ts";
-import { assertOnOneNode } from "../fake/move_checks.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { stallBefore } from "../fake/cluster/fake_controllers.ts";
+import { FakePod } from "../fake/cluster/fake_pod.ts";
+import { assertOnOneNode } from "../fake/cluster/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
 
 /** What is dead leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };

@@ -11,9 +11,9 @@ import { persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmImports } from "../../k8s/handover/imports.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
-import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
-import { MoveCluster, MOVED, PV_NAME } from "../fake/move_cluster.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
+import { MoveCluster, MOVED, PV_NAME } from "../fake/cluster/move_cluster.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
 
 const SIZE = ["--size", `${32n << 20n}b`];
 

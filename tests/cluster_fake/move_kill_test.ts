@@ -9,10 +9,10 @@ import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakePod } from "../fake/fake_pod.ts";
-import { assertOnOneNode, countWrites, watchInvariants } from "../fake/move_checks.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakePod } from "../fake/cluster/fake_pod.ts";
+import { assertOnOneNode, countWrites, watchInvariants } from "../fake/cluster/move_checks.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
 import { sampledTests } from "../rig/sample.ts";
 
 /** What dies leaves its timers. */

@@ -7,11 +7,11 @@
 import { assertEquals } from "@std/assert";
 import { persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { stallBefore } from "../fake/fake_controllers.ts";
-import { assertOnOneNode, countWrites, watchInvariants } from "../fake/move_checks.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { stallBefore } from "../fake/cluster/fake_controllers.ts";
+import { assertOnOneNode, countWrites, watchInvariants } from "../fake/cluster/move_checks.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { MoveCluster, type MoveClusterOptions, MOVED, PV_NAME } from "../fake/move_cluster.ts";
+import { MoveCluster, type MoveClusterOptions, MOVED, PV_NAME } from "../fake/cluster/move_cluster.ts";
 import { sampledTests } from "../rig/sample.ts";
 
 /** The states of the next move, when a write of an earlier one arrives. */

@@ -16,11 +16,11 @@ import type { ApiClient, WatchEvent } from "../../k8s/client/client.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
-import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
-import { FakePod } from "../fake/fake_pod.ts";
-import { MiB, request } from "../fake/volume_cluster.ts";
-import { MoveCluster, MOVED, PV_NAME } from "../fake/move_cluster.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakePod } from "../fake/cluster/fake_pod.ts";
+import { MiB, request } from "../fake/cluster/volume_cluster.ts";
+import { MoveCluster, MOVED, PV_NAME } from "../fake/cluster/move_cluster.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
 
 /** Asserts that the volume is on the second node alone, with its data, and the PersistentVolume as it was. */
 async function assertMoved(s: MoveCluster): Promise<void> {

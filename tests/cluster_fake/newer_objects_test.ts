@@ -7,8 +7,8 @@
 import { assertEquals } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, request } from "../fake/volume_cluster.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, request } from "../fake/cluster/volume_cluster.ts";
 
 const NEWER = { spec: { tier: "gold" }, status: { encryption: { keySlot: 1 } } };
 

@@ -11,9 +11,9 @@ import { events } from "../../k8s/api/objects.ts";
 import { NONE_KNOWN, REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { type FakeLv, FakeMachine, newUuid } from "../fake/machine.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { type FakeLv, FakeMachine, newUuid } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const MINUTE = 60_000;

@@ -8,9 +8,9 @@ import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
 
 const ADOPT = ["adopt", "data"] as const;
 

@@ -7,7 +7,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type LvmNode, lvmNodes, type NodeDisk } from "../../k8s/api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
 import { Stage } from "./troubleshooting/stage.ts";
 
 const SPARE: NodeDisk = {

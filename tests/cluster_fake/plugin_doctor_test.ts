@@ -6,15 +6,15 @@
 
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { DOCTOR_ANNOTATION, lvmNodes } from "../../k8s/api/lvm_objects.ts";
-import { waitUntil } from "../fake/control_plane.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { StorageError } from "../../base/error.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { runPlugin } from "../../plugin/subcommands/run.ts";
 import type { Kubectl, KubectlCommand, KubectlLines, KubectlOutput } from "../../plugin/kubectl.ts";
-import { FakeKubectl } from "../fake/kubectl.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
-import { machineWith, MiB } from "../fake/volume_cluster.ts";
+import { FakeKubectl } from "../fake/cluster/kubectl.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
+import { machineWith, MiB } from "../fake/cluster/volume_cluster.ts";
 
 /** Starts a node. */
 async function setUp() {

@@ -15,12 +15,12 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { objectsOf } from "../../k8s/handover/imports.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { addForeignLv } from "../fake/foreign_lv.ts";
-import { ImportCluster, OTHERS } from "../fake/import_cluster.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
-import { MiB } from "../fake/volume_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { addForeignLv } from "../fake/machine/foreign_lv.ts";
+import { ImportCluster, OTHERS } from "../fake/cluster/import_cluster.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
+import { MiB } from "../fake/cluster/volume_cluster.ts";
 
 const IMPORT = ["import", "data", "--namespace", "shop"] as const;
 const STOPPED = [...IMPORT, "--provisioner-stopped"] as const;

@@ -10,12 +10,12 @@ import { volumeIdOf } from "../../base/ids.ts";
 import { planDrain, readDrainState } from "../../plugin/move/drain.ts";
 import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { nodes, type Pod, pods } from "../../k8s/api/objects.ts";
-import { TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
-import { MiB, request } from "../fake/volume_cluster.ts";
-import { FakePod } from "../fake/fake_pod.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
+import { TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
+import { MiB, request } from "../fake/cluster/volume_cluster.ts";
+import { FakePod } from "../fake/cluster/fake_pod.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
 
 const MOVE = ["move", "data", "--namespace", "shop"] as const;
 const TO_NODE_2 = [...MOVE, "--to", "node-2"] as const;

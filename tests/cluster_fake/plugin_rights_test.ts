@@ -10,12 +10,12 @@ import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type Pod, pods } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
-import type { LoggedRequest } from "../fake/api_server.ts";
-import { ImportCluster } from "../fake/import_cluster.ts";
-import { MoveCluster } from "../fake/move_cluster.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
-import { grantedPermissions, type ProcessRole, roleInUserAgent, usedPermission } from "../fake/rbac.ts";
-import { ANYWHERE, request } from "../fake/volume_cluster.ts";
+import type { LoggedRequest } from "../fake/cluster/api_server.ts";
+import { ImportCluster } from "../fake/cluster/import_cluster.ts";
+import { MoveCluster } from "../fake/cluster/move_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
+import { grantedPermissions, type ProcessRole, roleInUserAgent, usedPermission } from "../fake/cluster/rbac.ts";
+import { ANYWHERE, request } from "../fake/cluster/volume_cluster.ts";
 import { Stage, waitFor } from "./troubleshooting/stage.ts";
 
 /** Starts a cluster with a bound claim that a pod uses, a snapshot, and a claim that waits. */

@@ -12,12 +12,12 @@ import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.
 import { events, leases, nodes, persistentVolumes } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
-import { waitUntil } from "../fake/control_plane.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { runPlugin } from "../../plugin/subcommands/run.ts";
-import { FakeKubectl } from "../fake/kubectl.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
-import { machineWith, MiB, request } from "../fake/volume_cluster.ts";
+import { FakeKubectl } from "../fake/cluster/kubectl.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
+import { machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
 
 /** Starts two nodes, and creates a volume with a PersistentVolume on the first one. */
 async function setUp() {

@@ -8,9 +8,9 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { Sent } from "../../plugin/ui/cluster_page.ts";
 import type { VolumeMessage } from "../../plugin/ui/volume_page.ts";
 import { type Event, events, persistentVolumes } from "../../k8s/api/objects.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
-import { machineWith, MiB, request } from "../fake/volume_cluster.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
+import { machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
 
 /** Starts two nodes with a volume, and the page of them, as a person may who only reads. */
 async function setUp() {

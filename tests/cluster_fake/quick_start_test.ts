@@ -17,11 +17,11 @@ import {
 } from "../../k8s/api/objects.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
-import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/control_plane.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
+import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/cluster/control_plane.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
 import { flagsOf } from "../fake/subcommand.ts";
-import { machineWith } from "../fake/volume_cluster.ts";
-import { WholeCluster } from "../fake/whole_cluster.ts";
+import { machineWith } from "../fake/cluster/volume_cluster.ts";
+import { WholeCluster } from "../fake/cluster/whole_cluster.ts";
 import { chapter, shellBlocks } from "../meta/markdown.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
-import { type AuthorizedRequest, missingPermission, type ProcessRole, roleInUserAgent } from "../fake/rbac.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
+import { type AuthorizedRequest, missingPermission, type ProcessRole, roleInUserAgent } from "../fake/cluster/rbac.ts";
 
 const claims = { group: "", resource: "persistentvolumeclaims", isWatch: false, namespace: "team", name: "data" };
 const leases = { group: "coordination.k8s.io", resource: "leases", isWatch: false };

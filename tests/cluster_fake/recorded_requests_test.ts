@@ -25,9 +25,9 @@ import { Informer } from "../../k8s/runtime/informer.ts";
 import { wakeSettledRequests } from "../../k8s/service/waiting_work.ts";
 import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
 import { Locks } from "../../base/locks.ts";
-import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/control_plane.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
-import { machineWith, MiB } from "../fake/volume_cluster.ts";
+import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/cluster/control_plane.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { machineWith, MiB } from "../fake/cluster/volume_cluster.ts";
 
 const NODE = "node-1";
 

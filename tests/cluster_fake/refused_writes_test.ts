@@ -8,9 +8,9 @@ import { assertEquals } from "@std/assert";
 import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type ApiClient, ApiError } from "../../k8s/client/client.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { interceptClient } from "../fake/intercepted_client.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, assertFailsWith, machineWith, MiB, remaining, request } from "../fake/volume_cluster.ts";
+import { interceptClient } from "../fake/cluster/intercepted_client.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { ANYWHERE, assertFailsWith, machineWith, MiB, remaining, request } from "../fake/cluster/volume_cluster.ts";
 
 function apiError(status: number): ApiError {
   return new ApiError(`patch lvmvolumes v: HTTP ${status}`, { status, reason: `HTTP ${status}` });

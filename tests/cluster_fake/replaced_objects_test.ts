@@ -9,9 +9,9 @@ import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import type { ApiClient, PatchOptions } from "../../k8s/client/client.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { interceptClient } from "../fake/intercepted_client.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, assertFailsWith, machineWith, onlyObject, request } from "../fake/volume_cluster.ts";
+import { interceptClient } from "../fake/cluster/intercepted_client.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { ANYWHERE, assertFailsWith, machineWith, onlyObject, request } from "../fake/cluster/volume_cluster.ts";
 
 const FINALIZER = "other.example/lv";
 

@@ -19,11 +19,11 @@ import {
   volumeSnapshotContents,
   volumeSnapshots,
 } from "../../k8s/api/snapshot_objects.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { IdleProcess } from "../fake/idle_process.ts";
-import { DRIVER, NAMESPACE } from "../fake/node_cluster.ts";
-import { machineWith, request } from "../fake/volume_cluster.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { IdleProcess } from "./idle_process.ts";
+import { DRIVER, NAMESPACE } from "../fake/cluster/node_cluster.ts";
+import { machineWith, request } from "../fake/cluster/volume_cluster.ts";
 
 const [MINUTE, HOUR] = [60_000, 3_600_000];
 

@@ -10,8 +10,8 @@ import { lvmSnapshots, lvmVolumes, REQUEST_ANNOTATION } from "../../k8s/api/lvm_
 import { snapshotIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { withRequestId } from "../../base/request_id.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, machineWith, MiB, request } from "../fake/volume_cluster.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { ANYWHERE, machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
 
 Deno.test("the agent logs each operation in one line, with the id of the request that the object carries", async () => {
   const records: LogRecord[] = [];

@@ -15,11 +15,11 @@ import {
 } from "../../k8s/api/lvm_objects.ts";
 import type { ObjectMeta, Resource } from "../../k8s/api/objects.ts";
 import { groupSnapshotIdOf } from "../../base/ids.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import type { FakeMachine } from "../fake/machine.ts";
-import type { FakeCluster } from "../fake/node_cluster.ts";
-import { NODE, startSnapshotCluster } from "../fake/snapshot_cluster.ts";
-import { ANYWHERE, assertFailsWith, request } from "../fake/volume_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
+import type { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
+import { ANYWHERE, assertFailsWith, request } from "../fake/cluster/volume_cluster.ts";
 
 /** What a restore does to the annotations of an object. */
 type Restore = (annotations: ObjectMeta["annotations"]) => ObjectMeta["annotations"];

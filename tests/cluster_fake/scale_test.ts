@@ -31,11 +31,11 @@ import {
   volumeObject,
 } from "../bench/scale/objects.ts";
 import { controllerV8Flags } from "../bench/scale/v8_flags.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { DRIVER, FakeCluster, NAMESPACE } from "../fake/node_cluster.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { DRIVER, FakeCluster, NAMESPACE } from "../fake/cluster/node_cluster.ts";
 import { flagsOf, RunningSubcommand, SubcommandFolder } from "../fake/subcommand.ts";
-import { machineWith, MiB, request } from "../fake/volume_cluster.ts";
+import { machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
 
 /** V8's heap of a controller of 5,000 nodes with 100,000 volumes, in MiB, as `task bench:scale` measures it. */
 const HEAP_MIB = 246;

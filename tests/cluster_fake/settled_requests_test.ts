@@ -36,9 +36,9 @@ import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { Locks } from "../../base/locks.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
-import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/control_plane.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, machineWith, request } from "../fake/volume_cluster.ts";
+import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/cluster/control_plane.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { ANYWHERE, machineWith, request } from "../fake/cluster/volume_cluster.ts";
 
 const NODE = "node-1";
 const CLAIM = { name: "data", namespace: "default" };

@@ -10,9 +10,9 @@ import { LINEAR } from "../../lvm/model/layout.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { FakeClock } from "../fake/clock.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { ANYWHERE, assertFailsWith, machineWith, remaining, request } from "../fake/volume_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { ANYWHERE, assertFailsWith, machineWith, remaining, request } from "../fake/cluster/volume_cluster.ts";
 
 const NODE_1 = { allowed: ["node-1"], preferred: [] };
 

@@ -15,9 +15,9 @@ import {
 } from "../../k8s/api/objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { formatQuantity } from "../../base/size.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakeMachine } from "../fake/machine.ts";
-import { WholeCluster } from "../fake/whole_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
+import { WholeCluster } from "../fake/cluster/whole_cluster.ts";
 
 const MiB = 1n << 20n;
 

@@ -25,8 +25,8 @@ import {
 } from "../crash/crashing_exec.ts";
 import type { CsiClient } from "../contract/helpers/csi_client.ts";
 import { callsTo, type Reaction } from "../crash/orchestrator.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { sampleCases } from "../rig/sample.ts";
 
 /** The process that crashes, and the moment. */

@@ -10,10 +10,10 @@ import { events } from "../../k8s/api/objects.ts";
 import { lvmSnapshotFor } from "../../k8s/api/snapshot_mapping.ts";
 import { snapshotIdOf } from "../../base/ids.ts";
 import { snapshotLock } from "../../base/locks.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
-import { newUuid } from "../fake/machine.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
+import { newUuid } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
-import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/snapshot_cluster.ts";
+import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
 
 Deno.test("a snapshot whose LV an administrator removed is Lost, is not created again, and can be deleted", async () => {
   await using s = await startSnapshotCluster();

@@ -11,10 +11,10 @@ import { events } from "../../k8s/api/objects.ts";
 import { lvmSnapshotFor } from "../../k8s/api/snapshot_mapping.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { snapshotLock, volumeLock } from "../../base/locks.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
-import { waitUntil } from "../fake/control_plane.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { namedRequest } from "../fake/request.ts";
-import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/snapshot_cluster.ts";
+import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
 
 Deno.test("a snapshot is taken on the node of its volume, is described by its object, and is deleted completely", async () => {
   await using s = await startSnapshotCluster();

@@ -10,14 +10,14 @@ import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { grantsOf } from "../../k8s/api/transfers.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { runRandom } from "../rig/seeded_random.ts";
 import { randomRuns, sampledTests } from "../rig/sample.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { KillableExec } from "../fake/killable_exec.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { assertFailsWith, machineWith, MiB, request } from "../fake/volume_cluster.ts";
+import { KillableExec } from "../fake/machine/killable_exec.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { assertFailsWith, machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
 
 const [A, B] = ["node-1", "node-2"].map((name) => ({ allowed: [name], preferred: [] }));
 

@@ -10,8 +10,8 @@ import { StorageError } from "../../base/error.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { CrashingExec, type CrashPoint, crashPoints } from "../crash/crashing_exec.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 import { sampleCases } from "../rig/sample.ts";
 

@@ -16,13 +16,21 @@ import {
 import { events, type KubeObject, type Resource } from "../../k8s/api/objects.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { interceptClient } from "../fake/intercepted_client.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { interceptClient } from "../fake/cluster/intercepted_client.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { usedTag } from "../../lvm/model/tags.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { failure, FakeMachine } from "../fake/machine.ts";
-import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
-import { endSync } from "../fake/pvs.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { failure, FakeMachine } from "../fake/machine/machine.ts";
+import {
+  ANYWHERE,
+  assertFailsWith,
+  machineWith,
+  MiB,
+  onlyObject,
+  remaining,
+  request,
+} from "../fake/cluster/volume_cluster.ts";
+import { endSync } from "../fake/machine/pvs.ts";
 
 Deno.test("a group that has less free space than reported is reported again within a minute", async () => {
   const machine = machineWith({ data: 132n * MiB });

@@ -17,13 +17,21 @@ import {
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../base/ids.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { interceptClient } from "../fake/intercepted_client.ts";
-import { addForeignLv } from "../fake/foreign_lv.ts";
-import { failure, type FakeMachine } from "../fake/machine.ts";
-import { leaveMetadataFree } from "../fake/metadata_area.ts";
-import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
+import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { interceptClient } from "../fake/cluster/intercepted_client.ts";
+import { addForeignLv } from "../fake/machine/foreign_lv.ts";
+import { failure, type FakeMachine } from "../fake/machine/machine.ts";
+import { leaveMetadataFree } from "../fake/machine/metadata_area.ts";
+import {
+  ANYWHERE,
+  assertFailsWith,
+  machineWith,
+  MiB,
+  onlyObject,
+  remaining,
+  request,
+} from "../fake/cluster/volume_cluster.ts";
 
 Deno.test("an object is marked as pending only when our own provisioner names the claim that it is for", async () => {
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });

@@ -2,8 +2,8 @@ import { assertRejects } from "@std/assert";
 import { persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Controller, type ReconcileOutcome } from "../../k8s/runtime/controller.ts";
-import { DRIVER, FakeControlPlane } from "../fake/control_plane.ts";
-import { requireWakeUps } from "../fake/wake_ups.ts";
+import { DRIVER, FakeControlPlane } from "../fake/cluster/control_plane.ts";
+import { requireWakeUps } from "../fake/cluster/wake_ups.ts";
 
 /** Runs a provisioner whose attempts for a claim have an outcome, and may write an event. @returns its end */
 async function provisionerWith(outcome: () => Promise<ReconcileOutcome>, { hasEvent = false } = {}) {

@@ -32,10 +32,10 @@ import { readClaimState } from "../../plugin/diagnosis/claim_state.ts";
 import { explainClaim, type WhyAnswer } from "../../plugin/diagnosis/why.ts";
 import { KubectlClient } from "../../plugin/kubectl_client.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
-import { ClaimHarness } from "../fake/claim_harness.ts";
-import { FakeKubectl } from "../fake/kubectl.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
+import { ClaimHarness } from "../fake/cluster/claim_harness.ts";
+import { FakeKubectl } from "../fake/cluster/kubectl.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
 
 const HOUR_AGO = new Date(Date.now() - 3_600_000).toISOString();
 const GROWING = { spec: { resources: { requests: { storage: "64Mi" } } } };

@@ -7,7 +7,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { SNAPSHOT_CONDITIONS, VOLUME_CONDITIONS } from "../../k8s/api/condition_reasons.ts";
 import { FORGOTTEN_ANNOTATION, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { ClaimHarness } from "../fake/claim_harness.ts";
+import { ClaimHarness } from "../fake/cluster/claim_harness.ts";
 
 const DAY_AGO = new Date(Date.now() - 86_400_000);
 

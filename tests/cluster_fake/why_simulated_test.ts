@@ -8,9 +8,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { persistentVolumeClaims, pods } from "../../k8s/api/objects.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
-import { pluginOver } from "../fake/plugin_run.ts";
-import { machineWith, MiB } from "../fake/volume_cluster.ts";
-import { WholeCluster } from "../fake/whole_cluster.ts";
+import { pluginOver } from "../fake/cluster/plugin_run.ts";
+import { machineWith, MiB } from "../fake/cluster/volume_cluster.ts";
+import { WholeCluster } from "../fake/cluster/whole_cluster.ts";
 
 interface Answer {
   readonly state: string;

@@ -13,12 +13,12 @@ import { readClaimState } from "../../plugin/diagnosis/claim_state.ts";
 import { explainClaim, type WhyAnswer } from "../../plugin/diagnosis/why.ts";
 import { lvmImports } from "../../k8s/handover/imports.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
-import { ClaimHarness } from "../fake/claim_harness.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { ImportCluster } from "../fake/import_cluster.ts";
-import type { OnWrite } from "../fake/fake_controllers.ts";
-import { MoveCluster, MOVED } from "../fake/move_cluster.ts";
-import { DRIVER } from "../fake/node_cluster.ts";
+import { ClaimHarness } from "../fake/cluster/claim_harness.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { ImportCluster } from "../fake/cluster/import_cluster.ts";
+import type { OnWrite } from "../fake/cluster/fake_controllers.ts";
+import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
+import { DRIVER } from "../fake/cluster/node_cluster.ts";
 
 /** Explains the claim. */
 async function why(client: ApiClient): Promise<WhyAnswer> {

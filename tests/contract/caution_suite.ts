@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { createCopy } from "./copies_suite.ts";
-import { FOREIGN_SIGNATURES } from "../fake/foreign_signatures.ts";
+import { FOREIGN_SIGNATURES } from "../fake/machine/foreign_signatures.ts";
 import { assertFails, contractTest, type Harness, type Host, mountCapability, totalBytes } from "./helpers/host.ts";
 import { tearDown } from "./staging_suite.ts";
 

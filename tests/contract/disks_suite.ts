@@ -9,7 +9,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import type { Exec } from "../../lvm/exec.ts";
 import { readSignatures } from "../../lvm/host/device.ts";
 import { readSurvey } from "../../lvm/model/survey.ts";
-import { DiskNode, type Interceptor } from "../fake/disk_node.ts";
+import { DiskNode, type Interceptor } from "../fake/cluster/disk_node.ts";
 
 /** A machine with two disks that nobody uses. */
 export interface DiskHost {

@@ -1,7 +1,7 @@
 /** The tests of disks over the fake machine. */
 
-import { diskAt, spareDisk } from "../fake/disks.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { diskAt, spareDisk } from "../fake/machine/disks.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { registerDiskTests } from "./disks_suite.ts";
 
 const machine = new FakeMachine();

@@ -9,7 +9,7 @@ import { dirname } from "@std/path";
 import { ControllerServiceCapability_RPC_Type as Rpc } from "../../csi/proto/csi_pb.ts";
 import { parseRates } from "../../lvm/staging/cgroups.ts";
 import type { IoRates } from "../../lvm/settings/io_limits.ts";
-import { waitUntil } from "../fake/control_plane.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
 import {
   assertFails,
   blockCapability,

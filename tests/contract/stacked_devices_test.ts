@@ -1,8 +1,8 @@
 /** The tests of devices over logical volumes over the fake machine. */
 
 import { FilteredExec } from "../../lvm/host/filtered_exec.ts";
-import { addForeignLv } from "../fake/foreign_lv.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import { addForeignLv } from "../fake/machine/foreign_lv.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 import { fakeHost } from "./helpers/fake_host.ts";
 import { stackedDevicesContract } from "./stacked_devices_suite.ts";
 

@@ -6,7 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import type { Capability } from "../contract/helpers/host.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 
 /** Asserts that a target has one mount, with all its flags. */
 export function assertPublished(

@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { groupSnapshotIdOf, memberSnapshotIdOf, snapshotIdOf, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import { blockCapability, mountCapability } from "../contract/helpers/host.ts";
 import { SNAPSHOT, VOLUME } from "../../lvm/model/tags.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 import type { Csi } from "./orchestrator.ts";
 
 /** A request of a caller, for a volume and perhaps a snapshot by their numbers. */

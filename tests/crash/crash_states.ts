@@ -7,8 +7,8 @@
 
 import { assertEquals } from "@std/assert";
 import { type Command, describeCommand, type Exec } from "../../lvm/exec.ts";
-import { FakeMachine } from "../fake/machine.ts";
-import type { MemoryFiles } from "../fake/memory_files.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
+import type { MemoryFiles } from "../fake/machine/memory_files.ts";
 import { type CrashMoment, crashMomentsOf, describeMachine } from "./crashing_exec.ts";
 import { type Acknowledged, CheckedExec } from "./invariants.ts";
 import { type Lifecycle, Orchestrator, type Scenario, type StepState } from "./orchestrator.ts";

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { RESERVED, tagValue } from "../../lvm/model/tags.ts";
-import type { FakeLv, FakeMachine } from "../fake/machine.ts";
-import { MemoryFiles } from "../fake/memory_files.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
+import { MemoryFiles } from "../fake/machine/memory_files.ts";
 import { continueFrom, type Crash, newMachine, possibleCrashes, restartMachine } from "./crash_states.ts";
 import { FOREIGN_NAME } from "./import_steps.ts";
 import { CheckedExec } from "./invariants.ts";

@@ -6,8 +6,8 @@
 
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
-import { interceptClient } from "../fake/intercepted_client.ts";
-import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import { interceptClient } from "../fake/cluster/intercepted_client.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 
 /** A moment of a command at which the driver crashes. */
 export interface CrashMoment {

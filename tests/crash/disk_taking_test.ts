@@ -6,8 +6,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import type { FakeDisk } from "../fake/disks.ts";
-import { DiskNode, type Interceptor } from "../fake/disk_node.ts";
+import type { FakeDisk } from "../fake/machine/disks.ts";
+import { DiskNode, type Interceptor } from "../fake/cluster/disk_node.ts";
 import { sampleCases } from "../rig/sample.ts";
 
 const NAME = "ata-SPARE_c";

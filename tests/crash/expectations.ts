@@ -5,8 +5,8 @@
  */
 
 import { SNAPSHOT, VOLUME } from "../../lvm/model/tags.ts";
-import { contentOf, ownerOf } from "../fake/luks.ts";
-import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import { contentOf, ownerOf } from "../fake/machine/luks.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 import {
   type CallerRequest,
   GROUP,

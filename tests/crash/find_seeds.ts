@@ -6,7 +6,7 @@
  * @module
  */
 
-import { MemoryFiles } from "../fake/memory_files.ts";
+import { MemoryFiles } from "../fake/machine/memory_files.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
 import { loseLock, LOST_LOCKS, runsFor } from "./lost_locks.ts";
 

@@ -8,7 +8,7 @@ import { assertEquals } from "@std/assert";
 import { groupSnapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { VOLUME } from "../../lvm/model/tags.ts";
 import { blockCapability } from "../contract/helpers/host.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 import { describeContent } from "./invariants.ts";
 import type { Lifecycle, Step } from "./orchestrator.ts";
 import type { VolumeSteps } from "./volume_steps.ts";

@@ -13,8 +13,8 @@ import { nextTurn } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
 import { currentRequestId, withRequestId } from "../../base/request_id.ts";
-import { FakeMachine } from "../fake/machine.ts";
-import type { MemoryFiles } from "../fake/memory_files.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
+import type { MemoryFiles } from "../fake/machine/memory_files.ts";
 import {
   type CallerRequest,
   cleanupRequests,

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { encryptedRuns, groupRuns, runs } from "./concurrent_callers.ts";
-import { MemoryFiles } from "../fake/memory_files.ts";
+import { MemoryFiles } from "../fake/machine/memory_files.ts";
 import { checkInterleavings, Interleavings } from "./interleaving.ts";
 import { randomRuns } from "../rig/sample.ts";
 import { loseLock, LOST_LOCKS, PINNED_SEEDS, runsFor } from "./lost_locks.ts";

@@ -18,8 +18,8 @@ import {
   VOLUME,
 } from "../../lvm/model/tags.ts";
 import { type ContentState, parseFormat } from "../../lvm/settings/format.ts";
-import { contentOf } from "../fake/luks.ts";
-import { type FakeGroup, type FakeLv, type FakeMachine, type FakeMount, isReadOnly } from "../fake/machine.ts";
+import { contentOf } from "../fake/machine/luks.ts";
+import { type FakeGroup, type FakeLv, type FakeMachine, type FakeMount, isReadOnly } from "../fake/machine/machine.ts";
 
 /** A mount that the driver has acknowledged. */
 export interface AcknowledgedMount {

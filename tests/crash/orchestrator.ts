@@ -15,7 +15,7 @@ import { StorageError } from "../../base/error.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
 import type { Exec } from "../../lvm/exec.ts";
-import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 import type { Acknowledged } from "./invariants.ts";
 
 /** The calls of a driver without a socket in between. */

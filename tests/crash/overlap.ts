@@ -11,7 +11,7 @@
 
 import { type Command, describeCommand } from "../../lvm/exec.ts";
 import { SNAPSHOT, SOURCE, USED, VOLUME } from "../../lvm/model/tags.ts";
-import { devicePath, type FakeMachine } from "../fake/machine.ts";
+import { devicePath, type FakeMachine } from "../fake/machine/machine.ts";
 
 /** The names of LVs that a command changes, and of those that must not change meanwhile. */
 export interface Targets {

@@ -6,7 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 import type { Lifecycle, Step } from "./orchestrator.ts";
 import { SECRETS, type VolumeSteps } from "./volume_steps.ts";
 

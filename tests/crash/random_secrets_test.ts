@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { Command } from "../../lvm/exec.ts";
-import { type PassphraseHarness, passphraseHarness, type Secret } from "../fake/passphrase_harness.ts";
+import { type PassphraseHarness, passphraseHarness, type Secret } from "../fake/machine/passphrase_harness.ts";
 import { randomRuns } from "../rig/sample.ts";
 
 /** The number of runs. Each takes some ten milliseconds. */

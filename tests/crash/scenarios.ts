@@ -5,7 +5,7 @@
  */
 
 import { blockCapability, mountCapability } from "../contract/helpers/host.ts";
-import { type FakeMachine, newUuid } from "../fake/machine.ts";
+import { type FakeMachine, newUuid } from "../fake/machine/machine.ts";
 import { KEPT } from "./invariants.ts";
 import { ImportSteps } from "./import_steps.ts";
 import { GroupSteps } from "./group_steps.ts";

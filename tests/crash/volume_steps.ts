@@ -7,8 +7,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { Capability } from "../contract/helpers/host.ts";
-import { contentOf, ownerOf } from "../fake/luks.ts";
-import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import { contentOf, ownerOf } from "../fake/machine/luks.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 import { assertPublished } from "./assertions.ts";
 import { type Acknowledged, describeContent, KEPT, nothingAcknowledged } from "./invariants.ts";
 import type { Lifecycle, Step, StepState } from "./orchestrator.ts";

@@ -11,8 +11,8 @@ import { readMounts } from "../../lvm/host/mounts.ts";
 import { Lvm } from "../../lvm/client/client.ts";
 import { classifyRefusal } from "../../lvm/client/refusals.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
-import { FakeMachine } from "../fake/machine.ts";
-import type { FakeHost } from "../fake/machine_host.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
+import type { FakeHost } from "../fake/machine/machine_host.ts";
 import { type Action, commandOf, deviceOf, GROUP, type Harness } from "./actions.ts";
 
 /** The machine that the fake is compared with. */

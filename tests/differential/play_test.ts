@@ -1,6 +1,6 @@
 import { assert, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { FakeMachine } from "../fake/machine.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { type Action, GROUP, type Kind, KINDS, plays } from "./actions.ts";
 import { type Counts, type OtherMachine, play, type Targets } from "./play.ts";
 

@@ -7,8 +7,8 @@
 import { reset } from "@logtape/logtape";
 import { type Flags, parseCommandLine } from "../../cli/command_line.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
-import { waitUntil } from "./control_plane.ts";
-import { kubeconfigOf } from "./kubeconfig.ts";
+import { waitUntil } from "./cluster/control_plane.ts";
+import { kubeconfigOf } from "./cluster/kubeconfig.ts";
 
 /** Returns the flags of a command line, with the defaults of those that are not given. */
 export function flagsOf(...args: readonly string[]): Flags {

@@ -12,7 +12,7 @@ import { Bandwidth, readJson } from "../../lvm/transfers/connection.ts";
 import { decodeRequest, encodeRequest } from "../../lvm/transfers/protocol.ts";
 import { receiveRange } from "../../lvm/transfers/receiver.ts";
 import { serveTransfer } from "../../lvm/transfers/sender.ts";
-import { ByteDevices, connectionPair } from "../fake/byte_devices.ts";
+import { ByteDevices, connectionPair } from "../fake/machine/byte_devices.ts";
 import { statelessTarget, type Target } from "./target.ts";
 
 const SIZE = 4 << 20;

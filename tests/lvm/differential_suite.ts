@@ -13,7 +13,7 @@ import { readMounts } from "../../lvm/host/mounts.ts";
 import { run } from "../demo/command.ts";
 import { type Action, GROUP, plays } from "../differential/actions.ts";
 import { type Counts, play } from "../differential/play.ts";
-import { DEBIAN_13 } from "../fake/machine_host.ts";
+import { DEBIAN_13 } from "../fake/machine/machine_host.ts";
 
 /** The number of actions in a play: enough for volumes with a history, few enough to read. */
 const ACTIONS = 16;

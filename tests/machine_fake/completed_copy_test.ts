@@ -9,8 +9,8 @@ import { StorageError } from "../../base/error.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const MiB = 1n << 20n;

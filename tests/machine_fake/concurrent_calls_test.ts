@@ -7,7 +7,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { withinDeadline } from "../../base/clock.ts";
 import type { Command } from "../../lvm/exec.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { contentSourceOf } from "../contract/copies_suite.ts";
 import {
   blockCapability,

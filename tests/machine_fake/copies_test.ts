@@ -14,8 +14,8 @@ import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE } from "../../lvm/pools/pool.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { failure, FakeMachine, ok } from "../fake/machine.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { failure, FakeMachine, ok } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const GiB = 1n << 30n;

@@ -5,7 +5,7 @@ import type { Command } from "../../lvm/exec.ts";
 import { connect } from "../contract/helpers/csi_client.ts";
 import { fakeHost } from "../contract/helpers/fake_host.ts";
 import { assertFails, blockCapability, Harness } from "../contract/helpers/host.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 
 const CHUNK = 4096n;
 

@@ -8,7 +8,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { describeCommand } from "../../lvm/exec.ts";
 import { blockCapability, type Capability, failureStatus, Harness, mountCapability } from "../contract/helpers/host.ts";
-import { failure, FakeMachine } from "../fake/machine.ts";
+import { failure, FakeMachine } from "../fake/machine/machine.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
 

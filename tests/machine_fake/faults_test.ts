@@ -2,9 +2,9 @@ import { assert, assertEquals } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { connect } from "../contract/helpers/csi_client.ts";
-import { failure, type FakeGroup, FakeMachine, ok } from "../fake/machine.ts";
-import { leaveMetadataFree } from "../fake/metadata_area.ts";
-import { mount } from "../fake/mount_tools.ts";
+import { failure, type FakeGroup, FakeMachine, ok } from "../fake/machine/machine.ts";
+import { leaveMetadataFree } from "../fake/machine/metadata_area.ts";
+import { mount } from "../fake/machine/mount_tools.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../contract/helpers/host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;

@@ -7,8 +7,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
 import { assertFails, Harness } from "../contract/helpers/host.ts";
-import { FOREIGN_SIGNATURES, type ForeignSignature } from "../fake/foreign_signatures.ts";
-import { FakeMachine, ok } from "../fake/machine.ts";
+import { FOREIGN_SIGNATURES, type ForeignSignature } from "../fake/machine/foreign_signatures.ts";
+import { FakeMachine, ok } from "../fake/machine/machine.ts";
 import { sampleCases } from "../rig/sample.ts";
 
 const exec = new HostExec();

@@ -8,7 +8,7 @@
 import { assertEquals } from "@std/assert";
 import type { Command, Output } from "../../lvm/exec.ts";
 import { blockCapability, type Capability, failureStatus, Harness, mountCapability } from "../contract/helpers/host.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { FakeMachine } from "../fake/machine/machine.ts";
 import { drawer } from "../rig/sample.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { createCopy } from "../contract/copies_suite.ts";
 import { fakeMultiPvHost } from "../contract/helpers/fake_host.ts";
 import { assertFails, blockCapability, Harness, mountCapability } from "../contract/helpers/host.ts";
-import type { FakeGroup, FakeMachine } from "../fake/machine.ts";
+import type { FakeGroup, FakeMachine } from "../fake/machine/machine.ts";
 
 const MiB = 1n << 20n;
 

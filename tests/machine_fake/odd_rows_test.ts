@@ -5,7 +5,7 @@ import type { VolumeId } from "../../base/ids.ts";
 import { markVolumeDeleted } from "../../lvm/model/tags.ts";
 import { fakeHost } from "../contract/helpers/fake_host.ts";
 import { assertFails, Harness, mountCapability, volumeRequest } from "../contract/helpers/host.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 
 /** Starts a driver to which LVM reports no size of the LVs with a text in their names. */
 async function setUp() {

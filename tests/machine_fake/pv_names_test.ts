@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { CACHE_PV } from "../../lvm/model/tags.ts";
 import { fakeMultiPvHost } from "../contract/helpers/fake_host.ts";
 import { Harness } from "../contract/helpers/host.ts";
-import type { FakeMachine } from "../fake/machine.ts";
+import type { FakeMachine } from "../fake/machine/machine.ts";
 
 Deno.test("volumes of all layouts are created and expanded on disks whose names have colons", async () => {
   await using host = await fakeMultiPvHost.setUp();

@@ -10,8 +10,8 @@
 import { csiNodes, csiStorageCapacities, type CsiStorageCapacity, storageClasses } from "../../k8s/api/objects.ts";
 import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { csiStorageCapacityFor } from "../../k8s/scheduling/capacity_object.ts";
-import { GiB, NAMESPACE, startCapacityCluster } from "../fake/capacity_publishers.ts";
-import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../fake/control_plane.ts";
+import { GiB, NAMESPACE, startCapacityCluster } from "../fake/cluster/capacity_publishers.ts";
+import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
 import { outcomeWhenSettled, type Row, testRows } from "./rows.ts";
 
 type Harness = ReturnType<typeof startCapacityCluster>;

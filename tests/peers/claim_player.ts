@@ -21,8 +21,8 @@ import { CLONING_FINALIZER } from "../../k8s/provisioner/content_source.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
 import type { CreateVolumeRequest, DeleteVolumeRequest } from "../../k8s/sidecars/csi_client.ts";
-import { DRIVER, FakeControlPlane, TOPOLOGY_KEY } from "../fake/control_plane.ts";
-import { interceptClient } from "../fake/intercepted_client.ts";
+import { DRIVER, FakeControlPlane, TOPOLOGY_KEY } from "../fake/cluster/control_plane.ts";
+import { interceptClient } from "../fake/cluster/intercepted_client.ts";
 import {
   backoffOf,
   beforeCalls,

@@ -21,7 +21,7 @@ import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
 import { SNAPSHOT_SOURCE_FINALIZER } from "../../k8s/provisioner/cloning_protection.ts";
 import { ALLOW_MODE_CHANGE_ANNOTATION, CLONING_FINALIZER } from "../../k8s/provisioner/content_source.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
-import { DRIVER, type FakeControlPlane, waitUntil } from "../fake/control_plane.ts";
+import { DRIVER, type FakeControlPlane, waitUntil } from "../fake/cluster/control_plane.ts";
 import { type Outcome, simulated, type Situation } from "./claim_player.ts";
 import { type Row, type Secret, secretKeys, SIDECARS, testRows } from "./rows.ts";
 

@@ -15,9 +15,9 @@ import type { KubeObject, Resource } from "../../k8s/api/objects.ts";
 import type { SnapshotOwnerKind } from "../../k8s/sidecars/class_parameters.ts";
 import { groupSnapshotRules } from "../../k8s/snapshotter/group_content.ts";
 import { snapshotRules } from "../../k8s/snapshotter/snapshot_content.ts";
-import { DRIVER, type FakeControlPlane } from "../fake/control_plane.ts";
-import { GroupControlPlane } from "../fake/group_control_plane.ts";
-import { SnapshotControlPlane } from "../fake/snapshot_control_plane.ts";
+import { DRIVER, type FakeControlPlane } from "../fake/cluster/control_plane.ts";
+import { GroupControlPlane } from "../fake/cluster/group_control_plane.ts";
+import { SnapshotControlPlane } from "../fake/cluster/snapshot_control_plane.ts";
 import {
   backoffOf,
   beforeCalls,

@@ -8,7 +8,7 @@ import { assertEquals } from "@std/assert";
 import type { Backoff } from "../../base/clock.ts";
 import { CallError } from "../../k8s/sidecars/csi_client.ts";
 import { secrets } from "../../k8s/sidecars/secrets.ts";
-import type { FakeApiServer } from "../fake/api_server.ts";
+import type { FakeApiServer } from "../fake/cluster/api_server.ts";
 
 /**
  * A row: what is asked, what the driver does, and what is wanted; where that differs on purpose, the decision. A row that is

@@ -16,7 +16,7 @@ import {
   snapshotNameOf,
   snapshotRules,
 } from "../../k8s/snapshotter/snapshot_content.ts";
-import { DRIVER } from "../fake/control_plane.ts";
+import { DRIVER } from "../fake/cluster/control_plane.ts";
 import { GROUPS, type Kind, type Outcome, rowsPlayedWith, SNAPSHOTS, type Word } from "./content_player.ts";
 import { refused, type Row, SIDECARS, testRows } from "./rows.ts";
 

@@ -12,8 +12,8 @@ import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts
 import { leases, nodes } from "../../k8s/api/objects.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
-import { kubeconfigOf } from "../fake/kubeconfig.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
+import { kubeconfigOf } from "../fake/cluster/kubeconfig.ts";
 import { loopbackAddresses } from "../fake/loopback.ts";
 import { freePorts } from "../rig/free_ports.ts";
 import { pollUntil } from "../rig/poll_until.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { EXIT } from "../../cli/command_line.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
 import { PLUGIN } from "../../plugin/commands.ts";
-import { wrongCommandLines } from "../fake/wrong_flags.ts";
+import { wrongCommandLines } from "./wrong_flags.ts";
 import type { JudgeAnswer, JudgeRequest } from "./judge.ts";
 
 /** What the command line may read: the name of the host, and the one variable that has a default. */

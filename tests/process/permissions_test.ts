@@ -4,8 +4,8 @@ import { connect } from "../contract/helpers/csi_client.ts";
 import { assertFails, mountCapability } from "../contract/helpers/host.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
-import { waitUntil } from "../fake/control_plane.ts";
-import { kubeconfigOf } from "../fake/kubeconfig.ts";
+import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { kubeconfigOf } from "../fake/cluster/kubeconfig.ts";
 import { callAndBreak } from "../fuzz/http2.ts";
 import { freePorts } from "../rig/free_ports.ts";
 

@@ -7,7 +7,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { PLUGIN_COMMANDS } from "../../plugin/commands.ts";
-import { FakeApiServer } from "../fake/api_server.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
@@ -20,7 +20,7 @@ async function setUp() {
   const folder = await Deno.makeTempDir({ prefix: "denolith-plugin-" });
   const script =
     `#!/bin/sh\necho "$*" >> "$SEEN"\nexec '${Deno.execPath()}' run -A --quiet --no-check --config=${ROOT}deno.json ` +
-    `${ROOT}tests/fake/kubectl.ts "$@"\n`;
+    `${ROOT}tests/fake/cluster/kubectl.ts "$@"\n`;
   await Deno.writeTextFile(`${folder}/kubectl`, script, { mode: 0o755 });
   await Deno.writeTextFile(`${folder}/seen`, "");
   const command = (args: readonly string[], env: Record<string, string> = {}) =>

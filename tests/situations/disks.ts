@@ -6,8 +6,8 @@
 
 import { assertEquals } from "@std/assert";
 import { assertFails } from "../contract/helpers/host.ts";
-import { failure, FakeMachine } from "../fake/machine.ts";
-import { FakeCluster } from "../fake/node_cluster.ts";
+import { failure, FakeMachine } from "../fake/machine/machine.ts";
+import { FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { namedRequest } from "../fake/request.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";

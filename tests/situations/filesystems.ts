@@ -6,7 +6,7 @@
 
 import { assertEquals } from "@std/assert";
 import { assertFails, mountCapability } from "../contract/helpers/host.ts";
-import { failure } from "../fake/machine.ts";
+import { failure } from "../fake/machine/machine.ts";
 import { onMachine, type Stage } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 

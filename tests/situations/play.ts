@@ -6,7 +6,7 @@
 
 import { fakeHost } from "../contract/helpers/fake_host.ts";
 import { Harness, type Host, type HostMachine } from "../contract/helpers/host.ts";
-import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 
 /** What a situation is played on. */
 export interface Stage {

@@ -7,7 +7,7 @@
 import { assert } from "@std/assert";
 import { fakeMultiPvHost } from "../contract/helpers/fake_host.ts";
 import { assertFails, blockCapability } from "../contract/helpers/host.ts";
-import { failure } from "../fake/machine.ts";
+import { failure } from "../fake/machine/machine.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 

@@ -7,7 +7,7 @@
 import { assertEquals } from "@std/assert";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/proto/csi_pb.ts";
 import { assertFails, mountCapability } from "../contract/helpers/host.ts";
-import { failure } from "../fake/machine.ts";
+import { failure } from "../fake/machine/machine.ts";
 import { onMachine } from "./play.ts";
 import { by, type Situation } from "./situation.ts";
 

@@ -18,9 +18,9 @@ import {
   storageClasses,
 } from "../../../k8s/api/objects.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents, volumeSnapshots } from "../../../k8s/api/snapshot_objects.ts";
-import { FakeApiServer } from "../../fake/api_server.ts";
-import type { StoredObject } from "../../fake/api_store.ts";
-import { kubeconfigOf } from "../../fake/kubeconfig.ts";
+import { FakeApiServer } from "../../fake/cluster/api_server.ts";
+import type { StoredObject } from "../../fake/cluster/api_store.ts";
+import { kubeconfigOf } from "../../fake/cluster/kubeconfig.ts";
 import { serveCommands } from "./child.ts";
 import type { ClusterCommands } from "./cluster_commands.ts";
 import { NEW_NAMESPACE, NewClaims } from "./new_claims.ts";

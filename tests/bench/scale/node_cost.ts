@@ -8,8 +8,8 @@
 import { openMachine } from "../../../lvm/machine.ts";
 import type { Command, Exec } from "../../../lvm/exec.ts";
 import { ANY_GROUP } from "../../../lvm/model/groups.ts";
-import { DRIVER } from "../../fake/control_plane.ts";
-import { FakeMachine } from "../../fake/machine.ts";
+import { DRIVER } from "../../fake/cluster/control_plane.ts";
+import { FakeMachine } from "../../fake/machine/machine.ts";
 import { namedRequest } from "../../fake/request.ts";
 import { cpuMs } from "../../fake/cpu_time.ts";
 import { columns } from "../table.ts";

@@ -32,7 +32,7 @@ import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
 import { csiStorageCapacityFor } from "../../../k8s/scheduling/capacity_object.ts";
 import { volumeIdOf } from "../../../base/ids.ts";
 import { formatQuantity } from "../../../base/size.ts";
-import { DRIVER, TOPOLOGY_KEY } from "../../fake/control_plane.ts";
+import { DRIVER, TOPOLOGY_KEY } from "../../fake/cluster/control_plane.ts";
 import { namedRequest } from "../../fake/request.ts";
 
 /** The namespace of the driver. */

@@ -12,7 +12,7 @@ import { readBytes } from "../../../lvm/host/device_bytes.ts";
 import { connect } from "../../contract/helpers/csi_client.ts";
 import { blockCapability } from "../../contract/helpers/host.ts";
 import { flagsOf } from "../../fake/subcommand.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { makeServerCertificate } from "../../rig/certificates.ts";
 import { ControlPlane } from "../../rig/control_plane.ts";
 import { freePorts } from "../../rig/free_ports.ts";

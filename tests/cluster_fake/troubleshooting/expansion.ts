@@ -4,7 +4,7 @@
  * @module
  */
 
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import { type Stage, waitFor } from "./stage.ts";
 

@@ -5,7 +5,7 @@
  */
 
 import { volumeGroupSnapshots } from "../../../k8s/api/snapshot_objects.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { type Chapter, once } from "./case.ts";
 import { waitFor } from "./stage.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { FakeCgroups } from "../../fake/cgroups.ts";
+import { FakeCgroups } from "../../fake/machine/cgroups.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import { type Stage, waitFor } from "./stage.ts";
 

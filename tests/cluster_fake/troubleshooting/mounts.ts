@@ -5,9 +5,9 @@
  */
 
 import { persistentVolumes } from "../../../k8s/api/objects.ts";
-import { newUuid } from "../../fake/machine.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
-import type { ClaimFixture } from "../../fake/whole_cluster.ts";
+import { newUuid } from "../../fake/machine/machine.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
+import type { ClaimFixture } from "../../fake/cluster/whole_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import type { Stage } from "./stage.ts";
 

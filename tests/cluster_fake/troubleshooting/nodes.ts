@@ -6,8 +6,8 @@
 
 import { lvmNodes } from "../../../k8s/api/lvm_objects.ts";
 import { nodes } from "../../../k8s/api/objects.ts";
-import { pluginOver } from "../../fake/plugin_run.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { pluginOver } from "../../fake/cluster/plugin_run.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import type { Stage } from "./stage.ts";
 

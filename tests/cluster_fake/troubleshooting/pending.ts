@@ -4,12 +4,12 @@
  * @module
  */
 
-import { addForeignLv } from "../../fake/foreign_lv.ts";
+import { addForeignLv } from "../../fake/machine/foreign_lv.ts";
 import { csiNodes, nodes, persistentVolumeClaims, persistentVolumes } from "../../../k8s/api/objects.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../../k8s/provisioner/claim.ts";
 import { TOPOLOGY_KEY } from "../../../csi/topology.ts";
-import { DRIVER } from "../../fake/node_cluster.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { DRIVER } from "../../fake/cluster/node_cluster.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import type { Stage } from "./stage.ts";
 

@@ -5,7 +5,7 @@
  */
 
 import { volumeSnapshotContents, volumeSnapshots } from "../../../k8s/api/snapshot_objects.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import type { Stage, StageOptions } from "./stage.ts";
 

@@ -34,11 +34,11 @@ import { maximumVolumeSizeOf } from "../../../k8s/scheduling/capacity_object.ts"
 import { GROUP_CONTENT_FINALIZER } from "../../../k8s/snapshotter/group_content.ts";
 import { CONTENT_FINALIZER } from "../../../k8s/snapshotter/snapshot_content.ts";
 import { ControllerClock, NODE_WAIT_MS } from "./controller_clock.ts";
-import { DRIVER, type FakeAgent } from "../../fake/node_cluster.ts";
-import type { FakeLv, FakeMachine } from "../../fake/machine.ts";
-import { pluginOver } from "../../fake/plugin_run.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
-import { type ClaimFixture, WholeCluster, type WholeClusterOptions } from "../../fake/whole_cluster.ts";
+import { DRIVER, type FakeAgent } from "../../fake/cluster/node_cluster.ts";
+import type { FakeLv, FakeMachine } from "../../fake/machine/machine.ts";
+import { pluginOver } from "../../fake/cluster/plugin_run.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
+import { type ClaimFixture, WholeCluster, type WholeClusterOptions } from "../../fake/cluster/whole_cluster.ts";
 
 /** A problem, as the plugin prints it as JSON. */
 export interface PrintedProblem {

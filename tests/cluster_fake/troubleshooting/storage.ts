@@ -6,9 +6,9 @@
 
 import { CACHE_PV } from "../../../lvm/model/tags.ts";
 import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
-import { endSync } from "../../fake/pvs.ts";
-import type { FakeMachine, FakePool } from "../../fake/machine.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { endSync } from "../../fake/machine/pvs.ts";
+import type { FakeMachine, FakePool } from "../../fake/machine/machine.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import { UNEXPECTED_DATA } from "./mounts.ts";
 import type { Stage } from "./stage.ts";

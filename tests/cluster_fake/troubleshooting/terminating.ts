@@ -6,8 +6,8 @@
 
 import { lvmNodes, lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { nodes, persistentVolumeClaims, pods } from "../../../k8s/api/objects.ts";
-import { newUuid } from "../../fake/machine.ts";
-import { machineWith, MiB } from "../../fake/volume_cluster.ts";
+import { newUuid } from "../../fake/machine/machine.ts";
+import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import type { Stage, StageOptions } from "./stage.ts";
 

@@ -14,7 +14,7 @@ import { serve } from "../../../csi/server.ts";
 import { bindService } from "../../../csi/service.ts";
 import { snapshotMetadataHandlers } from "../../../csi/snapshot_metadata.ts";
 import { Locks } from "../../../base/locks.ts";
-import { DRIVER, FakeCluster } from "../../fake/node_cluster.ts";
+import { DRIVER, FakeCluster } from "../../fake/cluster/node_cluster.ts";
 import { fakeHost } from "./fake_host.ts";
 import type { Host, Serve } from "./host.ts";
 

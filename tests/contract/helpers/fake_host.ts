@@ -4,10 +4,10 @@
  * @module
  */
 
-import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../../fake/cgroups.ts";
-import { type FakeLv, FakeMachine, type FakePool } from "../../fake/machine.ts";
-import { DEBIAN_13 } from "../../fake/machine_host.ts";
-import { withOddRows } from "../../fake/odd_reports.ts";
+import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../../fake/machine/cgroups.ts";
+import { type FakeLv, FakeMachine, type FakePool } from "../../fake/machine/machine.ts";
+import { DEBIAN_13 } from "../../fake/machine/machine_host.ts";
+import { withOddRows } from "./odd_reports.ts";
 import type { FaultyDisks } from "../faults_suite.ts";
 import { Harness, type Host, type HostMachine } from "./host.ts";
 
