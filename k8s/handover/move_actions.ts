@@ -136,12 +136,13 @@ export async function carryOut(
 
 /**
  * Removes the volume on the source's node. Until the API server has its deletion, it must be held for the move: undoing a move
- * whose copy is gone releases the hold first.
+ * whose copy is gone releases the hold first. Of an adopted one, no agent is asked to remove an LV: it is the only one.
  */
 async function removeSource({ self: move, volume, copy }: MoveObjects, options: MoveActionsOptions): Promise<void> {
   const { metadata: { name, uid, deletionTimestamp } } = volume!;
   const id = name as VolumeId; // the API server accepts no other name
-  if (move.spec.adopt || deletionTimestamp !== undefined) return await options.volumes.delete(id, { uid });
+  if (move.spec.adopt) return await forgetVolume(options.client, volume!);
+  if (deletionTimestamp !== undefined) return await options.volumes.delete(id, { uid });
   const now = await orAbsent(options.client.get(lvmVolumes, { name: copyIdOf(move) }));
   // it was read at the same time as the volume, and may be gone since
   if (now?.metadata.uid !== copy?.metadata.uid || !isCopied({ self: move, copy: now }, volume!)) return;

@@ -218,8 +218,14 @@ const STEPS: readonly [step: OwnMoveStep, options: Options, writes: readonly str
   ],
   [
     { do: "remove source" },
-    { copy: "none", objects: { self: { ...MOVE, spec: { ...MOVE.spec, adopt: true } } } },
-    [`delete volume ${NAME} v always`],
+    {
+      copy: "none",
+      objects: {
+        self: { ...MOVE, spec: { ...MOVE.spec, adopt: true } },
+        volume: { ...VOLUME, metadata: { ...VOLUME.metadata, finalizers: [LVM_VOLUME_FINALIZER] } },
+      },
+    },
+    [...patched("lvmvolumes", NAME, { metadata: { finalizers: [] } }, "2"), `delete lvmvolumes ${NAME} {"uid":"v"}`],
   ],
   [
     { do: "stop removing", error: { code: "FailedPrecondition", message: "gone" } },

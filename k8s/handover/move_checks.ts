@@ -70,10 +70,7 @@ export function objectsRefusal(objects: MoveObjects, driver: string): string | u
   }
   // the copy may be all that is left of it
   const isSaved = isGone(volume) && isCopied(objects, volume);
-  if (spec.adopt ? !isForgotten(volume) : volume.status?.state !== "Ready" && !isSaved) {
-    if (spec.adopt) {
-      return `node ${spec.sourceNode} is not forgotten: see kubectl denolith forget-node ${spec.sourceNode}`;
-    }
+  if (!spec.adopt && volume.status?.state !== "Ready" && !isSaved) {
     return `the volume is ${volume.status?.state ?? "Pending"}: ${
       volume.status?.error?.message ?? "it is not created yet"
     }`;
@@ -110,11 +107,17 @@ export function surroundingsRefusal(objects: MoveObjects, surroundings: MoveSurr
   return topologyRefusal(targetNode, surroundings) ?? copyRefusal(objects, surroundings);
 }
 
-/** Returns why a node cannot have a volume whose disks were carried to it; `undefined` when it can. */
-function adoptionRefusal(
+/**
+ * Returns why a node cannot have a volume whose disks were carried to it; `undefined` when it can. It is asked until the volume is
+ * removed from its first node: the disks may be carried back.
+ */
+export function adoptionRefusal(
   { self: { spec: { sourceNode, targetNode } }, volume }: MoveObjects,
-  { lvmNodes: { source, target } }: MoveSurroundings,
+  { lvmNodes: { source, target } }: Pick<MoveSurroundings, "lvmNodes">,
 ): string | undefined {
+  if (!isForgotten(volume!)) {
+    return `node ${sourceNode} is not forgotten: see kubectl denolith forget-node ${sourceNode}`;
+  }
   if (source !== undefined) return `node ${sourceNode} has an agent again: it may have the disks`;
   const { volumeGroup, volumeGroupUUID } = volume!.status ?? {};
   const hasGroup = target?.status?.volumeGroups?.some(({ uuid }) => uuid === volumeGroupUUID) ?? false;

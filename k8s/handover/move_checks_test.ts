@@ -107,7 +107,6 @@ const forgotten = volume({}, { metadata: { name: ID, annotations: { [FORGOTTEN_A
 const OBJECT_REFUSALS: readonly [what: string, objects: Partial<MoveObjects>, message: string | undefined][] = [
   ["a volume that can move", {}, undefined],
   ["a volume that can be adopted", { self: ADOPTION, volume: forgotten }, undefined],
-  ["a volume of a living node", { self: ADOPTION }, "node a is not forgotten"],
   ["a move whose name is no id", { self: { ...MOVE, metadata: { name: "x" } } }, "its name is no id of a volume"],
   ["a move to the same node", { self: { ...MOVE, spec: { ...MOVE.spec, targetNode: "a" } } }, "is on node a already"],
   ["a claim that is gone", { claim: undefined }, "claim n/c does not exist any more"],
@@ -337,6 +336,7 @@ const SURROUNDINGS_REFUSALS: readonly [
   ],
   ["a class for other nodes", {}, { storageClass: elsewhere }, "not in the allowedTopologies"],
   ["disks that were carried", adopting, carried, undefined],
+  ["disks of a node that may be alive", { self: ADOPTION }, carried, "node a is not forgotten"],
   ["disks whose node is back", adopting, {}, "node a has an agent again"],
   [
     "disks that are not there",

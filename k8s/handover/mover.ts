@@ -14,7 +14,7 @@ import { lvmVolumes } from "../api/lvm_objects.ts";
 import type { CsiNode } from "../api/objects.ts";
 import { type ClusterTopology, isRegistered } from "../sidecars/claim_topology.ts";
 import { classNameOf } from "../provisioner/claim.ts";
-import type { HandoverObjects } from "./handover.ts";
+import { type HandoverObjects, refused } from "./handover.ts";
 import {
   absenceOf,
   HandoverController,
@@ -23,7 +23,13 @@ import {
   ownNode,
 } from "./handover_controller.ts";
 import { carryOut, type MoveActionsOptions } from "./move_actions.ts";
-import { agentsRefusal, blockingSnapshots, objectsRefusal, surroundingsRefusal } from "./move_checks.ts";
+import {
+  adoptionRefusal,
+  agentsRefusal,
+  blockingSnapshots,
+  objectsRefusal,
+  surroundingsRefusal,
+} from "./move_checks.ts";
 import {
   copyIdOf,
   isHeldFor,
@@ -78,7 +84,7 @@ function moveKind(options: MoverOptions): HandoverKind<LvmMove, MoveObjects, Own
     },
     read: (move, common) => readObjects(move, common, options),
     refusalOf: (objects) => refusalOf(objects, options),
-    nextStep: (objects) => waitForAgents(objects, nextStep(objects), options),
+    nextStep: (objects) => guardStep(objects, nextStep(objects), options),
     statusBefore: (objects, step, failure) => statusBefore(objects, step, { now: clock.date(), failure }),
     carryOut: (step, objects) => carryOut(step, objects, { ...options, now: clock.date() }),
     eventsBefore: eventsOf,
@@ -113,17 +119,17 @@ async function readObjects(
   };
 }
 
-/** Returns why a move that has not changed the PersistentVolume yet cannot go on. */
+/** Returns why a move cannot go on: one that copies, until it has changed the PersistentVolume. */
 function refusalOf(objects: MoveObjects, options: MoverOptions): string | undefined {
   const { driverName, lvmVolumes, classes, parseGroups } = options;
   const { self: move, volume, claim } = objects;
   if (isUndone(move) || move.status?.removing) return undefined;
   if (volume === undefined) return `LVMVolume ${move.metadata.name} does not exist any more`; // its claim was deleted
-  if (move.status?.persistentVolume !== undefined) return undefined;
-  const refusal = objectsRefusal(objects, driverName);
-  if (refusal !== undefined || isHeldFor(move, volume) || objects.copy !== undefined) return refusal;
   const { targetNode, adopt } = move.spec;
   const agents = agentsOf(move, options);
+  if (move.status?.persistentVolume !== undefined) return adopt ? adoptionRefusal(objects, agents) : undefined;
+  const refusal = objectsRefusal(objects, driverName);
+  if (refusal !== undefined || isHeldFor(move, volume) || objects.copy !== undefined) return refusal;
   const isStarting = agentsRefusal(move, agents) === undefined && !isRegistered(targetNode, options);
   if (isStarting && !adopt) return undefined; // it is waited for
   return surroundingsRefusal(objects, {
@@ -137,12 +143,15 @@ function refusalOf(objects: MoveObjects, options: MoverOptions): string | undefi
 
 /**
  * Returns a step, or a wait while an agent is away: one that has to copy may only be restarting, nobody is kept from a volume
- * for it, and where the target's node may be dead, the source is not removed.
+ * for it, and where the target's node may be dead, the source is not removed. Nor is it when its disks were carried back.
  */
-function waitForAgents({ self: move, volume, copy }: MoveObjects, step: MoveStep, options: MoverOptions): MoveStep {
-  const { targetNode } = move.spec;
+function guardStep(objects: MoveObjects, step: MoveStep, options: MoverOptions): MoveStep {
+  const { self: move, volume, copy } = objects;
+  const { targetNode, adopt } = move.spec;
   const isBeginning = step.do === "hold" || (step.do === "copy" && copy === undefined);
   const isRemoval = step.do === "remove source" && volume?.metadata.deletionTimestamp === undefined;
+  const refusal = isRemoval && adopt ? adoptionRefusal(objects, agentsOf(move, options)) : undefined;
+  if (refusal !== undefined) return { do: "stop removing", error: refused(refusal).error };
   const message = isBeginning && !isRegistered(targetNode, options)
     ? `waits until the driver is registered on node ${targetNode}`
     : isBeginning
@@ -171,7 +180,7 @@ function stepAfterFailure(
 ): MoveStep | undefined {
   if (!(error instanceof StorageError) || !("goal" in step) || PASSING_KINDS.includes(error.kind)) return undefined;
   // without the agents, no node seems to have free space
-  if (waitForAgents(objects, step, options) !== step) return undefined;
+  if (guardStep(objects, step, options) !== step) return undefined;
   return isHeldFor(objects.self, objects.volume!)
     ? { do: "fail", error: toStatusError(error) }
     : { do: "go offline", reason: error.message }; // less space is needed

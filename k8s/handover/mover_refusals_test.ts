@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { snapshotIdOf, transferSnapshotName } from "../../base/ids.ts";
-import { KEY, NAME } from "../../tests/fake/cluster/move_objects.ts";
+import { KEY, NAME, RECORD } from "../../tests/fake/cluster/move_objects.ts";
 import {
   begun,
   complete,
@@ -9,8 +9,9 @@ import {
   lvmNodeOf,
   movableVolume,
   MoverHarness,
+  removing,
 } from "../../tests/fake/cluster/mover_harness.ts";
-import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { FORGOTTEN_ANNOTATION, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, type PersistentVolumeClaim, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
 import { lvmMoves } from "./moves.ts";
 import { MAX_MESSAGE_LENGTH } from "./handover.ts";
@@ -86,6 +87,24 @@ Deno.test("a Mover adopts a volume although the driver is not registered yet on 
   const { status } = await s.waitForState("Failed");
   assertStringIncludes(status!.error!.message, "d is not registered there");
 });
+
+const SWITCHED = begun({ ...RECORD, state: "Switching" });
+
+for (const [when, begunMove] of [["is replaced", SWITCHED], ["was replaced", removing]] as const) {
+  Deno.test(`a Mover undoes an adoption when the disks may be back while the PersistentVolume ${when}`, async () => {
+    for (const isReported of [false, true]) {
+      await using s = await MoverHarness.start((s) => {
+        const annotations = isReported ? {} : { [FORGOTTEN_ANNOTATION]: "2026-01-01T00:00:00Z" };
+        s.restore(lvmVolumes, movableVolume({ metadata: { ...movableVolume().metadata, annotations } }));
+        if (isReported) s.remove(lvmNodes, "a");
+      });
+      s.addMove({ adopt: true }, begunMove);
+      const { status } = await s.waitForState("Failed");
+      assertStringIncludes(status!.error!.message, isReported ? "is not forgotten" : "has an agent again");
+      assertEquals([s.volume?.metadata.uid, s.deleted], ["v", []]);
+    }
+  });
+}
 
 Deno.test("a Mover waits for snapshots of a thick volume that somebody takes, and discards its own when it is held", async () => {
   const own = transferSnapshotName(COPY, 0, 7);

@@ -137,6 +137,34 @@ async function undoBefore(index: number): Promise<void> {
   await assertAdopted(carried);
 }
 
+/** Carries the disks back, and starts their node, before a write: the volume stays there, or waits for them where it is to be. */
+async function carryBackBefore(index: number): Promise<void> {
+  const { s, uuid } = await startCarried();
+  await using _ = s;
+  await s.forgetNode("node-1");
+  const isBack = Promise.withResolvers<void>();
+  s.startMover(async (now, send) => {
+    if (now === index) {
+      const [first, second] = s.machines;
+      first.groups.push(...second.groups.splice(second.groups.findIndex(({ name }) => name === "data"), 1));
+      await s.cluster.agent("node-2").node.refresh();
+      s.cluster.startAgent("node-1", first, {});
+      await s.cluster.nodes.waitFor("node-1", (node) => node?.status?.volumeGroups !== undefined, { timeoutMs: 5_000 });
+      isBack.resolve();
+    }
+    return await send();
+  });
+  addAdoption(s);
+  await isBack.promise;
+  const isStaying = () => s.move?.status?.state === "Failed" && s.lvmVolumes.join() === "volume node-1 Ready";
+  const isWaiting = () => /^volume node-2 (?:Lost|undefined)$/.test(s.lvmVolumes.join());
+  await waitUntil(() => isStaying() || isWaiting(), () => `${s.lvmVolumes} ${JSON.stringify(s.move?.status)}`);
+  if (isStaying()) assertEquals(nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY), "node-1");
+  await s.idle();
+  const lvs = s.machines.flatMap((machine) => machine.allLvs());
+  assertEquals(lvs.map(({ lv }) => [lv.uuid, [...lv.content.data ?? []]]), [[uuid, ["letters"]]]);
+}
+
 for (const mutableAffinity of [false, true]) {
   const carried = await startCarried(mutableAffinity);
   const writes = await adopt(carried).finally(() => carried.s[Symbol.asyncDispose]());
@@ -155,6 +183,11 @@ for (const mutableAffinity of [false, true]) {
       `an adoption goes on when its first node is forgotten once more before write ${index}`,
       UNSANITIZED,
       () => forgetBefore(index),
+    );
+    crashTest(
+      `an adoption loses no data when the disks are carried back before write ${index}`,
+      UNSANITIZED,
+      () => carryBackBefore(index),
     );
     crashTest(
       `an adoption that is deleted before write ${index} is undone or completed`,
