@@ -7,15 +7,21 @@
  *
  * - All of it is of one LVMMove, by its uid. It is removed when the API server has no such LVMMove that is unfinished.
  * - It is changed only as it was read. A later move of the same volume first marks what it holds or retains as its own.
- * - A copy stays while the volume may still take its LV, and when there is no volume any more, or it is Lost: the copy may be all
- *   that is left.
+ * - A copy stays while the volume may still take its LV, and while no LV of the volume is known, or it is Lost: the copy may be
+ *   all that is left.
  *
  * @module
  */
 
 import { getLogger } from "@logtape/logtape";
 import type { VolumeId } from "../../base/ids.ts";
-import { type LvmVolume, lvmVolumes, MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
+import {
+  CREATED_ANNOTATION,
+  type LvmVolume,
+  lvmVolumes,
+  MOVE_ANNOTATION,
+  RECLAIM_POLICY_ANNOTATION,
+} from "../api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
@@ -131,8 +137,7 @@ export class MoveGarbageCollector {
   /** Reports whether a copy may be all that is left of its volume. */
   async #isCopyNeeded(copy: LvmVolume): Promise<boolean> {
     const volume = await orAbsent(this.#options.client.get(lvmVolumes, { name: movedNameOf(copy) }));
-    if (volume === undefined || isAllThatIsLeft(copy, volume)) return true;
-    return volume.spec.adoptsVolume === copy.metadata.name && !hasLv(volume);
+    return volume?.status?.lvUUID === undefined || isAllThatIsLeft(copy, volume);
   }
 
   async #hasPersistentVolume(volumeId: string): Promise<boolean> {
@@ -142,10 +147,14 @@ export class MoveGarbageCollector {
   }
 }
 
-/** Reports whether a volume may be left of a move: a held one, a copy, or one that waits for its LV. */
+/**
+ * Reports whether a volume may be left of a move: a held one, a copy, or one that waits for its LV. One that has ever had it may
+ * have been restored without its status, before its PersistentVolume.
+ */
 function isLeftover(volume: LvmVolume): boolean {
-  const { held, adoptsVolume } = volume.spec;
-  return held === true || moveUidOf(volume) !== undefined || (adoptsVolume !== undefined && !hasLv(volume));
+  const { metadata: { annotations }, spec: { held, adoptsVolume }, status } = volume;
+  const hadLv = status?.lvUUID !== undefined || annotations?.[CREATED_ANNOTATION] === "true";
+  return held === true || moveUidOf(volume) !== undefined || (adoptsVolume !== undefined && !hadLv);
 }
 
 function isRetained({ metadata }: PersistentVolume): boolean {
@@ -165,10 +174,6 @@ function isUnfinished(move: LvmMove | undefined): boolean {
 /** Returns the name of the volume that moves, and of its LVMMove. */
 function movedNameOf(volume: LvmVolume): string {
   return moveUidOf(volume) === undefined ? volume.metadata.name : volume.spec.source?.volume ?? "";
-}
-
-function hasLv({ status }: LvmVolume): boolean {
-  return status?.lvUUID !== undefined;
 }
 
 const moveKey = (name: string) => `${lvmMoves.plural}/${name}`;

@@ -9,7 +9,13 @@ import {
   MOVE_DRIVER,
   MoverHarness,
 } from "../../tests/fake/cluster/mover_harness.ts";
-import { type LvmVolume, lvmVolumes, MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
+import {
+  CREATED_ANNOTATION,
+  type LvmVolume,
+  lvmVolumes,
+  MOVE_ANNOTATION,
+  RECLAIM_POLICY_ANNOTATION,
+} from "../api/lvm_objects.ts";
 import { persistentVolumes } from "../api/objects.ts";
 import { lvmMoves } from "./moves.ts";
 
@@ -147,6 +153,20 @@ Deno.test("a MoveGarbageCollector deletes a volume that waits for an LV when not
   }));
   await s.advanceUntil(() => s.calls.length > 0, "the deletion");
   assertEquals(s.calls, ["delete volume"]);
+});
+
+Deno.test("a MoveGarbageCollector keeps what was restored without its status, before its PersistentVolume", async () => {
+  await using s = await start((s) => {
+    const { status: _, ...waiting } = taking();
+    const annotations = { [CREATED_ANNOTATION]: "true" };
+    s.restore(lvmVolumes, { ...waiting, metadata: { ...waiting.metadata, annotations } });
+    s.remove(persistentVolumes, "pv");
+    s.restore(lvmVolumes, completeCopy());
+  });
+  await looked(s);
+  await s.clock.advance(60_000);
+  await looked(s, 2);
+  assertEquals(s.calls, []);
 });
 
 Deno.test("a MoveGarbageCollector asks the API server for PersistentVolumes that its cache does not have", async () => {

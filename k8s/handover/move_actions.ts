@@ -11,6 +11,7 @@ import { defined } from "../../base/defined.ts";
 import { truncate } from "../../base/error.ts";
 import { type ApiClient, ApiError, orAbsent } from "../client/client.ts";
 import {
+  CREATED_ANNOTATION,
   FORGOTTEN_ANNOTATION,
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
@@ -209,8 +210,14 @@ function isImmutable(error: unknown): boolean {
   return error instanceof ApiError && error.status === 422 && /nodeAffinity: .*immutable/is.test(error.message);
 }
 
-/** The annotations that a volume has only on its way, or before its deletion. */
-const PASSING_ANNOTATIONS = [REMOVE_ANNOTATION, FORGOTTEN_ANNOTATION, PENDING_ANNOTATION, MOVE_ANNOTATION];
+/** The annotations that a volume has only on its way, or before its deletion; and that its LV exists, which its agent writes. */
+const PASSING_ANNOTATIONS = [
+  CREATED_ANNOTATION,
+  REMOVE_ANNOTATION,
+  FORGOTTEN_ANNOTATION,
+  PENDING_ANNOTATION,
+  MOVE_ANNOTATION,
+];
 
 function volumeRecordOf({ metadata: { labels, annotations = {} }, spec }: LvmVolume): RecordedVolume {
   const kept = Object.entries(annotations).filter(([name]) => !PASSING_ANNOTATIONS.includes(name));

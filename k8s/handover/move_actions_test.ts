@@ -5,6 +5,7 @@ import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { heldConditions } from "../api/volume_conditions.ts";
 import {
+  CREATED_ANNOTATION,
   FORGOTTEN_ANNOTATION,
   LVM_VOLUME_FINALIZER,
   type LvmSnapshot,
@@ -48,7 +49,7 @@ const VOLUME = {
     ...{ uid: "v", resourceVersion: "2", generation: 7, labels: { tier: "gold" } },
     annotations: {
       ...{ [MOVE_ANNOTATION]: "m", [REMOVE_ANNOTATION]: "true", [FORGOTTEN_ANNOTATION]: "dead" },
-      ...{ [PENDING_ANNOTATION]: "true", note: "kept" },
+      ...{ [PENDING_ANNOTATION]: "true", [CREATED_ANNOTATION]: "true", note: "kept" },
     },
   },
   spec: {
