@@ -116,7 +116,9 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
     const step = nextReturnStep(objects);
     if (step !== undefined) return step;
   }
-  if (volume !== undefined) return returnStep(objects, volume) ?? { do: "forget volume" };
+  // without its record, the LVMImport was restored, or the volume is none of its own: what it would undo may be used
+  const isOwn = status?.persistentVolume !== undefined || volume?.spec.imports?.action === "Inspect";
+  if (volume !== undefined && isOwn) return returnStep(objects, volume) ?? { do: "forget volume" };
   return classRestoreStep(objects) ??
     (metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" });
 }

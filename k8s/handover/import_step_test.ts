@@ -373,6 +373,16 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "wait: the volume was moved to node b; move it back, or finish",
     "Undoing",
   ],
+  ["a deletion of one restored without its record", { ...BOUND, self: undone({}) }, "remove finalizer", "Undoing"],
+  [
+    "a failure at a volume that was not imported",
+    {
+      self: self({ error: { code: "FailedPrecondition", message: "" } }),
+      volume: { metadata: {}, spec: {} } as LvmVolume,
+    },
+    "finish: Failed",
+    "Undoing",
+  ],
   ["a deletion of what a move holds", { ...UNDONE, volume: HELD }, IS_MOVING, "Undoing"],
   ["a deletion of what a move retains", { ...UNDONE, persistentVolume: MOVING }, IS_MOVING, "Undoing"],
   [

@@ -108,6 +108,22 @@ for (const state of ["is being deleted", "is gone"]) {
   });
 }
 
+Deno.test("an import that is restored without its status, or applied once more, changes nothing of its volume", async () => {
+  await using s = await imported();
+  const { metadata: { name }, spec } = s.import!;
+  const { api, client } = s.cluster;
+  await client.patch(lvmImports, { name }, { merge: { metadata: { finalizers: [] } } });
+  await client.delete(lvmImports, { name });
+  api.put(lvmImports, { metadata: { name }, spec });
+  const { status } = await s.waitForState("Failed");
+  assertStringIncludes(status!.error!.message, "is not of OpenEBS LVM LocalPV");
+  assertEquals([s.volumeState, lvOf(s).name, s.persistentVolume?.spec?.csi?.driver], [
+    "Ready",
+    volumeLvName(s.id),
+    DRIVER,
+  ]);
+});
+
 /** Undoes an import, while an LV with the name appears as soon as the PersistentVolume is deleted. */
 async function undoRefused(s: ImportCluster): Promise<void> {
   let isColliding = false;
