@@ -343,6 +343,15 @@ export class MoverHarness implements AsyncDisposable {
     await waitUntil(() => this.reconciled.length > length, "the mover");
   }
 
+  /** Waits until neither a request came nor a move was looked at for a while. */
+  async settle(): Promise<void> {
+    const state = () => `${this.api.requests.length} ${this.reconciled.length}`;
+    for (let last = ""; last !== state();) {
+      last = state();
+      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+
   /** Stops everything. @throws {Error} when a move waits in silence */
   async [Symbol.asyncDispose](): Promise<void> {
     await using _ = { [Symbol.asyncDispose]: () => this.#end() };
