@@ -181,7 +181,7 @@ async function startLosingDisks(s: MoveCluster, then: () => Promise<unknown> = (
   return await lost.promise;
 }
 
-Deno.test("a move whose source loses its disks when the copy is complete saves the data", async () => {
+Deno.test("a move whose source loses its disks when the copy is complete saves the data", UNSANITIZED, async () => {
   await using s = await MoveCluster.start();
   await startLosingDisks(s);
   await s.waitForState("Complete");
@@ -198,7 +198,7 @@ async function cancelWithLostSource(s: MoveCluster): Promise<() => Promise<void>
   return bringBack;
 }
 
-Deno.test("a move that is deleted keeps a copy that is complete while its source is Lost", async () => {
+Deno.test("a move that is deleted keeps a copy that is complete while its source is Lost", UNSANITIZED, async () => {
   await using s = await MoveCluster.start();
   const bringBack = await cancelWithLostSource(s);
   assertEquals(s.move?.status?.state, "Undoing");
@@ -207,17 +207,21 @@ Deno.test("a move that is deleted keeps a copy that is complete while its source
   await assertOnOneNode(s, "node-1");
 });
 
-Deno.test("a move that is deleted ends when somebody deletes the copy, although its source is Lost", async () => {
-  await using s = await MoveCluster.start();
-  await cancelWithLostSource(s);
-  const copy = copyIdOf(s.move!);
-  const { staging } = s.cluster.agent("node-2").machine;
-  await staging.stage(copy, `${s.root}/saved`, { kind: "block" }); // by a PersistentVolume that was written by hand
-  await staging.unstage(copy, `${s.root}/saved`);
-  await s.cluster.client.delete(lvmVolumes, { name: copy });
-  await waitUntil(() => s.move === undefined, "no LVMMove");
-  await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Lost", () => s.lvmVolumes.join());
-});
+Deno.test(
+  "a move that is deleted ends when somebody deletes the copy, although its source is Lost",
+  UNSANITIZED,
+  async () => {
+    await using s = await MoveCluster.start();
+    await cancelWithLostSource(s);
+    const copy = copyIdOf(s.move!);
+    const { staging } = s.cluster.agent("node-2").machine;
+    await staging.stage(copy, `${s.root}/saved`, { kind: "block" }); // by a PersistentVolume that was written by hand
+    await staging.unstage(copy, `${s.root}/saved`);
+    await s.cluster.client.delete(lvmVolumes, { name: copy });
+    await waitUntil(() => s.move === undefined, "no LVMMove");
+    await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Lost", () => s.lvmVolumes.join());
+  },
+);
 
 Deno.test(
   "a move whose target loses its disks when the copy is complete leaves the volume in use",
