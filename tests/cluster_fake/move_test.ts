@@ -10,7 +10,7 @@ import { snapshotIdOf } from "../../base/ids.ts";
 import { parseQuantity } from "../../base/size.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { type LvmSnapshot, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { csiNodes, type KubeObject, persistentVolumeClaims, storageClasses } from "../../k8s/api/objects.ts";
+import { type KubeObject, persistentVolumeClaims } from "../../k8s/api/objects.ts";
 import { grantsOf } from "../../k8s/api/transfers.ts";
 import type { ApiClient, WatchEvent } from "../../k8s/client/client.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
@@ -20,7 +20,6 @@ import { TOPOLOGY_KEY, waitUntil } from "../fake/cluster/control_plane.ts";
 import { FakePod } from "../fake/cluster/fake_pod.ts";
 import { MiB, request } from "../fake/cluster/volume_cluster.ts";
 import { MoveCluster, MOVED, PV_NAME } from "../fake/cluster/move_cluster.ts";
-import { DRIVER } from "../fake/cluster/node_cluster.ts";
 
 /** Asserts that the volume is on the second node alone, with its data, and the PersistentVolume as it was. */
 async function assertMoved(s: MoveCluster): Promise<void> {
@@ -307,17 +306,7 @@ Deno.test("a move that is deleted leaves everything as it was, and the volume ca
 });
 
 /** What is refused, and the words of the refusal. */
-const REFUSALS: Readonly<Record<string, { prepare: (s: MoveCluster) => unknown; message: string; spec?: object }>> = {
-  "to the same node": {
-    prepare: () => {},
-    spec: { targetNode: "node-1" },
-    message: "the volume is on node node-1 already",
-  },
-  "to a node without an agent": {
-    prepare: () => {},
-    spec: { targetNode: "node-3" },
-    message: "node node-3 has no agent of the driver",
-  },
+const REFUSALS: Readonly<Record<string, { prepare: (s: MoveCluster) => unknown; message: string }>> = {
   "to a node without enough space": {
     prepare: (s) =>
       s.cluster.volumes.create(request("large", { range: { required: 1000n * MiB } }), {
@@ -330,27 +319,14 @@ const REFUSALS: Readonly<Record<string, { prepare: (s: MoveCluster) => unknown; 
     prepare: (s) => s.cluster.snapshots.create({ id: snapshotIdOf("s"), name: "s", source: MOVED, cowSize: FULL_COW }),
     message: "is the origin of the snapshots",
   },
-  "of a claim that another took the name of": {
-    prepare: () => {},
-    spec: { claim: { namespace: "shop", name: "data", uid: "another" } },
-    message: "claim shop/data does not exist any more",
-  },
-  "to a node that the class does not allow": {
-    prepare: (s) => {
-      const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["node-1"] }];
-      const merge = { allowedTopologies: [{ matchLabelExpressions }] };
-      return s.cluster.client.patch(storageClasses, { name: "local" }, { merge });
-    },
-    message: "not in the allowedTopologies of the class",
-  },
 };
 
-for (const [what, { prepare, message, spec }] of Object.entries(REFUSALS)) {
+for (const [what, { prepare, message }] of Object.entries(REFUSALS)) {
   Deno.test(`a move ${what} is refused, and nothing is changed`, async () => {
     await using s = await MoveCluster.start();
     await prepare(s);
     s.startMover();
-    s.addMove(spec);
+    s.addMove();
     const { status } = await s.waitForState("Failed");
     assert(status!.error!.message.includes(message), status!.error!.message);
     assert(s.lvmVolumes.includes("volume node-1 Ready"), s.lvmVolumes.join());
@@ -358,17 +334,6 @@ for (const [what, { prepare, message, spec }] of Object.entries(REFUSALS)) {
     assertEquals(s.persistentVolume!.spec?.persistentVolumeReclaimPolicy, "Delete");
   });
 }
-
-Deno.test("a move is refused where transfers are off", async () => {
-  await using s = await MoveCluster.start({ transfers: false });
-  s.startMover();
-  s.addMove();
-  const { status } = await s.waitForState("Failed");
-  assertEquals(
-    status?.error?.message,
-    "the agent of node node-1 takes no part in transfers: set transfer.enabled of the chart",
-  );
-});
 
 Deno.test("a move to disks on which the filesystem could not be mounted fails before the volume is held", async () => {
   const format = { state: "unformatted", type: "ext4" } as const;
@@ -388,23 +353,21 @@ Deno.test("a move to disks on which the filesystem could not be mounted fails be
   await waitUntil(() => s.lvmVolumes.join() === "volume node-1 Ready", () => s.lvmVolumes.join());
 });
 
-for (const offline of [false, true]) {
-  Deno.test(`a${offline ? "n offline" : ""} move to disks with larger sectors than a block volume was used with is refused`, async () => {
-    await using s = await MoveCluster.start({ offline, targetSectorBytes: 4_096 });
-    s.machines[0].openLvs.push(s.lv(0)!);
-    s.cluster.agent("node-1").node.requeue();
-    const known = () => s.cluster.api.objects(lvmVolumes)[0]?.status?.maximumSectorSize;
-    await waitUntil(() => known() === "512", () => `the sectors of the volume: ${known()}`);
-    const group = () => s.cluster.nodes.get("node-2")?.status?.volumeGroups?.[0]?.sectorSize;
-    await waitUntil(() => group() === "4Ki", () => `the sectors of the group: ${group()}`);
-    s.startMover();
-    s.addMove();
-    const { status } = await s.waitForState("Failed");
-    assert(status?.error?.message.includes("has logical sectors of 4"), status?.error?.message);
-    assertEquals(status?.copyMode, undefined); // nothing was held or copied
-    assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
-  });
-}
+Deno.test("a move to disks with larger sectors than a block volume was used with is refused", async () => {
+  await using s = await MoveCluster.start({ targetSectorBytes: 4_096 });
+  s.machines[0].openLvs.push(s.lv(0)!);
+  s.cluster.agent("node-1").node.requeue();
+  const known = () => s.cluster.api.objects(lvmVolumes)[0]?.status?.maximumSectorSize;
+  await waitUntil(() => known() === "512", () => `the sectors of the volume: ${known()}`);
+  const group = () => s.cluster.nodes.get("node-2")?.status?.volumeGroups?.[0]?.sectorSize;
+  await waitUntil(() => group() === "4Ki", () => `the sectors of the group: ${group()}`);
+  s.startMover();
+  s.addMove();
+  const { status } = await s.waitForState("Failed");
+  assert(status?.error?.message.includes("has logical sectors of 4"), status?.error?.message);
+  assertEquals(status?.copyMode, undefined); // nothing was held or copied
+  assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
+});
 
 Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume deleted", async () => {
   await using s = await MoveCluster.start();
@@ -418,29 +381,4 @@ Deno.test("a move of a claim that is deleted meanwhile is undone, and the volume
   await waitUntil(() => s.lvmVolumes.length === 0 && s.persistentVolume === undefined, "all deleted");
   await s.idle();
   assertEquals(s.machines.flatMap((machine) => machine.allLvs()), []);
-});
-
-Deno.test("a finished LVMMove goes with its volume", async () => {
-  await using s = await MoveCluster.start();
-  s.startMover();
-  s.startGarbageCollector();
-  s.addMove();
-  await s.waitForState("Complete");
-  await s.cluster.volumes.delete(MOVED);
-  await waitUntil(() => s.move === undefined, () => JSON.stringify(s.move));
-});
-
-Deno.test("a move waits while the agent of its target restarts, and is not registered with kubelet", async () => {
-  await using s = await MoveCluster.start();
-  const setDrivers = (drivers: object[]) =>
-    s.cluster.client.patch(csiNodes, { name: "node-2" }, { merge: { spec: { drivers } } as object });
-  await setDrivers([]);
-  s.startMover();
-  s.addMove();
-  const message = "waits until the driver is registered on node node-2";
-  await waitUntil(() => s.move?.status?.message === message, () => JSON.stringify(s.move?.status));
-  assertEquals(s.lvmVolumes, ["volume node-1 Ready"]);
-  await setDrivers([{ name: DRIVER, nodeID: "node-2", topologyKeys: [TOPOLOGY_KEY] }]);
-  await s.waitForState("Complete");
-  await assertMoved(s);
 });
