@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../base/defined.ts";
 import { type AnyCondition, conditionsOf } from "../k8s/api/conditions.ts";
 import type { ReasonDescription } from "../k8s/api/condition_reasons.ts";
 
@@ -26,6 +27,14 @@ export interface Problem {
   readonly remedy?: string;
   /** The chapter of the runbooks, as `page.md#chapter`. */
   readonly runbook?: string;
+}
+
+/** What is said of a problem; an undefined field is left out. */
+type ProblemText = { [K in "message" | "since" | "remedy" | "runbook"]?: string | undefined } & { message: string };
+
+/** Makes a problem of an object. */
+export function problem(severity: Severity, reason: string, object: string, text: ProblemText): Problem {
+  return { severity, reason, object, ...defined(text) };
 }
 
 /** A condition with a reason and a message, as our own kinds and Kubernetes' have it. */

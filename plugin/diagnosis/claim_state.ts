@@ -186,7 +186,7 @@ export async function readClaimState(
     ...{ ...nodeEvidence, provisionerLease, resizerLease },
     capacities: capacities.filter(({ storageClassName }) => storageClassName === className),
     lvmNodes: allNodes.filter(({ spec }) => spec.driverName === driver),
-    unread: [...new Set(reader.unread)].sort(),
+    unread: reader.unreadKinds(),
   };
 }
 

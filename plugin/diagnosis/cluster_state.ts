@@ -81,6 +81,11 @@ export class LenientReader {
     return await this.#read(resource, () => this.client.get(resource, at));
   }
 
+  /** Returns the kinds that could not be read, each once. */
+  unreadKinds(): string[] {
+    return [...new Set(this.unread)].sort();
+  }
+
   async #read<R>({ plural }: Resource, read: () => Promise<R>): Promise<R | undefined> {
     try {
       return await read();
@@ -119,7 +124,7 @@ export async function readClusterState(
     ]);
   const isOwn = ({ spec }: AgentManaged | LvmNode) => spec.driverName === driver;
   return {
-    ...{ driver, now, nodes: allNodes, agentLeases, provisionerLeases, unread: [...new Set(reader.unread)].sort() },
+    ...{ driver, now, nodes: allNodes, agentLeases, provisionerLeases, unread: reader.unreadKinds() },
     lvmNodes: lvm.filter(isOwn),
     volumes: volumes.filter(isOwn),
     snapshots: snapshots.filter(isOwn),

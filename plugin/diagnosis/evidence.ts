@@ -9,7 +9,7 @@ import type { LvmNode } from "../../k8s/api/lvm_objects.ts";
 import type { Event, Lease, Node, Pod } from "../../k8s/api/objects.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import { type AgentEvidence, agentStateOf } from "./nodes.ts";
-import { isUnread, type Problem, type Severity } from "../problem.ts";
+import { isUnread, type Problem, problem, type Severity } from "../problem.ts";
 import { adviceFor, reasonOf, SYMPTOM_CHAPTERS, type SymptomChapter, withoutReason } from "./symptoms.ts";
 
 /** Returns the time of an event's last occurrence (RFC 3339). */
@@ -76,6 +76,24 @@ export function eventProblem(event: Event, source: Omit<MessageSource, "reason" 
   return messageProblem(event.message ?? "", { ...source, reason: event.reason ?? "Event", since });
 }
 
+/** What is known of an object, each with a label. */
+export type Facts = readonly (readonly [label: string, text: string])[];
+
+/** Returns the facts that are known. */
+export function knownFacts(facts: readonly (readonly [label: string, text: string | undefined])[]): Facts {
+  return facts.flatMap(([label, text]) => text === undefined || text === "" ? [] : [[label, text] as const]);
+}
+
+/** Returns the problem that the last event of some reasons reports, if there is one. */
+export function lastProblem(
+  events: readonly Event[],
+  reasons: readonly string[],
+  source: Omit<MessageSource, "reason" | "since">,
+): Problem[] {
+  const last = lastEvent(events, ...reasons);
+  return last === undefined ? [] : [eventProblem(last, source)];
+}
+
 /** The time after which a Lease that is not renewed has no holder, in milliseconds, when it does not say. */
 const LEASE_MS = 15_000;
 
@@ -120,15 +138,14 @@ export function noControllerProblem(
   { what, since }: { readonly what: string; readonly since?: string | undefined },
 ): Problem {
   const { holderIdentity, renewTime = since } = lease?.spec ?? {};
-  return {
-    ...{ severity: "error", reason: "NoController", object },
+  return problem("error", "NoController", object, {
     message: holderIdentity
       ? `no ${what} is active: ${holderIdentity} held its Lease, and does not renew it`
       : `no ${what} is active: nobody holds its Lease`,
     ...(renewTime !== undefined && { since: renewTime }),
     remedy: "Look at the pods of the controller and its log: kubectl --namespace denolith-system get pods,leases",
     runbook: "claims-and-pods.md#no-active-controller",
-  };
+  });
 }
 
 /** Reports whether a pod has not ended. */
@@ -169,8 +186,7 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
   const object = `node/${nodeName}`;
   if (lvmNode === undefined) {
     const isGone = node === undefined && !isUnread({ unread }, "nodes");
-    return [{
-      ...{ severity: "error", reason: isGone ? "NodeGone" : "NodeWithoutAgent", object },
+    return [problem("error", isGone ? "NodeGone" : "NodeWithoutAgent", object, {
       message: isGone
         ? "the Node does not exist, nor its LVMNode"
         : "the node has no LVMNode: no agent of the driver has reported on it",
@@ -178,13 +194,12 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
         ? `If the node is gone for good: kubectl denolith forget-node ${nodeName}`
         : "Find the pod of the node's agent in the driver's namespace, and read its log.",
       runbook: "nodes-and-controllers.md#node-does-not-come-back",
-    }];
+    })];
   }
   if (agentStateOf(lvmNode, { agentLeases, now, unread }) !== "Silent") return [];
   const seenMs = lastSignOfLife(lvmNode, agentLeases)!;
   const isDown = node !== undefined && !isNodeReady(node);
-  return [{
-    ...{ severity: "error", reason: isDown ? "NodeDown" : "AgentSilent", object },
+  return [problem("error", isDown ? "NodeDown" : "AgentSilent", object, {
     message: isDown
       ? "the Node is not Ready, and its agent is silent"
       : "its agent is silent: it gives no sign of life",
@@ -195,5 +210,5 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
         " shows whether LVM waits for a disk. If it gets no answer, read the log of the " +
         "node's agent, and restart it.",
     runbook: "nodes-and-controllers.md#node-does-not-come-back",
-  }];
+  })];
 }

@@ -15,7 +15,7 @@ import { isNodeReady } from "../../k8s/api/pods.ts";
 import { formatBytes } from "../../base/size.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import type { ClusterState } from "./cluster_state.ts";
-import { compareText, conditionOf, conditionProblem, isUnread, type Problem } from "../problem.ts";
+import { compareText, conditionOf, conditionProblem, isUnread, type Problem, problem } from "../problem.ts";
 
 /** The agent of a node: `NotReported` before its first report, `Unknown` to somebody who may not read its Lease. */
 export type AgentState = "Alive" | "Silent" | "NotReported" | "Unknown";
@@ -250,8 +250,7 @@ function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): 
     // a thin pool may have all of the space
     const hasThinSpace = group.pools.some(({ availableVirtual = 0n }) => availableVirtual > 0n);
     if (group.size > 0n && group.free === 0n && !hasThinSpace) {
-      problems.push({
-        ...{ severity: "warning", reason: "VolumeGroupFull", object },
+      problems.push(problem("warning", "VolumeGroupFull", object, {
         message: `volume group ${group.name} has no free space` +
           (group.spare === undefined ? "" : ` but ${formatBytes(group.spare)} of spare space`) +
           (group.erasing === undefined
@@ -259,15 +258,14 @@ function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): 
             : `; ${formatBytes(group.erasing)} become free when deleted volumes are erased`),
         ...{ remedy: fullRemedy(name, disks.find((disk) => disk.proposed && disk.volumeGroup === group.name)) },
         runbook: "storage.md#volume-group-full",
-      });
+      }));
     }
     if (!group.writeable) {
-      problems.push({
-        ...{ severity: "warning", reason: "VolumeGroupReadOnly", object },
+      problems.push(problem("warning", "VolumeGroupReadOnly", object, {
         message: `LVM can create nothing in volume group ${group.name} now` +
           (group.refusal === undefined ? "" : `: ${group.refusal}`),
         remedy: `See kubectl denolith doctor ${name}.`,
-      });
+      }));
     }
     return problems;
   });

@@ -9,7 +9,7 @@ import { isForgotten } from "../../k8s/api/lvm_objects.ts";
 import type { ClusterState } from "./cluster_state.ts";
 import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
 import { isHeld, noControllerProblem } from "./evidence.ts";
-import { compareProblems, compareText, type Problem } from "../problem.ts";
+import { compareProblems, compareText, type Problem, problem } from "../problem.ts";
 import { heldProblems, snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
 
 /** Numbers of objects by their states, in the order of the states' names. */
@@ -84,12 +84,15 @@ function controllerProblems({ provisionerLeases, now }: ClusterState): Problem[]
 function withoutAgent({ volumes }: ClusterState, nodes: readonly NodeView[]): Problem[] {
   const known = new Set(nodes.map(({ name }) => name));
   const without = Map.groupBy(volumes.filter((volume) => !isForgotten(volume)), ({ spec }) => spec.nodeName);
-  return [...without].filter(([name]) => !known.has(name)).map(([name, { length }]) => ({
-    ...{ severity: "error", reason: "NodeWithoutAgent", object: `node/${name}` },
-    message: `it has ${length} ${length === 1 ? "volume" : "volumes"}, and no LVMNode: the node is gone, or its agent`,
-    remedy: `If it is gone for good: kubectl denolith forget-node ${name}`,
-    runbook: "nodes-and-controllers.md#node-does-not-come-back",
-  }));
+  return [...without].filter(([name]) => !known.has(name)).map(([name, { length }]) =>
+    problem("error", "NodeWithoutAgent", `node/${name}`, {
+      message: `it has ${length} ${
+        length === 1 ? "volume" : "volumes"
+      }, and no LVMNode: the node is gone, or its agent`,
+      remedy: `If it is gone for good: kubectl denolith forget-node ${name}`,
+      runbook: "nodes-and-controllers.md#node-does-not-come-back",
+    })
+  );
 }
 
 /** The age from which a claim without a volume is a problem, in milliseconds: a volume is created within seconds. */
@@ -98,12 +101,14 @@ const MAX_PENDING_MS = 60_000;
 /** Returns a problem for each claim that has waited for its volume. The cause takes more objects than an overview reads. */
 function claimProblems({ pendingClaims, now }: ClusterState): Problem[] {
   return pendingClaims.flatMap(({ metadata: { namespace, name, creationTimestamp: since = "" } }): Problem[] =>
-    now.getTime() - Date.parse(since) < MAX_PENDING_MS ? [] : [{
-      ...{ severity: "warning", reason: "ClaimPending", object: `claim/${namespace}/${name}`, since },
-      message: "the claim is Pending, and the driver was asked for its volume",
-      remedy: `kubectl denolith why ${name} --namespace ${namespace} names the cause.`,
-      runbook: "claims-and-pods.md#claim-stays-pending",
-    }]
+    now.getTime() - Date.parse(since) < MAX_PENDING_MS
+      ? []
+      : [problem("warning", "ClaimPending", `claim/${namespace}/${name}`, {
+        message: "the claim is Pending, and the driver was asked for its volume",
+        remedy: `kubectl denolith why ${name} --namespace ${namespace} names the cause.`,
+        runbook: "claims-and-pods.md#claim-stays-pending",
+        since,
+      })]
   );
 }
 

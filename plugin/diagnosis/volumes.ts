@@ -20,7 +20,7 @@ import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { snapshotHandleOf, type VolumeSnapshotContent } from "../../k8s/api/snapshot_objects.ts";
 import type { ClusterState } from "./cluster_state.ts";
 import { adviceFor } from "./symptoms.ts";
-import { compareText, conditionProblem, type Problem, type Severity } from "../problem.ts";
+import { compareText, conditionProblem, type Problem, problem, type Severity } from "../problem.ts";
 
 /** A volume. Sizes are in bytes. */
 export interface VolumeView {
@@ -175,11 +175,12 @@ export function volumeProblems(volume: LvmVolume, object: string): Problem[] {
 export function heldProblems(volume: LvmVolume, object: string, now: Date): Problem[] {
   const since = heldForLongSince(volume, now);
   if (since === undefined) return [];
-  return [{
-    ...{ severity: "warning", reason: "HeldForLong", object, since, runbook: "../move.md#when-it-does-not-go-on" },
+  return [problem("warning", "HeldForLong", object, {
     message: "nobody can use the volume, because it is held for a move that does not end",
     remedy: "kubectl denolith why CLAIM says what the move waits for; kubectl denolith move CLAIM --cancel undoes it.",
-  }];
+    since,
+    runbook: "../move.md#when-it-does-not-go-on",
+  })];
 }
 
 /** Returns the problems that the agent reports of a snapshot: its own words. */

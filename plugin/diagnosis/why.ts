@@ -10,13 +10,14 @@ import { classNameOf, provisionerOf } from "../../k8s/provisioner/claim.ts";
 import { formatBytes } from "../../base/size.ts";
 import { capacityTexts, type ClaimState, MAX_CAPACITIES, MAX_PODS, requestedBytes } from "./claim_state.ts";
 import { agentStateOf } from "./nodes.ts";
-import { isUnread, listText, type Problem } from "../problem.ts";
+import { isUnread, listText, type Problem, problem } from "../problem.ts";
 import { boundProblems } from "./why_bound.ts";
 import { importInProgress, lostProblems } from "./why_lost.ts";
 import { failedMove, moveFact, moveInProgress } from "./why_move.ts";
 import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
 import { stateOf } from "./volumes.ts";
+import { type Facts, knownFacts } from "./evidence.ts";
 
 /** An answer. */
 export interface WhyAnswer {
@@ -27,7 +28,7 @@ export interface WhyAnswer {
   /** What is wrong, the cause first; empty when nothing is. */
   readonly problems: readonly Problem[];
   /** What the answer rests on: labels and texts. */
-  readonly facts: readonly (readonly [label: string, text: string])[];
+  readonly facts: Facts;
   /** Kinds that could not be read, with the cause. */
   readonly unread: readonly string[];
 }
@@ -73,10 +74,9 @@ function claimProblems(state: ClaimState, object: string): Problem[] {
   if (importing !== undefined) return [importing];
   const provisioner = otherProvisioner(state);
   if (provisioner !== undefined) {
-    return [{
-      ...{ severity: "info", reason: "OtherDriver", object },
+    return [problem("info", "OtherDriver", object, {
       message: `the claim is not of the driver ${driver}, but of ${provisioner}`,
-    }];
+    })];
   }
   switch (claim.status?.phase) {
     case "Bound":
@@ -99,14 +99,14 @@ function otherProvisioner({ claim, persistentVolume, storageClass, driver }: Cla
   return provisioner === driver || provisioner === NO_PROVISIONER ? undefined : provisioner;
 }
 
-function factsOf(state: ClaimState): (readonly [string, string])[] {
+function factsOf(state: ClaimState): Facts {
   const { claim, storageClass, persistentVolume, volume, nodeName, pods } = state;
   const className = claim && classNameOf(claim);
   const capacities = capacityTexts(state);
   const bytes = claim && requestedBytes(claim);
   const actual = quantityToBytes(claim?.status?.capacity?.["storage"]);
   const binding = storageClass?.volumeBindingMode ?? "Immediate";
-  const facts: (readonly [string, string | undefined])[] = [
+  return knownFacts([
     ["Class", className && (storageClass ? `${className} (${binding})` : className)],
     ["Size", bytes === undefined ? undefined : sizeText(bytes, actual)],
     ["Pods", listText(pods.map((pod) => pod.metadata.name), MAX_PODS)],
@@ -121,8 +121,7 @@ function factsOf(state: ClaimState): (readonly [string, string])[] {
       "Capacities",
       claim?.status?.phase === "Pending" ? listText(capacities, MAX_CAPACITIES, " nodes") : undefined,
     ],
-  ];
-  return facts.flatMap(([label, text]) => text === undefined || text === "" ? [] : [[label, text] as const]);
+  ]);
 }
 
 function sizeText(requested: bigint, actual: bigint | undefined): string {

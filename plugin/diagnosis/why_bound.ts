@@ -16,13 +16,14 @@ import {
   isLive,
   lastEvent,
   lastFailure,
+  lastProblem,
   messageProblem,
   noControllerProblem,
   schedulingOf,
   timeOfEvent,
   waitProblems,
 } from "./evidence.ts";
-import { conditionOf, isUnread, type Problem } from "../problem.ts";
+import { conditionOf, isUnread, type Problem, problem } from "../problem.ts";
 import { SYMPTOM_CHAPTERS, withoutReason } from "./symptoms.ts";
 import { volumeProblems } from "./volumes.ts";
 
@@ -57,22 +58,22 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
 function fixedSizeNote({ storageClass }: ClaimState, object: string): Problem[] {
   if (storageClass === undefined || storageClass.allowVolumeExpansion === true) return [];
   const { name } = storageClass.metadata;
-  return [{
-    ...{ severity: "info", reason: "ExpansionNotAllowed", object, runbook: SYMPTOM_CHAPTERS.expansion },
+  return [problem("info", "ExpansionNotAllowed", object, {
     message: `nothing is wrong; its class ${name} does not allow expansion, so that kubectl refuses a larger size`,
     remedy: `To allow it: kubectl patch storageclass ${name} --patch '{"allowVolumeExpansion":true}'`,
-  }];
+    runbook: SYMPTOM_CHAPTERS.expansion,
+  })];
 }
 
 function missingVolume(state: ClaimState, object: string): Problem[] {
   const { persistentVolume } = state;
   if (persistentVolume === undefined || isUnread(state, "lvmvolumes")) return [];
-  return [{
-    ...{ severity: "error", reason: "NoLVMVolume", object },
+  return [problem("error", "NoLVMVolume", object, {
     message: `PersistentVolume ${persistentVolume.metadata.name} names the volume ` +
       `${persistentVolume.spec?.csi?.volumeHandle}, and there is no LVMVolume of this name`,
-    ...{ remedy: "Its logical volume may still be there, as an orphan.", runbook: "../volume-repair.md#orphans" },
-  }];
+    remedy: "Its logical volume may still be there, as an orphan.",
+    runbook: "../volume-repair.md#orphans",
+  })];
 }
 
 /** Adds since when a problem is there, by the event that reported it. */
@@ -109,19 +110,20 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
   if (said !== undefined) {
     const since = onNode?.lastTransitionTime ?? onNodeEvent?.firstTimestamp ??
       (onNodeEvent && timeOfEvent(onNodeEvent));
-    return [{
-      ...{ severity: "error", reason: "NodeResizeFailed", object, runbook, ...(since !== undefined && { since }) },
+    return [problem("error", "NodeResizeFailed", object, {
       message: `resizing the filesystem failed on the node: ${withoutReason(said)}`,
       remedy: "Read the message and the log of the node's agent. The filesystem is unchanged.",
-    }];
+      runbook,
+      since,
+    })];
   }
   if (pending !== undefined) {
     const isUsed = pods.some(isLive);
-    return [{
-      ...{ severity: "info", reason: "FileSystemResizePending", object, runbook },
+    return [problem("info", "FileSystemResizePending", object, {
       message: "the volume was expanded, and its filesystem was not" + (isUsed ? " yet" : ", because no pod uses it"),
       remedy: isUsed ? "Wait: kubelet resizes it within minutes." : "Start a pod that uses the claim.",
-    }];
+      runbook,
+    })];
   }
   const waits = waitProblems(state.volumeEvents, now, { chapter: "expansion", object });
   const message = failed?.message ?? condition("ControllerResizeError")?.message;
@@ -134,11 +136,11 @@ function expansionProblems(state: ClaimState, claim: PersistentVolumeClaim, obje
   if (!isHeld(resizerLease, now) && !isUnread(state, "leases")) {
     return [noControllerProblem(object, resizerLease, { what: "resizer" })];
   }
-  return [{
-    ...{ severity: "info", reason: "Resizing", object, runbook },
+  return [problem("info", "Resizing", object, {
     message: `the volume is being expanded to ${formatBytes(requestedBytes(claim))}`,
     remedy: "Wait. If it takes minutes, read the log of the controller.",
-  }];
+    runbook,
+  })];
 }
 
 /** Returns why a claim does not have the VolumeAttributesClass that it names. */
@@ -152,11 +154,11 @@ function modificationProblems(state: ClaimState, claim: PersistentVolumeClaim, o
   );
   if (!wanted || wanted === current) return [];
   if (failed !== undefined) return [eventProblem(failed, { chapter: "limits", object })];
-  return [{
-    ...{ severity: "info", reason: "Modifying", object, runbook: SYMPTOM_CHAPTERS.limits },
+  return [problem("info", "Modifying", object, {
     message: `the volume is being changed to the VolumeAttributesClass ${wanted}`,
     remedy: "Wait. If it takes minutes, see whether the class exists, and read the log of the controller.",
-  }];
+    runbook: SYMPTOM_CHAPTERS.limits,
+  })];
 }
 
 /** Returns why pods do not start with the volume. */
@@ -172,8 +174,7 @@ function schedulingProblems({ pods, podEvents, nodeName, node, otherClaims }: Cl
     const { message, reason, since } = schedulingOf(pod, podEvents);
     if (message === "") return [];
     const elsewhere = otherClaims.find((other) => other.pod === pod.metadata.name && other.nodeName !== nodeName);
-    return [{
-      ...{ severity: "error", reason, object: `pod/${pod.metadata.namespace}/${pod.metadata.name}` },
+    return [problem("error", reason, `pod/${pod.metadata.namespace}/${pod.metadata.name}`, {
       message: `the pod cannot be scheduled: ${message}`,
       ...(since !== undefined && { since }),
       remedy: nodeName === undefined
@@ -186,7 +187,7 @@ function schedulingProblems({ pods, podEvents, nodeName, node, otherClaims }: Cl
         : `The volume is on node ${nodeName}, and the pod can only run there. See what keeps it from there: taints, ` +
           `node selectors, or too little CPU or memory.`,
       runbook: SYMPTOM_CHAPTERS.mount,
-    }];
+    })];
   });
 }
 
@@ -198,8 +199,7 @@ function mountProblems({ pods, podEvents }: ClaimState): Problem[] {
   return pods.filter(isWaiting).flatMap((pod) => {
     const { name, namespace } = pod.metadata;
     const own = podEvents.filter(({ involvedObject }) => involvedObject?.name === name);
-    const failed = lastEvent(own, ...MOUNT_EVENTS);
-    return failed === undefined ? [] : [eventProblem(failed, { chapter: "mount", object: `pod/${namespace}/${name}` })];
+    return lastProblem(own, MOUNT_EVENTS, { chapter: "mount", object: `pod/${namespace}/${name}` });
   });
 }
 

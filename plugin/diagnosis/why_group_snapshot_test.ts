@@ -1,17 +1,20 @@
 import { assertEquals } from "@std/assert";
-import { explainGroupSnapshot } from "./why_group_snapshot.ts";
+import { GROUP_SNAPSHOTS } from "./why_group_snapshot.ts";
+import { snapshotAnswer } from "./why_snapshot.ts";
+import type { VolumeGroupSnapshotContent } from "../../k8s/api/snapshot_objects.ts";
 import { SYMPTOMS } from "./symptoms.ts";
 
 const driver = "lvm.denolith.dev";
 const since = "2026-03-01T08:00:00Z";
 const message = "creating group snapshot g: the COW space of 160Mi does not fit";
 
-Deno.test("explainGroupSnapshot() says what to do as soon as a snapshot has failed, before anything else reports it", () => {
-  const { problems } = explainGroupSnapshot(
+Deno.test("why: a VolumeGroupSnapshot says what to do as soon as a snapshot has failed, before anything else reports it", () => {
+  const { problems } = snapshotAnswer(
+    GROUP_SNAPSHOTS,
     {
       ...{ driver, now: new Date(since), key: "default/both", events: [], snapshotEvents: [], unread: [] },
       snapshotterLease: undefined,
-      groupSnapshot: { metadata: { namespace: "default", name: "both", uid: "u" }, spec: { source: {} } },
+      request: { metadata: { namespace: "default", name: "both", uid: "u" }, spec: { source: {} } },
       content: {
         metadata: { name: "content", uid: "c" },
         spec: {
@@ -27,7 +30,7 @@ Deno.test("explainGroupSnapshot() says what to do as soon as a snapshot has fail
           conditions: [{ type: "Ready", status: "False", reason: "NoSpace", message, lastTransitionTime: since }],
         },
       }],
-    } as unknown as Parameters<typeof explainGroupSnapshot>[0],
+    } as unknown as Parameters<typeof snapshotAnswer<VolumeGroupSnapshotContent>>[1],
   );
   assertEquals(
     problems.map(({ reason, since, remedy, runbook }) => [reason, since, remedy, runbook !== undefined])[0],

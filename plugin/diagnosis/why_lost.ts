@@ -9,7 +9,7 @@ import { importProgressText } from "../import/text.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
 import type { PersistentVolumeClaim } from "../../k8s/api/objects.ts";
 import type { ClaimState } from "./claim_state.ts";
-import { isUnread, type Problem } from "../problem.ts";
+import { isUnread, type Problem, problem } from "../problem.ts";
 
 /** Returns that the PersistentVolume of a claim is made anew by an import; `undefined` when it is not. */
 export function importInProgress(
@@ -19,28 +19,27 @@ export function importInProgress(
   if (persistentVolume !== undefined || self === undefined) return undefined;
   const { metadata: { name }, status } = self;
   const what = status?.state === "Undoing" ? "returned" : "imported";
-  return {
-    ...{ severity: "info", reason: "BeingImported", object, runbook: "../import.md#when-it-does-not-go-on" },
+  return problem("info", "BeingImported", object, {
     message:
       `its PersistentVolume ${claim?.spec?.volumeName ?? ""} is made anew, because its volume is ${what}: LVMImport ` +
       `${name}: ${importProgressText(self)}`,
     remedy:
       `Delete nothing: neither the claim, nor LVMImport ${name}, nor the LVMVolume. End the pods that use the claim; ` +
       "the next ones start when it is Bound again.",
-  };
+    runbook: "../import.md#when-it-does-not-go-on",
+  });
 }
 
 /** Returns why a claim is Lost. */
 export function lostProblems(state: ClaimState, { spec }: PersistentVolumeClaim, object: string): Problem[] {
   const unread = [lvmMoves, lvmImports].map(({ plural }) => plural).filter((plural) => isUnread(state, plural));
   const isKnown = unread.length === 0;
-  return [{
-    ...{ severity: "error", reason: "ClaimLost", object },
+  return [problem("error", "ClaimLost", object, {
     message: `its PersistentVolume ${spec?.volumeName ?? ""} is gone` +
       (isKnown ? "" : `, and ${unread.join(" and ")}, which might make it anew, are not read`),
     remedy: isKnown
       ? "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan."
       : "Delete nothing. Have somebody look who may read them: while a move or an import is under way, the claim is Lost.",
     runbook: "../volume-repair.md#orphans",
-  }];
+  })];
 }

@@ -8,7 +8,7 @@ import { isFinished } from "../../k8s/handover/handover.ts";
 import type { LvmMove } from "../../k8s/handover/moves.ts";
 import { moveProgressText, outcomeText } from "../../k8s/handover/move_status.ts";
 import type { ClaimState } from "./claim_state.ts";
-import type { Problem } from "../problem.ts";
+import { type Problem, problem } from "../problem.ts";
 
 const RUNBOOK = "../move.md#when-it-does-not-go-on";
 
@@ -49,11 +49,11 @@ function absenceRemedy({ spec: { targetNode, adopt }, status = {} }: LvmMove, ab
 export function failedMove({ move }: Pick<ClaimState, "move">, object: string): Problem | undefined {
   if (move?.status?.state !== "Failed") return undefined;
   const { metadata: { name }, spec: { sourceNode, targetNode }, status: { error, message = "" } } = move;
-  return {
-    ...{ severity: "warning", reason: "MoveFailed", object, runbook: RUNBOOK },
+  return problem("warning", "MoveFailed", object, {
     message: `its move from node ${sourceNode} to node ${targetNode} failed: ${message || (error?.message ?? "")}`,
     remedy: `Remove the cause, and move it again. To forget the failure: kubectl delete lvmmove ${name}`,
-  };
+    runbook: RUNBOOK,
+  });
 }
 
 /** Returns what is known of the last move of a claim, in words. */

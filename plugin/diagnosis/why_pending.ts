@@ -14,6 +14,7 @@ import {
   isHeld,
   isLive,
   lastEvent,
+  lastProblem,
   MAX_RETRY_MS,
   messageProblem,
   noControllerProblem,
@@ -22,7 +23,7 @@ import {
   waitProblems,
 } from "./evidence.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
-import { isUnread, listText, type Problem } from "../problem.ts";
+import { isUnread, listText, type Problem, problem } from "../problem.ts";
 import { reasonOf, SYMPTOM_CHAPTERS } from "./symptoms.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.pending;
@@ -50,12 +51,12 @@ export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim,
   ];
   if (problems.length > 0) return problems;
   const announced = lastEvent(state.claimEvents, "Provisioning");
-  return [{
-    ...{ severity: "info", reason: "Provisioning", object },
+  return [problem("info", "Provisioning", object, {
     message: announced?.message ?? "the controller has not said anything of the claim yet",
     ...(since !== undefined && { since }),
-    ...{ remedy: "Wait. If it takes minutes, read the log of the controller.", runbook: RUNBOOK },
-  }];
+    remedy: "Wait. If it takes minutes, read the log of the controller.",
+    runbook: RUNBOOK,
+  })];
 }
 
 /** Reports whether a claim waits for a pod. Who may not read the class may read what Kubernetes says of the claim. */
@@ -70,33 +71,34 @@ function namedVolumeProblem(state: ClaimState, claim: PersistentVolumeClaim, obj
   const { persistentVolume, claimEvents } = state;
   const name = claim.spec!.volumeName!;
   const since = claim.metadata.creationTimestamp;
-  const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
+  const about = { since, runbook: RUNBOOK };
   const refused = lastEvent(claimEvents, "FailedBinding", "VolumeMismatch");
   if (persistentVolume === undefined && !isUnread(state, "persistentvolumes")) {
-    return {
-      ...{ severity: "error", reason: "NoSuchPersistentVolume", ...problem },
+    return problem("error", "NoSuchPersistentVolume", object, {
       message: `the claim names PersistentVolume ${name}, which does not exist`,
       remedy: "Create the PersistentVolume, or a claim that names none.",
-    };
+      ...about,
+    });
   }
   if (refused !== undefined) {
     const remedy = "Create the claim again, as the PersistentVolume is: its class, access modes, size, and claimRef.";
     return eventProblem(refused, { chapter: "pending", object, remedy });
   }
-  return {
-    ...{ severity: "info", reason: "Binding", ...problem },
+  return problem("info", "Binding", object, {
     message: `the claim names PersistentVolume ${name}, and Kubernetes has not bound them yet`,
     remedy: "Wait. If it takes minutes, compare their classes, access modes and sizes, and the volume's claimRef.",
-  };
+    ...about,
+  });
 }
 
 /** Returns that nobody creates a volume for the claim. */
 function staticProblem({ metadata: { creationTimestamp: since } }: PersistentVolumeClaim, object: string): Problem {
-  return {
-    ...{ severity: "error", reason: "NoProvisioner", object, ...(since !== undefined && { since }), runbook: RUNBOOK },
+  return problem("error", "NoProvisioner", object, {
     message: "the class of the claim has no provisioner, so it waits for a PersistentVolume that somebody creates",
     remedy: "Create the PersistentVolume, or a claim with a class of the driver.",
-  };
+    since,
+    runbook: RUNBOOK,
+  });
 }
 
 /** Reports whether a provisioner works, as far as that is known. An official sidecar may work without a Lease. */
@@ -132,21 +134,18 @@ function consumerProblems(state: ClaimState, claim: PersistentVolumeClaim, objec
   const pods = state.pods.filter(isLive).slice(0, MAX_PODS);
   const since = claim.metadata.creationTimestamp;
   // the controller refused the node that the scheduler chose, and lets it choose again
-  const failed = lastEvent(state.claimEvents, "ProvisioningFailed");
-  const refused = failed === undefined ? [] : [eventProblem(failed, { chapter: "pending", object })];
-  if (pods.length === 0 && isUnread(state, "pods")) {
-    return [{
-      ...{ severity: "info", reason: "WaitsForConsumer", object, ...(since !== undefined && { since }) },
-      message: "the class of the claim waits until the first pod that uses the claim has a node; pods are not read",
-      ...{ remedy: "Start a pod that uses the claim, or read its events.", runbook: RUNBOOK },
-    }, ...refused];
-  }
+  const refused = lastProblem(state.claimEvents, ["ProvisioningFailed"], { chapter: "pending", object });
   if (pods.length === 0) {
-    return [{
-      ...{ severity: "info", reason: "NoConsumer", object, ...(since !== undefined && { since }) },
-      message: "no pod uses the claim yet, and its class waits for the first one",
-      ...{ remedy: "Start a pod that uses the claim.", runbook: RUNBOOK },
-    }, ...refused];
+    const areRead = !isUnread(state, "pods");
+    const none = problem("info", areRead ? "NoConsumer" : "WaitsForConsumer", object, {
+      message: areRead
+        ? "no pod uses the claim yet, and its class waits for the first one"
+        : "the class of the claim waits until the first pod that uses the claim has a node; pods are not read",
+      remedy: areRead ? "Start a pod that uses the claim." : "Start a pod that uses the claim, or read its events.",
+      runbook: RUNBOOK,
+      since,
+    });
+    return [none, ...refused];
   }
   const waiting = pods.map((pod) => podProblem(pod, state, claim));
   return waiting.some(({ severity }) => severity === "error") ? [...waiting, ...refused] : [...refused, ...waiting];
@@ -155,42 +154,42 @@ function consumerProblems(state: ClaimState, claim: PersistentVolumeClaim, objec
 function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): Problem {
   const object = `pod/${pod.metadata.namespace}/${pod.metadata.name}`;
   const { message, reason, since } = schedulingOf(pod, state.podEvents);
-  const problem = { object, ...(since !== undefined && { since }), runbook: RUNBOOK };
+  const about = { since, runbook: RUNBOOK };
   if (reasonOf(message) === "NoCapacity") {
     const capacities = listText(capacityTexts(state), MAX_CAPACITIES, " nodes");
     const known = capacities === undefined
       ? "no node has a capacity for the class"
       : `the largest volume that each node can take: ${capacities}`;
-    return {
-      ...{ severity: "error", reason: "NoCapacity", ...problem },
+    return problem("error", "NoCapacity", object, {
       message: `the scheduler finds no node with ${
         formatBytes(requestedBytes(claim))
       } free for the class: ${message}; ${known}${erasingText(state)}`,
       remedy:
         "Free space, accept a disk that kubectl denolith disks proposes, or correct the class, if it names the wrong volume group. " +
         "The pod is then scheduled by itself.",
-    };
+      ...about,
+    });
   }
   if (message !== "") {
-    return {
-      ...{ severity: "error", reason, ...problem },
+    return problem("error", reason, object, {
       message: `the pod cannot be scheduled: ${message}`,
       remedy:
         "The scheduler's message names the obstacle. If it is about volumes, look at the other claims of the pod, too.",
-    };
+      ...about,
+    });
   }
   if (pod.spec?.nodeName) {
-    return {
-      ...{ severity: "error", reason: "SchedulerSkipped", ...problem },
+    return problem("error", "SchedulerSkipped", object, {
       message: `the pod names its node, ${pod.spec.nodeName}, so the scheduler did not choose one for the claim`,
       remedy: "Use a node selector in place of nodeName, or a class with Immediate.",
-    };
+      ...about,
+    });
   }
-  return {
-    ...{ severity: "info", reason: "NotScheduledYet", ...problem },
+  return problem("info", "NotScheduledYet", object, {
     message: "the scheduler has not said anything of the pod yet",
     remedy: "Wait. If it takes minutes, see whether the scheduler runs.",
-  };
+    ...about,
+  });
 }
 
 /** Returns the space that becomes free by itself, since the data of deleted volumes is being erased; nothing for none. */
@@ -216,9 +215,8 @@ function volumeProblems({ volume }: ClaimState, object: string, known = ""): Pro
   const percent = copy.percent === undefined ? "" : `, ${copy.percent} %`;
   const total = copy.total === undefined ? "" : ` of ${copy.total}`;
   const failure = copy.lastError === undefined ? "" : `; the last attempt failed: ${copy.lastError}`;
-  return [{
-    ...{ severity: copy.lastError === undefined ? "info" : "warning", reason: "Copying", object },
+  return [problem(copy.lastError === undefined ? "info" : "warning", "Copying", object, {
     message: `its data is being copied: ${copy.copied}${total}${percent}${failure}`,
     remedy: "Wait: the claim is bound when the copy is complete.",
-  }];
+  })];
 }

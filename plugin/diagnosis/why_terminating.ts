@@ -6,16 +6,8 @@
 
 import type { Event } from "../../k8s/api/objects.ts";
 import type { ClaimState } from "./claim_state.ts";
-import {
-  agentProblems,
-  eventProblem,
-  isLive,
-  lastEvent,
-  messageProblem,
-  timeOfEvent,
-  waitProblems,
-} from "./evidence.ts";
-import { isUnread, type Problem } from "../problem.ts";
+import { agentProblems, isLive, lastProblem, messageProblem, timeOfEvent, waitProblems } from "./evidence.ts";
+import { isUnread, type Problem, problem } from "../problem.ts";
 import { adviceFor, SYMPTOM_CHAPTERS } from "./symptoms.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.terminating;
@@ -38,38 +30,38 @@ export function terminatingProblems(state: ClaimState, object: string): Problem[
 function claimProblems(state: ClaimState, object: string): Problem[] {
   const { claim, pods } = state;
   const { finalizers = [], deletionTimestamp } = claim!.metadata;
-  const since = deletionTimestamp === undefined ? {} : { since: deletionTimestamp };
+  const about = { since: deletionTimestamp, runbook: RUNBOOK };
   const users = pods.filter(isLive).map(({ metadata }) => metadata.name);
   if (finalizers.includes(CLAIM_PROTECTION) && users.length > 0) {
-    return [{
-      ...{ severity: "warning", reason: "UsedByPods", object, ...since, runbook: RUNBOOK },
+    return [problem("warning", "UsedByPods", object, {
       message: `pods use the claim: ${users.join(", ")}`,
       remedy: "Delete the pods. The claim then goes by itself.",
-    }];
+      ...about,
+    })];
   }
   if (finalizers.includes(CLAIM_PROTECTION) && isUnread(state, "pods")) {
-    return [{
-      ...{ severity: "info", reason: "KeptByFinalizers", object, ...since, runbook: RUNBOOK },
+    return [problem("info", "KeptByFinalizers", object, {
       message: `the finalizer ${CLAIM_PROTECTION} keeps the claim: pods may use it, and pods are not read`,
       remedy: "Delete the pods that use the claim, if there are any. The claim then goes by itself.",
-    }];
+      ...about,
+    })];
   }
   const sources = finalizers.filter((name) => SOURCE_PROTECTIONS.includes(name));
   const others = finalizers.filter((name) => name !== CLAIM_PROTECTION && !SOURCE_PROTECTIONS.includes(name));
   if (others.length > 0) {
-    return [{
-      ...{ severity: "warning", reason: "KeptByFinalizers", object, ...since, runbook: RUNBOOK },
+    return [problem("warning", "KeptByFinalizers", object, {
       message: `the claim has finalizers that are neither the driver's nor Kubernetes' own: ${others.join(", ")}`,
       remedy: "Whoever added a finalizer removes it: see whether that program runs, and read its log.",
-    }];
+      ...about,
+    })];
   }
-  return [{
-    ...{ severity: "info", reason: sources.length === 0 ? "Deleting" : "KeptByFinalizers", object, ...since },
+  return [problem("info", sources.length === 0 ? "Deleting" : "KeptByFinalizers", object, {
     message: sources.length === 0
       ? "no pod uses the claim, and Kubernetes is about to remove it"
       : `the finalizers ${sources.join(", ")} keep the claim: a snapshot or a clone of it is being created`,
-    ...{ remedy: "Wait.", runbook: RUNBOOK },
-  }];
+    remedy: "Wait.",
+    ...about,
+  })];
 }
 
 /** Reports whether an event is of a time or later; one from before a deletion is about something else. */
@@ -84,40 +76,37 @@ function volumeProblems(state: ClaimState): Problem[] {
     ? `persistentvolume/${persistentVolume?.metadata.name}`
     : `lvmvolume/${volume.metadata.name}`;
   if (persistentVolume?.spec?.persistentVolumeReclaimPolicy === "Retain") {
-    return [{
-      ...{ severity: "info", reason: "Retained", object, runbook: RUNBOOK },
+    return [problem("info", "Retained", object, {
       message:
         `the claim is gone, and PersistentVolume ${persistentVolume.metadata.name} stays with its data, by its ` +
         "reclaim policy Retain",
       remedy: "To remove the volume and its data, set the policy to Delete.",
-    }];
+      runbook: RUNBOOK,
+    })];
   }
   const { error, conditions = [] } = volume?.status ?? {};
-  const failed = lastEvent(volumeEvents, "VolumeFailedDelete");
-  const reported = lastEvent(
-    volumeEvents.filter((event) => isSince(event, volume?.metadata.deletionTimestamp)),
-    "Failed",
-  );
-  const waits = waitProblems(volumeEvents, state.now, { chapter: "terminating", object });
+  const source = { chapter: "terminating", object } as const;
+  const sinceDeletion = volumeEvents.filter((event) => isSince(event, volume?.metadata.deletionTimestamp));
   const problems = [
-    ...waits,
-    ...(failed === undefined ? [] : [eventProblem(failed, { chapter: "terminating", object })]),
+    ...waitProblems(volumeEvents, state.now, source),
+    ...lastProblem(volumeEvents, ["VolumeFailedDelete"], source),
     ...(error === undefined ? [] : [
       messageProblem(error.message, {
-        ...{ chapter: "terminating", object, reason: error.reason ?? error.code },
+        ...source,
+        reason: error.reason ?? error.code,
         since: conditions.find(({ type }) => type === "Ready")?.lastTransitionTime,
       }),
     ]),
-    ...(reported === undefined ? [] : [eventProblem(reported, { chapter: "terminating", object })]),
+    ...lastProblem(sinceDeletion, ["Failed"], source),
   ];
   // several report the same failure: one that the runbooks describe is enough
   const described = problems.filter(({ reason }) => adviceFor(reason).remedy !== undefined);
   const causes = described.length > 0 ? described.slice(0, 1) : problems.slice(0, 1);
   const agents = agentProblems(state);
   if (causes.length + agents.length > 0) return [...causes, ...agents];
-  return [{
-    ...{ severity: "info", reason: "Deleting", object },
+  return [problem("info", "Deleting", object, {
     message: "the claim is gone, and its volume is being deleted: its data is erased first",
-    ...{ remedy: "Wait: the space is free when the volume is erased.", runbook: RUNBOOK },
-  }];
+    remedy: "Wait: the space is free when the volume is erased.",
+    runbook: RUNBOOK,
+  })];
 }

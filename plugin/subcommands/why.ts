@@ -14,8 +14,8 @@ import { volumeGroupSnapshots, volumeSnapshots } from "../../k8s/api/snapshot_ob
 import { claimNamesOf } from "../../k8s/api/pods.ts";
 import { readClaimState } from "../diagnosis/claim_state.ts";
 import { explainClaim, type WhyAnswer } from "../diagnosis/why.ts";
-import { explainGroupSnapshot, readGroupSnapshotEvidence } from "../diagnosis/why_group_snapshot.ts";
-import { explainSnapshot, readSnapshotState } from "../diagnosis/why_snapshot.ts";
+import { GROUP_SNAPSHOTS } from "../diagnosis/why_group_snapshot.ts";
+import { explainSnapshot, VOLUME_SNAPSHOTS } from "../diagnosis/why_snapshot.ts";
 import { requireTarget, type Target } from "../commands.ts";
 import type { Colours } from "../output.ts";
 import type { Session } from "../session.ts";
@@ -29,17 +29,21 @@ export async function explain(session: Session): Promise<number> {
   }
   const { kind, name } = target;
   const { client, driver, subject: { namespace } } = session;
-  const watched = kind === "volumesnapshot"
-    ? [{ resource: volumeSnapshots, selection: { namespace } }]
-    : [{ resource: volumeGroupSnapshots, selection: { namespace } }];
-  return await session.show(watched, async (now) => {
+  const resource = kind === "volumesnapshot" ? volumeSnapshots : volumeGroupSnapshots;
+  return await session.show([{ resource, selection: { namespace } }], async (now) => {
     const at = { driver, namespace, name, now };
-    const answer = kind === "volumesnapshot"
-      ? explainSnapshot(await readSnapshotState(client, at))
-      : explainGroupSnapshot(await readGroupSnapshotEvidence(client, at));
+    const answer = await (kind === "volumesnapshot"
+      ? explainSnapshot(VOLUME_SNAPSHOTS, client, at)
+      : explainSnapshot(GROUP_SNAPSHOTS, client, at));
     const error = whyNothing(answer, { kind, namespace, name });
-    if (error !== undefined) throw error;
-    return { data: answer, text: ({ colours }) => answerText(answer, { colours, now }) };
+    if (error !== undefined) {
+      throw error;
+    }
+    return {
+      data: answer,
+      text: ({ colours }) =>
+        answerText(answer, { colours, now }),
+    };
   });
 }
 

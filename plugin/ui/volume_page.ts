@@ -9,7 +9,7 @@ import { layoutOfSpec } from "../../k8s/api/volume_mapping.ts";
 import type { LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { ClaimState } from "../diagnosis/claim_state.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
-import { timeOfEvent } from "../diagnosis/evidence.ts";
+import { type Facts, knownFacts, timeOfEvent } from "../diagnosis/evidence.ts";
 import { compareProblems, compareText, conditionOf, type Problem } from "../problem.ts";
 import { snapshotProblems, volumeProblems, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
 import { explainClaim } from "../diagnosis/why.ts";
@@ -47,7 +47,7 @@ export interface EventEntry {
 export interface VolumePage extends VolumeView {
   readonly problems: readonly Problem[];
   /** Labels and texts. */
-  readonly facts: readonly (readonly [label: string, text: string])[];
+  readonly facts: Facts;
   readonly usage: VolumeUsage | string;
   /** Its IO limits, as parameters of a StorageClass. */
   readonly limits: Readonly<Record<string, string>>;
@@ -96,7 +96,7 @@ export function volumePage(
 }
 
 /** Returns the facts about a volume without a claim that the explanation of a claim has. */
-function ownerFacts({ id, node, persistentVolume, state }: VolumeView): (readonly [string, string])[] {
+function ownerFacts({ id, node, persistentVolume, state }: VolumeView): Facts {
   return [
     ["Node", node],
     ...(persistentVolume === undefined ? [] : [["PersistentVolume", persistentVolume] as const]),
@@ -104,13 +104,13 @@ function ownerFacts({ id, node, persistentVolume, state }: VolumeView): (readonl
   ];
 }
 
-function storageFacts(volume: LvmVolume, { group, logicalVolume, content }: VolumeView): (readonly [string, string])[] {
+function storageFacts(volume: LvmVolume, { group, logicalVolume, content }: VolumeView): Facts {
   const { spec, status, metadata: { creationTimestamp } } = volume;
   const layout = layoutOfSpec(spec.layout);
   const redundant = conditionOf(volume, "Redundant");
   const images = requiredPvCount(layout);
   const health = redundant?.status === "False" ? redundant.reason : redundant && "redundant";
-  const facts: (readonly [string, string | undefined])[] = [
+  return knownFacts([
     ["Volume group", group],
     ["Logical volume", logicalVolume],
     ["Device", status?.devicePath],
@@ -128,8 +128,7 @@ function storageFacts(volume: LvmVolume, { group, logicalVolume, content }: Volu
     ["When deleted", spec.erase === "none" ? "its data is not erased" : `its data is erased (${spec.erase})`],
     ["Copied", status?.copy && copyText(status.copy)],
     ["Created", creationTimestamp],
-  ];
-  return facts.flatMap(([label, text]) => text === undefined || text === "" ? [] : [[label, text] as const]);
+  ]);
 }
 
 function copyText({ copied, total, percent }: NonNullable<NonNullable<LvmVolume["status"]>["copy"]>): string {
