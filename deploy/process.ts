@@ -1,3 +1,4 @@
+import { defined } from "../base/defined.ts";
 /** Settings of {@linkcode run}. */
 export interface RunOptions {
   /** Working folder; this process's own by default. */
@@ -30,8 +31,7 @@ export async function outcomeOf(
     args: [...args],
     env: { NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1" },
     stdin: "null",
-    ...(cwd === undefined ? {} : { cwd }),
-    ...(signal === undefined ? {} : { signal }),
+    ...defined({ cwd, signal }),
   });
   const { success, stdout, stderr } = await command.output().catch((cause) => {
     throw new Error(`${action}: ${program} cannot be started: ${cause.message}`, { cause });

@@ -4,6 +4,7 @@ import { asArray, asObject, asString } from "../base/json.ts";
 import manifest from "../deno.json" with { type: "json" };
 import { run } from "./process.ts";
 import type { Runtime } from "./runtime.ts";
+import { defined } from "../base/defined.ts";
 
 /** An npm package in the driver. */
 export interface NpmPackage {
@@ -101,7 +102,7 @@ function npmComponent({ name, version, integrity, license }: NpmPackage): Models
   const [, group, base] = /^(?:(@[^/]+)\/)?(.+)$/.exec(name)!;
   const purl = `pkg:npm/${group === undefined ? "" : `${encodeURIComponent(group)}/`}${base}@${version}`;
   return new Models.Component(Enums.ComponentType.Library, base!, {
-    ...(group === undefined ? {} : { group }),
+    ...defined({ group }),
     version,
     purl,
     bomRef: purl,

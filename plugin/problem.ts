@@ -62,8 +62,7 @@ export function conditionProblem(
     ...about,
     reason: reason || type,
     message,
-    ...(lastTransitionTime !== undefined && { since: lastTransitionTime }),
-    ...(remedy !== undefined && { remedy }),
+    ...defined({ since: lastTransitionTime, remedy }),
     ...(meaning !== undefined && linkOf(meaning)),
   };
 }

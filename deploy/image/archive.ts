@@ -12,6 +12,7 @@ import { sha256, sha256OfFile } from "../self_extracting.ts";
 import { IMAGE_START, writeDriver } from "./driver.ts";
 import { systemLayer } from "./system.ts";
 import { makeTar } from "./tar.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The image's name, which the manifests have, too. */
 export const IMAGE = `denolith:${manifest.version}`;
@@ -91,7 +92,7 @@ async function writeArchive(temp: string, { name, layers, output }: ArchiveConte
  */
 export function imageConfig(layers: readonly string[], arch: Architecture, created?: string): string {
   return JSON.stringify({
-    ...(created === undefined ? {} : { created }),
+    ...defined({ created }),
     architecture: IMAGE_ARCHITECTURES[arch],
     os: "linux",
     config: {

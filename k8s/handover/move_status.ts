@@ -43,7 +43,7 @@ export function statusBefore(
     message: messageBefore(move, step, failure),
     ...(isUndone(move) || spec.adopt ? {} : copyModeStatus(objects)),
     ...(stages.length > 0 || status.stages !== undefined ? { stages } : {}),
-    ...(copy?.status?.copy !== undefined && { copy: copy.status.copy }),
+    ...defined({ copy: copy?.status?.copy }),
     ...(copy?.spec.copy !== undefined && { differences: copy.spec.copy.round }),
     ...(isHeld && { heldTime: timestamp(now) }),
     ...(isReleased && { releasedTime: timestamp(now) }),

@@ -6,6 +6,7 @@
 
 import type { AcceptedDisk, AcceptedDiskStatus, LvmNode, NodeDisk } from "../../k8s/api/lvm_objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
+import { defined } from "../../base/defined.ts";
 
 /**
  * Where a disk stands: nobody uses it (`Proposed`), it failed a check (`Unsuitable`), it is accepted and the agent has
@@ -41,7 +42,9 @@ export function diskViews(lvmNodes: readonly LvmNode[]): DiskView[] {
     const named = <T extends { name: string }>(all: readonly T[], name: string) => all.find((one) => one.name === name);
     return [...names].map((name) =>
       diskView(node.metadata.name, name, {
-        ...{ disk: named(disks, name), accepted: named(acceptedDisks, name), outcome: named(outcomes, name) },
+        disk: named(disks, name),
+        accepted: named(acceptedDisks, name),
+        outcome: named(outcomes, name),
       })
     );
   }).sort((a, b) => a.node === b.node ? (a.name < b.name ? -1 : 1) : a.node < b.node ? -1 : 1);
@@ -52,17 +55,14 @@ function diskView(node: string, name: string, { disk, accepted, outcome }: {
   readonly accepted: AcceptedDisk | undefined;
   readonly outcome: AcceptedDiskStatus | undefined;
 }): DiskView {
-  const size = quantityToBytes(disk?.size);
-  const state = outcome?.state ?? (accepted !== undefined ? "Accepted" : disk?.proposed ? "Proposed" : "Unsuitable");
-  // of a disk that is taken, its signature is no reason
-  const reason = outcome === undefined ? disk?.reason : outcome.message;
   return {
-    ...{ node, name },
-    ...(disk !== undefined && { path: disk.path }),
-    ...(size !== undefined && { size }),
-    ...(disk?.rotational !== undefined && { rotational: disk.rotational }),
-    ...{ volumeGroup: outcome?.volumeGroup ?? accepted?.volumeGroup ?? disk?.volumeGroup ?? "", state },
-    ...(reason !== undefined && { reason }),
+    node,
+    name,
+    ...defined({ path: disk?.path, size: quantityToBytes(disk?.size), rotational: disk?.rotational }),
+    volumeGroup: outcome?.volumeGroup ?? accepted?.volumeGroup ?? disk?.volumeGroup ?? "",
+    state: outcome?.state ?? (accepted !== undefined ? "Accepted" : disk?.proposed ? "Proposed" : "Unsuitable"),
+    // of a disk that is taken, its signature is no reason
+    ...defined({ reason: outcome === undefined ? disk?.reason : outcome.message }),
   };
 }
 
@@ -88,13 +88,10 @@ export function planAcceptance({ spec, status }: LvmNode, name: string): Accepta
   if (!disk.proposed) return { refusal: `it is not proposed: ${disk.reason ?? "it failed a check"}` };
   if (disk.identity === undefined) return { refusal: "its agent is of an older version, and cannot take disks" };
   const group = status?.volumeGroups?.find((one) => one.name === disk.volumeGroup);
-  const groupSize = quantityToBytes(group?.size);
-  return {
-    accepted: {
-      ...{ name, volumeGroup: disk.volumeGroup, identity: disk.identity },
-      ...(group !== undefined && { volumeGroupUUID: group.uuid }),
-    },
+  const { volumeGroup, identity } = disk;
+  return defined({
+    accepted: defined({ name, volumeGroup, identity, volumeGroupUUID: group?.uuid }),
     size: quantityToBytes(disk.size) ?? 0n,
-    ...(groupSize !== undefined && { groupSize }),
-  };
+    groupSize: quantityToBytes(group?.size),
+  });
 }

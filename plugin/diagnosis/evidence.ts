@@ -11,6 +11,7 @@ import { isNodeReady } from "../../k8s/api/pods.ts";
 import { type AgentEvidence, agentStateOf } from "./nodes.ts";
 import { isUnread, type Problem, problem, type Severity } from "../problem.ts";
 import { adviceFor, reasonOf, SYMPTOM_CHAPTERS, type SymptomChapter, withoutReason } from "./symptoms.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Returns the time of an event's last occurrence (RFC 3339). */
 export function timeOfEvent({ lastTimestamp, series, eventTime, firstTimestamp, metadata }: Event): string {
@@ -142,7 +143,7 @@ export function noControllerProblem(
     message: holderIdentity
       ? `no ${what} is active: ${holderIdentity} held its Lease, and does not renew it`
       : `no ${what} is active: nobody holds its Lease`,
-    ...(renewTime !== undefined && { since: renewTime }),
+    ...defined({ since: renewTime }),
     remedy: "Look at the pods of the controller and its log: kubectl --namespace denolith-system get pods,leases",
     runbook: "claims-and-pods.md#no-active-controller",
   });

@@ -101,14 +101,14 @@ function nodeView(
 ): NodeView {
   const { name } = lvmNode.metadata;
   const seenMs = lastSignOfLife(lvmNode, about.agentLeases);
-  return {
+  return defined({
     name,
-    ...(node && { ready: isNodeReady(node) }),
+    ready: node && isNodeReady(node),
     agent: agentStateOf(lvmNode, about),
-    ...(seenMs !== undefined && { seen: new Date(seenMs).toISOString() }),
+    seen: seenMs === undefined ? undefined : new Date(seenMs).toISOString(),
     groups: (lvmNode.status?.volumeGroups ?? []).map(groupView).sort((a, b) => compareText(a.name, b.name)),
     orphans: orphanCount(lvmNode),
-  };
+  });
 }
 
 /** What is known of an agent beside its LVMNode. */
@@ -132,17 +132,21 @@ export function agentStateOf(lvmNode: LvmNode, { agentLeases, now, unread }: Age
 function groupView(group: NodeVolumeGroup): GroupView {
   const { pvCount = 0, missingPVCount = 0, writeable = true } = group; // the CRD does not require them
   const [size, free] = [quantityToBytes(group.size) ?? 0n, quantityToBytes(group.free) ?? 0n];
-  const spare = quantityToBytes(group.spare) ?? 0n;
-  const erasing = quantityToBytes(group.erasing?.space) ?? 0n;
-  return {
-    ...{ name: group.name, size, free, usedPercent: usedPercent(size, free) },
-    ...(spare > 0n && { spare }),
-    ...(erasing > 0n && { erasing }),
-    ...(group.hostUse !== undefined && { hostUse: group.hostUse }),
-    ...{ physicalVolumes: pvCount, missing: missingPVCount, writeable, ...defined({ refusal: group.refusal }) },
+  return defined({
+    name: group.name,
+    size,
+    free,
+    usedPercent: usedPercent(size, free),
+    spare: quantityToBytes(group.spare) || undefined,
+    erasing: quantityToBytes(group.erasing?.space) || undefined,
+    hostUse: group.hostUse,
+    physicalVolumes: pvCount,
+    missing: missingPVCount,
+    writeable,
+    refusal: group.refusal,
     volumes: group.volumes?.length ?? 0,
     pools: (group.thinPools ?? []).map(poolView).sort((a, b) => compareText(a.name, b.name)),
-  };
+  });
 }
 
 /** Returns what is used of a size, in percent, rounded up: a group with no free space is full, and no other one is. */
@@ -154,14 +158,15 @@ export function usedPercent(size: bigint, free: bigint): number {
 
 function poolView(pool: NodeThinPool): PoolView {
   const { name, size, owned = false, dataPercent, metadataPercent, availableVirtual, overcommit } = pool;
-  const available = quantityToBytes(availableVirtual);
-  return {
-    ...{ name, size: quantityToBytes(size) ?? 0n, owned },
-    ...(dataPercent !== undefined && { dataPercent }),
-    ...(metadataPercent !== undefined && { metadataPercent }),
-    ...(available !== undefined && { availableVirtual: available }),
-    ...(overcommit !== undefined && { overcommit }),
-  };
+  return defined({
+    name,
+    size: quantityToBytes(size) ?? 0n,
+    owned,
+    dataPercent,
+    metadataPercent,
+    availableVirtual: quantityToBytes(availableVirtual),
+    overcommit,
+  });
 }
 
 function orphanCount(lvmNode: LvmNode): number {
@@ -182,11 +187,7 @@ export function orphanViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): Orpha
   return lvmNodes.flatMap((lvmNode) => {
     const { status, message = "", lastTransitionTime: since } = conditionOf(lvmNode, ORPHANS_CONDITION) ?? {};
     if (status !== "True") return [];
-    return orphansInMessage(message).map((orphan) => ({
-      node: lvmNode.metadata.name,
-      ...orphan,
-      ...(since !== undefined && { since }),
-    }));
+    return orphansInMessage(message).map((orphan) => defined({ node: lvmNode.metadata.name, ...orphan, since }));
   }).sort((a, b) => compareText(a.node, b.node) || compareText(a.logicalVolume, b.logicalVolume));
 }
 
@@ -233,7 +234,7 @@ function agentProblems({ name, ready, agent, seen }: NodeView): Problem[] {
       : isDown
       ? "the Node is not Ready, and its agent is silent"
       : "its agent is silent: it gives no sign of life",
-    ...(seen !== undefined && { since: seen }),
+    ...defined({ since: seen }),
     remedy: isDown
       ? "Wait for the node. If it is gone for good: kubectl denolith forget-node " + name
       : `kubectl denolith doctor ${name} shows whether LVM waits for a disk. If it gets no answer, read the log of the agent's ` +

@@ -21,6 +21,7 @@ import { snapshotHandleOf, type VolumeSnapshotContent } from "../../k8s/api/snap
 import type { ClusterState } from "./cluster_state.ts";
 import { adviceFor } from "./symptoms.ts";
 import { compareText, conditionProblem, type Problem, problem, type Severity } from "../problem.ts";
+import { defined } from "../../base/defined.ts";
 
 /** A volume. Sizes are in bytes. */
 export interface VolumeView {
@@ -83,20 +84,19 @@ export function volumeViews({ volumes, persistentVolumes }: ClusterState): Volum
 
 function volumeView(volume: LvmVolume, persistentVolume: PersistentVolume | undefined): VolumeView {
   const { metadata: { name: id, creationTimestamp }, spec, status } = volume;
-  const claim = claimOfVolume(volume, persistentVolume);
-  return {
+  return defined({
     id,
-    ...(claim !== undefined && { claim }),
-    ...(persistentVolume && { persistentVolume: persistentVolume.metadata.name }),
+    claim: claimOfVolume(volume, persistentVolume),
+    persistentVolume: persistentVolume?.metadata.name,
     node: spec.nodeName,
-    ...(status?.volumeGroup !== undefined && { group: status.volumeGroup }),
-    ...(status?.lvName !== undefined && { logicalVolume: status.lvName }),
+    group: status?.volumeGroup,
+    logicalVolume: status?.lvName,
     size: quantityToBytes(status?.size ?? spec.size) ?? 0n,
     state: stateOf(volume),
     layout: spec.thinProvision === true ? "thin" : spec.layout?.type ?? "linear",
     content: spec.volumeMode === "Block" ? "Block" : spec.fsType ?? "Filesystem",
-    ...(creationTimestamp !== undefined && { created: creationTimestamp }),
-  };
+    created: creationTimestamp,
+  });
 }
 
 /** Returns the claim that a volume is bound to, or else the one that it was made for, as `namespace/name`. */
@@ -123,20 +123,19 @@ export function snapshotViews({ snapshots, contents }: ClusterState): SnapshotVi
 function snapshotView(snapshot: LvmSnapshot, content: VolumeSnapshotContent | undefined): SnapshotView {
   const { metadata: { name: id, creationTimestamp }, spec, status } = snapshot;
   const { namespace, name } = content?.spec.volumeSnapshotRef ?? {};
-  const [size, restoreSize] = [quantityToBytes(status?.size), quantityToBytes(status?.restoreSize)];
-  const created = status?.creationTime ?? creationTimestamp;
-  return {
+  return defined({
     id,
-    ...(namespace && name && { volumeSnapshot: `${namespace}/${name}` }),
-    ...{ volume: spec.sourceVolume, node: spec.nodeName },
-    ...(status?.volumeGroup !== undefined && { group: status.volumeGroup }),
-    ...(status?.lvName !== undefined && { logicalVolume: status.lvName }),
-    ...(size !== undefined && { size }),
-    ...(restoreSize !== undefined && { restoreSize }),
-    ...(status?.cowPercent !== undefined && { cowPercent: status.cowPercent }),
+    volumeSnapshot: namespace && name ? `${namespace}/${name}` : undefined,
+    volume: spec.sourceVolume,
+    node: spec.nodeName,
+    group: status?.volumeGroup,
+    logicalVolume: status?.lvName,
+    size: quantityToBytes(status?.size),
+    restoreSize: quantityToBytes(status?.restoreSize),
+    cowPercent: status?.cowPercent,
     state: stateOf(snapshot),
-    ...(created !== undefined && { created }),
-  };
+    created: status?.creationTime ?? creationTimestamp,
+  });
 }
 
 /** Conditions of volumes and snapshots that are problems while they are False, with their severity. */

@@ -26,6 +26,7 @@ import {
 import { conditionOf, isUnread, type Problem, problem } from "../problem.ts";
 import { SYMPTOM_CHAPTERS, withoutReason } from "./symptoms.ts";
 import { volumeProblems } from "./volumes.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Returns what is wrong with a Bound claim, the cause first. */
 export function boundProblems(state: ClaimState, object: string): Problem[] {
@@ -176,7 +177,7 @@ function schedulingProblems({ pods, podEvents, nodeName, node, otherClaims }: Cl
     const elsewhere = otherClaims.find((other) => other.pod === pod.metadata.name && other.nodeName !== nodeName);
     return [problem("error", reason, `pod/${pod.metadata.namespace}/${pod.metadata.name}`, {
       message: `the pod cannot be scheduled: ${message}`,
-      ...(since !== undefined && { since }),
+      ...defined({ since }),
       remedy: nodeName === undefined
         ? "The volume is on one node, and the pod can only run there."
         : elsewhere !== undefined

@@ -25,6 +25,7 @@ import {
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { isUnread, listText, type Problem, problem } from "../problem.ts";
 import { reasonOf, SYMPTOM_CHAPTERS } from "./symptoms.ts";
+import { defined } from "../../base/defined.ts";
 
 const RUNBOOK = SYMPTOM_CHAPTERS.pending;
 
@@ -53,7 +54,7 @@ export function pendingProblems(state: ClaimState, claim: PersistentVolumeClaim,
   const announced = lastEvent(state.claimEvents, "Provisioning");
   return [problem("info", "Provisioning", object, {
     message: announced?.message ?? "the controller has not said anything of the claim yet",
-    ...(since !== undefined && { since }),
+    ...defined({ since }),
     remedy: "Wait. If it takes minutes, read the log of the controller.",
     runbook: RUNBOOK,
   })];

@@ -9,6 +9,7 @@ import type { PersistentVolume } from "../../k8s/api/objects.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { type OpenEbsVolume, type OriginDescription, ORIGINS, type TopoLvmVolume } from "../../k8s/handover/imports.ts";
 import type { ImportOptions, ImportSources } from "./sources.ts";
+import { defined } from "../../base/defined.ts";
 
 /** Where an LV is. What is not known is absent, and a refusal says so. */
 export interface Place {
@@ -67,16 +68,9 @@ export function placeOf(
     groupName === undefined ? hints.groupRemedy : groups.length > 0 && group === undefined &&
       `node ${node} does not report volume group ${groupName}, but ${known}`,
   ].filter((refusal) => typeof refusal === "string");
-  const thinPool = options.thinPool;
-  return {
-    ...(node !== undefined && { node }),
-    ...(lvName !== undefined && { lvName }),
-    ...(groupName !== undefined && { group: groupName }),
-    ...(group !== undefined && { groupUuid: group.uuid }),
-    isThin: hints.isThin === true || thinPool !== undefined,
-    ...(thinPool !== undefined && { thinPool }),
-    refusals,
-  };
+  const { thinPool } = options;
+  const isThin = hints.isThin === true || thinPool !== undefined;
+  return defined({ node, lvName, group: groupName, groupUuid: group?.uuid, isThin, thinPool, refusals });
 }
 
 function hintsOf(sources: Omit<ImportSources, "claim">): Hints {

@@ -81,31 +81,31 @@ export function planImport(
     ...conflictsOf(sources, place),
     provisionerRefusal(sources, options) ?? [],
   ].flat();
-  const plan: ImportPlan = {
+  const plan: ImportPlan = defined({
     claim: `${claim.metadata.namespace}/${claim.metadata.name}`,
     from: ORIGINS[origin].title,
     persistentVolume: name,
     volume: id,
     size,
-    ...(place.node !== undefined && { node: place.node }),
-    ...(place.group !== undefined && { logicalVolume: `${place.group}/${place.lvName}` }),
+    node: place.node,
+    logicalVolume: place.group && `${place.group}/${place.lvName}`,
     newName: volumeLvName(id),
-    ...(place.isThin && place.group !== undefined && { thinPool: place.thinPool ?? `${place.group}_thinpool` }),
-    ...(mapping && { storageClass: { name: storageClass!.metadata.name, ...mapping } }),
+    thinPool: place.isThin && place.group ? place.thinPool ?? `${place.group}_thinpool` : undefined,
+    storageClass: mapping && { name: storageClass!.metadata.name, ...mapping },
     lost: lostOf(persistentVolume),
     refusals,
-  };
+  });
   if (refusals.length > 0) return { plan };
-  const spec: LvmImportSpec = {
+  const spec: LvmImportSpec = defined({
     driverName: options.driver,
     from: origin,
     persistentVolume: name,
     claim: { namespace: claim.metadata.namespace!, name: claim.metadata.name, uid: claim.metadata.uid! },
     logicalVolume: { volumeGroupUUID: place.groupUuid!, name: place.lvName! },
     volume: volumeSpec(sources, options, { place, mapping, size }),
-    ...(mapping && { storageClass: importedClass(storageClass!.metadata.name, mapping) }),
-    ...defined({ object: referenceTo(sources.object) }),
-  };
+    storageClass: mapping && importedClass(storageClass!.metadata.name, mapping),
+    object: referenceTo(sources.object),
+  });
   return { plan, import: { metadata: { name: id }, spec } };
 }
 
@@ -162,9 +162,11 @@ function volumeSpec(
     ...defined({ fsType }),
     shared: origin !== "OpenEBS" || (object as { spec?: { shared?: string } }).spec?.shared === "yes",
     erase: erase ?? SETTINGS.erase.default,
-    ...(Object.keys(ioLimits).length > 0 && { ioLimits }),
-    ...(place.isThin && { thinProvision: true }),
-    ...defined({ thinPool: place.thinPool }),
+    ...defined({
+      ioLimits: Object.keys(ioLimits).length > 0 ? ioLimits : undefined,
+      thinProvision: place.isThin || undefined,
+      thinPool: place.thinPool,
+    }),
   };
 }
 

@@ -36,6 +36,7 @@ import {
   volumeSnapshotContents,
 } from "../../k8s/api/snapshot_objects.ts";
 import type { NodeDriver } from "../../k8s/api/volume_mapping.ts";
+import { defined } from "../../base/defined.ts";
 
 /** The objects of a node in the cluster. */
 export interface NodeObjects extends NodeDriver {
@@ -219,22 +220,19 @@ function planVolume(object: LvmVolume, { persistentVolumes, needs }: NodeObjects
   const neededBy = persistentVolume === undefined ? needs.get(id) : undefined;
   const { namespace, name } = persistentVolume?.spec?.claimRef ?? {};
   const claim = namespace && name ? `${namespace}/${name}` : annotations?.[CLAIM_ANNOTATION];
-  return {
-    id,
-    size: parseQuantity(size) ?? 0n,
-    ...(state && { state }),
-    ...(volumeGroup && { volumeGroup }),
-    ...(claim && { claim }),
-    ...(persistentVolume && {
-      persistentVolume: {
-        name: persistentVolume.metadata.name,
-        phase: persistentVolume.status?.phase ?? "Pending",
-        reclaimPolicy: persistentVolume.spec?.persistentVolumeReclaimPolicy ?? "Retain",
-      },
-    }),
-    ...(neededBy && { neededBy }),
-    outcome: (persistentVolume ?? neededBy) === undefined ? "removed" : "lost",
+  const facts = {
+    state,
+    volumeGroup,
+    claim,
+    persistentVolume: persistentVolume && {
+      name: persistentVolume.metadata.name,
+      phase: persistentVolume.status?.phase ?? "Pending",
+      reclaimPolicy: persistentVolume.spec?.persistentVolumeReclaimPolicy ?? "Retain",
+    },
+    neededBy,
   };
+  const outcome = (persistentVolume ?? neededBy) === undefined ? "removed" : "lost";
+  return { id, size: parseQuantity(size) ?? 0n, ...defined(facts), outcome };
 }
 
 function planSnapshot(
@@ -243,19 +241,16 @@ function planSnapshot(
 ): ForgottenSnapshot {
   const content = contents.get(id);
   const { namespace, name } = content?.spec.volumeSnapshotRef ?? {};
+  const volumeSnapshotContent = content && defined({
+    name: content.metadata.name,
+    deletionPolicy: content.spec.deletionPolicy,
+    volumeSnapshot: namespace && name ? `${namespace}/${name}` : undefined,
+  });
   return {
     id,
     sourceVolume,
     size: parseQuantity(restoreSize ?? "0") ?? 0n,
-    ...(state && { state }),
-    ...(volumeGroup && { volumeGroup }),
-    ...(content && {
-      volumeSnapshotContent: {
-        name: content.metadata.name,
-        deletionPolicy: content.spec.deletionPolicy,
-        ...(namespace && name && { volumeSnapshot: `${namespace}/${name}` }),
-      },
-    }),
+    ...defined({ state, volumeGroup, volumeSnapshotContent }),
     outcome: content === undefined ? "removed" : "lost",
   };
 }

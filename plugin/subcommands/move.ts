@@ -81,7 +81,7 @@ function moveAnswer(plan: MovePlan, move: LvmMove, stranded: readonly Pod[] = []
       state,
       ...(error && { error }),
       ...defined({ copyMode, offlineReason, differences, stages, received: copy?.received }),
-      ...(seconds !== undefined && { downtimeSeconds: seconds }),
+      ...defined({ downtimeSeconds: seconds }),
       stranded: waiting,
     },
     text: () =>

@@ -8,6 +8,7 @@
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
 import { compareText } from "../problem.ts";
 import { type SnapshotView, snapshotViews, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
+import { defined } from "../../base/defined.ts";
 
 /** A volume or a snapshot in the tree. */
 export interface TreeNode {
@@ -60,20 +61,16 @@ export function familyTree(view: VolumeView, state: ClusterState): TreeNode {
 }
 
 function volumeNode({ id, claim, state, size, created }: VolumeView, children: readonly TreeNode[]): TreeNode {
-  return { kind: "volume", id, name: claim ?? id, state, size, ...(created && { created }), children: byAge(children) };
+  return { kind: "volume", id, name: claim ?? id, state, size, ...defined({ created }), children: byAge(children) };
 }
 
 function snapshotNode(
   { id, volumeSnapshot, state, size, cowPercent, created }: SnapshotView,
   children: readonly TreeNode[],
 ): TreeNode {
-  return {
-    ...{ kind: "snapshot", id, name: volumeSnapshot ?? id, state },
-    ...(size !== undefined && { size }),
-    ...(cowPercent !== undefined && { cowPercent }),
-    ...(created && { created }),
-    children: byAge(children),
-  };
+  const name = volumeSnapshot ?? id;
+  const facts = defined({ size, cowPercent, created });
+  return { kind: "snapshot", id, name, state, ...facts, children: byAge(children) };
 }
 
 function byAge(nodes: readonly TreeNode[]): TreeNode[] {
