@@ -17,7 +17,7 @@ import {
   type Selection,
   type WatchEvent,
 } from "../k8s/client/client.ts";
-import { collectPages, readPages, selectionQuery } from "../k8s/client/lists.ts";
+import { collectPages, readPages, watchPath } from "../k8s/client/lists.ts";
 import { parseEvent, parseObject, parsePage } from "../k8s/client/response.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, pods, type Resource } from "../k8s/api/objects.ts";
 import type { Kubectl, KubectlCommand, KubectlOutput } from "./kubectl.ts";
@@ -101,13 +101,9 @@ export class KubectlClient implements ApiClient {
     resource: Resource<T>,
     options: Selection & RequestOptions & { resourceVersion: string },
   ): AsyncGenerator<WatchEvent<T>> {
-    const query = selectionQuery(options);
     const { resourceVersion, signal } = options;
     signal?.throwIfAborted(); // nobody reads it any more
-    for (const [key, value] of Object.entries({ watch: "true", allowWatchBookmarks: "true", resourceVersion })) {
-      query.set(key, value);
-    }
-    const path = `${pathOf(resource, { namespace: options.namespace })}?${query}`;
+    const path = watchPath(resource, options, { resourceVersion });
     const request = { verb: "watch", resource, name: "" };
     const stop = new AbortController(); // kubectl ends with the watch, also when its reader has seen enough
     const onAbort = () => stop.abort();

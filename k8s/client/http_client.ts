@@ -17,7 +17,7 @@ import { isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
 import type { ApiServer } from "./config.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../api/objects.ts";
-import { collectPages, readPages, selectionQuery } from "./lists.ts";
+import { collectPages, readPages, watchPath } from "./lists.ts";
 import {
   describeRequest,
   errorFromResponse,
@@ -35,8 +35,6 @@ export interface HttpClientOptions extends TransportOptions {
   timeoutMs?: number | undefined;
   /** The number of objects in a page of a list; 500. */
   pageSize?: number | undefined;
-  /** Seconds after which the server ends a watch: a random number from this to its double; 1,800. */
-  watchSeconds?: number | undefined;
   /**
    * Milliseconds without even a bookmark, which come once a minute, after which a watch is taken for dead although the server
    * answers; 150,000.
@@ -64,7 +62,10 @@ interface ApiCall {
 const JSON_TYPE = "application/json";
 /** The beginning of the type of answers that have only the metadata of objects. */
 const METADATA_ONLY = `${JSON_TYPE};g=meta.k8s.io;v=v1`;
-/** The default shortest time of a watch, in seconds; that of kube-apiserver (`--min-request-timeout`). */
+/**
+ * The shortest time after which the server ends a watch, in seconds: that of kube-apiserver (`--min-request-timeout`). It is a
+ * random number from this to its double.
+ */
 const WATCH_SECONDS = 1_800;
 /**
  * The failure of a watch on which nothing came although the server answers. That is not status 0, after which a watch is
@@ -133,17 +134,8 @@ export class HttpClient implements ApiClient, Disposable {
     resource: Resource<T>,
     { signal, resourceVersion, metadataOnly, ...selection }: Selection & RequestOptions & { resourceVersion: string },
   ): AsyncGenerator<WatchEvent<T>> {
-    const seconds = Math.ceil((this.#options.watchSeconds ?? WATCH_SECONDS) * (1 + this.#clock.random()));
-    const query = selectionQuery(selection);
-    for (
-      const [key, value] of Object.entries({
-        watch: "true",
-        allowWatchBookmarks: "true",
-        resourceVersion,
-        timeoutSeconds: `${seconds}`,
-      })
-    ) query.set(key, value);
-    const path = `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
+    const seconds = Math.ceil(WATCH_SECONDS * (1 + this.#clock.random()));
+    const path = watchPath(resource, selection, { resourceVersion, timeoutSeconds: `${seconds}` });
     const accept = metadataOnly ? `${METADATA_ONLY};as=PartialObjectMetadata` : JSON_TYPE;
     const call: ApiCall = { verb: "watch", resource, name: "", method: "GET", path, accept };
     using registration = this.#transport.registerWatch();

@@ -1,5 +1,5 @@
 /**
- * Lists of objects, as every client of an API server reads them.
+ * Lists and watches of objects, as every client of an API server asks for them.
  *
  * @module
  */
@@ -9,11 +9,24 @@ import type { ObjectList, Selection } from "./client.ts";
 import type { Page } from "./response.ts";
 
 /** Returns the parameters of a request that select objects. */
-export function selectionQuery({ labelSelector, fieldSelector }: Selection): URLSearchParams {
+function selectionQuery({ labelSelector, fieldSelector }: Selection): URLSearchParams {
   const query = new URLSearchParams();
   if (labelSelector !== undefined) query.set("labelSelector", labelSelector);
   if (fieldSelector !== undefined) query.set("fieldSelector", fieldSelector);
   return query;
+}
+
+/** Returns the path of a watch of what is selected. */
+export function watchPath(
+  resource: Resource,
+  selection: Selection,
+  parameters: { readonly resourceVersion: string; readonly timeoutSeconds?: string },
+): string {
+  const query = selectionQuery(selection);
+  for (const [name, value] of Object.entries({ watch: "true", allowWatchBookmarks: "true", ...parameters })) {
+    query.set(name, value);
+  }
+  return `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
 }
 
 /**

@@ -18,8 +18,6 @@ export interface TransportOptions {
   readIdleTimeoutMs?: number | undefined;
   /** Milliseconds in which it must come; 5,000. */
   pingTimeoutMs?: number | undefined;
-  /** Milliseconds after which tokens and certificates are read again; 60,000. */
-  credentialMaxAgeMs?: number | undefined;
   /** Called with the reason when a connection was closed. */
   onReconnect?: ((reason: string) => void) | undefined;
   /** Time. */
@@ -162,9 +160,8 @@ export class Transport implements Disposable {
 
   /** Returns the connection. Opens another one when the certificates were replaced. */
   #connect(): Promise<Connection> {
-    const { credentialMaxAgeMs = CREDENTIAL_MAX_AGE_MS } = this.#options;
     const readAt = this.#certificatesReadAt;
-    const areCurrent = readAt !== undefined && this.#clock.now() - readAt < credentialMaxAgeMs;
+    const areCurrent = readAt !== undefined && this.#clock.now() - readAt < CREDENTIAL_MAX_AGE_MS;
     if (this.#connection !== undefined && areCurrent) return Promise.resolve(this.#connection);
     return this.#connecting ??= this.#readCertificatesAndConnect().finally(() => this.#connecting = undefined);
   }
@@ -193,9 +190,8 @@ export class Transport implements Disposable {
   async #bearerToken(): Promise<string | undefined> {
     const { token: source } = this.#server;
     if (source === undefined) return undefined;
-    const { credentialMaxAgeMs = CREDENTIAL_MAX_AGE_MS } = this.#options;
     const now = this.#clock.now();
-    if (this.#token !== undefined && now - this.#token.readAt < credentialMaxAgeMs) return this.#token.text;
+    if (this.#token !== undefined && now - this.#token.readAt < CREDENTIAL_MAX_AGE_MS) return this.#token.text;
     try {
       const text = await readCredential(source);
       if (text === "") throw new Error(`reading the bearer token: ${"file" in source ? source.file : "it"} is empty`);

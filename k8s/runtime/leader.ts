@@ -21,25 +21,29 @@ import {
 import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { type Lease, leases } from "../api/objects.ts";
 
-/** Options of a {@linkcode LeaderElection}. The durations are those of the official sidecars. */
+// The durations are those of the official sidecars.
+
+/** Milliseconds without a renewal after which a holder counts as gone. */
+const LEASE_DURATION_MS = 15_000;
+
+/** Milliseconds without a renewal after which this process stops leading. */
+const RENEW_DEADLINE_MS = 10_000;
+
+/**
+ * Milliseconds between renewals. The renewals of all elections of a process are sent at the same moments, so that the process
+ * wakes up once for them.
+ */
+const RENEW_INTERVAL_MS = 5_000;
+
+/** Milliseconds between attempts after one that failed, and while the Lease cannot be watched. */
+const RETRY_PERIOD_MS = 2_000;
+
+/** Options of a {@linkcode LeaderElection}. */
 export interface LeaderElectionOptions {
   /** The Lease. */
   lease: { readonly name: string; readonly namespace: string };
   /** The identity of this process: a name that no other one has. */
   identity: string;
-  /** Milliseconds without a renewal after which a holder counts as gone; 15,000. */
-  leaseDurationMs?: number | undefined;
-  /**
-   * Milliseconds without a renewal after which this process stops leading; 10,000, and less than `leaseDurationMs`.
-   */
-  renewDeadlineMs?: number | undefined;
-  /**
-   * Milliseconds between renewals; 5,000. The renewals of all elections of a process are sent at the same moments, so
-   * that the process wakes up once for them.
-   */
-  renewIntervalMs?: number | undefined;
-  /** Milliseconds between attempts after one that failed, and while the Lease cannot be watched; 2,000. */
-  retryPeriodMs?: number | undefined;
   /** Called when this process becomes the leader, and when it is no longer. */
   onChange?: ((leading: boolean) => void) | undefined;
   /** Time. */
@@ -51,10 +55,6 @@ export class LeaderElection {
   readonly #client: ApiClient;
   readonly #options: LeaderElectionOptions;
   readonly #clock: Clock;
-  readonly #leaseDurationMs: number;
-  readonly #renewDeadlineMs: number;
-  readonly #renewIntervalMs: number;
-  readonly #retryPeriodMs: number;
   readonly #log = getLogger(["denolith", "leader"]);
   /** The Lease that was last observed, and when it changed. */
   #observed: { lease: Lease; at: number } | undefined;
@@ -69,10 +69,6 @@ export class LeaderElection {
     this.#client = client;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#leaseDurationMs = options.leaseDurationMs ?? 15_000;
-    this.#renewDeadlineMs = options.renewDeadlineMs ?? 10_000;
-    this.#renewIntervalMs = options.renewIntervalMs ?? 5_000;
-    this.#retryPeriodMs = options.retryPeriodMs ?? 2_000;
   }
 
   /** Reports whether this process is the leader. */
@@ -98,7 +94,7 @@ export class LeaderElection {
 
   /** Waits for the retry period, with jitter, so that candidates do not ask at the same time. */
   async #pause(signal: AbortSignal): Promise<void> {
-    await sleep(this.#clock, this.#retryPeriodMs * (0.9 + this.#clock.random() / 5), signal);
+    await sleep(this.#clock, RETRY_PERIOD_MS * (0.9 + this.#clock.random() / 5), signal);
   }
 
   /**
@@ -179,16 +175,16 @@ export class LeaderElection {
     let hasFailed = false;
     while (true) {
       const delayMs = hasFailed
-        ? Math.min(this.#retryPeriodMs, this.#untilDeadlineMs())
-        : Math.min(this.#untilNextRenewalMs(), this.#untilDeadlineMs() - this.#retryPeriodMs);
+        ? Math.min(RETRY_PERIOD_MS, this.#untilDeadlineMs())
+        : Math.min(this.#untilNextRenewalMs(), this.#untilDeadlineMs() - RETRY_PERIOD_MS);
       await sleep(this.#clock, Math.max(0, delayMs), signal);
       if (signal.aborted) return false;
       const remainingMs = this.#untilDeadlineMs();
-      const untilExpiryMs = remainingMs + this.#leaseDurationMs - this.#renewDeadlineMs;
+      const untilExpiryMs = remainingMs + LEASE_DURATION_MS - RENEW_DEADLINE_MS;
       if (untilExpiryMs <= 0 || (remainingMs <= 0 && hasFailed)) return true;
       const deadline = new AbortController();
       const abort = () => deadline.abort(new Error("renewing the lease: no longer of use"));
-      const limitMs = remainingMs > 0 ? remainingMs : Math.min(this.#retryPeriodMs, untilExpiryMs);
+      const limitMs = remainingMs > 0 ? remainingMs : Math.min(RETRY_PERIOD_MS, untilExpiryMs);
       const cancel = this.#clock.after(limitMs, abort);
       signal.addEventListener("abort", abort);
       hasFailed = !await this.#tryAcquireOrRenew(deadline.signal);
@@ -201,12 +197,12 @@ export class LeaderElection {
 
   /** Returns the time after which this process must not lead without another renewal, in milliseconds. */
   #untilDeadlineMs(): number {
-    return this.#renewedAt + this.#renewDeadlineMs - this.#clock.now();
+    return this.#renewedAt + RENEW_DEADLINE_MS - this.#clock.now();
   }
 
   /** Returns the time until the moment at which all elections of the process renew, in milliseconds. */
   #untilNextRenewalMs(): number {
-    return this.#renewIntervalMs - this.#clock.now() % this.#renewIntervalMs;
+    return RENEW_INTERVAL_MS - this.#clock.now() % RENEW_INTERVAL_MS;
   }
 
   /** Takes or renews the Lease, if it is free or ours; answers whether it is ours now. */
@@ -225,7 +221,7 @@ export class LeaderElection {
    * longer be, or is not, the stored one.
    */
   async #acquireOrRenew(signal: AbortSignal): Promise<boolean> {
-    const request = { signal, timeoutMs: this.#renewDeadlineMs / 2 };
+    const request = { signal, timeoutMs: RENEW_DEADLINE_MS / 2 };
     if (this.#observed !== undefined && !this.#isStale) {
       const written = await this.#write(request);
       if (written !== "changed") return written === "ours";
@@ -276,7 +272,7 @@ export class LeaderElection {
   #record() {
     return {
       holderIdentity: this.#options.identity,
-      leaseDurationSeconds: Math.ceil(this.#leaseDurationMs / 1000),
+      leaseDurationSeconds: Math.ceil(LEASE_DURATION_MS / 1000),
       renewTime: this.#now(),
     };
   }
@@ -293,13 +289,13 @@ export class LeaderElection {
   #validForMs(): number {
     if (this.#holder() === "") return 0;
     const { lease: { spec }, at } = this.#observed!;
-    const durationMs = spec?.leaseDurationSeconds ? spec.leaseDurationSeconds * 1000 : this.#leaseDurationMs;
+    const durationMs = spec?.leaseDurationSeconds ? spec.leaseDurationSeconds * 1000 : LEASE_DURATION_MS;
     return at + durationMs - this.#clock.now();
   }
 
   async #release(): Promise<void> {
     if (this.#holder() !== this.#options.identity) return;
-    const request = { timeoutMs: this.#retryPeriodMs };
+    const request = { timeoutMs: RETRY_PERIOD_MS };
     // As client-go releases it: without a holder, and expired in a second.
     const released = (lease: Lease) => ({
       ...lease,

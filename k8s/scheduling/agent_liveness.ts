@@ -23,8 +23,6 @@ export interface AgentLivenessOptions {
   readonly nodes: Informer<LvmNode>;
   /** The Leases of the agents. */
   readonly agentLeases: Informer<Lease>;
-  /** The time without a sign of life after which an agent is silent, in milliseconds; 5 minutes. */
-  readonly silentAfterMs?: number | undefined;
   /** Time. */
   readonly clock?: Clock | undefined;
 }
@@ -42,7 +40,6 @@ interface LastSign {
 export class AgentLiveness {
   readonly #nodes: Informer<LvmNode>;
   readonly #agentLeases: Informer<Lease>;
-  readonly #silentAfterMs: number;
   readonly #clock: Clock;
   readonly #signs = new Map<string, LastSign>();
   readonly #silent = new Set<string>();
@@ -50,9 +47,9 @@ export class AgentLiveness {
   readonly #listeners = new Set<(nodeName: string) => void>();
 
   /** Subscribes to the LVMNodes and the Leases. */
-  constructor({ nodes, agentLeases, silentAfterMs = SILENT_AFTER_MS, clock = systemClock }: AgentLivenessOptions) {
-    [this.#nodes, this.#agentLeases] = [nodes, agentLeases];
-    this.#silentAfterMs = silentAfterMs;
+  constructor({ nodes, agentLeases, clock = systemClock }: AgentLivenessOptions) {
+    this.#nodes = nodes;
+    this.#agentLeases = agentLeases;
     this.#clock = clock;
     nodes.subscribe((name, now, before) => {
       if (now === undefined) return this.#forget(name);
@@ -87,7 +84,7 @@ export class AgentLiveness {
 
   #recordSign(name: string): void {
     this.#signs.get(name)?.cancel();
-    this.#schedule(name, this.#clock.now(), this.#silentAfterMs);
+    this.#schedule(name, this.#clock.now(), SILENT_AFTER_MS);
     if (this.#silent.delete(name)) this.#notify(name);
   }
 
@@ -104,7 +101,7 @@ export class AgentLiveness {
     const connectedSince = [this.#nodes, this.#agentLeases].filter((one) => one.hasSynced || !one.isForbidden)
       .map(({ connectedSince }) => connectedSince ?? now);
     const observedSince = Math.max(atMs, ...connectedSince);
-    const remainingMs = observedSince + this.#silentAfterMs - now;
+    const remainingMs = observedSince + SILENT_AFTER_MS - now;
     if (remainingMs > 0) return this.#schedule(name, atMs, remainingMs);
     this.#silent.add(name);
     this.#notify(name);
