@@ -29,7 +29,7 @@ import { resumeSuspended } from "../deletion/resumption.ts";
 import { defined } from "../../base/defined.ts";
 import { changeUuid, unmountLeftovers } from "../staging/filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../../base/ids.ts";
-import type { FreshReport, Lvm } from "../client/client.ts";
+import type { FreshReport } from "../client/client.ts";
 import {
   copySnapshotOf,
   copySnapshotTags,
@@ -49,21 +49,15 @@ import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { PoolContext } from "../pools/pool_reservation.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { syncFilesystem } from "../snapshots/snapshots.ts";
 import { lvcreate, type LvcreateOptions } from "../model/commands.ts";
 
 /** Context of the steps of copies. */
-export interface CopyContext {
-  /** LVM on this machine. */
-  readonly lvm: Lvm;
-  /** The driver's name: whose LVs these are. */
-  readonly driver: string;
+export interface CopyContext extends PoolContext {
   /** Finds volumes. */
   readonly volumeFinder: VolumeFinder;
-  /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
-  readonly reservation: PoolReservation;
   /** Removes the LVs of dropped copies and of copy snapshots. */
   readonly reaper: Pick<Reaper, "wake">;
   /** A directory that only the driver uses. A copied filesystem may be mounted below it for a moment. */

@@ -28,22 +28,12 @@ import { lvcreate, lvextend, lvremove } from "../model/commands.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { findPool, isDriverPool, isThin, kernelNameOf, lvsInPool } from "../pools/pool.ts";
 import { monitoringOptions, removePool } from "../pools/pool_commands.ts";
-import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { PoolContext } from "../pools/pool_reservation.ts";
 import type { Eraser } from "./eraser.ts";
 import { messagePool, readPoolTransactions } from "../host/device_mapper.ts";
 import { lateCompletion } from "../../base/error.ts";
 import { isMessageLvName, messageLvName, uniqueLvName } from "../../base/ids.ts";
 import { DELETED, ERASE, OWNER } from "../model/tags.ts";
-
-/** What the functions need. */
-export interface PoolContext {
-  /** LVM on this machine. */
-  readonly lvm: Lvm;
-  /** The driver's name. */
-  readonly driver: string;
-  /** The reservation of the machine's pools, which knows in which of them this process has created an LV. */
-  readonly reservation: PoolReservation;
-}
 
 /**
  * Makes LVM send the messages that it has for the pool of a thin LV that will be removed, by creating or removing an LV that

@@ -14,18 +14,14 @@ import { lvsOf, type VolumeGroup } from "../model/report.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { derivedReport, type FreshReport, type Lvm, requireReadable } from "../client/client.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
-import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { PoolContext } from "../pools/pool_reservation.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
 import { Eraser } from "./eraser.ts";
 import { type RemovableLv, Removal } from "./removal.ts";
 import { type Attempt, Repair } from "./repair.ts";
 
 /** Options of {@linkcode Reaper}. */
-export interface ReaperOptions {
-  /** LVM on this machine. */
-  readonly lvm: Lvm;
-  /** The driver's name: whose LVs these are. */
-  readonly driver: string;
+export interface ReaperOptions extends PoolContext {
   /** Called with each error. The reaper tries again later. */
   readonly onError: (error: unknown) => void;
   /** Called after suspended devices were resumed at the start, with the report of the groups that have none left; awaited. */
@@ -38,8 +34,6 @@ export interface ReaperOptions {
   readonly clock?: Clock;
   /** Called with each report that the reaper reads, without unresponsive groups. */
   readonly onReport?: (groups: readonly VolumeGroup[]) => void;
-  /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
-  readonly reservation: PoolReservation;
   /** Whether the driver's thin pools are removed with their last volume; by default they stay. */
   readonly removeEmptyPools?: boolean;
 }
@@ -85,15 +79,12 @@ export class Reaper {
     this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs: this.#retryMs, clock });
     const onChanged = () => this.wake();
     const isStopped = () => this.#worker.stopped;
-    const report = () => this.#report();
+    const context = { lvm, driver, reservation, report: () => this.#report() };
     const isInterrupted = () => this.#worker.stopped || this.#worker.woken;
     this.#eraser = new Eraser({ lvm, isInterrupted, onError, onLateEnd: onChanged });
-    this.#repair = new Repair({ lvm, driver, reservation, report, onResumed, onDeleted: onChanged });
+    this.#repair = new Repair({ ...context, onResumed, onDeleted: onChanged });
     this.#removal = new Removal({
-      lvm,
-      driver,
-      reservation,
-      report,
+      ...context,
       isStopped,
       onError,
       onChanged,

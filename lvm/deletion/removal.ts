@@ -17,7 +17,7 @@ import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../
 import { type CacheLv, lvPath } from "../model/report.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";
-import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { PoolContext } from "../pools/pool_reservation.ts";
 import { requireNoDependents, splitSnapshot } from "./cow_origin.ts";
 import { type Eraser, requireErasable, requireSoundPool, requireZeroingPool } from "./eraser.ts";
 import { isMissingThin, removeMissing } from "./missing_thin.ts";
@@ -32,15 +32,9 @@ import {
 import type { Attempt } from "./repair.ts";
 
 /** What {@linkcode Removal} needs. */
-export interface RemovalOptions {
-  /** LVM on this machine. */
-  readonly lvm: Lvm;
-  /** The driver's name: whose LVs these are. */
-  readonly driver: string;
+export interface RemovalOptions extends PoolContext {
   /** Erases their data. */
   readonly eraser: Eraser;
-  /** Reserves space in the machine's thin pools. */
-  readonly reservation: PoolReservation;
   /** Whether the driver's thin pools are removed with their last volume. */
   readonly removesEmptyPools: boolean;
   /** Reports whether the driver stops. */

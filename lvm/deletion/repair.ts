@@ -19,7 +19,7 @@ import {
 import { isOwned, markCacheDeleted, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { lvchangeTags, lvremove } from "../model/commands.ts";
 import { isIncompletePool, removeIncompletePool } from "../pools/pool_commands.ts";
-import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { PoolContext } from "../pools/pool_reservation.ts";
 import { activateLastSnapshots, mayHavePendingThin } from "./missing_thin.ts";
 import { completeTransactions, poolsWithLastSnapshot } from "./pool_messages.ts";
 
@@ -27,13 +27,7 @@ import { completeTransactions, poolsWithLastSnapshot } from "./pool_messages.ts"
 export type Attempt = (step: () => Promise<void>) => Promise<void>;
 
 /** What {@linkcode Repair} needs. */
-export interface RepairOptions {
-  /** LVM on this machine. */
-  readonly lvm: Lvm;
-  /** The driver's name: whose LVs these are. */
-  readonly driver: string;
-  /** Reserves space in the machine's thin pools. */
-  readonly reservation: PoolReservation;
+export interface RepairOptions extends PoolContext {
   /** Reads a report, without unresponsive groups. */
   readonly report: () => Promise<FreshReport>;
   /** Called after suspended devices were resumed, with the report of the groups that have none left. A promise is awaited. */
@@ -81,14 +75,12 @@ export class Repair {
   readonly #options: RepairOptions;
   readonly #lvm: Lvm;
   readonly #driver: string;
-  readonly #reservation: PoolReservation;
 
   /** Creates the repair. It does nothing before a method is called. */
   constructor(options: RepairOptions) {
     this.#options = options;
     this.#lvm = options.lvm;
     this.#driver = options.driver;
-    this.#reservation = options.reservation;
   }
 
   /**
@@ -100,7 +92,7 @@ export class Repair {
   async repairPools(report: FreshReport, attempt: Attempt): Promise<FreshReport> {
     const unsure = report.filter((group) => mayHavePendingThin(this.#driver, group));
     for (const group of unsure) {
-      await attempt(() => this.#reservation.runExclusive([group], group, () => Promise.resolve()));
+      await attempt(() => this.#options.reservation.runExclusive([group], group, () => Promise.resolve()));
     }
     let groups = unsure.length > 0 ? await this.#options.report() : report;
     await attempt(async () => {
@@ -163,7 +155,7 @@ export class Repair {
 
   /** Removes what an interrupted `lvcreate` left of a pool, unless a volume that needed the pool has removed it. */
   async #removeIncompletePool(group: VolumeGroup, { uuid }: LogicalVolume): Promise<void> {
-    await this.#reservation.runExclusive([group], group, async (current) => {
+    await this.#options.reservation.runExclusive([group], group, async (current) => {
       const lv = current.lvs.find((lv) => lv.uuid === uuid);
       if (lv !== undefined && isIncompletePool(this.#driver, lv)) await removeIncompletePool(this.#lvm, current, lv);
     });

@@ -26,6 +26,16 @@ import {
   withPools,
 } from "./pool.ts";
 
+/** What all need who change LVs of thin pools. */
+export interface PoolContext {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
+  readonly reservation: PoolReservation;
+}
+
 /** The reservation for all thin pools of a machine. */
 export class PoolReservation {
   readonly #lvm: Lvm;

@@ -6,8 +6,8 @@
 
 import { StorageError } from "../../base/error.ts";
 import { uniqueLvName, volumeLvName } from "../../base/ids.ts";
-import type { FreshReport, Lvm } from "../client/client.ts";
-import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { FreshReport } from "../client/client.ts";
+import type { PoolContext } from "../pools/pool_reservation.ts";
 import {
   createPool,
   isIncompletePool,
@@ -23,13 +23,7 @@ import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
 
 /** Context of operations on thin volumes. */
-export interface ThinContext {
-  /** LVM on this machine. */
-  readonly lvm: Lvm;
-  /** The driver's name. */
-  readonly driver: string;
-  /** Reserves virtual size in the machine's thin pools. */
-  readonly reservation: PoolReservation;
+export interface ThinContext extends PoolContext {
   /** Called after a thin pool was created. */
   readonly onPoolCreated?: () => void;
 }
