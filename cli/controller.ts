@@ -176,8 +176,10 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     nodes: informers.create(client, lvmNodes, { transform: cached.lvmNode }),
     snapshots: informers.create(client, lvmSnapshots),
     agentLeases: new Informer(client, leases, {
-      ...{ namespace, labelSelector: agentLeaseSelector(driver), clock },
+      namespace,
+      labelSelector: agentLeaseSelector(driver),
       transform: cached.agentLease,
+      clock,
     }),
     moves: new Informer(client, lvmMoves, { clock }),
     imports: new Informer(client, lvmImports, { clock }),
@@ -194,22 +196,25 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
     onDropped: metrics.onEventDropped,
     clock,
   });
-  const controllers = createControllers({
-    ...{ cluster, driver, namespace, events, csi, groupCsi, informers, lvmInformers, agents, clock, cached, services },
-  });
+  const clients = { client, metrics, csi, groupCsi, events };
+  const read = { informers, lvmInformers, cached, agents, clock };
+  const controllers = createControllers({ ...clients, ...read, driver, namespace, services });
   const { agentLeases, moves, imports } = lvmInformers;
   const running = [...informers.start(end), ...[agentLeases, moves, imports].map((each) => each.start(end))];
   await informers.waitForSync(end);
 
   const ready = () => Promise.resolve(lvmInformers.volumes.hasSynced);
   const hasSnapshotMetadata = flags["transfer-port"] !== undefined;
-  const identity = identityHandlers({
-    ...{ driver, version: manifest.version, hasGroupSnapshots: true, hasSnapshotMetadata, ready },
-  });
+  const { version } = manifest;
+  const identity = identityHandlers({ driver, version, hasGroupSnapshots: true, hasSnapshotMetadata, ready });
   const snapshotMetadata = hasSnapshotMetadata
     ? await createSnapshotMetadata({
-      ...{ client, driver, domain: domainOf(flags), ...lvmInformers },
-      ...{ found: services.snapshots, clock },
+      ...lvmInformers,
+      client,
+      driver,
+      domain: domainOf(flags),
+      found: services.snapshots,
+      clock,
     })
     : refusedSnapshotMetadata(SNAPSHOT_METADATA_OFF);
   const server = await serve(socketPath(flags.endpoint!), [
@@ -274,13 +279,14 @@ function createHandlers({ client, driver, lvmInformers, agents, clock }: {
   return {
     handlers: controllerHandlers({ volumes, snapshots, locks }),
     groupHandlers: groupControllerHandlers(groupSnapshots, locks),
-    ...{ volumes, snapshots, transfers },
+    volumes,
+    snapshots,
+    transfers,
   };
 }
 
 /** Options of {@linkcode createControllers}. */
-interface ControllerParts {
-  readonly cluster: ClusterProcess;
+interface ControllerParts extends Pick<ClusterProcess, "client" | "metrics"> {
   readonly driver: string;
   readonly namespace: string;
   readonly events: EventRecorder;
@@ -298,23 +304,9 @@ interface ControllerParts {
 type RunTerm = (term: AbortSignal) => Promise<void>;
 
 /** Returns what runs the controllers of each group, and connects what wakes them. */
-function createControllers(
-  {
-    cluster: { client, metrics },
-    driver,
-    namespace,
-    events,
-    csi,
-    groupCsi,
-    informers,
-    lvmInformers,
-    agents,
-    clock,
-    cached,
-    services,
-  }: ControllerParts,
-): Readonly<Record<GroupName, RunTerm>> {
-  const { onReconciled, onDepth } = metrics;
+function createControllers(parts: ControllerParts): Readonly<Record<GroupName, RunTerm>> {
+  const { client, driver, namespace, events, csi, informers, lvmInformers, agents, clock, cached, services } = parts;
+  const { onReconciled, onDepth } = parts.metrics;
   const wakeUps = new WakeUps();
   const shared = { driverName: driver, client, csi, events, wakeUps, onReconciled, onDepth, clock };
   const claimOptions = {
@@ -351,22 +343,26 @@ function createControllers(
   };
   const nodeOfVolume = (handle: string) => lvmInformers.volumes.get(handle)?.spec.nodeName;
   const snapshotOptions = {
-    ...{ ...shared, nodeOfVolume },
+    ...shared,
+    nodeOfVolume,
     needsRecheck: (handle: string) => lvmInformers.snapshots.get(handle)?.status?.readyToUse === false,
   };
   const moveOptions = {
-    ...{ ...shared, volumes: services.volumes, persistentVolumes: claimOptions.volumes },
-    ...{ moves: lvmInformers.moves, lvmVolumes: lvmInformers.volumes },
-  };
-  const moverOptions = {
-    ...{ ...moveOptions, ...clusterInformers, claims: claimOptions.claims, nodes: nodeObjects, agents },
-    ...{ parseGroups: parseGroupList, topologyKey: TOPOLOGY_KEY },
-    ...{ transfers: services.transfers, lvmNodes: lvmInformers.nodes, snapshots: lvmInformers.snapshots },
-  };
-  const importerOptions = {
-    ...{ ...shared, ...clusterInformers, topologyKey: TOPOLOGY_KEY, imports: lvmInformers.imports },
-    ...{ snapshots: lvmInformers.snapshots, lvmNodes: lvmInformers.nodes, agents },
-    ...{ lvmVolumes: lvmInformers.volumes, claims: claimOptions.claims, persistentVolumes: claimOptions.volumes },
+    ...shared,
+    ...clusterInformers,
+    agents,
+    nodes: nodeObjects,
+    claims: claimOptions.claims,
+    persistentVolumes: claimOptions.volumes,
+    moves: lvmInformers.moves,
+    imports: lvmInformers.imports,
+    lvmVolumes: lvmInformers.volumes,
+    lvmNodes: lvmInformers.nodes,
+    snapshots: lvmInformers.snapshots,
+    volumes: services.volumes,
+    transfers: services.transfers,
+    parseGroups: parseGroupList,
+    topologyKey: TOPOLOGY_KEY,
   };
   wakeSettledRequests(lvmInformers, wakeUps);
   wakeWaitingDeletions(lvmInformers, wakeUps);
@@ -383,16 +379,16 @@ function createControllers(
       const running = snapshotter.run(term);
       // a cluster without the kinds of snapshots has none of their groups
       await Promise.race([snapshotter.synced, waitForAbort(term)]);
-      await Promise.all([running, new GroupSnapshotter({ ...snapshotOptions, csi: groupCsi }).run(term)]);
+      await Promise.all([running, new GroupSnapshotter({ ...snapshotOptions, csi: parts.groupCsi }).run(term)]);
     },
     capacity: (term) => new CapacityPublisher(capacityOptions).run(term),
     moves: (term) =>
       runAll([
         new AgentLeases({ ...shared, ...lvmInformers, agents, namespace }),
         new TransferGrants({ ...shared, ...lvmInformers, deleted: () => services.snapshots }),
-        new Mover(moverOptions),
+        new Mover(moveOptions),
         new MoveGarbageCollector(moveOptions),
-        new Importer(importerOptions),
+        new Importer(moveOptions),
       ], term),
   };
 }

@@ -124,7 +124,13 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   const limiting = { cgroupRoot: options.cgroupRoot, defaults: options.defaultLimits, objects: volumeObjects };
   const onBytes = metrics.registerTransfers();
   const transfers = options.transfer && await createTransfers({
-    ...{ client, exec, driver, nodeName, snapshots: snapshotObjects, clock, ...options.transfer },
+    ...options.transfer,
+    client,
+    exec,
+    driver,
+    nodeName,
+    snapshots: snapshotObjects,
+    clock,
     onChange: () => machineEvents.onChange(),
     onBytes,
   });
@@ -142,10 +148,8 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   });
   watchLimits(volumeObjects, { limiter: machine.limiter, defaults: options.defaultLimits });
   const informers = { volumeObjects, snapshotObjects, nodeObjects };
-  const agent = createAgent({
-    ...{ ...options, ...informers, client, events, machine, state, machineEvents, end },
-    transfers,
-  });
+  const parts = { client, events, machine, state, machineEvents, transfers, end };
+  const agent = createAgent({ ...options, ...informers, ...parts });
   registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, clock, orphans: agent.orphans });
   const createController = (name: string, reconciler: VolumeReconciler | SnapshotReconciler) =>
     new Controller({
@@ -167,13 +171,9 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   };
   machineEvents.connect({ ...agent, volumeController, snapshotController, counters });
 
-  const server = await serve(
-    socket,
-    csiServices({
-      ...{ options, machine, metrics, labels: topologyLabels(flags, client) },
-      onUnmounted: (id) => agent.volumes.requeueUnmounted(id),
-    }),
-  );
+  const labels = topologyLabels(flags, client);
+  const onUnmounted = (id: VolumeId) => agent.volumes.requeueUnmounted(id);
+  const server = await serve(socket, csiServices({ options, machine, metrics, labels, onUnmounted }));
   machine.background.start();
   const registration = options.registers
     ? await serveRegistration(options.registrationSocket, {
@@ -207,22 +207,22 @@ async function parseNodeFlags(flags: Flags, createExec: CreateExec) {
   const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
   const mountRoots = await withRealPaths([kubeletDir]);
   return {
-    ...{
-      nodeName,
-      driver,
-      socket,
-      registrationSocket,
-      mountRoots,
-      kubeletDirectory: kubeletDir,
-      namespace: flags.namespace!,
-    },
+    nodeName,
+    driver,
+    socket,
+    registrationSocket,
+    mountRoots,
+    kubeletDirectory: kubeletDir,
+    namespace: flags.namespace!,
     registers: flags["disable-registration"] === undefined,
     groups: flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]),
     /** The groups that the doctor checks: those that are named, or else those that it finds in use. */
     checkedGroups: flags["volume-groups"] === undefined ? undefined : parseGroupList(flags["volume-groups"]),
     defaultLimits: parseGroupLimits(flags),
     exec: await createExec({
-      ...{ onCommand: logCommand, mountTableDirectory: dirname(socket), onNoMountTable: logNoMountTable },
+      onCommand: logCommand,
+      mountTableDirectory: dirname(socket),
+      onNoMountTable: logNoMountTable,
       ...defined({ lvmConfig: flags["lvm-config"], devicesFile: flags["lvm-devices-file"] }),
     }),
     cgroupRoot: cgroupRoot(flags),
@@ -261,38 +261,34 @@ async function createTransfers(options: TransferAgentOptions): Promise<TransferA
 
 /** Creates the reconcilers of a node. */
 function createAgent(options: AgentOptions) {
-  const { client, events, driver, volumeObjects, snapshotObjects, machine, state, machineEvents } = options;
+  const { events, driver, volumeObjects, snapshotObjects, machine, state, machineEvents } = options;
   const pools = new PoolConditions({ events, driver });
   const pvs = new PhysicalVolumeConditions({ events, groups: options.groups });
   const shared = { ...options, ...machine, onChange: machineEvents.onChange };
   const orphans = new OrphanReconciler(shared);
   const volumes = new VolumeReconciler({
-    ...{ ...shared, objects: volumeObjects, parseGroups: parseGroupList },
+    ...shared,
+    objects: volumeObjects,
+    parseGroups: parseGroupList,
     requeue: (name) => machineEvents.receivers.volumeController.wake(name),
   });
   const snapshots = new SnapshotReconciler({
-    ...{ ...shared, objects: snapshotObjects },
+    ...shared,
+    objects: snapshotObjects,
     requeue: (name) => machineEvents.receivers.snapshotController.wake(name),
   });
   new DoctorReconciler({
-    ...{
-      client,
-      driver,
-      nodeName: options.nodeName,
-      objects: options.nodeObjects,
-      end: options.end,
-      clock: options.clock,
+    ...options,
+    objects: options.nodeObjects,
+    examine: async () => {
+      const { examine } = await import("../lvm/doctor/doctor.ts"); // loaded when somebody asks for it
+      return await examine({ exec: options.exec, driver, ...defined({ groups: options.checkedGroups }) });
     },
-    // loaded when somebody asks for it
-    examine: async () =>
-      (await import("../lvm/doctor/doctor.ts")).examine({
-        ...{ exec: options.exec, driver, ...defined({ groups: options.checkedGroups }) },
-      }),
   });
   const disks = createDisks({ ...options, lvm: machine.lvm, onChange: machineEvents.onChange });
   const node = new NodeReconciler({
-    ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
-    ...{ objects: options.nodeObjects, namespace: options.namespace, clock: options.clock },
+    ...options,
+    objects: options.nodeObjects,
     overcommit: options.thin.overcommit,
     withRefusals: (groups) => machine.lvm.withRefusals(groups),
     transfer: () => options.transfers === undefined ? null : options.transfers.endpoint(),
@@ -369,7 +365,12 @@ function csiServices({ options: { driver, nodeName, mountRoots }, machine, metri
   const { lvm, staging, health, locks } = machine;
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmReadiness(lvm) });
   const nodeService = nodeHandlers({
-    ...{ staging, health, nodeId: nodeName, mountRoots, locks, onUnmounted },
+    staging,
+    health,
+    nodeId: nodeName,
+    mountRoots,
+    locks,
+    onUnmounted,
     ...defined({ labels }),
   });
   return [
