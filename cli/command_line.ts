@@ -312,7 +312,8 @@ function parseFlags(program: Program, name: string, args: readonly string[]): Fl
     collect: flagsWithValue,
     boolean: ["help", "version", ...switches],
     alias: {
-      ...{ help: "h", version: "V" },
+      help: "h",
+      version: "V",
       ...Object.fromEntries(known.flatMap((flag) => {
         const { short } = subcommand.flags[flag]!;
         return short === undefined ? [] : [[flag, short]];

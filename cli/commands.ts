@@ -282,9 +282,15 @@ export const PLUGIN_SUBCOMMANDS: readonly string[] = [...Object.keys(MOVING), "u
 
 /** The subcommands by name, in the order of the help. */
 export const SUBCOMMANDS: Subcommands = {
-  ...{ standalone, node, controller, doctor, status },
+  standalone,
+  node,
+  controller,
+  doctor,
+  status,
   ...Object.fromEntries(moving),
-  ...{ ui, completion, version },
+  ui,
+  completion,
+  version,
 };
 
 /** Returns a flag of the default IO limits by volume group. */
@@ -320,7 +326,10 @@ async function statusAccess(flags: Flags): Promise<AccessScope> {
 async function controllerAccess(flags: Flags): Promise<AccessScope> {
   const { hosts = [], ...cluster } = await clusterAccess(flags);
   return {
-    ...{ programs: [], sockets: [socketPath(flags.endpoint!)], directories: [], ...cluster },
+    programs: [],
+    sockets: [socketPath(flags.endpoint!)],
+    directories: [],
+    ...cluster,
     hosts: [...hosts, ...askedHosts(flags)],
   };
 }

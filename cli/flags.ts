@@ -52,7 +52,8 @@ export const COMMON_FLAGS = {
     value: "unix:///PATH.sock",
     help: "Unix socket of the driver; the environment variable CSI_ENDPOINT changes the default",
     default: () => Deno.env.get("CSI_ENDPOINT") || DEFAULT_ENDPOINT,
-    ...{ defaultName: DEFAULT_ENDPOINT, variable: "CSI_ENDPOINT" },
+    defaultName: DEFAULT_ENDPOINT,
+    variable: "CSI_ENDPOINT",
     check: socketPath,
   },
   "driver-name": {

@@ -30,7 +30,8 @@ export function serveHttp(address: HttpAddress, options: HttpOptions): HttpServe
   const server = listen(address, end.signal, (request) => respond(new URL(request.url).pathname, options));
   const { hostname: host, port } = server.addr;
   return {
-    ...{ host, port },
+    host,
+    port,
     [Symbol.asyncDispose]: async () => {
       end.abort();
       await server.finished;

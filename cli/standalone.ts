@@ -34,11 +34,9 @@ export async function standalone(
 ): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
   const exec = await createExec({
-    ...{
-      onCommand: logCommand,
-      mountTableDirectory: dirname(socketPath(flags.endpoint!)),
-      onNoMountTable: logNoMountTable,
-    },
+    onCommand: logCommand,
+    mountTableDirectory: dirname(socketPath(flags.endpoint!)),
+    onNoMountTable: logNoMountTable,
   });
   const cgroups = cgroupRoot(flags);
   const driver = await startStandalone({

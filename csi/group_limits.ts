@@ -43,7 +43,9 @@ function parseGroupLimitFlag(flag: string, name: IoLimitName, text: string | und
   const entries = splitGroupEntries(text);
   if (entries.length === 0) throw invalidArgument(`--${flag} ${quote(text)}: must be GROUP=RATE, separated by commas`);
   return entries.map((entry) => {
-    const [group, rate] = [entry.slice(0, entry.lastIndexOf("=")), entry.slice(entry.lastIndexOf("=") + 1)];
+    const at = entry.lastIndexOf("=");
+    const group = entry.slice(0, at);
+    const rate = entry.slice(at + 1);
     if (!entry.includes("=") || group === "") {
       throw invalidArgument(`--${flag} ${quote(entry)}: must be GROUP=RATE`);
     }

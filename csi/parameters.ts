@@ -89,7 +89,8 @@ const REFUSED_REMEDIES: ReadonlyMap<string, string> = new Map(
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
   const given = normalizeParameters(parameters, SETTING_NAMES, VOLUME_ALIASES);
   oneOf(given, "storage", OPENEBS_PARAMETERS.storage.values);
-  const [layout, thin] = [parseLayout(given), parseThin(given)];
+  const layout = parseLayout(given);
+  const thin = parseThin(given);
   if (thin !== undefined && layout.type !== LINEAR.type) {
     throw wrongParameter(
       `parameter layout ${layout.type}: a thin volume is laid out as its pool is; make a pool of that layout yourself ` +

@@ -114,7 +114,10 @@ export function standaloneServices(
   };
   return {
     identity: identityHandlers({
-      ...{ driver, version, hasGroupSnapshots: true, hasSnapshotMetadata: true },
+      driver,
+      version,
+      hasGroupSnapshots: true,
+      hasSnapshotMetadata: true,
       ready: lvmReadiness(lvm),
     }),
     controller: controllerHandlers({

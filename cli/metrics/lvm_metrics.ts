@@ -119,7 +119,9 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string, claimOf: Claim
   const lvLabels = ({ group, lv }: { group: SurveyedGroup; lv: LogicalVolume }) => ({ group: group.name, lv: lv.name });
   return [
     ...GROUP_ROWS.map(([name, help, value]) => ({
-      ...{ name: `denolith_volume_group_${name}`, help, labels: ["group"] },
+      name: `denolith_volume_group_${name}`,
+      help,
+      labels: ["group"],
       samples: () => lastSurvey().flatMap((group) => sample({ group: group.name }, value(group, driver))),
     })),
     {
@@ -132,7 +134,9 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string, claimOf: Claim
         ),
     },
     ...PV_ROWS.map(([name, help, value]) => ({
-      ...{ name: `denolith_physical_volume_${name}`, help, labels: ["group", "device", "uuid"] },
+      name: `denolith_physical_volume_${name}`,
+      help,
+      labels: ["group", "device", "uuid"],
       samples: () =>
         pvs().flatMap(({ group, pv }) => sample({ group: group.name, device: pv.path, uuid: pv.uuid }, value(pv))),
     })),
@@ -140,10 +144,7 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string, claimOf: Claim
       name: "denolith_logical_volume_info",
       help:
         "1 for each logical volume, with its segment type, pool, device, volume or snapshot, and the volume's claim",
-      labels: [
-        ...["group", "lv", "type", "pool", "device", "volume", "snapshot"],
-        ...["persistentvolumeclaim", "claim_namespace"],
-      ],
+      labels: ["group", "lv", ...INFO_LABELS],
       samples: () => lvs().flatMap((at) => sample({ ...lvLabels(at), ...infoLabels(driver, at.lv, claimOf) }, 1)),
     },
     {
@@ -153,11 +154,15 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string, claimOf: Claim
       samples: () => lvs().flatMap((at) => sample({ ...lvLabels(at), status: healthOf(at.lv) }, 1)),
     },
     ...LV_ROWS.map(([name, help, value]) => ({
-      ...{ name: `denolith_${name}`, help, labels: ["group", "lv"] },
+      name: `denolith_${name}`,
+      help,
+      labels: ["group", "lv"],
       samples: () => lvs().flatMap((at) => sample(lvLabels(at), value(at.lv))),
     })),
     ...RAID_ROWS.map(([name, help, value]) => ({
-      ...{ name: `denolith_${name}`, help, labels: ["group", "lv"] },
+      name: `denolith_${name}`,
+      help,
+      labels: ["group", "lv"],
       samples: () => raids().flatMap((at) => sample(lvLabels(at), value(at.lv, at.group))),
     })),
     {
@@ -212,7 +217,9 @@ const POOL_ROWS: readonly Row<[group: SurveyedGroup, pool: LogicalVolume, overco
  */
 export function poolGauges(lastSurvey: LastSurvey, overcommit: bigint): ReadAtScrape[] {
   return POOL_ROWS.map(([name, help, value]) => ({
-    ...{ name: `denolith_thin_pool_${name}`, help, labels: ["group", "pool"] },
+    name: `denolith_thin_pool_${name}`,
+    help,
+    labels: ["group", "pool"],
     samples: () =>
       lastSurvey().flatMap((group) =>
         poolsOf(group).flatMap((pool) => sample({ group: group.name, pool: pool.name }, value(group, pool, overcommit)))
@@ -224,6 +231,9 @@ export function poolGauges(lastSurvey: LastSurvey, overcommit: bigint): ReadAtSc
 function sample(labels: Sample["labels"], value: number | bigint | boolean | undefined): Sample[] {
   return value === undefined ? [] : [{ labels, value: Number(value) }];
 }
+
+/** What a logical volume is. */
+const INFO_LABELS = ["type", "pool", "device", "volume", "snapshot", "persistentvolumeclaim", "claim_namespace"];
 
 /** Returns the labels that say what a logical volume is. Those that it does not have are left out. */
 function infoLabels(
