@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../base/defined.ts";
 import { create, type DescService, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   Controller,
@@ -73,7 +74,7 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
           },
           ...(source && { volumeContentSource: contentSourceMessage(source) }),
         });
-        const { volume } = await service.createVolume(message, { claim, ...(isRecorded && { isRecorded }) });
+        const { volume } = await service.createVolume(message, { claim, ...defined({ isRecorded }) });
         return {
           volumeId: volume?.volumeId ?? "",
           capacityBytes: volume?.capacityBytes ?? 0n,

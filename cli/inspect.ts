@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../base/defined.ts";
 import { apiClient } from "./api_client.ts";
 import { EXIT, type Flags } from "./command_line.ts";
 import { requireDriverName, socketPath } from "../csi/driver_options.ts";
@@ -29,10 +30,8 @@ import { overcommitOption } from "./flags.ts";
 export async function doctor(flags: Flags, exec: Exec = readingExec()): Promise<number> {
   const path = socketPath(flags.endpoint!);
   const state = await probeSocket(path).catch(() => undefined);
-  const diagnosis = await examine({
-    ...hostOptions(flags, exec),
-    ...(state === undefined ? {} : { socket: { path, state } }),
-  });
+  const socket = state && { path, state };
+  const diagnosis = await examine({ ...hostOptions(flags, exec), ...defined({ socket }) });
   console.log(flags.json === "true" ? diagnosisJson(diagnosis) : diagnosisText(diagnosis));
   return diagnosis.level === "error" ? EXIT.failure : EXIT.success;
 }
@@ -68,6 +67,6 @@ function hostOptions(flags: Flags, exec: Exec): StatusOptions {
   return {
     exec,
     driver: requireDriverName(flags["driver-name"]!),
-    ...(list === undefined ? {} : { groups: parseGroupList(list) }),
+    ...defined({ groups: list === undefined ? undefined : parseGroupList(list) }),
   };
 }

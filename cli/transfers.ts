@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../base/defined.ts";
 import { type Flag, type Flags, UsageError } from "./command_line.ts";
 import { quote } from "../base/error.ts";
 import { formatAgentAddress, isIpv4, isIpv6, parseAgentAddress, podName } from "../k8s/transfers/remote_agent.ts";
@@ -85,10 +86,10 @@ export function transferOptions(flags: Flags): TransferFlagValues | undefined {
   const { host, port } = transferAddress(address, "--transfer-address");
   const ipv4 = isIpv6(host) && host !== "::" ? undefined : addresses.find(isIpv4);
   const own = ipv4 ?? (domain === undefined || isIpv4(host) ? undefined : addresses.find(isNamed));
+  const bytesPerSecond = rate === undefined ? undefined : bandwidth(rate, "--transfer-bandwidth");
   const values = {
     address: { host: host || (own === ipv4 ? "0.0.0.0" : "::"), port },
-    ...(domain === undefined ? {} : { domain }),
-    ...(rate === undefined ? {} : { bytesPerSecond: bandwidth(rate, "--transfer-bandwidth") }),
+    ...defined({ domain, bytesPerSecond }),
   };
   return own === undefined ? undefined : { ...values, advertised: own };
 }

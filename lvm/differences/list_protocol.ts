@@ -10,6 +10,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import {
   type Bytes,
   concatenate,
@@ -83,7 +84,7 @@ export function decodeListRequest(bytes: Uint8Array): RemoteListRequest {
   if (typeof groupSize !== "number" || !Number.isInteger(groupSize) || groupSize < 1 || groupSize > MAX_EXTENTS) {
     throw protocolError("a list of groups of no size");
   }
-  return { driver, target: ids[0], ...(ids[1] && { base: ids[1] }), from: parseBytes(from, 1n), groupSize };
+  return { driver, target: ids[0], ...defined({ base: ids[1] }), from: parseBytes(from, 1n), groupSize };
 }
 
 /** Encodes the head of an answer that is no refusal. */

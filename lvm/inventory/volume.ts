@@ -5,6 +5,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
@@ -241,8 +242,7 @@ export function lostVolumeState(id: VolumeId, recorded: VolumeRecord, found: Log
     groupName,
     error: lostError("volume", id, recorded, found),
     replaced: found !== undefined,
-    ...(group && { group }),
-    ...(usedTag && { usedTag }),
+    ...defined({ group, usedTag }),
   };
 }
 

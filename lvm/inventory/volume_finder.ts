@@ -7,6 +7,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import type { VolumeId } from "../../base/ids.ts";
 import { requireReadable, requireResponsive } from "../client/client.ts";
@@ -149,7 +150,7 @@ export class VolumeFinder {
     const tagged = records.get(id) ?? [];
     const recordedLv = this.#recordedLv(id);
     const group = groups.find(({ name }) => name === recordedLv?.groupName);
-    const all = recordedLv === undefined ? tagged : [...tagged, { ...recordedLv, ...(group && { group }) }];
+    const all = recordedLv === undefined ? tagged : [...tagged, { ...recordedLv, ...defined({ group }) }];
     return all.filter(({ lvUuid }) => !deletedUuids.has(lvUuid));
   }
 }

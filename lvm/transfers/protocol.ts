@@ -136,7 +136,7 @@ export interface FrameHeader<Kind extends string = keyof typeof FRAME_KINDS> {
 /** Encodes a request. */
 export function encodeRequest({ driver, node, snapshot, volume, offset, length, base }: TransferRequest): Bytes {
   const range = { offset: `${offset}`, length: `${length}` };
-  return encodeJson({ version: VERSION, driver, node, snapshot, volume, ...range, ...(base && { base }) });
+  return encodeJson({ version: VERSION, driver, node, snapshot, volume, ...range, ...defined({ base }) });
 }
 
 /**

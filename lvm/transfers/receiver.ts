@@ -4,6 +4,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { max, min } from "../../base/size.ts";
 import type { Clock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
@@ -220,7 +221,7 @@ class ReceivedParts {
       const taken = Math.min(part.length, missing);
       if (part.bytes === undefined) this.#zeros = part.length - taken;
       else if (taken < part.length) throw protocolError("data across the end of a segment");
-      runs.push({ length: taken, ...(part.digest && { digest: part.digest }) });
+      runs.push({ length: taken, ...defined({ digest: part.digest }) });
       missing -= taken;
       this.left -= taken;
       if (missing > 0) {

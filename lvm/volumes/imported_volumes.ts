@@ -7,6 +7,7 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { mountOf, userOf } from "./held_volumes.ts";
 import { StorageError } from "../../base/error.ts";
 import { describeSignatures, readSignatures, verifyDevice } from "../host/device.ts";
@@ -77,7 +78,7 @@ export class ImportedVolumes {
     const located = this.#requireForeign(groups, { ...request, layout }, from);
     await this.#formatOf(request, located);
     const user = await userOf(this.#options.lvm, located);
-    return { ...located, layout, ...(user !== undefined && { user }) };
+    return { ...located, layout, ...defined({ user }) };
   }
 
   /**
