@@ -87,13 +87,13 @@ const MAX_REFUSAL_LENGTH = 400;
 const NOT_ROOT = /running as a non-root user/i;
 
 /** The command whose output {@linkcode parseSurvey} parses. */
-export const SURVEY_COMMAND: Command = reportCommand({ ...SURVEY_FIELDS, options: ["--foreign", "--shared"] });
+export const SURVEY_COMMAND: Command = reportCommand(["--foreign", "--shared"], SURVEY_FIELDS);
 
 /** The same without locks, for when another command holds them. Its output may show a half-finished change. */
-export const UNLOCKED_SURVEY_COMMAND: Command = reportCommand({
-  ...SURVEY_FIELDS,
-  options: ["--foreign", "--shared", "--nolocking"],
-});
+export const UNLOCKED_SURVEY_COMMAND: Command = reportCommand(
+  ["--foreign", "--shared", "--nolocking"],
+  SURVEY_FIELDS,
+);
 
 /**
  * Reads all groups. Where LVM refuses the report because of groups that it names, and shows the others, it returns the others
