@@ -40,7 +40,7 @@ export function parseRows(tool: string, stdout: string, key: string): Record<str
  *
  * @throws {SyntaxError} when it is not JSON
  */
-export function parseLvmJson(text: string): unknown {
+function parseLvmJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -82,7 +82,7 @@ export function recordSuccess(work: Work): void {
 }
 
 /** Reports whether two goals are the same. */
-export function isSameGoal(a: CopyGoal | undefined, b: CopyGoal): boolean {
+function isSameGoal(a: CopyGoal | undefined, b: CopyGoal): boolean {
   return a?.snapshot === b.snapshot && a.base === b.base && a.last === b.last;
 }
 

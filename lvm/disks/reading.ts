@@ -181,7 +181,7 @@ function attachmentOf(properties: ReadonlyMap<string, string>): string | undefin
  * @returns their numbers, each with a path that says so
  * @throws {StorageError} `CommandFailed` when the mounts or the folders cannot be read
  */
-export async function readPublished(exec: Exec, kubeletDirectory: string): Promise<Map<string, string>> {
+async function readPublished(exec: Exec, kubeletDirectory: string): Promise<Map<string, string>> {
   const mounts = (await readMounts(exec)).filter(isNodeMount);
   const paths = [...mounts.map(({ target }) => target), ...await findDevices(exec, kubeletDirectory)];
   const published = new Map<string, string>();

@@ -69,13 +69,13 @@ export function testCommand(device: string, passphrase: Passphrase, slot?: numbe
 }
 
 /** Returns the key slot that a passphrase opened; `undefined` when it opens none. */
-export function openedSlot({ code, stdout }: Output): number | undefined {
+function openedSlot({ code, stdout }: Output): number | undefined {
   const slot = code === 0 ? /^Key slot (\d+) unlocked\.$/m.exec(stdout)?.[1] : undefined;
   return slot === undefined ? undefined : Number(slot);
 }
 
 /** Reports whether a passphrase opens nothing on a device: none of the key slots, or there are none, or no header. */
-export function opensNothing(output: Output): boolean {
+function opensNothing(output: Output): boolean {
   return output.code === NO_PERMISSION || isNoHeader(output) || /No usable keyslot/.test(output.stderr);
 }
 

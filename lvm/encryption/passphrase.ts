@@ -11,7 +11,7 @@ import type { VolumeId } from "../../base/ids.ts";
 import { VOLUME_KEY_KEY } from "./volume_key.ts";
 
 /** The key under which a secret has the passphrase. */
-export const PASSPHRASE_KEY = "passphrase";
+const PASSPHRASE_KEY = "passphrase";
 
 /** The key under which a secret has the passphrase that is to be replaced. */
 export const PREVIOUS_KEY = "previousPassphrase";

@@ -74,7 +74,7 @@ export function isOfService(stat: string): boolean {
  * Whether LVM uses it without a setting is decided when LVM is built: RHEL's and Fedora's does, Debian's does not, and so not
  * that of the image. The host's own LVM and the driver must see the same disks.
  */
-export const HOST_DEVICES_FILE = "auto";
+const HOST_DEVICES_FILE = "auto";
 
 /**
  * Returns the settings with which LVM uses a devices file. LVM ignores one that does not exist.

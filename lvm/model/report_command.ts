@@ -58,17 +58,14 @@ const FIELDS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** The settings of lvm.conf(5) on which the form of a report depends, with the values that {@linkcode parseReport} needs. */
-export const REPORT_SETTINGS: Readonly<Record<string, string>> = {
+const REPORT_SETTINGS: Readonly<Record<string, string>> = {
   "report/time_format": "%s",
   "report/compact_output": "0", // would leave out fields that are empty everywhere
   "report/list_item_separator": ",",
   "report/prefixes": "0",
   "report/mark_hidden_devices": "1",
   "report/two_word_unknown_device": "0",
-};
-
-/** The settings that put other texts on standard output, with values that prevent it. */
-const SILENT_SETTINGS: Readonly<Record<string, string>> = {
+  // what puts other texts on standard output, with values that prevent it
   "log/silent": "1",
   "log/command_names": "0",
   "log/prefix": "  ",
@@ -78,7 +75,7 @@ const SILENT_SETTINGS: Readonly<Record<string, string>> = {
 };
 
 /** The settings of a report as `--config` takes them. */
-export const REPORT_CONFIG = Object.entries({ ...REPORT_SETTINGS, ...SILENT_SETTINGS })
+const REPORT_CONFIG = Object.entries(REPORT_SETTINGS)
   .map(([name, value]) => `${name}=${/^\d$/.test(value) ? value : `"${value}"`}`).join(" ");
 
 /** The command whose output {@linkcode parseReport} reads. */

@@ -34,9 +34,9 @@ export const VOLUME = "denolith.volume=";
 /** The state of the filesystem on a volume. */
 export const FORMAT = "denolith.fs=";
 /** Arguments for mkfs. */
-export const MKFS = "denolith.mkfs=";
+const MKFS = "denolith.mkfs=";
 /** One target at a time may have the volume. The whole tag. */
-export const UNSHARED = "denolith.shared=no";
+const UNSHARED = "denolith.shared=no";
 /** No pod may begin to use the volume. The whole tag. */
 export const HELD = "denolith.held";
 /** Its RAID images are to have checksums: without them, its lvcreate was interrupted. The whole tag. */
@@ -56,13 +56,13 @@ export const SOURCE = "denolith.source=";
 /** The way in which the data is erased on deletion. */
 export const ERASE = "denolith.erase=";
 /** The trim policy of the filesystem. */
-export const TRIM = "denolith.trim=";
+const TRIM = "denolith.trim=";
 /** A snapshot, or a deleted LV, has a LUKS header. The whole tag; a volume has the state of its header in its format. */
 export const ENCRYPTED = "denolith.luks";
 /** The volume or snapshot that a deleted LV was. */
 export const DELETED = "denolith.deleted=";
 /** The number of bytes of a deleted LV that are overwritten. */
-export const ERASED = "denolith.erased=";
+const ERASED = "denolith.erased=";
 /** The number of bytes that are copied from the content source. */
 export const COPIED = "denolith.copied=";
 /** The volume that is copied from this temporary snapshot. */
@@ -99,7 +99,7 @@ export function hasRecordedFilesystem(tags: readonly string[]): boolean {
 }
 
 /** Reports whether a value is a number of bytes. */
-export function isByteCount(value: string): boolean {
+function isByteCount(value: string): boolean {
   return /^\d{1,20}$/.test(value);
 }
 
@@ -422,7 +422,7 @@ export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly st
 }
 
 /** Returns the tag of how data is erased; none for the default. */
-export function eraseTags(erase: Erasure): string[] {
+function eraseTags(erase: Erasure): string[] {
   return erase === ERASURES[0] ? [] : [ERASE + erase];
 }
 

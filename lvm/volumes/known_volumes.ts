@@ -119,7 +119,7 @@ export function selectionOf(driver: string, { id, lv, tags }: Volume): Selection
 }
 
 /** Returns what an empty volume is as long as it is empty: {@linkcode selectionOf}, and nobody has used it. */
-export function emptySelectionOf(driver: string, volume: Volume): Selection {
+function emptySelectionOf(driver: string, volume: Volume): Selection {
   const { id, lv: { uuid } } = volume;
   return { ...selectionOf(driver, volume), withoutGroupTag: usedTag(driver, id, uuid) };
 }

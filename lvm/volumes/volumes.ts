@@ -412,7 +412,7 @@ async function closeLeftover({ exec }: Lvm, { id, tags }: Volume, mounts: readon
  *
  * @throws {StorageError} those of {@linkcode Lvm.report} and {@linkcode readMounts}
  */
-export async function reportOnceClosed(lvm: Lvm, finder: VolumeFinder, id: VolumeId): Promise<FreshReport> {
+async function reportOnceClosed(lvm: Lvm, finder: VolumeFinder, id: VolumeId): Promise<FreshReport> {
   let groups = await lvm.report();
   for (const ms of WAITS_MS) {
     const found = finder.locate(groups, id);
