@@ -8,7 +8,7 @@
  * @module
  */
 
-import type { SnapshotId, VolumeId } from "../../base/ids.ts";
+import type { VolumeId } from "../../base/ids.ts";
 import type { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { usedTag } from "../model/tags.ts";
@@ -30,16 +30,6 @@ export async function addUsedTag(
   const addtag = [usedTag(driver, id, uuid)];
   if (isKnown) await lvm.changeKnown(group, vgchange({ addtag, select: { uuid } }, group.name));
   else await lvm.change(group, vgchange({ addtag }, group.name));
-}
-
-/** Returns the records of an LV in a group. */
-export function usedTagsOf(
-  driver: string,
-  group: VolumeGroup,
-  id: VolumeId | SnapshotId,
-  lvUuid: string,
-): string[] {
-  return group.tags.filter((tag) => tag === usedTag(driver, id, lvUuid));
 }
 
 /** Removes records from a group. */

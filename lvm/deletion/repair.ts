@@ -8,7 +8,7 @@
 import { type LocatedLv, type LogicalVolume, lvPath, lvsOf, type VolumeGroup } from "../model/report.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeLeftTables, resumeSuspended } from "./resumption.ts";
-import { type HeaderBackup, markHeaderBackupDeleted } from "../encryption/header_tags.ts";
+import { markHeaderBackupDeleted } from "../encryption/header_tags.ts";
 import {
   incompleteVolumes,
   isIncompleteSnapshot,
@@ -53,16 +53,6 @@ export async function removeIncompleteVolume(lvm: Lvm, { group, lv }: LocatedLv)
  */
 export async function markLooseCache(lvm: Lvm, { id, group, lv }: LooseCache): Promise<void> {
   await changeTagsOf(lvm, { group, lv }, markCacheDeleted(id));
-}
-
-/**
- * Marks the backup of a LUKS header as deleted whose volume is gone: the reaper overwrites it, since it has key slots. An LV that
- * has its name by now stays as it is.
- *
- * @returns whether it was marked
- */
-async function markStaleHeaderBackup(lvm: Lvm, backup: HeaderBackup): Promise<boolean> {
-  return await changeTagsOf(lvm, backup, markHeaderBackupDeleted(backup.tags));
 }
 
 /** Changes the tags of an LV by its UUID. @returns whether it is still there under its name */
@@ -130,11 +120,15 @@ export class Repair {
     await attempt(async () => void await this.#options.onResumed(current.filter(({ uuid }) => !stuck.has(uuid))));
   }
 
-  /** Marks the backups of LUKS headers as deleted that an interrupted change of a passphrase left, and whose volumes are gone. */
+  /**
+   * Marks the backups of LUKS headers as deleted that an interrupted change of a passphrase left, and whose volumes are gone: the
+   * reaper overwrites them, since they have key slots. An LV that has the name of one by now stays as it is.
+   */
   async markHeaderBackups(groups: FreshReport, attempt: Attempt): Promise<void> {
     for (const backup of staleHeaderBackups(this.#driver, groups)) {
       await attempt(async () => {
-        if (await markStaleHeaderBackup(this.#lvm, backup)) this.#options.onDeleted();
+        const changes = markHeaderBackupDeleted(backup.tags);
+        if (await changeTagsOf(this.#lvm, backup, changes)) this.#options.onDeleted();
       });
     }
   }

@@ -103,15 +103,6 @@ export function resumeRemedy(name: string): string {
   return `dmsetup clear ${name} && dmsetup resume ${name}`;
 }
 
-/** Reports whether a device is that of an LV, not a hidden layer of it, nor another LV under its name. */
-export function isDeviceOf(
-  device: Pick<MappedDevice, "uuid">,
-  group: Pick<VolumeGroup, "uuid">,
-  lv: Pick<LogicalVolume, "uuid">,
-): boolean {
-  return device.uuid === deviceUuidOf(group, lv);
-}
-
 function listDevices(names: readonly string[]): Command {
   const options = ["--options", "name,uuid,devno,suspended,devnos_used,tables_loaded"];
   // no name contains '|': device-mapper writes it as \x7c

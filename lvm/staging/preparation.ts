@@ -21,7 +21,7 @@ import {
   verifyDevice,
   wipeSignatures,
 } from "../host/device.ts";
-import { isDeviceOf, readMappedDevice } from "../host/device_mapper.ts";
+import { deviceUuidOf, readMappedDevice } from "../host/device_mapper.ts";
 import { activationArguments, isMissingInPool, missingInPoolError } from "../pools/activation.ts";
 import { contentDevice } from "../encryption/mapping.ts";
 import type { Encryption, OpenOptions, OpenVolume } from "../encryption/encryption.ts";
@@ -95,7 +95,7 @@ async function findKnown(
   if ((!used || format.state === "unformatted") && lvm.known(id) === undefined) return undefined;
   const mapped = await readMappedDevice(lvm.exec, lv.devicePath.replace(/^.*\//, ""));
   // whatever touches a suspended device waits for ever
-  if (mapped === undefined || mapped.suspended || !isDeviceOf(mapped, group, lv)) return undefined;
+  if (mapped === undefined || mapped.suspended || mapped.uuid !== deviceUuidOf(group, lv)) return undefined;
   const device = await findBlockDevice(lvm.exec, lv.devicePath);
   const isAsKnown = device?.number === mapped.number && device.number === lv.deviceNumber && device.size === lv.size;
   return isAsKnown ? { volume, device } : undefined;

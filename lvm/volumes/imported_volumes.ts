@@ -14,13 +14,13 @@ import { describeSignatures, readSignatures, verifyDevice } from "../host/device
 import { resumeRemedy } from "../host/device_mapper.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { type Lvm, requirePvs, requireResponsive } from "../client/client.ts";
-import { addUsedTag, removeUsedTags, usedTagsOf } from "../client/used_tags.ts";
+import { addUsedTag, removeUsedTags } from "../client/used_tags.ts";
 import { differences, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, lvrename } from "../model/commands.ts";
 import { describeLayoutOf, type Layout, layoutOf, LINEAR } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import { OWNER, ownersOf, replaceTags, volumeTags } from "../model/tags.ts";
+import { OWNER, ownersOf, replaceTags, usedTag, volumeTags } from "../model/tags.ts";
 import type { FormatState } from "../settings/format.ts";
 import { cowSnapshotsOn, isCowSnapshot, unzeroedReason } from "../pools/pool.ts";
 
@@ -161,8 +161,8 @@ export class ImportedVolumes {
     await this.#requireUnused(operation, id, volume);
     requireReturnable(operation, volume, from);
     if (volume.lv.name !== from.name) await this.#rename(volume, from.name);
-    const used = usedTagsOf(finder.driver, volume.group, id, volume.lv.uuid);
-    if (used.length > 0) await removeUsedTags(lvm, volume.group, used);
+    const used = usedTag(finder.driver, id, volume.lv.uuid);
+    if (volume.group.tags.includes(used)) await removeUsedTags(lvm, volume.group, [used]);
     const tags = volume.lv.tags.filter((tag) => tag.startsWith(OWNER) || tag.startsWith(DRIVER_TAGS));
     await lvm.change(volume.group, lvchangeTags(replaceTags(tags), `${volume.group.name}/${from.name}`));
   }
