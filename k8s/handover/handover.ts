@@ -10,7 +10,7 @@
 
 import { defined } from "../../base/defined.ts";
 import { reasonIn, truncate } from "../../base/error.ts";
-import type { LvmNode, LvmVolume, StatusError } from "../api/lvm_objects.ts";
+import { LVM_VOLUME_FINALIZER, type LvmNode, type LvmVolume, type StatusError } from "../api/lvm_objects.ts";
 import type { KubeObject, PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 
 /** The longest message of a status, in characters. */
@@ -137,6 +137,23 @@ export function refused(message: string): Failure {
 /** Returns the wait for the agent of a node. */
 export function waitForAgent(node: string, message = `waits for the agent of node ${node}`): Wait {
   return { do: "wait", message, agents: [node] };
+}
+
+/** Returns the wait for others whose finalizers keep an object that is being deleted; `undefined` where none do. */
+export function waitForFinalizers(
+  what: string,
+  { metadata }: KubeObject,
+  foreign: readonly string[],
+): Wait | undefined {
+  if (metadata.deletionTimestamp === undefined || foreign.length === 0) return undefined;
+  const message = `waits for others to remove the finalizers ${foreign.join(", ")} of ${what}`;
+  return { do: "wait", message, agents: [], isBlocked: true };
+}
+
+/** Returns the wait until an LVMVolume is deleted that others alone keep; `undefined` while its own finalizer does, too. */
+export function waitUntilGone(volume: LvmVolume): Wait | undefined {
+  const { name, finalizers = [] } = volume.metadata;
+  return waitForFinalizers(`LVMVolume ${name}`, volume, finalizers.includes(LVM_VOLUME_FINALIZER) ? [] : finalizers);
 }
 
 /** Returns how the agent of a node is away; `undefined` when it is there. */

@@ -7,8 +7,8 @@
 
 import { importedCondition } from "../api/volume_conditions.ts";
 import { type LvmVolume, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
-import type { PersistentVolume } from "../api/objects.ts";
-import { refused, waitForAgent } from "./handover.ts";
+import type { PersistentVolume, StorageClass } from "../api/objects.ts";
+import { refused, waitForAgent, waitForFinalizers, waitUntilGone } from "./handover.ts";
 import {
   type ImportObjects,
   type ImportState,
@@ -65,7 +65,7 @@ function nextForwardStep(objects: ImportObjects): ImportStep {
 function nextClassStep({ self: { spec, status }, storageClass }: ImportObjects): ImportStep | undefined {
   if (spec.storageClass === undefined || status?.storageClass === undefined) return undefined;
   if (storageClass === undefined) return { do: "create class" };
-  return storageClass.provisioner === spec.driverName ? undefined : { do: "delete class" };
+  return storageClass.provisioner === spec.driverName ? undefined : classDeletionStep(storageClass);
 }
 
 /** Returns the next step after which the PersistentVolume is the driver's, and the first step after that. */
@@ -118,7 +118,9 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
   }
   // without its record, the LVMImport was restored, or the volume is none of its own: what it would undo may be used
   const isOwn = status?.persistentVolume !== undefined || volume?.spec.imports?.action === "Inspect";
-  if (volume !== undefined && isOwn) return returnStep(objects, volume) ?? { do: "forget volume" };
+  if (volume !== undefined && isOwn) {
+    return returnStep(objects, volume) ?? waitUntilGone(volume) ?? { do: "forget volume" };
+  }
   return classRestoreStep(objects) ??
     (metadata.deletionTimestamp === undefined ? { do: "finish", state: "Failed" } : { do: "remove finalizer" });
 }
@@ -232,7 +234,12 @@ function classRestoreStep(objects: ImportObjects): ImportStep | undefined {
   if (status?.storageClass === undefined || isClassShared) return undefined;
   if (storageClass === undefined) return { do: "restore class" };
   const isReplaced = storageClass.metadata.annotations?.[REPLACED_CLASS_ANNOTATION] !== undefined;
-  return isReplaced ? { do: "delete class" } : undefined;
+  return isReplaced ? classDeletionStep(storageClass) : undefined;
+}
+
+function classDeletionStep(storageClass: StorageClass): ImportStep {
+  const { name, finalizers = [] } = storageClass.metadata;
+  return waitForFinalizers(`StorageClass ${name}`, storageClass, finalizers) ?? { do: "delete class" };
 }
 
 /** Reports whether a PersistentVolume is the one of the driver. */

@@ -51,6 +51,11 @@ function volume(action: string, reason?: string, { nodeName = "a" } = {}): LvmVo
   } as unknown as LvmVolume;
 }
 
+/** Returns an object that is being deleted, and that others keep. */
+function keptByOthers<T extends LvmVolume | StorageClass>(object: T): T {
+  return { ...object, metadata: { ...object.metadata, deletionTimestamp: "now", finalizers: ["other/one"] } };
+}
+
 /** Returns a volume whose agent has found a layout, which the spec may have by now. */
 function withLayout(object: LvmVolume, ...known: "spec"[]): LvmVolume {
   const layout = { type: "raid1", mirrors: 1 } as const;
@@ -142,6 +147,12 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "one that others keep",
     { ...RECORDED, persistentVolume: persistentVolume("theirs", "Retain", { ...deleted, finalizers: ["other/one"] }) },
     "wait: waits for others to remove the finalizers other/one of the PersistentVolume",
+    "Switching",
+  ],
+  [
+    "a class that others keep",
+    { ...INSPECTED, self: self(RECORD), storageClass: keptByOthers(storageClass("theirs")) },
+    "wait: waits for others to remove the finalizers other/one of StorageClass fast",
     "Switching",
   ],
   [
@@ -381,6 +392,12 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
       volume: { metadata: {}, spec: {} } as LvmVolume,
     },
     "finish: Failed",
+    "Undoing",
+  ],
+  [
+    "an LVMVolume that others keep",
+    { ...INSPECTED, self: undone({}), volume: keptByOthers(volume("Inspect", "Inspected")) },
+    `wait: waits for others to remove the finalizers other/one of LVMVolume ${NAME}`,
     "Undoing",
   ],
   ["a deletion of what a move holds", { ...UNDONE, volume: HELD }, IS_MOVING, "Undoing"],

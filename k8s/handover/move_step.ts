@@ -8,14 +8,15 @@
 import { isForgotten, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { PersistentVolume } from "../api/objects.ts";
 import { hasLastOf, isAllThatIsLeft, isCopied, isReady, nextCopyStep, waitForUse } from "./copy_step.ts";
-import { waitForAgent } from "./handover.ts";
+import { waitForAgent, waitUntilGone } from "./handover.ts";
 import { isMarkedFor, type LvmMove, type MoveObjects, type MoveState, type MoveStep } from "./moves.ts";
 import { bindingWait, deletionStep, nodeOfVolume, recordedPolicyOf } from "./persistent_volume.ts";
 
 /** Returns the next step of a move that has its finalizer, and is not finished. */
 export function nextStep(objects: MoveObjects): MoveStep {
   const step = nextStepOf(objects);
-  return step.do === "delete copy" && isCopyKept(objects) ? keepCopy(objects) : step;
+  if (step.do !== "delete copy") return step;
+  return isCopyKept(objects) ? keepCopy(objects) : waitUntilGone(objects.copy!) ?? step;
 }
 
 /** Reports whether the copy may be all that is left of a volume. One that nobody claims any more was deleted on purpose. */
@@ -98,7 +99,7 @@ function nextRemovalStep(objects: MoveObjects): MoveStep {
   const { spec } = self;
   if (volume?.spec.nodeName === spec.sourceNode) {
     const isSafe = spec.adopt || volume.metadata.deletionTimestamp !== undefined || isCopied(objects, volume);
-    if (isSafe) return { do: "remove source" };
+    if (isSafe) return waitUntilGone(volume) ?? { do: "remove source" };
     // a program that looks at devices may open it for a moment
     const use = hasLastOf(objects, volume) ? waitForUse(volume) : undefined;
     if (use !== undefined) return use;
@@ -114,7 +115,7 @@ function nextRemovalStep(objects: MoveObjects): MoveStep {
     return restore ?? { do: "finish", state: "Failed", message };
   }
   if (!isReady(volume)) return waitForAgent(spec.targetNode);
-  if (copy !== undefined) return { do: "forget copy" };
+  if (copy !== undefined) return waitUntilGone(copy) ?? { do: "forget copy" };
   return restore ?? { do: "finish", state: "Complete" };
 }
 

@@ -19,7 +19,7 @@ import {
   SWITCHING,
   volume,
 } from "../../tests/fake/cluster/move_objects.ts";
-import { FORGOTTEN_ANNOTATION } from "../api/lvm_objects.ts";
+import { FORGOTTEN_ANNOTATION, LVM_VOLUME_FINALIZER, type LvmVolume } from "../api/lvm_objects.ts";
 import { copyIdOf, type LvmMoveStatus, type MoveObjects } from "./moves.ts";
 import { recordOf } from "./persistent_volume.ts";
 import { nextStep } from "./move_step.ts";
@@ -31,6 +31,14 @@ const kept = [
   "Bring the disks of node a back, or save the data and delete that LVMVolume",
 ].join(" ");
 const failure: LvmMoveStatus = { error: { code: "FailedPrecondition", message: "" } };
+
+const OTHERS_KEEP = `waits for others to remove the finalizers other/one of LVMVolume ${NAME}`;
+
+/** Returns an object that is being deleted, and that others keep. */
+const keptByOthers = (object: LvmVolume, ...more: string[]): LvmVolume => ({
+  ...object,
+  metadata: { ...object.metadata, ...deleted, finalizers: [...more, "other/one"] },
+});
 
 const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string][] = [
   ["a source that is left", REMOVING, "remove source"],
@@ -105,6 +113,27 @@ const STEPS: readonly [what: string, objects: Partial<MoveObjects>, step: string
     "wait: waits for the agent of node b",
   ],
   ["a volume that has taken the copy", { ...REMOVING, volume: volume("b", { held: false }) }, "forget copy"],
+  [
+    "a copy that others keep",
+    { ...REMOVING, volume: volume("b", { held: false }), copy: keptByOthers(copy()) },
+    `wait: waits for others to remove the finalizers other/one of LVMVolume ${copyIdOf(move())}`,
+  ],
+  [
+    "a copy that its agent and others keep",
+    { ...REMOVING, volume: volume("b", { held: false }), copy: keptByOthers(copy(), LVM_VOLUME_FINALIZER) },
+    "forget copy",
+  ],
+  ["a source that others keep", { ...REMOVING, volume: keptByOthers(volume("a")) }, `wait: ${OTHERS_KEEP}`],
+  [
+    "a source whose agent removes it, and that others keep",
+    { ...REMOVING, volume: keptByOthers(volume("a"), LVM_VOLUME_FINALIZER) },
+    "remove source",
+  ],
+  [
+    "a copy that is deleted, and that others keep",
+    { ...COPIED, self: move(failure), volume: volume("a", { held: false }), copy: keptByOthers(copy()) },
+    `wait: waits for others to remove the finalizers other/one of LVMVolume ${copyIdOf(move())}`,
+  ],
   ["no copy any more", { ...REMOVING, volume: volume("b", { held: false }), copy: undefined }, "restore policy"],
   [
     "a policy that is restored, and marked for the move",

@@ -13,7 +13,7 @@ import {
   removing,
 } from "../../tests/fake/cluster/mover_harness.ts";
 import { ApiError } from "../client/client.ts";
-import { lvmNodes, lvmSnapshots, lvmVolumes, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import { LVM_VOLUME_FINALIZER, lvmNodes, lvmSnapshots, lvmVolumes, MOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { type LvmMove, MOVE_FINALIZER } from "./moves.ts";
 import { affinityTo } from "./persistent_volume.ts";
@@ -207,7 +207,10 @@ Deno.test("a Mover finishes the removal of a volume whose deletion has begun, al
     complete(s);
     const { metadata } = heldVolume();
     const deletionTimestamp = "2026-01-01T00:00:00Z";
-    s.restore(lvmVolumes, heldVolume({ metadata: { ...metadata, finalizers: ["f"], deletionTimestamp } }));
+    s.restore(
+      lvmVolumes,
+      heldVolume({ metadata: { ...metadata, finalizers: [LVM_VOLUME_FINALIZER], deletionTimestamp } }),
+    );
     s.silent.add("b");
     s.failures.delete = new StorageError("Unavailable", "no answer");
   });

@@ -10,7 +10,14 @@ import type { ApiClient, NewObject } from "../client/client.ts";
 import { MOVE_ANNOTATION, RECLAIM_POLICY_ANNOTATION } from "../api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { VOLUME_FINALIZER } from "../provisioner/persistent_volume.ts";
-import type { CommonStep, Handover, HandoverObjects, RecordedPersistentVolume, Wait } from "./handover.ts";
+import {
+  type CommonStep,
+  type Handover,
+  type HandoverObjects,
+  type RecordedPersistentVolume,
+  type Wait,
+  waitForFinalizers,
+} from "./handover.ts";
 import { deleteAsRead, patchAsRead } from "./writes.ts";
 
 /** The finalizer of Kubernetes that keeps a PersistentVolume while it is bound. */
@@ -74,12 +81,8 @@ export function deletionStep(
   { isRetained }: { readonly isRetained: boolean },
 ): CommonStep {
   if (!isRetained) return { do: "retain" };
-  const foreign = foreignFinalizers(persistentVolume).join(", ");
-  if (persistentVolume.metadata.deletionTimestamp === undefined || foreign === "") {
-    return { do: "delete persistent volume" };
-  }
-  const message = `waits for others to remove the finalizers ${foreign} of the PersistentVolume`;
-  return { do: "wait", message, agents: [], isBlocked: true };
+  return waitForFinalizers("the PersistentVolume", persistentVolume, foreignFinalizers(persistentVolume)) ??
+    { do: "delete persistent volume" };
 }
 
 /**
