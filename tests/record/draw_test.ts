@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { seededRandom } from "../rig/seeded_random.ts";
 import { type Candidate, drawRows } from "./draw.ts";
-import { passesText } from "./record.ts";
+import { changeSince, passesText } from "./record.ts";
 import { type Row, ROWS } from "./rows.ts";
 
 function candidate(command: string, options: Partial<Row & { commits: number; covered: number }> = {}): Candidate {
@@ -71,4 +71,9 @@ Deno.test("the record has a line for each row, sorted", () => {
   const text = passesText({ "test:lvm faults": { ...pass, passed: 7 }, test: pass });
   assertEquals(text.split("\n").map((line) => line.split(": {")[0]), ["{", '  "test"', '  "test:lvm faults"', "}", ""]);
   assertEquals(JSON.parse(text)["test:lvm faults"].passed, 7);
+});
+
+Deno.test("a pass at a commit that is not in the history counts as none", async () => {
+  const pass = { commit: "0123456789ab", date: "2026-01-02", seconds: 3, machine: "2 processors, 24 GiB" };
+  assertEquals(await changeSince(pass, []), { commits: Infinity, covered: Infinity });
 });

@@ -72,7 +72,7 @@ export function passesText(passes: Passes): string {
 
 /** What has changed since a pass. */
 export interface Change {
-  /** The number of commits that change the product; Infinity where the row never passed. */
+  /** The number of commits that change the product; Infinity where the row never passed, or at a commit that is not in the history. */
   readonly commits: number;
   /** The number of those that change what the row covers. */
   readonly covered: number;
@@ -80,7 +80,10 @@ export interface Change {
 
 /** Returns what has changed since the last pass of a row. */
 export async function changeSince(pass: Pass | undefined, covers: readonly string[]): Promise<Change> {
-  if (pass === undefined) return { commits: Infinity, covered: Infinity };
+  // the commit may have been rebased since, or the clone be shallow
+  const isKnown = pass !== undefined &&
+    await git("merge-base", "--is-ancestor", pass.commit, "HEAD").then(() => true, () => false);
+  if (!isKnown) return { commits: Infinity, covered: Infinity };
   const count = async (paths: readonly string[]) =>
     Number(await git("rev-list", "--count", `${pass.commit}..HEAD`, "--", ...paths));
   const commits = await count(PRODUCT);
