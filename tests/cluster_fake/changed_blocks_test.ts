@@ -20,8 +20,7 @@ import { type SnapshotId, snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { DRIVER, FakeCluster, type ProcessOptions } from "../fake/cluster/node_cluster.ts";
-import { assertFailsWith } from "../fake/cluster/snapshot_cluster.ts";
-import { machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
+import { assertFailsWith, machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
 
 const [A, B] = ["node-1", "node-2"].map((name) => ({ allowed: [name], preferred: [] }));
 const CHUNK = 4096n;

@@ -14,7 +14,8 @@ import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { FakeMachine } from "../fake/machine/machine.ts";
 import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { namedRequest } from "../fake/request.ts";
-import { assertFailsWith, MiB, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
+import { NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
+import { assertFailsWith, MiB } from "../fake/cluster/volume_cluster.ts";
 
 const ID = groupSnapshotIdOf("group");
 

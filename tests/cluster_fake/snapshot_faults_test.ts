@@ -13,7 +13,8 @@ import { snapshotLock } from "../../base/locks.ts";
 import { DRIVER } from "../fake/cluster/node_cluster.ts";
 import { newUuid } from "../fake/machine/machine.ts";
 import { namedRequest } from "../fake/request.ts";
-import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
+import { conditionsOf, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
+import { assertFailsWith, MiB } from "../fake/cluster/volume_cluster.ts";
 
 Deno.test("a snapshot whose LV an administrator removed is Lost, is not created again, and can be deleted", async () => {
   await using s = await startSnapshotCluster();

@@ -14,7 +14,8 @@ import { snapshotLock, volumeLock } from "../../base/locks.ts";
 import { DRIVER } from "../fake/cluster/node_cluster.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { namedRequest } from "../fake/request.ts";
-import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
+import { conditionsOf, NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
+import { assertFailsWith, MiB } from "../fake/cluster/volume_cluster.ts";
 
 Deno.test("a snapshot is taken on the node of its volume, is described by its object, and is deleted completely", async () => {
   await using s = await startSnapshotCluster();

@@ -8,14 +8,31 @@
 import type { VolumeId } from "../../../base/ids.ts";
 import type { ApiClient } from "../../../k8s/client/client.ts";
 import { HttpClient } from "../../../k8s/client/http_client.ts";
-import { type KubeObject, persistentVolumeClaims, persistentVolumes, type Resource } from "../../../k8s/api/objects.ts";
+import {
+  type KubeObject,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+  storageClasses,
+} from "../../../k8s/api/objects.ts";
 import { Reclaimer } from "../../../k8s/provisioner/reclaimer.ts";
 import { EventRecorder } from "../../../k8s/runtime/events.ts";
 import { Informer } from "../../../k8s/runtime/informer.ts";
 import { wakeWaitingDeletions } from "../../../k8s/service/waiting_work.ts";
 import { WakeUps } from "../../../k8s/sidecars/wake_ups.ts";
 import { DRIVER, type FakeCluster } from "./node_cluster.ts";
-import { bindVolumes } from "./volume_binder.ts";
+import { startBinder } from "./volume_binder.ts";
+import { Importer } from "../../../k8s/handover/importer.ts";
+import { lvmImports } from "../../../k8s/handover/imports.ts";
+import { planImport } from "../../../plugin/import/plan.ts";
+import { readSources } from "../../../plugin/import/preview.ts";
+import type { ImportOptions } from "../../../plugin/import/sources.ts";
+import { TOPOLOGY_KEY } from "./control_plane.ts";
+
+/** The namespace and the name of the claim. */
+export const CLAIM = { namespace: "shop", name: "data" } as const;
 
 /** The delay after failures. */
 export const BACKOFF = { startMs: 5, capMs: 50 } as const;
@@ -54,7 +71,7 @@ function withWrites(client: ApiClient, send: Send): ApiClient {
 export class FakeControllers implements AsyncDisposable {
   readonly #cluster: FakeCluster;
   readonly #stop = new AbortController();
-  readonly #tasks: Promise<void>[] = [];
+  readonly #tasks: Promise<unknown>[] = [];
   readonly #clients: HttpClient[] = [];
   /** What ends those that are not dead. */
   readonly #stops = new Set<() => Promise<void>>();
@@ -67,10 +84,9 @@ export class FakeControllers implements AsyncDisposable {
   /** Binds claims and PersistentVolumes, and reclaims volumes whose claims are deleted. */
   async startBinding(): Promise<void> {
     const client = this.#connect("denolith/test (administrator)");
-    const [claims, volumes] = [new Informer(client, persistentVolumeClaims), new Informer(client, persistentVolumes)];
-    this.#tasks.push(claims.start(this.#stop.signal), volumes.start(this.#stop.signal));
+    const { claims, volumes, running } = startBinder(client, this.#stop.signal);
+    this.#tasks.push(running);
     await Promise.all([claims.synced, volumes.synced]);
-    this.#tasks.push(bindVolumes({ client, claims, volumes }, this.#stop.signal));
     const wakeUps = new WakeUps();
     const { objects, snapshotObjects, nodes } = this.#cluster;
     wakeWaitingDeletions({ volumes: objects, snapshots: snapshotObjects, nodes }, wakeUps);
@@ -114,6 +130,68 @@ export class FakeControllers implements AsyncDisposable {
     };
     this.#stops.add(end);
     return end;
+  }
+
+  /** Starts what imports volumes. @param onWrite sends each of its writes @returns what ends it */
+  startImporter(onWrite?: OnWrite): () => Promise<void> {
+    const { objects: lvmVolumes, snapshotObjects: snapshots, nodes: lvmNodes } = this.#cluster;
+    return this.start("importer", onWrite, ({ client, events, inform }) =>
+      new Importer({
+        ...{ client, events, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
+        ...{ imports: inform(lvmImports), lvmVolumes, snapshots, lvmNodes },
+        claims: inform(persistentVolumeClaims),
+        persistentVolumes: inform(persistentVolumes),
+        classes: inform(storageClasses),
+      }));
+  }
+
+  /** Plans the import of the claim, as an administrator who has stopped the provisioner of the other driver. */
+  async planImport(more: Partial<ImportOptions> = {}): Promise<ReturnType<typeof planImport>> {
+    const { namespace, name: claimName } = CLAIM;
+    return planImport(await readSources(this.#cluster.client, { driver: DRIVER, namespace, claimName }), {
+      ...{ driver: DRIVER, topologyKey: TOPOLOGY_KEY, now: Date.now(), isProvisionerStopped: true },
+      parameterProblem: () => undefined,
+      ...more,
+    });
+  }
+
+  /** Adds the claim, bound to a PersistentVolume of a class. @returns the uid of the claim */
+  addBoundClaim(
+    className: string,
+    { metadata, spec }: {
+      readonly metadata: PersistentVolume["metadata"];
+      readonly spec: Partial<NonNullable<PersistentVolume["spec"]>>;
+    },
+  ): string {
+    const { api } = this.#cluster;
+    const accessModes = ["ReadWriteOnce"];
+    const claim = api.put(persistentVolumeClaims, {
+      metadata: { ...CLAIM },
+      spec: { volumeName: metadata.name, storageClassName: className, accessModes },
+      status: { phase: "Bound" },
+    });
+    const uid = claim.metadata.uid!;
+    api.put(persistentVolumes, {
+      metadata,
+      spec: {
+        ...{ accessModes, capacity: { storage: "32Mi" }, storageClassName: className },
+        claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", ...CLAIM, uid },
+        persistentVolumeReclaimPolicy: "Delete",
+        ...spec,
+      },
+      status: { phase: "Bound" },
+    });
+    return uid;
+  }
+
+  /** The claim, as it is kept. */
+  get claim(): PersistentVolumeClaim | undefined {
+    return this.#cluster.api.objects(persistentVolumeClaims)[0];
+  }
+
+  /** The PersistentVolume, as it is kept. */
+  get persistentVolume(): PersistentVolume | undefined {
+    return this.#cluster.api.objects(persistentVolumes)[0];
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -11,26 +11,19 @@ import {
   type KubeObject,
   type PersistentVolume,
   type PersistentVolumeClaim,
-  persistentVolumeClaims,
-  persistentVolumes,
   type StorageClass,
   storageClasses,
 } from "../../../k8s/api/objects.ts";
-import { Importer } from "../../../k8s/handover/importer.ts";
 import { type LvmImport, lvmImports, objectsOf, type Origin } from "../../../k8s/handover/imports.ts";
-import { planImport } from "../../../plugin/import/plan.ts";
 import type { ImportOptions } from "../../../plugin/import/sources.ts";
-import { readSources } from "../../../plugin/import/preview.ts";
-import { TOPOLOGY_KEY, waitUntil } from "./control_plane.ts";
-import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
+import { waitUntil } from "./control_plane.ts";
+import { FakeControllers, type OnWrite } from "./fake_controllers.ts";
+import { affinityTo } from "../../../k8s/handover/persistent_volume.ts";
 import { addForeignLv } from "../machine/foreign_lv.ts";
 import type { FakeMachine } from "../machine/machine.ts";
 import { KillableExec } from "../machine/killable_exec.ts";
-import { DRIVER, FakeCluster } from "./node_cluster.ts";
+import { FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB } from "./volume_cluster.ts";
-
-/** The namespace and the name of the claim. */
-export const CLAIM = { namespace: "shop", name: "data" } as const;
 
 /** What a driver has made of the claim. */
 interface OtherDriver {
@@ -153,12 +146,7 @@ export class ImportCluster implements AsyncDisposable {
       reclaimPolicy: "Delete",
       volumeBindingMode: "WaitForFirstConsumer",
     });
-    const { metadata: { uid } } = api.put(persistentVolumeClaims, {
-      metadata: { ...CLAIM },
-      spec: { volumeName: pvName, storageClassName: "fast", accessModes: ["ReadWriteOnce"] },
-      status: { phase: "Bound" },
-    });
-    api.put(persistentVolumes, {
+    this.#controllers.addBoundClaim("fast", {
       metadata: {
         name: pvName,
         labels: { tier: "gold" },
@@ -167,19 +155,9 @@ export class ImportCluster implements AsyncDisposable {
       },
       spec: {
         ...source,
-        accessModes: ["ReadWriteOnce"],
-        capacity: { storage: "32Mi" },
-        claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", ...CLAIM, uid: uid! },
-        nodeAffinity: {
-          required: {
-            nodeSelectorTerms: [{ matchExpressions: [{ key: topologyKey, operator: "In", values: ["node1"] }] }],
-          },
-        },
-        persistentVolumeReclaimPolicy: "Delete",
-        storageClassName: "fast",
+        nodeAffinity: affinityTo("node1", topologyKey),
         volumeMode: "Filesystem",
       },
-      status: { phase: "Bound" },
     });
     const resource = objectsOf(this.origin);
     if (resource !== undefined) api.put(resource, structuredClone(object!));
@@ -187,28 +165,12 @@ export class ImportCluster implements AsyncDisposable {
 
   /** Starts what imports volumes. @param onWrite sends each of its writes @returns what ends it */
   startImporter(onWrite?: OnWrite): () => Promise<void> {
-    return this.#controllers.start("importer", onWrite, ({ client, events, inform }) =>
-      new Importer({
-        ...{ client, events, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
-        ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
-        lvmNodes: this.cluster.nodes,
-        claims: inform(persistentVolumeClaims),
-        persistentVolumes: inform(persistentVolumes),
-        classes: inform(storageClasses),
-      }));
+    return this.#controllers.startImporter(onWrite);
   }
 
   /** Plans the import of the claim, as an administrator who has stopped the provisioner. */
-  async plan(more: Partial<ImportOptions> = {}): Promise<ReturnType<typeof planImport>> {
-    const options: ImportOptions = {
-      ...{ driver: DRIVER, topologyKey: TOPOLOGY_KEY, now: Date.now(), isProvisionerStopped: true },
-      parameterProblem: () => undefined,
-      ...more,
-    };
-    return planImport(
-      await readSources(this.cluster.client, { driver: DRIVER, ...CLAIM, claimName: CLAIM.name }),
-      options,
-    );
+  plan(more: Partial<ImportOptions> = {}): ReturnType<FakeControllers["planImport"]> {
+    return this.#controllers.planImport(more);
   }
 
   /** Asks for the import of the claim. */
@@ -260,12 +222,12 @@ export class ImportCluster implements AsyncDisposable {
 
   /** The claim, as it is kept. */
   get claim(): PersistentVolumeClaim | undefined {
-    return this.cluster.api.objects(persistentVolumeClaims)[0];
+    return this.#controllers.claim;
   }
 
   /** The PersistentVolume, as it is kept. */
   get persistentVolume(): PersistentVolume | undefined {
-    return this.cluster.api.objects(persistentVolumes)[0];
+    return this.#controllers.persistentVolume;
   }
 
   /** The class, as it is kept. */

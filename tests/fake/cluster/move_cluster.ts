@@ -18,10 +18,7 @@ import {
   persistentVolumes,
   storageClasses,
 } from "../../../k8s/api/objects.ts";
-import { Importer } from "../../../k8s/handover/importer.ts";
 import { lvmImports } from "../../../k8s/handover/imports.ts";
-import { planImport } from "../../../plugin/import/plan.ts";
-import { readSources } from "../../../plugin/import/preview.ts";
 import { MoveGarbageCollector } from "../../../k8s/handover/garbage_collector.ts";
 import { Mover } from "../../../k8s/handover/mover.ts";
 import { affinityTo } from "../../../k8s/handover/persistent_volume.ts";
@@ -33,7 +30,7 @@ import { addForeignLv } from "../machine/foreign_lv.ts";
 import { KillableExec } from "../machine/killable_exec.ts";
 import { DRIVER, FakeCluster } from "./node_cluster.ts";
 import { machineWith, MiB, request } from "./volume_cluster.ts";
-import { BACKOFF, FakeControllers, type OnWrite } from "./fake_controllers.ts";
+import { BACKOFF, CLAIM, FakeControllers, type OnWrite } from "./fake_controllers.ts";
 
 /** The name of the claim's PersistentVolume, and of the request for its volume. */
 export const PV_NAME = "pvc-1";
@@ -99,11 +96,7 @@ export class MoveCluster implements AsyncDisposable {
       if (settings.transfers) {
         await cluster.nodes.waitFor(name, (node) => node?.status?.transfer !== undefined, { timeoutMs: 5_000 });
       }
-      await cluster.client.patch(nodes, { name }, { merge: { metadata: { labels: { [TOPOLOGY_KEY]: name } } } });
-      const conditions = [{ type: "Ready", status: "True" }] as never;
-      await cluster.client.patch(nodes, { name }, { merge: { status: { conditions } }, subresource: "status" });
-      const drivers = [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }];
-      api.put(csiNodes, { metadata: { name }, spec: { drivers } });
+      await cluster.registerNode(name);
     }
     const self = new MoveCluster(cluster, machines, execs, root, options);
     await (options.imported === undefined ? self.#addBoundClaim(options) : self.#addForeignClaim(options.imported));
@@ -114,50 +107,24 @@ export class MoveCluster implements AsyncDisposable {
 
   /** Adds a claim that is bound to a local volume, which is an LV of somebody else. */
   async #addForeignClaim(lvcreate: readonly string[]): Promise<void> {
-    const { api } = this.cluster;
     await addForeignLv(this.machines[0], { group: "data", name: "archive", bytes: 32n * MiB, args: lvcreate });
-    api.put(storageClasses, { metadata: { name: "local" }, provisioner: "kubernetes.io/no-provisioner" });
-    const claim = { namespace: "shop", name: "data" };
-    const { metadata: { uid } } = api.put(persistentVolumeClaims, {
-      metadata: claim,
-      spec: { volumeName: PV_NAME, storageClassName: "local", accessModes: ["ReadWriteOnce"] },
-      status: { phase: "Bound" },
-    });
-    api.put(persistentVolumes, {
+    const provisioner = "kubernetes.io/no-provisioner";
+    this.cluster.api.put(storageClasses, { metadata: { name: "local" }, provisioner });
+    this.#controllers.addBoundClaim("local", {
       metadata: { name: PV_NAME, labels: { tier: "gold" }, finalizers: ["kubernetes.io/pv-protection"] },
       spec: {
-        accessModes: ["ReadWriteOnce"],
-        capacity: { storage: "32Mi" },
-        claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", ...claim, uid: uid! },
         local: { path: "/dev/data/archive", fsType: "ext4" },
         nodeAffinity: affinityTo("node-1", "kubernetes.io/hostname"),
-        persistentVolumeReclaimPolicy: "Delete",
-        storageClassName: "local",
         volumeMode: "Filesystem",
       },
-      status: { phase: "Bound" },
     });
   }
 
   /** Makes the LV of somebody else a volume of the driver. */
   async #importVolume(): Promise<void> {
-    const { api, client } = this.cluster;
-    this.#controllers.start("importer", undefined, ({ client, events, inform }) =>
-      new Importer({
-        ...{ client, events, driverName: DRIVER, topologyKey: TOPOLOGY_KEY, backoff: BACKOFF },
-        ...{ imports: inform(lvmImports), lvmVolumes: this.cluster.objects, snapshots: this.cluster.snapshotObjects },
-        lvmNodes: this.cluster.nodes,
-        claims: inform(persistentVolumeClaims),
-        persistentVolumes: inform(persistentVolumes),
-        classes: inform(storageClasses),
-      }));
-    const { plan, import: object } = planImport(
-      await readSources(client, { driver: DRIVER, namespace: "shop", claimName: "data" }),
-      {
-        ...{ driver: DRIVER, topologyKey: TOPOLOGY_KEY, now: Date.now(), isProvisionerStopped: true },
-        parameterProblem: () => undefined,
-      },
-    );
+    const { api } = this.cluster;
+    this.#controllers.startImporter();
+    const { plan, import: object } = await this.#controllers.planImport();
     if (object === undefined) throw new Error(plan.refusals.join("; "));
     api.put(lvmImports, object);
     const what = () => `the import: ${JSON.stringify(api.objects(lvmImports)[0]?.status)}`;
@@ -168,18 +135,7 @@ export class MoveCluster implements AsyncDisposable {
   async #addBoundClaim({ reclaimPolicy = "Delete", request: more }: MoveClusterOptions): Promise<void> {
     const { api, volumes } = this.cluster;
     api.put(storageClasses, { metadata: { name: "local" }, provisioner: DRIVER, reclaimPolicy });
-    const raw = { format: { state: "raw" }, range: { required: 32n * MiB } } as const;
-    const claim = { namespace: "shop", name: "data", uid: "" };
-    const stored = api.put(persistentVolumeClaims, {
-      metadata: { namespace: claim.namespace, name: claim.name },
-      spec: { volumeName: PV_NAME, storageClassName: "local" },
-      status: { phase: "Bound" },
-    });
-    claim.uid = stored.metadata.uid!;
-    await volumes.create(request(PV_NAME, { ...raw, ...more }), { allowed: ["node-1"], preferred: [] }, { claim });
-    this.lv(0)!.content.data = new Set(["letters"]);
-    const claimRef = { apiVersion: "v1", kind: "PersistentVolumeClaim", ...claim };
-    api.put(persistentVolumes, {
+    const uid = this.#controllers.addBoundClaim("local", {
       metadata: {
         name: PV_NAME,
         labels: { tier: "gold" },
@@ -187,17 +143,16 @@ export class MoveCluster implements AsyncDisposable {
         finalizers: ["kubernetes.io/pv-protection", ...(reclaimPolicy === "Delete" ? [VOLUME_FINALIZER] : [])],
       },
       spec: {
-        accessModes: ["ReadWriteOnce"],
-        capacity: { storage: "32Mi" },
-        claimRef,
         csi: { driver: DRIVER, volumeHandle: MOVED },
         nodeAffinity: affinityTo("node-1", TOPOLOGY_KEY),
         persistentVolumeReclaimPolicy: reclaimPolicy,
-        storageClassName: "local",
         volumeMode: "Block",
       },
-      status: { phase: "Bound" },
     });
+    const raw = { format: { state: "raw" }, range: { required: 32n * MiB } } as const;
+    const claim = { ...CLAIM, uid };
+    await volumes.create(request(PV_NAME, { ...raw, ...more }), { allowed: ["node-1"], preferred: [] }, { claim });
+    this.lv(0)!.content.data = new Set(["letters"]);
   }
 
   /** Starts what moves volumes. @param onWrite sends each of its writes @returns what ends it */
@@ -320,12 +275,12 @@ export class MoveCluster implements AsyncDisposable {
 
   /** The claim, as it is kept. */
   get claim(): PersistentVolumeClaim | undefined {
-    return this.cluster.api.objects(persistentVolumeClaims)[0];
+    return this.#controllers.claim;
   }
 
   /** The PersistentVolume, as it is kept. */
   get persistentVolume(): PersistentVolume | undefined {
-    return this.cluster.api.objects(persistentVolumes)[0];
+    return this.#controllers.persistentVolume;
   }
 
   /** The LVMVolumes, as they are kept: their names, nodes and states. */

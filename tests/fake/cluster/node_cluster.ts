@@ -37,7 +37,8 @@ import { DoctorReconciler } from "../../../k8s/agent/doctor_reconciler.ts";
 import { NodeReconciler } from "../../../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../../../k8s/agent/node_limits.ts";
 import { recordedLvOf } from "../../../k8s/agent/object_reconciler.ts";
-import { type Lease, leases, nodes } from "../../../k8s/api/objects.ts";
+import { csiNodes, type Lease, leases, nodes } from "../../../k8s/api/objects.ts";
+import { TOPOLOGY_KEY } from "../../../csi/topology.ts";
 import { agentLeaseSelector } from "../../../k8s/api/agent_leases.ts";
 import { OrphanReconciler } from "../../../k8s/agent/orphan_reconciler.ts";
 import { PhysicalVolumeConditions, PoolConditions } from "../../../k8s/agent/node_conditions.ts";
@@ -382,6 +383,16 @@ export class FakeCluster implements AsyncDisposable {
     this.#controller = new FakeController(this.api, options);
     await this.#controller.waitForSync();
     return this.#controller;
+  }
+
+  /** Makes a node Ready, with the driver, as kubelet does. */
+  async registerNode(name: string): Promise<void> {
+    const labels = { [TOPOLOGY_KEY]: name, "kubernetes.io/hostname": name };
+    await this.client.patch(nodes, { name }, { merge: { metadata: { labels } } });
+    const conditions = [{ type: "Ready", status: "True" }] as never;
+    await this.client.patch(nodes, { name }, { merge: { status: { conditions } }, subresource: "status" });
+    const drivers = [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }];
+    this.api.put(csiNodes, { metadata: { name }, spec: { drivers } });
   }
 
   /** Starts the agent of a node. */

@@ -4,28 +4,24 @@
  * @module
  */
 
-import { assertEquals, assertRejects } from "@std/assert";
 import { type LvmSnapshot, lvmSnapshots } from "../../../k8s/api/lvm_objects.ts";
 import { events } from "../../../k8s/api/objects.ts";
 import type { NamedSnapshotRequest } from "../../../k8s/api/snapshot_mapping.ts";
-import { type ErrorKind, StorageError } from "../../../base/error.ts";
+import { StorageError } from "../../../base/error.ts";
 import { type SnapshotId, snapshotIdOf } from "../../../base/ids.ts";
 import type { LockRequest } from "../../../base/locks.ts";
 import { FakeCluster } from "./node_cluster.ts";
 import { waitUntil } from "./control_plane.ts";
-import { type FakeLv, FakeMachine } from "../machine/machine.ts";
+import type { FakeLv } from "../machine/machine.ts";
+import { machineWith, MiB } from "./volume_cluster.ts";
 import { namedRequest } from "../request.ts";
-
-/** A mebibyte in bytes. */
-export const MiB = 1n << 20n;
 
 /** The name of the cluster's only node. */
 export const NODE = "node-1";
 
 /** Starts a cluster with one machine and a volume of 32 MiB on it. @param free the size of the volume group in bytes */
 export async function startSnapshotCluster({ free = 1n << 30n } = {}) {
-  const machine = new FakeMachine();
-  machine.addGroup("data", free);
+  const machine = machineWith({ data: free });
   const cluster = await FakeCluster.start({ [NODE]: machine });
   const source = (await cluster.volumes.create(namedRequest("pvc-1", 32n * MiB), { preferred: [] })).id;
   return {
@@ -89,12 +85,6 @@ export async function startSnapshotCluster({ free = 1n << 30n } = {}) {
     },
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
-}
-
-/** Asserts that a call fails with this kind of error, and with these words in the message. */
-export async function assertFailsWith(kind: ErrorKind, call: Promise<unknown>, words = ""): Promise<void> {
-  const error = await assertRejects(() => call, StorageError, words);
-  assertEquals(error.kind, kind, error.message);
 }
 
 /** Returns the conditions of an LVMSnapshot as `TYPE STATUS REASON`. */

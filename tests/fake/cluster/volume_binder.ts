@@ -8,7 +8,7 @@
 
 import type { ApiClient } from "../../../k8s/client/client.ts";
 import { orAbsent, orAbsentOrChanged } from "../../../k8s/client/client.ts";
-import type { Informer } from "../../../k8s/runtime/informer.ts";
+import { Informer } from "../../../k8s/runtime/informer.ts";
 import { Controller } from "../../../k8s/runtime/controller.ts";
 import {
   type ObjectMeta,
@@ -29,6 +29,17 @@ export interface BinderOptions {
   readonly claims: Informer<PersistentVolumeClaim>;
   /** The PersistentVolumes. */
   readonly volumes: Informer<PersistentVolume>;
+}
+
+/** Binds and releases by informers of its own until the signal is aborted. @returns these, and what ends with it */
+export function startBinder(
+  client: ApiClient,
+  signal: AbortSignal,
+): Omit<BinderOptions, "client"> & { running: Promise<unknown> } {
+  const claims = new Informer(client, persistentVolumeClaims);
+  const volumes = new Informer(client, persistentVolumes);
+  const running = [claims.start(signal), volumes.start(signal), bindVolumes({ client, claims, volumes }, signal)];
+  return { claims, volumes, running: Promise.all(running) };
 }
 
 /** Binds and releases until the signal is aborted. */

@@ -30,9 +30,9 @@ export function request(name: string, more: Partial<NamedVolumeRequest> = {}): N
 /** A placement that prefers no node. */
 export const ANYWHERE = { preferred: [] };
 
-/** Asserts that a call fails with this kind of error. @returns the error */
-export async function assertFailsWith(kind: ErrorKind, call: Promise<unknown>): Promise<StorageError> {
-  const error = await assertRejects(() => call, StorageError);
+/** Asserts that a call fails with this kind of error, and with these words in the message. @returns the error */
+export async function assertFailsWith(kind: ErrorKind, call: Promise<unknown>, words = ""): Promise<StorageError> {
+  const error = await assertRejects(() => call, StorageError, words);
   assertEquals(error.kind, kind, error.message);
   return error;
 }

@@ -6,13 +6,9 @@
  */
 
 import { runController } from "../../../cli/controller.ts";
-import { TOPOLOGY_KEY } from "../../../csi/topology.ts";
 import {
-  csiNodes,
-  nodes,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
-  persistentVolumes,
   type StorageClass,
   storageClasses,
 } from "../../../k8s/api/objects.ts";
@@ -25,14 +21,13 @@ import {
   volumeSnapshots,
 } from "../../../k8s/api/snapshot_objects.ts";
 import { HttpClient } from "../../../k8s/client/http_client.ts";
-import { Informer } from "../../../k8s/runtime/informer.ts";
 import { type Clock, systemClock } from "../../../base/clock.ts";
 import type { Exec } from "../../../lvm/exec.ts";
 import { PROVISIONER_ANNOTATION } from "./control_plane.ts";
 import { DRIVER, FakeCluster, NAMESPACE, type ProcessOptions } from "./node_cluster.ts";
 import { collectPrinted, flagsOf, httpPort, RunningSubcommand, SubcommandFolder } from "../subcommand.ts";
 import { secrets } from "../../../k8s/sidecars/secrets.ts";
-import { bindVolumes } from "./volume_binder.ts";
+import { startBinder } from "./volume_binder.ts";
 
 /** A claim, as tests make it. */
 export interface ClaimFixture {
@@ -78,14 +73,7 @@ export class WholeCluster implements AsyncDisposable {
       api.addResource(resource);
     }
     for (const name of Object.keys(machines)) {
-      const merge = { metadata: { labels: { [TOPOLOGY_KEY]: name, "kubernetes.io/hostname": name } } };
-      await agents.client.patch(nodes, { name }, { merge });
-      const status = { conditions: [{ type: "Ready", status: "True" }] };
-      await agents.client.patch(nodes, { name }, { merge: { status }, subresource: "status" });
-      api.put(csiNodes, {
-        metadata: { name },
-        spec: { drivers: [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }] },
-      });
+      await agents.registerNode(name);
     }
     cluster.addClass("now", { volumeBindingMode: "Immediate" });
     cluster.addClass("later");
@@ -126,12 +114,9 @@ export class WholeCluster implements AsyncDisposable {
 
   #bind(): void {
     const client = new HttpClient({ url: this.api.url }, { userAgent: "binder" });
-    const claims = new Informer(client, persistentVolumeClaims);
-    const volumes = new Informer(client, persistentVolumes);
-    const { signal } = this.#end;
-    const running = [claims.start(signal), volumes.start(signal), bindVolumes({ client, claims, volumes }, signal)];
+    const { running } = startBinder(client, this.#end.signal);
     this.#disposables.defer(async () => {
-      await Promise.all(running);
+      await running;
       client[Symbol.dispose]();
     });
   }
