@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { defined } from "../base/defined.ts";
 import { create, type DescService, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import {
@@ -23,12 +24,11 @@ import {
   type SnapshotSchema,
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
-  type VolumeContentSourceSchema,
   type VolumeGroupSnapshotSchema,
 } from "../csi/proto/csi_pb.ts";
-import type { ControllerHandlers } from "../csi/controller.ts";
+import { contentSourceMessage, type ControllerHandlers } from "../csi/controller.ts";
 import { type CompletedCall, type Handlers, loggedCall, unaryMethods } from "../csi/service.ts";
-import { type Status, statusOf } from "../csi/status.ts";
+import { statusOf } from "../csi/status.ts";
 import {
   CallError,
   type CapacityClient,
@@ -39,7 +39,6 @@ import {
   type GroupSnapshotClient,
   type Segments,
   type VolumeCapability,
-  type VolumeContentSource,
 } from "../k8s/sidecars/csi_client.ts";
 
 /** Options of {@linkcode inProcessCsi}. */
@@ -72,7 +71,7 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
             requisite: topology.requisite.map(topologyMessage),
             preferred: topology.preferred.map(topologyMessage),
           },
-          ...(source && { volumeContentSource: contentSourceMessage(source) }),
+          ...(source && { volumeContentSource: contentSourceMessage({ ...source, id: source.handle }) }),
         });
         const { volume } = await service.createVolume(message, { claim, ...defined({ isRecorded }) });
         return {
@@ -172,7 +171,8 @@ function inProcessCall(onCallCompleted: (call: CompletedCall) => void) {
       reportCompleted(0);
       return response;
     } catch (error) {
-      const failure = error instanceof CallError ? error : toCallError(statusOf(error));
+      const { code, details, reason } = statusOf(error);
+      const failure = error instanceof CallError ? error : new CallError(code, details, reason);
       reportCompleted(failure.code);
       throw failure;
     } finally {
@@ -181,31 +181,28 @@ function inProcessCall(onCallCompleted: (call: CompletedCall) => void) {
   };
 }
 
-function toCallError({ code, details, reason }: Status): CallError {
-  return new CallError(code, details, reason);
-}
-
 function toCreatedSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): CreatedSnapshot {
-  const { snapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, sizeBytes = 0n, readyToUse = false } =
-    snapshot;
-  const { groupSnapshotId } = snapshot;
+  const { snapshotId = "", creationTime, sizeBytes = 0n, readyToUse = false, groupSnapshotId } = snapshot;
   return {
     snapshotId,
-    creationTimeNs: seconds * 1_000_000_000n + BigInt(nanos),
-    sizeBytes: sizeBytes,
-    readyToUse: readyToUse,
-    ...(groupSnapshotId ? { groupSnapshotId } : {}),
+    creationTimeNs: nanosecondsOf(creationTime),
+    sizeBytes,
+    readyToUse,
+    ...defined({ groupSnapshotId: groupSnapshotId || undefined }),
   };
+}
+
+function nanosecondsOf({ seconds = 0n, nanos = 0 }: MessageInitShape<typeof TimestampSchema> = {}): bigint {
+  return seconds * 1_000_000_000n + BigInt(nanos);
 }
 
 function toCreatedGroupSnapshot(
   group: MessageInitShape<typeof VolumeGroupSnapshotSchema> = {},
 ): CreatedGroupSnapshot {
-  const { groupSnapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, readyToUse = false } = group;
-  const { snapshots = [] } = group;
+  const { groupSnapshotId = "", creationTime, readyToUse = false, snapshots = [] } = group;
   return {
     groupSnapshotId,
-    creationTimeNs: seconds * 1_000_000_000n + BigInt(nanos),
+    creationTimeNs: nanosecondsOf(creationTime),
     readyToUse,
     snapshots: snapshots.map((each) => ({ ...toCreatedSnapshot(each), volumeId: each.sourceVolumeId ?? "" })),
   };
@@ -218,14 +215,6 @@ function capabilityMessage({ mode, access }: VolumeCapability): MessageInitShape
       ? { case: "block", value: {} }
       : { case: "mount", value: { fsType: access.fsType, mountFlags: [...access.flags] } },
   };
-}
-
-function contentSourceMessage(
-  { kind, handle }: VolumeContentSource,
-): MessageInitShape<typeof VolumeContentSourceSchema> {
-  return kind === "snapshot"
-    ? { type: { case: kind, value: { snapshotId: handle } } }
-    : { type: { case: kind, value: { volumeId: handle } } };
 }
 
 function topologyMessage(segments: Segments) {

@@ -351,7 +351,10 @@ function contextOf({ encrypted }: { readonly encrypted?: true | undefined }): Re
   return encrypted ? ENCRYPTED_CONTEXT : {};
 }
 
-function contentSourceMessage({ kind, id }: ContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
+/** Returns a content source as a message. */
+export function contentSourceMessage(
+  { kind, id }: { readonly kind: ContentSource["kind"]; readonly id: string },
+): MessageInitShape<typeof VolumeContentSourceSchema> {
   return {
     type: kind === "snapshot" ? { case: kind, value: { snapshotId: id } } : { case: kind, value: { volumeId: id } },
   };

@@ -8,7 +8,7 @@
 import { basename, dirname, join } from "@std/path";
 import { quote, StorageError } from "../base/error.ts";
 import { invalidArgument, requirePath } from "./request.ts";
-import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../lvm/model/groups.ts";
+import { anyMatcherOf, exactMatcher, GROUP_NAME, type GroupMatcher } from "../lvm/model/groups.ts";
 
 /**
  * The host in the URLs of the calls that a process makes to itself, over its socket. Deno wants a permission for it. There is
@@ -81,9 +81,6 @@ export function requireDriverName(name: string, field = "--driver-name"): string
   if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
   throw invalidArgument(`${field} ${quote(name)}: must be a domain name of at most 63 characters`);
 }
-
-/** Valid names of volume groups (lvm(8), "VALID NAMES"). */
-const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
 
 /**
  * Parses a list of volume groups: names and `/patterns/`, separated by commas.

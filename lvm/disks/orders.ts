@@ -8,6 +8,7 @@
  * @module
  */
 
+import { GROUP_NAME } from "../model/groups.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 import type { NamedDisk } from "./reading.ts";
@@ -160,9 +161,6 @@ function orderObjections(order: DiskOrder, facts: DiskFacts): string[] {
     ...groupObjections(order, facts),
   ];
 }
-
-/** A name that LVM allows for a volume group (lvm(8), "VALID NAMES"): it reaches a command line. */
-const GROUP_NAME = /^[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,126}$/;
 
 /** Returns the checks that the group of an order fails: it must be as it was when the disk was accepted. */
 function groupObjections({ group: name, groupUuid }: DiskOrder, facts: DiskFacts): string[] {

@@ -5,15 +5,12 @@
  */
 
 import { quote, StorageError } from "../../base/error.ts";
-import type { GroupMatcher } from "../model/groups.ts";
+import { GROUP_NAME, type GroupMatcher } from "../model/groups.ts";
 import { parseQuantity } from "../../base/size.ts";
 import type { DiskRule } from "./reading.ts";
 
 /** Creates the matcher of a pattern, or throws an error that shows the rule. */
 export type CreateMatcher = (field: string, pattern: string, rule: string) => Pick<GroupMatcher, "matches">;
-
-/** A name that LVM allows for a volume group (lvm(8), "VALID NAMES"). */
-const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
 
 /**
  * Parses rules, separated by blanks: `data=/nvme-.+/;min=100Gi;max=4Ti;rotational=no`. The pattern is of names in

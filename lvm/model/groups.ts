@@ -31,6 +31,9 @@ import { CACHE_PV } from "./tags.ts";
 import { describeFree } from "../settings/spare_space.ts";
 import type { SETTINGS } from "../settings/settings.ts";
 
+/** A name that LVM allows for a volume group (lvm(8), "VALID NAMES"), which may reach a command line. */
+export const GROUP_NAME: RegExp = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
+
 /** A matcher of volume groups by name. */
 export interface GroupMatcher {
   /** Reports whether a group with the name matches. */
