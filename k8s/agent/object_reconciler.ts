@@ -30,6 +30,7 @@ import {
   isToBeCreated,
   REMOVE_ANNOTATION,
   requestIdOf,
+  wasCreated,
 } from "../api/lvm_objects.ts";
 import { failedStatus, isSameStatus, withNewerFields } from "../api/object_status.ts";
 import { isAtLeastVersion, type KubeObject, type Resource } from "../api/objects.ts";
@@ -276,10 +277,9 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
 
   /** Records in the metadata of an object that its LV was created: a backup may drop the status. */
   async #markCreated(object: T, { lvUUID }: S): Promise<T> {
-    const isMarked = ({ metadata: { annotations } }: AgentManaged) => annotations?.[CREATED_ANNOTATION] === "true";
-    if (lvUUID === undefined || isMarked(object)) return object;
+    if (lvUUID === undefined || wasCreated(object)) return object;
     const change = (now: AgentManaged) =>
-      isMarked(now) ? undefined : { metadata: { annotations: { [CREATED_ANNOTATION]: "true" } } };
+      wasCreated(now) ? undefined : { metadata: { annotations: { [CREATED_ANNOTATION]: "true" } } };
     const patched = await orAbsentOrChanged(
       patchWithRetry<AgentManaged>(this.#options.client, this.#resource, object, change, {}),
     );

@@ -34,6 +34,7 @@ import {
   lvmVolumes,
   type LvmVolumeStatus,
   PENDING_ANNOTATION,
+  wasCreated,
 } from "../api/lvm_objects.ts";
 import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
@@ -228,7 +229,7 @@ export class VolumeReconciler {
     }
     if (found.state === "absent") {
       if (object.spec.adoptsVolume !== undefined) return await this.#adopt(object, id);
-      if (object.spec.imports !== undefined) {
+      if (object.spec.imports !== undefined && !wasCreated(object)) {
         throw new StorageError(
           "Unavailable",
           `looking for volume ${id}: its logical volume no longer has the driver's tags`,

@@ -43,6 +43,11 @@ export function isRemovalRequested({ metadata }: KubeObject): boolean {
  */
 export const CREATED_ANNOTATION = `${LVM_GROUP}/created`;
 
+/** Reports whether the LV of an object was created, by the record that backups keep. */
+export function wasCreated({ metadata: { annotations } }: KubeObject): boolean {
+  return annotations?.[CREATED_ANNOTATION] === "true";
+}
+
 /**
  * Reports whether the LV of an object may be created, if it has none. Without the annotation, a volume may be while a claim
  * waits for it, and a snapshot always: those of controllers of early versions have none.

@@ -6,7 +6,7 @@
  */
 
 import { type Condition, conditionsOf } from "./conditions.ts";
-import type { ImportedLvSpec, LvmVolume } from "./lvm_objects.ts";
+import { type ImportedLvSpec, type LvmVolume, wasCreated } from "./lvm_objects.ts";
 import { type ConditionState, updatedConditions } from "./object_status.ts";
 
 /** The type of the condition: whether the volume is held and nobody uses it any more. It is absent while it is not held. */
@@ -61,8 +61,9 @@ export function pendingImport(object: LvmVolume): ImportedLvSpec | undefined {
   const { spec: { imports } } = object;
   if (imports === undefined || (isMoved(object) && imports.action !== "Return") || isArriving(object)) return undefined;
   if (imports.action === "InspectReturn") return undefined;
-  const condition = importedCondition(object);
-  if (imports.action === "Import" && condition?.status === "True") return undefined;
+  // one that was restored without its status has an LV already: another one may have the name by now
+  const isImported = importedCondition(object)?.status === "True" || wasCreated(object);
+  if (imports.action === "Import" && isImported) return undefined;
   return imports.action === "Return" && isReturned(object) ? undefined : imports;
 }
 

@@ -16,11 +16,11 @@
 import { getLogger } from "@logtape/logtape";
 import type { VolumeId } from "../../base/ids.ts";
 import {
-  CREATED_ANNOTATION,
   type LvmVolume,
   lvmVolumes,
   MOVE_ANNOTATION,
   RECLAIM_POLICY_ANNOTATION,
+  wasCreated,
 } from "../api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { orAbsent, orAbsentOrChanged } from "../client/client.ts";
@@ -152,8 +152,8 @@ export class MoveGarbageCollector {
  * have been restored without its status, before its PersistentVolume.
  */
 function isLeftover(volume: LvmVolume): boolean {
-  const { metadata: { annotations }, spec: { held, adoptsVolume }, status } = volume;
-  const hadLv = status?.lvUUID !== undefined || annotations?.[CREATED_ANNOTATION] === "true";
+  const { spec: { held, adoptsVolume }, status } = volume;
+  const hadLv = status?.lvUUID !== undefined || wasCreated(volume);
   return held === true || moveUidOf(volume) !== undefined || (adoptsVolume !== undefined && !hadLv);
 }
 

@@ -16,6 +16,8 @@ import {
 import type { ObjectMeta, Resource } from "../../k8s/api/objects.ts";
 import { groupSnapshotIdOf } from "../../base/ids.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
+import { ImportCluster, OTHERS, SIZE } from "../fake/cluster/import_cluster.ts";
+import { addForeignLv } from "../fake/machine/foreign_lv.ts";
 import type { FakeMachine } from "../fake/machine/machine.ts";
 import type { FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { NODE, startSnapshotCluster } from "../fake/cluster/snapshot_cluster.ts";
@@ -137,4 +139,21 @@ Deno.test("restored snapshots of a group whose LVs are away are Lost, and those 
   await restore(cluster, lvmSnapshots);
   await waitForState(cluster, lvmSnapshots, "Lost");
   assertEquals(s.snapshotLvs(), []);
+});
+
+Deno.test("a restored volume that was imported does not take another logical volume that has the name of its own", async () => {
+  await using s = await ImportCluster.start();
+  s.startImporter();
+  await s.addImport();
+  await s.waitForState("Imported");
+  await waitForState(s.cluster, lvmVolumes, "Ready");
+  const bringBack = takeLvsAway(s.machine);
+  const { group, lvName } = OTHERS.OpenEBS;
+  await addForeignLv(s.machine, { group, name: lvName, bytes: SIZE });
+  await restore(s.cluster, lvmVolumes);
+  await waitForState(s.cluster, lvmVolumes, "Lost");
+  assertEquals(s.machine.allLvs().map(({ lv }) => [lv.name, [...lv.tags]]), [[lvName, []]]);
+  bringBack();
+  await s.cluster.agent("node1").node.refresh();
+  await waitForState(s.cluster, lvmVolumes, "Ready");
 });
