@@ -83,7 +83,11 @@ const RULES: readonly Rule[] = [
   {
     controller: "provisioner",
     resource: persistentVolumeClaims,
-    isUnsettled: (claim, { driver }) => shouldProvision(claim, driver),
+    isUnsettled: (claim, { api, driver }) => {
+      const { uid } = claim.metadata;
+      const isMade = api.objects(persistentVolumes).some(({ spec }) => spec?.claimRef?.uid === uid);
+      return shouldProvision(claim, driver) && !isMade; // otherwise it is Kubernetes' turn to bind it
+    },
     keyOf: keyOfClaim,
   },
   {
