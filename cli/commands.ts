@@ -29,7 +29,7 @@ import {
   processName,
   SHELLS,
   THIN_POOL_FLAGS,
-} from "./flags.ts";
+} from "./shared_flags.ts";
 import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
 import { askedHosts, ASKING_FLAGS, TRANSFER_FLAGS, transferHosts, transferOptions } from "./transfers.ts";
 import type { AccessScope } from "./permissions.ts";

@@ -70,7 +70,7 @@ import { GroupSnapshotter } from "../k8s/snapshotter/group_snapshotter.ts";
 import { Snapshotter } from "../k8s/snapshotter/snapshotter.ts";
 import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../base/locks.ts";
-import { CONTROLLER_NAMES, type ControllerName, controllerNames } from "./flags.ts";
+import { CONTROLLER_NAMES, type ControllerName, controllerNames } from "./shared_flags.ts";
 import { startLogging } from "./logging.ts";
 import { domainOf } from "./transfers.ts";
 

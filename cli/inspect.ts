@@ -19,7 +19,7 @@ import { type Exec, HostExec } from "../lvm/exec.ts";
 import { FilteredExec } from "../lvm/host/filtered_exec.ts";
 import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
-import { overcommitOption } from "./flags.ts";
+import { overcommitOption } from "./shared_flags.ts";
 
 /**
  * Prints the problems of this host, with remedies.

@@ -16,7 +16,7 @@ import { defined } from "../base/defined.ts";
 import { causeOf } from "../base/error.ts";
 import { type Command, type CommandEnd, describeCommand } from "../lvm/exec.ts";
 import { currentRequestId } from "../base/request_id.ts";
-import { LOG_FORMATS, LOG_LEVELS, oneOf } from "./flags.ts";
+import { LOG_FORMATS, LOG_LEVELS, oneOf } from "./shared_flags.ts";
 
 /** Starts the log. @throws {UsageError} for an unknown level or format */
 export async function startLogging(level: string, format: string): Promise<void> {

@@ -58,7 +58,7 @@ import { logCommand, logNoMountTable, logNoTransferAddress, startLogging } from 
 import type { Metrics } from "./metrics/metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
-import { labelNames, thinPoolOptions } from "./flags.ts";
+import { labelNames, thinPoolOptions } from "./shared_flags.ts";
 import { transferOptions } from "./transfers.ts";
 import { parseDiskRules } from "../lvm/disks/rules.ts";
 import { DiskReports } from "../k8s/disks/disk_reports.ts";

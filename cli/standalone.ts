@@ -17,7 +17,7 @@ import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { waitForAbort } from "../base/clock.ts";
 import { GRACE_MS } from "./sandbox.ts";
 import { logCommand, logNoMountTable, startLogging } from "./logging.ts";
-import { thinPoolOptions } from "./flags.ts";
+import { thinPoolOptions } from "./shared_flags.ts";
 import { defined } from "../base/defined.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse, parseAll } from "@std/yaml";
-import { CONTROLLER_NAMES } from "../cli/flags.ts";
+import { CONTROLLER_NAMES } from "../cli/shared_flags.ts";
 import manifest from "../deno.json" with { type: "json" };
 import {
   GROUP_SNAPSHOT_API,

@@ -15,7 +15,7 @@ import {
   type Subcommands,
   UsageError,
 } from "../cli/command_line.ts";
-import { choice, inWords, reasonText, SHELLS as SHELLS_OF_ALL } from "../cli/flags.ts";
+import { choice, inWords, reasonText, SHELLS as SHELLS_OF_ALL } from "../cli/shared_flags.ts";
 import {
   CLAIM,
   CLAIM_OR_ALL,

@@ -8,7 +8,7 @@ import { requireDriverName } from "../csi/driver_options.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { quote } from "../base/error.ts";
 import { type Flag, type Flags, UsageError } from "../cli/command_line.ts";
-import { choice, namespaceName, path } from "../cli/flags.ts";
+import { choice, namespaceName, path } from "../cli/shared_flags.ts";
 
 /** The formats of `--output`. */
 export const OUTPUT_FORMATS = ["json", "yaml", "wide"] as const;

@@ -12,6 +12,7 @@ import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";
 import { persistentVolumeClaims, persistentVolumes, type Resource } from "../api/objects.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
+import type { ControllerName } from "../sidecars/backoffs.ts";
 import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { ApiError, isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";
@@ -55,7 +56,7 @@ type StatusPatch<H extends Handover> = MergePatch<NonNullable<H["status"]>>;
 /** A kind of handovers. */
 export interface HandoverKind<H extends Handover, O extends HandoverObjects<H>, S extends OwnStep> {
   /** The name of its controller. */
-  readonly name: string;
+  readonly name: ControllerName;
   /** The objects. */
   readonly resource: Resource<H>;
   /** All of them. */

@@ -45,7 +45,7 @@ class Fake {
   constructor(step: Step | CommonStep, { self = SELF, persistentVolume = PV, kind = {} }: Harness = {}) {
     this.#self = self;
     this.kind = {
-      name: "test",
+      name: "mover",
       resource: { group: "g", version: "v1", plural: "handovers", kind: "Handover", namespaced: false },
       informer: undefined as never,
       finalizer: FINALIZER,

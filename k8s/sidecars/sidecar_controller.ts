@@ -9,10 +9,10 @@ import type { ApiClient } from "../client/client.ts";
 import type { Backoff, Clock } from "../../base/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { DEFAULT_BACKOFF } from "../runtime/queue.ts";
 import { Controller, type ControllerOptions, type ReconcileResult } from "../runtime/controller.ts";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { backoffOf, type ControllerName } from "./backoffs.ts";
 import type { WakeUps } from "./wake_ups.ts";
 
 /** Options of a controller. */
@@ -23,7 +23,7 @@ export interface SidecarOptions {
   readonly client: ApiClient;
   /** The number of objects that are reconciled at the same time; 100. Those that wait for a node for long do not count. */
   readonly parallel?: number | undefined;
-  /** The delay after consecutive failures of an object; that of {@linkcode BACKOFFS} by default. */
+  /** The delay after consecutive failures of an object; that of {@linkcode backoffOf} by default. */
   readonly backoff?: Backoff | undefined;
   /** Called after every reconcile attempt. */
   readonly onReconciled?: ((result: ReconcileResult) => void) | undefined;
@@ -59,29 +59,6 @@ export interface BoundVolumeInformers {
   readonly classes: Informer<StorageClass>;
 }
 
-/** The delays after consecutive failures of an object, by the name of the controller. */
-const BACKOFFS = {
-  /** Claims. */
-  provisioner: { startMs: 1_000, capMs: 300_000 },
-  /** PersistentVolumes that are deleted. */
-  reclaimer: { startMs: 1_000, capMs: 300_000 },
-  /** Claims that request more space. */
-  resizer: { startMs: 1_000, capMs: 300_000 },
-  /** Claims that request another VolumeAttributesClass. */
-  modifier: { startMs: 1_000, capMs: 300_000 },
-  /** VolumeSnapshotContents, also those whose snapshots are not ready yet. */
-  snapshotter: { startMs: 1_000, capMs: 300_000 },
-  /** VolumeGroupSnapshotContents. */
-  groupsnapshotter: { startMs: 1_000, capMs: 300_000 },
-  /** Published capacity: short, since stale capacity misleads the scheduler. */
-  capacity: { startMs: 1_000, capMs: 30_000 },
-} as const satisfies Record<string, Backoff>;
-
-/** Returns the delay after consecutive failures of an object of a controller. */
-export function backoffOf(name: string, { backoff }: Pick<SidecarOptions, "backoff"> = {}): Backoff {
-  return backoff ?? (BACKOFFS as Readonly<Record<string, Backoff>>)[name] ?? DEFAULT_BACKOFF;
-}
-
 /**
  * The time for operations in progress when the controllers are stopped, in milliseconds, so that another replica
  * continues within 3 s.
@@ -105,7 +82,7 @@ export interface SidecarControllerOptions extends SidecarOptions, Pick<Controlle
 
 /** Creates a controller of a name, which watches nothing yet. */
 export function sidecarController(
-  name: string,
+  name: ControllerName,
   options: SidecarControllerOptions,
   reconcile: ControllerOptions["reconcile"],
 ): Controller {
@@ -115,7 +92,7 @@ export function sidecarController(
       name,
       reconcile,
       parallel,
-      backoff: backoffOf(name, options),
+      backoff: options.backoff ?? backoffOf(name),
       drainMs: DRAIN_MS,
       isUrgent,
       onReconciled,

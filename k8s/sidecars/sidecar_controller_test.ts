@@ -8,7 +8,7 @@ Deno.test("sidecarController(): an attempt that waits for a node takes no worker
     const begun: string[] = [];
     const finish = Promise.withResolvers<void>();
     const stop = new AbortController();
-    const controller = sidecarController("test", { parallel: 1, clock, waitsForNodes } as never, (key) => {
+    const controller = sidecarController("provisioner", { parallel: 1, clock, waitsForNodes } as never, (key) => {
       begun.push(key);
       return finish.promise;
     });

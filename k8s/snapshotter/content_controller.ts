@@ -15,7 +15,8 @@ import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { codeName, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
-import { backoffOf, sidecarController } from "../sidecars/sidecar_controller.ts";
+import { backoffOf } from "../sidecars/backoffs.ts";
+import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
 import { type Content, type ContentStep, failedPatch, unusablePatch } from "./content.ts";
 import type { ContentControllerOptions, ContentKind, ContentRequest, Secrets } from "./content_kind.ts";
@@ -167,7 +168,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
     if (step === "check") {
       const checks = (this.#checks.get(name) ?? 0) + 1;
       this.#checks.set(name, checks);
-      return { requeueAfterMs: backoffMs(backoffOf(this.#kind.name, this.#options), checks, this.#clock) };
+      return { requeueAfterMs: backoffMs(this.#options.backoff ?? backoffOf(this.#kind.name), checks, this.#clock) };
     }
     this.#checks.delete(name);
     if (step !== "nothing") return { requeueAfterMs: 0 };

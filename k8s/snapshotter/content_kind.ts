@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { ControllerName } from "../sidecars/backoffs.ts";
 import type { Resource } from "../api/objects.ts";
 import type { VolumeSnapshotClass } from "../api/snapshot_objects.ts";
 import type { EventReason } from "../api/event_reasons.ts";
@@ -49,8 +50,8 @@ export interface ContentRequest {
 
 /** A kind of contents, with the calls of the driver about what they ask for. */
 export interface ContentKind<C extends Content, Created extends { readonly readyToUse: boolean }> {
-  /** The name of its controller, in metrics and logs. */
-  readonly name: string;
+  /** The name of its controller. */
+  readonly name: ControllerName;
   /** The kind of those for whom a content exists. */
   readonly ownerKind: SnapshotOwnerKind;
   /** The contents. */

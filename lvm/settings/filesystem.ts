@@ -1,7 +1,8 @@
 /**
  * The filesystems: how each is created, checked and resized, and which options a request may set.
  *
- * A new filesystem is one more entry of the table. The driver runs the programs themselves, never scripts such as fsadm
+ * A new filesystem is one more entry of each table here, and of those that the compiler names then. Its programs and its type
+ * also go into deno.json, packages.txt of the image, and the schema of LVMVolumes. The driver runs the programs themselves, never scripts such as fsadm
  * or xfs_admin.
  *
  * @module

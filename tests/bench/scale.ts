@@ -265,7 +265,7 @@ async function eventsOfClaims(): Promise<void> {
 async function deadKeys(): Promise<void> {
   const clock = new FakeClock();
   let healthyAt: number | undefined;
-  const controller = sidecarController("scale", { driverName: DRIVER, clock } as never, async (key) => {
+  const controller = sidecarController("provisioner", { driverName: DRIVER, clock } as never, async (key) => {
     if (key === "healthy") healthyAt = clock.now();
     else await new Promise<void>((_, reject) => clock.after(60_000, () => reject(new Error("no answer"))));
   });
