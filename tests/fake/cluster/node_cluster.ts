@@ -37,7 +37,8 @@ import { DoctorReconciler } from "../../../k8s/agent/doctor_reconciler.ts";
 import { NodeReconciler } from "../../../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../../../k8s/agent/node_limits.ts";
 import { recordedLvOf } from "../../../k8s/agent/object_reconciler.ts";
-import { csiNodes, type Lease, leases, nodes } from "../../../k8s/api/objects.ts";
+import { csiNodes, type KubeObject, type Lease, leases, nodes, type Resource } from "../../../k8s/api/objects.ts";
+import { waitUntil } from "./control_plane.ts";
 import { TOPOLOGY_KEY } from "../../../csi/topology.ts";
 import { agentLeaseSelector } from "../../../k8s/api/agent_leases.ts";
 import { OrphanReconciler } from "../../../k8s/agent/orphan_reconciler.ts";
@@ -419,6 +420,19 @@ export class FakeCluster implements AsyncDisposable {
   /** Returns the agent of a node. */
   agent(name: string): FakeAgent {
     return this.#agents.get(name)!;
+  }
+
+  /** Waits until the agent of a node has seen an object as it is kept, and has nothing to do for it. */
+  async settle(nodeName: string, name: string): Promise<void> {
+    const agent = this.agent(nodeName);
+    const isSeen = <T extends KubeObject>(resource: Resource<T>, informer: Informer<T>) => {
+      const stored = this.api.objects(resource).find(({ metadata }) => metadata.name === name);
+      return informer.get(name)?.metadata.resourceVersion === stored?.metadata.resourceVersion;
+    };
+    await waitUntil(() => {
+      const isCurrent = isSeen(lvmVolumes, agent.objects) && isSeen(lvmSnapshots, agent.snapshotObjects);
+      return isCurrent && agent.controllers.every((controller) => controller.nextAttempt(name) === undefined);
+    }, `an agent at rest of ${name}`);
   }
 
   /** Ends the agent of a node. */

@@ -38,15 +38,6 @@ export async function startSnapshotCluster({ free = 1n << 30n } = {}) {
     /** Returns the logical volumes of the snapshots. */
     snapshotLvs: (): FakeLv[] => machine.allLvs().map(({ lv }) => lv).filter(({ origin }) => origin !== undefined),
     objects: (): LvmSnapshot[] => cluster.api.objects(lvmSnapshots),
-    /** Waits until the agent has seen a snapshot as it is kept, and has nothing to do for it. */
-    settle: (id: SnapshotId) => {
-      const agent = cluster.agent(NODE);
-      const stored = () => cluster.api.objects(lvmSnapshots).find(({ metadata }) => metadata.name === id);
-      return waitUntil(() => {
-        const isSeen = agent.snapshotObjects.get(id)?.metadata.resourceVersion === stored()?.metadata.resourceVersion;
-        return isSeen && agent.controllers.every((controller) => controller.nextAttempt(id) === undefined);
-      }, "an agent at rest");
-    },
     /** Has the node read its groups, and waits until the predicate holds for the LVMSnapshot. @returns the object */
     refreshUntil: async (predicate: (object: LvmSnapshot | undefined) => boolean, name = "cut") => {
       await cluster.agent(NODE).node.refresh();
