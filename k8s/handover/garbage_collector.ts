@@ -7,8 +7,8 @@
  *
  * - All of it is of one LVMMove, by its uid. It is removed when the API server has no such LVMMove that is unfinished.
  * - It is changed only as it was read. A later move of the same volume first marks what it holds or retains as its own.
- * - A copy stays while the volume may still take its LV, and while no LV of the volume is known, or it is Lost: the copy may be
- *   all that is left.
+ * - A copy stays while the volume may still take its LV, and while no LV of the volume is known, or it is Lost or being deleted:
+ *   the copy may be all that is left.
  *
  * @module
  */
@@ -137,7 +137,9 @@ export class MoveGarbageCollector {
   /** Reports whether a copy may be all that is left of its volume. */
   async #isCopyNeeded(copy: LvmVolume): Promise<boolean> {
     const volume = await orAbsent(this.#options.client.get(lvmVolumes, { name: movedNameOf(copy) }));
-    return volume?.status?.lvUUID === undefined || isAllThatIsLeft(copy, volume);
+    // somebody who removes the finalizer of an LVMMove may do that while the volume is being deleted for it
+    const hasLv = volume?.status?.lvUUID !== undefined && volume.metadata.deletionTimestamp === undefined;
+    return !hasLv || isAllThatIsLeft(copy, volume);
   }
 
   async #hasPersistentVolume(volumeId: string): Promise<boolean> {

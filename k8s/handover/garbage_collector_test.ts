@@ -124,6 +124,11 @@ const KEEPING: Readonly<Record<string, (s: MoverHarness) => void>> = {
   "its volume waits for its LV": (s) => s.restore(lvmVolumes, taking()),
   "there is no volume": (s) => s.remove(lvmVolumes, NAME),
   "its volume is Lost": (s) => s.setVolume({ state: "Lost" }),
+  "its volume is being deleted": (s) => {
+    const { metadata } = movableVolume();
+    const deletionTimestamp = "2026-01-01T00:00:00Z";
+    s.restore(lvmVolumes, movableVolume({ metadata: { ...metadata, finalizers: ["f"], deletionTimestamp } }));
+  },
 };
 
 for (const [why, change] of Object.entries(KEEPING)) {
