@@ -132,14 +132,14 @@ Deno.test("a Mover looks at the moves of a claim and a node alone when these cha
   await using s = await MoverHarness.start();
   s.addMove();
   await s.waitForMessage(WHILE_USED);
-  await s.settle();
+  await s.waitUntilIdle();
   const { length } = s.reconciled;
   const claim = { metadata: { namespace: "n", name: "other", uid: "w" } } as PersistentVolumeClaim;
   s.restore(persistentVolumeClaims, claim);
   s.restore(lvmNodes, lvmNodeOf("c", { free: "4Mi" }));
   s.restore(csiNodes, { metadata: { name: "c" }, spec: { drivers: [] } });
   s.restore(lvmVolumes, { ...movableVolume(), metadata: { name: `v1-${"f".repeat(32)}`, uid: "f" } });
-  await s.settle();
+  await s.waitUntilIdle();
   assertEquals(s.reconciled.length, length);
   const reconciled = s.waitForReconcile();
   s.restore(lvmNodes, lvmNodeOf("a", { free: "512Mi" }));

@@ -141,7 +141,7 @@ Deno.test("a change of the volume key that was interrupted is a condition, an ev
   await using s = await setUp();
   const [{ lv }] = s.machine.allLvs() as [ReturnType<typeof s.machine.allLvs>[0]];
   const call = { volumeId: s.id, targetPath: `${s.folder}/pod`, stagingTargetPath: `${s.folder}/staging` } as never;
-  await s.cluster.settle(NODE, s.id); // it would answer Aborted, and kubelet try again
+  await s.cluster.waitUntilIdle(NODE, s.id); // it would answer Aborted, and kubelet try again
   await s.cluster.agent(NODE).nodeService.nodeUnpublishVolume!(call);
   await s.cluster.agent(NODE).nodeService.nodeUnstageVolume!(call);
   await s.cluster.stopAgent(NODE);

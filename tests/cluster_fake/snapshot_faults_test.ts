@@ -19,7 +19,7 @@ import { assertFailsWith, MiB } from "../fake/cluster/volume_cluster.ts";
 Deno.test("a snapshot whose LV an administrator removed is Lost, is not created again, and can be deleted", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
-  await s.cluster.settle(NODE, id);
+  await s.cluster.waitUntilIdle(NODE, id);
   s.machine.groups[0]!.lvs.pop();
   const lost = await s.refreshUntil((object) => object?.status?.state === "Lost");
   assertEquals([lost.status!.readyToUse, conditionsOf(lost)], [false, [
@@ -38,7 +38,7 @@ Deno.test("a snapshot whose LV an administrator removed is Lost, is not created 
 Deno.test("an LV that was lost and is back is Ready again", async () => {
   await using s = await startSnapshotCluster();
   const before = await s.cluster.snapshots.create(s.request());
-  await s.cluster.settle(NODE, before.id);
+  await s.cluster.waitUntilIdle(NODE, before.id);
   const [lv] = s.machine.groups[0]!.lvs.splice(1);
   await s.refreshUntil((object) => object?.status?.state === "Lost");
   s.machine.groups[0]!.lvs.push(lv!);

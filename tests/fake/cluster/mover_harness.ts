@@ -344,7 +344,7 @@ export class MoverHarness implements AsyncDisposable {
   }
 
   /** Waits until neither a request came nor a move was looked at for a while. */
-  async settle(): Promise<void> {
+  async waitUntilIdle(): Promise<void> {
     const state = () => `${this.api.requests.length} ${this.reconciled.length}`;
     for (let last = ""; last !== state();) {
       last = state();

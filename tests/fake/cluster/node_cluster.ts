@@ -423,7 +423,7 @@ export class FakeCluster implements AsyncDisposable {
   }
 
   /** Waits until the agent of a node has seen an object as it is kept, and has nothing to do for it. */
-  async settle(nodeName: string, name: string): Promise<void> {
+  async waitUntilIdle(nodeName: string, name: string): Promise<void> {
     const agent = this.agent(nodeName);
     const isSeen = <T extends KubeObject>(resource: Resource<T>, informer: Informer<T>) => {
       const stored = this.api.objects(resource).find(({ metadata }) => metadata.name === name);
