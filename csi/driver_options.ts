@@ -7,7 +7,7 @@
 
 import { basename, dirname, join } from "@std/path";
 import { quote, StorageError } from "../base/error.ts";
-import { invalidArgument, requirePath } from "./request.ts";
+import { invalidArgument, requirePath, wrongParameter } from "./request.ts";
 import { anyMatcherOf, exactMatcher, GROUP_NAME, type GroupMatcher } from "../lvm/model/groups.ts";
 
 /**
@@ -124,9 +124,7 @@ export function splitGroupEntries(list: string): string[] {
 /** Creates a matcher of one name. @throws {StorageError} `InvalidArgument` when no volume group can have it */
 export function nameMatcher(field: string, name: string): GroupMatcher {
   if (!GROUP_NAME.test(name)) {
-    throw invalidArgument(
-      `${field} ${quote(name)}: not a name that a volume group can have`,
-    );
+    throw wrongParameter(`${field} ${quote(name)}: not a name that a volume group can have`);
   }
   return exactMatcher(name);
 }

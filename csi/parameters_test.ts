@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertNotEquals, assertThrows } from "@std/assert";
-import { StorageError } from "../base/error.ts";
+import { reasonIn, StorageError } from "../base/error.ts";
+import { statusOf } from "./status.ts";
 import { code } from "../deploy/reference/markdown.ts";
 import { LAYOUTS, type LayoutSpec } from "../lvm/settings/layouts.ts";
 import { SETTING_NAMES, SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/settings/settings.ts";
@@ -53,6 +54,16 @@ Deno.test("an unknown parameter is refused, and the nearest known one is named",
   assertEquals(error.kind, "InvalidArgument");
   assertThrows(() => parseVolumeParameters({ fsType: "xfs", fstype: "ext4" }), StorageError, "given twice");
   assertThrows(() => parseVolumeParameters({ VolumeGroup: "a" }), StorageError, "volumeGroup");
+});
+
+Deno.test("the reason of each refused value is that of a wrong parameter, also if it looks like another one", () => {
+  // the filesystem decides which mkfs options are valid
+  const names = [...SETTING_NAMES.filter((name) => name !== "mkfsOptions"), "vgpattern", "storage"];
+  const refused = names.map((name) => {
+    const error = assertThrows(() => parseVolumeParameters({ [name]: "/( [Lost]" }), StorageError, name);
+    return reasonIn(statusOf(error).details);
+  });
+  assertEquals([...new Set(refused)], ["WrongParameter"]);
 });
 
 Deno.test("parseGroupList() takes names and patterns, also one with a comma in it", () => {
