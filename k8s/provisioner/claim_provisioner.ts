@@ -28,7 +28,6 @@ import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts
 import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { findContentSource } from "./content_source.ts";
 import { codeName, type CreatedVolume, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
-import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { type CsiNode, type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
@@ -43,9 +42,6 @@ import {
   topologyFor,
 } from "./volume_request.ts";
 import { systemClock } from "../../base/clock.ts";
-
-/** The time limit for the caches to show a change, in milliseconds. */
-const CACHE_WAIT_MS = 10_000;
 
 /**
  * The time in which the published capacity of a full node should be corrected, in milliseconds. The agent batches
@@ -133,11 +129,6 @@ export class ClaimProvisioner {
     const watching = this.#awaited.run(controller, signal);
     await controller.run(signal);
     await watching;
-  }
-
-  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
-  get #waitOptions(): WaitOptions {
-    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
   #isRelevant(claim: PersistentVolumeClaim): boolean {
@@ -333,7 +324,7 @@ export class ClaimProvisioner {
       this.#log.warn("an intent could not be marked as complete; garbage collection does it", { volume: name, error });
     });
     // Otherwise a change of the claim that arrives first looks like a claim without a volume.
-    await volumes.waitForCache(name, (volume) => volume !== undefined, this.#waitOptions);
+    await this.#controller.waitForCache(volumes, name, (volume) => volume !== undefined);
   }
 
   #announce(key: string, claim: PersistentVolumeClaim, message: string): void {
@@ -406,7 +397,7 @@ export class ClaimProvisioner {
     const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: rightNode } } };
     await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
     const isRescheduled = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
-    await this.#options.claims.waitForCache(`${namespace}/${name}`, isRescheduled, this.#waitOptions);
+    await this.#controller.waitForCache(this.#options.claims, `${namespace}/${name}`, isRescheduled);
   }
 }
 

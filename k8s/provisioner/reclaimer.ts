@@ -5,18 +5,14 @@
  */
 
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
-import type { ReconcileOutcome } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { orAbsent } from "../client/client.ts";
 import { codeName, type CsiClient, errorMessage } from "../sidecars/csi_client.ts";
-import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { WaitingKeys } from "../sidecars/wake_ups.ts";
 import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
 import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
-
-/** The time limit for the cache to show a change, in milliseconds. */
-const CACHE_WAIT_MS = 10_000;
 
 /** Options of {@linkcode Reclaimer}. */
 export interface ReclaimerOptions extends Omit<ClaimSidecarOptions, "claims"> {
@@ -29,32 +25,23 @@ export class Reclaimer {
   readonly #options: ReclaimerOptions;
   /** The PersistentVolumes whose volumes are being deleted, by the handles of the volumes. */
   readonly #waiting = new WaitingKeys();
-  #stopSignal: AbortSignal | undefined;
+  readonly #controller: Controller;
 
   /** Creates it; nothing runs before {@linkcode Reclaimer.run}. */
   constructor(options: ReclaimerOptions) {
     this.#options = options;
+    this.#controller = sidecarController("reclaimer", options, (name, signal) => this.#reconcile(name, signal));
   }
 
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, volumes, wakeUps } = this.#options;
-    const controller = sidecarController(
-      "reclaimer",
-      this.#options,
-      (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
-    );
-    this.#stopSignal = signal;
+    const controller = this.#controller;
     controller.watch(volumes, (volume) => {
       return isManagedBy(volume, driverName) && nextReclaimStep(volume) !== "nothing" ? [volume.metadata.name] : [];
     });
     wakeUps.on("deletion", (handle) => this.#waiting.wake(handle, controller), signal);
     await controller.run(signal);
-  }
-
-  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
-  get #waitOptions(): WaitOptions {
-    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
   async #reconcile(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
@@ -97,7 +84,7 @@ export class Reclaimer {
       await orAbsent(client.delete(persistentVolumes, { name }, { uid: volume.metadata.uid, signal }));
     }
     const isDeleting = (now?: PersistentVolume) => now === undefined || now.metadata.deletionTimestamp !== undefined;
-    await this.#options.volumes.waitForCache(name, isDeleting, this.#waitOptions);
+    await this.#controller.waitForCache(this.#options.volumes, name, isDeleting);
   }
 
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {
@@ -115,6 +102,6 @@ export class Reclaimer {
     const hasFinalizer = finalizers.includes(VOLUME_FINALIZER);
     const isUpToDate = (now: PersistentVolume) =>
       (now.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false) === hasFinalizer;
-    await this.#options.volumes.waitForCache(name, (now) => now === undefined || isUpToDate(now), this.#waitOptions);
+    await this.#controller.waitForCache(this.#options.volumes, name, (now) => now === undefined || isUpToDate(now));
   }
 }

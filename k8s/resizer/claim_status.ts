@@ -4,8 +4,13 @@
  * @module
  */
 
-import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-import type { MergePatch } from "../client/client.ts";
+import type { ApiClient, MergePatch } from "../client/client.ts";
+import { type PersistentVolume, type PersistentVolumeClaim, persistentVolumeClaims } from "../api/objects.ts";
+import type { ClaimSidecarOptions } from "../sidecars/sidecar_controller.ts";
+import { patchWithRetry } from "../client/patches.ts";
+
+/** The time limit for the caches to show a change, in milliseconds. */
+export const CACHE_WAIT_MS = 1_000;
 
 /** A patch of a claim's status, and of its annotations. */
 export type StatusPatch = MergePatch<PersistentVolumeClaim>;
@@ -33,8 +38,35 @@ export function claimKeyOf({ spec }: PersistentVolume, driverName: string): stri
   return `${spec.claimRef.namespace}/${spec.claimRef.name}`;
 }
 
-/** Reports whether a volume is one of the driver's and its `claimRef` names the claim. */
-export function isBoundToClaim(claim: PersistentVolumeClaim, { spec }: PersistentVolume, driverName: string): boolean {
-  const { namespace, uid } = claim.metadata;
-  return spec?.csi?.driver === driverName && spec.claimRef?.namespace === namespace && spec.claimRef?.uid === uid;
+/** Returns the claim of a key and its volume, or `undefined` when it has none of the driver's whose `claimRef` names it. */
+export function boundClaim(
+  key: string,
+  { claims, volumes, driverName }: ClaimSidecarOptions,
+): { readonly claim: PersistentVolumeClaim; readonly volume: PersistentVolume } | undefined {
+  const claim = claims.get(key);
+  const volume = volumes.get(claim?.spec?.volumeName ?? "");
+  const { namespace, uid } = volume?.spec?.claimRef ?? {};
+  if (claim === undefined || volume?.spec?.csi?.driver !== driverName) return undefined;
+  return namespace === claim.metadata.namespace && uid === claim.metadata.uid ? { claim, volume } : undefined;
+}
+
+/** Changes a claim and its status. Conditions can only be written all at once, so what others wrote has to be known. */
+export function patchStatus(
+  client: ApiClient,
+  claim: PersistentVolumeClaim,
+  patch: (now: PersistentVolumeClaim) => StatusPatch | undefined,
+  signal: AbortSignal,
+): Promise<PersistentVolumeClaim> {
+  return patchWithRetry(client, persistentVolumeClaims, claim, patch, { subresource: "status", signal });
+}
+
+/** Changes a claim and its status at the revision that was decided on: somebody may have asked for something else meanwhile. */
+export function patchAtRevision(
+  client: ApiClient,
+  { metadata: { namespace, name, resourceVersion } }: PersistentVolumeClaim,
+  merge: StatusPatch,
+  signal: AbortSignal,
+): Promise<PersistentVolumeClaim> {
+  const options = { merge, resourceVersion, subresource: "status", signal } as const;
+  return client.patch(persistentVolumeClaims, { namespace, name }, options);
 }

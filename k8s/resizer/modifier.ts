@@ -10,7 +10,7 @@ import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar
 import { orAbsent } from "../client/client.ts";
 import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
 import { CallError, Code, codeName, type CsiClient, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
-import { Informer, type WaitOptions } from "../runtime/informer.ts";
+import { Informer } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import {
   canceledPatch,
@@ -25,13 +25,11 @@ import {
 import {
   type PersistentVolume,
   type PersistentVolumeClaim,
-  persistentVolumeClaims,
   persistentVolumes,
   type VolumeAttributesClass,
   volumeAttributesClasses,
 } from "../api/objects.ts";
-import { patchWithRetry } from "../client/patches.ts";
-import { claimKeyOf, isBoundToClaim, type StatusPatch } from "./claim_status.ts";
+import { boundClaim, CACHE_WAIT_MS, claimKeyOf, patchAtRevision, patchStatus } from "./claim_status.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { modifySecretOf } from "../sidecars/volume_secrets.ts";
 
@@ -44,9 +42,6 @@ export interface ModifierOptions extends ClaimSidecarOptions {
   /** The interval at which a missing kind is looked for, in milliseconds; a minute. */
   readonly missingKindRetryMs?: number | undefined;
 }
-
-/** The time limit for the caches to show a change, in milliseconds. */
-const CACHE_WAIT_MS = 1_000;
 
 /** A claim and its volume, to be given the attributes of a class. */
 interface Modification {
@@ -64,19 +59,18 @@ export class Modifier {
   /** Infeasible requests, with the time of their next attempt. */
   readonly #slowSet = new Map<string, { className: string; until: number }>();
   readonly #controller: Controller;
-  #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode Modifier.run}. */
   constructor(options: ModifierOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#controller = sidecarController("modifier", options, (key, signal) => this.#reconcile(key, signal));
+    const controllerOptions = { ...options, cacheWaitMs: CACHE_WAIT_MS };
+    this.#controller = sidecarController("modifier", controllerOptions, (key, signal) => this.#reconcile(key, signal));
   }
 
   /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const { client, claims, volumes, clock, missingKindRetryMs = 60_000 } = this.#options;
-    this.#stopSignal = signal;
     // Kubernetes before 1.34 may lack the kind; then no claim names one.
     const classes = new Informer(client, volumeAttributesClasses, { missingKindRetryMs, clock });
     classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(now));
@@ -115,10 +109,8 @@ export class Modifier {
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
-    const { claims, volumes, driverName } = this.#options;
-    const claim = claims.get(key);
-    const volume = volumes.get(claim?.spec?.volumeName ?? "");
-    if (claim === undefined || volume === undefined || !isBoundToClaim(claim, volume, driverName)) return;
+    const { claim, volume } = boundClaim(key, this.#options) ?? {};
+    if (claim === undefined || volume === undefined) return;
     const step = nextModification(claim, { hasFinalError: this.#finalErrors.has(key) });
     if (step.action === "nothing") return;
     if (step.action === "cancel") return await this.#cancelModification(claim, signal);
@@ -142,13 +134,11 @@ export class Modifier {
     const message = withReason(`VolumeAttributesClass ${className} does not exist`, "NoSuchAttributesClass");
     this.#options.events.record(claim, "Warning", "VolumeModifyFailed", message);
     if (step === "continue") throw new Error(message);
-    const marked = await this.#patchStatus(claim, pendingPatch, signal);
+    const marked = await patchStatus(this.#options.client, claim, pendingPatch, signal);
     await this.#waitForCache(marked);
   }
 
-  /**
-   * Marks a claim at the revision that the step was decided on: somebody may have asked for another class meanwhile.
-   */
+  /** Marks a claim, unless somebody asked for another class meanwhile. */
   async #markInProgress(
     claim: PersistentVolumeClaim,
     className: string,
@@ -156,9 +146,7 @@ export class Modifier {
   ): Promise<PersistentVolumeClaim> {
     const merge = startedPatch(claim, className, this.#now());
     if (merge === undefined) return claim;
-    const { namespace, name, resourceVersion } = claim.metadata;
-    const options = { merge, resourceVersion, subresource: "status", signal } as const;
-    const marked = await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
+    const marked = await patchAtRevision(this.#options.client, claim, merge, signal);
     this.#options.events.record(
       claim,
       "Normal",
@@ -190,7 +178,7 @@ export class Modifier {
     // first the volume: a claim with the class is not reconciled again
     const merge = volumeAttributesPatch(volume, className);
     if (merge !== undefined) await client.patch(persistentVolumes, { name }, { merge, signal });
-    const patched = await this.#patchStatus(claim, (now) => modifiedPatch(now, className), signal);
+    const patched = await patchStatus(client, claim, (now) => modifiedPatch(now, className), signal);
     events.record(
       claim,
       "Normal",
@@ -199,7 +187,7 @@ export class Modifier {
     );
     const isObserved = (now?: PersistentVolume) =>
       now === undefined || volumeAttributesPatch(now, className) === undefined;
-    await volumes.waitForCache(name, isObserved, this.#waitOptions);
+    await this.#controller.waitForCache(volumes, name, isObserved);
     await this.#waitForCache(patched);
   }
 
@@ -217,7 +205,9 @@ export class Modifier {
     if (uncertain) this.#finalErrors.delete(key);
     else this.#finalErrors.add(key);
     const failure = { className, reason, message, infeasible, uncertain, now: this.#now() };
-    await this.#waitForCache(await this.#patchStatus(claim, (now) => failedPatch(now, failure), signal));
+    await this.#waitForCache(
+      await patchStatus(this.#options.client, claim, (now) => failedPatch(now, failure), signal),
+    );
     if (!infeasible) throw error;
     const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
     this.#slowSet.set(key, { className, until: this.#clock.now() + requeueAfterMs });
@@ -231,35 +221,20 @@ export class Modifier {
       "VolumeModifyCanceled",
       "the claim asks for no other attributes any more",
     );
-    await this.#patchStatus(claim, canceledPatch, signal);
-  }
-
-  /** Changes a claim's status. Conditions can only be written all at once, so what others wrote has to be known. */
-  #patchStatus(
-    claim: PersistentVolumeClaim,
-    patch: (now: PersistentVolumeClaim) => StatusPatch | undefined,
-    signal: AbortSignal,
-  ): Promise<PersistentVolumeClaim> {
-    const { client } = this.#options;
-    return patchWithRetry(client, persistentVolumeClaims, claim, patch, { subresource: "status", signal });
+    await patchStatus(this.#options.client, claim, canceledPatch, signal);
   }
 
   async #waitForCache(patched: PersistentVolumeClaim): Promise<void> {
     const { namespace, name } = patched.metadata;
     const expected = reconcileInputs(patched);
     const isObserved = (now?: PersistentVolumeClaim) => now === undefined || reconcileInputs(now) === expected;
-    await this.#options.claims.waitForCache(`${namespace}/${name}`, isObserved, this.#waitOptions);
+    await this.#controller.waitForCache(this.#options.claims, `${namespace}/${name}`, isObserved);
   }
 
   #requireOwnDriver({ driverName, metadata: { name } }: VolumeAttributesClass): void {
     if (driverName === this.#options.driverName) return;
     const message = `volumeAttributesClassName ${JSON.stringify(name)}: it is for ${driverName}`;
     throw new CallError(Code.InvalidArgument, withReason(message, "WrongAttributesClass"), "WrongAttributesClass");
-  }
-
-  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
-  get #waitOptions(): WaitOptions {
-    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
   #now(): string {

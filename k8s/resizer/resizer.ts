@@ -15,15 +15,9 @@ import {
   isInfeasible,
   isMaybeInProgress,
 } from "../sidecars/csi_client.ts";
-import type { WaitOptions } from "../runtime/informer.ts";
-import {
-  type PersistentVolume,
-  type PersistentVolumeClaim,
-  persistentVolumeClaims,
-  persistentVolumes,
-} from "../api/objects.ts";
-import { claimKeyOf, isBoundToClaim, type StatusPatch } from "./claim_status.ts";
-import { patchWithRetry } from "../client/patches.ts";
+import type { Controller } from "../runtime/controller.ts";
+import { type PersistentVolume, type PersistentVolumeClaim, persistentVolumes } from "../api/objects.ts";
+import { boundClaim, CACHE_WAIT_MS, claimKeyOf, patchAtRevision, patchStatus } from "./claim_status.ts";
 import {
   capacityOf,
   expandedPatch,
@@ -54,9 +48,6 @@ export interface ResizerOptions extends ClaimSidecarOptions {
   readonly slowRetryMs?: number | undefined;
 }
 
-/** The time limit for the caches to show a change, in milliseconds. */
-const CACHE_WAIT_MS = 1_000;
-
 /** The resizer. Two of them at the same time repeat each other's work without harm. */
 export class Resizer {
   readonly #options: ResizerOptions;
@@ -69,23 +60,20 @@ export class Resizer {
   readonly #spaceWaiters = new SpaceWaiters();
   /** The claims whose volumes are being expanded, by the handles of the volumes. */
   readonly #waiting = new WaitingKeys();
-  #stopSignal: AbortSignal | undefined;
+  readonly #controller: Controller;
 
   /** Creates it; nothing runs before {@linkcode Resizer.run}. */
   constructor(options: ResizerOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    const controllerOptions = { ...options, cacheWaitMs: CACHE_WAIT_MS };
+    this.#controller = sidecarController("resizer", controllerOptions, (key, signal) => this.#reconcile(key, signal));
   }
 
   /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const { claims, volumes, wakeUps } = this.#options;
-    const controller = sidecarController(
-      "resizer",
-      this.#options,
-      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
-    );
-    this.#stopSignal = signal;
+    const controller = this.#controller;
     controller.watch(volumes, (volume) => this.#dueClaimKeys(volume)).subscribe(claims, (key, now, before) => {
       if (now?.metadata.uid !== before?.metadata.uid) {
         for (const entries of this.#entriesOfKeys) entries.delete(key); // those of an earlier claim of the name
@@ -116,11 +104,6 @@ export class Resizer {
     return { bytes: missingBytes > 0n ? missingBytes : 0n, ...(nodeName !== undefined && { nodeNames: [nodeName] }) };
   }
 
-  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
-  get #waitOptions(): WaitOptions {
-    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
-  }
-
   #dueClaimKeys(volume: PersistentVolume): string[] {
     const key = claimKeyOf(volume, this.#options.driverName);
     if (key === undefined) return [];
@@ -131,10 +114,8 @@ export class Resizer {
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
-    const { claims, volumes, driverName } = this.#options;
-    const claim = claims.get(key);
-    const volume = volumes.get(claim?.spec?.volumeName ?? "");
-    if (claim === undefined || volume === undefined || !isBoundToClaim(claim, volume, driverName)) return;
+    const { claim, volume } = boundClaim(key, this.#options) ?? {};
+    if (claim === undefined || volume === undefined) return;
     if (hasStalePreResizeCapacity(claim, volume)) await this.#clearPreResizeCapacity(volume, signal);
     const bytes = needsExpansion(claim, volume)
       ? nextSize(claim, volume, { hasFinalError: this.#finalErrors.has(key) })
@@ -151,10 +132,9 @@ export class Resizer {
     { claim, volume, bytes }: { claim: PersistentVolumeClaim; volume: PersistentVolume; bytes: bigint },
     signal: AbortSignal,
   ): Promise<void | { requeueAfterMs: number }> {
-    const { events } = this.#options;
+    const { client, events } = this.#options;
     const startedStatus = startedPatch(claim, bytes, this.#now());
-    // At the revision that was decided on: somebody may have asked for another size meanwhile.
-    const marked = startedStatus === undefined ? claim : await this.#markStarted(claim, startedStatus, signal);
+    const marked = startedStatus === undefined ? claim : await patchAtRevision(client, claim, startedStatus, signal);
     if (startedStatus !== undefined) {
       events.record(marked, "Normal", "Resizing", `expanding volume ${volume.metadata.name}`);
     }
@@ -167,12 +147,6 @@ export class Resizer {
     }
     for (const entries of this.#entriesOfKeys) entries.delete(key);
     await this.#recordExpansion({ claim: marked, volume, expanded }, signal);
-  }
-
-  #markStarted(claim: PersistentVolumeClaim, merge: StatusPatch, signal: AbortSignal): Promise<PersistentVolumeClaim> {
-    const { namespace, name, resourceVersion } = claim.metadata;
-    const options = { merge, resourceVersion, subresource: "status", signal } as const;
-    return this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
   }
 
   async #expandVolume(volume: PersistentVolume, requiredBytes: bigint, signal: AbortSignal): Promise<ExpandedVolume> {
@@ -198,7 +172,7 @@ export class Resizer {
     const { name } = volume.metadata;
     const merge = expandedPatch(volume, capacityBytes, { preResizeCapacity });
     if (merge !== undefined) await client.patch(persistentVolumes, { name }, { merge, signal });
-    const patched = await this.#patchClaim(claim, (now) => {
+    const patched = await patchStatus(client, claim, (now) => {
       return nodeExpansionRequired
         ? nodeResizePendingPatch(now, capacityBytes, this.#now())
         : finishedPatch(now, capacityBytes);
@@ -208,8 +182,8 @@ export class Resizer {
     } else events.record(claim, "Normal", "VolumeResizeSuccessful", `expanded volume ${name}`);
     const key = `${claim.metadata.namespace}/${claim.metadata.name}`;
     const { state } = sizesOf(patched);
-    await volumes.waitForCache(name, (now) => now === undefined || capacityOf(now) >= capacityBytes, this.#waitOptions);
-    await claims.waitForCache(key, (now) => now === undefined || sizesOf(now).state === state, this.#waitOptions);
+    await this.#controller.waitForCache(volumes, name, (now) => now === undefined || capacityOf(now) >= capacityBytes);
+    await this.#controller.waitForCache(claims, key, (now) => now === undefined || sizesOf(now).state === state);
   }
 
   /** Records a failure, and decides when the request is retried. */
@@ -238,7 +212,8 @@ export class Resizer {
     const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
     // before the status is written: a wake-up that comes meanwhile takes the claim out again
     if (infeasible) this.#slowSet.set(key, { bytes, until: this.#clock.now() + requeueAfterMs });
-    await this.#patchClaim(claim, (now) => failedPatch(now, { message, infeasible, now: this.#now() }), signal);
+    const failure = { message, infeasible, now: this.#now() };
+    await patchStatus(this.#options.client, claim, (now) => failedPatch(now, failure), signal);
     if (!infeasible) throw error;
     return { requeueAfterMs };
   }
@@ -248,17 +223,7 @@ export class Resizer {
     await this.#options.client.patch(persistentVolumes, { name }, { merge, signal });
     const isCleared = (now?: PersistentVolume) =>
       now?.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION] === undefined;
-    await this.#options.volumes.waitForCache(name, isCleared, this.#waitOptions);
-  }
-
-  /** Changes a claim and its status. Conditions can only be written all at once, so what others wrote has to be known. */
-  #patchClaim(
-    claim: PersistentVolumeClaim,
-    patch: (now: PersistentVolumeClaim) => StatusPatch | undefined,
-    signal: AbortSignal,
-  ): Promise<PersistentVolumeClaim> {
-    const { client } = this.#options;
-    return patchWithRetry(client, persistentVolumeClaims, claim, patch, { subresource: "status", signal });
+    await this.#controller.waitForCache(this.#options.volumes, name, isCleared);
   }
 
   #now(): string {

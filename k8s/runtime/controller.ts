@@ -45,6 +45,8 @@ export interface ControllerOptions extends Omit<QueueOptions, "onDepth"> {
   onDepth?: ((controller: string, depth: number) => void) | undefined;
   /** Milliseconds that reconcile attempts have to finish when the controller is stopped; 10,000. */
   drainMs?: number | undefined;
+  /** Milliseconds that {@linkcode Controller.waitForCache} waits at most; 10,000. */
+  cacheWaitMs?: number | undefined;
 }
 
 /** A controller. */
@@ -57,6 +59,7 @@ export class Controller {
   /** What the last attempts of keys wait for. */
   readonly #waits = new Map<string, string>();
   readonly #stopping = new AbortController();
+  #stopSignal: AbortSignal | undefined;
   readonly #sources: Promise<void>[] = [];
   readonly #unsubscribers: (() => void)[] = [];
   /** Call listeners for what was in the caches already. */
@@ -132,10 +135,24 @@ export class Controller {
   }
 
   /**
+   * Waits until a cache shows a change, so that it is not made again; not for longer than `cacheWaitMs`, and not when the
+   * controller stops.
+   */
+  async waitForCache<T extends KubeObject>(
+    informer: Informer<T>,
+    key: string,
+    predicate: (object: T | undefined) => boolean,
+  ): Promise<void> {
+    const timeoutMs = this.#options.cacheWaitMs ?? 10_000;
+    await informer.waitForCache(key, predicate, { signal: this.#stopSignal, timeoutMs });
+  }
+
+  /**
    * Runs until the signal is aborted, from when all informers have synced. Reconcile attempts in progress then have
    * `drainMs` to finish before they are aborted.
    */
   async run(signal: AbortSignal): Promise<void> {
+    this.#stopSignal = signal;
     const stopped = waitForAbort(signal);
     await Promise.race([Promise.all(this.#sources), stopped]);
     await Promise.all(this.#replays.splice(0).map((replay) => replay(signal)));

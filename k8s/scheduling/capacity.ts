@@ -26,6 +26,7 @@ import { FS_TYPE } from "../sidecars/class_parameters.ts";
 import { isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { systemClock } from "../../base/clock.ts";
 import { CallError, type Capacity, type CapacityClient, Code } from "../sidecars/csi_client.ts";
+import type { Controller } from "../runtime/controller.ts";
 import type { Informer, WaitOptions } from "../runtime/informer.ts";
 import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import {
@@ -72,9 +73,6 @@ interface NodeAndClass {
  */
 const MAX_CONCURRENT_WRITES = 10;
 
-/** The time limit for the cache to show a change, in milliseconds. */
-const CACHE_WAIT_MS = 10_000;
-
 /** Keeps the published capacity up to date. Two of them at the same time write the same objects. */
 export class CapacityPublisher {
   readonly #options: CapacityOptions;
@@ -85,31 +83,30 @@ export class CapacityPublisher {
   readonly #names = new Map<string, Map<string, string>>();
   /** The time at which each object was last written, in the clock's milliseconds. */
   readonly #writtenAtMs = new Map<string, number>();
-  #stopSignal: AbortSignal | undefined;
+  readonly #controller: Controller;
 
   /** Creates it; nothing runs before {@linkcode CapacityPublisher.run}. */
   constructor(options: CapacityOptions) {
     this.#options = options;
     this.#minWriteIntervalMs = options.minWriteIntervalMs ?? 1_000;
+    const { published, parallel = MAX_CONCURRENT_WRITES } = options;
+    // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
+    const isUrgent = (name: string) => this.#keys.has(name) && published.get(this.#cacheKeyOf(name)) === undefined;
+    const controllerOptions = { ...options, parallel, isUrgent, waitsForNodes: false };
+    this.#controller = sidecarController(
+      "capacity",
+      controllerOptions,
+      (name, signal) => this.#reconcile(name, signal),
+    );
   }
 
   /** Runs until the signal is aborted and all work in progress has ended. */
   async run(signal: AbortSignal): Promise<void> {
     const { nodes, volumes, classes, csiNodes, published, agents } = this.#options;
-    this.#stopSignal = signal;
-    const { parallel = MAX_CONCURRENT_WRITES } = this.#options;
-    // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
-    const isUrgent = (name: string) => this.#keys.has(name) && published.get(this.#cacheKeyOf(name)) === undefined;
-    const options = { ...this.#options, parallel, isUrgent, waitsForNodes: false };
-    const controller = sidecarController(
-      "capacity",
-      options,
-      (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
-    );
     agents.subscribe((nodeName) => {
-      for (const name of this.#namesOfNode(nodeName)) controller.add(name);
+      for (const name of this.#namesOfNode(nodeName)) this.#controller.add(name);
     }, signal);
-    await controller
+    await this.#controller
       .watch(nodes, ({ metadata }) => this.#namesOfNode(metadata.name))
       // An object needs an LVMNode, so the nodes enqueue all objects at first.
       .watch(csiNodes, ({ metadata }) => this.#namesOfNode(metadata.name), { replay: false })
@@ -208,10 +205,7 @@ export class CapacityPublisher {
     if (step === "delete") await this.#deleteObject(current!, signal);
     const { name } = (desired ?? current)!.metadata;
     const isObserved = (now?: CsiStorageCapacity) => nextCapacityStep(desired, now, driverName) !== step;
-    await published.waitForCache(this.#cacheKeyOf(name), isObserved, {
-      signal: this.#stopSignal,
-      timeoutMs: CACHE_WAIT_MS,
-    });
+    await this.#controller.waitForCache(published, this.#cacheKeyOf(name), isObserved);
   }
 
   async #createObject(object: CsiStorageCapacity, signal: AbortSignal): Promise<void> {

@@ -83,8 +83,14 @@ export interface VolumeIntentSpec {
   readonly source?: VolumeContentSource;
 }
 
+/** The secrets of a request. */
+interface RequestSecrets {
+  /** Never to be logged. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
 /** A request for a volume. */
-export interface CreateVolumeRequest extends VolumeIntentSpec {
+export interface CreateVolumeRequest extends VolumeIntentSpec, RequestSecrets {
   /** The request's name, which is that of the PersistentVolume to be. */
   readonly name: string;
   /** The claim. */
@@ -94,8 +100,6 @@ export interface CreateVolumeRequest extends VolumeIntentSpec {
    * call fails, and creates no other one; no, when absent.
    */
   readonly isRecorded?: boolean | undefined;
-  /** Secrets that the class names. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** A volume that was created. */
@@ -111,23 +115,19 @@ export interface CreatedVolume {
 }
 
 /** A request to delete a volume. */
-export interface DeleteVolumeRequest {
+export interface DeleteVolumeRequest extends RequestSecrets {
   /** Its handle. */
   readonly volumeId: string;
-  /** Secrets. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** A request for a larger volume. */
-export interface ExpandVolumeRequest {
+export interface ExpandVolumeRequest extends RequestSecrets {
   /** Its handle. */
   readonly volumeId: string;
   /** At least so many bytes. */
   readonly requiredBytes: bigint;
   /** Its capability. */
   readonly capability: VolumeCapability;
-  /** Secrets. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** The result of an expansion. */
@@ -139,33 +139,27 @@ export interface ExpandedVolume {
 }
 
 /** A request for other attributes of a volume. */
-export interface ModifyVolumeRequest {
+export interface ModifyVolumeRequest extends RequestSecrets {
   /** Its handle. */
   readonly volumeId: string;
   /** The parameters of the VolumeAttributesClass. */
   readonly mutableParameters: Readonly<Record<string, string>>;
-  /** Secrets. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** A request for a snapshot. */
-export interface CreateSnapshotRequest {
+export interface CreateSnapshotRequest extends RequestSecrets {
   /** The request's name. */
   readonly name: string;
   /** The handle of the volume. */
   readonly volumeId: string;
   /** The parameters of the class, without those that are Kubernetes' own. */
   readonly parameters: Readonly<Record<string, string>>;
-  /** Secrets. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** A request about a snapshot that was made. */
-export interface ExistingSnapshotRequest {
+export interface ExistingSnapshotRequest extends RequestSecrets {
   /** Its handle. */
   readonly snapshotId: string;
-  /** Secrets. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** A snapshot that was made. */
@@ -220,25 +214,21 @@ export interface CsiClient {
 }
 
 /** A request for snapshots of several volumes at one point in time. */
-export interface CreateGroupSnapshotRequest {
+export interface CreateGroupSnapshotRequest extends RequestSecrets {
   /** The request's name. */
   readonly name: string;
   /** The handles of the volumes. */
   readonly volumeIds: readonly string[];
   /** The parameters of the class, without those that are Kubernetes' own. */
   readonly parameters: Readonly<Record<string, string>>;
-  /** Secrets. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** A request about a group snapshot that was made. */
-export interface ExistingGroupSnapshotRequest {
+export interface ExistingGroupSnapshotRequest extends RequestSecrets {
   /** Its handle. */
   readonly groupSnapshotId: string;
   /** The handles of its snapshots. */
   readonly snapshotIds: readonly string[];
-  /** Secrets. Never to be logged. */
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** A group snapshot that was made. */

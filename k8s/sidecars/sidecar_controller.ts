@@ -72,7 +72,7 @@ const DRAIN_MS = 2_000;
 const SLOW_AFTER_MS = 1_000;
 
 /** Options of {@linkcode sidecarController}. */
-export interface SidecarControllerOptions extends SidecarOptions, Pick<ControllerOptions, "isUrgent"> {
+export interface SidecarControllerOptions extends SidecarOptions, Pick<ControllerOptions, "isUrgent" | "cacheWaitMs"> {
   /**
    * Whether an attempt may wait for a node, and then takes no worker; yes, when absent. Of a controller that waits for
    * the API server alone, `parallel` limits the requests, also while the server is slow.
@@ -86,19 +86,10 @@ export function sidecarController(
   options: SidecarControllerOptions,
   reconcile: ControllerOptions["reconcile"],
 ): Controller {
-  const { parallel = 100, waitsForNodes = true, isUrgent, onReconciled, onDepth, clock } = options;
+  const { parallel = 100, waitsForNodes = true, isUrgent, cacheWaitMs, onReconciled, onDepth, clock } = options;
   return new Controller({
-    ...{
-      name,
-      reconcile,
-      parallel,
-      backoff: options.backoff ?? backoffOf(name),
-      drainMs: DRAIN_MS,
-      isUrgent,
-      onReconciled,
-      onDepth,
-      clock,
-    },
+    ...{ name, reconcile, parallel, isUrgent, cacheWaitMs, onReconciled, onDepth, clock },
+    ...{ backoff: options.backoff ?? backoffOf(name), drainMs: DRAIN_MS },
     ...(waitsForNodes && { slowAfterMs: SLOW_AFTER_MS }),
   });
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { PersistentVolume } from "../api/objects.ts";
+import type { KubeObject, PersistentVolume } from "../api/objects.ts";
 import type { ClassParameters, SecretReference } from "./class_parameters.ts";
 
 const DELETION_SECRET_ANNOTATION = "volume.kubernetes.io/provisioner-deletion-secret";
@@ -33,11 +33,16 @@ export function secretAnnotations({ secrets }: ClassParameters): Record<string, 
   };
 }
 
+/** Returns the secret that two annotations of an object name, or `undefined` when one of them is missing or empty. */
+export function secretAt({ annotations }: KubeObject["metadata"], prefix: string): SecretReference | undefined {
+  const name = annotations?.[`${prefix}-name`];
+  const namespace = annotations?.[`${prefix}-namespace`];
+  return name && namespace ? { name, namespace } : undefined;
+}
+
 /** Returns the secret for the deletion of a volume, or `undefined` when its PersistentVolume names none. */
 export function deletionSecretOf({ metadata }: PersistentVolume): SecretReference | undefined {
-  const name = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-name`];
-  const namespace = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-namespace`];
-  return name && namespace ? { name, namespace } : undefined;
+  return secretAt(metadata, DELETION_SECRET_ANNOTATION);
 }
 
 /**
@@ -46,10 +51,7 @@ export function deletionSecretOf({ metadata }: PersistentVolume): SecretReferenc
  * @returns the secret, or `undefined` when the PersistentVolume names none
  */
 export function modifySecretOf(volume: PersistentVolume): SecretReference | undefined {
-  const { annotations } = volume.metadata;
-  const name = annotations?.[`${MODIFY_SECRET_ANNOTATION}-name`];
-  const namespace = annotations?.[`${MODIFY_SECRET_ANNOTATION}-namespace`];
-  return name && namespace ? { name, namespace } : expandSecretOf(volume);
+  return secretAt(volume.metadata, MODIFY_SECRET_ANNOTATION) ?? expandSecretOf(volume);
 }
 
 /** Returns the secret for the expansion of a volume, or `undefined` when its PersistentVolume names none. */

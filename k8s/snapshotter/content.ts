@@ -8,6 +8,7 @@
 import { timestamp } from "../../base/clock.ts";
 import type { KubeObject } from "../api/objects.ts";
 import type { MergePatch } from "../client/client.ts";
+import { secretAt } from "../sidecars/volume_secrets.ts";
 import type { SecretReference } from "../sidecars/class_parameters.ts";
 
 /** A VolumeSnapshotContent, or a VolumeGroupSnapshotContent. */
@@ -68,10 +69,8 @@ export class ContentRules<C extends Content> {
   constructor(readonly traits: ContentTraits<C>) {}
 
   /** Returns the secret for taking and deleting a snapshot, or `undefined` when none is named. */
-  secretOf({ metadata: { annotations = {} } }: C): SecretReference | undefined {
-    const { deletionSecret } = this.traits;
-    const [name, namespace] = [annotations[`${deletionSecret}-name`], annotations[`${deletionSecret}-namespace`]];
-    return name && namespace ? { name, namespace } : undefined;
+  secretOf({ metadata }: C): SecretReference | undefined {
+    return secretAt(metadata, this.traits.deletionSecret);
   }
 
   /** Reports whether a snapshot was requested and the outcome is unknown. */

@@ -11,18 +11,15 @@ import type { VolumeSnapshotClass } from "../api/snapshot_objects.ts";
 import { isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";
 import { patchWithRetry } from "../client/patches.ts";
 import type { Controller } from "../runtime/controller.ts";
-import { Informer, type WaitOptions } from "../runtime/informer.ts";
+import { Informer } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
-import { codeName, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
+import { codeName, type CreateGroupSnapshotRequest, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
 import { backoffOf } from "../sidecars/backoffs.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
 import { type Content, type ContentStep, failedPatch, unusablePatch } from "./content.ts";
-import type { ContentControllerOptions, ContentKind, ContentRequest, Secrets } from "./content_kind.ts";
-
-/** The time limit for the cache to show a change, in milliseconds. */
-const CACHE_WAIT_MS = 10_000;
+import type { ContentControllerOptions, ContentKind, Secrets } from "./content_kind.ts";
 
 /** The delay after which an object is reconciled again whose cached copy was stale, in milliseconds. */
 const STALE_CACHE_REQUEUE_MS = 1_000;
@@ -41,7 +38,6 @@ export class ContentController<C extends Content, Created extends { readonly rea
   /** The number of consecutive checks of a content whose snapshot was not ready. */
   readonly #checks = new Map<string, number>();
   readonly #controller: Controller;
-  #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode ContentController.run}. */
   constructor(kind: ContentKind<C, Created>, options: ContentControllerOptions) {
@@ -63,7 +59,6 @@ export class ContentController<C extends Content, Created extends { readonly rea
     const { rules, snapshotsOf } = this.#kind;
     const { wakeUps } = this.#options;
     const controller = this.#controller;
-    this.#stopSignal = signal;
     controller.subscribe(this.#contents, (key, now, before) => {
       if (now === undefined) {
         [this.#spaceWaiters, this.#waiting, this.#checks].forEach((entries) => entries.delete(key));
@@ -91,11 +86,6 @@ export class ContentController<C extends Content, Created extends { readonly rea
   #newInformer<T extends KubeObject>(resource: Resource<T>): Informer<T> {
     const { client, clock, missingKindRetryMs = 60_000 } = this.#options;
     return new Informer(client, resource, { missingKindRetryMs, clock });
-  }
-
-  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
-  get #waitOptions(): WaitOptions {
-    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
   /** Reports whether the driver manages a content, whichever node its labels name. */
@@ -226,7 +216,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
     return now?.metadata.uid === cached.metadata.uid ? now : undefined;
   }
 
-  async #buildRequest(content: C, signal: AbortSignal): Promise<ContentRequest> {
+  async #buildRequest(content: C, signal: AbortSignal): Promise<CreateGroupSnapshotRequest> {
     const { requestNameOf, volumesOf, ownerKind } = this.#kind;
     const [name, volumeIds] = [requestNameOf(content), volumesOf(content)];
     if (name === undefined || volumeIds.length === 0) {
@@ -359,6 +349,6 @@ export class ContentController<C extends Content, Created extends { readonly rea
 
   /** Waits until the cache shows the current state of an object. */
   async #waitForCache({ metadata: { name } }: C, predicate: (cached: C) => boolean): Promise<void> {
-    await this.#contents.waitForCache(name, (cached) => cached === undefined || predicate(cached), this.#waitOptions);
+    await this.#controller.waitForCache(this.#contents, name, (cached) => cached === undefined || predicate(cached));
   }
 }

@@ -11,7 +11,7 @@ import type { EventReason } from "../api/event_reasons.ts";
 import type { MergePatch } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { SnapshotOwnerKind } from "../sidecars/class_parameters.ts";
-import type { CallOptions } from "../sidecars/csi_client.ts";
+import type { CallOptions, CreateGroupSnapshotRequest } from "../sidecars/csi_client.ts";
 import type { SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { WakeUps } from "../sidecars/wake_ups.ts";
 import type { Content, ContentRules } from "./content.ts";
@@ -36,18 +36,6 @@ export interface ContentControllerOptions extends SidecarOptions {
 /** The values of a secret. Never to be logged. */
 export type Secrets = Readonly<Record<string, string>>;
 
-/** A request for what a content asks for. */
-export interface ContentRequest {
-  /** The request's name. */
-  readonly name: string;
-  /** The handles of the volumes; at least one. */
-  readonly volumeIds: readonly string[];
-  /** The parameters of the class, without those that are Kubernetes' own. */
-  readonly parameters: Readonly<Record<string, string>>;
-  /** Secrets. Never to be logged. */
-  readonly secrets: Secrets;
-}
-
 /** A kind of contents, with the calls of the driver about what they ask for. */
 export interface ContentKind<C extends Content, Created extends { readonly readyToUse: boolean }> {
   /** The name of its controller. */
@@ -71,7 +59,7 @@ export interface ContentKind<C extends Content, Created extends { readonly ready
   /** Returns the handles of the snapshots of a content, as far as they are known. */
   snapshotsOf(content: C): readonly string[];
   /** Takes what a content asks for, or continues to take it. */
-  create(request: ContentRequest, options: CallOptions): Promise<Created>;
+  create(request: CreateGroupSnapshotRequest, options: CallOptions): Promise<Created>;
   /** Finds what was taken for a content. Fails when it does not exist. */
   find(content: C, secrets: Secrets, options: CallOptions): Promise<Created>;
   /** Deletes what was taken for a content; nothing is no failure. */

@@ -28,7 +28,6 @@ import { keyOfClaim } from "../../../k8s/provisioner/claim_provisioner.ts";
 import { shouldProvision } from "../../../k8s/provisioner/claim.ts";
 import { isManagedBy, nextReclaimStep } from "../../../k8s/provisioner/persistent_volume.ts";
 import { Controller } from "../../../k8s/runtime/controller.ts";
-import { isBoundToClaim } from "../../../k8s/resizer/claim_status.ts";
 import { needsExpansion, nextSize } from "../../../k8s/resizer/resize_plan.ts";
 import { groupSnapshotRules } from "../../../k8s/snapshotter/group_content.ts";
 import { snapshotRules } from "../../../k8s/snapshotter/snapshot_content.ts";
@@ -94,7 +93,9 @@ const RULES: readonly Rule[] = [
     controller: "resizer",
     resource: persistentVolumeClaims,
     isUnsettled: (claim, { api, driver }) => {
-      const volume = api.objects(persistentVolumes).find((volume) => isBoundToClaim(claim, volume, driver));
+      const volume = api.objects(persistentVolumes).find(({ spec }) => {
+        return spec?.csi?.driver === driver && spec.claimRef?.uid === claim.metadata.uid;
+      });
       if (volume === undefined || !needsExpansion(claim)) return false;
       return nextSize(claim, volume, { hasFinalError: false }) !== undefined; // otherwise it is kubelet's turn
     },
