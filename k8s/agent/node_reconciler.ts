@@ -30,7 +30,6 @@ import { conditionsOf, type NewCondition, withConditions } from "../api/conditio
 import { type ApiClient, ApiError, isAlreadyExists, type MergePatch, orAbsent } from "../client/client.ts";
 import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../base/clock.ts";
 import {
-  LVM_API_VERSION,
   type LvmNode,
   lvmNodes,
   type LvmNodeStatus,
@@ -271,14 +270,9 @@ export class NodeReconciler {
     const { client, driver, nodeName } = this.#options;
     const { metadata: { uid } } = await client.get(nodes, { name: nodeName });
     const owner = { apiVersion: "v1", kind: "Node", name: nodeName, uid: uid! };
-    const object: LvmNode = {
-      apiVersion: LVM_API_VERSION,
-      kind: "LVMNode",
-      metadata: { name: nodeName, ownerReferences: [owner] },
-      spec: { driverName: driver },
-    };
     try {
-      await client.create(lvmNodes, object);
+      const metadata = { name: nodeName, ownerReferences: [owner] };
+      await client.create(lvmNodes, { metadata, spec: { driverName: driver } });
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
     }

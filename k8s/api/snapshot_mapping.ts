@@ -19,13 +19,7 @@ import { parseQuantity } from "../../base/size.ts";
 import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import type { SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
 import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/settings/cow_size.ts";
-import {
-  CREATED_ANNOTATION,
-  LVM_API_VERSION,
-  LVM_SNAPSHOT_FINALIZER,
-  type LvmSnapshot,
-  type LvmVolume,
-} from "./lvm_objects.ts";
+import { CREATED_ANNOTATION, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmVolume } from "./lvm_objects.ts";
 import type { NodeDriver } from "./volume_mapping.ts";
 
 /** A request with the name that it came under. */
@@ -35,8 +29,6 @@ export type NamedSnapshotRequest = SnapshotRequest & { readonly name: string };
 export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName }: NodeDriver): LvmSnapshot {
   const { id, name, source, cowSize } = request;
   return {
-    apiVersion: LVM_API_VERSION,
-    kind: "LVMSnapshot",
     metadata: { name: id, finalizers: [LVM_SNAPSHOT_FINALIZER], annotations: { [CREATED_ANNOTATION]: "false" } },
     spec: {
       driverName: driver,

@@ -30,8 +30,6 @@ Deno.test("a request for a snapshot comes back from its object as it was", () =>
     assertEquals(snapshotRequestOf(JSON.parse(JSON.stringify(made))), request(store));
   }
   assertEquals(lvmSnapshotFor(request({ bytes: 10n * MiB }), PLACEMENT), {
-    apiVersion: "lvm.denolith.dev/v1alpha1",
-    kind: "LVMSnapshot",
     metadata: {
       name: snapshotIdOf("cut"),
       finalizers: ["lvm.denolith.dev/snapshot"],

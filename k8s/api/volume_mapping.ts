@@ -27,7 +27,6 @@ import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm
 import {
   CREATED_ANNOTATION,
   type LayoutSpec,
-  LVM_API_VERSION,
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
   type LvmVolumeSpec,
@@ -86,8 +85,6 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
     ...(goal === undefined ? {} : { copy: copySpecOf(goal) }),
   };
   return {
-    apiVersion: LVM_API_VERSION,
-    kind: "LVMVolume",
     metadata: { name: id, finalizers: [LVM_VOLUME_FINALIZER], annotations: { [CREATED_ANNOTATION]: "false" } },
     spec,
   };

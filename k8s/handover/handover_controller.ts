@@ -9,7 +9,7 @@ import { StorageError, truncate } from "../../base/error.ts";
 import type { EventReason } from "../api/event_reasons.ts";
 import { isSameContent } from "../api/object_status.ts";
 import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";
-import { persistentVolumeClaims, persistentVolumes, type Resource } from "../api/objects.ts";
+import { apiVersionOf, persistentVolumeClaims, persistentVolumes, type Resource } from "../api/objects.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import type { ControllerName } from "../sidecars/backoffs.ts";
@@ -265,9 +265,9 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
 
   /** Records events about a handover: on itself, and on the claim, which people look at. */
   #record(self: H, recorded: readonly HandoverEvent[]): void {
-    const { group, version, kind } = this.#kind.resource;
+    const { resource } = this.#kind;
     const about = [
-      { ...self, apiVersion: `${group}/${version}`, kind },
+      { ...self, apiVersion: apiVersionOf(resource), kind: resource.kind },
       { apiVersion: "v1", kind: persistentVolumeClaims.kind, metadata: self.spec.claim },
     ];
     for (const { type, reason, message } of recorded) {

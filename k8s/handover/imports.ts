@@ -7,8 +7,8 @@
  * @module
  */
 
-import { LVM_GROUP, type LvmVolume } from "../api/lvm_objects.ts";
-import type { KubeObject, Resource, StorageClass } from "../api/objects.ts";
+import { LVM_API_VERSION, LVM_GROUP, type LvmVolume } from "../api/lvm_objects.ts";
+import { clusterScoped, type KubeObject, namespaced, type Resource, type StorageClass } from "../api/objects.ts";
 import type { CommonStep, HandoverObjects, HandoverSpec, HandoverStatus } from "./handover.ts";
 
 /** The finalizer that keeps an LVMImport until it is complete, or undone. */
@@ -125,9 +125,7 @@ export type OwnImportStep =
 export type ImportStep = OwnImportStep | CommonStep;
 
 /** LVMImports. */
-export const lvmImports: Resource<LvmImport> = {
-  ...{ group: LVM_GROUP, version: "v1alpha1", plural: "lvmimports", kind: "LVMImport", namespaced: false },
-};
+export const lvmImports: Resource<LvmImport> = clusterScoped(LVM_API_VERSION, "LVMImport");
 
 /** An LVMVolume of OpenEBS LVM LocalPV, as far as it is read. */
 export interface OpenEbsVolume extends KubeObject {
@@ -147,14 +145,10 @@ export interface TopoLvmVolume extends KubeObject {
 }
 
 /** LVMVolumes of OpenEBS LVM LocalPV. */
-export const openEbsVolumes: Resource<OpenEbsVolume> = {
-  ...{ group: "local.openebs.io", version: "v1alpha1", plural: "lvmvolumes", kind: "LVMVolume", namespaced: true },
-};
+export const openEbsVolumes: Resource<OpenEbsVolume> = namespaced("local.openebs.io/v1alpha1", "LVMVolume");
 
 /** LogicalVolumes of TopoLVM. */
-export const topoLvmVolumes: Resource<TopoLvmVolume> = {
-  ...{ group: "topolvm.io", version: "v1", plural: "logicalvolumes", kind: "LogicalVolume", namespaced: false },
-};
+export const topoLvmVolumes: Resource<TopoLvmVolume> = clusterScoped("topolvm.io/v1", "LogicalVolume");
 
 /** A driver whose volumes can be imported. */
 export interface OriginDescription {

@@ -232,8 +232,6 @@ function volumeOnTarget(move: LvmMove) {
   const { metadata, spec: { source: _, sourceNode: _node, copy: _copy, held: _held, ...spec } } = move.status!.volume!;
   const adoptsVolume = move.spec.adopt ? move.metadata.name : copyIdOf(move);
   return {
-    apiVersion: `${lvmVolumes.group}/${lvmVolumes.version}`,
-    kind: lvmVolumes.kind,
     metadata: { ...metadata, name: move.metadata.name, finalizers: [LVM_VOLUME_FINALIZER] },
     spec: { ...spec, nodeName: move.spec.targetNode, adoptsVolume },
   };

@@ -11,6 +11,7 @@ import { defined } from "../../base/defined.ts";
 import { parseVolumeId, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import type { CopyGoal } from "../../lvm/model/tags.ts";
 import {
+  LVM_API_VERSION,
   LVM_GROUP,
   type LvmSnapshot,
   type LvmVolume,
@@ -18,7 +19,7 @@ import {
   RECLAIM_POLICY_ANNOTATION,
   type StatusError,
 } from "../api/lvm_objects.ts";
-import type { KubeObject, Resource } from "../api/objects.ts";
+import { clusterScoped, type KubeObject, type Resource } from "../api/objects.ts";
 import type { CommonStep, HandoverObjects, HandoverSpec, HandoverStatus } from "./handover.ts";
 import { recordedPolicyOf } from "./persistent_volume.ts";
 
@@ -162,9 +163,7 @@ export type OwnMoveStep =
 export type MoveStep = OwnMoveStep | CommonStep;
 
 /** LVMMoves. */
-export const lvmMoves: Resource<LvmMove> = {
-  ...{ group: LVM_GROUP, version: "v1alpha1", plural: "lvmmoves", kind: "LVMMove", namespaced: false },
-};
+export const lvmMoves: Resource<LvmMove> = clusterScoped(LVM_API_VERSION, "LVMMove");
 
 /** The beginning of the names under which copies are requested. */
 const COPY_PREFIX = "denolith-move-";

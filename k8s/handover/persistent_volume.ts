@@ -63,8 +63,6 @@ export function volumeFrom(
 ): NewObject<PersistentVolume> {
   const { resourceVersion: _, ...claimRef } = spec.claimRef ?? {};
   return {
-    apiVersion: "v1",
-    kind: "PersistentVolume",
     metadata: { name, ...defined({ labels }), annotations: { ...annotations, ...more.annotations } },
     spec: { ...spec, claimRef, ...more.spec, persistentVolumeReclaimPolicy: "Retain" },
   };

@@ -6,7 +6,7 @@
 
 import { defined } from "../../base/defined.ts";
 import type { NewObject } from "../client/client.ts";
-import { CLAIM_ANNOTATION, LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
+import { CLAIM_ANNOTATION, LVM_VOLUME_FINALIZER, type LvmVolume } from "../api/lvm_objects.ts";
 import type { PersistentVolume, StorageClass } from "../api/objects.ts";
 import { affinityTo, volumeFrom } from "./persistent_volume.ts";
 import { PROVISIONED_BY_ANNOTATION } from "../provisioner/persistent_volume.ts";
@@ -27,8 +27,6 @@ const DRIVER_ANNOTATIONS = [
 export function volumeOf({ metadata: { name }, spec }: LvmImport): NewObject<LvmVolume> {
   const { claim, logicalVolume, volume } = spec;
   return {
-    apiVersion: `${lvmVolumes.group}/${lvmVolumes.version}`,
-    kind: lvmVolumes.kind,
     metadata: {
       name,
       finalizers: [LVM_VOLUME_FINALIZER],
@@ -74,8 +72,6 @@ export function driverClassOf({ spec, status }: LvmImport): NewObject<StorageCla
   const { metadata: { labels, annotations = {} }, allowedTopologies: _, ...rest } = recorded;
   const kept = Object.entries(annotations).filter(([annotation]) => annotation !== LAST_APPLIED_ANNOTATION);
   return {
-    apiVersion: "storage.k8s.io/v1",
-    kind: "StorageClass",
     ...rest,
     ...defined({ allowedTopologies }),
     provisioner: spec.driverName,
@@ -91,10 +87,5 @@ export function driverClassOf({ spec, status }: LvmImport): NewObject<StorageCla
 /** Returns the class as it was. */
 export function earlierClassOf({ spec, status }: LvmImport): NewObject<StorageClass> {
   const { metadata, ...rest } = status!.storageClass!;
-  return {
-    apiVersion: "storage.k8s.io/v1",
-    kind: "StorageClass",
-    ...rest,
-    metadata: { name: spec.storageClass!.name, ...metadata },
-  };
+  return { ...rest, metadata: { name: spec.storageClass!.name, ...metadata } };
 }

@@ -43,8 +43,6 @@ export function persistentVolumeFor(
   const { mountOptions, reclaimPolicy } = storageClass;
   const bytes = created.capacityBytes > 0n ? created.capacityBytes : request.requiredBytes;
   return {
-    apiVersion: "v1",
-    kind: "PersistentVolume",
     metadata: {
       name: request.name,
       annotations: { [PROVISIONED_BY_ANNOTATION]: driverName, ...secretAnnotations(classParameters) },

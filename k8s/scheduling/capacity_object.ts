@@ -9,7 +9,7 @@ import { formatQuantity } from "../../base/size.ts";
 import type { Capacity } from "../sidecars/csi_client.ts";
 import { DRIVER_NAME_LABEL } from "../api/agent_leases.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
-import { apiVersionOf, csiStorageCapacities, type CsiStorageCapacity } from "../api/objects.ts";
+import { apiVersionOf, type CsiStorageCapacity } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 
 /** The label that says who writes it; the official provisioner's value is another, so the two leave each other's alone. */
@@ -66,8 +66,6 @@ export function csiStorageCapacityFor(
   const { name: nodeName, uid } = node.metadata;
   const { available, largest, smallest } = capacity;
   return {
-    apiVersion: apiVersionOf(csiStorageCapacities),
-    kind: csiStorageCapacities.kind,
     metadata: {
       name: capacityName(driverName, { nodeName, className }),
       namespace,

@@ -30,8 +30,6 @@ function changed(change: (object: CsiStorageCapacity) => void): CsiStorageCapaci
 
 Deno.test("csiStorageCapacityFor() returns the capacity of a class on a node, with the node's LVMNode as its owner", () => {
   assertEquals(object(), {
-    apiVersion: "storage.k8s.io/v1",
-    kind: "CSIStorageCapacity",
     metadata: {
       name: capacityName(DRIVER, { nodeName: "n1", className: "fast" }),
       namespace: "system",

@@ -8,14 +8,7 @@ import { formatBytes } from "../../base/size.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import { type ApiClient, type NewObject, orAbsent } from "../../k8s/client/client.ts";
-import {
-  LVM_GROUP,
-  type LvmNode,
-  lvmNodes,
-  lvmSnapshots,
-  type LvmVolume,
-  lvmVolumes,
-} from "../../k8s/api/lvm_objects.ts";
+import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   type CsiNode,
   type Node,
@@ -182,8 +175,6 @@ async function readObjects(
   const volume = await orAbsent(client.get(lvmVolumes, { name: csi.volumeHandle }));
   if (volume === undefined) throw new StorageError("NotFound", `${what}: there is no LVMVolume ${csi.volumeHandle}`);
   const move: LvmMove = {
-    apiVersion: `${LVM_GROUP}/v1alpha1`,
-    kind: lvmMoves.kind,
     metadata: { name: volume.metadata.name },
     spec: {
       driverName: driver,

@@ -51,8 +51,6 @@ Deno.test("previewMove() returns the plan, and the LVMMove that asks for it", as
     ...{ sourceNode: "a", targetNode: "b", pods: ["n/db-0"], companions: [], copyMode: "Online" },
   });
   assertEquals(move, {
-    apiVersion: "lvm.denolith.dev/v1alpha1",
-    kind: "LVMMove",
     metadata: { name: NAME },
     spec: {
       ...{ driverName: MOVE_DRIVER, persistentVolume: "pv", claim: { namespace: "n", name: "c", uid: "u" } },
