@@ -10,6 +10,7 @@ import { compileNative, NATIVE_PLUGIN } from "./native.ts";
 import { type Architecture, DENO_VERSION, denoBinary, denortRuntime, denoRuntime, type Runtime } from "./runtime.ts";
 import { sbom } from "./sbom.ts";
 import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
+import { ignoreNotFound } from "./tool.ts";
 
 /** Names of the files that {@linkcode makeArtifact} writes. */
 export const ARTIFACT_FILES = {
@@ -48,15 +49,8 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
   try {
     const runtime = await makeProgram(arch, temp, log);
     await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sbom), await sbom(runtime));
-    const texts = [...installedFiles(DENOLITH, manifest.version), ...installedFiles(PLUGIN, manifest.version)];
-    for (const [name, text] of texts) {
-      await Deno.mkdir(dirname(join(temp, name)), { recursive: true });
-      await Deno.writeTextFile(join(temp, name), text);
-    }
     const { program, plugin, pluginCompletion, sbom: bill, share, sums } = ARTIFACT_FILES;
-    await Deno.writeTextFile(join(temp, pluginCompletion), `${completionScript(PLUGIN, "kubectl")}\n`);
-    await Deno.chmod(join(temp, pluginCompletion), 0o755); // whatever the umask
-    const names = [program, plugin, pluginCompletion, bill, ...texts.map(([name]) => name)];
+    const names = [program, plugin, bill, ...await writeInstalledFiles(temp, pluginCompletion)];
     const lines = names.map(async (name) => `${await sha256OfFile(join(temp, name))}  ${name}\n`);
     await Deno.writeTextFile(join(temp, sums), (await Promise.all(lines)).join(""));
     await Deno.remove(join(folder, share), { recursive: true }).catch(ignoreNotFound);
@@ -68,8 +62,21 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
   }
 }
 
-function ignoreNotFound(error: unknown): void {
-  if (!(error instanceof Deno.errors.NotFound)) throw error;
+/**
+ * Writes the manual pages and completion scripts below a folder.
+ *
+ * @param pluginCompletion the path there of what kubectl runs to complete `kubectl denolith`
+ * @returns their paths there
+ */
+export async function writeInstalledFiles(folder: string, pluginCompletion: string): Promise<string[]> {
+  const pages = [DENOLITH, PLUGIN].flatMap((program) => [...installedFiles(program, manifest.version)]);
+  const files = new Map([[pluginCompletion, `${completionScript(PLUGIN, "kubectl")}\n`], ...pages]);
+  for (const [name, text] of files) {
+    await Deno.mkdir(dirname(join(folder, name)), { recursive: true });
+    await Deno.writeTextFile(join(folder, name), text);
+  }
+  await Deno.chmod(join(folder, pluginCompletion), 0o755); // whatever the umask
+  return [...files.keys()];
 }
 
 /** Builds the executables in `temp`: the driver, and the kubectl plugin. @returns the runtime in them */

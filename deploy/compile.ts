@@ -8,6 +8,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { join } from "@std/path";
 import { ARTIFACT_FILES, makeArtifact } from "./artifact.ts";
 import { type Architecture, ARCHITECTURES } from "./runtime.ts";
+import { refuseArgument, runTool, UsageError } from "./tool.ts";
 
 const HELP = `Usage: deno task compile [--arch ARCH]
 
@@ -19,17 +20,12 @@ Flags:
   --arch ARCH  ${ARCHITECTURES.join(" or ")} (default: this machine's)
   -h, --help   show this help`;
 
-/** A mistake in the command line. */
-class UsageError extends Error {}
-
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args, {
     string: ["arch"],
     boolean: ["help"],
     alias: { help: "h" },
-    unknown: (arg) => {
-      throw new UsageError(`${arg} is not understood; see --help`);
-    },
+    unknown: refuseArgument,
   });
   if (parsed.help === true) return console.log(HELP);
   const folder = join(import.meta.dirname!, "../dist");
@@ -43,11 +39,4 @@ function architecture(name: unknown): Architecture {
   return known;
 }
 
-if (import.meta.main) {
-  try {
-    await main(Deno.args);
-  } catch (error) {
-    console.error(`compile: ${error instanceof Error ? error.message : String(error)}`);
-    Deno.exit(error instanceof UsageError ? 2 : 1);
-  }
-}
+if (import.meta.main) await runTool("compile", main);

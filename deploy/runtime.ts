@@ -7,6 +7,9 @@ export const ARCHITECTURES = ["x86_64", "aarch64"] as const;
 /** One of {@linkcode ARCHITECTURES}. */
 export type Architecture = typeof ARCHITECTURES[number];
 
+/** What Debian and container images call an architecture. */
+export const PLATFORM_NAMES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<Architecture, string>;
+
 /** Version of Deno that the driver runs on. */
 export const DENO_VERSION = "2.9.3";
 

@@ -7,7 +7,7 @@
 
 import { dirname, join } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
-import { type Architecture, denoBinary } from "../runtime.ts";
+import { type Architecture, denoBinary, PLATFORM_NAMES } from "../runtime.ts";
 import { sha256, sha256OfFile } from "../self_extracting.ts";
 import { IMAGE_START, writeDriver } from "./driver.ts";
 import { systemLayer } from "./system.ts";
@@ -17,11 +17,12 @@ import { defined } from "../../base/defined.ts";
 /** The image's name, which the manifests have, too. */
 export const IMAGE = `denolith:${manifest.version}`;
 
-/** The machines as images name them. */
-export const IMAGE_ARCHITECTURES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<
-  Architecture,
-  string
->;
+/** What the image says of itself. */
+export const IMAGE_LABELS: Readonly<Record<string, string>> = {
+  "org.opencontainers.image.title": "denolith",
+  "org.opencontainers.image.version": manifest.version,
+  "org.opencontainers.image.licenses": manifest.license,
+};
 
 /** Settings of {@linkcode makeImageArchive}. */
 export interface ImageArchiveOptions {
@@ -93,16 +94,9 @@ async function writeArchive(temp: string, { name, layers, output }: ArchiveConte
 export function imageConfig(layers: readonly string[], arch: Architecture, created?: string): string {
   return JSON.stringify({
     ...defined({ created }),
-    architecture: IMAGE_ARCHITECTURES[arch],
+    architecture: PLATFORM_NAMES[arch],
     os: "linux",
-    config: {
-      ...IMAGE_START,
-      Labels: {
-        "org.opencontainers.image.title": "denolith",
-        "org.opencontainers.image.version": manifest.version,
-        "org.opencontainers.image.licenses": manifest.license,
-      },
-    },
+    config: { ...IMAGE_START, Labels: IMAGE_LABELS },
     rootfs: { type: "layers", diff_ids: layers.map((sum) => `sha256:${sum}`) },
   });
 }

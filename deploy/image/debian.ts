@@ -7,13 +7,7 @@
 
 import { join } from "@std/path";
 import { requireProgram, run } from "../process.ts";
-import type { Architecture } from "../runtime.ts";
-
-/** Debian's names of the architectures. */
-export const DEBIAN_ARCHITECTURES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<
-  Architecture,
-  string
->;
+import { type Architecture, PLATFORM_NAMES } from "../runtime.ts";
 
 /** A source of packages: an address, and a release there. */
 export interface Mirror {
@@ -99,7 +93,7 @@ async function fetchPackages(
   packages: readonly string[],
   { arch, mirrors, folder }: { arch: Architecture; mirrors: readonly Mirror[]; folder: string },
 ): Promise<string[]> {
-  const architecture = DEBIAN_ARCHITECTURES[arch];
+  const architecture = PLATFORM_NAMES[arch];
   const path = (name: string) => join(folder, name);
   for (const name of ["state/lists/partial", "cache/archives/partial"]) {
     await Deno.mkdir(path(name), { recursive: true });

@@ -6,6 +6,7 @@
 
 import { join } from "@std/path";
 import { IMAGE, makeImageArchive } from "./archive.ts";
+import { runTool } from "../tool.ts";
 
 const HELP = `Usage: deno task image
 
@@ -24,11 +25,8 @@ if (import.meta.main) {
     Deno.exit(Deno.args[0] === "--help" || Deno.args[0] === "-h" ? 0 : 2);
   }
   const output = join(import.meta.dirname!, "../../dist/denolith-image.tar");
-  try {
+  await runTool("image", async () => {
     await makeImageArchive({ output, cache: cacheFolder(), log: console.error });
     console.log(`${output}: ${(await Deno.stat(output)).size >> 20} MiB, ${IMAGE}`);
-  } catch (error) {
-    console.error(`image: ${error instanceof Error ? error.message : String(error)}`);
-    Deno.exit(1);
-  }
+  });
 }

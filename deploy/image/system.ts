@@ -7,9 +7,9 @@
  */
 
 import { join } from "@std/path";
-import type { Architecture } from "../runtime.ts";
+import { type Architecture, ARCHITECTURES, PLATFORM_NAMES } from "../runtime.ts";
 import { sha256 } from "../self_extracting.ts";
-import { DEBIAN_ARCHITECTURES, unpackDebian } from "./debian.ts";
+import { unpackDebian } from "./debian.ts";
 import packageList from "./packages.txt" with { type: "text" };
 import { readPackages } from "./packages.ts";
 import { pickSystem } from "./pick.ts";
@@ -42,7 +42,7 @@ export async function systemLayer(
   using lock = await Deno.open(`${layer}.lock`, { create: true, write: true });
   await lock.lock(true);
   if (await fileExists(layer)) return layer;
-  log(`image: Debian ${DEBIAN_RELEASE}'s packages for ${DEBIAN_ARCHITECTURES[arch]}, once, into ${cache}`);
+  log(`image: Debian ${DEBIAN_RELEASE}'s packages for ${PLATFORM_NAMES[arch]}, once, into ${cache}`);
   const temp = await Deno.makeTempDir({ dir: cache, prefix: "building-" });
   try {
     const image = join(temp, "image");
@@ -70,9 +70,7 @@ async function fileExists(path: string): Promise<boolean> {
 
 if (import.meta.main) {
   const [name, folder] = Deno.args;
-  const arch = (Object.keys(DEBIAN_ARCHITECTURES) as Architecture[]).find((arch) =>
-    DEBIAN_ARCHITECTURES[arch] === name
-  );
+  const arch = ARCHITECTURES.find((arch) => PLATFORM_NAMES[arch] === name);
   if (arch === undefined || folder === undefined) throw new Error("usage: system.ts amd64|arm64 FOLDER");
   const temp = await Deno.makeTempDir();
   try {

@@ -4,10 +4,9 @@
  * @module
  */
 
-import manifest from "../../deno.json" with { type: "json" };
-import { driverLayer, IMAGE_ARCHITECTURES, imageConfig } from "../image/archive.ts";
+import { driverLayer, IMAGE_LABELS, imageConfig } from "../image/archive.ts";
 import { run } from "../process.ts";
-import type { Architecture } from "../runtime.ts";
+import { type Architecture, PLATFORM_NAMES } from "../runtime.ts";
 import type { DebianPackage } from "../sbom.ts";
 import { sha256OfFile } from "../self_extracting.ts";
 import { type Descriptor, OCI_TYPES, type OciLayout } from "./oci.ts";
@@ -25,12 +24,7 @@ export interface ImageParts {
 
 /** Returns the annotations of the image's manifests. */
 export function imageAnnotations(created: string): Record<string, string> {
-  return {
-    "org.opencontainers.image.title": "denolith",
-    "org.opencontainers.image.version": manifest.version,
-    "org.opencontainers.image.licenses": manifest.license,
-    "org.opencontainers.image.created": created,
-  };
+  return { ...IMAGE_LABELS, "org.opencontainers.image.created": created };
 }
 
 /**
@@ -47,7 +41,7 @@ export async function addImage(layout: OciLayout, parts: ImageParts, temp: strin
   const layers: Descriptor[] = [];
   for (const tar of tars) layers.push(await layout.addLayer(tar));
   const entry = await layout.addManifest({ config, layers, annotations: imageAnnotations(created) });
-  return { ...entry, platform: { architecture: IMAGE_ARCHITECTURES[arch], os: "linux" } };
+  return { ...entry, platform: { architecture: PLATFORM_NAMES[arch], os: "linux" } };
 }
 
 /** Returns the Debian packages of a layer, of which something is in it. @throws {Error} when the layer has no list of them */

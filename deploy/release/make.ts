@@ -13,6 +13,7 @@ import { type Architecture, DENO_VERSION, fetchDeno } from "../runtime.ts";
 import { changelogEntry } from "./changelog.ts";
 import { makeRelease, type Platform } from "./release.ts";
 import { addTag, readSource, requireTaggable } from "./source.ts";
+import { refuseArgument, runTool, UsageError } from "../tool.ts";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
@@ -35,18 +36,13 @@ Flags:
   --tag                 tag the commit as v${manifest.version} at the end; it must have all changes
   -h, --help            show this help`;
 
-/** A mistake in the command line. */
-class UsageError extends Error {}
-
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
     string: ["arm64-deno", "key", "builder", "output"],
     boolean: ["help", "tag"],
     alias: { help: "h" },
     default: { builder: DEFAULT_BUILDER },
-    unknown: (arg) => {
-      throw new UsageError(`${arg} is not understood; see --help`);
-    },
+    unknown: refuseArgument,
   });
   if (parsed.help === true) return console.log(HELP);
   const arm64 = parsed["arm64-deno"] as string | undefined;
@@ -101,11 +97,4 @@ async function platform(arch: Architecture, denoVersion: string, temp: string): 
   return { arch, denoVersion, deno: await fetchDeno(arch, folder, denoVersion), system };
 }
 
-if (import.meta.main) {
-  try {
-    await main(Deno.args);
-  } catch (error) {
-    console.error(`release: ${error instanceof Error ? error.message : String(error)}`);
-    Deno.exit(error instanceof UsageError ? 2 : 1);
-  }
-}
+if (import.meta.main) await runTool("release", main);

@@ -6,15 +6,10 @@
 
 import { join } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
-import { DENOLITH } from "../../cli/help/denolith.ts";
-import { installedFiles } from "../../cli/help/man.ts";
-import { completionScript } from "../../cli/help/completion.ts";
-import { PLUGIN } from "../../plugin/commands.ts";
 import { bundleDriver, bundlePlugin } from "../bundle.ts";
-import { IMAGE_ARCHITECTURES } from "../image/archive.ts";
 import { makeTar } from "../image/tar.ts";
 import { launchConfig } from "../launch.ts";
-import { type Architecture, denoRuntime } from "../runtime.ts";
+import { type Architecture, denoRuntime, PLATFORM_NAMES } from "../runtime.ts";
 import { sbom } from "../sbom.ts";
 import { sha256OfFile, writeSelfExtracting } from "../self_extracting.ts";
 import type { ChangelogEntry } from "./changelog.ts";
@@ -24,6 +19,8 @@ import { gzip, OciLayout } from "./oci.ts";
 import { PREDICATE_TYPE, provenance, type Resource } from "./provenance.ts";
 import { addAttestation, addSignature, cosignTag, envelopeOf, Signer } from "./sign.ts";
 import type { Source } from "./source.ts";
+import { ignoreNotFound } from "../tool.ts";
+import { ARTIFACT_FILES, writeInstalledFiles } from "../artifact.ts";
 
 /** Names of the files and folders of a release that do not depend on version and architecture. */
 export const RELEASE_FILES = {
@@ -97,7 +94,7 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
       const subjects = [...files, ...Object.entries(digests).map(subjectOf)];
       const statement = provenance({
         ...{ version: manifest.version, source: options.source, builder: options.builder, startedOn, subjects },
-        architectures: options.platforms.map(({ arch }) => IMAGE_ARCHITECTURES[arch]),
+        architectures: options.platforms.map(({ arch }) => PLATFORM_NAMES[arch]),
         materials: await materialsOf(options.platforms),
         finishedOn: new Date(),
       });
@@ -126,23 +123,16 @@ async function writePrograms({ platforms, log }: ReleaseOptions, parts: string, 
   const config = launchConfig({ moduleIsFile: true });
   const { version } = manifest;
   for (const { arch, deno, denoVersion, system } of platforms) {
-    const name = `denolith-${version}-linux-${IMAGE_ARCHITECTURES[arch]}`;
+    const name = `denolith-${version}-linux-${PLATFORM_NAMES[arch]}`;
     await writeSelfExtracting(join(whole, name), { version, arch, runtime: deno, modules, plugin, config });
     const runtime = denoRuntime(arch, await sha256OfFile(deno), denoVersion);
     await Deno.writeTextFile(join(whole, `${name}.cdx.json`), await sbom(runtime));
     const imageSbom = await sbom(runtime, await debianPackages(system));
-    const imageName = `denolith-image-${version}-linux-${IMAGE_ARCHITECTURES[arch]}`;
+    const imageName = `denolith-image-${version}-linux-${PLATFORM_NAMES[arch]}`;
     await Deno.writeTextFile(join(whole, `${imageName}.cdx.json`), imageSbom);
   }
-  const texts = [...installedFiles(DENOLITH, version), ...installedFiles(PLUGIN, version)];
   const share = join(parts, "share-files");
-  for (const [path, text] of texts) {
-    await Deno.mkdir(join(share, path, ".."), { recursive: true });
-    await Deno.writeTextFile(join(share, path), text);
-  }
-  await Deno.mkdir(join(share, "bin"));
-  await Deno.writeTextFile(join(share, "bin/kubectl_complete-denolith"), `${completionScript(PLUGIN, "kubectl")}\n`);
-  await Deno.chmod(join(share, "bin/kubectl_complete-denolith"), 0o755);
+  await writeInstalledFiles(share, `bin/${ARTIFACT_FILES.pluginCompletion}`);
   const tar = join(parts, "share.tar");
   await makeTar(share, tar, { options: ["--mode=u=rwX,go=rX"] }); // whatever the umask
   await gzip(tar, join(whole, `denolith-${version}-share.tar.gz`));
@@ -154,7 +144,7 @@ async function writeImage(options: ReleaseOptions, parts: string, whole: string)
   const { time: created } = options.source;
   const images = [];
   for (const { arch, deno, system } of options.platforms) {
-    options.log(`release: image for ${IMAGE_ARCHITECTURES[arch]}`);
+    options.log(`release: image for ${PLATFORM_NAMES[arch]}`);
     images.push(await addImage(layout, { arch, deno, system, created }, parts));
   }
   const index = await layout.addIndex(images, imageAnnotations(created));
@@ -194,10 +184,8 @@ async function writeSignatures(whole: string, { signer, sums, digests, statement
     const signature = await OciLayout.create(join(whole, `${name}.sig`));
     await signature.finish(await addSignature(signature, digest, signer), cosignTag(digest, "sig"));
     const attestation = await OciLayout.create(join(whole, `${name}.att`));
-    await attestation.finish(
-      await addAttestation(attestation, envelope, PREDICATE_TYPE),
-      cosignTag(digest, "att"),
-    );
+    const attested = await addAttestation(attestation, envelope, PREDICATE_TYPE);
+    await attestation.finish(attested, cosignTag(digest, "att"));
   }
 }
 
@@ -220,11 +208,7 @@ async function materialsOf(platforms: readonly Platform[]): Promise<Resource[]> 
     const { name, purl: uri } = denoRuntime(arch, sum, denoVersion);
     return [
       { name, uri, digest: { sha256: sum } },
-      { name: `Debian for ${IMAGE_ARCHITECTURES[arch]}`, digest: { sha256: await sha256OfFile(system) } },
+      { name: `Debian for ${PLATFORM_NAMES[arch]}`, digest: { sha256: await sha256OfFile(system) } },
     ];
   }))).flat();
-}
-
-function ignoreNotFound(error: unknown): void {
-  if (!(error instanceof Deno.errors.NotFound)) throw error;
 }
