@@ -118,6 +118,7 @@ Deno.test("a name that a group snapshot of other volumes has is refused, and not
 Deno.test("a snapshot of a group that lost its LV is not taken again", async () => {
   await using s = await harness();
   await s.cluster.groupSnapshots.create(s.group);
+  for (const { metadata: { name } } of s.cluster.snapshotObjects.list()) await s.cluster.waitUntilIdle(NODE, name);
   const { lvs } = s.machine.groups[0]!;
   lvs.splice(lvs.findIndex(({ origin }) => origin !== undefined), 1);
   await s.cluster.agent(NODE).node.refresh();

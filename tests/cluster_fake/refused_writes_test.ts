@@ -63,6 +63,7 @@ Deno.test("a status that the API server refuses does not keep the states of othe
     await cluster.volumes.create(request("pvc-1"), ANYWHERE),
     await cluster.volumes.create(request("pvc-2"), ANYWHERE),
   ];
+  for (const { id } of [first, second]) await cluster.waitUntilIdle("node-1", id);
   refused.add(first.id);
   machine.groups[0]!.lvs.length = 0;
   await cluster.agent("node-1").node.refresh();

@@ -128,6 +128,7 @@ Deno.test("a volume whose LV an administrator removed is Lost, is not created ag
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.waitUntilIdle("node-1", id);
   machine.groups[0]!.lvs.length = 0;
   await cluster.agent("node-1").node.refresh();
   const lost = await cluster.objects.waitFor(id, (object) => object?.status?.state === "Lost", { timeoutMs: 5_000 });
@@ -290,7 +291,10 @@ Deno.test("a report that is older than the volume does not make it Lost", async 
 Deno.test("many lost volumes cost one more report, after the LVMNode", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
-  for (const name of ["one", "two", "three"]) await cluster.volumes.create(request(name), ANYWHERE);
+  for (const name of ["one", "two", "three"]) {
+    const { id } = await cluster.volumes.create(request(name), ANYWHERE);
+    await cluster.waitUntilIdle("node-1", id);
+  }
   const { node } = cluster.agent("node-1");
   await node.refresh();
   machine.groups[0]!.lvs.length = 0;

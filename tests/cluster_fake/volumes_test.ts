@@ -389,6 +389,7 @@ Deno.test("the deletion of a Lost volume is not refused for the error that it ha
     }),
   });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.waitUntilIdle("node-1", id);
   machine.allLvs()[0]!.group.lvs.pop();
   cluster.agent("node-1").node.requeue();
   await cluster.objects.waitFor(id, (object) => object?.status?.state === "Lost", { timeoutMs: 5_000 });
