@@ -14,9 +14,9 @@ import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import type { IoLimiter, LimitsState } from "../../lvm/staging/io_limiter.ts";
 import { type Locks, volumeCreationLocks, volumeLock } from "../../base/locks.ts";
 import type { FreshReport } from "../../lvm/client/client.ts";
-import type { VolumeGroup } from "../../lvm/model/report.ts";
+import { lvPath, type VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes, formatQuantity } from "../../base/size.ts";
-import { describeSource } from "../../lvm/model/tags.ts";
+import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { KeyChanges } from "../../lvm/encryption/key_changes.ts";
 import type { ContentSectors } from "../../lvm/health/sectors.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
@@ -238,6 +238,7 @@ export class VolumeReconciler {
       this.#reconciler.requireToBeCreated(object);
       if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
+      if (object.spec.copy !== undefined) this.#requireNoOlderLv(groups, source);
       return await locks.run(
         "creation",
         volumeCreationLocks(id, source),
@@ -246,6 +247,7 @@ export class VolumeReconciler {
     }
     const { volume } = found;
     if (object.status?.lvUUID === undefined) {
+      this.#requireAdopted(object, volume);
       const request = volumeRequestOf(object, parseGroups);
       // what a volume that is adopted was created from, its tags alone still say
       requireCompatible(
@@ -297,6 +299,33 @@ export class VolumeReconciler {
     );
     onChange();
     await this.#reconcileVolume(object, id);
+  }
+
+  /**
+   * Requires that this node has no LV of the volume that is copied to it. One may be left from before a move, when the node was
+   * forgotten and is back: the volume would be found in it, and not in the copy.
+   */
+  #requireNoOlderLv(groups: readonly VolumeGroup[], source: ContentSource | undefined): void {
+    if (source?.kind !== "volume") return;
+    const found = this.#options.volumeFinder.locate(groups, source.id);
+    if (found.state === "absent") return;
+    const why = found.state === "lost"
+      ? found.error.message
+      : `this node has the orphan ${lvPath(found.volume)} from when the volume was here; remove that first`;
+    throw new StorageError("InvalidArgument", `copying volume ${source.id}: ${why}`);
+  }
+
+  /** Requires that an LV which has the tags of a volume is the one that it adopts, as far as that is known. */
+  #requireAdopted({ metadata: { name }, spec: { adoptsVolume = "" } }: LvmVolume, { lv, ...located }: Volume): void {
+    const adopted = this.#options.objects.get(adoptsVolume)?.status?.lvUUID;
+    if (adoptsVolume === name || adopted === undefined || adopted === lv.uuid) return;
+    throw new StorageError(
+      "Unavailable",
+      `creating volume ${name} from the logical volume of ${adoptsVolume}: ${
+        lvPath({ lv, ...located })
+      } has its tags from when ` +
+        "it was on this node; remove them",
+    );
   }
 
   /** Reports whether another volume has taken the LV of a volume, or is about to. */

@@ -13,6 +13,7 @@ import { stallBefore } from "../fake/cluster/fake_controllers.ts";
 import { FakePod } from "../fake/cluster/fake_pod.ts";
 import { assertOnOneNode } from "../fake/cluster/move_checks.ts";
 import { MoveCluster, MOVED } from "../fake/cluster/move_cluster.ts";
+import type { FakeLv } from "../fake/machine/machine.ts";
 
 /** What is dead leaves its timers. */
 const UNSANITIZED = { sanitizeOps: false, sanitizeResources: false };
@@ -273,4 +274,65 @@ Deno.test("a copy whose LVMMove lost its finalizer is kept while its source is L
   await bringBack();
   await s.cluster.client.patch(lvmVolumes, { name: copy }, { merge: { metadata: { labels: { seen: "later" } } } });
   await assertOnOneNode(s, "node-1");
+});
+
+/**
+ * Moves the volume away from a node that dies and is forgotten meanwhile, and asks to move it back when the node is back.
+ *
+ * @param onReturn called with the old LV, before the node is back
+ * @param onRemoval called when the volume is to be removed from the second node
+ */
+async function moveBack(
+  s: MoveCluster,
+  { onReturn, onRemoval }: { readonly onReturn?: () => void; readonly onRemoval?: () => void },
+): Promise<void> {
+  const [first] = s.machines;
+  const [group] = first.groups;
+  const isRemoved = new Set<string>();
+  s.startMover(async (_now, send) => {
+    const { spec, status } = s.move!;
+    if (status?.removing && !isRemoved.has(spec.targetNode)) {
+      isRemoved.add(spec.targetNode);
+      if (spec.targetNode === "node-2") await s.loseNode(0);
+      else onRemoval?.();
+    }
+    return await send();
+  });
+  s.addMove();
+  await s.waitForState("Complete");
+  await s.cluster.client.delete(lvmMoves, { name: MOVED });
+  await waitUntil(() => s.move === undefined, "no LVMMove");
+  s.lv(1)!.content.data!.add("newer");
+  first.groups.push(group!);
+  onReturn?.();
+  s.cluster.startAgent("node-1", first, { transfers: true, mountRoots: [s.root] });
+  await s.cluster.nodes.waitFor("node-1", (node) => node?.status?.transfer !== undefined, { timeoutMs: 5_000 });
+  s.addMove({ sourceNode: "node-2", targetNode: "node-1" });
+}
+
+Deno.test(
+  "a volume does not move back to a node that has its LV from before the node was forgotten",
+  UNSANITIZED,
+  async () => {
+    await using s = await MoveCluster.start();
+    await moveBack(s, {});
+    const { status } = await s.waitForState("Failed");
+    assertStringIncludes(status!.error!.message, "this node has the orphan data/vol-");
+    assertEquals([s.lvmVolumes, [...s.lv(1)!.content.data!]], [["volume node-2 Ready"], ["letters", "newer"]]);
+  },
+);
+
+Deno.test("a volume that moved back is not found in its old LV, which appears at the end", UNSANITIZED, async () => {
+  await using s = await MoveCluster.start();
+  const [first] = s.machines;
+  const old: FakeLv[] = [];
+  await moveBack(s, {
+    onReturn: () => void old.push(...first.groups[0]!.lvs.splice(0)),
+    onRemoval: () => void first.groups[0]!.lvs.push(...old),
+  });
+  const { reconciliations } = s.cluster.agent("node-1");
+  await waitUntil(() => reconciliations.some(({ error }) => /has its tags from when/.test(`${error}`)), "the refusal");
+  first.groups[0]!.lvs = first.groups[0]!.lvs.filter((lv) => !old.includes(lv));
+  await s.waitForState("Complete");
+  assertEquals([s.lvmVolumes, [...s.lv(0)!.content.data!]], [["volume node-1 Ready"], ["letters", "newer"]]);
 });
