@@ -202,7 +202,6 @@ Deno.test("the agent has the host's paths that LVM needs, kubelet's for its moun
     assertEquals(mountPropagation, mountPath === root ? "Bidirectional" : undefined);
   }
   assertEquals([node.hostPID, node.hostNetwork, node.hostIPC], [undefined, undefined, undefined]);
-  assertEquals(node.shareProcessNamespace, true);
   assert(node.terminationGracePeriodSeconds >= 120);
   assertEquals(node.tolerations, [{ operator: "Exists" }]);
   assertEquals([node.priorityClassName, node.nodeSelector], ["system-node-critical", { "kubernetes.io/os": "linux" }]);

@@ -15,7 +15,7 @@ export const DRIVER_FOLDER = "/usr/lib/denolith";
 
 /** The entry point and the environment of the image. The Dockerfile has the same. */
 export const IMAGE_START = {
-  Entrypoint: ["/usr/bin/denolith"],
+  Entrypoint: ["/usr/bin/tini", "--", "/usr/bin/denolith"],
   Env: ["PATH=/usr/sbin:/usr/bin", "DENO_DIR=/var/cache/denolith", ...LAUNCH_ENV],
 } as const;
 

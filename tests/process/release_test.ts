@@ -130,7 +130,11 @@ Deno.test("the release has executables, SBOMs, image and chart, and each checksu
   const arm64 = await blob(image, manifests[1].digest);
   assertEquals(arm64.layers.length, 2);
   const config = await blob(image, arm64.config.digest);
-  assertEquals([config.architecture, config.config.Entrypoint], ["arm64", ["/usr/bin/denolith"]]);
+  assertEquals([config.architecture, config.config.Entrypoint], ["arm64", [
+    "/usr/bin/tini",
+    "--",
+    "/usr/bin/denolith",
+  ]]);
   assertStringIncludes(await text(`denolith-image-${version}-linux-arm64.cdx.json`), "pkg:deb/debian/lvm2@2.03.16-2");
 
   const chart = await blob(join(folder, RELEASE_FILES.chart), digests.chart);

@@ -4,7 +4,7 @@ import { ensureGuestImage } from "./guest_image.ts";
 import { run } from "./process.ts";
 import type { TempFolder } from "./temp_folder.ts";
 
-/** The image of a pod's sandbox, and the one that tests run: busybox with all its programs. Both idle by default. */
+/** The image of a pod's sandbox, and the one that tests run: busybox with all its programs. Both sleep by default. */
 export const PAUSE_IMAGE = "rig.denolith.test/pause:1";
 export const BUSYBOX_IMAGE = "rig.denolith.test/busybox:1";
 
@@ -34,10 +34,7 @@ export interface ImageSource {
 }
 
 /** To be raised when the way in which the test image is put together changes. */
-const IMAGE_FORMAT = 3;
-
-/** What idles, and reaps the processes whose parents have ended, as the pause container of a cluster does. */
-const IDLE = "trap 'exit 0' TERM; while :; do sleep 2147483647 & wait; done";
+const IMAGE_FORMAT = 2;
 
 /** The search path of programs in images that are made here. */
 export const IMAGE_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -76,7 +73,7 @@ export async function imageArchive(temp: TempFolder, file: string, source: Image
 /** Returns the path of an archive of the images that nodes need, made on first use from the guest's busybox. */
 export async function ensureTestImage(log: (line: string) => void): Promise<string> {
   const names = [PAUSE_IMAGE, BUSYBOX_IMAGE, EXAMPLE_IMAGE];
-  return await ensureBusyboxImage(log, "pod-image", { names, config: { Cmd: ["/bin/sh", "-c", IDLE] } });
+  return await ensureBusyboxImage(log, "pod-image", { names, config: { Cmd: ["/bin/sleep", "2147483647"] } });
 }
 
 /**
