@@ -4,7 +4,7 @@ import { parse } from "@std/yaml";
 import { Controller, Identity, Node } from "../csi/proto/csi_pb.ts";
 import { anchors } from "../tests/meta/markdown.ts";
 import { CHART } from "./chart.ts";
-import { allMetrics } from "./reference/metrics.ts";
+import { allMetrics } from "./reference/lists.ts";
 
 const ROOT = join(import.meta.dirname!, "..");
 

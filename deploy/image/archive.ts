@@ -11,8 +11,9 @@ import { type Architecture, denoBinary, PLATFORM_NAMES } from "../runtime.ts";
 import { sha256, sha256OfFile } from "../self_extracting.ts";
 import { IMAGE_START, writeDriver } from "./driver.ts";
 import { systemLayer } from "./system.ts";
-import { makeTar } from "./tar.ts";
+import { makeTar } from "../process.ts";
 import { defined } from "../../base/defined.ts";
+import { runTool } from "../tool.ts";
 
 /** The image's name, which the manifests have, too. */
 export const IMAGE = `denolith:${manifest.version}`;
@@ -113,4 +114,27 @@ export async function driverLayer(temp: string, deno: string): Promise<string> {
   const output = join(temp, "driver.tar");
   await makeTar(root, output, { options: ["--mode=u=rwX,go=rX"] }); // whatever the umask
   return output;
+}
+
+/** Returns the path of the cache folder. */
+export function cacheFolder(): string {
+  const cache = Deno.env.get("XDG_CACHE_HOME") ?? join(Deno.env.get("HOME") ?? "/root", ".cache");
+  return join(cache, "denolith");
+}
+
+const HELP = `Usage: deno task image
+
+Makes dist/denolith-image.tar, an archive of the image ${IMAGE} for this kind of machine. It takes a Debian. Debian's part
+is kept in $XDG_CACHE_HOME/denolith, or ~/.cache/denolith.`;
+
+if (import.meta.main) {
+  if (Deno.args.length > 0) {
+    console.log(HELP);
+    Deno.exit(Deno.args[0] === "--help" || Deno.args[0] === "-h" ? 0 : 2);
+  }
+  const output = join(import.meta.dirname!, "../../dist/denolith-image.tar");
+  await runTool("image", async () => {
+    await makeImageArchive({ output, cache: cacheFolder(), log: console.error });
+    console.log(`${output}: ${(await Deno.stat(output)).size >> 20} MiB, ${IMAGE}`);
+  });
 }

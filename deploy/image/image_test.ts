@@ -6,9 +6,8 @@ import { LAUNCH_FLAGS } from "../launch.ts";
 import { sha256OfFile } from "../self_extracting.ts";
 import { IMAGE } from "./archive.ts";
 import { DRIVER_FOLDER, IMAGE_START, SHEBANG, writeDriver } from "./driver.ts";
-import { readPackages } from "./packages.ts";
-import { DEBIAN_RELEASE } from "./system.ts";
-import { makeTar } from "./tar.ts";
+import { DEBIAN_RELEASE, readPackages } from "./system.ts";
+import { makeTar } from "../process.ts";
 
 const dockerfile = await Deno.readTextFile(new URL("Dockerfile", import.meta.url));
 

@@ -11,9 +11,8 @@ import { type Architecture, ARCHITECTURES, PLATFORM_NAMES } from "../runtime.ts"
 import { sha256 } from "../self_extracting.ts";
 import { unpackDebian } from "./debian.ts";
 import packageList from "./packages.txt" with { type: "text" };
-import { readPackages } from "./packages.ts";
 import { pickSystem } from "./pick.ts";
-import { makeTar } from "./tar.ts";
+import { makeTar } from "../process.ts";
 
 /** Debian's release. */
 export const DEBIAN_RELEASE = "bookworm";
@@ -78,4 +77,21 @@ if (import.meta.main) {
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
+}
+
+/**
+ * Returns the files that the image takes from Debian packages, by package: names of programs and libraries, and paths
+ * of other files. packages.txt lists them in lines `package: file …`.
+ *
+ * @throws {Error} when a line is not of this form
+ */
+export function readPackages(text: string = packageList): ReadonlyMap<string, readonly string[]> {
+  const packages = new Map<string, readonly string[]>();
+  for (const line of text.split("\n")) {
+    if (line === "" || line.startsWith("#")) continue;
+    const [, name, files] = /^([a-z0-9][a-z0-9.+-]+): (\S.*)$/.exec(line) ?? [];
+    if (name === undefined || files === undefined) throw new Error(`read packages.txt: ${JSON.stringify(line)}`);
+    packages.set(name, [...packages.get(name) ?? [], ...files.split(" ")]);
+  }
+  return packages;
 }

@@ -5,9 +5,7 @@
  */
 
 import type { Flag, Program, SubcommandHelp } from "../../cli/command_line.ts";
-import { DENOLITH } from "../../cli/help/denolith.ts";
 import { defaultText, flagSyntax } from "../../cli/help/text.ts";
-import { PLUGIN } from "../../plugin/commands.ts";
 import { code, listItem, paragraph, sentence, termList } from "./markdown.ts";
 
 /** A flag with its name. */
@@ -25,36 +23,13 @@ interface FlagKinds {
 /** Number of commands above which the flags of all of them are named once. */
 const MANY = 8;
 
-/** Returns a section for the flags that several subcommands of the driver share, and one for each that has flags. */
-export function flagSections(): string {
-  return sections(DENOLITH);
-}
-
-/** Returns the same for the kubectl plugin. */
-export function pluginFlagSections(): string {
-  return sections(PLUGIN);
-}
-
-/** Returns the exit statuses. */
-export function exitStatuses(): string {
-  return topicList(DENOLITH, "exit-status");
-}
-
-/** Returns the environment variables of the driver. */
-export function environment(): string {
-  return topicList(DENOLITH, "environment");
-}
-
-/** Returns the environment variables of the kubectl plugin. */
-export function pluginEnvironment(): string {
-  return topicList(PLUGIN, "environment");
-}
-
-function topicList({ topics }: Program, topic: string): string {
+/** Returns a list of what a topic of a program explains, such as its exit statuses. */
+export function topicList({ topics }: Program, topic: string): string {
   return termList(topics[topic]!.rows!.map(([name, meaning]) => [code(name), [], meaning]));
 }
 
-function sections({ name: program, commands }: Program): string {
+/** Returns a section for the flags that several subcommands of a program share, and one for each that has flags. */
+export function flagSections({ name: program, commands }: Program): string {
   const withFlags = Object.entries(commands).filter(([, { flags }]) => Object.keys(flags).length > 0);
   const all = withFlags.flatMap(([, { flags }]) => Object.entries(flags).map(([name, flag]) => ({ name, flag })));
   const uses = [...Map.groupBy(all, ({ name, flag }) => term(name, flag).join()).values()];

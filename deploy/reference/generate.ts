@@ -12,11 +12,11 @@ import { join } from "@std/path";
 import { chartValuesTables } from "./chart_values.ts";
 import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
-import { environment, exitStatuses, flagSections, pluginEnvironment, pluginFlagSections } from "./flags.ts";
-import { metricsList } from "./metrics.ts";
+import { flagSections, topicList } from "./flags.ts";
+import { metricsList, reasonsList, situationSections } from "./lists.ts";
 import { ioLimits, layoutsTable, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
-import { reasonsList } from "./reasons.ts";
-import { situationSections } from "./situations.ts";
+import { DENOLITH } from "../../cli/help/denolith.ts";
+import { PLUGIN } from "../../plugin/commands.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
 
@@ -32,8 +32,12 @@ const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   "docs/reference/crds.md": [crdSections],
   "docs/reference/errors.md": [reasonsList],
   "docs/reference/events.md": [eventSections, conditionSections],
-  "docs/reference/flags.md": [exitStatuses, environment, flagSections],
-  "docs/reference/kubectl-plugin.md": [pluginEnvironment, pluginFlagSections],
+  "docs/reference/flags.md": [
+    () => topicList(DENOLITH, "exit-status"),
+    () => topicList(DENOLITH, "environment"),
+    () => flagSections(DENOLITH),
+  ],
+  "docs/reference/kubectl-plugin.md": [() => topicList(PLUGIN, "environment"), () => flagSections(PLUGIN)],
   "docs/reference/metrics.md": [metricsList],
   "docs/reference/parameters.md": [volumeParameters, layoutsTable, ioLimits, openEbsNames, snapshotParameters],
   "docs/reference/situations.md": [situationSections],

@@ -7,8 +7,7 @@
 import { join } from "@std/path";
 import { parse, stringify } from "@std/yaml";
 import { CHART } from "../chart.ts";
-import { makeTar } from "../image/tar.ts";
-import { run } from "../process.ts";
+import { makeTar, run } from "../process.ts";
 import type { ChangeKind, ChangelogEntry } from "./changelog.ts";
 import { type Descriptor, gzip, type OciLayout } from "./oci.ts";
 

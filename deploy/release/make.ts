@@ -7,7 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { dirname, join, resolve } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
-import { cacheFolder } from "../image/make.ts";
+import { cacheFolder } from "../image/archive.ts";
 import { systemLayer } from "../image/system.ts";
 import { type Architecture, DENO_VERSION, fetchDeno } from "../runtime.ts";
 import { changelogEntry } from "./changelog.ts";

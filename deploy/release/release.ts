@@ -7,7 +7,7 @@
 import { join } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
 import { bundleDriver, bundlePlugin } from "../bundle.ts";
-import { makeTar } from "../image/tar.ts";
+import { makeTar } from "../process.ts";
 import { launchConfig } from "../launch.ts";
 import { type Architecture, denoRuntime, PLATFORM_NAMES } from "../runtime.ts";
 import { sbom } from "../sbom.ts";

@@ -8,6 +8,7 @@ import { dirname, join } from "@std/path";
 import { run } from "../process.ts";
 import { isDocument } from "./links.ts";
 import { PAGES, ROOT, WORK } from "./repository.ts";
+import { ignoreNotFound } from "../tool.ts";
 
 /** The list of VitePress's packages, and their lock file. */
 const PACKAGES = join(ROOT, "deploy/site/vitepress");
@@ -16,10 +17,8 @@ const PACKAGES = join(ROOT, "deploy/site/vitepress");
 export async function installVitePress(): Promise<void> {
   await Deno.mkdir(join(WORK, ".vitepress"), { recursive: true });
   for (const { name } of Deno.readDirSync(PACKAGES)) await Deno.copyFile(join(PACKAGES, name), join(WORK, name));
-  await Deno.writeTextFile(
-    join(WORK, ".vitepress/config.ts"),
-    'export { default } from "../../../deploy/site/config.ts";\n',
-  );
+  const config = 'export { default } from "../../../deploy/site/config.ts";\n';
+  await Deno.writeTextFile(join(WORK, ".vitepress/config.ts"), config);
   await run("install VitePress", Deno.execPath(), ["install", "--quiet", "--frozen"], { cwd: WORK });
 }
 
@@ -30,17 +29,13 @@ export function vitePressArgs(subcommand: "build" | "dev", ...flags: readonly st
 
 /** Removes what {@linkcode copyDocuments} has copied. */
 export async function removeDocuments(): Promise<void> {
-  await Deno.remove(PAGES, { recursive: true }).catch((error) => {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  });
+  await Deno.remove(PAGES, { recursive: true }).catch(ignoreNotFound);
 }
 
 /** Copies the documents, and the pictures that they show, to where VitePress reads them. */
 export async function copyDocuments(): Promise<void> {
-  for (
-    const path of [...filesIn("docs"), ...filesIn("deploy/examples"), ...filesIn("deploy/chart"), ...rootFiles()]
-      .filter(isDocument)
-  ) {
+  const files = [...["docs", "deploy/examples", "deploy/chart"].flatMap(filesIn), ...rootFiles()];
+  for (const path of files.filter(isDocument)) {
     await Deno.mkdir(dirname(join(PAGES, path)), { recursive: true });
     await Deno.copyFile(join(ROOT, path), join(PAGES, path));
   }
@@ -53,7 +48,7 @@ function rootFiles(): string[] {
 
 /** Returns the paths of the files in a folder of the checkout and in those below it. */
 function filesIn(folder: string): string[] {
-  return [...Deno.readDirSync(join(ROOT, folder))].flatMap((
-    { name, isDirectory },
-  ) => isDirectory ? filesIn(`${folder}/${name}`) : [`${folder}/${name}`]);
+  return [...Deno.readDirSync(join(ROOT, folder))].flatMap(({ name, isDirectory }) =>
+    isDirectory ? filesIn(`${folder}/${name}`) : [`${folder}/${name}`]
+  );
 }

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows
 import { generateKeyPairSync, verify } from "node:crypto";
 import { join } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
-import { makeTar } from "../../deploy/image/tar.ts";
+import { makeTar } from "../../deploy/process.ts";
 import { sha256OfFile } from "../../deploy/self_extracting.ts";
 import { changelogEntry } from "../../deploy/release/changelog.ts";
 import { makeRelease, type Platform, RELEASE_FILES, type ReleaseOptions } from "../../deploy/release/release.ts";

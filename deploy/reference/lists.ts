@@ -1,0 +1,56 @@
+/**
+ * Lists of the reference: the metrics, as they are registered; the reasons of failures, from the table that
+ * `kubectl denolith why` uses; and the situations that tests show.
+ *
+ * @module
+ */
+
+import { type MetricDescription, Metrics } from "../../cli/metrics/metrics.ts";
+import { code, listItem, sentence, termList } from "./markdown.ts";
+import { SYMPTOM_CHAPTERS, SYMPTOMS } from "../../plugin/diagnosis/symptoms.ts";
+import { SITUATIONS } from "../../tests/situations/all.ts";
+
+/** Returns the list of all metrics, in alphabetical order. */
+export function metricsList(): string {
+  const shared = new Set(new Metrics().describe().map(({ name }) => name));
+  const rows = allMetrics().sort((left, right) => left.name < right.name ? -1 : 1);
+  return termList(rows.map(({ name, type, labels, help }) => [
+    code(name),
+    [[type, ...labels.map(code)].join(", "), shared.has(name) ? "both processes" : ""],
+    sentence(help),
+  ]));
+}
+
+/** Returns the descriptions of the metrics of a node agent, which has all that there are. */
+export function allMetrics(): MetricDescription[] {
+  const metrics = new Metrics();
+  metrics.registerGroups(() => [], "lvm.denolith.dev");
+  metrics.registerPools(() => [], 100n);
+  metrics.registerProblems({ orphans: () => 0, lost: () => 0, held: () => 0 });
+  metrics.registerLimits(() => []);
+  metrics.registerReadOnlyFilesystems(() => []);
+  metrics.registerCopies(() => []);
+  metrics.registerCowExtensions();
+  metrics.registerTrimming(() => []);
+  metrics.registerTransfers();
+  return metrics.describe();
+}
+
+/** Returns a list of the chapters of the runbooks, with the reasons that each describes. */
+export function reasonsList(): string {
+  return Object.entries(SYMPTOM_CHAPTERS).map(([name, link]) => {
+    const reasons = Object.entries(SYMPTOMS).filter(([, { chapters }]) => chapters.includes(name as never));
+    const title = link.replace(/^.*#/, "").replaceAll("-", " ");
+    return listItem(`[${title}](../guides/runbooks/${link}): ${reasons.map(([reason]) => code(reason)).join(", ")}`);
+  }).join("\n");
+}
+
+/** Returns a section for each subject, with an item for each situation. */
+export function situationSections(): string {
+  return Object.entries(SITUATIONS).map(([subject, rows]) =>
+    [
+      `## ${subject}\n`,
+      ...rows.map(({ seen, happened, here }) => listItem(`${seen.join(", ")}: ${happened} → ${here}`)),
+    ].join("\n")
+  ).join("\n\n");
+}
