@@ -43,38 +43,29 @@ export async function writeSelfExtracting(
   output: string,
   { version, arch, ...parts }: SelfExtractingParts,
 ): Promise<void> {
-  const main = await Deno.readFile(parts.modules.main);
-  const worker = await Deno.readFile(parts.modules.worker);
-  const plugin = await Deno.readFile(parts.plugin);
-  const config = new TextEncoder().encode(parts.config);
-  const mainEnd = HEAD_BYTES + main.length;
-  const workerEnd = mainEnd + worker.length;
-  const pluginEnd = workerEnd + plugin.length;
-  const configEnd = pluginEnd + config.length;
-  const runtimeBlock = Math.ceil(configEnd / BLOCK_BYTES);
-  const sums = [
-    `${sha256(main)}  ${MODULE}`,
-    `${sha256(worker)}  ${WORKER_MODULE}`,
-    `${sha256(plugin)}  ${PLUGIN_MODULE}`,
-    `${sha256(config)}  deno.json`,
-    `${await sha256OfFile(parts.runtime)}  deno`,
-  ].join("\n");
+  const files = [
+    { part: "MAIN", name: MODULE, bytes: await Deno.readFile(parts.modules.main) },
+    { part: "WORKER", name: WORKER_MODULE, bytes: await Deno.readFile(parts.modules.worker) },
+    { part: "PLUGIN", name: PLUGIN_MODULE, bytes: await Deno.readFile(parts.plugin) },
+    { part: "CONFIG", name: "deno.json", bytes: new TextEncoder().encode(parts.config) },
+  ];
+  let end = HEAD_BYTES;
+  const places = files.flatMap(({ part, bytes: { length } }) => {
+    end += length;
+    return [[`${part}_BYTES`, length], [`${part}_END`, end]];
+  });
+  const runtimeBlock = Math.ceil(end / BLOCK_BYTES);
+  const moduleSums = files.map(({ name, bytes }) => `${sha256(bytes)}  ${name}`);
+  const sums = [...moduleSums, `${await sha256OfFile(parts.runtime)}  deno`].join("\n");
   const script = fillPlaceholders(head, {
     VERSION: version,
     ARCH: arch,
     // the script is part of the key, because it determines the layout of the folder
     KEY: sha256(new TextEncoder().encode(head + sums)).slice(0, 32),
-    MAIN_BYTES: main.length,
-    MAIN_END: mainEnd,
-    WORKER_BYTES: worker.length,
-    WORKER_END: workerEnd,
-    PLUGIN_BYTES: plugin.length,
-    PLUGIN_END: pluginEnd,
-    CONFIG_BYTES: config.length,
-    CONFIG_END: configEnd,
+    ...Object.fromEntries(places),
     BLOCK_BYTES,
     RUNTIME_BLOCK: runtimeBlock,
-    SIZES: [main.length, worker.length, plugin.length, config.length, (await Deno.stat(parts.runtime)).size].join("\n"),
+    SIZES: [...files.map(({ bytes }) => bytes.length), (await Deno.stat(parts.runtime)).size].join("\n"),
     SUMS: sums,
     ENV: LAUNCH_ENV.join(" "),
     FLAGS: RUN_FLAGS.join(" "),
@@ -82,7 +73,7 @@ export async function writeSelfExtracting(
     ...{ SET: PERMISSION_SET, PLUGIN_SET: PLUGIN_PERMISSION_SET, MODULE, PLUGIN_MODULE },
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });
-  for (const part of [padScript(script), main, worker, plugin, config]) await writeAll(file, part);
+  for (const part of [padScript(script), ...files.map(({ bytes }) => bytes)]) await writeAll(file, part);
   await file.seek(runtimeBlock * BLOCK_BYTES, Deno.SeekMode.Start);
   using runtime = await Deno.open(parts.runtime);
   await runtime.readable.pipeTo(file.writable, { preventClose: true });

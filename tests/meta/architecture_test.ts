@@ -63,14 +63,13 @@ const ON_TOP: readonly string[] = [
 /** The limit of files in a folder, without tests. */
 const MAX_FILES: Readonly<Record<string, number>> = {
   cli: 20,
-  "plugin": 20,
   csi: 22,
   "lvm/model": 15,
   "lvm/settings": 15,
-  "k8s/agent": 17,
-  "k8s/api": 18,
+  "k8s/agent": 15,
+  "k8s/api": 15,
   "k8s/handover": 18,
-  "plugin/diagnosis": 17,
+  "plugin/diagnosis": 16,
 };
 
 /** Yields the files of the product, without tests and generated files. */
